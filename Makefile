@@ -1,0 +1,42 @@
+# Everything runs in .venv, which these rules make from Python and the package index alone.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help setup run test test-faults lint types contract check clean
+
+help:  ## show what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(READY)  ## make .venv with everything that is needed
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lukasa needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group dev -e .
+	@touch $@
+
+run: setup  ## a short real walk through Lukasa, in a temporary store
+	$(BIN)/lukasa tour
+
+test: setup  ## all tests but the long ones
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-faults: setup  ## the long fault and load tests
+	$(BIN)/python -m pytest -m slow
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+contract: setup
+	$(BIN)/lint-imports
+
+check: lint types contract test  ## what CI runs
+
+clean:  ## remove what was built
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

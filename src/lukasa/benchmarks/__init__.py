@@ -1,0 +1,1 @@
+"""Measuring Lukasa against the least work possible."""

@@ -1,0 +1,58 @@
+"""Where the store is and what it may be told: environment, nearest ``.lukasa/``, the user's data folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from platformdirs import user_data_path
+
+from lukasa.errors import InvalidInput, MissingExtra
+
+STORE_VARIABLE = "LUKASA_STORE"
+STORE_FILE = "memory.db"
+IN_MEMORY = "memory:"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a store lives: a file, a server, or this process alone."""
+
+    engine: Literal["sqlite", "postgresql", "memory"]
+    path: Path | None = None
+    url: str = ""
+
+    def __str__(self) -> str:
+        return self.url or (str(self.path) if self.path else IN_MEMORY)
+
+
+def find_store(environment: Mapping[str, str] | None = None, start: Path | None = None) -> str:
+    """The store to use when none is named."""
+    environment = os.environ if environment is None else environment
+    if named := environment.get(STORE_VARIABLE):
+        return named
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / ".lukasa").is_dir():
+            return str(folder / ".lukasa" / STORE_FILE)
+    return str(user_data_path("lukasa") / STORE_FILE)
+
+
+def locate(store: str | os.PathLike[str] | None) -> Place:
+    """Reads a store's name: a path, ``sqlite:PATH``, ``postgresql://…`` or ``memory:``."""
+    name = os.fspath(store) if store is not None else find_store()
+    if not name:
+        raise InvalidInput("The store's name is empty.", hint="Give a file, such as agents.db, or a postgresql:// URL.")
+    if "\0" in name:
+        raise InvalidInput("The store's name holds a NUL character.")
+    if name == IN_MEMORY:
+        return Place("memory")
+    if name.startswith(("postgresql://", "postgres://")):
+        raise MissingExtra("This Lukasa has no PostgreSQL engine yet.", hint="Use a file for now.")
+    path = Path(name.removeprefix("sqlite:")).expanduser()
+    if path.is_dir():
+        path = path / STORE_FILE
+    return Place("sqlite", path.absolute())

@@ -1,0 +1,1 @@
+"""The ways into Lukasa from outside: thin, they parse, call and render."""

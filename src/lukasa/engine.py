@@ -1,0 +1,235 @@
+"""The engine promise: what a database must do so that everything else can stand on it.
+
+Three small contracts. A ``Reader`` looks at the log through the wall of one reach, at one moment. An ``Engine`` opens
+readers and appends batches. ``Upkeep`` keeps the store sound. The exam for all of it is
+``lukasa.testing.EngineContract``; an engine that passes it can be used.
+
+What every engine promises:
+
+- A batch is there whole or not at all, and once ``append`` returns ``Accepted`` it survives a power cut.
+- Positions (``seq``) grow: whoever has read up to a position never later finds something new at or below it.
+- Text index and links change in the same transaction as the log.
+- A reader never learns anything, not even by a count or an error, about a scope outside its reach.
+- A record of kind ``quarantine`` hides at once what its author wrote and what was derived from it; a later version
+  with ``released`` brings it back. Both are derived state: they can be rebuilt from the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from lukasa.outcome import Outcome, Refused
+from lukasa.record import Key, Record, Sealed
+from lukasa.scope import Reach
+
+AsOf = datetime | int
+"""An earlier state: everything recorded up to a time, or up to a position of this store's log."""
+
+QUARANTINE = "quarantine"
+ERASURE = "erasure"
+COMPACTION = "compaction"
+RESERVED_KINDS = frozenset({QUARANTINE, ERASURE, COMPACTION})
+"""Kinds the journal alone writes: the store's own books."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which records to read. Empty fields do not limit.
+
+    ``since`` and ``until`` speak of when a thing happened, ``recorded_since`` of when it was written down.
+    ``every_version`` reads the log itself: superseded versions and tombstones too. ``hidden`` adds what is in
+    quarantine, for a reach without walls only. ``mentions`` asks for a piece of text anywhere in the record, letter
+    case aside; it reads everything else that is asked for, so it is slow.
+    """
+
+    kinds: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    author: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    recorded_since: datetime | None = None
+    after: int | None = None
+    before: int | None = None
+    as_of: AsOf | None = None
+    every_version: bool = False
+    hidden: bool = False
+    mentions: str | None = None
+    newest_first: bool = False
+    limit: int | None = None
+
+
+ALL = Query()
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A record found by an index, with the index's own score (higher is better)."""
+
+    record: Record
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A link seen from one of its ends."""
+
+    relation: str
+    key: Key
+    direction: Literal["out", "in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How much one kind holds in one scope: what is live, and how many versions stand in the log."""
+
+    scope: str
+    kind: str
+    live: int
+    versions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing ``verify`` found wrong: where, and what. ``repairable`` when it can be rebuilt from the log."""
+
+    where: str
+    what: str
+    repairable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What ``verify`` found out."""
+
+    versions: int
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def sound(self) -> bool:
+        return not self.findings
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What ``compact`` dropped."""
+
+    versions: int
+    bytes_before: int
+    bytes_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What ``erase`` removed: how many versions of how many records, and whether every old page is gone.
+
+    ``residue`` says why traces may still be on disk (another process is reading an older page); erasing finishes as
+    soon as that reader is gone.
+    """
+
+    records: int
+    versions: int
+    by_kind: Mapping[str, int] = field(default_factory=dict)
+    residue: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replayed line did: it was added, it was there already, or why it could not be taken."""
+
+    state: Literal["added", "present", "refused"]
+    reason: str = ""
+
+
+Decision = Callable[["Reader"], "Sequence[Sealed] | Refused"]
+"""Looks at the store inside the write lock and answers what to append. May run more than once; must not write."""
+
+Progress = Callable[[int, int], None]
+"""Called now and then with how much is done and how much there is."""
+
+
+class Reader(Protocol):
+    """A look at the log through the wall of one reach."""
+
+    def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
+        """The newest version, the version of an earlier time, or one version by number. Tombstones are ``None``."""
+
+    def read(self, query: Query = ALL) -> list[Record]:
+        """Records in log order."""
+
+    def history(self, key: Key) -> list[Record]:
+        """Every version that is kept, oldest first, tombstones included."""
+
+    def tally(self) -> list[Tally]:
+        """Counts per scope and kind, in constant time per pair."""
+
+    def tip(self) -> int:
+        """The newest position; 0 for an empty log."""
+
+    def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
+        """Links of live records that leave or reach ``key``."""
+
+    def descendants(self, keys: Sequence[Key]) -> list[Key]:
+        """Every record of which some version was derived from these records, however indirectly."""
+
+    def match_text(self, words: str, query: Query = ALL) -> list[Match]:
+        """Records whose text holds any of the words, best first. Any string at all is a valid question."""
+
+    def match_vector(self, model: str, vector: Sequence[float], query: Query = ALL) -> list[Match]:
+        """Live records whose stored vectors are nearest by cosine, best first."""
+
+
+class Log(Protocol):
+    """Keeps records."""
+
+    def reading(self, reach: Reach) -> AbstractContextManager[Reader]:
+        """One consistent look."""
+
+    def append(self, reach: Reach, batch: Sequence[Sealed] | Decision, *, key: str | None = None) -> Outcome:
+        """Appends all or nothing. A repeated idempotency ``key`` answers what it answered the first time."""
+
+    def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[Replayed]:
+        """Takes lines of another store's log with their digests, verbatim, each once however often it comes."""
+
+    def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
+        """Stores vectors as (position, chunk, vector) for a model; replaces what was there."""
+
+
+class Upkeep(Protocol):
+    """Keeps the store sound."""
+
+    def verify(self, progress: Progress | None = None) -> Verdict:
+        """Proves the log whole and the indexes true to it. Changes nothing."""
+
+    def reindex(self, progress: Progress | None = None) -> None:
+        """Rebuilds everything derived from the log."""
+
+    def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> Compacted:
+        """Drops superseded versions (those superseded before a time, if one is given). The newest always stays."""
+
+    def erase(self, choose: Callable[[Reader], Sequence[Key]], receipt: Callable[[Erased], Sealed]) -> Erased:
+        """Removes every version of the chosen records from log and indexes and appends the receipt, as one."""
+
+    def backup(self, target: Path) -> None:
+        """Writes a consistent copy to a new file."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """Facts about the store for people: place, engine version, sizes."""
+
+    def close(self) -> None:
+        """Lets go of everything. Closing twice is fine."""
+
+
+class Engine(Log, Upkeep, Protocol):
+    """A database that keeps the promise."""
+
+
+def erasure_mark(key: Key, salt: str) -> str:
+    """What an erasure's receipt remembers of a key: enough to know it again, not enough to read it."""
+    return hashlib.blake2b(str(key).encode(), key=salt.encode()[:64], digest_size=16).hexdigest()

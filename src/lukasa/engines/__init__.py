@@ -1,0 +1,1 @@
+"""The databases that keep the engine promise."""

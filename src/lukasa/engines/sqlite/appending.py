@@ -1,0 +1,216 @@
+"""Appending: sealed drafts and lines of other logs become lines of this one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import apsw
+
+from lukasa.clock import microseconds, to_iso
+from lukasa.engine import QUARANTINE, RESERVED_KINDS, Decision, Replayed
+from lukasa.engines.sqlite import upkeep, veil
+from lukasa.engines.sqlite.reader import SqliteReader
+from lukasa.engines.sqlite.sql import SQL
+from lukasa.engines.sqlite.stage import Stage
+from lukasa.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.record import Record, Sealed, digest_of, stamp, unfold
+from lukasa.scope import Reach
+
+Lines = list[tuple[bytes, int, bytes]]
+_NO_VEILS: frozenset[str] = frozenset()
+
+
+class Written(Sequence[Record]):
+    """The records just written, unfolded only when somebody looks."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return [unfold(*line) for line in self._lines[at]]
+        return unfold(*self._lines[at])
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} records>"
+
+
+def append(
+    database: apsw.Connection,
+    stage: Stage,
+    now: datetime,
+    reach: Reach,
+    batch: Sequence[Sealed] | Decision,
+    key: str | None,
+    *,
+    careful: bool,
+) -> Outcome:
+    """Stages a batch whole, or answers why not and leaves the stage as it was.
+
+    ``careful`` looks up even ids that were made a moment ago, for the case that a maker of ids repeats itself.
+    """
+    decided = callable(batch)
+    if decided or key is not None:
+        stage.write()  # a decision sees what came before it
+    if key is not None and (earlier := _answered(database, reach, key, () if callable(batch) else batch)) is not None:
+        return earlier
+    if callable(batch):
+        answer = batch(SqliteReader(database, reach))
+        if isinstance(answer, Refused):
+            return answer
+        batch = answer
+    mark = stage.mark()
+    try:
+        outcome = _stage(database, stage, now, reach, batch, careful=careful)
+    except BaseException:
+        stage.back(mark)
+        raise
+    if not isinstance(outcome, list):
+        stage.back(mark)
+        return outcome
+    if RESERVED_KINDS.intersection(sealed.kind for sealed in batch):
+        _draw_veils(database, stage, batch, outcome)
+    if key is not None:
+        seqs = json.dumps([seq for _, seq, _ in outcome])
+        fingerprint = b"" if decided else _fingerprint(batch)
+        database.execute(SQL["insert_answered"], (_answer_key(reach, key), fingerprint, seqs, microseconds(now)))
+    return Accepted(Written(outcome))
+
+
+def _draw_veils(database: apsw.Connection, stage: Stage, batch: Sequence[Sealed], written: Lines) -> None:
+    stage.write()
+    for sealed, (_, seq, _) in zip(batch, written, strict=True):
+        if sealed.kind == QUARANTINE:
+            veil.apply(database, sealed.draft.body, seq)
+            stage.veiled = True
+
+
+def _stage(
+    database: apsw.Connection, stage: Stage, now: datetime, reach: Reach, batch: Sequence[Sealed], *, careful: bool
+) -> Lines | Refused | Conflict:
+    at, recorded_at = microseconds(now), to_iso(now)
+    veils = veil.Veils(database) if stage.veiled else None
+    first_stamp = stamp(1, recorded_at, recorded_at)
+    writable, looks_new = reach.writable, veils is None and not careful
+    add_new, sha256 = stage.add_new, hashlib.sha256
+    written: Lines = []
+    for sealed in batch:
+        draft, scope, kind, id, author, content, fresh = sealed
+        if writable is not None and scope not in writable:
+            return Refused("scope_closed", f"This caller may not write to the scope {scope!r}.")
+        moment = at if draft.happened_at is None else microseconds(draft.happened_at)
+        if draft.labels or draft.links:
+            stage.note(labels=bool(draft.labels), links=bool(draft.links))
+        if fresh and looks_new and not draft.deleted and not draft.expected:
+            line = content[:-1] + first_stamp
+            digest = sha256(line).digest()
+            seq = add_new(scope, kind, id, author, at, moment, digest, line, draft.text)
+        else:
+            place = (scope, kind, id)
+            before = stage.standing(place)
+            expected = 0 if fresh and draft.expected is None else draft.expected
+            if expected is not None and expected != (0 if before.deleted and expected == 0 else before.version):
+                return Conflict(sealed.key, expected, before.version)
+            version, created_at = before.taken + 1, before.created_at or recorded_at
+            line = content[:-1] + stamp(version, created_at, recorded_at)
+            digest = digest_of(line)
+            over = veils.over(scope, author, draft.links, at) if veils is not None else _NO_VEILS
+            seq = stage.add(
+                place, version, author, at, moment, digest, line, draft.text,
+                before=before, created_at=created_at, deleted=draft.deleted, veils=over,
+            )  # fmt: skip
+        written.append((line, seq, digest))
+    return written
+
+
+def _answered(database: apsw.Connection, reach: Reach, key: str, batch: Sequence[Sealed]) -> Accepted | Refused | None:
+    row = database.execute(SQL["answered"], (_answer_key(reach, key),)).get
+    if row is None:
+        return None
+    fingerprint, seqs = row
+    if fingerprint and batch and fingerprint != _fingerprint(batch):
+        return Refused("key_reused", "This idempotency key was used for something else; make a new one.")
+    return Accepted(SqliteReader(database, reach).records(json.loads(seqs)), repeated=True)
+
+
+def _answer_key(reach: Reach, key: str) -> str:
+    """Idempotency keys of callers with different walls never meet."""
+    walls = "*" if reach.writable is None else ",".join(sorted(reach.writable))
+    return hashlib.sha256(f"{walls}\0{key}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _fingerprint(batch: Sequence[Sealed]) -> bytes:
+    """What was asked to be written, apart from ids that were made up on the way."""
+    asked = (sealed.content.replace(sealed.id.encode(), b"") if sealed.fresh else sealed.content for sealed in batch)
+    return hashlib.sha256(b"\n".join(asked)).digest()
+
+
+class Replay:
+    """Takes lines of another log into this one, in one transaction."""
+
+    def __init__(self, database: apsw.Connection, stage: Stage, reach: Reach) -> None:
+        self._db = database
+        self._reach = reach
+        self._stage = stage
+        self._marks = upkeep.Marks(database)
+        self._staged: dict[tuple[str, str, str, int], bytes] = {}
+
+    def run(self, lines: Iterable[tuple[bytes, bytes]]) -> list[Replayed]:
+        return [self._take(line, digest) for line, digest in lines]
+
+    def _take(self, line: bytes, digest: bytes) -> Replayed:
+        if digest_of(line) != digest:
+            return Replayed("refused", "the line does not match its digest")
+        record = unfold(line, 0, digest)
+        if not self._reach.writes(record.scope):
+            return Replayed("refused", f"the scope {record.scope!r} is closed to this caller")
+        known = self._known(record)
+        if known is not None:
+            if known == digest:
+                return Replayed("present")
+            return Replayed("refused", "another record has this key and version")
+        if record.key in self._marks:
+            return Replayed("refused", "this record was erased here")
+        seq = self._add(record, line)
+        if record.kind == QUARANTINE:
+            self._stage.write()
+            veil.apply(self._db, record.body, seq)
+            self._stage.veiled = True
+        return Replayed("added")
+
+    def _known(self, record: Record) -> bytes | None:
+        place = (record.scope, record.kind, record.id, record.version)
+        if (staged := self._staged.get(place)) is not None:
+            return staged
+        found: bytes | None = self._db.execute(SQL["digest_of_version"], place).get
+        return found
+
+    def _add(self, record: Record, line: bytes) -> int:
+        at = microseconds(record.recorded_at)
+        place = (record.scope, record.kind, record.id)
+        self._staged[*place, record.version] = record.digest
+        veils = _NO_VEILS
+        if self._stage.veiled:
+            veils = veil.Veils(self._db).over(record.scope, record.author, record.links, at)
+        self._stage.note(labels=bool(record.labels), links=bool(record.links))
+        return self._stage.add(
+            place,
+            record.version,
+            record.author,
+            at,
+            microseconds(record.moment),
+            record.digest,
+            line,
+            record.text,
+            before=self._stage.standing(place),
+            created_at=to_iso(record.created_at),
+            deleted=record.deleted,
+            veils=veils,
+        )

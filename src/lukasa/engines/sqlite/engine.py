@@ -1,0 +1,277 @@
+"""The SQLite engine: one file, real transactions, one writer at a time with group commit, any number of readers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import apsw
+
+from lukasa.clock import Clock, SystemClock, microseconds
+from lukasa.engine import Compacted, Decision, Erased, Progress, Reader, Replayed, Verdict
+from lukasa.engines.sqlite import appending, files, upkeep
+from lukasa.engines.sqlite.faults import translate, translated
+from lukasa.engines.sqlite.reader import SqliteReader
+from lukasa.engines.sqlite.sql import SQL
+from lukasa.engines.sqlite.writer import Transaction, Writer, checkpoint
+from lukasa.errors import StoreClosed, StoreReadOnly
+from lukasa.outcome import Outcome
+from lukasa.record import Key, Sealed
+from lukasa.scope import EVERYTHING, Reach
+
+_REPLAY_CHUNK = 1000
+_IDLE_READERS = 8
+
+T = TypeVar("T")
+
+
+class SqliteEngine:
+    """Keeps the engine promise in one SQLite file, or with ``path=None`` in memory."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        clock: Clock | None = None,
+        patience: float = 30.0,
+        vfs: str | None = None,
+    ) -> None:
+        self.path = path
+        self._clock = clock or SystemClock()
+        self._patience = patience
+        self._vfs = vfs
+        self._read_only = False
+        self._idle: list[apsw.Connection] = []
+        self._closed = False
+        self._pid = os.getpid()
+        self._only: AbstractContextManager[Any] = nullcontext()
+        if path is None:
+            self._only = threading.RLock()  # in memory there is one connection, so a writer keeps readers out
+            database = apsw.Connection(":memory:")
+            files.set_up(database, patience)
+            files.migrate(database, None)
+            self._writer = Writer(lambda: database)
+            self._idle.append(database)
+        else:
+            files.create_privately(path)
+            files.inspect(path)
+            self._writer = Writer(self._connect_writer)
+            self._open_file()
+
+    def _open_file(self) -> None:
+        try:
+            self._writer.alone(lambda database: files.migrate(database, self.path))
+        except (apsw.ReadOnlyError, apsw.CantOpenError) as error:
+            self._read_only = True
+            try:
+                self._idle.append(self._connect_reader())
+            except apsw.Error:
+                raise translate(error) from error
+        except apsw.Error as error:
+            raise translate(error) from error
+
+    def _connect_writer(self) -> apsw.Connection:
+        assert self.path is not None
+        if self._read_only:
+            raise StoreReadOnly
+        return files.connect(self.path, patience=self._patience, vfs=self._vfs)
+
+    def _connect_reader(self) -> apsw.Connection:
+        assert self.path is not None
+        if not self._read_only:
+            return files.connect(self.path, patience=self._patience, vfs=self._vfs)
+        try:
+            database = files.connect(self.path, patience=self._patience, vfs=self._vfs, write=False)
+            database.execute("SELECT count(*) FROM sqlite_schema")
+        except (apsw.CantOpenError, apsw.ReadOnlyError):
+            # A read-only folder cannot hold the shared-memory file; with nothing left in the write-ahead log, the
+            # database file alone is the whole truth and nobody can change it.
+            leftover = self.path.with_name(self.path.name + "-wal")
+            if leftover.exists() and leftover.stat().st_size:
+                raise
+            flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+            database = apsw.Connection(f"file:{quote(str(self.path))}?immutable=1", flags=flags)
+        return database
+
+    # Log
+
+    @contextmanager
+    def reading(self, reach: Reach) -> Iterator[SqliteReader]:
+        with translated(), self._borrowed() as database:
+            within = database.in_transaction  # in memory: a look inside another look, or inside a write
+            if not within:
+                database.execute("BEGIN")
+            try:
+                yield SqliteReader(database, reach)
+            finally:
+                if not within and database.in_transaction:
+                    database.execute("COMMIT")
+
+    def append(self, reach: Reach, batch: Sequence[Sealed] | Decision, *, key: str | None = None) -> Outcome:
+        def work(transaction: Transaction) -> Outcome:
+            now = self._clock.now()
+            database, stage = transaction.database, transaction.stage
+            return appending.append(database, stage, now, reach, batch, key, careful=transaction.careful)
+
+        return self._write(work)
+
+    def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[Replayed]:
+        rest = iter(lines)
+        while chunk := list(islice(rest, _REPLAY_CHUNK)):
+            yield from self._write(_replaying(reach, chunk))
+
+    def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
+        from lukasa.engines.sqlite.vectors import pack
+
+        rows = [(model, seq, chunk, pack(vector)) for seq, chunk, vector in vectors]
+
+        def work(transaction: Transaction) -> None:
+            transaction.database.executemany(SQL["put_vector"], rows)
+
+        self._write(work)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._pid != os.getpid():
+            return
+        while self._idle:
+            self._idle.pop().close(True)
+        self._writer.close()
+
+    # Upkeep
+
+    def verify(self, progress: Progress | None = None) -> Verdict:
+        with translated():
+            if self.path is None:
+                with self._borrowed() as database:
+                    return upkeep.verify(database, progress, writable=True)
+            database = self._connect_reader()  # a new one: an old one may check its own cached copy of the text index
+            try:
+                return upkeep.verify(database, progress, writable=not self._read_only)
+            finally:
+                database.close()
+
+    def reindex(self, progress: Progress | None = None) -> None:
+        self._write(lambda transaction: upkeep.reindex(transaction.settled(), progress))
+
+    def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> Compacted:
+        bound = 2**63 - 1 if before is None else microseconds(before)
+        bytes_before = self._size()
+        dropped = self._write(lambda transaction: upkeep.compact(transaction.settled(), bound, progress))
+        if dropped:
+            with self._only, translated():
+                self._writer.alone(_vacuum)
+        self._checkpoint()
+        return Compacted(dropped, bytes_before, self._size())
+
+    def erase(self, choose: Callable[[Reader], Sequence[Key]], receipt: Callable[[Erased], Sealed]) -> Erased:
+        def work(transaction: Transaction) -> Erased:
+            database = transaction.settled()
+            erased = upkeep.erase(database, choose)
+            if erased.versions:
+                now = self._clock.now()
+                appending.append(database, transaction.stage, now, EVERYTHING, [receipt(erased)], None, careful=False)
+            return erased
+
+        erased = self._write(work)
+        if self._checkpoint():
+            return erased
+        return replace(erased, residue="another process still reads an older page of the store")
+
+    def backup(self, target: Path) -> None:
+        with translated(), self._borrowed() as database:
+            files.copy_to(database, target)
+
+    def describe(self) -> Mapping[str, Any]:
+        with translated(), self._borrowed() as database:
+            facts: dict[str, Any] = {
+                "engine": "sqlite",
+                "sqlite": apsw.sqlite_lib_version(),
+                "schema": files.SCHEMA_VERSION,
+                "store": "memory" if self.path is None else str(self.path),
+                "journal_mode": database.pragma("journal_mode"),
+                "synchronous": database.pragma("synchronous"),
+                "read_only": self._read_only,
+            }
+        if self.path is not None:
+            facts["bytes"] = self._size()
+            facts["file_mode"] = f"{self.path.stat().st_mode & 0o777:04o}"
+        return facts
+
+    def _size(self) -> int:
+        if self.path is None:
+            return 0
+        side = [self.path.with_name(self.path.name + end) for end in ("", "-wal")]
+        return sum(file.stat().st_size for file in side if file.exists())
+
+    # Connections
+
+    def _write(self, work: Callable[[Transaction], T]) -> T:
+        if self._pid != os.getpid():
+            self._leave_parent()
+        with self._only:
+            return self._writer.run(work)
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[apsw.Connection]:
+        if self._pid != os.getpid():
+            self._leave_parent()
+        if self._closed:
+            raise StoreClosed
+        if self.path is None:
+            with self._only:
+                yield self._idle[0]
+            return
+        try:
+            database = self._idle.pop()
+        except IndexError:
+            database = self._connect_reader()
+        try:
+            yield database
+        except apsw.IOError:
+            database.close(True)
+            raise
+        except BaseException:
+            self._give_back(database)
+            raise
+        else:
+            self._give_back(database)
+
+    def _give_back(self, database: apsw.Connection) -> None:
+        if self._closed or len(self._idle) >= _IDLE_READERS:
+            database.close(True)
+        else:
+            self._idle.append(database)
+
+    def _leave_parent(self) -> None:
+        """A fork inherits connections it must not use: it starts with none of its own."""
+        if self.path is not None:
+            _inherited.extend((*self._idle, self._writer))
+            self._idle = []
+            self._writer = Writer(self._connect_writer)
+        self._pid = os.getpid()
+
+    def _checkpoint(self) -> bool:
+        return self.path is None or self._writer.alone(checkpoint)
+
+
+def _vacuum(database: apsw.Connection) -> None:
+    database.execute("VACUUM")
+
+
+def _replaying(reach: Reach, chunk: list[tuple[bytes, bytes]]) -> Callable[[Transaction], list[Replayed]]:
+    return lambda transaction: appending.Replay(transaction.settled(), transaction.stage, reach).run(chunk)
+
+
+_inherited: list[object] = []
+"""Connections and writers of a parent process, kept so that they are never closed here: closing would drop the parent's locks."""

@@ -1,0 +1,224 @@
+"""Looking at the log through the wall of one reach."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import apsw
+
+from lukasa import canonical
+from lukasa.clock import microseconds
+from lukasa.engine import ALL, AsOf, Match, Neighbour, Query, Tally
+from lukasa.engines.sqlite.sql import SQL
+from lukasa.record import Key, Record, unfold
+from lukasa.scope import Reach
+
+_LIVE = "NOT EXISTS (SELECT 1 FROM past WHERE past.seq = log.seq)"
+_NOT_HIDDEN = "NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)"
+_NEWEST_AS_OF = """line ->> 'deleted' IS NULL AND NOT EXISTS (
+    SELECT 1 FROM log AS newer WHERE newer.scope = log.scope AND newer.kind = log.kind AND newer.id = log.id
+        AND newer.version > log.version AND newer.{bound} <= ?
+        AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq))"""
+_MANY_STREAMS = 40
+_MANY_WORDS = 64
+
+
+class SqliteReader:
+    """Reads over one connection, in whatever transaction that connection is in."""
+
+    def __init__(self, connection: apsw.Connection, reach: Reach) -> None:
+        self._db = connection
+        self._reach = reach
+
+    def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
+        if not self._reach.reads(key.scope):
+            return None
+        place = (key.scope, key.kind, key.id)
+        if version is not None:
+            row = self._db.execute(SQL["get_version"], (*place, version)).get
+        elif as_of is None:
+            row = self._db.execute(SQL["get_now"], place).get
+        elif isinstance(as_of, int):
+            row = self._db.execute(SQL["get_as_of_seq"], (*place, as_of)).get
+        else:
+            row = self._db.execute(SQL["get_as_of_time"], (*place, microseconds(as_of))).get
+        if row is None:
+            return None
+        record = _record(row)
+        return None if record.deleted else record
+
+    def history(self, key: Key) -> list[Record]:
+        if not self._reach.reads(key.scope):
+            return []
+        return [_record(row) for row in self._db.execute(SQL["history"], (key.scope, key.kind, key.id))]
+
+    def tip(self) -> int:
+        return int(self._db.execute(SQL["tip"]).get)
+
+    def tally(self) -> list[Tally]:
+        rows = self._db.execute("SELECT scope, kind, live, versions FROM tally ORDER BY scope, kind")
+        return [Tally(*row) for row in rows if self._reach.reads(row[0])]
+
+    def read(self, query: Query = ALL) -> list[Record]:
+        chosen, values = self._choose(query)
+        if not chosen:
+            return []
+        direction = "DESC" if query.newest_first else "ASC"
+        statement = f"SELECT log.seq, line, digest FROM ({chosen}) AS chosen JOIN log ON log.seq = chosen.seq ORDER BY log.seq {direction}"  # noqa: S608 - only our own fragments, values are bound
+        return [_record(row) for row in self._db.execute(statement, values)]
+
+    def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
+        place = (key.scope, key.kind, key.id)
+        found = []
+        if self._reach.reads(key.scope):
+            for name, *to in self._db.execute(SQL["links_out"], place):
+                found.append(Neighbour(name, Key(*to), "out"))
+        for name, *source in self._db.execute(SQL["links_in"], place):
+            if self._reach.reads(source[0]):
+                found.append(Neighbour(name, Key(*source), "in"))
+        return [neighbour for neighbour in found if relation is None or neighbour.relation == relation]
+
+    def descendants(self, keys: Sequence[Key]) -> list[Key]:
+        found: dict[Key, None] = {}
+        frontier = list(keys)
+        while frontier:
+            key = frontier.pop()
+            for row in self._db.execute(SQL["derived_from_key"], (key.scope, key.kind, key.id)):
+                child = Key(*row)
+                if child not in found and child not in keys and self._reach.reads(child.scope):
+                    found[child] = None
+                    frontier.append(child)
+        return list(found)
+
+    def match_text(self, words: str, query: Query = ALL) -> list[Match]:
+        question = _any_of(words)
+        if not question:
+            return []
+        tables = ("words",) if query.as_of is None and not query.every_version else ("words", "past_words")
+        conditions, values = self._conditions(query)
+        limit = "" if query.limit is None else f" ORDER BY score DESC LIMIT {int(query.limit)}"
+        matches = []
+        for table in tables:
+            statement = f"""SELECT log.seq, log.line, log.digest, found.score FROM (
+                    SELECT log.seq AS seq, -bm25({table}) AS score FROM {table} JOIN log ON log.seq = {table}.rowid
+                    WHERE {table} MATCH ? AND {" AND ".join(conditions)}{limit}
+                ) AS found JOIN log ON log.seq = found.seq"""  # noqa: S608 - only our own fragments, values are bound
+            matches += [Match(_record(row[:3]), row[3]) for row in self._db.execute(statement, (question, *values))]
+        matches.sort(key=lambda match: (-match.score, match.record.seq))
+        return matches[: query.limit]
+
+    def match_vector(self, model: str, vector: Sequence[float], query: Query = ALL) -> list[Match]:
+        from lukasa.engines.sqlite.vectors import nearest
+
+        conditions, values = self._conditions(query)
+        statement = f"SELECT vector.seq, vector.vector FROM vector JOIN log ON log.seq = vector.seq WHERE vector.model = ? AND {' AND '.join(conditions)}"  # noqa: S608 - only our own fragments, values are bound
+        best = nearest(vector, self._db.execute(statement, (model, *values)), query.limit)
+        records = {record.seq: record for record in self.records(seq for seq, _ in best)}
+        return [Match(records[seq], score) for seq, score in best]
+
+    def records(self, seqs: Iterable[int]) -> list[Record]:
+        """The records at these positions; for the engine itself, which has checked the reach."""
+        return [_record(row) for row in self._db.execute(SQL["lines_of_seqs"], (json.dumps(list(seqs)),))]
+
+    def _choose(self, query: Query) -> tuple[str, list[Any]]:
+        """A statement that yields the positions of the wanted records, cheapest first.
+
+        Every pair of scope and kind that exists is a sorted stream of its own in an index, and so is every label
+        in a scope; merging few streams never reads more than the limit asks for.
+        """
+        pairs = [(row.scope, row.kind) for row in self.tally() if _wanted(row, query)]
+        if not pairs:
+            return "", []
+        direction = "DESC" if query.newest_first else "ASC"
+        tail = f" ORDER BY seq {direction}" + ("" if query.limit is None else f" LIMIT {int(query.limit)}")
+        conditions, values = self._conditions(query)
+        if query.labels:
+            scopes = sorted({scope for scope, _ in pairs})
+            head = "SELECT label.seq AS seq FROM label JOIN log ON log.seq = label.seq WHERE label.label = ? AND label.scope = ?"
+            streams = [(head, [query.labels[0], scope]) for scope in scopes]
+        elif self._reach.readable is None and not query.scopes and not query.kinds:
+            streams = [("SELECT log.seq AS seq FROM log WHERE TRUE", [])]
+        else:
+            head = "SELECT log.seq AS seq FROM log WHERE log.scope = ? AND log.kind = ?"
+            streams = [(head, [scope, kind]) for scope, kind in pairs]
+        if len(streams) > _MANY_STREAMS:
+            streams = [("SELECT log.seq AS seq FROM log WHERE TRUE", [])]
+        parts, bound = [], []
+        for head, own in streams:
+            parts.append(f"{head} AND {' AND '.join(conditions)}")
+            bound += [*own, *values]
+        return " UNION ALL ".join(parts) + tail, bound
+
+    def _conditions(self, query: Query) -> tuple[list[str], list[Any]]:
+        """What each version must satisfy, the wall first."""
+        conditions: list[str] = []
+        values: list[Any] = []
+
+        def require(condition: str, *bound: Any) -> None:
+            conditions.append(condition)
+            values.extend(bound)
+
+        hidden = query.hidden and self._reach.unlimited
+        for allowed in (self._reach.readable, query.scopes or None):
+            if allowed is not None:
+                require(f"log.scope IN ({_marks(allowed)})", *sorted(allowed))
+        if query.kinds:
+            require(f"log.kind IN ({_marks(query.kinds)})", *query.kinds)
+        if query.author is not None:
+            require("log.author = ?", query.author)
+        for label in query.labels:
+            require(
+                "EXISTS (SELECT 1 FROM label AS l WHERE l.label = ? AND l.scope = log.scope AND l.seq = log.seq)", label
+            )
+        if query.since is not None:
+            require("log.moment >= ?", microseconds(query.since))
+        if query.until is not None:
+            require("log.moment <= ?", microseconds(query.until))
+        if query.recorded_since is not None:
+            require("log.at >= ?", microseconds(query.recorded_since))
+        if query.after is not None:
+            require("log.seq > ?", query.after)
+        if query.before is not None:
+            require("log.seq < ?", query.before)
+        if query.as_of is not None:
+            bound, moment = ("seq", query.as_of) if isinstance(query.as_of, int) else ("at", microseconds(query.as_of))
+            require(f"log.{bound} <= ?", moment)
+            if not hidden:
+                require(_NOT_HIDDEN)
+            if not query.every_version:
+                require(_NEWEST_AS_OF.format(bound=bound), moment)
+        elif not query.every_version:
+            require(_LIVE)
+        elif not hidden:
+            require(_NOT_HIDDEN)
+        if query.mentions is not None:
+            piece = canonical.encode(query.mentions).decode()[1:-1]
+            require("log.line LIKE ? ESCAPE '\\'", "%" + re.sub(r"([%_\\])", r"\\\1", piece) + "%")
+        if not conditions:
+            require("TRUE")
+        return conditions, values
+
+
+def _record(row: Sequence[Any]) -> Record:
+    return unfold(row[1], row[0], row[2])
+
+
+def _wanted(row: Tally, query: Query) -> bool:
+    return (not query.kinds or row.kind in query.kinds) and (not query.scopes or row.scope in query.scopes)
+
+
+def _marks(values: Iterable[str]) -> str:
+    return ", ".join("?" for _ in values) or "NULL"
+
+
+def _any_of(words: str) -> str:
+    """An FTS5 question for any of the words. Each is quoted, so nothing in it can be an operator.
+
+    A word with inner punctuation (``multi-agent``, ``CVE-2025-64439``) becomes a phrase of its parts.
+    """
+    clean = words.encode("utf-8", "replace").decode().replace("\0", " ")
+    distinct = list(dict.fromkeys(clean.split()))[:_MANY_WORDS]
+    return " OR ".join('"' + word.replace('"', '""') + '"' for word in distinct)

@@ -1,0 +1,217 @@
+"""Lines on their way into the log: what they supersede, what they add up to, and the indexes that follow."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import apsw
+
+from lukasa.engines.sqlite.sql import SQL
+from lukasa.record import Key
+
+CHECKSUM_MASK = (1 << 62) - 1
+Place = tuple[str, str, str]
+Mark = tuple[int, int, int, int, int, int, int]
+Row = tuple[int, str, str, str, int, str, int, int, bytes, str]
+
+
+def checksum(digest: bytes) -> int:
+    """A digest's share in the sum that proves a scope's kind whole."""
+    return int.from_bytes(digest[:8]) & CHECKSUM_MASK
+
+
+class Standing(NamedTuple):
+    """What stands under a key: the newest version seen, and the newest number taken (hidden ones count)."""
+
+    seq: int
+    version: int
+    taken: int
+    created_at: str
+    deleted: bool
+
+
+NOTHING = Standing(seq=0, version=0, taken=0, created_at="", deleted=True)
+
+
+class Stage:
+    """Collects the lines of one transaction, then writes them and everything derived from them at once.
+
+    Several writers may share a stage: each takes a ``mark`` first and can go ``back`` to it as if it had never come.
+    """
+
+    def __init__(self, database: apsw.Connection) -> None:
+        self._db = database
+        tip, veiled = database.execute(SQL["tip_and_veils"]).get
+        self.next: int = tip + 1
+        self.veiled = bool(veiled)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.first = self.next
+        self._rows: list[Row] = []
+        self._words: list[tuple[int, str]] = []
+        self._entries: list[tuple[str, str, int, bytes]] = []
+        self._past: list[int] = []
+        self._superseded: list[int] = []
+        self._hidden: list[tuple[int, str]] = []
+        self._earlier: list[tuple[Place, Standing | None]] = []
+        self._standing: dict[Place, Standing] = {}
+        self._labels = self._links = False
+
+    def standing(self, place: Place) -> Standing:
+        """What stands under a key, counting what is already on this stage."""
+        if (known := self._standing.get(place)) is not None:
+            return known
+        newest = self._db.execute(SQL["newest_of_key"], place).get
+        if newest is None:
+            return NOTHING
+        seq, version, created_at, deleted, hidden = newest
+        if not hidden:
+            return Standing(seq, version, version, created_at, bool(deleted))
+        visible = self._db.execute(SQL["newest_visible_of_key"], place).get
+        if visible is None:
+            return Standing(0, 0, version, created_at, True)
+        return Standing(visible[0], visible[1], version, visible[2], bool(visible[3]))
+
+    def add_new(
+        self, scope: str, kind: str, id: str, author: str, at: int, moment: int, digest: bytes, line: bytes, text: str
+    ) -> int:
+        """Puts down the first version of a record that cannot have another on this stage or in the log."""
+        seq = self.next
+        self.next = seq + 1
+        self._rows.append((seq, scope, kind, id, 1, author, at, moment, digest, line.decode()))
+        self._entries.append((scope, kind, 1, digest))
+        if text:
+            self._words.append((seq, text))
+        return seq
+
+    def add(
+        self,
+        place: Place,
+        version: int,
+        author: str,
+        at: int,
+        moment: int,
+        digest: bytes,
+        line: bytes,
+        text: str,
+        *,
+        before: Standing,
+        created_at: str,
+        deleted: bool,
+        veils: frozenset[str],
+    ) -> int:
+        """Puts down one version, newer or older than what stands under its key."""
+        seq = self.next
+        self.next = seq + 1
+        self._rows.append((seq, *place, version, author, at, moment, digest, line.decode()))
+        if text:
+            self._words.append((seq, text))
+        late = version <= before.version
+        live = 0
+        if veils or late:
+            self._past.append(seq)
+            self._hidden += [(seq, veil) for veil in veils]
+            standing = before if late else before._replace(taken=version)
+        else:
+            standing = Standing(seq, version, version, created_at, deleted)
+            live = before.deleted - deleted
+            if not before.deleted:
+                (self._past if before.seq >= self.first else self._superseded).append(before.seq)
+            if deleted:
+                self._past.append(seq)
+        self._entries.append((place[0], place[1], live, digest))
+        self._earlier.append((place, self._standing.get(place)))
+        self._standing[place] = standing
+        return seq
+
+    def note(self, *, labels: bool, links: bool) -> None:
+        """Says that a line has labels or links, so that their indexes follow."""
+        self._labels |= labels
+        self._links |= links
+
+    def mark(self) -> Mark:
+        return (
+            len(self._rows), len(self._words), len(self._entries),
+            len(self._past), len(self._superseded), len(self._hidden), len(self._earlier),
+        )  # fmt: skip
+
+    def back(self, mark: Mark) -> None:
+        """Takes off everything that was put down since the mark."""
+        rows, words, entries, past, superseded, hidden, earlier = mark
+        for place, standing in reversed(self._earlier[earlier:]):
+            if standing is None:
+                del self._standing[place]
+            else:
+                self._standing[place] = standing
+        del self._rows[rows:], self._words[words:], self._entries[entries:], self._earlier[earlier:]
+        del self._past[past:], self._superseded[superseded:], self._hidden[hidden:]
+        self.next = self.first + len(self._rows)
+
+    def write(self) -> None:
+        """Writes the lines and what is derived from them; the stage is then empty and goes on behind them."""
+        if not self._rows:
+            return
+        span = (self.first, self.next - 1)
+        for seq in self._superseded:
+            to_past(self._db, seq)
+        self._db.executemany(SQL["insert_line"], self._rows)
+        if self._past:
+            self._db.executemany(SQL["insert_past"], [(seq,) for seq in self._past])
+            self._db.executemany(SQL["hide"], self._hidden)
+        if self._words:
+            past = set(self._past)
+            self._db.executemany(SQL["add_words"], [row for row in self._words if row[0] not in past])
+            if past:
+                self._db.executemany(SQL["add_past_words"], [row for row in self._words if row[0] in past])
+        if self._labels:
+            self._db.execute(SQL["derive_labels"], span)
+        if self._links:
+            self._db.execute(SQL["derive_links"], span)
+        books = Books(self._db)
+        for scope, kind, live, digest in self._entries:
+            books.note(scope, kind, digest, live=live)
+        books.close()
+        self._clear()
+
+
+class Books:
+    """Changes to the tallies of one transaction, written once per scope and kind."""
+
+    def __init__(self, database: apsw.Connection) -> None:
+        self._db = database
+        self._changes: dict[tuple[str, str], list[int]] = {}
+
+    def note(self, scope: str, kind: str, digest: bytes, *, live: int, versions: int = 1) -> None:
+        """One version more (or, with ``versions=-1``, one less) and what that does to the live ones."""
+        change = self._changes.get((scope, kind))
+        if change is None:
+            change = self._changes[(scope, kind)] = [0, 0, 0]
+        change[0] += live
+        change[1] += versions
+        change[2] += versions * checksum(digest)
+
+    def shift(self, key: Key, live: int) -> None:
+        """Records became live or ceased to be."""
+        self.note(key.scope, key.kind, b"", live=live, versions=0)
+
+    def close(self) -> None:
+        for (scope, kind), (live, versions, total) in self._changes.items():
+            self._db.execute(SQL["add_to_tally"], (scope, kind, live, versions, total & CHECKSUM_MASK))
+        self._changes.clear()
+
+
+def to_past(database: apsw.Connection, seq: int) -> None:
+    """A version stops being the present one."""
+    database.execute(SQL["forget_words"], (seq,))
+    database.execute(SQL["insert_past"], (seq,))
+    database.execute(SQL["remember_past_words"], (seq,))
+    database.execute(SQL["note_residue"])
+
+
+def to_present(database: apsw.Connection, seq: int) -> None:
+    """A version becomes the present one again."""
+    database.execute(SQL["forget_past_words"], (seq,))
+    database.execute(SQL["delete_past"], (seq,))
+    database.execute(SQL["remember_words"], (seq,))
+    database.execute(SQL["note_residue"])

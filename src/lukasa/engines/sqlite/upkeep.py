@@ -1,0 +1,225 @@
+"""Keeping the store sound: proving it, rebuilding what is derived, dropping what is superseded, erasing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import apsw
+
+from lukasa import canonical
+from lukasa.clock import microseconds
+from lukasa.engine import Erased, Finding, Progress, Verdict, erasure_mark
+from lukasa.engines.sqlite import veil
+from lukasa.engines.sqlite.reader import SqliteReader
+from lukasa.engines.sqlite.sql import SQL, rows
+from lukasa.engines.sqlite.stage import CHECKSUM_MASK, Books, checksum
+from lukasa.errors import LukasaError
+from lukasa.record import Key, digest_of, unfold
+from lukasa.scope import EVERYTHING
+
+_PAGE = 2000
+_SHOWN = 20
+
+
+def verify(database: apsw.Connection, progress: Progress | None, *, writable: bool) -> Verdict:
+    """Every check on its own, so that damage in one place hides nothing in another."""
+    findings: list[Finding] = []
+    versions = 0
+
+    def attempt(where: str, check: Callable[[], Iterable[Finding]]) -> None:
+        try:
+            found = list(check())
+        except apsw.CorruptError:
+            found = [Finding(where, "the database file is damaged here; what was readable was checked")]
+        except apsw.Error as error:
+            found = [Finding(where, f"could not be checked: {error}")]
+        findings.extend(found[:_SHOWN])
+        if len(found) > _SHOWN:
+            findings.append(Finding(where, f"and {len(found) - _SHOWN} more"))
+
+    def lines() -> Iterator[Finding]:
+        nonlocal versions
+        books: dict[tuple[str, str], list[int]] = {}
+        for row in _every_line(database, progress):
+            versions += 1
+            if (finding := _check_line(row)) is not None:
+                yield finding
+            book = books.setdefault((row[1], row[2]), [0, 0])
+            book[0] += 1
+            book[1] += checksum(row[8])
+        yield from _check_tallies(database, books)
+
+    attempt("database file", lambda: _check_file(database))
+    database.execute("BEGIN")  # the books are checked against the lines of the same moment
+    attempt("log", lines)
+    attempt("present and past", lambda: _check_present(database))
+    attempt("labels", lambda: _count(database, "wrong_labels", "labels", "labels differ from the log"))
+    attempt("links", lambda: _count(database, "wrong_links", "links", "links differ from the log"))
+    database.execute("COMMIT")
+    if writable:
+        for name in ("words", "past_words"):
+            attempt("text index", lambda name=name: _check_words(database, name))  # type: ignore[misc]  # a default argument binds the loop variable
+    return Verdict(versions, tuple(findings))
+
+
+def _every_line(database: apsw.Connection, progress: Progress | None) -> Iterator[tuple[Any, ...]]:
+    total = database.execute(SQL["count_lines"]).get
+    seen, last = 0, -(2**63)
+    while page := list(rows(database, "all_lines", (last, _PAGE))):
+        yield from page
+        seen, last = seen + len(page), page[-1][0]
+        if progress is not None:
+            progress(seen, total)
+
+
+def _check_file(database: apsw.Connection) -> Iterator[Finding]:
+    for (message,) in database.execute("PRAGMA integrity_check(20)"):
+        if message != "ok":
+            yield Finding("database file", message)
+
+
+def _check_line(row: tuple[Any, ...]) -> Finding | None:
+    seq, scope, kind, id, version, author, at, moment, digest, line = row
+    where = f"{scope}/{kind}/{id} version {version} (position {seq})"
+    if digest_of(line.encode("utf-8", "surrogatepass")) != digest:
+        return Finding(where, "its content does not match its digest")
+    try:
+        record = unfold(line, seq, digest)
+    except (ValueError, KeyError, TypeError, LukasaError) as error:
+        return Finding(where, f"its content cannot be read: {error}")
+    told = (record.scope, record.kind, record.id, record.version, record.author)
+    times = (microseconds(record.recorded_at), microseconds(record.moment))
+    if told != (scope, kind, id, version, author) or times != (at, moment):
+        return Finding(where, "its columns do not match its content")
+    return None
+
+
+def _check_tallies(database: apsw.Connection, books: Mapping[tuple[str, str], Sequence[int]]) -> Iterator[Finding]:
+    told = {(row[0], row[1]): (row[3], row[4]) for row in database.execute(SQL["all_tallies"])}
+    for pair in sorted(set(told) | set(books)):
+        versions, total = told.get(pair, (0, 0))
+        counted, summed = books.get(pair, (0, 0))
+        where = f"{pair[0]}/{pair[1]}"
+        if versions != counted:
+            yield Finding(where, f"{counted} versions are in the log, {versions} were written")
+        elif total != summed & CHECKSUM_MASK:
+            yield Finding(where, "the sum of all digests is not what was written")
+
+
+def _check_present(database: apsw.Connection) -> Iterator[Finding]:
+    for name, what in (
+        ("wrongly_present", "counts as present but is not"),
+        ("wrongly_past", "counts as past but is not"),
+    ):
+        for scope, kind, id, version in database.execute(SQL[name]):
+            yield Finding(f"{scope}/{kind}/{id} version {version}", what, repairable=True)
+    yield from _count(database, "stray_past", "present and past", "entries belong to no version")
+    told = {(row[0], row[1]): row[2] for row in database.execute(SQL["all_tallies"])}
+    live = {(scope, kind): count for scope, kind, count in database.execute(SQL["live_counts"])}
+    for pair, count in told.items():
+        if live.get(pair, 0) != count:
+            yield Finding(
+                f"{pair[0]}/{pair[1]}", f"{live.get(pair, 0)} records are live, {count} are counted", repairable=True
+            )
+
+
+def _count(database: apsw.Connection, name: str, where: str, what: str) -> Iterator[Finding]:
+    if count := database.execute(SQL[name]).get:
+        yield Finding(where, f"{count} {what}", repairable=True)
+
+
+def _check_words(database: apsw.Connection, name: str) -> Iterator[Finding]:
+    try:
+        database.execute(SQL[f"check_{name}"])
+    except apsw.CorruptError:
+        yield Finding("text index", f"the index {name!r} differs from the log", repairable=True)
+
+
+def reindex(database: apsw.Connection, progress: Progress | None) -> None:
+    """Rebuilds all derived state inside the caller's transaction."""
+    for table in ("past", "veil", "hidden", "label", "link", "tally"):
+        database.execute(f"DELETE FROM {table}")  # noqa: S608 - our own table names
+    whole = (-(2**63), 2**63 - 1)
+    database.execute(SQL["derive_labels"], whole)
+    database.execute(SQL["derive_links"], whole)
+    veil.derive(database)
+    database.execute(SQL["derive_past"])
+    database.execute(SQL["rebuild_words"])
+    database.execute(SQL["rebuild_past_words"])
+    database.execute(SQL["clear_residue"])
+    books = Books(database)
+    for row in _every_line(database, progress):
+        books.note(row[1], row[2], row[8], live=0)
+    for scope, kind, count in database.execute(SQL["live_counts"]):
+        books.shift(Key(scope, kind, ""), count)
+    books.close()
+
+
+def compact(database: apsw.Connection, before: int, progress: Progress | None) -> int:
+    """Drops superseded versions inside the caller's transaction."""
+    superseded = list(rows(database, "superseded", (before,)))
+    models = [model for (model,) in database.execute(SQL["vector_models"])]
+    books = Books(database)
+    for done, (seq, scope, kind, digest) in enumerate(superseded, 1):
+        books.note(scope, kind, digest, live=0, versions=-1)
+        _forget_row(database, seq, scope, models)
+        if progress is not None and done % _PAGE == 0:
+            progress(done, len(superseded))
+    books.close()
+    if superseded:
+        database.execute(SQL["rebuild_past_words"])
+    return len(superseded)
+
+
+def erase(database: apsw.Connection, choose: Callable[[SqliteReader], Sequence[Key]]) -> Erased:
+    """Removes every version of the chosen records, and what the text index remembers of them."""
+    keys = list(dict.fromkeys(choose(SqliteReader(database, EVERYTHING))))
+    models = [model for (model,) in database.execute(SQL["vector_models"])]
+    for table in ("words", "past_words"):
+        database.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")  # noqa: S608 - our own table names
+    books = Books(database)
+    versions, by_kind = 0, dict[str, int]()
+    for key in keys:
+        versions_of = list(rows(database, "rows_of_key", (key.scope, key.kind, key.id)))
+        for seq, digest, past in versions_of:
+            database.execute(SQL["forget_past_words" if past else "forget_words"], (seq,))
+            books.note(key.scope, key.kind, digest, live=0 if past else -1, versions=-1)
+            _forget_row(database, seq, key.scope, models)
+            database.execute(SQL["forget_answers"], (seq,))
+        if versions_of:
+            versions += len(versions_of)
+            by_kind[key.kind] = by_kind.get(key.kind, 0) + 1
+    books.close()
+    database.execute(SQL["drop_empty_tallies"])
+    if versions and database.execute(SQL["residue"]).get:
+        # Ordinary updates leave old words behind in the index until it merges; rebuilding leaves none.
+        database.execute(SQL["rebuild_words"])
+        database.execute(SQL["rebuild_past_words"])
+        database.execute(SQL["clear_residue"])
+    for table in ("words", "past_words"):
+        database.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 0)")  # noqa: S608 - our own table names
+    return Erased(sum(by_kind.values()), versions, by_kind)
+
+
+def _forget_row(database: apsw.Connection, seq: int, scope: str, models: Iterable[str]) -> None:
+    database.execute(SQL["forget_labels"], (seq, scope))
+    database.execute(SQL["forget_links"], (seq,))
+    for model in models:
+        database.execute(SQL["forget_vectors"], (model, seq))
+    database.execute(SQL["forget_hidden"], (seq,))
+    database.execute(SQL["delete_past"], (seq,))
+    database.execute(SQL["forget_line"], (seq,))
+
+
+class Marks:
+    """Which keys were erased: receipts keep a salted hash of each key, so that an old export cannot bring it back."""
+
+    def __init__(self, database: apsw.Connection) -> None:
+        self._by_salt: dict[str, set[str]] = {}
+        for (line,) in database.execute(SQL["receipts"]):
+            body = canonical.parse(line).get("body", {})
+            self._by_salt.setdefault(body.get("salt", ""), set()).update(body.get("marks", ()))
+
+    def __contains__(self, key: Key) -> bool:
+        return any(erasure_mark(key, salt) in marks for salt, marks in self._by_salt.items())

@@ -1,0 +1,88 @@
+"""Every exception Lukasa raises, in one tree.
+
+    LukasaError
+    ├── InvalidInput            the caller passed something that no store could take
+    ├── NotAllowed              the caller's reach does not cover what was asked
+    ├── MissingExtra            an optional part is not installed
+    ├── FormatError             a file to import is not what it says it is
+    └── StoreError              the store itself could not do its work
+        ├── StoreMissing        there is no store at that place
+        ├── StoreForeign        the file there is not a Lukasa store
+        ├── StoreNewer          the store was written by a newer Lukasa
+        ├── StoreBusy           another process held the write lock too long
+        ├── StoreFull           no space left; nothing was written
+        ├── StoreReadOnly       the place cannot be written; reading still works
+        ├── StoreDamaged        stored data failed a check
+        ├── StoreUnavailable    the device or server failed; the write is not acknowledged
+        └── StoreClosed         the store was closed
+
+What a caller must expect in normal work (a refusal, a lost race) is not here: those are values, see
+``lukasa.outcome``. The first line of each docstring is the default message.
+"""
+
+from __future__ import annotations
+
+
+class LukasaError(Exception):
+    """Something went wrong in Lukasa."""
+
+    def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
+        self.message = message or (type(self).__doc__ or "").strip().splitlines()[0]
+        self.hint = hint
+        super().__init__(self.message if hint is None else f"{self.message} {hint}")
+
+
+class InvalidInput(LukasaError, ValueError):
+    """The input cannot be used."""
+
+
+class NotAllowed(LukasaError):
+    """The caller's reach does not cover this."""
+
+
+class MissingExtra(LukasaError, ImportError):
+    """An optional part of Lukasa is not installed."""
+
+
+class FormatError(LukasaError, ValueError):
+    """The file is not in the expected format."""
+
+
+class StoreError(LukasaError):
+    """The store could not do its work."""
+
+
+class StoreMissing(StoreError):
+    """There is no store at that place."""
+
+
+class StoreForeign(StoreError):
+    """The file is not a Lukasa store; it was left untouched."""
+
+
+class StoreNewer(StoreError):
+    """The store was written by a newer Lukasa; upgrade Lukasa to open it."""
+
+
+class StoreBusy(StoreError):
+    """Another process held the write lock for too long; nothing was written, try again."""
+
+
+class StoreFull(StoreError):
+    """No space is left for the store; nothing was written, free some space and try again."""
+
+
+class StoreReadOnly(StoreError):
+    """The store cannot be written here; reading still works."""
+
+
+class StoreDamaged(StoreError):
+    """Stored data failed a check; run `lukasa verify` to see what is damaged."""
+
+
+class StoreUnavailable(StoreError):
+    """The storage failed; the write was not acknowledged."""
+
+
+class StoreClosed(StoreError):
+    """The store was closed."""

@@ -1,0 +1,1 @@
+"""File layouts, in and out."""

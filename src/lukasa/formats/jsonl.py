@@ -1,0 +1,128 @@
+"""The log as a file: one JSON object per line, lossless both ways.
+
+    {"lukasa": "log", "format": 1}
+    {"sha256": "…", "record": {…}}          one per version, in log order
+    {"end": {"versions": 2, "sha256": "…"}}
+
+``record`` is the line of the log, byte for byte, and ``sha256`` its digest. The last line counts the versions and
+hashes their digests, so a file that was cut short is noticed. Two stores with the same log give the same file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from lukasa import canonical
+from lukasa.engine import Progress, Query, Replayed
+from lukasa.errors import FormatError, InvalidInput, StoreDamaged
+from lukasa.journal import Journal
+from lukasa.record import digest_of, line_of
+
+HEADER = b'{"lukasa":"log","format":1}'
+_LONGEST_LINE = 64 * 1024 * 1024
+_RECORD = b'","record":'
+_EVERY = 500
+
+
+@dataclass(slots=True)
+class Imported:
+    """What an import did, line by line."""
+
+    added: int = 0
+    present: int = 0
+    refused: list[tuple[int, str]] = field(default_factory=list)
+
+
+def export_log(journal: Journal, target: BinaryIO, progress: Progress | None = None) -> int:
+    """Writes the whole log that the caller may read; returns the number of versions."""
+    tip = journal.tip()
+    total = sum(row.versions for row in journal.tally())
+    seal, count = hashlib.sha256(), 0
+    target.write(HEADER + b"\n")
+    for record in journal.read(Query(every_version=True, hidden=True, before=tip + 1)):
+        line = line_of(record)
+        if digest_of(line) != record.digest:
+            raise StoreDamaged(f"{record.key} version {record.version} does not match its digest.")
+        target.write(b'{"sha256":"%b%b%b}\n' % (record.digest.hex().encode(), _RECORD, line))
+        seal.update(record.digest)
+        count += 1
+        if progress is not None and count % _EVERY == 0:
+            progress(count, total)
+    target.write(canonical.encode({"end": {"sha256": seal.hexdigest(), "versions": count}}) + b"\n")
+    return count
+
+
+def import_log(journal: Journal, source: BinaryIO, progress: Progress | None = None) -> Imported:
+    """Takes in a file that ``export_log`` wrote. Run again after a break, it goes on where it stopped."""
+    result = Imported()
+    numbers: list[int] = []
+    lines = _parse(source, numbers)
+    for at, answer in enumerate(journal.replay(lines)):
+        _note(result, answer, numbers[at])
+        if progress is not None and (at + 1) % _EVERY == 0:
+            progress(at + 1, 0)
+    return result
+
+
+def _note(result: Imported, answer: Replayed, number: int) -> None:
+    if answer.state == "added":
+        result.added += 1
+    elif answer.state == "present":
+        result.present += 1
+    else:
+        result.refused.append((number, answer.reason))
+
+
+def _parse(source: BinaryIO, numbers: list[int]) -> Iterator[tuple[bytes, bytes]]:
+    """The lines with their digests; complains about anything that is not such a file."""
+    first = source.readline(_LONGEST_LINE).rstrip(b"\r\n")
+    if first != HEADER:
+        raise FormatError("This is not an exported log: its first line is not a Lukasa header.")
+    seal, ended = hashlib.sha256(), False
+    for number, raw in enumerate(_bounded(source), 2):
+        line = raw.rstrip(b"\r\n")
+        if ended:
+            raise FormatError(f"Line {number} follows the end of the log.")
+        if line.startswith(b'{"end":'):
+            _check_end(line, number, seal.hexdigest(), len(numbers))
+            ended = True
+            continue
+        record, digest = _split(line, number)
+        seal.update(digest)
+        numbers.append(number)
+        yield record, digest
+    if not ended:
+        raise FormatError("The file ends in the middle: its last line is missing. Everything before it was taken in.")
+
+
+def _bounded(source: BinaryIO) -> Iterator[bytes]:
+    while raw := source.readline(_LONGEST_LINE):
+        if len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):
+            raise FormatError(f"A line is longer than {_LONGEST_LINE:,} bytes.")
+        yield raw
+
+
+def _split(line: bytes, number: int) -> tuple[bytes, bytes]:
+    if not line.startswith(b'{"sha256":"') or not line.endswith(b"}"):
+        raise FormatError(f"Line {number} is not a record.")
+    digest, found, record = line[11:-1].partition(_RECORD)
+    try:
+        if not found:
+            raise ValueError
+        canonical.decode(record)
+        return record, bytes.fromhex(digest.decode("ascii"))
+    except (ValueError, InvalidInput) as error:
+        raise FormatError(f"Line {number} is not a record: {error}") from error
+
+
+def _check_end(line: bytes, number: int, seal: str, versions: int) -> None:
+    try:
+        end = canonical.decode(line)["end"]
+        told = (end["versions"], end["sha256"])
+    except (InvalidInput, KeyError, TypeError) as error:
+        raise FormatError(f"Line {number} is not the end of a log.") from error
+    if told != (versions, seal):
+        raise FormatError(f"The file is not whole: it ends with {told[0]} versions, but {versions} were found before.")

@@ -1,0 +1,376 @@
+"""The journal: the one way into the log and out of it, for one caller.
+
+It holds the caller's reach and name, passes every draft through the gate, and carries what holds for all kinds of
+memory alike: reading as of an earlier time, undo, quarantine, erasure, verification, compaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from lukasa.clock import Clock, IdMaker, aware, to_iso
+from lukasa.engine import (
+    ALL,
+    COMPACTION,
+    ERASURE,
+    QUARANTINE,
+    AsOf,
+    Compacted,
+    Engine,
+    Erased,
+    Match,
+    Neighbour,
+    Progress,
+    Query,
+    Reader,
+    Replayed,
+    Tally,
+    Verdict,
+    erasure_mark,
+)
+from lukasa.errors import InvalidInput, NotAllowed
+from lukasa.gate import Gate
+from lukasa.outcome import Outcome, Refused
+from lukasa.record import DERIVED_FROM, Draft, Key, Record, Sealed, redraft, unfold
+from lukasa.scope import SYSTEM, Reach
+
+_PAGE = 500
+
+Deciding = Callable[[Reader], "Sequence[Draft] | Refused"]
+"""Looks at the store inside the write lock and answers with drafts, or refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What an undo did: the records it reverted, and those it left because somebody else wrote them since."""
+
+    reverted: tuple[Key, ...]
+    kept: tuple[Key, ...] = ()
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Proof of an erasure, without content: its own record, what went, and anything still to be overwritten."""
+
+    id: str
+    records: int
+    versions: int
+    by_kind: Mapping[str, int]
+    residue: str | None
+
+
+class Journal:
+    """Reads and writes the log on behalf of one caller."""
+
+    def __init__(
+        self, engine: Engine, gate: Gate, reach: Reach, clock: Clock, new_id: IdMaker, *, author: str = ""
+    ) -> None:
+        self._engine = engine
+        self._gate = gate
+        self._clock = clock
+        self._new_id = new_id
+        self.reach = reach
+        self.author = author
+
+    # Writing
+
+    def write(
+        self, kind: str, text: str = "", body: Mapping[str, Any] | None = None, *, key: str | None = None, **fields: Any
+    ) -> Outcome:
+        """Writes one record. ``fields`` are those of ``Draft``; ``key`` makes a repeated call answer as the first did."""
+        return self.append([Draft(kind, text, {} if body is None else dict(body), **fields)], key=key)
+
+    def append(self, drafts: Iterable[Draft], *, key: str | None = None) -> Outcome:
+        """Writes a batch, all or nothing."""
+        sealed = self._seal(drafts)
+        return sealed if isinstance(sealed, Refused) else self._engine.append(self.reach, sealed, key=key)
+
+    def decide(self, decision: Deciding, *, key: str | None = None) -> Outcome:
+        """Looks and writes in one step that nobody can get between. The decision may run again; it must not write."""
+
+        def sealing(reader: Reader) -> Sequence[Sealed] | Refused:
+            answer = decision(reader)
+            return answer if isinstance(answer, Refused) else self._seal(answer)
+
+        return self._engine.append(self.reach, sealing, key=key)
+
+    def delete(self, key: Key, *, expected: int | None = None, origin: str = "manual") -> Outcome:
+        """Appends a tombstone. Deleting what is not there is refused with ``not_found``."""
+
+        def tombstone(reader: Reader) -> Sequence[Draft] | Refused:
+            record = reader.get(key)
+            if record is None:
+                return Refused("not_found", f"There is no record {key}.")
+            return [_tombstone(record, self.author, origin, expected)]
+
+        return self.decide(tombstone)
+
+    def _seal(self, drafts: Iterable[Draft], *, reserved: bool = False) -> list[Sealed] | Refused:
+        sealed: list[Sealed] = []
+        admit, new_id, author = self._gate.admit, self._new_id, self.author
+        for draft in drafts:
+            answer = admit(draft, draft.id or new_id(), author, reserved=reserved)
+            if isinstance(answer, Refused):
+                return Refused(answer.code, answer.reason, {**answer.details, "at": len(sealed)})
+            sealed.append(answer)
+        return sealed
+
+    # Reading
+
+    def looking(self) -> AbstractContextManager[Reader]:
+        """One consistent look for several questions."""
+        return self._engine.reading(self.reach)
+
+    def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
+        """The record now, as of a time or position, or one version of it."""
+        with self.looking() as reader:
+            return reader.get(key, as_of=_aware(as_of), version=version)
+
+    def read(self, query: Query = ALL) -> Iterator[Record]:
+        """Records in log order, page by page, so that no reader holds the store for long."""
+        left = query.limit
+        query = replace(query, as_of=_aware(query.as_of), limit=_PAGE)
+        while left is None or left > 0:
+            if left is not None and left < _PAGE:
+                query = replace(query, limit=left)
+            with self.looking() as reader:
+                page = reader.read(query)
+            yield from page
+            if not page or len(page) < (query.limit or 0):
+                return
+            left = None if left is None else left - len(page)
+            edge = page[-1].seq
+            query = replace(query, before=edge) if query.newest_first else replace(query, after=edge)
+
+    def history(self, key: Key) -> list[Record]:
+        """Every version that is kept, oldest first."""
+        with self.looking() as reader:
+            return reader.history(key)
+
+    def find(self, words: str, query: Query = ALL) -> list[Match]:
+        """Records by the words in their text, best first."""
+        with self.looking() as reader:
+            return reader.match_text(words, replace(query, as_of=_aware(query.as_of)))
+
+    def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
+        with self.looking() as reader:
+            return reader.neighbours(key, relation)
+
+    def tally(self) -> list[Tally]:
+        with self.looking() as reader:
+            return reader.tally()
+
+    def tip(self) -> int:
+        with self.looking() as reader:
+            return reader.tip()
+
+    # Undo
+
+    def undo(self, *, author: str | None = None, since: datetime | None = None, label: str | None = None) -> Undone:
+        """Reverts, by new versions, what an author wrote since a time or what carries a label, and what came of it.
+
+        A record goes back to its newest version that is not part of what is undone, or is deleted if there is none.
+        What somebody else has written since is kept and reported. The versions written here carry a label
+        (``Undone.label``): undoing that label undoes the undo.
+        """
+        if author is None and label is None:
+            raise InvalidInput("Nothing to undo was named.", hint="Name an author or a label.")
+        mark = f"undo={self._new_id()}"
+        result = Undone((), ())
+
+        def revert(reader: Reader) -> Sequence[Draft]:
+            nonlocal result
+            labels = () if label is None else (label,)
+            recorded_since = None if since is None else aware(since)
+            query = Query(author=author, recorded_since=recorded_since, labels=labels, every_version=True)
+            undone = [record for record in reader.read(query) if label is not None or record.origin != "undo"]
+            bad = _with_offspring(reader, undone)
+            drafts, kept = [], []
+            for key, positions in bad.items():
+                history = reader.history(key)
+                if history[-1].seq in positions:
+                    good = next((record for record in reversed(history) if record.seq not in positions), None)
+                    drafts.append(_revert(history[-1], good, self.author, mark))
+                else:
+                    kept.append(key)
+            result = Undone(tuple(draft.key for draft in drafts), tuple(kept), mark)
+            return drafts
+
+        outcome = self.decide(revert)
+        if isinstance(outcome, Refused):
+            raise NotAllowed(outcome.reason)
+        return result
+
+    # Quarantine
+
+    def quarantine(self, author: str, *, since: datetime | None = None, reason: str = "") -> Outcome:
+        """Hides what an author wrote (since a time), and what was derived from it, at once and until released."""
+        body = {"author": author, "since": None if since is None else to_iso(aware(since)), "reason": reason}
+        return self._book(Draft(QUARANTINE, body=body, id=_name_id(author), scope=SYSTEM))
+
+    def release(self, author: str) -> Outcome:
+        """Brings back everything a quarantine hid."""
+        if author not in self.quarantined():
+            return Refused("not_found", f"{author!r} is not in quarantine.")
+        return self._book(
+            Draft(QUARANTINE, body={"author": author, "released": True}, id=_name_id(author), scope=SYSTEM)
+        )
+
+    def quarantined(self) -> dict[str, Record]:
+        """The authors in quarantine, each with the record that put it there."""
+        records = self.read(Query(kinds=(QUARANTINE,), scopes=(SYSTEM,)))
+        return {record.body["author"]: record for record in records if not record.body.get("released")}
+
+    # Erasure, proof, upkeep
+
+    def erase(self, *keys: Key, subject: str | None = None, reason: str = "") -> Receipt:
+        """Removes records for good: every version, every index entry, and whatever was derived from them.
+
+        ``subject`` takes everything a subject wrote or is named in, anywhere in the record.
+        """
+        self._require_everything("erase")
+        if not keys and not subject:
+            raise InvalidInput("Nothing to erase was named.", hint="Name a record or a subject.")
+        chosen: list[Key] = []
+        salt, receipt_id = self._salt(), self._new_id()
+
+        def choose(reader: Reader) -> Sequence[Key]:
+            chosen[:] = self._doomed(reader, keys, subject)
+            return chosen
+
+        def receipt(erased: Erased) -> Sealed:
+            body = {
+                "records": erased.records, "versions": erased.versions, "by_kind": dict(erased.by_kind),
+                "reason": reason, "salt": salt, "marks": sorted(erasure_mark(key, salt) for key in chosen),
+            }  # fmt: skip
+            draft = Draft(ERASURE, body=body, id=receipt_id, scope=SYSTEM, author=self.author, origin="erasure")
+            sealed = self._gate.admit(draft, reserved=True)
+            if isinstance(sealed, Refused):
+                raise InvalidInput(sealed.reason)
+            return sealed
+
+        erased = self._engine.erase(choose, receipt)
+        return Receipt(receipt_id, erased.records, erased.versions, erased.by_kind, erased.residue)
+
+    def would_erase(self, *keys: Key, subject: str | None = None) -> list[Key]:
+        """What ``erase`` would remove."""
+        with self.looking() as reader:
+            return self._doomed(reader, keys, subject)
+
+    def verify(self, progress: Progress | None = None) -> Verdict:
+        """Proves the log whole and the indexes true to it."""
+        return self._engine.verify(progress)
+
+    def reindex(self, progress: Progress | None = None) -> None:
+        """Rebuilds everything that is derived from the log."""
+        self._require_everything("reindex")
+        self._engine.reindex(progress)
+
+    def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> Compacted:
+        """Drops superseded versions for good, and gives the space back. The newest version always stays."""
+        self._require_everything("compact")
+        done = self._engine.compact(before=None if before is None else aware(before), progress=progress)
+        if done.versions:
+            body = {"versions": done.versions, "before": None if before is None else to_iso(aware(before))}
+            self._book(Draft(COMPACTION, body=body, scope=SYSTEM))
+        return done
+
+    def replay(self, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[Replayed]:
+        """Takes lines of another log, verbatim. They pass the gate like everything else."""
+        refusals: dict[int, Replayed] = {}
+
+        def admitted() -> Iterator[tuple[bytes, bytes]]:
+            for at, (line, digest) in enumerate(lines):
+                refused = self._judge(line, digest)
+                if refused is None:
+                    yield line, digest
+                else:
+                    refusals[at] = refused
+
+        at = 0
+        for answer in self._engine.replay(self.reach, admitted()):
+            while at in refusals:
+                yield refusals.pop(at)
+                at += 1
+            yield answer
+            at += 1
+        yield from (refusals[place] for place in sorted(refusals))
+
+    def _judge(self, line: bytes, digest: bytes) -> Replayed | None:
+        try:
+            draft = redraft(unfold(line, 0, digest))
+        except (InvalidInput, ValueError, KeyError, TypeError, AttributeError) as error:
+            return Replayed("refused", f"not a line of a log ({error})")
+        sealed = self._gate.admit(draft, reserved=True)
+        if isinstance(sealed, Refused):
+            return Replayed("refused", sealed.reason)
+        if not line.startswith(sealed.content[:-1]):
+            return Replayed("refused", "the line is not in canonical form")
+        return None
+
+    def _book(self, draft: Draft) -> Outcome:
+        """Writes one of the store's own records."""
+        if not self.reach.unlimited:
+            return Refused("not_allowed", "Only the owner of the store may do this.")
+        sealed = self._seal([draft], reserved=True)
+        return sealed if isinstance(sealed, Refused) else self._engine.append(self.reach, sealed)
+
+    def _doomed(self, reader: Reader, keys: Sequence[Key], subject: str | None) -> list[Key]:
+        doomed = dict.fromkeys(keys)
+        if subject:
+            about = Query(mentions=subject, every_version=True, hidden=True)
+            doomed.update(dict.fromkeys(record.key for record in reader.read(about)))
+        doomed.update(dict.fromkeys(reader.descendants(list(doomed))))
+        return [key for key in doomed if key.scope != SYSTEM]
+
+    def _salt(self) -> str:
+        """One salt for all receipts of a store, so that one look tells whether a key was erased."""
+        earlier = next(self.read(Query(kinds=(ERASURE,), scopes=(SYSTEM,), limit=1)), None)
+        return earlier.body["salt"] if earlier is not None else self._new_id()
+
+    def _require_everything(self, deed: str) -> None:
+        if not self.reach.unlimited:
+            raise NotAllowed(f"Only the owner of the store may {deed}.")
+
+
+def _with_offspring(reader: Reader, records: Sequence[Record]) -> dict[Key, set[int]]:
+    """The positions of these versions and of every version that was derived from them, however indirectly."""
+    bad: dict[Key, set[int]] = {}
+    for record in records:
+        bad.setdefault(record.key, set()).add(record.seq)
+    for key in reader.descendants(list(bad)):
+        for version in reader.history(key):
+            sources = (link.to for link in version.links if link.relation == DERIVED_FROM)
+            if any(min(bad[source]) < version.seq for source in sources if source in bad):
+                bad.setdefault(key, set()).add(version.seq)
+    return bad
+
+
+def _tombstone(record: Record, author: str, origin: str, expected: int | None) -> Draft:
+    return Draft(
+        record.kind, id=record.id, scope=record.scope, author=author, origin=origin, labels=record.labels,
+        deleted=True, expected=expected,
+    )  # fmt: skip
+
+
+def _revert(newest: Record, good: Record | None, author: str, mark: str) -> Draft:
+    """The next version of a record: as it was when it was good, or gone."""
+    labels = (*(label for label in (good or newest).labels if not label.startswith("undo=")), mark)
+    if good is None or good.deleted:
+        return replace(_tombstone(newest, author, "undo", None), labels=labels)
+    return redraft(good, origin="undo", labels=labels)
+
+
+def _name_id(author: str) -> str:
+    """An id for whatever an author is called."""
+    return hashlib.sha256(author.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _aware(as_of: AsOf | None) -> AsOf | None:
+    return aware(as_of) if isinstance(as_of, datetime) else as_of

@@ -1,0 +1,108 @@
+"""Opening a store and handing out its rooms. Wiring only; the rules live in the rooms."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
+from lukasa.config import Place, locate
+from lukasa.engine import Compacted, Engine, Progress, Verdict
+from lukasa.formats import jsonl
+from lukasa.gate import Gate
+from lukasa.journal import Journal
+from lukasa.scope import EVERYTHING, SHARED, Reach
+
+
+class Memory:
+    """An open store, seen with one caller's reach."""
+
+    def __init__(self, engine: Engine, place: Place, journal: Journal) -> None:
+        self._engine = engine
+        self.place = place
+        self.journal = journal
+
+    def verify(self, progress: Progress | None = None) -> Verdict:
+        """Proves the log whole and the indexes true to it."""
+        return self.journal.verify(progress)
+
+    def compact(self, progress: Progress | None = None) -> Compacted:
+        """Drops superseded versions and gives the space back."""
+        return self.journal.compact(progress=progress)
+
+    def export(self, target: str | os.PathLike[str] | BinaryIO, progress: Progress | None = None) -> int:
+        """Writes the log as JSONL; returns the number of versions."""
+        if isinstance(target, str | os.PathLike):
+            part = Path(f"{os.fspath(target)}.part")
+            with part.open("wb") as file:
+                count = jsonl.export_log(self.journal, file, progress)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(target)
+            return count
+        return jsonl.export_log(self.journal, target, progress)
+
+    def import_(self, source: str | os.PathLike[str] | BinaryIO, progress: Progress | None = None) -> jsonl.Imported:
+        """Takes in an exported log. Lines that are already here are skipped, so it can be run again."""
+        if isinstance(source, str | os.PathLike):
+            with Path(source).open("rb") as file:
+                return jsonl.import_log(self.journal, file, progress)
+        return jsonl.import_log(self.journal, source, progress)
+
+    def backup(self, target: str | os.PathLike[str]) -> None:
+        """Writes a consistent copy of the store to a new file."""
+        self._engine.backup(Path(target))
+
+    def describe(self) -> Mapping[str, Any]:
+        """Facts about the store: place, engine, sizes."""
+        return self._engine.describe()
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_memory(
+    store: str | os.PathLike[str] | None = None,
+    *,
+    agent: str = "",
+    scopes: Iterable[str] | None = None,
+    clock: Clock | None = None,
+    new_id: IdMaker | None = None,
+    chance: random.Random | None = None,
+    patience: float = 30.0,
+) -> Memory:
+    """Opens a store, making it if there is none.
+
+    Without ``agent`` and ``scopes`` the caller owns the store and reaches everything. An agent reaches the shared
+    scope and its own, or exactly ``scopes``, and is the author of what it writes.
+    """
+    place = locate(store)
+    clock = clock or SystemClock()
+    new_id = new_id or SortableIds(clock, chance or random.SystemRandom())
+    engine = _engine(place, clock, patience)
+    journal = Journal(engine, Gate(), _reach(agent, scopes), clock, new_id, author=agent)
+    return Memory(engine, place, journal)
+
+
+def _engine(place: Place, clock: Clock, patience: float) -> Engine:
+    from lukasa.engines.sqlite import SqliteEngine
+
+    return SqliteEngine(place.path, clock=clock, patience=patience)
+
+
+def _reach(agent: str, scopes: Iterable[str] | None) -> Reach:
+    if scopes is not None:
+        return Reach.of(scopes)
+    return Reach.of((SHARED, agent)) if agent else EVERYTHING

@@ -1,5 +1,9 @@
 """Lukasa: one durable memory for AI agents."""
 
+from __future__ import annotations
+
+from types import ModuleType
+
 from lukasa.errors import LukasaError
 from lukasa.memory import Memory
 from lukasa.memory import open_memory as open
@@ -24,3 +28,12 @@ __all__ = [
     "__version__",
     "open",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """``lukasa.aio`` loads on first use: most programs never await."""
+    if name == "aio":
+        import lukasa.aio
+
+        return lukasa.aio
+    raise AttributeError(f"module 'lukasa' has no attribute {name!r}")

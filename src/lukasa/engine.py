@@ -21,12 +21,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from lukasa.outcome import Outcome, Refused
 from lukasa.record import Key, Record, Sealed
 from lukasa.scope import Reach
+
+T = TypeVar("T")
 
 AsOf = datetime | int
 """An earlier state: everything recorded up to a time, or up to a position of this store's log."""
@@ -228,6 +231,24 @@ class Upkeep(Protocol):
 
 class Engine(Log, Upkeep, Protocol):
     """A database that keeps the promise."""
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of up to ``size`` items. When the source fails, what it gave before comes out first, then the failure."""
+    source = iter(items)
+    failure: Exception | None = None
+    while failure is None:
+        chunk: list[T] = []
+        try:
+            for item in islice(source, size):
+                chunk.append(item)  # noqa: PERF402 - list() would lose the items drawn before a failure
+        except Exception as error:  # noqa: BLE001 - raised again below
+            failure = error
+        if chunk:
+            yield chunk
+        elif failure is None:
+            return
+    raise failure
 
 
 def erasure_mark(key: Key, salt: str) -> str:

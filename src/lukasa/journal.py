@@ -36,7 +36,7 @@ from lukasa.engine import (
 from lukasa.errors import InvalidInput, NotAllowed
 from lukasa.gate import Gate
 from lukasa.outcome import Outcome, Refused
-from lukasa.record import DERIVED_FROM, Draft, Key, Record, Sealed, redraft, unfold
+from lukasa.record import DERIVED_FROM, Draft, Key, Record, Sealed, digest_of, line_of, redraft, unfold
 from lukasa.scope import SYSTEM, Reach
 
 _PAGE = 500
@@ -303,15 +303,20 @@ class Journal:
         yield from (refusals[place] for place in sorted(refusals))
 
     def _judge(self, line: bytes, digest: bytes) -> Replayed | None:
+        """Why a line of another log may not come in; ``None`` when it may."""
+        if digest_of(line) != digest:
+            return Replayed("refused", "the line does not match its digest")
         try:
-            draft = redraft(unfold(line, 0, digest))
-        except (InvalidInput, ValueError, KeyError, TypeError, AttributeError) as error:
+            record = unfold(line, 0, digest)
+            sealed = self._gate.admit(redraft(record), reserved=True)
+            if isinstance(sealed, Refused):
+                return Replayed("refused", sealed.reason)
+            if not record.id:
+                return Replayed("refused", "the id is empty")
+            if record.version.__class__ is not int or record.version < 1 or line_of(record) != line:
+                return Replayed("refused", "the line is not in canonical form")
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             return Replayed("refused", f"not a line of a log ({error})")
-        sealed = self._gate.admit(draft, reserved=True)
-        if isinstance(sealed, Refused):
-            return Replayed("refused", sealed.reason)
-        if not line.startswith(sealed.content[:-1]):
-            return Replayed("refused", "the line is not in canonical form")
         return None
 
     def _book(self, draft: Draft) -> Outcome:

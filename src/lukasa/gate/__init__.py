@@ -41,7 +41,7 @@ class Gate:
 
         ``id`` and ``author`` fill what the draft leaves open; ``reserved`` lets the journal write the store's own books.
         """
-        policy = self._policies.get(draft.kind, self._default)
+        policy = self._policies.get(draft.kind, self._default) if draft.kind.__class__ is str else self._default
         limits = policy.limits
         if not obviously_fine(draft, limits):
             for check in BASIC:

@@ -30,11 +30,7 @@ _known_names: set[tuple[str, str, str, str]] = set()
 
 def names(draft: Draft, limits: Limits) -> Refused | None:
     """Kind, scope, origin, author and id are short plain text; only author and id may be left open."""
-    try:
-        known = (draft.kind, draft.scope, draft.origin, draft.author) in _known_names
-    except TypeError:  # something that is not even hashable, let alone text
-        known = False
-    if not known:
+    if not _known(draft):
         for field in ("kind", "scope", "origin", "author"):
             if (refused := _name(field, getattr(draft, field), limits, optional=field == "author")) is not None:
                 return refused
@@ -42,6 +38,13 @@ def names(draft: Draft, limits: Limits) -> Refused | None:
             _known_names.clear()
         _known_names.add((draft.kind, draft.scope, draft.origin, draft.author))
     return _name("id", draft.id, limits, optional=True) if draft.id != "" else None
+
+
+def _known(draft: Draft) -> bool:
+    try:
+        return (draft.kind, draft.scope, draft.origin, draft.author) in _known_names
+    except TypeError:  # something that is not even hashable, let alone text
+        return False
 
 
 def _name(field: str, value: object, limits: Limits, *, optional: bool) -> Refused | None:
@@ -120,7 +123,7 @@ def obviously_fine(draft: Draft, limits: Limits) -> bool:
         and draft.text.isascii()
         and body.__class__ is dict
         and _SIMPLE.issuperset(map(type, body.values()))
-        and (draft.kind, draft.scope, draft.origin, draft.author) in _known_names
+        and _known(draft)
     )
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -16,7 +15,7 @@ from urllib.parse import quote
 import apsw
 
 from lukasa.clock import Clock, SystemClock, microseconds
-from lukasa.engine import Compacted, Decision, Erased, Progress, Reader, Replayed, Verdict
+from lukasa.engine import Compacted, Decision, Erased, Progress, Reader, Replayed, Verdict, chunks
 from lukasa.engines.sqlite import appending, files, upkeep
 from lukasa.engines.sqlite.faults import translate, translated
 from lukasa.engines.sqlite.reader import SqliteReader
@@ -124,8 +123,7 @@ class SqliteEngine:
         return self._write(work)
 
     def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[Replayed]:
-        rest = iter(lines)
-        while chunk := list(islice(rest, _REPLAY_CHUNK)):
+        for chunk in chunks(lines, _REPLAY_CHUNK):
             yield from self._write(_replaying(reach, chunk))
 
     def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:

@@ -1,0 +1,140 @@
+"""The gate: every draft is taken in whole or refused with a stable code and a sentence."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+import lukasa
+from lukasa import Draft, Key, Link, Refused
+from lukasa.engine import RESERVED_KINDS
+from lukasa.gate import Gate, Limits, Policy
+from lukasa.record import Sealed
+
+
+@pytest.fixture
+def gate():
+    return Gate()
+
+
+def deep(levels):
+    value = {}
+    for _ in range(levels):
+        value = {"in": value}
+    return value
+
+
+TO_NOWHERE = Link("about", Key("shared", "note", ""))
+
+BAD = {
+    "an empty kind": (Draft(""), "bad_kind"),
+    "a kind that is no text": (Draft(7), "bad_kind"),
+    "a kind that cannot be hashed": (Draft(["note"]), "bad_kind"),
+    "an id of 10 KB": (Draft("note", id="x" * 10_240), "bad_id"),
+    "an id with NUL": (Draft("note", id="a\0b"), "bad_id"),
+    "an id with a newline": (Draft("note", id="a\nb"), "bad_id"),
+    "an id with a lone surrogate": (Draft("note", id="\ud800"), "bad_id"),
+    "an id that is no text": (Draft("note", id=5), "bad_id"),
+    "an empty scope": (Draft("note", scope=""), "bad_scope"),
+    "a long author": (Draft("note", author="a" * 201), "bad_author"),
+    "no origin": (Draft("note", origin=""), "bad_origin"),
+    "text that is no text": (Draft("note", text=b"bytes"), "bad_text"),
+    "text with a lone surrogate": (Draft("note", text="half \ud83d"), "bad_unicode"),
+    "a text of more than a megabyte": (Draft("note", text="x" * 1_000_001), "too_large"),
+    "a body that is no object": (Draft("note", body=[1]), "bad_json"),
+    "NaN": (Draft("note", body={"n": float("nan")}), "bad_json"),
+    "infinity, deep down": (Draft("note", body={"a": [{"b": float("-inf")}]}), "bad_json"),
+    "an integer beyond 64 bits": (Draft("note", body={"n": 2**64}), "bad_json"),
+    "a 5000-digit integer": (Draft("note", body={"n": 10**4999}), "bad_json"),
+    "a key that is no text": (Draft("note", body={1: "x"}), "bad_json"),
+    "a date object": (Draft("note", body={"at": datetime(2026, 1, 1, tzinfo=UTC)}), "bad_json"),
+    "a set": (Draft("note", body={"s": {1}}), "bad_json"),
+    "a surrogate in the body": (Draft("note", body={"s": "\udfff"}), "bad_json"),
+    "a surrogate in a key": (Draft("note", body={"\udfff": 1}), "bad_json"),
+    "65 levels": (Draft("note", body=deep(65)), "bad_json"),
+    "a body of a megabyte": (Draft("note", body={"s": "x" * 1_000_000}), "too_large"),
+    "a link to nowhere": (Draft("note", links=(TO_NOWHERE,)), "bad_link"),
+    "too many links": (Draft("note", links=(Link("about", Key("s", "k", "i")),) * 1001), "too_many_links"),
+    "an empty label": (Draft("note", labels=("",)), "bad_label"),
+    "too many labels": (Draft("note", labels=tuple(f"n={n}" for n in range(101))), "too_many_labels"),
+    "a reserved kind": (Draft("erasure"), "reserved_kind"),
+}
+
+
+@pytest.mark.requirement("LOG-1")
+@pytest.mark.parametrize(("draft", "code"), BAD.values(), ids=BAD.keys())
+def test_bad_input_is_refused_with_a_sentence_and_nothing_is_written(draft, code):
+    with lukasa.open("memory:") as memory:
+        refused = memory.journal.append([Draft("note", "good"), draft])
+        assert isinstance(refused, Refused)
+        assert refused.code == code
+        assert refused.reason[0].isupper()
+        assert refused.reason.rstrip().endswith(".")
+        assert len(refused.reason) < 300
+        assert refused.details["at"] == 1
+        assert memory.journal.tip() == 0
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        Draft("note", id="../../etc/passwd"),
+        Draft("note", id="user:agent:123"),
+        Draft("note", id="CON"),
+        Draft("note", id="/etc/passwd"),
+        Draft("note", id="é"),
+        Draft("note", id="e\u0301"),
+        Draft("note", id="x" * 200),
+        Draft("note", text="NUL \0, tab \t, bell \a, bidi \u202e, astral 𝔏 and a family 👨‍👩‍👧"),
+        Draft("note", text="x" * 900_000),
+        Draft("note", body={"null": None, "empty": {}, "list": [], "float": 0.1, "max": 2**64 - 1, "min": -(2**63)}),
+        Draft("note", body=deep(60)),
+        Draft("note", body={"\0": "\0"}),
+        Draft("note", labels=("tag=ünïcode",), links=(Link("about", Key("s", "k", "dangling")),)),
+    ],
+    ids=lambda draft: draft.id[:20] or draft.text[:20] or str(draft.body)[:20] or "labels and links",
+)
+@pytest.mark.requirement("LOG-1")
+def test_odd_but_good_input_survives_the_round_trip(draft):
+    with lukasa.open("memory:") as memory:
+        record = memory.journal.append([draft]).record
+        back = memory.journal.get(record.key)
+        assert (back.text, back.body, back.labels, back.links) == (draft.text, draft.body, draft.labels, draft.links)
+        assert not draft.id or back.id == draft.id
+        assert memory.verify().findings == ()
+
+
+def test_a_tuple_in_a_body_comes_back_as_a_list(gate):
+    sealed = gate.admit(Draft("note", body={"pair": (1, 2)}), "i")
+    assert b'"pair":[1,2]' in sealed.content
+
+
+def test_ids_that_look_alike_are_different_records():
+    with lukasa.open("memory:") as memory:
+        memory.journal.append([Draft("note", "composed", id="é"), Draft("note", "decomposed", id="e\u0301")])
+        assert memory.journal.get(Key("shared", "note", "é")).text == "composed"
+        assert memory.journal.get(Key("shared", "note", "e\u0301")).text == "decomposed"
+
+
+def test_a_kind_has_the_limits_and_checks_of_its_policy():
+    def no_shouting(draft, limits):
+        return Refused("shouting", "Please lower your voice.") if draft.text.isupper() else None
+
+    gate = Gate({"quiet": Policy(Limits(record_bytes=200), checks=(no_shouting,))})
+    assert isinstance(gate.admit(Draft("quiet", "fine"), "i"), Sealed)
+    assert gate.admit(Draft("quiet", "LOUD"), "i").code == "shouting"
+    assert gate.admit(Draft("quiet", "x" * 190), "i").code == "too_large"
+    assert isinstance(gate.admit(Draft("other", "LOUD"), "i"), Sealed)
+
+
+def test_the_glance_that_spares_most_checks_never_lets_a_fault_through(gate):
+    gate.admit(Draft("note"), "i")  # the names are known from here on
+    assert gate.admit(Draft("note", body={"n": float("nan")}), "i").code == "bad_json"
+    assert gate.admit(Draft("note", body={"n": 2**64}), "i").code == "bad_json"
+    assert gate.admit(Draft("note", body={3: "x"}), "i").code == "bad_json"
+    assert gate.admit(Draft("note", "\ud800"), "i").code == "bad_unicode"
+
+
+def test_the_store_keeps_its_own_books_to_itself(gate):
+    for kind in RESERVED_KINDS:
+        assert gate.admit(Draft(kind), "i").code == "reserved_kind"
+        assert isinstance(gate.admit(Draft(kind), "i", reserved=True), Sealed)

@@ -1,0 +1,118 @@
+"""Export and import: one format, lossless both ways, noticed when it is not."""
+
+import io
+
+import pytest
+
+import lukasa
+from lukasa import Draft, Key, Link
+from lukasa.errors import FormatError
+
+
+@pytest.fixture
+def filled(tmp_path):
+    with lukasa.open(tmp_path / "x.db") as memory:
+        journal = memory.journal
+        key = journal.write(
+            "note", "first ünïcode 👋", {"n": [1, 2.5, None]}, author="orion", labels=("tag=x",)
+        ).record.key
+        journal.write("note", "second", id=key.id, links=(Link("derived_from", Key("shared", "fact", "f")),))
+        journal.delete(journal.write("note", "gone").record.key)
+        journal.write("note", "poison", author="mallory", scope="mallory")
+        journal.quarantine("mallory")
+        journal.append([Draft("fact", f"fact {n}") for n in range(30)])
+        yield memory
+
+
+def exported(memory):
+    target = io.BytesIO()
+    memory.export(target)
+    return target.getvalue()
+
+
+@pytest.mark.requirement("LOG-7")
+def test_an_export_imports_to_an_equal_store(filled, tmp_path):
+    filled.export(tmp_path / "out.jsonl")
+    with lukasa.open(tmp_path / "y.db") as other:
+        result = other.import_(tmp_path / "out.jsonl")
+        assert (result.added, result.present, result.refused) == (36, 0, [])
+        assert exported(other) == exported(filled)
+        assert other.journal.tally() == filled.journal.tally()
+        assert other.journal.find("poison") == []
+        assert other.verify().findings == ()
+
+
+@pytest.mark.requirement("LOG-7")
+def test_an_import_that_broke_off_goes_on_where_it_stopped(filled, tmp_path):
+    whole = exported(filled)
+    cut = whole[: len(whole) // 2]
+    with lukasa.open(tmp_path / "y.db") as other:
+        with pytest.raises(FormatError):
+            other.import_(io.BytesIO(cut[: cut.rindex(b"\n") + 1]))
+        before = sum(row.versions for row in other.journal.tally())
+        result = other.import_(io.BytesIO(whole))
+        assert 0 < before == result.present
+        assert exported(other) == whole
+
+
+@pytest.mark.requirement("LOG-7")
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (lambda data: b"", "header"),
+        (lambda data: b'{"something": "else"}\n', "header"),
+        (lambda data: data.replace(b'{"end"', b'{"fin"'), "not a record"),
+        (lambda data: data[: data.rindex(b'{"end"')], "ends in the middle"),
+        (lambda data: data[:-1] + data[-1:] + b"more\n", "follows the end"),
+        (lambda data: data.replace(b'"text":"fact 3"', b'"text":"fact 3","text":"x"'), "twice"),
+        (lambda data: data.replace(b'{"sha256":"', b'{"sha256":"zz', 1), "not a record"),
+        (lambda data: b"\n".join(line for line in data.split(b"\n") if b"fact 7" not in line), "not whole"),
+    ],
+)
+def test_a_spoiled_file_is_noticed(filled, spoil, complaint):
+    with lukasa.open("memory:") as other, pytest.raises(FormatError, match=complaint):
+        other.import_(io.BytesIO(spoil(exported(filled))))
+
+
+@pytest.mark.requirement("LOG-7")
+def test_a_line_that_was_tampered_with_is_refused_by_its_number(filled):
+    data = exported(filled).replace(b"fact 5", b"lies 5")
+    number = next(at for at, line in enumerate(data.split(b"\n"), 1) if b"lies 5" in line)
+    with lukasa.open("memory:") as other:
+        result = other.import_(io.BytesIO(data))
+        assert result.refused == [(number, "the line does not match its digest")]
+        assert other.journal.find("lies") == []
+
+
+def test_import_passes_the_gate_like_everybody_else(filled):
+    import hashlib
+
+    line = b'{"id":"","kind":"note","origin":"x","scope":"shared","created_at":"2026-01-01T00:00:00Z","recorded_at":"2026-01-01T00:00:00Z","version":1}'
+    digest = hashlib.sha256(line).digest()
+    end = hashlib.sha256(digest).hexdigest().encode()
+    data = b'{"lukasa":"log","format":1}\n{"sha256":"%b","record":%b}\n{"end":{"sha256":"%b","versions":1}}\n' % (
+        digest.hex().encode(), line, end,
+    )  # fmt: skip
+    with lukasa.open("memory:") as other:
+        assert other.import_(io.BytesIO(data)).refused == [(2, "the id is empty")]
+
+
+def test_an_agent_exports_only_what_it_may_read(tmp_path):
+    with lukasa.open(tmp_path / "s.db") as owner:
+        owner.journal.append([Draft("note", "ours"), Draft("note", "theirs", scope="elysia")])
+    with lukasa.open(tmp_path / "s.db", agent="orion") as orion:
+        assert b"ours" in exported(orion)
+        assert b"theirs" not in exported(orion)
+
+
+def test_an_interrupted_export_leaves_the_earlier_file_alone(filled, tmp_path):
+    target = tmp_path / "out.jsonl"
+    target.write_text("precious")
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    filled.journal.append([Draft("note") for _ in range(600)])
+    with pytest.raises(KeyboardInterrupt):
+        filled.export(target, progress=stop)
+    assert target.read_text() == "precious"

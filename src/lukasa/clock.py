@@ -44,6 +44,7 @@ class SortableIds:
     def __init__(self, clock: Clock, chance: random.Random) -> None:
         self._now = clock.now
         self._chance = chance
+        self._last, self._time = -1, ""
         self._renew()
         if hasattr(os, "register_at_fork"):
             renew = weakref.WeakMethod(self._renew)
@@ -54,7 +55,10 @@ class SortableIds:
         self._counter = itertools.count(self._chance.getrandbits(20))
 
     def __call__(self) -> str:
-        return f"{int(self._now().timestamp() * 1000):012x}{next(self._counter) & 0xFFFFFF:06x}{self._maker}"
+        now = int(self._now().timestamp() * 1000)
+        if now != self._last:
+            self._last, self._time = now, f"{now:012x}"
+        return f"{self._time}{next(self._counter) & 0xFFFFFF:06x}{self._maker}"
 
 
 def microseconds(moment: datetime) -> int:
@@ -68,7 +72,9 @@ def from_microseconds(value: int) -> datetime:
 
 def to_iso(moment: datetime) -> str:
     """``2026-02-03T12:00:00Z``; microseconds appear only when there are any."""
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat()[:-6] + "Z"
 
 
 def from_iso(text: str) -> datetime:

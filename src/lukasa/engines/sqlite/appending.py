@@ -11,96 +11,86 @@ from typing import Any
 import apsw
 
 from lukasa.clock import microseconds, to_iso
-from lukasa.engine import QUARANTINE, RESERVED_KINDS, Decision, Replayed
+from lukasa.engine import QUARANTINE, Decision, Replayed
 from lukasa.engines.sqlite import upkeep, veil
 from lukasa.engines.sqlite.reader import SqliteReader
 from lukasa.engines.sqlite.sql import SQL
-from lukasa.engines.sqlite.stage import Stage
+from lukasa.engines.sqlite.stage import Row, Stage
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.record import Record, Sealed, digest_of, stamp, unfold
 from lukasa.scope import Reach
 
-Lines = list[tuple[bytes, int, bytes]]
 _NO_VEILS: frozenset[str] = frozenset()
 
 
 class Written(Sequence[Record]):
     """The records just written, unfolded only when somebody looks."""
 
-    def __init__(self, lines: Lines) -> None:
-        self._lines = lines
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._rows)
 
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
-            return [unfold(*line) for line in self._lines[at]]
-        return unfold(*self._lines[at])
+            return [_unfold(row) for row in self._rows[at]]
+        return _unfold(self._rows[at])
 
     def __repr__(self) -> str:
         return f"<{len(self)} records>"
 
 
-def append(
-    database: apsw.Connection,
-    stage: Stage,
-    now: datetime,
-    reach: Reach,
-    batch: Sequence[Sealed] | Decision,
-    key: str | None,
-    *,
-    careful: bool,
-) -> Outcome:
-    """Stages a batch whole, or answers why not and leaves the stage as it was.
+def _unfold(row: Row) -> Record:
+    return unfold(row[9], row[0], row[8])
 
-    ``careful`` looks up even ids that were made a moment ago, for the case that a maker of ids repeats itself.
-    """
-    decided = callable(batch)
-    if decided or key is not None:
+
+def append(stage: Stage, now: datetime, reach: Reach, batch: Sequence[Sealed] | Decision, key: str | None) -> Outcome:
+    """Stages a batch whole, or answers why not and leaves the stage as it was."""
+    fingerprint = b""
+    if key is not None or callable(batch):
         stage.write()  # a decision sees what came before it
-    if key is not None and (earlier := _answered(database, reach, key, () if callable(batch) else batch)) is not None:
-        return earlier
-    if callable(batch):
-        answer = batch(SqliteReader(database, reach))
-        if isinstance(answer, Refused):
-            return answer
-        batch = answer
+        if key is not None:
+            fingerprint = b"" if callable(batch) else _fingerprint(batch)
+            if (earlier := _answered(stage.database, reach, key, fingerprint)) is not None:
+                return earlier
+        if callable(batch):
+            answer = batch(SqliteReader(stage.database, reach))
+            if isinstance(answer, Refused):
+                return answer
+            batch = answer
     mark = stage.mark()
     try:
-        outcome = _stage(database, stage, now, reach, batch, careful=careful)
+        hindrance = _stage(stage, now, reach, batch)
     except BaseException:
         stage.back(mark)
         raise
-    if not isinstance(outcome, list):
+    if hindrance is not None:
         stage.back(mark)
-        return outcome
-    if RESERVED_KINDS.intersection(sealed.kind for sealed in batch):
-        _draw_veils(database, stage, batch, outcome)
+        return hindrance
+    written = stage.since(mark)
+    if QUARANTINE in {sealed.kind for sealed in batch}:
+        _draw_veils(stage, batch, written)
     if key is not None:
-        seqs = json.dumps([seq for _, seq, _ in outcome])
-        fingerprint = b"" if decided else _fingerprint(batch)
-        database.execute(SQL["insert_answered"], (_answer_key(reach, key), fingerprint, seqs, microseconds(now)))
-    return Accepted(Written(outcome))
+        seqs = json.dumps([row[0] for row in written])
+        stage.settled().execute(SQL["insert_answered"], (_answer_key(reach, key), fingerprint, seqs, microseconds(now)))
+    return Accepted(Written(written))
 
 
-def _draw_veils(database: apsw.Connection, stage: Stage, batch: Sequence[Sealed], written: Lines) -> None:
-    stage.write()
-    for sealed, (_, seq, _) in zip(batch, written, strict=True):
+def _draw_veils(stage: Stage, batch: Sequence[Sealed], written: list[Row]) -> None:
+    database = stage.settled()
+    for sealed, row in zip(batch, written, strict=True):
         if sealed.kind == QUARANTINE:
-            veil.apply(database, sealed.draft.body, seq)
+            veil.apply(database, sealed.draft.body, row[0])
             stage.veiled = True
 
 
-def _stage(
-    database: apsw.Connection, stage: Stage, now: datetime, reach: Reach, batch: Sequence[Sealed], *, careful: bool
-) -> Lines | Refused | Conflict:
+def _stage(stage: Stage, now: datetime, reach: Reach, batch: Sequence[Sealed]) -> Refused | Conflict | None:
     at, recorded_at = microseconds(now), to_iso(now)
-    veils = veil.Veils(database) if stage.veiled else None
+    veils = veil.Veils(stage.database) if stage.veiled else None
     first_stamp = stamp(1, recorded_at, recorded_at)
-    writable, looks_new = reach.writable, veils is None and not careful
+    writable, looks_new = reach.writable, veils is None and not stage.careful
     add_new, sha256 = stage.add_new, hashlib.sha256
-    written: Lines = []
     for sealed in batch:
         draft, scope, kind, id, author, content, fresh = sealed
         if writable is not None and scope not in writable:
@@ -111,7 +101,7 @@ def _stage(
         if fresh and looks_new and not draft.deleted and not draft.expected:
             line = content[:-1] + first_stamp
             digest = sha256(line).digest()
-            seq = add_new(scope, kind, id, author, at, moment, digest, line, draft.text)
+            add_new(scope, kind, id, author, at, moment, digest, line, draft.text)
         else:
             place = (scope, kind, id)
             before = stage.standing(place)
@@ -122,20 +112,20 @@ def _stage(
             line = content[:-1] + stamp(version, created_at, recorded_at)
             digest = digest_of(line)
             over = veils.over(scope, author, draft.links, at) if veils is not None else _NO_VEILS
-            seq = stage.add(
+            stage.add(
                 place, version, author, at, moment, digest, line, draft.text,
                 before=before, created_at=created_at, deleted=draft.deleted, veils=over,
             )  # fmt: skip
-        written.append((line, seq, digest))
-    return written
+    return None
 
 
-def _answered(database: apsw.Connection, reach: Reach, key: str, batch: Sequence[Sealed]) -> Accepted | Refused | None:
+def _answered(database: apsw.Connection, reach: Reach, key: str, fingerprint: bytes) -> Accepted | Refused | None:
+    """What this key answered before; decisions have no fingerprint, so for them the key alone counts."""
     row = database.execute(SQL["answered"], (_answer_key(reach, key),)).get
     if row is None:
         return None
-    fingerprint, seqs = row
-    if fingerprint and batch and fingerprint != _fingerprint(batch):
+    earlier, seqs = row
+    if earlier and fingerprint and earlier != fingerprint:
         return Refused("key_reused", "This idempotency key was used for something else; make a new one.")
     return Accepted(SqliteReader(database, reach).records(json.loads(seqs)), repeated=True)
 
@@ -155,11 +145,11 @@ def _fingerprint(batch: Sequence[Sealed]) -> bytes:
 class Replay:
     """Takes lines of another log into this one, in one transaction."""
 
-    def __init__(self, database: apsw.Connection, stage: Stage, reach: Reach) -> None:
-        self._db = database
+    def __init__(self, stage: Stage, reach: Reach) -> None:
+        self._db = stage.settled()
         self._reach = reach
         self._stage = stage
-        self._marks = upkeep.Marks(database)
+        self._marks = upkeep.Marks(self._db)
         self._staged: dict[tuple[str, str, str, int], bytes] = {}
 
     def run(self, lines: Iterable[tuple[bytes, bytes]]) -> list[Replayed]:
@@ -178,7 +168,8 @@ class Replay:
             return Replayed("refused", "another record has this key and version")
         if record.key in self._marks:
             return Replayed("refused", "this record was erased here")
-        seq = self._add(record, line)
+        seq = self._stage.next
+        self._add(record, line)
         if record.kind == QUARANTINE:
             self._stage.write()
             veil.apply(self._db, record.body, seq)
@@ -192,7 +183,7 @@ class Replay:
         found: bytes | None = self._db.execute(SQL["digest_of_version"], place).get
         return found
 
-    def _add(self, record: Record, line: bytes) -> int:
+    def _add(self, record: Record, line: bytes) -> None:
         at = microseconds(record.recorded_at)
         place = (record.scope, record.kind, record.id)
         self._staged[*place, record.version] = record.digest
@@ -200,7 +191,7 @@ class Replay:
         if self._stage.veiled:
             veils = veil.Veils(self._db).over(record.scope, record.author, record.links, at)
         self._stage.note(labels=bool(record.labels), links=bool(record.links))
-        return self._stage.add(
+        self._stage.add(
             place,
             record.version,
             record.author,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +21,8 @@ from lukasa.engines.sqlite import appending, files, upkeep
 from lukasa.engines.sqlite.faults import translate, translated
 from lukasa.engines.sqlite.reader import SqliteReader
 from lukasa.engines.sqlite.sql import SQL
-from lukasa.engines.sqlite.writer import Transaction, Writer, checkpoint
+from lukasa.engines.sqlite.stage import Stage
+from lukasa.engines.sqlite.writer import Work, Writer, checkpoint
 from lukasa.errors import StoreClosed, StoreReadOnly
 from lukasa.outcome import Outcome
 from lukasa.record import Key, Sealed
@@ -50,8 +52,7 @@ class SqliteEngine:
         self._read_only = False
         self._idle: list[apsw.Connection] = []
         self._closed = False
-        self._pid = os.getpid()
-        self._only: AbstractContextManager[Any] = nullcontext()
+        self._only: threading.RLock | None = None
         if path is None:
             self._only = threading.RLock()  # in memory there is one connection, so a writer keeps readers out
             database = apsw.Connection(":memory:")
@@ -64,6 +65,7 @@ class SqliteEngine:
             files.inspect(path)
             self._writer = Writer(self._connect_writer)
             self._open_file()
+        _open_engines.add(self)
 
     def _open_file(self) -> None:
         try:
@@ -115,12 +117,8 @@ class SqliteEngine:
                     database.execute("COMMIT")
 
     def append(self, reach: Reach, batch: Sequence[Sealed] | Decision, *, key: str | None = None) -> Outcome:
-        def work(transaction: Transaction) -> Outcome:
-            now = self._clock.now()
-            database, stage = transaction.database, transaction.stage
-            return appending.append(database, stage, now, reach, batch, key, careful=transaction.careful)
-
-        return self._write(work)
+        now = self._clock.now
+        return self._write(lambda stage: appending.append(stage, now(), reach, batch, key))
 
     def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[Replayed]:
         for chunk in chunks(lines, _REPLAY_CHUNK):
@@ -131,17 +129,12 @@ class SqliteEngine:
 
         rows = [(model, seq, chunk, pack(vector)) for seq, chunk, vector in vectors]
 
-        def work(transaction: Transaction) -> None:
-            transaction.database.executemany(SQL["put_vector"], rows)
-
-        self._write(work)
+        self._write(lambda stage: stage.settled().executemany(SQL["put_vector"], rows))
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        if self._pid != os.getpid():
-            return
         while self._idle:
             self._idle.pop().close(True)
         self._writer.close()
@@ -160,25 +153,23 @@ class SqliteEngine:
                 database.close()
 
     def reindex(self, progress: Progress | None = None) -> None:
-        self._write(lambda transaction: upkeep.reindex(transaction.settled(), progress))
+        self._write(lambda stage: upkeep.reindex(stage.settled(), progress))
 
     def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> Compacted:
         bound = 2**63 - 1 if before is None else microseconds(before)
         bytes_before = self._size()
-        dropped = self._write(lambda transaction: upkeep.compact(transaction.settled(), bound, progress))
+        dropped = self._write(lambda stage: upkeep.compact(stage.settled(), bound, progress))
         if dropped:
-            with self._only, translated():
+            with translated(), self._only or nullcontext():
                 self._writer.alone(_vacuum)
         self._checkpoint()
         return Compacted(dropped, bytes_before, self._size())
 
     def erase(self, choose: Callable[[Reader], Sequence[Key]], receipt: Callable[[Erased], Sealed]) -> Erased:
-        def work(transaction: Transaction) -> Erased:
-            database = transaction.settled()
-            erased = upkeep.erase(database, choose)
+        def work(stage: Stage) -> Erased:
+            erased = upkeep.erase(stage.settled(), choose)
             if erased.versions:
-                now = self._clock.now()
-                appending.append(database, transaction.stage, now, EVERYTHING, [receipt(erased)], None, careful=False)
+                appending.append(stage, self._clock.now(), EVERYTHING, [receipt(erased)], None)
             return erased
 
         erased = self._write(work)
@@ -214,19 +205,17 @@ class SqliteEngine:
 
     # Connections
 
-    def _write(self, work: Callable[[Transaction], T]) -> T:
-        if self._pid != os.getpid():
-            self._leave_parent()
+    def _write(self, work: Work[T]) -> T:
+        if self._only is None:
+            return self._writer.run(work)
         with self._only:
             return self._writer.run(work)
 
     @contextmanager
     def _borrowed(self) -> Iterator[apsw.Connection]:
-        if self._pid != os.getpid():
-            self._leave_parent()
         if self._closed:
             raise StoreClosed
-        if self.path is None:
+        if self._only is not None:
             with self._only:
                 yield self._idle[0]
             return
@@ -257,7 +246,6 @@ class SqliteEngine:
             _inherited.extend((*self._idle, self._writer))
             self._idle = []
             self._writer = Writer(self._connect_writer)
-        self._pid = os.getpid()
 
     def _checkpoint(self) -> bool:
         return self.path is None or self._writer.alone(checkpoint)
@@ -267,9 +255,20 @@ def _vacuum(database: apsw.Connection) -> None:
     database.execute("VACUUM")
 
 
-def _replaying(reach: Reach, chunk: list[tuple[bytes, bytes]]) -> Callable[[Transaction], list[Replayed]]:
-    return lambda transaction: appending.Replay(transaction.settled(), transaction.stage, reach).run(chunk)
+def _replaying(reach: Reach, chunk: list[tuple[bytes, bytes]]) -> Work[list[Replayed]]:
+    return lambda stage: appending.Replay(stage, reach).run(chunk)
 
 
 _inherited: list[object] = []
 """Connections and writers of a parent process, kept so that they are never closed here: closing would drop the parent's locks."""
+
+_open_engines: weakref.WeakSet[SqliteEngine] = weakref.WeakSet()
+
+
+def _leave_parents() -> None:
+    for engine in list(_open_engines):
+        engine._leave_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_parents)

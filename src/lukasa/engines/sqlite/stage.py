@@ -7,7 +7,6 @@ from typing import NamedTuple
 import apsw
 
 from lukasa.engines.sqlite.sql import SQL
-from lukasa.record import Key
 
 CHECKSUM_MASK = (1 << 62) - 1
 Place = tuple[str, str, str]
@@ -39,18 +38,26 @@ class Stage:
     Several writers may share a stage: each takes a ``mark`` first and can go ``back`` to it as if it had never come.
     """
 
-    def __init__(self, database: apsw.Connection) -> None:
-        self._db = database
+    def __init__(self, database: apsw.Connection, *, careful: bool = False) -> None:
+        self.database = database
+        self.careful = careful  # look up even ids made a moment ago, for the case that a maker of ids repeats itself
+        self.touched = False
         tip, veiled = database.execute(SQL["tip_and_veils"]).get
         self.next: int = tip + 1
         self.veiled = bool(veiled)
         self._clear()
 
+    def settled(self) -> apsw.Connection:
+        """The connection, once everything staged so far is written: for work that does more than append."""
+        self.write()
+        self.touched = True
+        return self.database
+
     def _clear(self) -> None:
         self.first = self.next
         self._rows: list[Row] = []
         self._words: list[tuple[int, str]] = []
-        self._entries: list[tuple[str, str, int, bytes]] = []
+        self._not_added: list[tuple[str, str, int]] = []
         self._past: list[int] = []
         self._superseded: list[int] = []
         self._hidden: list[tuple[int, str]] = []
@@ -62,28 +69,26 @@ class Stage:
         """What stands under a key, counting what is already on this stage."""
         if (known := self._standing.get(place)) is not None:
             return known
-        newest = self._db.execute(SQL["newest_of_key"], place).get
+        newest = self.database.execute(SQL["newest_of_key"], place).get
         if newest is None:
             return NOTHING
         seq, version, created_at, deleted, hidden = newest
         if not hidden:
             return Standing(seq, version, version, created_at, bool(deleted))
-        visible = self._db.execute(SQL["newest_visible_of_key"], place).get
+        visible = self.database.execute(SQL["newest_visible_of_key"], place).get
         if visible is None:
             return Standing(0, 0, version, created_at, True)
         return Standing(visible[0], visible[1], version, visible[2], bool(visible[3]))
 
     def add_new(
         self, scope: str, kind: str, id: str, author: str, at: int, moment: int, digest: bytes, line: bytes, text: str
-    ) -> int:
+    ) -> None:
         """Puts down the first version of a record that cannot have another on this stage or in the log."""
         seq = self.next
         self.next = seq + 1
         self._rows.append((seq, scope, kind, id, 1, author, at, moment, digest, line.decode()))
-        self._entries.append((scope, kind, 1, digest))
         if text:
             self._words.append((seq, text))
-        return seq
 
     def add(
         self,
@@ -100,7 +105,7 @@ class Stage:
         created_at: str,
         deleted: bool,
         veils: frozenset[str],
-    ) -> int:
+    ) -> None:
         """Puts down one version, newer or older than what stands under its key."""
         seq = self.next
         self.next = seq + 1
@@ -120,10 +125,10 @@ class Stage:
                 (self._past if before.seq >= self.first else self._superseded).append(before.seq)
             if deleted:
                 self._past.append(seq)
-        self._entries.append((place[0], place[1], live, digest))
+        if live != 1:
+            self._not_added.append((place[0], place[1], live - 1))
         self._earlier.append((place, self._standing.get(place)))
         self._standing[place] = standing
-        return seq
 
     def note(self, *, labels: bool, links: bool) -> None:
         """Says that a line has labels or links, so that their indexes follow."""
@@ -132,19 +137,19 @@ class Stage:
 
     def mark(self) -> Mark:
         return (
-            len(self._rows), len(self._words), len(self._entries),
+            len(self._rows), len(self._words), len(self._not_added),
             len(self._past), len(self._superseded), len(self._hidden), len(self._earlier),
         )  # fmt: skip
 
     def back(self, mark: Mark) -> None:
         """Takes off everything that was put down since the mark."""
-        rows, words, entries, past, superseded, hidden, earlier = mark
+        rows, words, not_added, past, superseded, hidden, earlier = mark
         for place, standing in reversed(self._earlier[earlier:]):
             if standing is None:
                 del self._standing[place]
             else:
                 self._standing[place] = standing
-        del self._rows[rows:], self._words[words:], self._entries[entries:], self._earlier[earlier:]
+        del self._rows[rows:], self._words[words:], self._not_added[not_added:], self._earlier[earlier:]
         del self._past[past:], self._superseded[superseded:], self._hidden[hidden:]
         self.next = self.first + len(self._rows)
 
@@ -154,25 +159,36 @@ class Stage:
             return
         span = (self.first, self.next - 1)
         for seq in self._superseded:
-            to_past(self._db, seq)
-        self._db.executemany(SQL["insert_line"], self._rows)
+            to_past(self.database, seq)
+        self.database.executemany(SQL["insert_line"], self._rows)
         if self._past:
-            self._db.executemany(SQL["insert_past"], [(seq,) for seq in self._past])
-            self._db.executemany(SQL["hide"], self._hidden)
-        if self._words:
+            self.database.executemany(SQL["insert_past"], [(seq,) for seq in self._past])
+            self.database.executemany(SQL["hide"], self._hidden)
+        if self._words and not self._past:
+            self.database.executemany(SQL["add_words"], self._words)
+        elif self._words:
             past = set(self._past)
-            self._db.executemany(SQL["add_words"], [row for row in self._words if row[0] not in past])
-            if past:
-                self._db.executemany(SQL["add_past_words"], [row for row in self._words if row[0] in past])
+            self.database.executemany(SQL["add_words"], [row for row in self._words if row[0] not in past])
+            self.database.executemany(SQL["add_past_words"], [row for row in self._words if row[0] in past])
         if self._labels:
-            self._db.execute(SQL["derive_labels"], span)
+            self.database.execute(SQL["derive_labels"], span)
         if self._links:
-            self._db.execute(SQL["derive_links"], span)
-        books = Books(self._db)
-        for scope, kind, live, digest in self._entries:
-            books.note(scope, kind, digest, live=live)
-        books.close()
+            self.database.execute(SQL["derive_links"], span)
+        self._keep_books()
         self._clear()
+
+    def _keep_books(self) -> None:
+        """Every line counts as one more live record, but for those that were noted as something else."""
+        books = Books(self.database)
+        for row in self._rows:
+            books.note(row[1], row[2], row[8])
+        for scope, kind, live in self._not_added:
+            books.shift(scope, kind, live)
+        books.close()
+
+    def since(self, mark: Mark) -> list[Row]:
+        """The lines put down since the mark."""
+        return self._rows[mark[0] :]
 
 
 class Books:
@@ -182,23 +198,32 @@ class Books:
         self._db = database
         self._changes: dict[tuple[str, str], list[int]] = {}
 
-    def note(self, scope: str, kind: str, digest: bytes, *, live: int, versions: int = 1) -> None:
-        """One version more (or, with ``versions=-1``, one less) and what that does to the live ones."""
-        change = self._changes.get((scope, kind))
-        if change is None:
-            change = self._changes[(scope, kind)] = [0, 0, 0]
-        change[0] += live
-        change[1] += versions
-        change[2] += versions * checksum(digest)
+    def note(self, scope: str, kind: str, digest: bytes) -> None:
+        """One version more, taken as one more live record until ``shift`` says otherwise."""
+        change = self._of(scope, kind)
+        change[0] += 1
+        change[1] += 1
+        change[2] += checksum(digest)
 
-    def shift(self, key: Key, live: int) -> None:
+    def drop(self, scope: str, kind: str, digest: bytes) -> None:
+        """One version less."""
+        change = self._of(scope, kind)
+        change[1] -= 1
+        change[2] -= checksum(digest)
+
+    def shift(self, scope: str, kind: str, live: int) -> None:
         """Records became live or ceased to be."""
-        self.note(key.scope, key.kind, b"", live=live, versions=0)
+        self._of(scope, kind)[0] += live
 
     def close(self) -> None:
         for (scope, kind), (live, versions, total) in self._changes.items():
             self._db.execute(SQL["add_to_tally"], (scope, kind, live, versions, total & CHECKSUM_MASK))
-        self._changes.clear()
+
+    def _of(self, scope: str, kind: str) -> list[int]:
+        change = self._changes.get((scope, kind))
+        if change is None:
+            change = self._changes[scope, kind] = [0, 0, 0]
+        return change
 
 
 def to_past(database: apsw.Connection, seq: int) -> None:

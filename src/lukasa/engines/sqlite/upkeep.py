@@ -150,9 +150,10 @@ def reindex(database: apsw.Connection, progress: Progress | None) -> None:
     database.execute(SQL["clear_residue"])
     books = Books(database)
     for row in _every_line(database, progress):
-        books.note(row[1], row[2], row[8], live=0)
-    for scope, kind, count in database.execute(SQL["live_counts"]):
-        books.shift(Key(scope, kind, ""), count)
+        books.note(row[1], row[2], row[8])
+        books.shift(row[1], row[2], -1)
+    for scope, kind, count in rows(database, "live_counts"):
+        books.shift(scope, kind, count)
     books.close()
 
 
@@ -162,7 +163,7 @@ def compact(database: apsw.Connection, before: int, progress: Progress | None) -
     models = [model for (model,) in database.execute(SQL["vector_models"])]
     books = Books(database)
     for done, (seq, scope, kind, digest) in enumerate(superseded, 1):
-        books.note(scope, kind, digest, live=0, versions=-1)
+        books.drop(scope, kind, digest)
         _forget_row(database, seq, scope, models)
         if progress is not None and done % _PAGE == 0:
             progress(done, len(superseded))
@@ -184,7 +185,8 @@ def erase(database: apsw.Connection, choose: Callable[[SqliteReader], Sequence[K
         versions_of = list(rows(database, "rows_of_key", (key.scope, key.kind, key.id)))
         for seq, digest, past in versions_of:
             database.execute(SQL["forget_past_words" if past else "forget_words"], (seq,))
-            books.note(key.scope, key.kind, digest, live=0 if past else -1, versions=-1)
+            books.drop(key.scope, key.kind, digest)
+            books.shift(key.scope, key.kind, 0 if past else -1)
             _forget_row(database, seq, key.scope, models)
             database.execute(SQL["forget_answers"], (seq,))
         if versions_of:

@@ -95,10 +95,10 @@ def settle(database: apsw.Connection, keys: Iterable[Key]) -> None:
         for seq, _, _, past in versions:
             if seq != live and not past:
                 to_past(database, seq)
-                books.shift(key, -1)
+                books.shift(key.scope, key.kind, -1)
             elif seq == live and past:
                 to_present(database, seq)
-                books.shift(key, +1)
+                books.shift(key.scope, key.kind, +1)
     books.close()
 
 

@@ -27,33 +27,25 @@ _LONGEST_GATHERING = 0.002
 _SHARE_OF_COMMIT = 0.5
 
 
-class Transaction:
-    """What a job works with: the connection, and the stage it shares with the other jobs of its group."""
-
-    __slots__ = ("careful", "database", "direct", "stage")
-
-    def __init__(self, database: apsw.Connection, *, careful: bool) -> None:
-        self.database = database
-        self.stage = Stage(database)
-        self.careful = careful
-        self.direct = False
-
-    def settled(self) -> apsw.Connection:
-        """The connection, once everything staged so far is written: for jobs that do more than append."""
-        self.stage.write()
-        self.direct = True
-        return self.database
+Work = Callable[[Stage], T]
+Errand = Callable[[apsw.Connection], T]
 
 
 class _Job(Generic[T]):
-    __slots__ = ("error", "leads", "result", "wake", "work")
+    __slots__ = ("errand", "error", "leads", "result", "wake", "work")
 
-    def __init__(self, work: Callable[[Transaction], T]) -> None:
+    def __init__(self, work: Work[T] | None, errand: Errand[T] | None = None) -> None:
         self.work = work
+        self.errand = errand
         self.result: T | None = None
         self.error: BaseException | None = None
         self.leads = False
-        self.wake = threading.Lock()
+        self.wake: threading.Lock | None = None  # only those who wait need one
+
+    def outcome(self) -> T:
+        if self.error is not None:
+            raise self.error
+        return self.result  # type: ignore[return-value]  # done without error means that the work returned a T
 
 
 class Writer:
@@ -62,103 +54,100 @@ class Writer:
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
         self._connection: apsw.Connection | None = None
-        self._door = threading.Lock()  # guards the queue and who leads; held for moments only
-        self._turn = threading.Lock()  # held by whoever uses the connection
+        self._door = threading.Lock()  # guards the queue and whether anybody leads; held for moments only
         self._waiting: list[_Job[Any]] = []
         self._led = False
-        self._leader: int | None = None
+        self._leader = 0
         self._company = 1
         self._commit_took = 0.0
         self._closed = False
 
-    def run(self, work: Callable[[Transaction], T]) -> T:
+    def run(self, work: Work[T]) -> T:
         """Runs ``work`` in a write transaction and returns once it is durable."""
-        if self._leader == threading.get_ident():
-            raise LukasaError("A decision tried to write.", hint="Return what to append instead.")
-        job = _Job(work)
-        with self._door:
-            self._waiting.append(job)
-            job.leads, self._led = not self._led, True
-            if not job.leads:
-                job.wake.acquire()
-        if not job.leads:
-            job.wake.acquire()  # until the job is done, or it is this thread's turn to lead
-        if job.leads:
-            self._lead(job)
-        if job.error is not None:
-            raise job.error
-        return job.result  # type: ignore[return-value]  # done without error means that work returned a T
+        return self._do(_Job(work))
 
-    def alone(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Runs ``work`` with the connection outside any transaction, while nobody here writes."""
-        with self._turn:
-            return work(self._open())
+    def alone(self, errand: Errand[T]) -> T:
+        """Runs ``errand`` with the connection outside any transaction, while nobody here writes."""
+        return self._do(_Job(None, errand))
 
     def close(self) -> None:
-        with self._turn:
+        def shut(_: apsw.Connection) -> None:
             self._closed = True
             self._drop()
 
-    def _open(self) -> apsw.Connection:
-        if self._closed:
-            raise StoreClosed
-        if self._connection is None:
-            self._connection = self._connect()
-        return self._connection
-
-    def _drop(self) -> None:
         if self._connection is not None:
-            self._connection.close(True)
-            self._connection = None
+            self.alone(shut)
+        self._closed = True
+
+    def _do(self, job: _Job[T]) -> T:
+        me = threading.get_ident()
+        if self._leader == me:
+            raise LukasaError("A decision tried to write.", hint="Return what to append instead.")
+        with self._door:
+            if self._led:
+                job.wake = threading.Lock()
+                job.wake.acquire()
+                self._waiting.append(job)
+            else:
+                self._led = job.leads = True
+        if job.wake is not None:
+            job.wake.acquire()  # until the job is done, or until it is this thread's turn to lead
+        if job.leads:
+            self._leader = me
+            self._lead(job)
+        return job.outcome()
 
     def _lead(self, own: _Job[Any]) -> None:
-        """Does all waiting jobs in one transaction, then hands the lead to one of those who came meanwhile."""
-        jobs: list[_Job[Any]] = []
+        """Does its own job and all that are waiting in one transaction, then hands the lead to the next in line."""
+        if self._company > 1:
+            self._gather()
+        jobs = [own]
+        if self._waiting and own.errand is None:
+            with self._door:
+                jobs += [job for job in self._waiting if job.errand is None]
+                self._waiting = [job for job in self._waiting if job.errand is not None]
         try:
-            with self._turn:
-                self._gather()
-                with self._door:
-                    jobs, self._waiting = self._waiting, []
-                self._leader = threading.get_ident()
+            if own.errand is None:
                 self._transact(jobs)
+            else:
+                own.result = own.errand(self._open())
         except BaseException as error:  # noqa: BLE001 - handed to the threads whose jobs these are
             failure = translate(error) if isinstance(error, apsw.Error) else error
-            if not jobs:
-                with self._door:
-                    jobs, self._waiting = self._waiting, []
             for job in jobs:
                 job.error = job.error or failure
         finally:
-            self._leader = None
+            self._leader = 0
             with self._door:
                 self._company = len(jobs) + len(self._waiting)
-                if self._waiting:
-                    self._waiting[0].leads = True
-                    self._waiting[0].wake.release()
-                else:
-                    self._led = False
-            for job in jobs:
-                if job is not own:
-                    job.wake.release()
+                successor = self._waiting.pop(0) if self._waiting else None
+                self._led = successor is not None
+            if successor is not None:
+                successor.leads = True
+                jobs.append(successor)
+            for job in jobs[1:]:
+                assert job.wake is not None
+                job.wake.release()
 
     def _gather(self) -> None:
         """Where several threads were writing a moment ago, waits a fraction of a commit for them to come back."""
-        if self._company > len(self._waiting):
-            deadline = time.perf_counter() + min(self._commit_took * _SHARE_OF_COMMIT, _LONGEST_GATHERING)
-            while len(self._waiting) < self._company and time.perf_counter() < deadline:
-                time.sleep(0)
+        deadline = time.perf_counter() + min(self._commit_took * _SHARE_OF_COMMIT, _LONGEST_GATHERING)
+        while len(self._waiting) + 1 < self._company and time.perf_counter() < deadline:
+            time.sleep(0)
 
     def _transact(self, jobs: list[_Job[Any]], *, careful: bool = False) -> None:
         database = self._open()
         database.execute("BEGIN IMMEDIATE")
         try:
-            transaction = Transaction(database, careful=careful)
+            stage = Stage(database, careful=careful)
             for job in jobs:
-                self._attempt(transaction, job)
-            transaction.stage.write()
-            began = time.perf_counter()
-            database.execute("COMMIT")
-            self._commit_took = time.perf_counter() - began
+                self._attempt(stage, job)
+            stage.write()
+            if len(jobs) == 1:
+                database.execute("COMMIT")
+            else:
+                began = time.perf_counter()
+                database.execute("COMMIT")
+                self._commit_took = time.perf_counter() - began
         except BaseException as error:
             if database.in_transaction:
                 database.execute("ROLLBACK")
@@ -169,16 +158,28 @@ class Writer:
                 self._drop()  # after a failed write or fsync this handle is not to be trusted again
             raise
 
-    def _attempt(self, transaction: Transaction, job: _Job[Any]) -> None:
+    def _attempt(self, stage: Stage, job: _Job[Any]) -> None:
         """One job of a group. A failure of its own is its own; a failure of the database is everybody's."""
-        job.error = None
-        transaction.direct = False
+        stage.touched = False
         try:
-            job.result = job.work(transaction)
+            assert job.work is not None
+            job.result = job.work(stage)
         except BaseException as error:
-            if transaction.direct or isinstance(error, apsw.Error):
+            if stage.touched or isinstance(error, apsw.Error):
                 raise
             job.error = error
+
+    def _open(self) -> apsw.Connection:
+        if self._connection is None:
+            if self._closed:
+                raise StoreClosed
+            self._connection = self._connect()
+        return self._connection
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close(True)
+            self._connection = None
 
 
 def checkpoint(database: apsw.Connection) -> bool:

@@ -1,0 +1,41 @@
+"""The documents cannot rot: their examples run, their links lead somewhere."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+EXAMPLE = re.compile(r"```python\n(.*?)```\n\nprints\n\n```text\n(.*?)```", re.DOTALL)
+EXAMPLES = [
+    pytest.param(code, printed, id=f"{page.name}-{at}")
+    for page in PAGES
+    for at, (code, printed) in enumerate(EXAMPLE.findall(page.read_text("utf-8")), 1)
+]
+
+
+@pytest.mark.parametrize(("code", "printed"), EXAMPLES)
+def test_an_example_prints_what_its_page_says(code, printed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(compile(code, "example", "exec"), {})
+    assert said.getvalue() == printed
+
+
+def test_the_readme_has_an_example():
+    assert any("README" in str(example.id) for example in EXAMPLES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_between_pages_leads_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_two_commands_of_the_readme_are_in_the_makefile():
+    rules = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {"run", "test"} <= set(rules)

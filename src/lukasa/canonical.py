@@ -15,6 +15,9 @@ import orjson
 from lukasa.errors import InvalidInput
 
 MAX_DEPTH = 64
+SURROGATES = re.compile("[\ud800-\udfff]")
+"""Half characters: a Python string can hold them, UTF-8 cannot."""
+TOO_LONG = "its strings are too long in all; split it, or keep the large part outside and refer to it."
 _OPTIONS = (
     orjson.OPT_SORT_KEYS
     | orjson.OPT_PASSTHROUGH_DATETIME
@@ -32,14 +35,14 @@ def encode(value: Any) -> bytes:
         raise InvalidInput(_explain(error)) from error
 
 
-def decode(data: bytes | str) -> Any:
+def decode(data: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
     """Strict JSON from the outside world; every disagreement between parsers is an ``InvalidInput``."""
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
     except UnicodeDecodeError as error:
         raise InvalidInput(f"not UTF-8 at byte {error.start}.") from error
-    if _depth_bound(text) > MAX_DEPTH:
-        raise InvalidInput(f"nested deeper than {MAX_DEPTH} levels.")
+    if _depth_bound(text) > max_depth:
+        raise InvalidInput(f"nested deeper than {max_depth} levels.")
     try:
         value = json.loads(
             text, object_pairs_hook=_unique, parse_constant=_constant, parse_int=_integer, parse_float=_real
@@ -48,8 +51,8 @@ def decode(data: bytes | str) -> Any:
         raise
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"not JSON: {error}.") from error
-    if "\\u" in text and (fault := fault_of(value)):
-        raise InvalidInput(fault)
+    if SURROGATES.search(text) or ("\\u" in text and _surrogate_in(value)):
+        raise InvalidInput("a string has a lone surrogate, which is not valid Unicode.")
     return value
 
 
@@ -58,21 +61,27 @@ def parse(data: bytes | str) -> Any:
     return orjson.loads(data)
 
 
-def fault_of(value: Any) -> str | None:
-    """Why ``value`` is not plain JSON within our limits, or ``None`` when it is."""
-    level = [value]
+def fault_of(value: Any, *, characters: int | None = None) -> str | None:
+    """Why ``value`` is not plain JSON within our limits, or ``None`` when it is.
+
+    With ``characters`` the strings in it may not be longer than that in all; nothing is copied to find out.
+    """
+    level, length = [value], 0
     for _ in range(MAX_DEPTH + 1):
         deeper: list[Any] = []
         for item in level:
             kind = type(item)
             if kind is str:
-                if not item.isascii() and not _encodable(item):
+                length += len(item)
+                if characters is not None and length > characters:
+                    return TOO_LONG
+                if not item.isascii() and SURROGATES.search(item):
                     return "a string has a lone surrogate, which is not valid Unicode."
             elif kind is dict:
                 for name in item:
                     if type(name) is not str:
                         return f"an object key is {type(name).__name__}, not a string."
-                    if not name.isascii() and not _encodable(name):
+                    if not name.isascii() and SURROGATES.search(name):
                         return "an object key has a lone surrogate, which is not valid Unicode."
                 deeper.extend(item.values())
             elif kind is list or kind is tuple:
@@ -91,12 +100,13 @@ def fault_of(value: Any) -> str | None:
     return f"nested deeper than {MAX_DEPTH} levels."
 
 
-def _encodable(text: str) -> bool:
+def _surrogate_in(value: Any) -> bool:
+    """Whether some string of a decoded value cannot be encoded again."""
     try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+        orjson.dumps(value)
+    except TypeError:
+        return True
+    return False
 
 
 _NOT_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"?|[^\[\]{}"]+', re.DOTALL)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from platformdirs import user_data_path
 
+from lukasa.canonical import SURROGATES
 from lukasa.errors import InvalidInput, MissingExtra
 
 STORE_VARIABLE = "LUKASA_STORE"
@@ -46,8 +47,8 @@ def locate(store: str | os.PathLike[str] | None) -> Place:
     name = os.fspath(store) if store is not None else find_store()
     if not name:
         raise InvalidInput("The store's name is empty.", hint="Give a file, such as agents.db, or a postgresql:// URL.")
-    if "\0" in name:
-        raise InvalidInput("The store's name holds a NUL character.")
+    if "\0" in name or SURROGATES.search(name):
+        raise InvalidInput("The store's name holds a character that no file name of a store may have.")
     if name == IN_MEMORY:
         return Place("memory")
     if name.startswith(("postgresql://", "postgres://")):

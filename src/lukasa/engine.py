@@ -166,8 +166,8 @@ class Reader(Protocol):
     def read(self, query: Query = ALL) -> list[Record]:
         """Records in log order."""
 
-    def history(self, key: Key) -> list[Record]:
-        """Every version that is kept, oldest first, tombstones included."""
+    def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
+        """Every version that is kept, oldest first, tombstones included; ``hidden`` as in ``Query``."""
 
     def tally(self) -> list[Tally]:
         """Counts per scope and kind, in constant time per pair."""
@@ -178,8 +178,8 @@ class Reader(Protocol):
     def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
         """Links of live records that leave or reach ``key``."""
 
-    def descendants(self, keys: Sequence[Key]) -> list[Key]:
-        """Every record of which some version was derived from these records, however indirectly."""
+    def descendants(self, keys: Sequence[Key], *, hidden: bool = False) -> list[Key]:
+        """Every record of which some version was derived from these, however indirectly; ``hidden`` as in ``Query``."""
 
     def match_text(self, words: str, query: Query = ALL) -> list[Match]:
         """Records whose text holds any of the words, best first. Any string at all is a valid question."""

@@ -27,7 +27,7 @@ class LukasaError(Exception):
     """Something went wrong in Lukasa."""
 
     def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
-        self.message = message or (type(self).__doc__ or "").strip().splitlines()[0]
+        self.message = message or (type(self).__doc__ or type(self).__name__).strip().partition("\n")[0]
         self.hint = hint
         super().__init__(self.message if hint is None else f"{self.message} {hint}")
 

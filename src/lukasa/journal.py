@@ -10,7 +10,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from lukasa.clock import Clock, IdMaker, aware, to_iso
@@ -33,13 +34,14 @@ from lukasa.engine import (
     Verdict,
     erasure_mark,
 )
-from lukasa.errors import InvalidInput, NotAllowed
+from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
 from lukasa.gate import Gate
 from lukasa.outcome import Outcome, Refused
 from lukasa.record import DERIVED_FROM, Draft, Key, Record, Sealed, digest_of, line_of, redraft, unfold
 from lukasa.scope import SYSTEM, Reach
 
 _PAGE = 500
+_QUARANTINES = Query(kinds=(QUARANTINE,), scopes=(SYSTEM,))
 
 Deciding = Callable[[Reader], "Sequence[Draft] | Refused"]
 """Looks at the store inside the write lock and answers with drafts, or refuses."""
@@ -56,9 +58,12 @@ class Undone:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Proof of an erasure, without content: its own record, what went, and anything still to be overwritten."""
+    """Proof of an erasure, without content: the id of its record, what went, and anything still to be overwritten.
 
-    id: str
+    When there was nothing to erase, nothing was recorded and ``id`` is ``None``.
+    """
+
+    id: str | None
     records: int
     versions: int
     by_kind: Mapping[str, int]
@@ -115,6 +120,8 @@ class Journal:
         sealed: list[Sealed] = []
         admit, new_id, author = self._gate.admit, self._new_id, self.author
         for draft in drafts:
+            if isinstance(draft.happened_at, datetime) and draft.happened_at.tzinfo is not UTC:
+                draft = replace(draft, happened_at=aware(draft.happened_at))
             answer = admit(draft, draft.id or new_id(), author, reserved=reserved)
             if isinstance(answer, Refused):
                 return Refused(answer.code, answer.reason, {**answer.details, "at": len(sealed)})
@@ -130,12 +137,12 @@ class Journal:
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
         """The record now, as of a time or position, or one version of it."""
         with self.looking() as reader:
-            return reader.get(key, as_of=_aware(as_of), version=version)
+            return reader.get(key, as_of=aware(as_of) if isinstance(as_of, datetime) else as_of, version=version)
 
     def read(self, query: Query = ALL) -> Iterator[Record]:
         """Records in log order, page by page, so that no reader holds the store for long."""
         left = query.limit
-        query = replace(query, as_of=_aware(query.as_of), limit=_PAGE)
+        query = replace(_in_utc(query), limit=_PAGE)
         while left is None or left > 0:
             if left is not None and left < _PAGE:
                 query = replace(query, limit=left)
@@ -145,18 +152,20 @@ class Journal:
             if not page or len(page) < (query.limit or 0):
                 return
             left = None if left is None else left - len(page)
-            edge = page[-1].seq
+            edge, bound = page[-1].seq, query.before if query.newest_first else query.after
+            if bound is not None and (edge >= bound if query.newest_first else edge <= bound):
+                raise StoreDamaged("Positions in the log do not grow; run `lukasa verify` to see what is damaged.")
             query = replace(query, before=edge) if query.newest_first else replace(query, after=edge)
 
-    def history(self, key: Key) -> list[Record]:
-        """Every version that is kept, oldest first."""
+    def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
+        """Every version that is kept, oldest first; ``hidden`` adds, for the owner, what is in quarantine."""
         with self.looking() as reader:
-            return reader.history(key)
+            return reader.history(key, hidden=hidden)
 
     def find(self, words: str, query: Query = ALL) -> list[Match]:
         """Records by the words in their text, best first."""
         with self.looking() as reader:
-            return reader.match_text(words, replace(query, as_of=_aware(query.as_of)))
+            return reader.match_text(words, _in_utc(query))
 
     def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
         with self.looking() as reader:
@@ -189,14 +198,24 @@ class Journal:
             labels = () if label is None else (label,)
             recorded_since = None if since is None else aware(since)
             query = Query(author=author, recorded_since=recorded_since, labels=labels, every_version=True)
-            undone = [record for record in reader.read(query) if label is not None or record.origin != "undo"]
+            undone = [
+                record
+                for record in reader.read(query)
+                if record.scope != SYSTEM and (label is not None or record.origin != "undo")
+            ]
             bad = _with_offspring(reader, undone)
+            held = {book.body["author"] for book in reader.read(_QUARANTINES) if not book.body.get("released")}
             drafts, kept = [], []
             for key, positions in bad.items():
                 history = reader.history(key)
                 if history[-1].seq in positions:
                     good = next((record for record in reversed(history) if record.seq not in positions), None)
-                    drafts.append(_revert(history[-1], good, self.author, mark))
+                    reverted = _revert(history[-1], good, self.author, mark)
+                    if (
+                        reverted.author in held
+                    ):  # its work from before the quarantine is good; a new version would be hidden
+                        reverted = replace(reverted, author=self.author)
+                    drafts.append(reverted)
                 else:
                     kept.append(key)
             result = Undone(tuple(draft.key for draft in drafts), tuple(kept), mark)
@@ -224,7 +243,7 @@ class Journal:
 
     def quarantined(self) -> dict[str, Record]:
         """The authors in quarantine, each with the record that put it there."""
-        records = self.read(Query(kinds=(QUARANTINE,), scopes=(SYSTEM,)))
+        records = self.read(_QUARANTINES)
         return {record.body["author"]: record for record in records if not record.body.get("released")}
 
     # Erasure, proof, upkeep
@@ -234,7 +253,7 @@ class Journal:
 
         ``subject`` takes everything a subject wrote or is named in, anywhere in the record.
         """
-        self._require_everything("erase")
+        self._require_everything("erase from it")
         if not keys and not subject:
             raise InvalidInput("Nothing to erase was named.", hint="Name a record or a subject.")
         chosen: list[Key] = []
@@ -256,25 +275,33 @@ class Journal:
             return sealed
 
         erased = self._engine.erase(choose, receipt)
-        return Receipt(receipt_id, erased.records, erased.versions, erased.by_kind, erased.residue)
+        return Receipt(
+            receipt_id if erased.versions else None, erased.records, erased.versions, erased.by_kind, erased.residue
+        )
 
     def would_erase(self, *keys: Key, subject: str | None = None) -> list[Key]:
         """What ``erase`` would remove."""
         with self.looking() as reader:
-            return self._doomed(reader, keys, subject)
+            return [key for key in self._doomed(reader, keys, subject) if reader.history(key, hidden=True)]
 
     def verify(self, progress: Progress | None = None) -> Verdict:
         """Proves the log whole and the indexes true to it."""
+        self._require_everything("verify it")
         return self._engine.verify(progress)
+
+    def backup(self, target: Path) -> None:
+        """Writes a consistent copy of the whole store to a new file."""
+        self._require_everything("back it up")
+        self._engine.backup(target)
 
     def reindex(self, progress: Progress | None = None) -> None:
         """Rebuilds everything that is derived from the log."""
-        self._require_everything("reindex")
+        self._require_everything("reindex it")
         self._engine.reindex(progress)
 
     def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> Compacted:
         """Drops superseded versions for good, and gives the space back. The newest version always stays."""
-        self._require_everything("compact")
+        self._require_everything("compact it")
         done = self._engine.compact(before=None if before is None else aware(before), progress=progress)
         if done.versions:
             body = {"versions": done.versions, "before": None if before is None else to_iso(aware(before))}
@@ -313,7 +340,7 @@ class Journal:
                 return Replayed("refused", sealed.reason)
             if not record.id:
                 return Replayed("refused", "the id is empty")
-            if record.version.__class__ is not int or record.version < 1 or line_of(record) != line:
+            if record.version.__class__ is not int or not 0 < record.version < 2**31 or line_of(record) != line:
                 return Replayed("refused", "the line is not in canonical form")
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             return Replayed("refused", f"not a line of a log ({error})")
@@ -331,8 +358,8 @@ class Journal:
         if subject:
             about = Query(mentions=subject, every_version=True, hidden=True)
             doomed.update(dict.fromkeys(record.key for record in reader.read(about)))
-        doomed.update(dict.fromkeys(reader.descendants(list(doomed))))
-        return [key for key in doomed if key.scope != SYSTEM]
+        doomed.update(dict.fromkeys(reader.descendants(list(doomed), hidden=True)))
+        return [key for key in doomed if key.scope != SYSTEM or (subject and key.kind == QUARANTINE)]
 
     def _salt(self) -> str:
         """One salt for all receipts of a store, so that one look tells whether a key was erased."""
@@ -377,5 +404,12 @@ def _name_id(author: str) -> str:
     return hashlib.sha256(author.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _aware(as_of: AsOf | None) -> AsOf | None:
-    return aware(as_of) if isinstance(as_of, datetime) else as_of
+def _in_utc(query: Query) -> Query:
+    """The same question with every time in UTC; one without a zone is taken as UTC."""
+    return replace(
+        query,
+        since=query.since and aware(query.since),
+        until=query.until and aware(query.until),
+        recorded_since=query.recorded_since and aware(query.recorded_since),
+        as_of=aware(query.as_of) if isinstance(query.as_of, datetime) else query.as_of,
+    )

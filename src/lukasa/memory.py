@@ -9,9 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
+from lukasa.blob import replacing
 from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
 from lukasa.config import Place, locate
 from lukasa.engine import Compacted, Engine, Progress, Verdict
+from lukasa.errors import InvalidInput
 from lukasa.formats import jsonl
 from lukasa.gate import Gate
 from lukasa.journal import Journal
@@ -35,16 +37,14 @@ class Memory:
         return self.journal.compact(progress=progress)
 
     def export(self, target: str | os.PathLike[str] | BinaryIO, progress: Progress | None = None) -> int:
-        """Writes the log as JSONL; returns the number of versions."""
-        if isinstance(target, str | os.PathLike):
-            part = Path(f"{os.fspath(target)}.part")
-            with part.open("wb") as file:
-                count = jsonl.export_log(self.journal, file, progress)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(target)
-            return count
-        return jsonl.export_log(self.journal, target, progress)
+        """Writes the log as JSONL; returns the number of versions. A file is replaced only once the new one is whole."""
+        if not isinstance(target, str | os.PathLike):
+            return jsonl.export_log(self.journal, target, progress)
+        path = Path(target).absolute()
+        if self.place.path is not None and path.exists() and path.samefile(self.place.path):
+            raise InvalidInput(f"{path} is the store itself.", hint="Export to another file.")
+        with replacing(path) as file:
+            return jsonl.export_log(self.journal, file, progress)
 
     def import_(self, source: str | os.PathLike[str] | BinaryIO, progress: Progress | None = None) -> jsonl.Imported:
         """Takes in an exported log. Lines that are already here are skipped, so it can be run again."""
@@ -55,7 +55,7 @@ class Memory:
 
     def backup(self, target: str | os.PathLike[str]) -> None:
         """Writes a consistent copy of the store to a new file."""
-        self._engine.backup(Path(target))
+        self.journal.backup(Path(target))
 
     def describe(self) -> Mapping[str, Any]:
         """Facts about the store: place, engine, sizes."""

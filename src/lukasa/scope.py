@@ -17,6 +17,12 @@ class Reach:
     readable: frozenset[str] | None
     writable: frozenset[str] | None
 
+    def __post_init__(self) -> None:
+        for name in ("readable", "writable"):
+            scopes = getattr(self, name)
+            if scopes is not None:  # naming the store's own books does not open them
+                object.__setattr__(self, name, scopes - {SYSTEM})
+
     @classmethod
     def of(cls, read: Iterable[str], write: Iterable[str] | None = None) -> Reach:
         """A reach of the named scopes; what may be written is what may be read unless said otherwise."""

@@ -112,7 +112,7 @@ def _split(line: bytes, number: int) -> tuple[bytes, bytes]:
     try:
         if not found:
             raise ValueError
-        canonical.decode(record)
+        canonical.decode(record, max_depth=canonical.MAX_DEPTH + 1)  # a body lies one level down
         return record, bytes.fromhex(digest.decode("ascii"))
     except (ValueError, InvalidInput) as error:
         raise FormatError(f"Line {number} is not a record: {error}") from error

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from lukasa.canonical import fault_of
-from lukasa.engine import RESERVED_KINDS
+from lukasa.engine import QUARANTINE, RESERVED_KINDS
 from lukasa.errors import InvalidInput
-from lukasa.gate.checks import BASIC, DEFAULT_LIMITS, Check, Limits, obviously_fine
+from lukasa.gate.checks import BASIC, DEFAULT_LIMITS, Check, Limits, obviously_fine, quarantine
 from lukasa.outcome import Refused
 from lukasa.record import Draft, Sealed, seal
 
@@ -29,11 +29,14 @@ class Policy:
     checks: tuple[Check, ...] = ()
 
 
+OWN_POLICIES = {QUARANTINE: Policy(checks=(quarantine,))}
+
+
 class Gate:
     """Judges drafts by the policy of their kind."""
 
     def __init__(self, policies: Mapping[str, Policy] | None = None) -> None:
-        self._policies = MappingProxyType(dict(policies or {}))
+        self._policies = MappingProxyType(OWN_POLICIES | dict(policies or {}))
         self._default = Policy()
 
     def admit(self, draft: Draft, id: str = "", author: str = "", *, reserved: bool = False) -> Sealed | Refused:
@@ -47,11 +50,11 @@ class Gate:
             for check in BASIC:
                 if (refused := check(draft, limits)) is not None:
                     return refused
+        if draft.kind in RESERVED_KINDS and not reserved:
+            return Refused("reserved_kind", f"Records of kind {draft.kind!r} are written by the store itself.")
         for check in policy.checks:
             if (refused := check(draft, limits)) is not None:
                 return refused
-        if draft.kind in RESERVED_KINDS and not reserved:
-            return Refused("reserved_kind", f"Records of kind {draft.kind!r} are written by the store itself.")
         try:
             sealed = seal(draft, id, author)
         except InvalidInput as error:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from math import isfinite
+from typing import Any
 
-from lukasa.canonical import fault_of
+from lukasa.canonical import SURROGATES, TOO_LONG, fault_of
+from lukasa.clock import from_iso
+from lukasa.errors import InvalidInput
 from lukasa.outcome import Refused
-from lukasa.record import Draft
+from lukasa.record import Draft, Key, Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,61 +75,114 @@ def text(draft: Draft, limits: Limits) -> Refused | None:
             f"The text has {len(draft.text):,} characters; a record of kind {draft.kind!r} "
             f"holds at most {limits.record_bytes:,} bytes.",
         )
-    if not draft.text.isascii() and any("\ud800" <= character <= "\udfff" for character in draft.text):
+    if not draft.text.isascii() and SURROGATES.search(draft.text):
         return Refused("bad_unicode", "The text has a lone surrogate, which is not valid Unicode.")
     return None
 
 
-def body(draft: Draft, _: Limits) -> Refused | None:
+def body(draft: Draft, limits: Limits) -> Refused | None:
     if draft.body.__class__ is not dict:
         return Refused("bad_json", f"The body must be a JSON object, not {type(draft.body).__name__}.")
-    if (fault := fault_of(draft.body)) is not None:
-        return Refused("bad_json", f"The body cannot be stored: {fault}")
+    if (fault := fault_of(draft.body, characters=limits.record_bytes)) is not None:
+        code = "too_large" if fault == TOO_LONG else "bad_json"
+        return Refused(code, f"The body cannot be stored: {fault}")
     return None
 
 
 def links(draft: Draft, limits: Limits) -> Refused | None:
+    if draft.links == ():
+        return None
+    bad = Refused("bad_link", "A link needs a relation and the scope, kind and id of its target.")
+    if draft.links.__class__ is not tuple:
+        return bad
     if len(draft.links) > limits.links:
         return Refused(
             "too_many_links", f"The record has {len(draft.links):,} links; at most {limits.links:,} are allowed."
         )
     for link in draft.links:
+        if link.__class__ is not Link or link.to.__class__ is not Key:
+            return bad
         for value in (link.relation, link.to.scope, link.to.kind, link.to.id):
             if value.__class__ is not str or not 0 < len(value) <= limits.name_characters or not _plain(value):
-                return Refused("bad_link", "A link needs a relation and the scope, kind and id of its target.")
+                return bad
     return None
 
 
 def labels(draft: Draft, limits: Limits) -> Refused | None:
+    if draft.labels == ():
+        return None
+    bad = Refused("bad_label", "A label must be short plain text, such as session=s1.")
+    if draft.labels.__class__ is not tuple:
+        return bad
     if len(draft.labels) > limits.labels:
         return Refused(
             "too_many_labels", f"The record has {len(draft.labels):,} labels; at most {limits.labels} are allowed."
         )
     for label in draft.labels:
         if label.__class__ is not str or not 0 < len(label) <= 2 * limits.name_characters or not _plain(label):
-            return Refused("bad_label", "A label must be short plain text, such as session=s1.")
+            return bad
     return None
 
 
-BASIC: tuple[Check, ...] = (names, text, body, links, labels)
+def stamps(draft: Draft, _: Limits) -> Refused | None:
+    """When it happened, whether it is a tombstone, which version is expected."""
+    happened_at: object = draft.happened_at
+    if happened_at is not None and not isinstance(happened_at, datetime):
+        return Refused("bad_happened_at", f"happened_at must be a datetime, not {type(happened_at).__name__}.")
+    deleted: object = draft.deleted
+    if not isinstance(deleted, bool):
+        return Refused("bad_deleted", "deleted must be true or false.")
+    if draft.expected is not None and (draft.expected.__class__ is not int or draft.expected < 0):
+        return Refused(
+            "bad_expected", "expected must be a version number, 0 for a record that is not there yet, or None."
+        )
+    return None
 
-_SIMPLE = frozenset({str, int, bool, type(None)})
+
+def quarantine(draft: Draft, _: Limits) -> Refused | None:
+    """The body of a quarantine names an author, and when it began as a time or not at all."""
+    author, since, released = (draft.body.get(name) for name in ("author", "since", "released"))
+    try:
+        sensible = author.__class__ is str and author != "" and (since is None or from_iso(since) is not None)
+    except (InvalidInput, TypeError):
+        sensible = False
+    if not sensible or released not in (None, True, False):
+        return Refused("bad_quarantine", "A quarantine names an author and, if it has a beginning, a time.")
+    return None
+
+
+BASIC: tuple[Check, ...] = (names, text, body, links, labels, stamps)
+
+_SIMPLE = frozenset({str, int, bool, float, type(None)})
 
 
 def obviously_fine(draft: Draft, limits: Limits) -> bool:
     """Whether a glance is enough to know that no basic check can refuse. Most drafts are; the rest are looked at."""
-    body = draft.body
     return (
         draft.id == ""
-        and not draft.links
-        and not draft.labels
+        and draft.links == ()
+        and draft.labels == ()
+        and draft.happened_at is None
+        and draft.deleted is False
+        and draft.expected is None
         and draft.text.__class__ is str
         and len(draft.text) <= limits.record_bytes
-        and draft.text.isascii()
-        and body.__class__ is dict
-        and _SIMPLE.issuperset(map(type, body.values()))
+        and (draft.text.isascii() or not SURROGATES.search(draft.text))
+        and draft.body.__class__ is dict
+        and _flat(draft.body, limits)
         and _known(draft)
     )
+
+
+def _flat(body: Mapping[str, Any], limits: Limits) -> bool:
+    """Whether a body holds nothing but short plain values."""
+    for value in body.values():
+        kind = value.__class__
+        if kind not in _SIMPLE or (kind is float and not isfinite(value)):
+            return False
+        if kind is str and len(value) > limits.record_bytes:
+            return False
+    return True
 
 
 def _plain(value: str) -> bool:

@@ -17,8 +17,8 @@ from lukasa.engines.sqlite.reader import SqliteReader
 from lukasa.engines.sqlite.sql import SQL
 from lukasa.engines.sqlite.stage import Row, Stage
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.record import Record, Sealed, digest_of, stamp, unfold
-from lukasa.scope import Reach
+from lukasa.record import Record, Sealed, digest_of, seal, stamp, unfold
+from lukasa.scope import SYSTEM, Reach
 
 _NO_VEILS: frozenset[str] = frozenset()
 
@@ -59,6 +59,18 @@ def append(stage: Stage, now: datetime, reach: Reach, batch: Sequence[Sealed] | 
             if isinstance(answer, Refused):
                 return answer
             batch = answer
+    written = _put_down(stage, now, reach, batch) if not stage.veiled else _put_down_veiled(stage, now, reach, batch)
+    if not isinstance(written, list):
+        return written
+    if QUARANTINE in {sealed.kind for sealed in batch}:
+        _draw_veils(stage, batch, written)
+    if key is not None:
+        seqs = json.dumps([row[0] for row in written])
+        stage.settled().execute(SQL["insert_answered"], (_answer_key(reach, key), fingerprint, seqs, microseconds(now)))
+    return Accepted(Written(written))
+
+
+def _put_down(stage: Stage, now: datetime, reach: Reach, batch: Sequence[Sealed]) -> list[Row] | Refused | Conflict:
     mark = stage.mark()
     try:
         hindrance = _stage(stage, now, reach, batch)
@@ -68,19 +80,33 @@ def append(stage: Stage, now: datetime, reach: Reach, batch: Sequence[Sealed] | 
     if hindrance is not None:
         stage.back(mark)
         return hindrance
-    written = stage.since(mark)
-    if QUARANTINE in {sealed.kind for sealed in batch}:
-        _draw_veils(stage, batch, written)
-    if key is not None:
-        seqs = json.dumps([row[0] for row in written])
-        stage.settled().execute(SQL["insert_answered"], (_answer_key(reach, key), fingerprint, seqs, microseconds(now)))
-    return Accepted(Written(written))
+    return stage.since(mark)
+
+
+def _put_down_veiled(
+    stage: Stage, now: datetime, reach: Reach, batch: Sequence[Sealed]
+) -> list[Row] | Refused | Conflict:
+    """The same, one by one, so that a record can be hidden for what was put down just before it."""
+    database, start = stage.settled(), stage.next
+    written: list[Row] = []
+    database.execute("SAVEPOINT veiled")
+    for sealed in batch:
+        rows = _put_down(stage, now, reach, [sealed])
+        if not isinstance(rows, list):
+            database.execute("ROLLBACK TO veiled")
+            database.execute("RELEASE veiled")
+            stage.restart(start)
+            return rows
+        written += rows
+        stage.write()
+    database.execute("RELEASE veiled")
+    return written
 
 
 def _draw_veils(stage: Stage, batch: Sequence[Sealed], written: list[Row]) -> None:
     database = stage.settled()
     for sealed, row in zip(batch, written, strict=True):
-        if sealed.kind == QUARANTINE:
+        if sealed.kind == QUARANTINE and sealed.scope == SYSTEM:
             veil.apply(database, sealed.draft.body, row[0])
             stage.veiled = True
 
@@ -132,13 +158,13 @@ def _answered(database: apsw.Connection, reach: Reach, key: str, fingerprint: by
 
 def _answer_key(reach: Reach, key: str) -> str:
     """Idempotency keys of callers with different walls never meet."""
-    walls = "*" if reach.writable is None else ",".join(sorted(reach.writable))
-    return hashlib.sha256(f"{walls}\0{key}".encode("utf-8", "surrogatepass")).hexdigest()
+    walls = [None if scopes is None else sorted(scopes) for scopes in (reach.readable, reach.writable)]
+    return hashlib.sha256(json.dumps([walls, key]).encode()).hexdigest()
 
 
 def _fingerprint(batch: Sequence[Sealed]) -> bytes:
     """What was asked to be written, apart from ids that were made up on the way."""
-    asked = (sealed.content.replace(sealed.id.encode(), b"") if sealed.fresh else sealed.content for sealed in batch)
+    asked = (seal(sealed.draft, "", sealed.author).content if sealed.fresh else sealed.content for sealed in batch)
     return hashlib.sha256(b"\n".join(asked)).digest()
 
 
@@ -168,9 +194,11 @@ class Replay:
             return Replayed("refused", "another record has this key and version")
         if record.key in self._marks:
             return Replayed("refused", "this record was erased here")
-        seq = self._stage.next
+        seq, before = self._stage.next, self._stage.standing((record.scope, record.kind, record.id))
         self._add(record, line)
-        if record.kind == QUARANTINE:
+        if self._stage.veiled:
+            self._stage.write()  # what follows may have to be hidden for it
+        if record.kind == QUARANTINE and record.scope == SYSTEM and record.version > before.version:
             self._stage.write()
             veil.apply(self._db, record.body, seq)
             self._stage.veiled = True

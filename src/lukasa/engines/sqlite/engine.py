@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,8 +11,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import apsw
 
@@ -23,7 +24,7 @@ from lukasa.engines.sqlite.reader import SqliteReader
 from lukasa.engines.sqlite.sql import SQL
 from lukasa.engines.sqlite.stage import Stage
 from lukasa.engines.sqlite.writer import Work, Writer, checkpoint
-from lukasa.errors import StoreClosed, StoreReadOnly
+from lukasa.errors import LukasaError, StoreBusy, StoreClosed, StoreDamaged, StoreFull, StoreReadOnly
 from lukasa.outcome import Outcome
 from lukasa.record import Key, Sealed
 from lukasa.scope import EVERYTHING, Reach
@@ -50,6 +51,8 @@ class SqliteEngine:
         self._patience = patience
         self._vfs = vfs
         self._read_only = False
+        self._copy: TemporaryDirectory[str] | None = None
+        self._remains = False  # something was erased whose old bytes may still be in the file
         self._idle: list[apsw.Connection] = []
         self._closed = False
         self._only: threading.RLock | None = None
@@ -61,7 +64,7 @@ class SqliteEngine:
             self._writer = Writer(lambda: database)
             self._idle.append(database)
         else:
-            files.create_privately(path)
+            files.make_store(path, vfs)
             files.inspect(path)
             self._writer = Writer(self._connect_writer)
             self._open_file()
@@ -69,7 +72,13 @@ class SqliteEngine:
 
     def _open_file(self) -> None:
         try:
-            self._writer.alone(lambda database: files.migrate(database, self.path))
+            database = self._connect_writer()
+            files.migrate(database, self.path)
+            self._read_only = database.readonly("main")
+            if self._read_only:
+                self._idle.append(database)
+            else:
+                self._writer.adopt(database)
         except (apsw.ReadOnlyError, apsw.CantOpenError) as error:
             self._read_only = True
             try:
@@ -93,14 +102,22 @@ class SqliteEngine:
             database = files.connect(self.path, patience=self._patience, vfs=self._vfs, write=False)
             database.execute("SELECT count(*) FROM sqlite_schema")
         except (apsw.CantOpenError, apsw.ReadOnlyError):
-            # A read-only folder cannot hold the shared-memory file; with nothing left in the write-ahead log, the
-            # database file alone is the whole truth and nobody can change it.
+            # A read-only folder cannot hold the shared-memory file. With nothing left in the write-ahead log the
+            # database file alone is the whole truth and nobody can change it; otherwise both are read from a copy.
             leftover = self.path.with_name(self.path.name + "-wal")
             if leftover.exists() and leftover.stat().st_size:
-                raise
-            flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-            database = apsw.Connection(f"file:{quote(str(self.path))}?immutable=1", flags=flags)
+                return files.connect(self._copied(leftover), patience=self._patience, vfs=self._vfs)
+            database = files.connect_unchangeable(self.path)
         return database
+
+    def _copied(self, leftover: Path) -> Path:
+        """A private copy of a store on a read-only disk, with what is still in its write-ahead log."""
+        assert self.path is not None
+        if self._copy is None:
+            self._copy = TemporaryDirectory(prefix="lukasa-")
+            for file in (self.path, leftover):
+                shutil.copyfile(file, Path(self._copy.name) / file.name)
+        return Path(self._copy.name) / self.path.name
 
     # Log
 
@@ -135,13 +152,19 @@ class SqliteEngine:
         if self._closed:
             return
         self._closed = True
+        if self._remains:
+            self._overwrite()
         while self._idle:
             self._idle.pop().close(True)
         self._writer.close()
+        if self._copy is not None:
+            self._copy.cleanup()
 
     # Upkeep
 
     def verify(self, progress: Progress | None = None) -> Verdict:
+        if self._closed:
+            raise StoreClosed
         with translated():
             if self.path is None:
                 with self._borrowed() as database:
@@ -153,16 +176,20 @@ class SqliteEngine:
                 database.close()
 
     def reindex(self, progress: Progress | None = None) -> None:
-        self._write(lambda stage: upkeep.reindex(stage.settled(), progress))
+        try:
+            self._write(lambda stage: upkeep.reindex(stage.settled(), progress))
+        except StoreDamaged:
+            self._write(lambda stage: upkeep.rebuild(stage.settled(), progress))
+            self._writer.alone(_vacuum)
 
     def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> Compacted:
         bound = 2**63 - 1 if before is None else microseconds(before)
         bytes_before = self._size()
         dropped = self._write(lambda stage: upkeep.compact(stage.settled(), bound, progress))
         if dropped:
-            with translated(), self._only or nullcontext():
+            with self._only or nullcontext():
                 self._writer.alone(_vacuum)
-        self._checkpoint()
+                self._checkpoint()
         return Compacted(dropped, bytes_before, self._size())
 
     def erase(self, choose: Callable[[Reader], Sequence[Key]], receipt: Callable[[Erased], Sealed]) -> Erased:
@@ -173,9 +200,25 @@ class SqliteEngine:
             return erased
 
         erased = self._write(work)
-        if self._checkpoint():
-            return erased
-        return replace(erased, residue="another process still reads an older page of the store")
+        self._remains = True
+        return replace(erased, residue=self._overwrite())
+
+    def _checkpoint(self) -> bool:
+        """Moves the write-ahead log into the file and empties it, unless a reader is in the way."""
+        return self._writer.alone(checkpoint)
+
+    def _overwrite(self) -> str | None:
+        """Rewrites the file without what was erased. Pages that were split or moved hold old bytes until then."""
+        try:
+            with self._only or nullcontext():
+                self._writer.alone(_vacuum)
+                emptied = self._checkpoint()
+        except (StoreBusy, StoreFull) as error:
+            return f"the file could not be rewritten yet: {error.message}"
+        if not emptied:
+            return "another process still reads an older page of the store"
+        self._remains = False
+        return None
 
     def backup(self, target: Path) -> None:
         with translated(), self._borrowed() as database:
@@ -207,8 +250,15 @@ class SqliteEngine:
 
     def _write(self, work: Work[T]) -> T:
         if self._only is None:
-            return self._writer.run(work)
+            result = self._writer.run(work)
+            if self._remains:
+                self._overwrite()
+            return result
         with self._only:
+            if self._idle and self._idle[0].in_transaction and not self._writer.deciding:
+                raise LukasaError(
+                    "This store lives in memory and has one look at a time.", hint="Write after the look."
+                )
             return self._writer.run(work)
 
     @contextmanager
@@ -246,9 +296,6 @@ class SqliteEngine:
             _inherited.extend((*self._idle, self._writer))
             self._idle = []
             self._writer = Writer(self._connect_writer)
-
-    def _checkpoint(self) -> bool:
-        return self.path is None or self._writer.alone(checkpoint)
 
 
 def _vacuum(database: apsw.Connection) -> None:

@@ -45,3 +45,5 @@ def translated() -> Iterator[None]:
         yield
     except apsw.Error as error:
         raise translate(error) from error
+    except UnicodeDecodeError as error:
+        raise StoreDamaged from error

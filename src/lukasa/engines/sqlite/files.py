@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import random
 import re
+import secrets
 import time
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import apsw
 
+from lukasa.blob import sync_folder
 from lukasa.engines.sqlite.faults import translate
-from lukasa.errors import StoreError, StoreForeign, StoreMissing, StoreNewer, StoreReadOnly, StoreUnavailable
+from lukasa.engines.sqlite.reader import says
+from lukasa.errors import InvalidInput, StoreDamaged, StoreForeign, StoreNewer, StoreUnavailable
 
 APPLICATION_ID = 0x4C554B41  # "LUKA" in the file's header
 _MIGRATIONS = files("lukasa.engines.sqlite") / "migrations"
@@ -30,16 +36,39 @@ def migrations() -> list[tuple[int, str]]:
 SCHEMA_VERSION = migrations()[-1][0]
 
 
+SMALLEST = 512
+"""No database is smaller."""
+
+
 def create_privately(path: Path) -> None:
-    """Makes the folder and an empty file that only its owner can read; SQLite gives its side files the same mode."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
+    """Makes an empty file that only its owner can read; SQLite gives its side files the same mode."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def make_store(path: Path, vfs: str | None = None) -> None:
+    """Makes a new store unless there is one. It takes its name only when it is whole, so half a store is never seen."""
+    if path.exists():
         return
+    part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")
+    try:
+        for folder in (*reversed(path.parent.parents), path.parent):
+            if not folder.exists():
+                folder.mkdir(mode=0o700, exist_ok=True)
+        create_privately(part)
+        database = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
+        try:
+            migrate(database, part)
+        finally:
+            database.close()
+        with suppress(FileExistsError):  # another process was quicker, with the same result
+            os.link(part, path)
+        sync_folder(path.parent)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise StoreUnavailable(f"The store {path} cannot be made: {reason}.") from error
+        raise StoreUnavailable(f"The store {path} cannot be made: {error.strerror or error}.") from error
+    except apsw.Error as error:
+        raise translate(error) from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def connect(path: Path, *, patience: float, vfs: str | None = None, write: bool = True) -> apsw.Connection:
@@ -50,12 +79,30 @@ def connect(path: Path, *, patience: float, vfs: str | None = None, write: bool 
     return database
 
 
+def connect_unchangeable(path: Path) -> apsw.Connection:
+    """A connection that takes the file as it is: it locks nothing, makes no side file and sees no write-ahead log."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    database = apsw.Connection(f"file:{quote(str(path))}?immutable=1", flags=flags)
+    database.create_scalar_function("says", _says, 2, deterministic=True)
+    return database
+
+
+def _says(*values: Any) -> bool:
+    return says(str(values[0]), str(values[1]))
+
+
 def set_up(database: apsw.Connection, patience: float) -> None:
     database.set_busy_handler(Patience(patience))
-    database.execute(
-        "PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA trusted_schema = OFF;"
-        "PRAGMA cache_size = -65536; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY"
-    )
+    database.create_scalar_function("says", _says, 2, deterministic=True)
+    for pragma in (
+        "synchronous = FULL",  # a commit survives a power cut
+        "secure_delete = ON",  # freed space is overwritten
+        "trusted_schema = OFF",  # a crafted file runs no functions
+        "cache_size = -16384",
+        "mmap_size = 0",
+        "temp_store = MEMORY",
+    ):
+        database.execute(f"PRAGMA {pragma}").fetchall()
 
 
 class Patience:
@@ -75,40 +122,49 @@ class Patience:
         return True
 
 
-def inspect(path: Path) -> int:
-    """The schema version of the file, 0 when it is empty. Refuses files that are not ours, without touching them."""
-    if not path.exists():
-        raise StoreMissing(f"There is no store at {path}.")
+def inspect(path: Path) -> None:
+    """Refuses files that are not ours, without touching them.
+
+    The first look takes the file as unchangeable: nothing is locked and no side file is made. What is still in a
+    write-ahead log escapes it, so ``migrate`` looks again once the store is open.
+    """
     if path.is_dir():
         raise StoreForeign(f"{path} is a folder, not a store.")
+    if path.stat().st_size == 0:
+        raise StoreDamaged(f"{path} is empty.", hint="Restore a backup, or remove it to begin anew.")
+    if path.stat().st_size < SMALLEST:
+        raise StoreForeign(f"{path} is too small to be a Lukasa store; it was left untouched.")
     try:
-        database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        database = connect_unchangeable(path)
         try:
-            database.set_busy_handler(Patience(30))
-            owner = database.pragma("application_id")
-            version = int(str(database.pragma("user_version")))
-            tables = database.execute("SELECT count(*) FROM sqlite_schema").get
+            check_owner(database, path)
         finally:
             database.close()
     except apsw.NotADBError as error:
         raise StoreForeign(f"{path} is not a Lukasa store; it was left untouched.") from error
-    except apsw.Error as error:
-        raise translate(error) from error
-    if owner != APPLICATION_ID and tables:
-        raise StoreForeign(f"{path} is a database of another program; it was left untouched.")
-    if version > SCHEMA_VERSION:
+    except (apsw.CorruptError, apsw.CantOpenError, apsw.IOError):
+        return  # caught in the middle of somebody's write: the real look will tell
+
+
+def check_owner(database: apsw.Connection, path: Path | None) -> None:
+    """Refuses a database of another program and one of a newer Lukasa."""
+    version = int(str(database.pragma("user_version")))
+    if database.pragma("application_id") != APPLICATION_ID:
+        if database.execute("SELECT count(*) FROM sqlite_schema").get:
+            raise StoreForeign(f"{path} is a database of another program; it was left untouched.")
+    elif version > SCHEMA_VERSION:
         raise StoreNewer(
             f"{path} has schema {version}; this Lukasa knows up to {SCHEMA_VERSION}.", hint="Upgrade Lukasa to open it."
         )
-    return version
 
 
 def migrate(database: apsw.Connection, path: Path | None) -> None:
     """Brings the schema up to date: a copy of an older store first, then all steps in one transaction."""
+    check_owner(database, path)
     if database.pragma("user_version") == SCHEMA_VERSION:
         return
     if path is not None:
-        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA journal_mode = WAL").fetchall()
     with_data = int(str(database.pragma("user_version")))
     if with_data and path is not None:
         copy_to(database, path.with_name(f"{path.name}.before-schema-{SCHEMA_VERSION}"))
@@ -128,7 +184,7 @@ def migrate(database: apsw.Connection, path: Path | None) -> None:
 def copy_to(database: apsw.Connection, target: Path) -> None:
     """A consistent copy into a new private file, durable before this returns."""
     if target.exists():
-        raise StoreError(f"{target} is already there; a backup never overwrites.")
+        raise InvalidInput(f"{target} is already there; a backup never overwrites.")
     part = target.with_name(target.name + ".part")
     part.unlink(missing_ok=True)
     create_privately(part)
@@ -144,16 +200,3 @@ def copy_to(database: apsw.Connection, target: Path) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-
-
-def sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def require_writable(path: Path) -> None:
-    if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
-        raise StoreReadOnly

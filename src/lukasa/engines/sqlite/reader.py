@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from lukasa import canonical
 from lukasa.clock import microseconds
 from lukasa.engine import ALL, AsOf, Match, Neighbour, Query, Tally
 from lukasa.engines.sqlite.sql import SQL
+from lukasa.errors import StoreDamaged
 from lukasa.record import Key, Record, unfold
 from lukasa.scope import Reach
 
@@ -23,7 +23,8 @@ _NEWEST_AS_OF = """line ->> 'deleted' IS NULL AND NOT EXISTS (
         AND newer.version > log.version AND newer.{bound} <= ?
         AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq))"""
 _MANY_STREAMS = 40
-_MANY_WORDS = 64
+_TIMES = frozenset({"created_at", "recorded_at", "happened_at"})
+_MANY_WORDS = 1000
 
 
 class SqliteReader:
@@ -34,15 +35,15 @@ class SqliteReader:
         self._reach = reach
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
-        if not self._reach.reads(key.scope):
-            return None
         place = (key.scope, key.kind, key.id)
+        if not self._reach.reads(key.scope) or not _storable(place):
+            return None
         if version is not None:
-            row = self._db.execute(SQL["get_version"], (*place, version)).get
+            row = self._db.execute(SQL["get_version"], (*place, _number(version))).get
         elif as_of is None:
             row = self._db.execute(SQL["get_now"], place).get
         elif isinstance(as_of, int):
-            row = self._db.execute(SQL["get_as_of_seq"], (*place, as_of)).get
+            row = self._db.execute(SQL["get_as_of_seq"], (*place, _number(as_of))).get
         else:
             row = self._db.execute(SQL["get_as_of_time"], (*place, microseconds(as_of))).get
         if row is None:
@@ -50,13 +51,18 @@ class SqliteReader:
         record = _record(row)
         return None if record.deleted else record
 
-    def history(self, key: Key) -> list[Record]:
-        if not self._reach.reads(key.scope):
+    def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
+        place = (key.scope, key.kind, key.id)
+        if not self._reach.reads(key.scope) or not _storable(place):
             return []
-        return [_record(row) for row in self._db.execute(SQL["history"], (key.scope, key.kind, key.id))]
+        name = "whole_history" if hidden and self._reach.unlimited else "history"
+        return [_record(row) for row in self._db.execute(SQL[name], place)]
 
     def tip(self) -> int:
-        return int(self._db.execute(SQL["tip"]).get)
+        if self._reach.readable is None:
+            return int(self._db.execute(SQL["tip"]).get)
+        pairs = ((row.scope, row.kind) for row in self.tally())
+        return max((self._db.execute(SQL["tip_of_kind"], pair).get or 0 for pair in pairs), default=0)
 
     def tally(self) -> list[Tally]:
         rows = self._db.execute("SELECT scope, kind, live, versions FROM tally ORDER BY scope, kind")
@@ -64,7 +70,7 @@ class SqliteReader:
 
     def read(self, query: Query = ALL) -> list[Record]:
         chosen, values = self._choose(query)
-        if not chosen:
+        if not chosen or not _storable(values):
             return []
         direction = "DESC" if query.newest_first else "ASC"
         statement = f"SELECT log.seq, line, digest FROM ({chosen}) AS chosen JOIN log ON log.seq = chosen.seq ORDER BY log.seq {direction}"  # noqa: S608 - only our own fragments, values are bound
@@ -72,7 +78,9 @@ class SqliteReader:
 
     def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
         place = (key.scope, key.kind, key.id)
-        found = []
+        found: list[Neighbour] = []
+        if not _storable(place):
+            return found
         if self._reach.reads(key.scope):
             for name, *to in self._db.execute(SQL["links_out"], place):
                 found.append(Neighbour(name, Key(*to), "out"))
@@ -81,12 +89,13 @@ class SqliteReader:
                 found.append(Neighbour(name, Key(*source), "in"))
         return [neighbour for neighbour in found if relation is None or neighbour.relation == relation]
 
-    def descendants(self, keys: Sequence[Key]) -> list[Key]:
+    def descendants(self, keys: Sequence[Key], *, hidden: bool = False) -> list[Key]:
+        name = "ever_derived_from_key" if hidden and self._reach.unlimited else "derived_from_key"
         found: dict[Key, None] = {}
-        frontier = list(keys)
+        frontier = [key for key in keys if _storable((key.scope, key.kind, key.id))]
         while frontier:
             key = frontier.pop()
-            for row in self._db.execute(SQL["derived_from_key"], (key.scope, key.kind, key.id)):
+            for row in self._db.execute(SQL[name], (key.scope, key.kind, key.id)):
                 child = Key(*row)
                 if child not in found and child not in keys and self._reach.reads(child.scope):
                     found[child] = None
@@ -95,10 +104,12 @@ class SqliteReader:
 
     def match_text(self, words: str, query: Query = ALL) -> list[Match]:
         question = _any_of(words)
-        if not question:
+        if not question or query.limit == 0:
             return []
         tables = ("words",) if query.as_of is None and not query.every_version else ("words", "past_words")
         conditions, values = self._conditions(query)
+        if not _storable(values):
+            return []
         limit = "" if query.limit is None else f" ORDER BY score DESC LIMIT {int(query.limit)}"
         matches = []
         for table in tables:
@@ -114,6 +125,8 @@ class SqliteReader:
         from lukasa.engines.sqlite.vectors import nearest
 
         conditions, values = self._conditions(query)
+        if query.limit == 0 or not _storable((model, *values)):
+            return []
         statement = f"SELECT vector.seq, vector.vector FROM vector JOIN log ON log.seq = vector.seq WHERE vector.model = ? AND {' AND '.join(conditions)}"  # noqa: S608 - only our own fragments, values are bound
         best = nearest(vector, self._db.execute(statement, (model, *values)), query.limit)
         records = {record.seq: record for record in self.records(seq for seq, _ in best)}
@@ -180,11 +193,14 @@ class SqliteReader:
         if query.recorded_since is not None:
             require("log.at >= ?", microseconds(query.recorded_since))
         if query.after is not None:
-            require("log.seq > ?", query.after)
+            require("log.seq > ?", _number(query.after))
         if query.before is not None:
-            require("log.seq < ?", query.before)
+            require("log.seq < ?", _number(query.before))
         if query.as_of is not None:
-            bound, moment = ("seq", query.as_of) if isinstance(query.as_of, int) else ("at", microseconds(query.as_of))
+            if isinstance(query.as_of, int):
+                bound, moment = "seq", _number(query.as_of)
+            else:
+                bound, moment = "at", microseconds(query.as_of)
             require(f"log.{bound} <= ?", moment)
             if not hidden:
                 require(_NOT_HIDDEN)
@@ -195,15 +211,50 @@ class SqliteReader:
         elif not hidden:
             require(_NOT_HIDDEN)
         if query.mentions is not None:
-            piece = canonical.encode(query.mentions).decode()[1:-1]
-            require("log.line LIKE ? ESCAPE '\\'", "%" + re.sub(r"([%_\\])", r"\\\1", piece) + "%")
+            require("says(log.line, ?)", query.mentions)
         if not conditions:
             require("TRUE")
         return conditions, values
 
 
+def says(line: str, piece: str) -> bool:
+    """Whether a record has a piece of text anywhere in what it says, letter case aside; SQL calls this."""
+    folded = piece.casefold()
+    if folded.isascii() and folded.isalnum() and folded not in line.casefold():
+        return False  # plain letters and digits are spelled in JSON as they are
+    fields = canonical.parse(line)
+    left = [value for name, value in fields.items() if name not in _TIMES | {"links"}]
+    left += [part for link in fields.get("links", ()) for part in link.values()]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            if folded in value.casefold():
+                return True
+        elif isinstance(value, dict):
+            left += value.keys()
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+    return False
+
+
+def _storable(values: Iterable[Any]) -> bool:
+    """Whether every text could be in a store at all; what could not is simply not there."""
+    return all(value.isascii() or not canonical.SURROGATES.search(value) for value in values if isinstance(value, str))
+
+
+def _number(value: int) -> int:
+    """The nearest integer SQLite can compare."""
+    return max(-(2**63), min(value, 2**63 - 1))
+
+
 def _record(row: Sequence[Any]) -> Record:
-    return unfold(row[1], row[0], row[2])
+    try:
+        return unfold(row[1], row[0], row[2])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreDamaged(
+            f"The record at position {row[0]} cannot be read.", hint="Run `lukasa verify` to see what is damaged."
+        ) from error
 
 
 def _wanted(row: Tally, query: Query) -> bool:

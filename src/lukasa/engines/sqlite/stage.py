@@ -130,6 +130,11 @@ class Stage:
         self._earlier.append((place, self._standing.get(place)))
         self._standing[place] = standing
 
+    def restart(self, position: int) -> None:
+        """Goes on from a position after the database was rolled back to it."""
+        self.next = position
+        self._clear()
+
     def note(self, *, labels: bool, links: bool) -> None:
         """Says that a line has labels or links, so that their indexes follow."""
         self._labels |= labels

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import apsw
 
 from lukasa import canonical
 from lukasa.clock import microseconds
-from lukasa.engine import Erased, Finding, Progress, Verdict, erasure_mark
+from lukasa.engine import QUARANTINE, Erased, Finding, Progress, Verdict, erasure_mark
 from lukasa.engines.sqlite import veil
 from lukasa.engines.sqlite.reader import SqliteReader
 from lukasa.engines.sqlite.sql import SQL, rows
 from lukasa.engines.sqlite.stage import CHECKSUM_MASK, Books, checksum
 from lukasa.errors import LukasaError
 from lukasa.record import Key, digest_of, unfold
-from lukasa.scope import EVERYTHING
+from lukasa.scope import EVERYTHING, SYSTEM
 
 _PAGE = 2000
 _SHOWN = 20
@@ -30,10 +31,14 @@ def verify(database: apsw.Connection, progress: Progress | None, *, writable: bo
     def attempt(where: str, check: Callable[[], Iterable[Finding]]) -> None:
         try:
             found = list(check())
-        except apsw.CorruptError:
-            found = [Finding(where, "the database file is damaged here; what was readable was checked")]
+        except (apsw.BusyError, apsw.LockedError, apsw.InterruptError):
+            raise  # not a matter of damage
+        except apsw.ReadOnlyError:
+            return  # the text index can be compared with the log only where it could be written
         except apsw.Error as error:
-            found = [Finding(where, f"could not be checked: {error}")]
+            found = [Finding(where, f"the database is damaged here ({error}); what was readable was checked")]
+        except (ValueError, TypeError, KeyError, AttributeError, LukasaError) as error:
+            found = [Finding(where, f"what is stored here cannot be read ({error})")]
         findings.extend(found[:_SHOWN])
         if len(found) > _SHOWN:
             findings.append(Finding(where, f"and {len(found) - _SHOWN} more"))
@@ -47,16 +52,19 @@ def verify(database: apsw.Connection, progress: Progress | None, *, writable: bo
                 yield finding
             book = books.setdefault((row[1], row[2]), [0, 0])
             book[0] += 1
-            book[1] += checksum(row[8])
+            book[1] += checksum(row[8]) if isinstance(row[8], bytes) else 0
         yield from _check_tallies(database, books)
 
     attempt("database file", lambda: _check_file(database))
     database.execute("BEGIN")  # the books are checked against the lines of the same moment
     attempt("log", lines)
     attempt("present and past", lambda: _check_present(database))
+    attempt("quarantine", lambda: _check_veils(database))
     attempt("labels", lambda: _count(database, "wrong_labels", "labels", "labels differ from the log"))
     attempt("links", lambda: _count(database, "wrong_links", "links", "links differ from the log"))
-    database.execute("COMMIT")
+    if database.in_transaction:
+        with suppress(apsw.Error):  # it was for reading only; a damaged database may refuse even to end it
+            database.execute("ROLLBACK")
     if writable:
         for name in ("words", "past_words"):
             attempt("text index", lambda name=name: _check_words(database, name))  # type: ignore[misc]  # a default argument binds the loop variable
@@ -67,10 +75,17 @@ def _every_line(database: apsw.Connection, progress: Progress | None) -> Iterato
     total = database.execute(SQL["count_lines"]).get
     seen, last = 0, -(2**63)
     while page := list(rows(database, "all_lines", (last, _PAGE))):
-        yield from page
+        if page[-1][0] <= last:
+            raise apsw.CorruptError("positions do not grow")  # pages that changed places can lead in circles
+        yield from (tuple(map(_text, row[:-2])) + row[-2:] for row in page)
         seen, last = seen + len(page), page[-1][0]
         if progress is not None:
             progress(seen, total)
+
+
+def _text(value: Any) -> Any:
+    """Text as far as it is text: damage may have made it anything."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def _check_file(database: apsw.Connection) -> Iterator[Finding]:
@@ -82,7 +97,7 @@ def _check_file(database: apsw.Connection) -> Iterator[Finding]:
 def _check_line(row: tuple[Any, ...]) -> Finding | None:
     seq, scope, kind, id, version, author, at, moment, digest, line = row
     where = f"{scope}/{kind}/{id} version {version} (position {seq})"
-    if digest_of(line.encode("utf-8", "surrogatepass")) != digest:
+    if line is None or digest_of(line) != digest:
         return Finding(where, "its content does not match its digest")
     try:
         record = unfold(line, seq, digest)
@@ -120,8 +135,23 @@ def _check_present(database: apsw.Connection) -> Iterator[Finding]:
     for pair, count in told.items():
         if live.get(pair, 0) != count:
             yield Finding(
-                f"{pair[0]}/{pair[1]}", f"{live.get(pair, 0)} records are live, {count} are counted", repairable=True
+                f"{pair[0]}/{pair[1]}",
+                f"{live.get(pair, 0)} records are live, {count} are counted",
+                repairable=True,
             )
+
+
+def _check_veils(database: apsw.Connection) -> Iterator[Finding]:
+    """Derives the quarantines anew into temporary tables, whose names come before the stored ones, and compares."""
+    database.execute(SQL["shadow_veil"])
+    database.execute(SQL["shadow_hidden"])
+    try:
+        veil.derive(database)
+        yield from _count(database, "wrong_veils", "quarantine", "quarantines are not as the log tells")
+        yield from _count(database, "wrong_hidden", "quarantine", "versions are wrongly hidden or shown")
+    finally:
+        database.execute("DROP TABLE temp.veil")
+        database.execute("DROP TABLE temp.hidden")
 
 
 def _count(database: apsw.Connection, name: str, where: str, what: str) -> Iterator[Finding]:
@@ -138,23 +168,51 @@ def _check_words(database: apsw.Connection, name: str) -> Iterator[Finding]:
 
 def reindex(database: apsw.Connection, progress: Progress | None) -> None:
     """Rebuilds all derived state inside the caller's transaction."""
-    for table in ("past", "veil", "hidden", "label", "link", "tally"):
+    steps = 6
+
+    def told(done: int) -> None:
+        if progress is not None:
+            progress(done, steps)
+
+    database.execute("REINDEX log")
+    for table in ("past", "veil", "hidden", "label", "link"):
         database.execute(f"DELETE FROM {table}")  # noqa: S608 - our own table names
     whole = (-(2**63), 2**63 - 1)
     database.execute(SQL["derive_labels"], whole)
     database.execute(SQL["derive_links"], whole)
+    told(2)
     veil.derive(database)
     database.execute(SQL["derive_past"])
+    told(3)
     database.execute(SQL["rebuild_words"])
+    told(5)
     database.execute(SQL["rebuild_past_words"])
     database.execute(SQL["clear_residue"])
-    books = Books(database)
-    for row in _every_line(database, progress):
-        books.note(row[1], row[2], row[8])
-        books.shift(row[1], row[2], -1)
-    for scope, kind, count in rows(database, "live_counts"):
-        books.shift(scope, kind, count)
-    books.close()
+    # How many lines were written, and the sum of their digests, are the proof and stay as they are.
+    database.execute(SQL["reset_live"])
+    told(steps)
+
+
+_DERIVED = ("past", "veil", "hidden", "hidden_by_author", "label", "link", "log_by_key", "log_by_kind")
+
+
+def rebuild(database: apsw.Connection, progress: Progress | None) -> None:
+    """Rebuilds all derived state where even the pages that hold it are damaged.
+
+    Such pages cannot be emptied one by one. Their tables and indexes are struck from the schema, made anew and filled;
+    the pages themselves belong to nobody then, until the caller rewrites the file.
+    """
+    names = ", ".join(f"'{name}'" for name in _DERIVED)
+    chosen = f"name IN ({names}) OR tbl_name IN ('past', 'veil', 'hidden', 'label', 'link')"
+    made = [sql for (sql,) in database.execute(f"SELECT sql FROM sqlite_schema WHERE ({chosen}) AND sql IS NOT NULL")]  # noqa: S608 - our own names
+    database.execute("PRAGMA writable_schema = ON").fetchall()
+    try:
+        database.execute(f"DELETE FROM sqlite_schema WHERE {chosen}")  # noqa: S608 - our own names
+    finally:
+        database.execute("PRAGMA writable_schema = RESET").fetchall()
+    for sql in made:
+        database.execute(str(sql))
+    reindex(database, progress)
 
 
 def compact(database: apsw.Connection, before: int, progress: Progress | None) -> int:
@@ -162,6 +220,7 @@ def compact(database: apsw.Connection, before: int, progress: Progress | None) -
     superseded = list(rows(database, "superseded", (before,)))
     models = [model for (model,) in database.execute(SQL["vector_models"])]
     books = Books(database)
+    database.execute(SQL["note_high_water"])
     for done, (seq, scope, kind, digest) in enumerate(superseded, 1):
         books.drop(scope, kind, digest)
         _forget_row(database, seq, scope, models)
@@ -170,6 +229,9 @@ def compact(database: apsw.Connection, before: int, progress: Progress | None) -
     books.close()
     if superseded:
         database.execute(SQL["rebuild_past_words"])
+        if database.execute(SQL["residue"]).get:  # what is dropped for good leaves no words behind either
+            database.execute(SQL["rebuild_words"])
+            database.execute(SQL["clear_residue"])
     return len(superseded)
 
 
@@ -180,8 +242,11 @@ def erase(database: apsw.Connection, choose: Callable[[SqliteReader], Sequence[K
     for table in ("words", "past_words"):
         database.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")  # noqa: S608 - our own table names
     books = Books(database)
+    database.execute(SQL["note_high_water"])
     versions, by_kind = 0, dict[str, int]()
     for key in keys:
+        if (key.scope, key.kind) == (SYSTEM, QUARANTINE):
+            veil.lift(database, key)
         versions_of = list(rows(database, "rows_of_key", (key.scope, key.kind, key.id)))
         for seq, digest, past in versions_of:
             database.execute(SQL["forget_past_words" if past else "forget_words"], (seq,))

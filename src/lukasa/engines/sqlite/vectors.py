@@ -24,7 +24,7 @@ def nearest(vector: Sequence[float], rows: Iterable[Sequence[Any]], limit: int |
         if len(blob) == wanted.nbytes:
             seqs.append(seq)
             blobs.append(blob)
-    if not seqs:
+    if not seqs or limit == 0:
         return []
     scores = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(len(seqs), -1) @ wanted
     best: dict[int, float] = {}

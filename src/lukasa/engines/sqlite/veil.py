@@ -52,10 +52,25 @@ def apply(database: apsw.Connection, body: Mapping[str, Any], position: int) -> 
     settle(database, _keys_of(database, _draw(database, body, position)))
 
 
+def lift(database: apsw.Connection, book: Key) -> None:
+    """Lifts the veil of a quarantine whose record is about to be erased."""
+    for (line,) in list(rows(database, "lines_of_key", (book.scope, book.kind, book.id))):
+        author = canonical.parse(line)["body"]["author"]
+        touched = {seq for (seq,) in database.execute(SQL["hidden_by"], (author,))}
+        database.execute(SQL["reveal"], (author,))
+        database.execute(SQL["drop_veil"], (author,))
+        settle(database, _keys_of(database, touched))
+
+
 def derive(database: apsw.Connection) -> None:
     """Rebuilds the hidden versions of the whole log, quarantine by quarantine, as they came to be."""
-    events = [(seq, canonical.parse(line)["body"]) for seq, line in database.execute(SQL["quarantines"])]
-    for (position, body), end in zip(events, [seq for seq, _ in events[1:]] + [2**63 - 1], strict=True):
+    events, newest = [], dict[str, int]()
+    for seq, id, version, line in rows(database, "quarantines"):
+        if version > newest.get(id, 0):  # a version that came late changed nothing
+            newest[id] = version
+            events.append((seq, canonical.parse(line)["body"]))
+    ends = [seq for seq, _ in events[1:]] + [2**63 - 1]
+    for (position, body), end in zip(events, ends, strict=False):
         _draw(database, body, position)
         veils = Veils(database)
         for seq, line, digest, at in list(rows(database, "maybe_hidden", (position, end))):

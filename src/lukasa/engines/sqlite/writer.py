@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import apsw
@@ -62,6 +63,11 @@ class Writer:
         self._commit_took = 0.0
         self._closed = False
 
+    @property
+    def deciding(self) -> bool:
+        """Whether the calling thread is in the middle of a write of its own."""
+        return self._leader == threading.get_ident()
+
     def run(self, work: Work[T]) -> T:
         """Runs ``work`` in a write transaction and returns once it is durable."""
         return self._do(_Job(work))
@@ -69,6 +75,10 @@ class Writer:
     def alone(self, errand: Errand[T]) -> T:
         """Runs ``errand`` with the connection outside any transaction, while nobody here writes."""
         return self._do(_Job(None, errand))
+
+    def adopt(self, database: apsw.Connection) -> None:
+        """Takes over a connection that was opened to look the store over."""
+        self._connection = database
 
     def close(self) -> None:
         def shut(_: apsw.Connection) -> None:
@@ -112,7 +122,9 @@ class Writer:
             else:
                 own.result = own.errand(self._open())
         except BaseException as error:  # noqa: BLE001 - handed to the threads whose jobs these are
-            failure = translate(error) if isinstance(error, apsw.Error) else error
+            if isinstance(error, apsw.IOError | apsw.ReadOnlyError):
+                self._give_up()
+            failure = _told(error)
             for job in jobs:
                 job.error = job.error or failure
         finally:
@@ -150,12 +162,11 @@ class Writer:
                 self._commit_took = time.perf_counter() - began
         except BaseException as error:
             if database.in_transaction:
-                database.execute("ROLLBACK")
+                with suppress(apsw.Error):  # the first error tells more
+                    database.execute("ROLLBACK")
             if isinstance(error, apsw.ConstraintError) and not careful:
                 self._transact(jobs, careful=True)  # a made-up id was taken: look before each write this time
                 return
-            if isinstance(error, apsw.IOError):
-                self._drop()  # after a failed write or fsync this handle is not to be trusted again
             raise
 
     def _attempt(self, stage: Stage, job: _Job[Any]) -> None:
@@ -176,10 +187,25 @@ class Writer:
             self._connection = self._connect()
         return self._connection
 
-    def _drop(self) -> None:
+    def _give_up(self) -> None:
+        """After a failed write or fsync a handle is not to be trusted again, not even to tidy up as it closes."""
         if self._connection is not None:
-            self._connection.close(True)
-            self._connection = None
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            self._drop()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(True)
+
+
+def _told(error: BaseException) -> BaseException:
+    """What the threads whose jobs these were are told."""
+    if not isinstance(error, apsw.Error):
+        return error
+    failure = translate(error)
+    failure.__cause__ = error
+    return failure
 
 
 def checkpoint(database: apsw.Connection) -> bool:

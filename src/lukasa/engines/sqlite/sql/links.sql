@@ -14,3 +14,9 @@ WHERE link.to_scope = ? AND link.to_kind = ? AND link.to_id = ?
 SELECT DISTINCT log.scope, log.kind, log.id
 FROM link JOIN log ON log.seq = link.seq
 WHERE link.to_scope = ? AND link.to_kind = ? AND link.to_id = ? AND link.relation = 'derived_from'
+    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = link.seq)
+
+-- name: ever_derived_from_key
+SELECT DISTINCT log.scope, log.kind, log.id
+FROM link JOIN log ON log.seq = link.seq
+WHERE link.to_scope = ? AND link.to_kind = ? AND link.to_id = ? AND link.relation = 'derived_from'

@@ -1,8 +1,12 @@
 -- name: tip
-SELECT coalesce(max(seq), 0) FROM log
+SELECT max(coalesce((SELECT max(seq) FROM log), 0), coalesce((SELECT CAST(value AS INTEGER) FROM fact WHERE name = 'high_water'), 0))
+
+-- name: tip_of_kind
+SELECT max(seq) FROM log WHERE scope = ? AND kind = ?
 
 -- name: tip_and_veils
-SELECT coalesce((SELECT max(seq) FROM log), 0), EXISTS (SELECT 1 FROM veil)
+SELECT max(coalesce((SELECT max(seq) FROM log), 0), coalesce((SELECT CAST(value AS INTEGER) FROM fact WHERE name = 'high_water'), 0)),
+    EXISTS (SELECT 1 FROM veil)
 
 -- name: newest_of_key
 -- The newest version of a key and whether it is hidden; hidden or not, its number is taken.
@@ -54,6 +58,9 @@ ORDER BY version DESC LIMIT 1
 SELECT seq, line, digest FROM log WHERE scope = ? AND kind = ? AND id = ?
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 ORDER BY version
+
+-- name: whole_history
+SELECT seq, line, digest FROM log WHERE scope = ? AND kind = ? AND id = ? ORDER BY version
 
 -- name: answered
 SELECT fingerprint, seqs FROM answered WHERE key = ?

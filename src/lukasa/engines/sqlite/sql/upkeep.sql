@@ -1,8 +1,8 @@
 -- name: all_lines
-SELECT seq, scope, kind, id, version, author, at, moment, digest, line FROM log WHERE seq > ? ORDER BY seq LIMIT ?
-
--- name: line_columns
-SELECT scope, kind, id, version FROM log WHERE seq = ?
+-- Text comes as bytes: what damage left need not be text any more.
+SELECT seq, CAST(scope AS BLOB), CAST(kind AS BLOB), CAST(id AS BLOB), version, CAST(author AS BLOB), at, moment,
+    digest, CAST(line AS BLOB)
+FROM log WHERE seq > ? ORDER BY seq LIMIT ?
 
 -- name: all_tallies
 SELECT scope, kind, live, versions, checksum FROM tally
@@ -74,7 +74,7 @@ WHERE line ->> 'deleted' IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq))
 
 -- name: quarantines
-SELECT seq, line FROM log WHERE scope = '_lukasa' AND kind = 'quarantine' ORDER BY seq
+SELECT seq, id, version, line FROM log WHERE scope = '_lukasa' AND kind = 'quarantine' ORDER BY seq
 
 -- name: maybe_hidden
 -- Versions that a quarantine in force while they were written could have hidden.
@@ -86,10 +86,13 @@ ORDER BY seq
 
 -- name: superseded
 SELECT log.seq, log.scope, log.kind, log.digest FROM past JOIN log ON log.seq = past.seq
-WHERE NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
+WHERE log.scope <> '_lukasa' AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
     AND EXISTS (SELECT 1 FROM log AS newer WHERE newer.scope = log.scope AND newer.kind = log.kind
         AND newer.id = log.id AND newer.version > log.version AND newer.at < ?
         AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq))
+    -- What was derived from a record in quarantine is judged by the versions there were, so those all stay.
+    AND NOT EXISTS (SELECT 1 FROM log AS veiled JOIN hidden ON hidden.seq = veiled.seq
+        WHERE veiled.scope = log.scope AND veiled.kind = log.kind AND veiled.id = log.id)
 
 -- name: rows_of_key
 SELECT seq, digest, EXISTS (SELECT 1 FROM past WHERE past.seq = log.seq)
@@ -122,4 +125,29 @@ DELETE FROM answered WHERE EXISTS (SELECT 1 FROM json_each(answered.seqs) AS eac
 SELECT line FROM log WHERE scope = '_lukasa' AND kind = 'erasure' ORDER BY seq
 
 -- name: put_vector
-INSERT OR REPLACE INTO vector (model, seq, chunk, vector) VALUES (?, ?, ?, ?)
+INSERT OR REPLACE INTO vector (model, seq, chunk, vector)
+SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM log WHERE seq = ?2)
+
+-- name: note_high_water
+INSERT OR REPLACE INTO fact (name, value)
+SELECT 'high_water', max(coalesce((SELECT max(seq) FROM log), 0), coalesce((SELECT CAST(value AS INTEGER) FROM fact WHERE name = 'high_water'), 0))
+
+-- name: shadow_veil
+CREATE TEMP TABLE veil (author TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID
+
+-- name: shadow_hidden
+CREATE TEMP TABLE hidden (seq INTEGER NOT NULL, author TEXT NOT NULL, PRIMARY KEY (seq, author)) WITHOUT ROWID
+
+-- name: wrong_veils
+SELECT count(*) FROM (
+    SELECT * FROM (SELECT author, since FROM main.veil EXCEPT SELECT author, since FROM temp.veil)
+    UNION ALL SELECT * FROM (SELECT author, since FROM temp.veil EXCEPT SELECT author, since FROM main.veil))
+
+-- name: wrong_hidden
+SELECT count(*) FROM (
+    SELECT * FROM (SELECT seq, author FROM main.hidden EXCEPT SELECT seq, author FROM temp.hidden)
+    UNION ALL SELECT * FROM (SELECT seq, author FROM temp.hidden EXCEPT SELECT seq, author FROM main.hidden))
+
+-- name: reset_live
+UPDATE tally SET live = (SELECT count(*) FROM log WHERE log.scope = tally.scope AND log.kind = tally.kind
+    AND NOT EXISTS (SELECT 1 FROM past WHERE past.seq = log.seq))

@@ -1,6 +1,9 @@
 -- name: veils
 SELECT author, since FROM veil
 
+-- name: lines_of_key
+SELECT line FROM log WHERE scope = ? AND kind = ? AND id = ?
+
 -- name: put_veil
 INSERT INTO veil (author, since) VALUES (?, ?) ON CONFLICT (author) DO UPDATE SET since = excluded.since
 

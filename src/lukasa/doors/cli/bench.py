@@ -1,0 +1,140 @@
+"""``lukasa bench``: Lukasa measured beside the least work possible, on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lukasa.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from lukasa.benchmarks.report import Bar, Report, Row, Unit
+    from lukasa.benchmarks.store import Progress
+
+app = typer.Typer(help="Measure Lukasa beside a bare SQLite store, in one run on this machine.")
+
+
+@app.callback()
+def bench() -> None:
+    """Measure Lukasa beside a bare SQLite store, in one run on this machine."""
+
+
+@app.command()
+def store(
+    sizes: Annotated[str, typer.Option(help="Records present in the store, such as 1k,100k,1m.")] = "1k,100k",
+    rounds: Annotated[int, typer.Option(min=1, help="How often both take turns in each case.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="DIR", file_okay=False, help="Make the stores in DIR and leave them there.")
+    ] = None,
+) -> None:
+    """Measure adding, reading and finding, by one and by many writers, as the store grows."""
+    from lukasa.benchmarks.store import parse_sizes, run
+
+    try:
+        wanted = parse_sizes(sizes)
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error), param_hint="--sizes") from error
+    with _progress() as progress:
+        report = run(wanted, rounds, keep=keep, progress=progress)
+    if as_json:
+        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+    else:
+        show(report)
+
+
+def show(report: Report) -> None:
+    """The report as a table that is also Markdown."""
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    console.print(_table(report))
+    machine = report.machine
+    console.print(
+        f"\n{machine.cores} cores (load {machine.load:.1f} at the start), {machine.system}, Python {machine.python}, SQLite {machine.sqlite}, "
+        f"one synced write {figure(machine.sync_s, 's')}; {report.rounds} rounds, {report.seconds:,.0f} s.",
+        highlight=False,
+    )
+    missed = len(report.missed)
+    bars = sum(row.bar is not None for row in report.rows)
+    console.print(f"{bars - missed} of {bars} bars met.", highlight=False)
+
+
+def _table(report: Report) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    from lukasa.benchmarks.store import short
+
+    table = Table(box=box.MARKDOWN)
+    for name in ("case", "records", "Lukasa", "reference", "ratio", "(lowest–highest)", "bar", ""):
+        table.add_column(name, justify="left" if name in ("case", "bar", "") else "right", no_wrap=True)
+    for row in report.rows:
+        table.add_row(
+            row.case,
+            "" if row.size is None else short(row.size),
+            figure(row.lukasa, row.unit),
+            figure(row.reference, row.unit),
+            "" if row.ratio is None else f"{row.ratio:.2f}",
+            "" if row.low is None or row.high is None else f"({row.low:.2f}–{row.high:.2f})",
+            "" if row.bar is None else _bar(row.bar, row),
+            {None: "", True: "met", False: "missed"}[row.met],
+        )
+    return table
+
+
+def figure(value: float, unit: Unit) -> str:
+    """A figure for people."""
+    match unit:
+        case "s":
+            for scale, name in ((1.0, "s"), (1e-3, "ms")):
+                if value >= scale:
+                    return f"{value / scale:.3g} {name}"
+            return f"{value * 1e6:.0f} µs"
+        case "per_s":
+            return f"{value:,.0f}/s"
+        case "times":
+            return f"{value:.3g} ×"
+        case "count":
+            return f"{value:,.0f}"
+
+
+def _bar(bar: Bar, row: Row) -> str:
+    sign = "≤" if bar.at == "most" else "≥"
+    if bar.of == "ratio":
+        return f"ratio {sign} {bar.limit:g}"
+    return f"{sign} {figure(bar.limit, row.unit)}"
+
+
+def _progress() -> AbstractContextManager[Progress | None]:
+    """A bar for each stage where somebody is watching, nothing otherwise."""
+    return _Watched() if sys.stderr.isatty() else nullcontext()
+
+
+class _Watched(AbstractContextManager["Progress"]):
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import Progress as Bars
+        from rich.progress import TaskID
+
+        self._bars = Bars(console=Console(stderr=True))
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Progress:
+        self._bars.start()
+        return self._update
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def _update(self, what: str, done: int, total: int) -> None:
+        if what not in self._tasks:
+            self._tasks[what] = self._bars.add_task(what, total=total)
+        self._bars.update(self._tasks[what], completed=done)

@@ -1,0 +1,112 @@
+"""The exam: links between records."""
+
+from __future__ import annotations
+
+import pytest
+
+from lukasa.engine import Engine
+from lukasa.record import DERIVED_FROM, Key, Link
+from lukasa.testing.contract.examination import (
+    Examination,
+    add,
+    at,
+    derived,
+    descendants,
+    drop,
+    keeps,
+    neighbours,
+    note,
+    propose,
+)
+
+
+def about(*ids: str) -> tuple[Link, ...]:
+    return tuple(Link("about", at(id)) for id in ids)
+
+
+class Links(Examination):
+    """Links of live records, from either end."""
+
+    @keeps("LOG-1")
+    def test_a_link_is_seen_from_both_ends(self, engine: Engine) -> None:
+        note(engine, "b")
+        note(engine, "a", links=about("b"))
+        assert neighbours(engine, "a") == [("about", "out", "b")]
+        assert neighbours(engine, "b") == [("about", "in", "a")]
+
+    def test_relations_are_told_apart(self, engine: Engine) -> None:
+        note(engine, "a", links=(Link("about", at("b")), Link("supersedes", at("b")), Link("supersedes", at("c"))))
+        assert neighbours(engine, "a", "supersedes") == [("supersedes", "out", "b"), ("supersedes", "out", "c")]
+        assert neighbours(engine, "b") == [("about", "in", "a"), ("supersedes", "in", "a")]
+        assert neighbours(engine, "b", "about") == [("about", "in", "a")]
+        assert neighbours(engine, "b", "unheard of") == []
+
+    def test_a_link_may_point_to_nothing(self, engine: Engine) -> None:
+        note(engine, "a", links=about("nobody"))
+        assert neighbours(engine, "a") == [("about", "out", "nobody")]
+        assert neighbours(engine, "nobody") == [("about", "in", "a")]
+
+    def test_a_link_said_twice_is_one_link(self, engine: Engine) -> None:
+        note(engine, "a", links=about("b", "b"))
+        assert neighbours(engine, "a") == [("about", "out", "b")]
+        assert neighbours(engine, "b") == [("about", "in", "a")]
+        assert engine.verify().sound
+
+    def test_a_record_may_point_to_itself(self, engine: Engine) -> None:
+        note(engine, "a", links=(*about("a"), *derived("a")))
+        assert neighbours(engine, "a", "about") == [("about", "in", "a"), ("about", "out", "a")]
+        assert descendants(engine, "a") == []
+
+    def test_targets_are_told_apart_by_scope_kind_and_id(self, engine: Engine) -> None:
+        target = Key("s/1", "k\u00fcnste", "\U0001f600'%")
+        note(engine, "a", links=(Link("about", target),))
+        assert neighbours(engine, target) == [("about", "in", "a")]
+        for other in (Key("s", "1/k\u00fcnste", target.id), Key("s/1", "k\u00fcnste", "\U0001f600'_"), at(target.id)):
+            assert neighbours(engine, other) == []
+
+    def test_only_the_links_of_the_newest_version_count(self, engine: Engine) -> None:
+        note(engine, "a", links=about("b"))
+        note(engine, "a", links=about("c"))
+        assert neighbours(engine, "a") == [("about", "out", "c")]
+        assert neighbours(engine, "b") == []
+        assert neighbours(engine, "c") == [("about", "in", "a")]
+        drop(engine, "a", links=about("d"))
+        assert neighbours(engine, "a") == neighbours(engine, "c") == neighbours(engine, "d") == []
+
+    @keeps("LOG-6")
+    def test_descent_is_followed_however_far(self, engine: Engine) -> None:
+        for parent, child in ("ab", "bc", "cd", "ax", "xd", "yz"):
+            note(engine, child, links=derived(parent))
+        assert descendants(engine, "a") == ["b", "c", "d", "x"]
+        assert descendants(engine, "b") == ["c", "d"]
+        assert descendants(engine, "x") == ["d"]
+        assert descendants(engine, "a", "y") == ["b", "c", "d", "x", "z"]
+        assert descendants(engine, "d") == []
+        assert descendants(engine, "unknown") == []
+        assert descendants(engine) == []
+
+    @keeps("LOG-6")
+    def test_descent_goes_round_a_circle_once(self, engine: Engine) -> None:
+        add(
+            engine,
+            propose(id="a", links=derived("c")),
+            propose(id="b", links=derived("a")),
+            propose(id="c", links=derived("b")),
+        )
+        assert descendants(engine, "a") == ["b", "c"]
+        assert descendants(engine, "b") == ["a", "c"]
+        assert descendants(engine, "a", "c") == ["b"]
+
+    @keeps("LOG-6")
+    def test_any_version_ever_derived_makes_a_descendant(self, engine: Engine) -> None:
+        note(engine, "b", links=derived("a"))
+        note(engine, "b")
+        note(engine, "c", links=derived("a"))
+        drop(engine, "c")
+        assert descendants(engine, "a") == ["b", "c"]
+
+    @pytest.mark.parametrize("relation", ["about", "derived_from_me", "DERIVED_FROM", "supersedes"])
+    def test_only_derivation_is_descent(self, engine: Engine, relation: str) -> None:
+        assert relation != DERIVED_FROM
+        note(engine, "b", links=(Link(relation, at("a")),))
+        assert descendants(engine, "a") == []

@@ -1,0 +1,115 @@
+"""The exam: finding records by vectors."""
+
+from __future__ import annotations
+
+import pytest
+
+from lukasa.engine import Engine, Query
+from lukasa.scope import EVERYTHING, Reach
+from lukasa.testing.contract.examination import (
+    Examination,
+    drop,
+    keeps,
+    nearest,
+    note,
+    owner,
+    quarantine,
+    release,
+)
+
+
+class Vectors(Examination):
+    """Nearest by cosine, best first."""
+
+    def test_the_nearest_comes_first(self, engine: Engine) -> None:
+        east, north, west = (note(engine, id).seq for id in ("east", "north", "west"))
+        engine.put_vectors("m", [(east, 0, [2.0, 0.0]), (north, 0, [0.0, 3.0]), (west, 0, [-1.0, 0.0])])
+        with engine.reading(EVERYTHING) as reader:
+            hits = reader.match_vector("m", [5.0, 1.0])
+        assert [hit.record.id for hit in hits] == ["east", "north", "west"]
+        assert [hit.score for hit in hits] == pytest.approx([0.98058, 0.19612, -0.98058], abs=1e-4)
+        assert nearest(engine, [5.0, 1.0], limit=2) == ["east", "north"]
+
+    def test_a_record_counts_by_its_best_chunk(self, engine: Engine) -> None:
+        long, short = note(engine, "long").seq, note(engine, "short").seq
+        engine.put_vectors("m", [(long, 0, [0.0, 1.0]), (long, 1, [1.0, 0.0]), (short, 0, [1.0, 1.0])])
+        assert nearest(engine, [1.0, 0.0]) == ["long", "short"]
+        assert nearest(engine, [1.0, 0.0], limit=1) == ["long"]
+        assert nearest(engine, [0.1, 1.0], limit=2) == ["long", "short"]
+
+    def test_a_vector_put_again_replaces_the_one_before(self, engine: Engine) -> None:
+        position = note(engine, "a").seq
+        engine.put_vectors("m", [(position, 0, [1.0, 0.0])])
+        engine.put_vectors("m", [(position, 0, [0.0, 1.0])])
+        with engine.reading(EVERYTHING) as reader:
+            (hit,) = reader.match_vector("m", [0.0, 1.0])
+        assert hit.score == pytest.approx(1.0)
+
+    def test_models_and_dimensions_do_not_meet(self, engine: Engine) -> None:
+        position = note(engine, "a").seq
+        engine.put_vectors("m", [(position, 0, [1.0, 0.0])])
+        engine.put_vectors("other", [(position, 0, [1.0, 0.0, 0.0])])
+        assert nearest(engine, [1.0, 0.0]) == ["a"]
+        assert nearest(engine, [1.0, 0.0], model="unknown") == []
+        assert nearest(engine, [1.0, 0.0], model="other") == []
+        assert nearest(engine, [1.0, 0.0, 0.0], model="other") == ["a"]
+        assert nearest(engine, [1.0], model="m") == []
+
+    def test_a_vector_without_direction_is_no_error(self, engine: Engine) -> None:
+        position = note(engine, "a").seq
+        engine.put_vectors("m", [(position, 0, [0.0, 0.0])])
+        assert nearest(engine, [0.0, 0.0]) == ["a"]
+        assert nearest(engine, [1.0, 0.0]) == ["a"]
+        assert nearest(engine, []) == []
+
+    def test_only_live_records_are_near(self, engine: Engine) -> None:
+        seqs = {id: note(engine, id, author=id).seq for id in ("kept", "updated", "deleted", "mallory")}
+        engine.put_vectors("m", [(seq, 0, [1.0, 0.0]) for seq in seqs.values()])
+        note(engine, "updated")
+        drop(engine, "deleted")
+        quarantine(engine, "mallory")
+        assert nearest(engine, [1.0, 0.0]) == ["kept"]
+        release(engine, "mallory")
+        assert sorted(nearest(engine, [1.0, 0.0])) == ["kept", "mallory"]
+
+    @keeps("LOG-4")
+    def test_filters_and_walls_hold_for_vectors(self, engine: Engine) -> None:
+        one = note(engine, "1", scope="a", author="ada", labels=("l=1",)).seq
+        two = note(engine, "2", scope="b", kind="fact").seq
+        engine.put_vectors("m", [(one, 0, [1.0, 0.0]), (two, 0, [1.0, 0.1])])
+        for query, hits in (
+            ({"scopes": ("b",)}, ["2"]),
+            ({"kinds": ("note",)}, ["1"]),
+            ({"author": "ada"}, ["1"]),
+            ({"labels": ("l=1",)}, ["1"]),
+            ({"after": one}, ["2"]),
+            ({}, ["1", "2"]),
+        ):
+            assert nearest(engine, [1.0, 0.0], **query) == hits
+        assert nearest(engine, [1.0, 0.0], Reach.of(["b"])) == ["2"]
+        assert nearest(engine, [1.0, 0.0], Reach.of(["b"]), limit=1) == ["2"]
+
+    @keeps("LOG-5")
+    def test_erased_and_compacted_records_leave_no_vectors(self, engine: Engine) -> None:
+        erased, old = note(engine, "erased").seq, note(engine, "updated").seq
+        new = note(engine, "updated").seq
+        engine.put_vectors("m", [(seq, 0, [1.0, 0.0]) for seq in (erased, old, new)])
+        engine.compact()
+        owner(engine).erase(note(engine, "erased").key)
+        with engine.reading(EVERYTHING) as reader:
+            hits = reader.match_vector("m", [1.0, 0.0], Query(every_version=True, hidden=True))
+        assert [hit.record.seq for hit in hits] == [new]
+
+    @keeps("LOG-5")
+    def test_a_vector_for_a_position_that_is_gone_is_no_error_and_is_never_found(self, engine: Engine) -> None:
+        position = note(engine, "a").seq
+        owner(engine).erase(note(engine, "a").key)
+        engine.put_vectors("m", [(position, 0, [1.0, 0.0])])
+        assert nearest(engine, [1.0, 0.0]) == []
+        assert engine.verify().sound
+
+    def test_a_vector_never_waits_for_a_record_to_come(self, engine: Engine) -> None:
+        position = note(engine, "a").seq
+        engine.put_vectors("m", [(position + 1, 0, [1.0, 0.0])])
+        note(engine, "b")
+        assert nearest(engine, [1.0, 0.0]) == []

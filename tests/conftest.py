@@ -1,0 +1,22 @@
+"""What all tests share: how hard hypothesis tries, and the requirements that the shipped exam notes on its tests."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_ANY_SPEED = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("ci", derandomize=True, max_examples=60, deadline=None, suppress_health_check=_ANY_SPEED)
+settings.register_profile(
+    "thorough", max_examples=1500, deadline=None, print_blob=True, suppress_health_check=_ANY_SPEED
+)
+settings.load_profile(os.environ.get("LUKASA_HYPOTHESIS", "ci"))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """``lukasa.testing`` ships without our markers, so that other projects need not register them; here they count."""
+    numbers = getattr(getattr(item, "function", None), "requirements", ())
+    if numbers:
+        item.add_marker(pytest.mark.requirement(*numbers))

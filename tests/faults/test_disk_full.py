@@ -1,0 +1,85 @@
+"""No space left: nothing is acknowledged that is not there, reading goes on, writing too once there is space."""
+
+import errno
+import threading
+
+import pytest
+
+from lukasa import Draft
+from lukasa.errors import StoreFull
+
+
+def fill(memory, count=20):
+    return [memory.journal.write("note", "in the early days").record for _ in range(count)]
+
+
+def check_reads(memory, early):
+    assert list(memory.journal.read()) == early
+    assert memory.journal.history(early[0].key) == [early[0]]
+    assert {match.record.seq for match in memory.journal.find("early")} == {record.seq for record in early}
+    assert memory.journal.tip() == early[-1].seq
+
+
+@pytest.mark.requirement("LOG-3")
+@pytest.mark.parametrize("nth", [1, 2, 3, 7])
+@pytest.mark.parametrize("keep", [0.0, 0.5])
+def test_a_full_disk_refuses_a_write_and_leaves_everything_else_as_it_was(disk, store, proven, exported, nth, keep):
+    with disk.open(store) as memory:
+        early = fill(memory)
+        before = exported(memory)
+        with disk.failing("write", errno.ENOSPC, nth=nth, keep=keep):
+            for _ in range(3):
+                with pytest.raises(StoreFull):
+                    memory.journal.append([Draft("note", f"late {number} " * 400) for number in range(10)])
+            check_reads(memory, early)
+        assert exported(memory) == before
+        assert memory.verify().sound
+        late = memory.journal.write("note", "space again, as in the early days").record
+        check_reads(memory, [*early, late])
+    assert len(proven(store)) == len(early) + 1
+
+
+@pytest.mark.requirement("LOG-3")
+def test_everyone_in_a_group_that_found_the_disk_full_is_told_so(disk, store, proven):
+    writers = 8
+    with disk.open(store) as memory:
+        fill(memory)
+        start = threading.Barrier(writers)
+        answers = {}
+
+        def write(number):
+            start.wait()
+            for turn in range(10):
+                try:
+                    answers[number, turn] = memory.journal.write("note", f"late {number} {turn}", {"late": True})
+                except StoreFull as error:
+                    answers[number, turn] = error
+
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(writers)]
+        with disk.failing("write", errno.ENOSPC, file="wal", nth=6, times=12) as fault:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert fault.reached == 12
+        refused = {place for place, answer in answers.items() if isinstance(answer, StoreFull)}
+        assert len(refused) >= 12
+        assert len(answers) == writers * 10
+        told = {answer.record.seq for place, answer in answers.items() if place not in refused}
+        assert {record.seq for record in memory.journal.read() if "late" in record.body} == told
+        assert memory.verify().sound
+    texts = {record.text for record in proven(store).values()}
+    assert not texts & {f"late {number} {turn}" for number, turn in refused}
+
+
+@pytest.mark.requirement("LOG-3", "LOG-5")
+def test_a_small_file_system_that_runs_full_loses_nothing_and_serves_again_with_space(actors, private_mounts, tmp_path):
+    if private_mounts is None:
+        pytest.skip("a real small disk needs the permission to mount one")
+    told = actors.run("filling", mounting=True, folder=tmp_path)
+    assert told["refused"] == "StoreFull"
+    assert told["acknowledged"] == told["kept"]
+    assert told["found"] == told["kept"]
+    assert told["opened_while_full"] in (True, "StoreFull")
+    assert told["written_with_space"]
+    assert told["sound"] == [True, True]

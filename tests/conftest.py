@@ -8,7 +8,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 _ANY_SPEED = [HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile("ci", derandomize=True, max_examples=60, deadline=None, suppress_health_check=_ANY_SPEED)
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    max_examples=60,
+    deadline=None,
+    report_multiple_bugs=False,  # one is enough to fail, and quicker to boil down
+    suppress_health_check=_ANY_SPEED,
+)
 settings.register_profile(
     "thorough", max_examples=1500, deadline=None, print_blob=True, suppress_health_check=_ANY_SPEED
 )

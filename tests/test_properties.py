@@ -779,6 +779,50 @@ class LifeWithUndo(Life):
                 )
 
 
+def _life_of_notes(journal, *notes):
+    """Writes notes told as (id, author, ids it was derived from)."""
+    for id, author, sources in notes:
+        links = tuple(Link(DERIVED_FROM, Key("shared", "note", source)) for source in sources)
+        assert journal.write("note", f"{id} by {author}", id=id, author=author, links=links)
+
+
+@pytest.mark.requirement("LOG-6")
+@pytest.mark.parametrize(
+    ("notes", "left"),
+    [
+        ([("a", "bad", ""), ("a", "ada", ""), ("b", "ada", "a")], ["a", "b"]),
+        ([("a", "ada", ""), ("b", "ada", "a"), ("a", "bad", "")], ["b", "a"]),
+        ([("a", "bad", ""), ("a", "ada", "a")], []),
+        ([("a", "bad", ""), ("b", "ada", "a"), ("c", "ada", "b"), ("c", "ada", "ac")], []),
+        ([("a", "bad", ""), ("b", "ada", "a"), ("b", "ada", ""), ("c", "ada", "b")], ["b", "c"]),
+        (
+            [
+                ("a", "bad", ""),
+                ("p", "ada", "a"),
+                ("p", "ada", ""),
+                ("q", "ada", "a"),
+                ("c", "ada", "pq"),
+                ("d", "ada", "c"),
+            ],
+            ["p"],
+        ),
+    ],
+    ids=[
+        "after a good version",
+        "before a bad version",
+        "from itself",
+        "twice over",
+        "from a cured version",
+        "two parents",
+    ],
+)
+def test_undo_takes_back_exactly_what_came_of_the_versions_it_undoes(notes, left):
+    with in_memory() as memory:
+        _life_of_notes(memory.journal, *notes)
+        memory.journal.undo(author="bad")
+        assert [record.id for record in memory.journal.read()] == left
+
+
 @pytest.mark.requirement("LOG-6")
 def test_undo_takes_effect_although_what_it_restores_was_written_by_somebody_now_in_quarantine():
     clock = FrozenClock()

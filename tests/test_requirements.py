@@ -5,7 +5,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-MARKER = re.compile(r"mark\.requirement\(([^)]*)\)")
+MARKER = re.compile(r"(?:mark\.requirement|keeps)\(([^)]*)\)")
 
 
 def _numbers():

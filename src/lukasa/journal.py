@@ -372,15 +372,21 @@ class Journal:
 
 
 def _with_offspring(reader: Reader, records: Sequence[Record]) -> dict[Key, set[int]]:
-    """The positions of these versions and of every version that was derived from them, however indirectly."""
+    """The positions of these versions and of every version that was derived from them, however indirectly.
+
+    What a version was derived from is the version of its source that was the newest when it was written.
+    """
     bad: dict[Key, set[int]] = {}
     for record in records:
         bad.setdefault(record.key, set()).add(record.seq)
-    for key in reader.descendants(list(bad)):
-        for version in reader.history(key):
-            sources = (link.to for link in version.links if link.relation == DERIVED_FROM)
-            if any(min(bad[source]) < version.seq for source in sources if source in bad):
-                bad.setdefault(key, set()).add(version.seq)
+    histories = {key: reader.history(key) for key in (*bad, *reader.descendants(list(bad)))}
+    everything = (version for history in histories.values() for version in history)
+    for version in sorted(everything, key=lambda version: version.seq):
+        for link in version.links:
+            if link.relation == DERIVED_FROM and link.to in bad:
+                stood = [source.seq for source in histories[link.to] if source.seq < version.seq]
+                if stood and stood[-1] in bad[link.to]:
+                    bad.setdefault(version.key, set()).add(version.seq)
     return bad
 
 

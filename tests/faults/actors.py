@@ -157,10 +157,11 @@ def mixing(store, ledger, seed, round, **_):
                 outcome = journal.release(veiled[0]) if veiled else journal.quarantine(chance.choice("ab"))
                 book.note(op=op, wrote=told(outcome.records))
             elif deed == "undo":
-                label = chance.choice(live).label("op")
-                reverted = len({record.key for record in live if record.label("op") == label})
+                label = f"op={chance.choice(live).label('op')}"
+                keys = {record.key for record in journal.read(Query(labels=(label,), every_version=True))}
+                reverted = sum(label in journal.history(key)[-1].labels for key in keys)
                 book.note(op=op, deed=deed, expects=reverted)
-                undone = journal.undo(label=f"op={label}")
+                undone = journal.undo(label=label)
                 book.note(
                     op=op, wrote=told(journal.read(Query(labels=(undone.label,), every_version=True, hidden=True)))
                 )

@@ -146,7 +146,14 @@ class SqliteEngine:
 
         rows = [(model, seq, chunk, pack(vector)) for seq, chunk, vector in vectors]
 
-        self._write(lambda stage: stage.settled().executemany(SQL["put_vector"], rows))
+        replaced = sorted({(model, seq) for _, seq, _, _ in rows})
+
+        def work(stage: Stage) -> None:
+            database = stage.settled()
+            database.executemany(SQL["forget_vectors"], replaced)
+            database.executemany(SQL["put_vector"], rows)
+
+        self._write(work)
 
     def close(self) -> None:
         if self._closed:

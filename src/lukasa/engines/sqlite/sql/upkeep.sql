@@ -119,7 +119,10 @@ DELETE FROM hidden WHERE seq = ?
 DELETE FROM log WHERE seq = ?
 
 -- name: forget_answers
-DELETE FROM answered WHERE EXISTS (SELECT 1 FROM json_each(answered.seqs) AS each WHERE each.value = ?)
+-- The key stays answered, so that a late repetition does not write again what was erased.
+UPDATE answered SET fingerprint = x'',
+    seqs = (SELECT json_group_array(each.value) FROM json_each(answered.seqs) AS each WHERE each.value <> ?1)
+WHERE EXISTS (SELECT 1 FROM json_each(answered.seqs) AS each WHERE each.value = ?1)
 
 -- name: receipts
 SELECT line FROM log WHERE scope = '_lukasa' AND kind = 'erasure' ORDER BY seq

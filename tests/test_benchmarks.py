@@ -13,7 +13,8 @@ from lukasa.benchmarks.notes import LONGEST, SHORTEST, START, Notes, id_maker
 from lukasa.benchmarks.reference import PATIENCE_MS, Reference
 from lukasa.benchmarks.report import Bar, Row
 from lukasa.benchmarks.rounds import alternate, compare, pooled
-from lukasa.doors.cli.bench import app, show
+from lukasa.doors.cli.app import app
+from lukasa.doors.cli.bench import show
 from lukasa.errors import InvalidInput, StoreError
 
 TINY = store.Effort(adds=8, reads=10, questions=4, batches=1, by_each_thread=2, by_each_process=2, revised=3)
@@ -284,7 +285,7 @@ def test_what_is_not_a_size_is_refused(text):
 
 
 def test_the_command_writes_json_for_programs():
-    result = CliRunner().invoke(app, ["store", "--sizes", "20", "--rounds", "1", "--json"])
+    result = CliRunner().invoke(app, ["--json", "bench", "store", "--sizes", "20", "--rounds", "1"])
     assert result.exit_code == 0
     assert {row["case"] for row in json.loads(result.stdout)["rows"]} == {*AT_EACH_SIZE, "import"}
 
@@ -299,6 +300,6 @@ def test_people_get_a_table_with_every_row_and_its_verdict(report, capsys):
 
 
 def test_the_command_explains_a_wrong_size():
-    result = CliRunner().invoke(app, ["store", "--sizes", "many"])
+    result = CliRunner().invoke(app, ["bench", "store", "--sizes", "many"])
     assert result.exit_code == 2
     assert "many" in result.output

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lukasa.doors.cli.caller import caller
 from lukasa.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def bench() -> None:
 
 @app.command()
 def store(
+    ctx: typer.Context,
     sizes: Annotated[str, typer.Option(help="Records present in the store, such as 1k,100k,1m.")] = "1k,100k",
     rounds: Annotated[int, typer.Option(min=1, help="How often both take turns in each case.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
@@ -44,7 +46,7 @@ def store(
         raise typer.BadParameter(str(error), param_hint="--sizes") from error
     with _progress() as progress:
         report = run(wanted, rounds, keep=keep, progress=progress)
-    if as_json:
+    if caller(ctx, as_json).json:
         typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
     else:
         show(report)

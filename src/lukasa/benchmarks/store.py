@@ -86,7 +86,7 @@ class Bench:
 
     def build(self, size: int) -> None:
         """Brings both stores to ``size`` records in batches, and gives some of them several versions."""
-        plain = max(size - self.effort.revised, 1)
+        plain = max(size - self.effort.revised, 0)
         for done in range(0, plain, BATCH):
             batch = self.take(min(BATCH, plain - done))
             for contender in self.pair:

@@ -1,9 +1,11 @@
 """Damaged files: always noticed when content differs, named, never made worse, and what is whole can still be read."""
 
 import hashlib
+import itertools
 import random
 import shutil
 import struct
+from datetime import UTC, datetime
 
 import apsw
 import pytest
@@ -17,12 +19,22 @@ EVERYTHING = Query(every_version=True, hidden=True)
 WORDS = ("river", "stone", "heron", "ledger", "lantern", "copper", "willow", "harbour", "sparrow", "granite", "meadow")
 
 
+class Ticks:
+    """A clock that tells the same times in every run, so that the same seed damages the same bytes."""
+
+    def __init__(self):
+        self._seconds = itertools.count(1_800_000_000)
+
+    def now(self):
+        return datetime.fromtimestamp(next(self._seconds), UTC)
+
+
 class Original:
     """A sound store of a few hundred records, closed, and everything that can be known of it."""
 
     def __init__(self, path, exported):
         chance = random.Random(7)
-        with lukasa.open(path) as memory:
+        with lukasa.open(path, clock=Ticks(), new_id=map("made-{}".format, itertools.count()).__next__) as memory:
             self._fill(memory, chance)
             assert memory.verify().sound
             self.view = view_of(memory, exported)
@@ -186,6 +198,17 @@ def test_a_bit_flipped_in_any_part_is_noticed_or_changes_nothing(original, store
 def test_any_of_many_bits_flipped_in_a_part_is_noticed_or_changes_nothing(original, store, exported, chance, part):
     store.parent.mkdir()
     assert flip_and_check(original, store, exported, chance, places_in(original, part), 150)
+
+
+@pytest.mark.requirement("LOG-5")
+@pytest.mark.parametrize(
+    "column", [b"moment  INTEGER", b"name TEXT PRIMARY KEY, value TEXT", b"label TEXT", b"to_id TEXT"]
+)
+def test_a_column_that_lost_its_name_is_noticed(original, store, exported, column):
+    store.parent.mkdir()
+    place = original.bytes.index(column)
+    how = f"{column} renamed"
+    assert check_that_damage_is_noticed(original, store, exported, flipped(original.bytes, place, 1), how)
 
 
 @pytest.mark.requirement("LOG-5")

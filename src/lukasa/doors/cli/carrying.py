@@ -31,6 +31,7 @@ def export(
     _spare_the_store(call, file)
     with call.open(make=False) as memory, progress("Exporting") as bar:
         count = memory.export(sys.stdout.buffer if file == "-" else file, bar)
+        sys.stdout.buffer.flush()  # whoever reads it has it before anybody says so
     if file == "-":
         show.whisper(f"Exported {show.counted(count, 'version')}.")
     elif call.json:

@@ -48,10 +48,16 @@ def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leaves the ending of the command to those who end it."""
+        raise BrokenPipeError
+
+
 def console(stream: TextIO) -> Console:
     """A console that reads no markup. Into a file or a pipe it writes lines as long as they need to be."""
     width = None if stream.isatty() else _WIDE
-    return Console(file=stream, markup=False, emoji=False, highlight=False, width=width)
+    return _Console(file=stream, markup=False, emoji=False, highlight=False, width=width)
 
 
 def put(renderable: RenderableType, stream: TextIO | None = None, *, whole_lines: bool = False) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import apsw
@@ -12,6 +13,7 @@ from lukasa import canonical
 from lukasa.clock import microseconds
 from lukasa.engine import QUARANTINE, Erased, Finding, Progress, Verdict, erasure_mark
 from lukasa.engines.sqlite import veil
+from lukasa.engines.sqlite.files import migrations
 from lukasa.engines.sqlite.reader import SqliteReader
 from lukasa.engines.sqlite.sql import SQL, rows
 from lukasa.engines.sqlite.stage import CHECKSUM_MASK, Books, checksum
@@ -19,6 +21,7 @@ from lukasa.errors import LukasaError
 from lukasa.record import Key, digest_of, unfold
 from lukasa.scope import EVERYTHING, SYSTEM
 
+_OBJECTS = "SELECT type, name, sql FROM sqlite_schema"
 _PAGE = 2000
 _SHOWN = 20
 
@@ -55,6 +58,7 @@ def verify(database: apsw.Connection, progress: Progress | None, *, writable: bo
             book[1] += checksum(row[8]) if isinstance(row[8], bytes) else 0
         yield from _check_tallies(database, books)
 
+    attempt("schema", lambda: _check_schema(database))
     attempt("database file", lambda: _check_file(database))
     database.execute("BEGIN")  # the books are checked against the lines of the same moment
     attempt("log", lines)
@@ -86,6 +90,21 @@ def _every_line(database: apsw.Connection, progress: Progress | None) -> Iterato
 def _text(value: Any) -> Any:
     """Text as far as it is text: damage may have made it anything."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+@cache
+def _schema() -> frozenset[tuple[Any, ...]]:
+    """What the migrations make, table by table."""
+    database = apsw.Connection(":memory:")
+    for _, script in migrations():
+        database.execute(script)
+    return frozenset(database.execute(_OBJECTS))
+
+
+def _check_schema(database: apsw.Connection) -> Iterator[Finding]:
+    found = frozenset(database.execute(_OBJECTS))
+    for _, name, _ in sorted(_schema() ^ found, key=repr):
+        yield Finding("schema", f"{name!r} is not as Lukasa made it")
 
 
 def _check_file(database: apsw.Connection) -> Iterator[Finding]:

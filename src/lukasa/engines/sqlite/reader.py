@@ -65,7 +65,13 @@ class SqliteReader:
         return max((self._db.execute(SQL["tip_of_kind"], pair).get or 0 for pair in pairs), default=0)
 
     def tally(self) -> list[Tally]:
-        rows = self._db.execute("SELECT scope, kind, live, versions FROM tally ORDER BY scope, kind")
+        rows: list[Any] = self._db.execute(
+            "SELECT scope, kind, live, versions FROM tally ORDER BY scope, kind"
+        ).fetchall()
+        if any([type(value) for value in row] != [str, str, int, int] for row in rows):
+            raise StoreDamaged(
+                "The counts of the store cannot be read.", hint="Run `lukasa verify` to see what is damaged."
+            )
         return [Tally(*row) for row in rows if self._reach.reads(row[0])]
 
     def read(self, query: Query = ALL) -> list[Record]:

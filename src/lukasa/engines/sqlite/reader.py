@@ -124,6 +124,8 @@ class SqliteReader:
                     WHERE {table} MATCH ? AND {" AND ".join(conditions)}{limit}
                 ) AS found JOIN log ON log.seq = found.seq"""  # noqa: S608 - only our own fragments, values are bound
             matches += [Match(_record(row[:3]), row[3]) for row in self._db.execute(statement, (question, *values))]
+        if any(match.score is None for match in matches):
+            raise StoreDamaged("The text index cannot be read.", hint="Run `lukasa doctor --repair` to rebuild it.")
         matches.sort(key=lambda match: (-match.score, match.record.seq))
         return matches[: query.limit]
 

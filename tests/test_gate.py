@@ -1,5 +1,7 @@
 """The gate: every draft is taken in whole or refused with a stable code and a sentence."""
 
+import copy
+import pickle
 from datetime import UTC, datetime
 
 import pytest
@@ -106,6 +108,15 @@ def test_odd_but_good_input_survives_the_round_trip(draft):
 def test_a_tuple_in_a_body_comes_back_as_a_list(gate):
     sealed = gate.admit(Draft("note", body={"pair": (1, 2)}), "i")
     assert b'"pair":[1,2]' in sealed.content
+
+
+def test_a_draft_without_a_body_survives_copying_and_pickling_and_nobody_can_fill_the_body_of_all_others():
+    draft = Draft("note", "hello")
+    assert pickle.loads(pickle.dumps(draft)) == copy.deepcopy(draft) == draft
+    assert draft.body == {}
+    assert repr(draft.body) == "{}"
+    with pytest.raises(TypeError):
+        draft.body["topic"] = "everybody's"
 
 
 def test_ids_that_look_alike_are_different_records():

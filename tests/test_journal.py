@@ -55,6 +55,10 @@ def test_an_update_appends_a_version_and_the_newest_is_read(journal):
     assert [(record.version, record.author) for record in journal.history(first.key)] == [(1, "orion"), (2, "elysia")]
 
 
+def test_a_lone_draft_is_a_batch_of_one(journal):
+    assert [record.text for record in journal.append(Draft("note", "alone")).records] == ["alone"]
+
+
 @pytest.mark.requirement("LOG-1")
 def test_a_deleted_record_is_gone_but_its_history_is_not(journal):
     key = journal.write("note", "soon gone", labels=("tag=x",)).record.key

@@ -37,7 +37,7 @@ from lukasa.engine import (
 from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
 from lukasa.gate import Gate
 from lukasa.outcome import Outcome, Refused
-from lukasa.record import DERIVED_FROM, Draft, Key, Record, Sealed, digest_of, line_of, redraft, unfold
+from lukasa.record import DERIVED_FROM, NO_BODY, Draft, Key, Record, Sealed, digest_of, line_of, redraft, unfold
 from lukasa.scope import SYSTEM, Reach
 
 _PAGE = 500
@@ -89,11 +89,11 @@ class Journal:
         self, kind: str, text: str = "", body: Mapping[str, Any] | None = None, *, key: str | None = None, **fields: Any
     ) -> Outcome:
         """Writes one record. ``fields`` are those of ``Draft``; ``key`` makes a repeated call answer as the first did."""
-        return self.append([Draft(kind, text, {} if body is None else dict(body), **fields)], key=key)
+        return self.append(Draft(kind, text, NO_BODY if body is None else dict(body), **fields), key=key)
 
-    def append(self, drafts: Iterable[Draft], *, key: str | None = None) -> Outcome:
-        """Writes a batch, all or nothing."""
-        sealed = self._seal(drafts)
+    def append(self, drafts: Draft | Iterable[Draft], *, key: str | None = None) -> Outcome:
+        """Writes a draft or a batch of them, all or nothing."""
+        sealed = self._seal([drafts] if isinstance(drafts, Draft) else drafts)
         return sealed if isinstance(sealed, Refused) else self._engine.append(self.reach, sealed, key=key)
 
     def decide(self, decision: Deciding, *, key: str | None = None) -> Outcome:
@@ -121,7 +121,7 @@ class Journal:
         admit, new_id, author = self._gate.admit, self._new_id, self.author
         for draft in drafts:
             if isinstance(draft.happened_at, datetime) and draft.happened_at.tzinfo is not UTC:
-                draft = replace(draft, happened_at=aware(draft.happened_at))
+                draft = draft._replace(happened_at=aware(draft.happened_at))
             answer = admit(draft, draft.id or new_id(), author, reserved=reserved)
             if isinstance(answer, Refused):
                 return Refused(answer.code, answer.reason, {**answer.details, "at": len(sealed)})
@@ -214,7 +214,7 @@ class Journal:
                     if (
                         reverted.author in held
                     ):  # its work from before the quarantine is good; a new version would be hidden
-                        reverted = replace(reverted, author=self.author)
+                        reverted = reverted._replace(author=self.author)
                     drafts.append(reverted)
                 else:
                     kept.append(key)
@@ -401,7 +401,7 @@ def _revert(newest: Record, good: Record | None, author: str, mark: str) -> Draf
     """The next version of a record: as it was when it was good, or gone."""
     labels = (*(label for label in (good or newest).labels if not label.startswith("undo=")), mark)
     if good is None or good.deleted:
-        return replace(_tombstone(newest, author, "undo", None), labels=labels)
+        return _tombstone(newest, author, "undo", None)._replace(labels=labels)
     return redraft(good, origin="undo", labels=labels)
 
 

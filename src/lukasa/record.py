@@ -13,8 +13,8 @@ one store's log, is an address and not part of the line, so the same record has 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -46,8 +46,29 @@ class Link:
     to: Key
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class _NoBody(Mapping[str, Any]):
+    """The body of a draft that has none: empty, and nobody can put anything into it."""
+
+    def __getitem__(self, name: str) -> Any:
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "{}"
+
+    def __reduce__(self) -> str:
+        return "NO_BODY"
+
+
+NO_BODY = _NoBody()
+
+
+class Draft(NamedTuple):
     """A proposed record, or with ``deleted`` a proposed tombstone.
 
     ``expected`` asks for optimistic concurrency: 0 means that no live record may have this key, ``n`` that its
@@ -57,7 +78,7 @@ class Draft:
 
     kind: str
     text: str = ""
-    body: Mapping[str, Any] = field(default_factory=dict)
+    body: Mapping[str, Any] = NO_BODY
     id: str = ""
     scope: str = SHARED
     author: str = ""

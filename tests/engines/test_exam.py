@@ -103,7 +103,7 @@ class WithoutWalls(Proxy):
 class LastWriterWins(Proxy):
     def append(self, reach, batch, *, key=None):
         if not callable(batch):
-            batch = [sealed._replace(draft=replace(sealed.draft, expected=None)) for sealed in batch]
+            batch = [sealed._replace(draft=sealed.draft._replace(expected=None)) for sealed in batch]
         return self._engine.append(reach, batch, key=key)
 
 

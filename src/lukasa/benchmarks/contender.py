@@ -49,7 +49,7 @@ class Lukasa:
         return _accepted(self._journal.write(KIND, note.text, note.body, author=AUTHOR))
 
     def add_all(self, notes: Sequence[Note]) -> Accepted:
-        return _accepted(self._journal.append([Draft(KIND, note.text, note.body, author=AUTHOR) for note in notes]))
+        return _accepted(self._journal.append(Draft(KIND, note.text, note.body, author=AUTHOR) for note in notes))
 
     def revise(self, note: Note, version: int) -> Accepted:
         before = version - 1

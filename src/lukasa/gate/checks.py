@@ -12,7 +12,7 @@ from lukasa.canonical import SURROGATES, TOO_LONG, fault_of
 from lukasa.clock import from_iso
 from lukasa.errors import InvalidInput
 from lukasa.outcome import Refused
-from lukasa.record import Draft, Key, Link
+from lukasa.record import NO_BODY, Draft, Key, Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,8 @@ def text(draft: Draft, limits: Limits) -> Refused | None:
 
 
 def body(draft: Draft, limits: Limits) -> Refused | None:
+    if draft.body is NO_BODY:
+        return None
     if draft.body.__class__ is not dict:
         return Refused("bad_json", f"The body must be a JSON object, not {type(draft.body).__name__}.")
     if (fault := fault_of(draft.body, characters=limits.record_bytes)) is not None:
@@ -168,7 +170,7 @@ def obviously_fine(draft: Draft, limits: Limits) -> bool:
         and draft.text.__class__ is str
         and len(draft.text) <= limits.record_bytes
         and (draft.text.isascii() or not SURROGATES.search(draft.text))
-        and draft.body.__class__ is dict
+        and (draft.body.__class__ is dict or draft.body is NO_BODY)
         and _flat(draft.body, limits)
         and _known(draft)
     )

@@ -127,6 +127,8 @@ def drafts(
         links=st.lists(links(), max_size=3).map(tuple),
         labels=st.lists(ids(30), max_size=3).map(tuple),
         happened_at=st.one_of(st.none(), moments()),
+        deleted=st.just(False),
+        expected=st.none(),
     )
 
 
@@ -232,7 +234,7 @@ FAULTS = tuple(fault for _, fault, _, _ in _FAULTS)
 def bad_draft(fault: str, good: Draft) -> BadDraft:
     """A good draft with one fault put in."""
     field, name, code, value = next(row for row in _FAULTS if row[1] == fault)
-    return BadDraft(name, code, replace(good, **{field: value()}))
+    return BadDraft(name, code, good._replace(**{field: value()}))
 
 
 def bad_drafts() -> SearchStrategy[BadDraft]:

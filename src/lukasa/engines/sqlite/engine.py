@@ -23,7 +23,7 @@ from lukasa.engines.sqlite.faults import translate, translated
 from lukasa.engines.sqlite.reader import SqliteReader
 from lukasa.engines.sqlite.sql import SQL
 from lukasa.engines.sqlite.stage import Stage
-from lukasa.engines.sqlite.writer import Work, Writer, checkpoint
+from lukasa.engines.sqlite.writer import Brief, Work, Writer, checkpoint
 from lukasa.errors import LukasaError, StoreBusy, StoreClosed, StoreDamaged, StoreFull, StoreReadOnly
 from lukasa.outcome import Outcome
 from lukasa.record import Key, Sealed
@@ -135,7 +135,11 @@ class SqliteEngine:
 
     def append(self, reach: Reach, batch: Sequence[Sealed] | Decision, *, key: str | None = None) -> Outcome:
         now = self._clock.now
-        return self._write(lambda stage: appending.append(stage, now(), reach, batch, key))
+        sole = None if key is not None or callable(batch) else appending.sole(reach, batch)
+        return self._write(
+            lambda stage: appending.append(stage, now(), reach, batch, key),
+            None if sole is None else lambda database: appending.add_sole(database, now(), sole),
+        )
 
     def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[Replayed]:
         for chunk in chunks(lines, _REPLAY_CHUNK):
@@ -255,9 +259,9 @@ class SqliteEngine:
 
     # Connections
 
-    def _write(self, work: Work[T]) -> T:
+    def _write(self, work: Work[T], brief: Brief[T] | None = None) -> T:
         if self._only is None:
-            result = self._writer.run(work)
+            result = self._writer.run(work, brief)
             if self._remains:
                 self._overwrite()
             return result
@@ -266,7 +270,7 @@ class SqliteEngine:
                 raise LukasaError(
                     "This store lives in memory and has one look at a time.", hint="Write after the look."
                 )
-            return self._writer.run(work)
+            return self._writer.run(work, brief)
 
     @contextmanager
     def _borrowed(self) -> Iterator[apsw.Connection]:

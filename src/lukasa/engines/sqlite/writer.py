@@ -29,14 +29,17 @@ _SHARE_OF_COMMIT = 0.5
 
 
 Work = Callable[[Stage], T]
+Brief = Callable[[apsw.Connection], T | None]
+"""A short way to do the same work when nobody else waits; ``None`` means that it has to be the long way."""
 Errand = Callable[[apsw.Connection], T]
 
 
 class _Job(Generic[T]):
-    __slots__ = ("errand", "error", "leads", "result", "wake", "work")
+    __slots__ = ("brief", "errand", "error", "leads", "result", "wake", "work")
 
-    def __init__(self, work: Work[T] | None, errand: Errand[T] | None = None) -> None:
+    def __init__(self, work: Work[T] | None, *, brief: Brief[T] | None = None, errand: Errand[T] | None = None) -> None:
         self.work = work
+        self.brief = brief
         self.errand = errand
         self.result: T | None = None
         self.error: BaseException | None = None
@@ -68,13 +71,13 @@ class Writer:
         """Whether the calling thread is in the middle of a write of its own."""
         return self._leader == threading.get_ident()
 
-    def run(self, work: Work[T]) -> T:
+    def run(self, work: Work[T], brief: Brief[T] | None = None) -> T:
         """Runs ``work`` in a write transaction and returns once it is durable."""
-        return self._do(_Job(work))
+        return self._do(_Job(work, brief=brief))
 
     def alone(self, errand: Errand[T]) -> T:
         """Runs ``errand`` with the connection outside any transaction, while nobody here writes."""
-        return self._do(_Job(None, errand))
+        return self._do(_Job(None, errand=errand))
 
     def adopt(self, database: apsw.Connection) -> None:
         """Takes over a connection that was opened to look the store over."""
@@ -117,10 +120,10 @@ class Writer:
                 jobs += [job for job in self._waiting if job.errand is None]
                 self._waiting = [job for job in self._waiting if job.errand is not None]
         try:
-            if own.errand is None:
-                self._transact(jobs)
-            else:
+            if own.errand is not None:
                 own.result = own.errand(self._open())
+            elif own.brief is None or len(jobs) > 1 or not self._briefly(own, own.brief):
+                self._transact(jobs)
         except BaseException as error:  # noqa: BLE001 - handed to the threads whose jobs these are
             if isinstance(error, apsw.IOError | apsw.ReadOnlyError):
                 self._give_up()
@@ -161,13 +164,25 @@ class Writer:
                 database.execute("COMMIT")
                 self._commit_took = time.perf_counter() - began
         except BaseException as error:
-            if database.in_transaction:
-                with suppress(apsw.Error):  # the first error tells more
-                    database.execute("ROLLBACK")
+            _roll_back(database)
             if isinstance(error, apsw.ConstraintError) and not careful:
                 self._transact(jobs, careful=True)  # a made-up id was taken: look before each write this time
                 return
             raise
+
+    def _briefly(self, job: _Job[T], brief: Brief[T]) -> bool:
+        """The short way of a lone job; ``False`` when it has to be the long one."""
+        database = self._open()
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            job.result = brief(database)
+            database.execute("COMMIT" if job.result is not None else "ROLLBACK")
+        except BaseException as error:
+            _roll_back(database)
+            if isinstance(error, apsw.ConstraintError):
+                return False
+            raise
+        return job.result is not None
 
     def _attempt(self, stage: Stage, job: _Job[Any]) -> None:
         """One job of a group. A failure of its own is its own; a failure of the database is everybody's."""
@@ -197,6 +212,12 @@ class Writer:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close(True)
+
+
+def _roll_back(database: apsw.Connection) -> None:
+    if database.in_transaction:
+        with suppress(apsw.Error):  # the error that led here tells more
+            database.execute("ROLLBACK")
 
 
 def _told(error: BaseException) -> BaseException:

@@ -49,6 +49,10 @@ CREATE VIRTUAL TABLE words USING fts5 (text, content = 'live_text', content_rowi
 CREATE VIRTUAL TABLE past_words USING fts5 (text, content = 'past_text', content_rowid = 'seq',
     tokenize = 'porter unicode61 remove_diacritics 2');
 
+-- A batch's words are gathered in memory and written in one piece, up to this many bytes at a time.
+INSERT INTO words (words, rank) VALUES ('hashsize', 16777216);
+INSERT INTO past_words (past_words, rank) VALUES ('hashsize', 16777216);
+
 CREATE TABLE vector (
     model TEXT NOT NULL, seq INTEGER NOT NULL, chunk INTEGER NOT NULL, vector BLOB NOT NULL,
     PRIMARY KEY (model, seq, chunk)) WITHOUT ROWID;

@@ -248,7 +248,7 @@ class TestProcesses:
 def statements_named_in_code():
     """Names used as ``SQL["x"]``, ``SQL[f"x_{y}"]`` or handed over as text, with f-strings as patterns."""
     used, spoken = set(), set()
-    for file in _HOME.rglob("*.py"):
+    for file in (*_HOME.rglob("*.py"), *_HOME.parent.glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "SQL":
                 used |= patterns(node.slice)
@@ -256,6 +256,8 @@ def statements_named_in_code():
                 spoken.add(re.escape(node.value))
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("rows", "_count"):
                 used |= patterns(node.args[1])
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("rows", "each"):
+                used |= patterns(node.args[0])
     return used, spoken | used
 
 

@@ -6,53 +6,36 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
 
 import apsw
 
 from lukasa.clock import microseconds, to_iso
 from lukasa.engine import QUARANTINE, Decision, Replayed
-from lukasa.engines.sqlite import upkeep, veil
+from lukasa.engines import veil
+from lukasa.engines.appending import KEY_REUSED, Written, answer_key, fingerprint, scope_closed
+from lukasa.engines.proof import Marks, checksum
 from lukasa.engines.sqlite.reader import SqliteReader
 from lukasa.engines.sqlite.sql import SQL
-from lukasa.engines.sqlite.stage import Row, Stage, checksum
+from lukasa.engines.sqlite.stage import Row, SqliteGround, Stage
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.record import Record, Sealed, digest_of, seal, stamp, unfold
+from lukasa.record import Record, Sealed, digest_of, stamp, unfold
 from lukasa.scope import SYSTEM, Reach
 
 _NO_VEILS: frozenset[str] = frozenset()
 
 
-class Written(Sequence[Record]):
-    """The records just written, unfolded only when somebody looks."""
-
-    def __init__(self, rows: list[Row]) -> None:
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, slice):
-            return [_unfold(row) for row in self._rows[at]]
-        return _unfold(self._rows[at])
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} records>"
-
-
-def _unfold(row: Row) -> Record:
+def _record(row: Row) -> Record:
     return unfold(row[9], row[0], row[8])
 
 
 def append(stage: Stage, now: datetime, reach: Reach, batch: Sequence[Sealed] | Decision, key: str | None) -> Outcome:
     """Stages a batch whole, or answers why not and leaves the stage as it was."""
-    fingerprint = b""
+    asked = b""
     if key is not None or callable(batch):
         stage.write()  # a decision sees what came before it
         if key is not None:
-            fingerprint = b"" if callable(batch) else _fingerprint(batch)
-            if (earlier := _answered(stage.database, reach, key, fingerprint)) is not None:
+            asked = b"" if callable(batch) else fingerprint(batch)
+            if (earlier := _answered(stage.database, reach, key, asked)) is not None:
                 return earlier
         if callable(batch):
             answer = batch(SqliteReader(stage.database, reach))
@@ -66,18 +49,8 @@ def append(stage: Stage, now: datetime, reach: Reach, batch: Sequence[Sealed] | 
         _draw_veils(stage, batch, written)
     if key is not None:
         seqs = json.dumps([row[0] for row in written])
-        stage.settled().execute(SQL["insert_answered"], (_answer_key(reach, key), fingerprint, seqs, microseconds(now)))
-    return Accepted(Written(written))
-
-
-def sole(reach: Reach, batch: Sequence[Sealed]) -> Sealed | None:
-    """The one new and plain record that a batch consists of, if it does: by far the most common write."""
-    if len(batch) != 1:
-        return None
-    sealed = batch[0]
-    draft = sealed.draft
-    plain = not (draft.labels or draft.links or draft.deleted or draft.expected) and sealed.kind != QUARANTINE
-    return sealed if sealed.fresh and plain and reach.writes(sealed.scope) else None
+        stage.settled().execute(SQL["insert_answered"], (answer_key(reach, key), asked, seqs, microseconds(now)))
+    return Accepted(Written(written, _record))
 
 
 def add_sole(database: apsw.Connection, now: datetime, sealed: Sealed) -> Outcome | None:
@@ -95,7 +68,7 @@ def add_sole(database: apsw.Connection, now: datetime, sealed: Sealed) -> Outcom
     if draft.text:
         database.execute(SQL["add_words"], (tip + 1, draft.text))
     database.execute(SQL["add_to_tally"], (scope, kind, 1, 1, checksum(digest)))
-    return Accepted(Written([row]))
+    return Accepted(Written([row], _record))
 
 
 def _put_down(stage: Stage, now: datetime, reach: Reach, batch: Sequence[Sealed]) -> list[Row] | Refused | Conflict:
@@ -135,20 +108,20 @@ def _draw_veils(stage: Stage, batch: Sequence[Sealed], written: list[Row]) -> No
     database = stage.settled()
     for sealed, row in zip(batch, written, strict=True):
         if sealed.kind == QUARANTINE and sealed.scope == SYSTEM:
-            veil.apply(database, sealed.draft.body, row[0])
+            veil.apply(SqliteGround(database), sealed.draft.body, row[0])
             stage.veiled = True
 
 
 def _stage(stage: Stage, now: datetime, reach: Reach, batch: Sequence[Sealed]) -> Refused | Conflict | None:
     at, recorded_at = microseconds(now), to_iso(now)
-    veils = veil.Veils(stage.database) if stage.veiled else None
+    veils = veil.Veils(SqliteGround(stage.database)) if stage.veiled else None
     first_stamp = stamp(1, recorded_at, recorded_at)
     writable, looks_new = reach.writable, veils is None and not stage.careful
     add_new, sha256 = stage.add_new, hashlib.sha256
     for sealed in batch:
         draft, scope, kind, id, author, content, fresh = sealed
         if writable is not None and scope not in writable:
-            return Refused("scope_closed", f"This caller may not write to the scope {scope!r}.")
+            return scope_closed(scope)
         moment = at if draft.happened_at is None else microseconds(draft.happened_at)
         if draft.labels or draft.links:
             stage.note(labels=bool(draft.labels), links=bool(draft.links))
@@ -173,27 +146,15 @@ def _stage(stage: Stage, now: datetime, reach: Reach, batch: Sequence[Sealed]) -
     return None
 
 
-def _answered(database: apsw.Connection, reach: Reach, key: str, fingerprint: bytes) -> Accepted | Refused | None:
+def _answered(database: apsw.Connection, reach: Reach, key: str, asked: bytes) -> Accepted | Refused | None:
     """What this key answered before; decisions have no fingerprint, so for them the key alone counts."""
-    row = database.execute(SQL["answered"], (_answer_key(reach, key),)).get
+    row = database.execute(SQL["answered"], (answer_key(reach, key),)).get
     if row is None:
         return None
     earlier, seqs = row
-    if earlier and fingerprint and earlier != fingerprint:
-        return Refused("key_reused", "This idempotency key was used for something else; make a new one.")
+    if earlier and asked and earlier != asked:
+        return KEY_REUSED
     return Accepted(SqliteReader(database, reach).records(json.loads(seqs)), repeated=True)
-
-
-def _answer_key(reach: Reach, key: str) -> str:
-    """Idempotency keys of callers with different walls never meet."""
-    walls = [None if scopes is None else sorted(scopes) for scopes in (reach.readable, reach.writable)]
-    return hashlib.sha256(json.dumps([walls, key]).encode()).hexdigest()
-
-
-def _fingerprint(batch: Sequence[Sealed]) -> bytes:
-    """What was asked to be written, apart from ids that were made up on the way."""
-    asked = (seal(sealed.draft, "", sealed.author).content if sealed.fresh else sealed.content for sealed in batch)
-    return hashlib.sha256(b"\n".join(asked)).digest()
 
 
 class Replay:
@@ -203,7 +164,7 @@ class Replay:
         self._db = stage.settled()
         self._reach = reach
         self._stage = stage
-        self._marks = upkeep.Marks(self._db)
+        self._marks = Marks(line for (line,) in self._db.execute(SQL["receipts"]))
         self._staged: dict[tuple[str, str, str, int], bytes] = {}
 
     def run(self, lines: Iterable[tuple[bytes, bytes]]) -> list[Replayed]:
@@ -228,7 +189,7 @@ class Replay:
             self._stage.write()  # what follows may have to be hidden for it
         if record.kind == QUARANTINE and record.scope == SYSTEM and record.version > before.version:
             self._stage.write()
-            veil.apply(self._db, record.body, seq)
+            veil.apply(SqliteGround(self._db), record.body, seq)
             self._stage.veiled = True
         return Replayed("added")
 
@@ -245,7 +206,7 @@ class Replay:
         self._staged[*place, record.version] = record.digest
         veils = _NO_VEILS
         if self._stage.veiled:
-            veils = veil.Veils(self._db).over(record.scope, record.author, record.links, at)
+            veils = veil.Veils(SqliteGround(self._db)).over(record.scope, record.author, record.links, at)
         self._stage.note(labels=bool(record.labels), links=bool(record.links))
         self._stage.add(
             place,

@@ -18,6 +18,7 @@ import apsw
 
 from lukasa.clock import Clock, SystemClock, microseconds
 from lukasa.engine import Compacted, Decision, Erased, Progress, Reader, Replayed, Verdict, chunks
+from lukasa.engines.appending import sole
 from lukasa.engines.sqlite import appending, files, upkeep
 from lukasa.engines.sqlite.faults import translate, translated
 from lukasa.engines.sqlite.reader import SqliteReader
@@ -135,10 +136,10 @@ class SqliteEngine:
 
     def append(self, reach: Reach, batch: Sequence[Sealed] | Decision, *, key: str | None = None) -> Outcome:
         now = self._clock.now
-        sole = None if key is not None or callable(batch) else appending.sole(reach, batch)
+        one = None if key is not None or callable(batch) else sole(reach, batch)
         return self._write(
             lambda stage: appending.append(stage, now(), reach, batch, key),
-            None if sole is None else lambda database: appending.add_sole(database, now(), sole),
+            None if one is None else lambda database: appending.add_sole(database, now(), one),
         )
 
     def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[Replayed]:

@@ -16,8 +16,8 @@ from urllib.parse import quote
 import apsw
 
 from lukasa.blob import sync_folder
+from lukasa.engines.saying import says
 from lukasa.engines.sqlite.faults import translate
-from lukasa.engines.sqlite.reader import says
 from lukasa.errors import InvalidInput, StoreDamaged, StoreForeign, StoreNewer, StoreUnavailable
 
 APPLICATION_ID = 0x4C554B41  # "LUKA" in the file's header

@@ -8,9 +8,9 @@ from typing import Any
 
 import apsw
 
-from lukasa import canonical
 from lukasa.clock import microseconds
 from lukasa.engine import ALL, AsOf, Match, Neighbour, Query, Tally
+from lukasa.engines.saying import storable
 from lukasa.engines.sqlite.sql import SQL
 from lukasa.errors import StoreDamaged
 from lukasa.record import Key, Record, unfold
@@ -23,7 +23,6 @@ _NEWEST_AS_OF = """line ->> 'deleted' IS NULL AND NOT EXISTS (
         AND newer.version > log.version AND newer.{bound} <= ?
         AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq))"""
 _MANY_STREAMS = 40
-_TIMES = frozenset({"created_at", "recorded_at", "happened_at"})
 _MANY_WORDS = 1000
 
 
@@ -36,7 +35,7 @@ class SqliteReader:
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
         place = (key.scope, key.kind, key.id)
-        if not self._reach.reads(key.scope) or not _storable(place):
+        if not self._reach.reads(key.scope) or not storable(place):
             return None
         if version is not None:
             row = self._db.execute(SQL["get_version"], (*place, _number(version))).get
@@ -53,7 +52,7 @@ class SqliteReader:
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
         place = (key.scope, key.kind, key.id)
-        if not self._reach.reads(key.scope) or not _storable(place):
+        if not self._reach.reads(key.scope) or not storable(place):
             return []
         name = "whole_history" if hidden and self._reach.unlimited else "history"
         return [_record(row) for row in self._db.execute(SQL[name], place)]
@@ -76,7 +75,7 @@ class SqliteReader:
 
     def read(self, query: Query = ALL) -> list[Record]:
         chosen, values = self._choose(query)
-        if not chosen or not _storable(values):
+        if not chosen or not storable(values):
             return []
         direction = "DESC" if query.newest_first else "ASC"
         statement = f"SELECT log.seq, line, digest FROM ({chosen}) AS chosen JOIN log ON log.seq = chosen.seq ORDER BY log.seq {direction}"  # noqa: S608 - only our own fragments, values are bound
@@ -85,7 +84,7 @@ class SqliteReader:
     def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
         place = (key.scope, key.kind, key.id)
         found: list[Neighbour] = []
-        if not _storable(place):
+        if not storable(place):
             return found
         if self._reach.reads(key.scope):
             for name, *to in self._db.execute(SQL["links_out"], place):
@@ -98,7 +97,7 @@ class SqliteReader:
     def descendants(self, keys: Sequence[Key], *, hidden: bool = False) -> list[Key]:
         name = "ever_derived_from_key" if hidden and self._reach.unlimited else "derived_from_key"
         found: dict[Key, None] = {}
-        frontier = [key for key in keys if _storable((key.scope, key.kind, key.id))]
+        frontier = [key for key in keys if storable((key.scope, key.kind, key.id))]
         while frontier:
             key = frontier.pop()
             for row in self._db.execute(SQL[name], (key.scope, key.kind, key.id)):
@@ -114,7 +113,7 @@ class SqliteReader:
             return []
         tables = ("words",) if query.as_of is None and not query.every_version else ("words", "past_words")
         conditions, values = self._conditions(query)
-        if not _storable(values):
+        if not storable(values):
             return []
         limit = "" if query.limit is None else f" ORDER BY score DESC LIMIT {int(query.limit)}"
         matches = []
@@ -133,7 +132,7 @@ class SqliteReader:
         from lukasa.engines.sqlite.vectors import nearest
 
         conditions, values = self._conditions(query)
-        if query.limit == 0 or not _storable((model, *values)):
+        if query.limit == 0 or not storable((model, *values)):
             return []
         statement = f"SELECT vector.seq, vector.vector FROM vector JOIN log ON log.seq = vector.seq WHERE vector.model = ? AND {' AND '.join(conditions)}"  # noqa: S608 - only our own fragments, values are bound
         best = nearest(vector, self._db.execute(statement, (model, *values)), query.limit)
@@ -223,32 +222,6 @@ class SqliteReader:
         if not conditions:
             require("TRUE")
         return conditions, values
-
-
-def says(line: str, piece: str) -> bool:
-    """Whether a record has a piece of text anywhere in what it says, letter case aside; SQL calls this."""
-    folded = piece.casefold()
-    if folded.isascii() and folded.isalnum() and folded not in line.casefold():
-        return False  # plain letters and digits are spelled in JSON as they are
-    fields = canonical.parse(line)
-    left = [value for name, value in fields.items() if name not in _TIMES | {"links"}]
-    left += [part for link in fields.get("links", ()) for part in link.values()]
-    while left:
-        value = left.pop()
-        if isinstance(value, str):
-            if folded in value.casefold():
-                return True
-        elif isinstance(value, dict):
-            left += value.keys()
-            left += value.values()
-        elif isinstance(value, list):
-            left += value
-    return False
-
-
-def _storable(values: Iterable[Any]) -> bool:
-    """Whether every text could be in a store at all; what could not is simply not there."""
-    return all(value.isascii() or not canonical.SURROGATES.search(value) for value in values if isinstance(value, str))
 
 
 def _number(value: int) -> int:

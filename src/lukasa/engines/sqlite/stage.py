@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import apsw
 
+from lukasa.engines.proof import CHECKSUM_MASK, checksum
 from lukasa.engines.sqlite.sql import SQL
 
-CHECKSUM_MASK = (1 << 62) - 1
 Place = tuple[str, str, str]
 Mark = tuple[int, int, int, int, int, int, int]
 Row = tuple[int, str, str, str, int, str, int, int, bytes, str]
-
-
-def checksum(digest: bytes) -> int:
-    """A digest's share in the sum that proves a scope's kind whole."""
-    return int.from_bytes(digest[:8]) & CHECKSUM_MASK
 
 
 class Standing(NamedTuple):
@@ -164,7 +160,7 @@ class Stage:
             return
         span = (self.first, self.next - 1)
         for seq in self._superseded:
-            to_past(self.database, seq)
+            SqliteGround(self.database).to_past(seq)
         self.database.executemany(SQL["insert_line"], self._rows)
         if self._past:
             self.database.executemany(SQL["insert_past"], [(seq,) for seq in self._past])
@@ -231,17 +227,27 @@ class Books:
         return change
 
 
-def to_past(database: apsw.Connection, seq: int) -> None:
-    """A version stops being the present one."""
-    database.execute(SQL["forget_words"], (seq,))
-    database.execute(SQL["insert_past"], (seq,))
-    database.execute(SQL["remember_past_words"], (seq,))
-    database.execute(SQL["note_residue"])
+class SqliteGround:
+    """The store in the middle of a write, for the rules that are the same on every engine."""
 
+    def __init__(self, database: apsw.Connection) -> None:
+        self._db = database
 
-def to_present(database: apsw.Connection, seq: int) -> None:
-    """A version becomes the present one again."""
-    database.execute(SQL["forget_past_words"], (seq,))
-    database.execute(SQL["delete_past"], (seq,))
-    database.execute(SQL["remember_words"], (seq,))
-    database.execute(SQL["note_residue"])
+    def rows(self, name: str, *values: Any) -> list[Any]:
+        return self._db.execute(SQL[name], values).fetchall()
+
+    def each(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        self._db.executemany(SQL[name], rows)
+
+    def to_past(self, seq: int) -> None:
+        for name in ("forget_words", "insert_past", "remember_past_words"):
+            self._db.execute(SQL[name], (seq,))
+        self._db.execute(SQL["note_residue"])
+
+    def to_present(self, seq: int) -> None:
+        for name in ("forget_past_words", "delete_past", "remember_words"):
+            self._db.execute(SQL[name], (seq,))
+        self._db.execute(SQL["note_residue"])
+
+    def count(self, scope: str, kind: str, live: int) -> None:
+        self._db.execute(SQL["add_to_tally"], (scope, kind, live, 0, 0))

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import apsw
 
-from lukasa import canonical
-from lukasa.clock import microseconds
-from lukasa.engine import QUARANTINE, Erased, Finding, Progress, Verdict, erasure_mark
-from lukasa.engines.sqlite import veil
+from lukasa.engine import QUARANTINE, Erased, Finding, Progress, Verdict
+from lukasa.engines import veil
+from lukasa.engines.proof import check_line, check_sums, checksum
 from lukasa.engines.sqlite.files import migrations
 from lukasa.engines.sqlite.reader import SqliteReader
 from lukasa.engines.sqlite.sql import SQL, rows
-from lukasa.engines.sqlite.stage import CHECKSUM_MASK, Books, checksum
+from lukasa.engines.sqlite.stage import Books, SqliteGround
 from lukasa.errors import LukasaError
-from lukasa.record import Key, digest_of, unfold
+from lukasa.record import Key
 from lukasa.scope import EVERYTHING, SYSTEM
 
 _OBJECTS = "SELECT type, name, sql FROM sqlite_schema"
@@ -51,12 +50,13 @@ def verify(database: apsw.Connection, progress: Progress | None, *, writable: bo
         books: dict[tuple[str, str], list[int]] = {}
         for row in _every_line(database, progress):
             versions += 1
-            if (finding := _check_line(row)) is not None:
+            if (finding := check_line(row)) is not None:
                 yield finding
             book = books.setdefault((row[1], row[2]), [0, 0])
             book[0] += 1
             book[1] += checksum(row[8]) if isinstance(row[8], bytes) else 0
-        yield from _check_tallies(database, books)
+        told = {(row[0], row[1]): (row[3], row[4]) for row in database.execute(SQL["all_tallies"])}
+        yield from check_sums(told, {pair: (count, total) for pair, (count, total) in books.items()})
 
     attempt("schema", lambda: _check_schema(database))
     attempt("database file", lambda: _check_file(database))
@@ -113,34 +113,6 @@ def _check_file(database: apsw.Connection) -> Iterator[Finding]:
             yield Finding("database file", message)
 
 
-def _check_line(row: tuple[Any, ...]) -> Finding | None:
-    seq, scope, kind, id, version, author, at, moment, digest, line = row
-    where = f"{scope}/{kind}/{id} version {version} (position {seq})"
-    if line is None or digest_of(line) != digest:
-        return Finding(where, "its content does not match its digest")
-    try:
-        record = unfold(line, seq, digest)
-    except (ValueError, KeyError, TypeError, LukasaError) as error:
-        return Finding(where, f"its content cannot be read: {error}")
-    told = (record.scope, record.kind, record.id, record.version, record.author)
-    times = (microseconds(record.recorded_at), microseconds(record.moment))
-    if told != (scope, kind, id, version, author) or times != (at, moment):
-        return Finding(where, "its columns do not match its content")
-    return None
-
-
-def _check_tallies(database: apsw.Connection, books: Mapping[tuple[str, str], Sequence[int]]) -> Iterator[Finding]:
-    told = {(row[0], row[1]): (row[3], row[4]) for row in database.execute(SQL["all_tallies"])}
-    for pair in sorted(set(told) | set(books)):
-        versions, total = told.get(pair, (0, 0))
-        counted, summed = books.get(pair, (0, 0))
-        where = f"{pair[0]}/{pair[1]}"
-        if versions != counted:
-            yield Finding(where, f"{counted} versions are in the log, {versions} were written")
-        elif total != summed & CHECKSUM_MASK:
-            yield Finding(where, "the sum of all digests is not what was written")
-
-
 def _check_present(database: apsw.Connection) -> Iterator[Finding]:
     for name, what in (
         ("wrongly_present", "counts as present but is not"),
@@ -165,7 +137,7 @@ def _check_veils(database: apsw.Connection) -> Iterator[Finding]:
     database.execute(SQL["shadow_veil"])
     database.execute(SQL["shadow_hidden"])
     try:
-        veil.derive(database)
+        veil.derive(SqliteGround(database))
         yield from _count(database, "wrong_veils", "quarantine", "quarantines are not as the log tells")
         yield from _count(database, "wrong_hidden", "quarantine", "versions are wrongly hidden or shown")
     finally:
@@ -200,7 +172,7 @@ def reindex(database: apsw.Connection, progress: Progress | None) -> None:
     database.execute(SQL["derive_labels"], whole)
     database.execute(SQL["derive_links"], whole)
     told(2)
-    veil.derive(database)
+    veil.derive(SqliteGround(database))
     database.execute(SQL["derive_past"])
     told(3)
     database.execute(SQL["rebuild_words"])
@@ -265,7 +237,7 @@ def erase(database: apsw.Connection, choose: Callable[[SqliteReader], Sequence[K
     versions, by_kind = 0, dict[str, int]()
     for key in keys:
         if (key.scope, key.kind) == (SYSTEM, QUARANTINE):
-            veil.lift(database, key)
+            veil.lift(SqliteGround(database), key)
         versions_of = list(rows(database, "rows_of_key", (key.scope, key.kind, key.id)))
         for seq, digest, past in versions_of:
             database.execute(SQL["forget_past_words" if past else "forget_words"], (seq,))
@@ -296,16 +268,3 @@ def _forget_row(database: apsw.Connection, seq: int, scope: str, models: Iterabl
     database.execute(SQL["forget_hidden"], (seq,))
     database.execute(SQL["delete_past"], (seq,))
     database.execute(SQL["forget_line"], (seq,))
-
-
-class Marks:
-    """Which keys were erased: receipts keep a salted hash of each key, so that an old export cannot bring it back."""
-
-    def __init__(self, database: apsw.Connection) -> None:
-        self._by_salt: dict[str, set[str]] = {}
-        for (line,) in database.execute(SQL["receipts"]):
-            body = canonical.parse(line).get("body", {})
-            self._by_salt.setdefault(body.get("salt", ""), set()).update(body.get("marks", ()))
-
-    def __contains__(self, key: Key) -> bool:
-        return any(erasure_mark(key, salt) in marks for salt, marks in self._by_salt.items())

@@ -1,28 +1,15 @@
-"""The SQL of the SQLite engine, by name: each file holds statements headed ``-- name: x``."""
+"""The SQL of the SQLite engine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.resources import files
 from typing import Any
 
 import apsw
 
+from lukasa.engines.statements import load
 
-def _load() -> dict[str, str]:
-    statements: dict[str, str] = {}
-    for file in sorted(files(__name__).iterdir(), key=lambda f: f.name):
-        if not file.name.endswith(".sql"):
-            continue
-        for part in file.read_text("utf-8").split("-- name: ")[1:]:
-            name, _, body = part.partition("\n")
-            if name in statements:
-                raise RuntimeError(f"two SQL statements are named {name}")
-            statements[name] = "\n".join(line for line in body.splitlines() if not line.startswith("--")).strip()
-    return statements
-
-
-SQL = _load()
+SQL = load(__name__)
 
 
 def rows(database: apsw.Connection, name: str, values: tuple[Any, ...] = ()) -> Iterable[Any]:

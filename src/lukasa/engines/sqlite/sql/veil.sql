@@ -27,9 +27,9 @@ SELECT scope, kind, id FROM log WHERE seq = ?
 
 -- name: made_from
 -- Versions derived from a key while its newest version was the given one.
-SELECT link.seq FROM link JOIN log AS source ON source.seq = :seq
+SELECT link.seq FROM link JOIN log AS source ON source.seq = ?1
 WHERE link.to_scope = source.scope AND link.to_kind = source.kind AND link.to_id = source.id
-    AND link.relation = 'derived_from' AND link.seq > :seq AND link.seq < :end
+    AND link.relation = 'derived_from' AND link.seq > ?1 AND link.seq < ?2
     AND NOT EXISTS (SELECT 1 FROM log AS made WHERE made.seq = link.seq AND made.scope = '_lukasa')
     AND NOT EXISTS (
         SELECT 1 FROM log AS newer

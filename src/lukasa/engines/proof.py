@@ -1,0 +1,68 @@
+"""How a store proves itself whole, whatever engine keeps it: digests, sums of digests, marks of what was erased."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from lukasa import canonical
+from lukasa.clock import microseconds
+from lukasa.engine import Finding, erasure_mark
+from lukasa.errors import LukasaError
+from lukasa.record import Key, digest_of, unfold
+
+CHECKSUM_MASK = (1 << 62) - 1
+
+
+def checksum(digest: bytes) -> int:
+    """A digest's share in the sum that proves a scope's kind whole."""
+    return int.from_bytes(digest[:8]) & CHECKSUM_MASK
+
+
+def check_line(row: Sequence[Any]) -> Finding | None:
+    """Whether a line is what was written, and its columns what the line says.
+
+    A row is (seq, scope, kind, id, version, author, at, moment, digest, line).
+    """
+    seq, scope, kind, id, version, author, at, moment, digest, line = row
+    where = f"{scope}/{kind}/{id} version {version} (position {seq})"
+    if line is None or digest_of(line) != digest:
+        return Finding(where, "its content does not match its digest")
+    try:
+        record = unfold(line, seq, digest)
+    except (ValueError, KeyError, TypeError, LukasaError) as error:
+        return Finding(where, f"its content cannot be read: {error}")
+    told = (record.scope, record.kind, record.id, record.version, record.author)
+    times = (microseconds(record.recorded_at), microseconds(record.moment))
+    if told != (scope, kind, id, version, author) or times != (at, moment):
+        return Finding(where, "its columns do not match its content")
+    return None
+
+
+Sums = Mapping[tuple[str, str], tuple[int, int]]
+"""Per scope and kind: how many versions there are, and the sum of their digests."""
+
+
+def check_sums(told: Sums, counted: Sums) -> Iterator[Finding]:
+    """Whether as many lines are there as were written, and the same ones."""
+    for pair in sorted(set(told) | set(counted)):
+        versions, total = told.get(pair, (0, 0))
+        found, summed = counted.get(pair, (0, 0))
+        where = f"{pair[0]}/{pair[1]}"
+        if versions != found:
+            yield Finding(where, f"{found} versions are in the log, {versions} were written")
+        elif total & CHECKSUM_MASK != summed & CHECKSUM_MASK:
+            yield Finding(where, "the sum of all digests is not what was written")
+
+
+class Marks:
+    """Which keys were erased: receipts keep a salted hash of each key, so that an old export cannot bring it back."""
+
+    def __init__(self, receipts: Iterable[str]) -> None:
+        self._by_salt: dict[str, set[str]] = {}
+        for line in receipts:
+            body = canonical.parse(line).get("body", {})
+            self._by_salt.setdefault(body.get("salt", ""), set()).update(body.get("marks", ()))
+
+    def __contains__(self, key: Key) -> bool:
+        return any(erasure_mark(key, salt) in marks for salt, marks in self._by_salt.items())

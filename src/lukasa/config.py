@@ -11,9 +11,10 @@ from typing import Literal
 from platformdirs import user_data_path
 
 from lukasa.canonical import SURROGATES
-from lukasa.errors import InvalidInput, MissingExtra
+from lukasa.errors import InvalidInput, without_password
 
 STORE_VARIABLE = "LUKASA_STORE"
+READ_VARIABLE = "LUKASA_READ_URL"
 STORE_FILE = "memory.db"
 IN_MEMORY = "memory:"
 
@@ -27,7 +28,7 @@ class Place:
     url: str = ""
 
     def __str__(self) -> str:
-        return self.url or (str(self.path) if self.path else IN_MEMORY)
+        return without_password(self.url) or (str(self.path) if self.path else IN_MEMORY)
 
 
 def find_store(environment: Mapping[str, str] | None = None, start: Path | None = None) -> str:
@@ -52,7 +53,7 @@ def locate(store: str | os.PathLike[str] | None) -> Place:
     if name == IN_MEMORY:
         return Place("memory")
     if name.startswith(("postgresql://", "postgres://")):
-        raise MissingExtra("This Lukasa has no PostgreSQL engine yet.", hint="Use a file for now.")
+        return Place("postgresql", url=name)
     path = Path(name.removeprefix("sqlite:")).expanduser()
     if path.is_dir():
         path = path / STORE_FILE

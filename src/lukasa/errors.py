@@ -22,6 +22,8 @@ What a caller must expect in normal work (a refusal, a lost race) is not here: t
 
 from __future__ import annotations
 
+import re
+
 
 class LukasaError(Exception):
     """Something went wrong in Lukasa."""
@@ -86,3 +88,9 @@ class StoreUnavailable(StoreError):
 
 class StoreClosed(StoreError):
     """The store was closed."""
+
+
+def without_password(text: str) -> str:
+    """A URL, or a message that quotes one, with the password left out."""
+    text = re.sub(r"(?<=://)([^/@:\s]*):[^@/\s]*@", r"\1:***@", text)
+    return re.sub(r"(?i)(password\s*=\s*)('[^']*'|[^\s&]+)", r"\1***", text)

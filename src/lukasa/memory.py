@@ -11,9 +11,9 @@ from typing import Any, BinaryIO, Self
 
 from lukasa.blob import replacing
 from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
-from lukasa.config import Place, locate
+from lukasa.config import READ_VARIABLE, Place, locate
 from lukasa.engine import Compacted, Engine, Progress, Verdict
-from lukasa.errors import InvalidInput
+from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.formats import jsonl
 from lukasa.gate import Gate
 from lukasa.journal import Journal
@@ -82,24 +82,34 @@ def open_memory(
     new_id: IdMaker | None = None,
     chance: random.Random | None = None,
     patience: float = 30.0,
+    read_url: str | None = None,
 ) -> Memory:
     """Opens a store, making it if there is none.
 
     Without ``agent`` and ``scopes`` the caller owns the store and reaches everything. An agent reaches the shared
-    scope and its own, or exactly ``scopes``, and is the author of what it writes.
+    scope and its own, or exactly ``scopes``, and is the author of what it writes. On PostgreSQL ``read_url`` names a
+    replica to read from, as fresh as the server itself.
     """
     place = locate(store)
     clock = clock or SystemClock()
     new_id = new_id or SortableIds(clock, chance or random.SystemRandom())
-    engine = _engine(place, clock, patience)
+    engine = _engine(place, clock, patience, read_url or os.environ.get(READ_VARIABLE))
     journal = Journal(engine, Gate(), _reach(agent, scopes), clock, new_id, author=agent)
     return Memory(engine, place, journal)
 
 
-def _engine(place: Place, clock: Clock, patience: float) -> Engine:
-    from lukasa.engines.sqlite import SqliteEngine
+def _engine(place: Place, clock: Clock, patience: float, read_url: str | None) -> Engine:
+    if place.engine != "postgresql":
+        from lukasa.engines.sqlite import SqliteEngine
 
-    return SqliteEngine(place.path, clock=clock, patience=patience)
+        return SqliteEngine(place.path, clock=clock, patience=patience)
+    try:
+        from lukasa.engines.postgres import PostgresEngine
+    except ImportError as error:
+        raise MissingExtra(
+            "The PostgreSQL engine is not installed.", hint="Run: pip install 'lukasa[postgres]'"
+        ) from error
+    return PostgresEngine(place.url, clock=clock, patience=patience, read_url=read_url or None)
 
 
 def _reach(agent: str, scopes: Iterable[str] | None) -> Reach:

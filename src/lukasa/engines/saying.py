@@ -31,6 +31,12 @@ def says(line: str, piece: str) -> bool:
     return False
 
 
+def asked_words(question: str, most: int = 1000) -> list[str]:
+    """The distinct words of a question, as they were written. Any string at all has some, or none."""
+    clean = question.encode("utf-8", "replace").decode().replace("\0", " ")
+    return list(dict.fromkeys(clean.split()))[:most]
+
+
 def storable(values: Iterable[Any]) -> bool:
     """Whether every text could be in a store at all; what could not is simply not there."""
     return all(value.isascii() or not canonical.SURROGATES.search(value) for value in values if isinstance(value, str))

@@ -10,7 +10,7 @@ import apsw
 
 from lukasa.clock import microseconds
 from lukasa.engine import ALL, AsOf, Match, Neighbour, Query, Tally
-from lukasa.engines.saying import storable
+from lukasa.engines.saying import asked_words, storable
 from lukasa.engines.sqlite.sql import SQL
 from lukasa.errors import StoreDamaged
 from lukasa.record import Key, Record, unfold
@@ -23,7 +23,6 @@ _NEWEST_AS_OF = """line ->> 'deleted' IS NULL AND NOT EXISTS (
         AND newer.version > log.version AND newer.{bound} <= ?
         AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq))"""
 _MANY_STREAMS = 40
-_MANY_WORDS = 1000
 
 
 class SqliteReader:
@@ -251,6 +250,4 @@ def _any_of(words: str) -> str:
 
     A word with inner punctuation (``multi-agent``, ``CVE-2025-64439``) becomes a phrase of its parts.
     """
-    clean = words.encode("utf-8", "replace").decode().replace("\0", " ")
-    distinct = list(dict.fromkeys(clean.split()))[:_MANY_WORDS]
-    return " OR ".join('"' + word.replace('"', '""') + '"' for word in distinct)
+    return " OR ".join('"' + word.replace('"', '""') + '"' for word in asked_words(words))

@@ -1,0 +1,117 @@
+"""The schema: numbered steps, run once whoever comes first, and refused when they are newer than we are."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cache
+from importlib.resources import files
+
+import psycopg
+
+from lukasa.engines.postgres.connecting import Database, first
+from lukasa.errors import LukasaError, NotAllowed, StoreForeign, StoreNewer
+
+_LOCK = (19531, 1)
+
+
+@cache
+def migrations() -> tuple[tuple[int, str], ...]:
+    """All steps with their numbers, in order."""
+    scripts = [file for file in files(__package__).joinpath("migrations").iterdir() if file.name.endswith(".sql")]
+    return tuple((int(file.name[:4]), file.read_text("utf-8")) for file in sorted(scripts, key=lambda file: file.name))
+
+
+def newest() -> int:
+    """The schema this Lukasa knows."""
+    return migrations()[-1][0]
+
+
+def migrate(database: Database) -> None:
+    """Brings the schema up to date, in one transaction, while everybody else who comes to do the same waits."""
+    (encoding,) = first(database.execute("SHOW server_encoding"))
+    if encoding != "UTF8":
+        raise StoreForeign(
+            f"The database has the encoding {encoding}, which cannot hold every text.",
+            hint="Make a database with ENCODING 'UTF8'.",
+        )
+    if _present(database) == newest():
+        return
+    database.execute("BEGIN")
+    try:
+        database.execute("SELECT pg_advisory_xact_lock(%s, %s)", _LOCK)
+        present = _present(database)
+        if not present:
+            _found(database)
+        for number, script in migrations():
+            if number > present:
+                database.execute(script)
+        database.execute(
+            "INSERT INTO fact (name, value) VALUES ('schema', %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            (str(newest()),),
+        )
+        database.execute("COMMIT")
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise NotAllowed(
+            "This role may not set up a store in the database.",
+            hint="Let the database's owner open it once, or run: GRANT CREATE ON DATABASE … TO …",
+        ) from error
+    finally:
+        if database.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            with suppress(psycopg.Error):  # what led here tells more
+                database.execute("ROLLBACK")
+    with suppress(
+        psycopg.errors.InsufficientPrivilege, psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile
+    ):
+        database.execute(
+            "CREATE EXTENSION IF NOT EXISTS vector SCHEMA public"
+        )  # who may, does; who may not, is told when it is needed
+
+
+def _present(database: Database) -> int:
+    """The number of the schema that is there; 0 when there is none."""
+    (table,) = first(database.execute("SELECT to_regclass('lukasa.fact')::text"))
+    if table is None:
+        return 0
+    row = database.execute("SELECT value FROM lukasa.fact WHERE name = 'schema'").fetchone()
+    present = int(row[0]) if row is not None else 0
+    if present > newest():
+        raise StoreNewer(
+            f"The database has schema {present}; this Lukasa knows up to {newest()}.", hint="Upgrade Lukasa to open it."
+        )
+    return present
+
+
+def _found(database: Database) -> None:
+    """Makes the schema that holds the store, unless somebody else's things are in it."""
+    (foreign,) = first(database.execute("SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('lukasa')"))
+    if foreign:
+        raise StoreForeign("The schema 'lukasa' of the database holds something else; it was left untouched.")
+    database.execute("CREATE SCHEMA IF NOT EXISTS lukasa")
+
+
+def admit(database: Database, role: str, read: frozenset[str], write: frozenset[str]) -> None:
+    """Lets a role reach scopes: exactly these from now on."""
+    if not role or "\0" in role:
+        raise LukasaError("A role has a name.")
+    name = psycopg.sql.Identifier(role)
+    database.execute("BEGIN")
+    database.execute("DELETE FROM admission WHERE role = %s", (role,))
+    with database.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO admission (role, scope, writes) VALUES (%s, %s, %s)",
+            [(role, scope, scope in write) for scope in sorted(read | write)],
+        )
+    for right, things in (
+        ("USAGE", "SCHEMA lukasa"),
+        ("SELECT", "TABLE log, link, hidden, tally, veil, model, admission, answered, fact"),
+        ("INSERT", "TABLE log, link, hidden, tally, answered"),
+        ("UPDATE", "TABLE tally"),
+        ("UPDATE (live)", "TABLE log"),
+        ("USAGE", "SEQUENCE position"),
+    ):
+        database.execute(psycopg.sql.SQL(f"GRANT {right} ON {things} TO {{}}").format(name))
+    for (number,) in database.execute("SELECT number FROM model").fetchall():
+        database.execute(
+            psycopg.sql.SQL(f"GRANT SELECT, INSERT, UPDATE, DELETE ON vector_{int(number)} TO {{}}").format(name)
+        )
+    database.execute("COMMIT")

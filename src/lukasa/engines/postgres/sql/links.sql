@@ -1,0 +1,19 @@
+-- name: links_out
+SELECT DISTINCT relation, to_scope, to_kind, to_id FROM link
+WHERE seq IN (SELECT seq FROM log WHERE scope = %s AND kind = %s AND id = %s AND live)
+
+-- name: links_in
+SELECT DISTINCT link.relation, log.scope, log.kind, log.id
+FROM link JOIN log ON log.seq = link.seq AND log.scope = link.scope
+WHERE link.to_scope = %s AND link.to_kind = %s AND link.to_id = %s AND log.live
+
+-- name: derived_from_key
+SELECT DISTINCT log.scope, log.kind, log.id
+FROM link JOIN log ON log.seq = link.seq AND log.scope = link.scope
+WHERE link.to_scope = %s AND link.to_kind = %s AND link.to_id = %s AND link.relation = 'derived_from'
+    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = link.seq)
+
+-- name: ever_derived_from_key
+SELECT DISTINCT log.scope, log.kind, log.id
+FROM link JOIN log ON log.seq = link.seq AND log.scope = link.scope
+WHERE link.to_scope = %s AND link.to_kind = %s AND link.to_id = %s AND link.relation = 'derived_from'

@@ -1,0 +1,218 @@
+"""Keeping the store sound: proving it, rebuilding what is derived, dropping what is superseded, erasing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from lukasa.engine import QUARANTINE, Erased, Finding, Progress, Reader, Verdict
+from lukasa.engines import veil
+from lukasa.engines.postgres import vectors
+from lukasa.engines.postgres.appending import PostgresGround
+from lukasa.engines.postgres.connecting import Database, Inside, first
+from lukasa.engines.postgres.lines import Books, Row, row_of
+from lukasa.engines.postgres.reader import PostgresReader
+from lukasa.engines.postgres.sql import SQL
+from lukasa.engines.proof import check_line, check_sums, checksum
+from lukasa.errors import LukasaError
+from lukasa.record import Key, unfold
+from lukasa.scope import EVERYTHING, SYSTEM
+
+_PAGE = 2000
+_SHOWN = 20
+_LOWEST, _HIGHEST = -(2**62), 2**62
+
+
+def verify(database: Database, progress: Progress | None) -> Verdict:
+    """Proves everything at one moment, in a transaction that is rolled back."""
+    database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    versions, findings = 0, list[Finding]()
+    sums: dict[tuple[str, str], tuple[int, int]] = {}
+    wrong: dict[str, int] = {}
+
+    def count(where: str, number: int = 1) -> None:
+        wrong[where] = wrong.get(where, 0) + number
+
+    low = _LOWEST
+    for page in _pages(database, progress):
+        versions += len(page)
+        derived: list[Row] = []
+        for row in page:
+            finding = check_line(row[:10])
+            if finding is not None:
+                findings.append(finding)
+            pair = (row[1], row[2])
+            number, total = sums.get(pair, (0, 0))
+            sums[pair] = (number + 1, total + checksum(row[8]))
+            expected = _derived(row)
+            if expected is None:
+                continue
+            derived.append(expected)
+            if finding is None:
+                count("labels", row[12] != expected.labels)
+                count("columns", (row[10], row[11]) != (expected.deleted, expected.tokens))
+        spelled = ([row.seq for row in derived], [row.words for row in derived])
+        altered = {row[0] for row in page if check_line(row[:10]) is not None}
+        count("text index", sum(seq not in altered for (seq,) in database.execute(SQL["wrong_words"], spelled)))
+        count("links", len(_links(database, low, page[-1][0]) ^ {arrow for row in derived for arrow in row.arrows}))
+        low = page[-1][0]
+    count("links", len(_links(database, low, _HIGHEST)))
+    told = {(row[0], row[1]): row[2:] for row in database.execute(SQL["all_tallies"])}
+    findings += check_sums({pair: (row[1], int(row[2])) for pair, row in told.items()}, sums)
+    findings += _check_live(database, told)
+    findings += _check_veils(database)
+    named = {"labels": "labels differ from the log", "links": "links differ from the log",
+             "text index": "entries differ from the log", "columns": "columns differ from the log"}  # fmt: skip
+    findings += [
+        Finding(where, f"{number} {named[where]}", repairable=True) for where, number in wrong.items() if number
+    ]
+    database.execute("ROLLBACK")
+    return Verdict(versions, tuple(_shortened(findings)))
+
+
+def _pages(database: Database, progress: Progress | None) -> Iterator[list[Any]]:
+    (total,) = first(database.execute(SQL["count_lines"]))
+    seen, last = 0, _LOWEST
+    while page := database.execute(SQL["all_lines"], (last, _PAGE), binary=True).fetchall():
+        yield page
+        seen, last = seen + len(page), page[-1][0]
+        if progress is not None:
+            progress(seen, max(total, seen))
+
+
+def _derived(row: Sequence[Any]) -> Row | None:
+    """What should stand beside a line, if the line can be read."""
+    try:
+        return row_of(unfold(row[9], row[0], row[8]), row[9].decode(), live=False)
+    except (ValueError, KeyError, TypeError, AttributeError, LukasaError):
+        return None
+
+
+def _links(database: Database, low: int, high: int) -> set[tuple[Any, ...]]:
+    return set(database.execute(SQL["links_between"], (low, high), binary=True))
+
+
+def _check_live(database: Database, told: dict[tuple[str, str], Any]) -> Iterator[Finding]:
+    for scope, kind, id, version, live in database.execute(SQL["wrongly_live"]):
+        what = "counts as present but is not" if live else "counts as past but is not"
+        yield Finding(f"{scope}/{kind}/{id} version {version}", what, repairable=True)
+    counted = {(row[0], row[1]): row[2:] for row in database.execute(SQL["counts"])}
+    for pair in sorted(set(told) | set(counted)):
+        live, *texts = counted.get(pair, (0, 0, 0, 0, 0))
+        row = told.get(pair, (0, 0, 0, 0, 0, 0, 0))
+        if row[0] != live:
+            yield Finding(f"{pair[0]}/{pair[1]}", f"{live} records are live, {row[0]} are counted", repairable=True)
+        if tuple(row[3:]) != tuple(texts):
+            yield Finding(f"{pair[0]}/{pair[1]}", "the lengths of its texts are not what is counted", repairable=True)
+
+
+def _check_veils(database: Database) -> Iterator[Finding]:
+    """Derives the quarantines anew into temporary tables, whose names come before the stored ones, and compares."""
+    database.execute(SQL["shadow_veil"])
+    database.execute(SQL["shadow_hidden"])
+    veil.derive(PostgresGround(database))
+    for name, what in (
+        ("wrong_veils", "quarantines are not as the log tells"),
+        ("wrong_hidden", "versions are wrongly hidden or shown"),
+    ):
+        (number,) = first(database.execute(SQL[name]))
+        if number:
+            yield Finding("quarantine", f"{number} {what}", repairable=True)
+    database.execute("DROP TABLE pg_temp.veil, pg_temp.hidden")
+
+
+def _shortened(findings: Iterable[Finding]) -> Iterator[Finding]:
+    more = 0
+    for number, finding in enumerate(findings):
+        if number < 5 * _SHOWN:
+            yield finding
+        else:
+            more += 1
+    if more:
+        yield Finding("log", f"and {more} more")
+
+
+def reindex(database: Database, progress: Progress | None) -> None:
+    """Rebuilds everything derived from the log, in one transaction that nobody writes beside."""
+    _alone(database)
+    ground = PostgresGround(database)
+    database.execute(SQL["forget_all_links"])
+    for page in _pages(database, progress):
+        derived = [row for row in map(_derived, page) if row is not None]
+        ground.each(
+            "derive_columns",
+            [(row.seq, row.scope, row.deleted, row.tokens, row.labels, row.words) for row in derived],
+        )
+        ground.each("insert_link", [arrow for row in derived for arrow in row.arrows])
+    database.execute("DELETE FROM hidden")
+    database.execute("DELETE FROM veil")
+    veil.derive(ground)
+    database.execute(SQL["set_all_live"])
+    # How many lines were written, and the sum of their digests, are the proof and stay as they are.
+    database.execute(SQL["reset_counts"])
+    counted = database.execute(SQL["counts"]).fetchall()
+    ground.each("keep_books", [(scope, kind, live, 0, 0, *texts) for scope, kind, live, *texts in counted])
+    database.execute(SQL["drop_uncounted"])
+    database.execute("COMMIT")
+
+
+def compact(database: Database, before: int, progress: Progress | None) -> int:
+    """Drops superseded versions."""
+    _alone(database)
+    superseded = database.execute(SQL["superseded"], (before,), binary=True).fetchall()
+    tables = vectors.tables(database)
+    books = Books()
+    database.execute(SQL["note_high_water"])
+    for start in range(0, len(superseded), _PAGE):
+        chunk = superseded[start : start + _PAGE]
+        for _, scope, kind, digest, tokens in chunk:
+            books.dropped(scope, kind, digest, tokens, live=False)
+        _forget(database, [(scope, seq) for seq, scope, *_ in chunk], tables)
+        if progress is not None:
+            progress(start + len(chunk), len(superseded))
+    PostgresGround(database).each("keep_books", books.rows())
+    database.execute("COMMIT")
+    return len(superseded)
+
+
+def erase(database: Database, choose: Callable[[Reader], Sequence[Key]], receive: Callable[[Erased], None]) -> Erased:
+    """Removes every version of the chosen records; ``receive`` writes the receipt in the same transaction."""
+    _alone(database)
+    ground = PostgresGround(database)
+    keys = list(dict.fromkeys(choose(PostgresReader(Inside(database), EVERYTHING))))
+    tables = vectors.tables(database)
+    books = Books()
+    database.execute(SQL["note_high_water"])
+    versions, by_kind = 0, dict[str, int]()
+    for key in keys:
+        if (key.scope, key.kind) == (SYSTEM, QUARANTINE):
+            veil.lift(ground, key)
+        rows = ground.rows("rows_of_key", key.scope, key.kind, key.id)
+        for seq, digest, tokens, live in rows:
+            books.dropped(key.scope, key.kind, digest, tokens, live=live)
+            ground.each("forget_answers", [(seq, seq)])
+        _forget(database, [(key.scope, row[0]) for row in rows], tables)
+        if rows:
+            versions += len(rows)
+            by_kind[key.kind] = by_kind.get(key.kind, 0) + 1
+    ground.each("keep_books", books.rows())
+    database.execute(SQL["drop_empty_tallies"])
+    erased = Erased(sum(by_kind.values()), versions, by_kind)
+    if versions:
+        receive(erased)
+    database.execute("COMMIT")
+    return erased
+
+
+def _alone(database: Database) -> None:
+    """Begins a write that has the whole store to itself."""
+    database.execute("BEGIN")
+    database.execute(SQL["enter"], (None, True, 0))
+
+
+def _forget(database: Database, places: Sequence[tuple[str, int]], tables: Sequence[str]) -> None:
+    with database.cursor() as cursor:
+        for name in ("forget_links", "forget_hidden", "forget_line"):
+            cursor.executemany(SQL[name], places)
+        for table in tables:
+            cursor.executemany(f"DELETE FROM {table} WHERE scope = %s AND seq = %s", places)  # noqa: S608 - our own table names

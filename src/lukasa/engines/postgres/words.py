@@ -1,0 +1,133 @@
+"""Words as the text index knows them, and how well they match: the same as on SQLite, because it is SQLite's tokenizer.
+
+A text becomes the tokens of FTS5's ``porter unicode61`` tokenizer, and these, with their places, become a ``tsvector``:
+PostgreSQL's own dictionaries have no say. A word of a question with inner punctuation (``multi-agent``) is a phrase of
+its tokens. Matches are ranked by the formula of FTS5's ``bm25()``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from math import log
+from typing import Any, NamedTuple
+
+import apsw
+
+from lukasa.engines.saying import asked_words
+
+_LAST_PLACE = 16383  # a tsvector knows places up to here, and
+_MANY_PLACES = 255  # so many of one token, and
+_MOST_BYTES = 1_000_000  # so much of all tokens and places together
+_LONGEST = 1000
+_K1, _B = 1.2, 0.75
+_LEAST_IDF = 1e-6
+
+Phrase = tuple[str, ...]
+Places = Mapping[str, Sequence[int] | None]
+"""Where the tokens of a question stand in one text; ``None`` when they do, but places were not kept."""
+
+_own = threading.local()
+
+
+def tokens_of(text: str) -> list[str]:
+    """The tokens of a text, in order."""
+    tokenize: Callable[..., list[str]] | None = getattr(_own, "tokenize", None)
+    if tokenize is None:
+        database = apsw.Connection(":memory:")
+        database.execute("CREATE VIRTUAL TABLE words USING fts5 (text)")  # brings the tokenizers in
+        tokenizer = database.fts5_tokenizer("porter", ["unicode61", "remove_diacritics", "2"])
+        _own.database = database
+
+        def tokenize(text: str) -> list[str]:
+            found: Any = tokenizer(
+                text.encode(), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False, include_colocated=False
+            )
+            return [token if len(token) <= _LONGEST else _shortened(token) for token in found]
+
+        _own.tokenize = tokenize
+    return tokenize(text)
+
+
+def _shortened(token: str) -> str:
+    """Stands for a token that is too long for an index; the sign in front occurs in no other token."""
+    return "#" + hashlib.blake2b(token.encode(), digest_size=16).hexdigest()
+
+
+def vector_of(tokens: Sequence[str]) -> str:
+    """The spelling of a ``tsvector`` of tokens with their places."""
+    places: dict[str, list[int]] = {}
+    for place, token in enumerate(tokens, 1):
+        where = places.setdefault(token, [])
+        if len(where) < _MANY_PLACES:
+            where.append(min(place, _LAST_PLACE))
+    size = sum(4 * len(token) + 2 * len(where) + 4 for token, where in places.items())
+    if size > _MOST_BYTES:
+        return " ".join(map(_quoted, places))
+    return " ".join(f"{_quoted(token)}:{','.join(map(str, where))}" for token, where in places.items())
+
+
+def _quoted(token: str) -> str:
+    return "'" + token.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+class Question(NamedTuple):
+    """What is asked for: phrases, each with how often it was asked in other letters."""
+
+    phrases: Mapping[Phrase, int]
+
+    @classmethod
+    def of(cls, words: str) -> Question:
+        phrases: dict[Phrase, int] = {}
+        for word in asked_words(words):
+            if phrase := tuple(tokens_of(word)):
+                phrases[phrase] = phrases.get(phrase, 0) + 1
+        return cls(phrases)
+
+    @property
+    def tokens(self) -> list[str]:
+        return sorted({token for phrase in self.phrases for token in phrase})
+
+
+def query_of(phrase: Phrase) -> str:
+    """The spelling of a ``tsquery`` for one phrase."""
+    return "(" + " <-> ".join(map(_quoted, phrase)) + ")"
+
+
+class Corpus(NamedTuple):
+    """What the ranking knows of all texts: how many there are, how long in all, and how many hold each phrase."""
+
+    texts: int
+    tokens: int
+    holding: Mapping[Phrase, int]
+
+    def weight(self, phrase: Phrase) -> float:
+        """How telling a phrase is: the rarer the more."""
+        holding = self.holding.get(phrase, 0)
+        return (
+            max(log((self.texts - holding + 0.5) / (holding + 0.5)), _LEAST_IDF)
+            if holding <= self.texts
+            else _LEAST_IDF
+        )
+
+
+def score(question: Question, corpus: Corpus, places: Places, length: int) -> float:
+    """How well a text of a length matches, as ``bm25()`` of FTS5 has it; higher is better."""
+    average = corpus.tokens / corpus.texts if corpus.texts else 1.0
+    drag = _K1 * (1 - _B + _B * length / (average or 1.0))
+    total = 0.0
+    for phrase, times in question.phrases.items():
+        if count := _occurrences(phrase, places):
+            total += times * corpus.weight(phrase) * count * (_K1 + 1) / (count + drag)
+    return total
+
+
+def _occurrences(phrase: Phrase, places: Places) -> int:
+    if any(token not in places for token in phrase):
+        return 0
+    where = [places[token] for token in phrase]
+    if any(each is None for each in where):
+        return 1  # a text too long for its places to be kept holds the tokens; how often is not known
+    first, *rest = (set(each or ()) for each in where)
+    return sum(all(place + step in each for step, each in enumerate(rest, 1)) for place in first)

@@ -13,7 +13,7 @@ from lukasa.engine import QUARANTINE, Decision, Replayed
 from lukasa.engines import veil
 from lukasa.engines.appending import KEY_REUSED, Written, answer_key, fingerprint, scope_closed
 from lukasa.engines.postgres.connecting import Database, Inside, first
-from lukasa.engines.postgres.lines import Books, Row, Sheet, indexed, record_of, standing_of
+from lukasa.engines.postgres.lines import Books, Drawn, Row, Sheet, indexed, record_of, standing_of
 from lukasa.engines.postgres.reader import PostgresReader
 from lukasa.engines.postgres.sql import SQL
 from lukasa.engines.proof import Marks, checksum
@@ -187,13 +187,12 @@ def _write(
     veils = veil.Veils(ground) if veiled else None
     for sealed, seq in zip(batch, positions, strict=True):
         drawn = sheet.draw(sealed, seq, now, reach)
-        if not isinstance(drawn, tuple):
+        if not isinstance(drawn, Drawn):
             return drawn
-        record, line = drawn
         if veils is None:
-            sheet.put(record, line)
+            sheet.put(drawn)
         else:  # one by one, so that a record can be hidden for what was put down just before it
-            written += _put_veiled(ground, sheet, veils, record, line)
+            written += _put_veiled(ground, sheet, veils, drawn)
     written += _flush(database, sheet)
     for sealed, row in zip(batch, written, strict=True):
         if sealed.kind == QUARANTINE and sealed.scope == SYSTEM:
@@ -207,11 +206,12 @@ def write_receipt(database: Database, receipt: Sealed, now: datetime) -> None:
     _write(database, [receipt], positions, now, EVERYTHING, veiled=False, careful=True)
 
 
-def _put_veiled(ground: PostgresGround, sheet: Sheet, veils: veil.Veils, record: Record, line: str) -> list[Row]:
-    over = veils.over(record.scope, record.author, record.links, microseconds(record.recorded_at))
-    sheet.put(record, line, hidden=bool(over))
+def _put_veiled(ground: PostgresGround, sheet: Sheet, veils: veil.Veils, drawn: Drawn) -> list[Row]:
+    row = drawn.row
+    over = veils.over(row.scope, row.author, row.links, row.at)
+    sheet.put(drawn, hidden=bool(over))
     written = _flush(ground.database, sheet)
-    ground.each("hide", [(record.seq, author) for author in over])
+    ground.each("hide", [(row.seq, author) for author in over])
     return written
 
 
@@ -232,7 +232,7 @@ def _flush(database: Database, sheet: Sheet) -> list[Row]:
         if superseded:
             cursor.executemany(SQL["supersede"], superseded)
         if len(rows) > _MANY:
-            _copy(database, "copy_lines", (row.columns for row in rows))
+            _copy(database, "copy_lines", (row.copied for row in rows))
             _copy(database, "copy_links", arrows)
         else:
             cursor.executemany(SQL["insert_line"], [row.columns for row in rows])
@@ -305,9 +305,9 @@ class Replay:
     def _take(self, ground: PostgresGround, sheet: Sheet, record: Record, line: str, *, veiled: bool) -> bool:
         before = sheet.standing((record.scope, record.kind, record.id))
         if veiled:
-            _put_veiled(ground, sheet, veil.Veils(ground), record, line)
+            _put_veiled(ground, sheet, veil.Veils(ground), Drawn.of(record, line))
         else:
-            sheet.put(record, line)
+            sheet.put(Drawn.of(record, line))
         if record.kind == QUARANTINE and record.scope == SYSTEM and record.version > before.version:
             _flush(ground.database, sheet)
             veil.apply(ground, record.body, record.seq)

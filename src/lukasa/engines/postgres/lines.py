@@ -42,6 +42,11 @@ class Row(NamedTuple):
         return self[:-1]
 
     @property
+    def copied(self) -> tuple[object, ...]:
+        """Its columns as COPY takes them fastest."""
+        return self[:-1] if self.labels else (*self[:11], "{}", *self[12:-1])
+
+    @property
     def arrows(self) -> list[tuple[object, ...]]:
         """Its rows in the table ``link``."""
         return [
@@ -146,6 +151,17 @@ class Books:
         ]
 
 
+class Drawn(NamedTuple):
+    """A version on its way, and when its record was first written."""
+
+    row: Row
+    created_at: str
+
+    @classmethod
+    def of(cls, record: Record, line: str) -> Drawn:
+        return cls(row_of(record, line, live=not record.deleted), to_iso(record.created_at))
+
+
 class Sheet:
     """New rows on their way into the log: what they supersede, and what they add up to."""
 
@@ -170,33 +186,41 @@ class Sheet:
     def standing(self, place: Place) -> Standing:
         return self._standing.get(place, NOTHING)
 
-    def draw(self, sealed: Sealed, seq: int, now: datetime, reach: Reach) -> tuple[Record, str] | Refused | Conflict:
-        """The next version of a record and its line, or what is in the way."""
-        draft, scope, kind, id, _, content, fresh = sealed
+    def draw(self, sealed: Sealed, seq: int, now: datetime, reach: Reach) -> Drawn | Refused | Conflict:
+        """The next version of a record, or what is in the way."""
+        draft, scope, kind, id, author, content, fresh = sealed
         if not reach.writes(scope):
             return scope_closed(scope)
         before = self.standing((scope, kind, id))
         expected = 0 if fresh and draft.expected is None else draft.expected
         if expected is not None and expected != (0 if before.deleted and expected == 0 else before.version):
             return Conflict(sealed.key, expected, before.version)
-        recorded_at = to_iso(now)
-        line = content[:-1] + stamp(before.taken + 1, before.created_at or recorded_at, recorded_at)
-        return unfold(line, seq, digest_of(line)), line.decode()
+        recorded_at, version = to_iso(now), before.taken + 1
+        created_at = before.created_at or recorded_at
+        line = content[:-1] + stamp(version, created_at, recorded_at)
+        at = microseconds(now)
+        moment = at if draft.happened_at is None else microseconds(draft.happened_at)
+        length, words = indexed(draft.text)
+        labels = sorted(set(draft.labels)) if draft.labels else []
+        row = Row(
+            seq, scope, kind, id, version, author, at, moment, draft.deleted, not draft.deleted, length, labels, words,
+            digest_of(line), line.decode(), draft.links,
+        )  # fmt: skip
+        return Drawn(row, created_at)
 
-    def put(self, record: Record, line: str, *, hidden: bool = False) -> None:
+    def put(self, drawn: Drawn, *, hidden: bool = False) -> None:
         """Puts down one version: the newest of its key, an older one, or one that a quarantine hides."""
-        place = (record.scope, record.kind, record.id)
+        row, created_at = drawn
+        place = (row.scope, row.kind, row.id)
         before = self.standing(place)
-        taken = max(before.taken, record.version)
-        if hidden or record.version <= before.version:
-            row = row_of(record, line, live=False)
+        taken = max(before.taken, row.version)
+        if hidden or row.version <= before.version:
+            row = row._replace(live=False)
             self._standing[place] = before._replace(taken=taken)
         else:
-            row = row_of(record, line, live=not record.deleted)
             if not before.deleted:
                 self._supersede(place, before)
-            created_at = to_iso(record.created_at)
-            self._standing[place] = Standing(record.seq, record.version, taken, created_at, record.deleted, row.tokens)
+            self._standing[place] = Standing(row.seq, row.version, taken, created_at, row.deleted, row.tokens)
         self._at[row.seq] = len(self.rows)
         self.rows.append(row)
         self.books.added(row)

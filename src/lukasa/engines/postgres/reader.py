@@ -237,7 +237,7 @@ class PostgresReader:
         if query.author is not None:
             require("log.author = %s", query.author)
         if query.labels:
-            require("log.labels @> %s::text[]", list(query.labels))
+            require("log.labels <> '{}' AND log.labels @> %s::text[]", list(query.labels))
         if query.since is not None:
             require("log.moment >= %s", microseconds(query.since))
         if query.until is not None:

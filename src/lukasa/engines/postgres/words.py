@@ -17,12 +17,12 @@ import apsw
 
 from lukasa.engines.saying import asked_words
 
-_LAST_PLACE = 16383  # a tsvector knows places up to here, and
-_MANY_PLACES = 255  # so many of one token, and
-_MOST_BYTES = 1_000_000  # so much of all tokens and places together
+_LAST_PLACE = 16383  # a tsvector knows places up to here,
+_MOST_BYTES = 1_000_000  # and about so many bytes in all
 _LONGEST = 1000
 _K1, _B = 1.2, 0.75
 _LEAST_IDF = 1e-6
+_PLACES = [f":{place}" for place in range(1, _LAST_PLACE + 1)]
 
 Phrase = tuple[str, ...]
 Places = Mapping[str, Sequence[int] | None]
@@ -56,16 +56,18 @@ def _shortened(token: str) -> str:
 
 
 def vector_of(tokens: Sequence[str]) -> str:
-    """The spelling of a ``tsvector`` of tokens with their places."""
-    places: dict[str, list[int]] = {}
-    for place, token in enumerate(tokens, 1):
-        where = places.setdefault(token, [])
-        if len(where) < _MANY_PLACES:
-            where.append(min(place, _LAST_PLACE))
-    size = sum(4 * len(token) + 2 * len(where) + 4 for token, where in places.items())
-    if size > _MOST_BYTES:
-        return " ".join(map(_quoted, places))
-    return " ".join(f"{_quoted(token)}:{','.join(map(str, where))}" for token, where in places.items())
+    """The spelling of a ``tsvector`` of tokens with their places; letters and digits, so nothing needs quotes."""
+    if len(tokens) > _LAST_PLACE:
+        return _long_vector_of(tokens)
+    return " ".join([token + place for token, place in zip(tokens, _PLACES, strict=False)])
+
+
+def _long_vector_of(tokens: Sequence[str]) -> str:
+    """Places beyond the last are the last one; where even so there is too much, places are left out."""
+    distinct = dict.fromkeys(tokens)
+    if sum(map(len, distinct)) * 4 + 4 * len(tokens) > _MOST_BYTES:
+        return " ".join(distinct)
+    return " ".join([f"{token}:{min(place, _LAST_PLACE)}" for place, token in enumerate(tokens, 1)])
 
 
 def _quoted(token: str) -> str:

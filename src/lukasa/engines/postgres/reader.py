@@ -179,7 +179,7 @@ class PostgresReader:
             telling = sorted(phrases, key=corpus.weight, reverse=True)[:_MANY_PHRASES]
             rank = " + ".join("%s * ts_rank('{1, 1, 1, 1}', log.words, %s::tsquery)" for _ in telling)
             average = max(corpus.tokens / corpus.texts, 1.0) if corpus.texts else 1.0
-            rough = f" ORDER BY ({rank}) / (0.25 + 0.75 * log.tokens / %s) DESC, log.seq LIMIT %s"
+            rough = f" ORDER BY ({rank}) / (1.3 + 0.9 * log.tokens / %s) DESC, log.seq LIMIT %s"
             bound = [part for phrase in telling for part in (corpus.weight(phrase), wording.query_of(phrase))]
             bound += [average, max(_CANDIDATES * query.limit, _FEWEST_CANDIDATES)]
         wanted = "log.seq, log.tokens, log.words" + (

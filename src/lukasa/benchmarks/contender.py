@@ -41,8 +41,8 @@ class Lukasa:
 
     name = "lukasa"
 
-    def __init__(self, path: Path, new_id: IdMaker) -> None:
-        self._memory = open_memory(path, new_id=new_id)
+    def __init__(self, store: Path | str, new_id: IdMaker) -> None:
+        self._memory = open_memory(store, new_id=new_id)
         self._journal = self._memory.journal
 
     def add(self, note: Note) -> Accepted:
@@ -83,17 +83,21 @@ class Pair(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where the two keep their files."""
+    """Where the two keep what they are given: files, or databases of one server."""
 
-    lukasa: Path
-    reference: Path
+    lukasa: Path | str
+    reference: Path | str
 
     @classmethod
     def within(cls, folder: Path, name: str) -> Places:
         return cls(folder / f"lukasa-{name}.db", folder / f"reference-{name}.db")
 
     def open(self, new_id: IdMaker) -> Pair:
-        return Pair(Lukasa(self.lukasa, new_id), Reference(self.reference))
+        if isinstance(self.reference, Path):
+            return Pair(Lukasa(self.lukasa, new_id), Reference(self.reference))
+        from lukasa.benchmarks.reference_postgres import PostgresReference
+
+        return Pair(Lukasa(self.lukasa, new_id), PostgresReference(self.reference))
 
 
 def _accepted(outcome: Outcome) -> Accepted:

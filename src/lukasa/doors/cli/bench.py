@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from lukasa.benchmarks.report import Bar, Report, Row, Unit
     from lukasa.benchmarks.store import Progress
 
-app = typer.Typer(help="Measure Lukasa beside a bare SQLite store, in one run on this machine.")
+app = typer.Typer(help="Measure Lukasa beside a bare store of the same engine, in one run.")
 
 
 @app.callback()
 def bench() -> None:
-    """Measure Lukasa beside a bare SQLite store, in one run on this machine."""
+    """Measure Lukasa beside a bare store of the same engine, in one run."""
 
 
 @app.command()
@@ -37,15 +37,20 @@ def store(
         Path | None, typer.Option(metavar="DIR", file_okay=False, help="Make the stores in DIR and leave them there.")
     ] = None,
 ) -> None:
-    """Measure adding, reading and finding, by one and by many writers, as the store grows."""
+    """Measure adding, reading and finding, by one and by many writers, as the store grows.
+
+    With --store postgresql://… the stores are made in new databases on that server, and dropped at the end.
+    """
     from lukasa.benchmarks.store import parse_sizes, run
 
+    named = caller(ctx, as_json).store
+    server = named if isinstance(named, str) and named.startswith(("postgresql://", "postgres://")) else None
     try:
         wanted = parse_sizes(sizes)
     except InvalidInput as error:
         raise typer.BadParameter(str(error), param_hint="--sizes") from error
     with _progress() as progress:
-        report = run(wanted, rounds, keep=keep, progress=progress)
+        report = run(wanted, rounds, keep=keep, server=server, progress=progress)
     if caller(ctx, as_json).json:
         typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
     else:

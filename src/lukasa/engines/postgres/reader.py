@@ -17,11 +17,11 @@ from lukasa.errors import StoreDamaged
 from lukasa.record import Key, Record, unfold
 from lukasa.scope import Reach
 
-_NOT_HIDDEN = "NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)"
+_NOT_HIDDEN = "NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)"
 _NEWEST_AS_OF = """NOT log.deleted AND NOT EXISTS (
     SELECT 1 FROM log AS newer WHERE newer.scope = log.scope AND newer.kind = log.kind AND newer.id = log.id
         AND newer.version > log.version AND newer.{bound} <= %s
-        AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq))"""
+        AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = newer.scope AND hidden.seq = newer.seq))"""
 _PAGE = 1000
 _CANDIDATES = 10
 _FEWEST_CANDIDATES = 300

@@ -72,12 +72,12 @@ CREATE TABLE fact (name text PRIMARY KEY, value text NOT NULL);
 -- Positions are drawn from a sequence, so a later position can be committed before an earlier one. Every writer holds,
 -- until its end is visible, a lock that names the newest position there was before it drew its own. What lies at or
 -- below the lowest of those is settled: nothing can come before it any more.
-CREATE FUNCTION newest_position() RETURNS bigint LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = lukasa, pg_temp
-    AS $$ SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM position $$;
+CREATE FUNCTION newest_position() RETURNS bigint LANGUAGE sql VOLATILE
+    AS $$ SELECT coalesce(pg_sequence_last_value('lukasa.position'), 0) $$;
 
-CREATE FUNCTION settled(OUT settled bigint, OUT newest bigint) LANGUAGE plpgsql VOLATILE SET search_path = lukasa, pg_temp AS $$
+CREATE FUNCTION settled(OUT settled bigint, OUT newest bigint) LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    newest := newest_position();  -- before the locks: who locks later draws later
+    newest := lukasa.newest_position();  -- before the locks: who locks later draws later
     SELECT least(newest, min(((classid::bigint & 65535) << 32) | objid::bigint)) INTO settled FROM pg_locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND classid::bigint >> 16 = 19531 AND pid <> pg_backend_pid()
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database());
@@ -86,7 +86,7 @@ END $$;
 -- A writer shares the store and the scopes it writes to; a decision has the scopes it can see to itself, and without
 -- scopes the whole store. Locks are taken in one order, so that nobody waits in a circle.
 CREATE FUNCTION enter(scopes text[], alone boolean, wanted integer, OUT veiled boolean, OUT positions bigint[])
-    LANGUAGE plpgsql VOLATILE SET search_path = lukasa, pg_temp AS $$
+    LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     place integer;
 BEGIN
@@ -102,16 +102,16 @@ BEGIN
             END IF;
         END LOOP;
     END IF;
-    PERFORM pg_advisory_xact_lock_shared((19531::bigint << 48) | newest_position());
-    veiled := EXISTS (SELECT 1 FROM veil);
-    positions := ARRAY(SELECT nextval('position') FROM generate_series(1, wanted));
+    PERFORM pg_advisory_xact_lock_shared((19531::bigint << 48) | lukasa.newest_position());
+    veiled := EXISTS (SELECT 1 FROM lukasa.veil);
+    positions := ARRAY(SELECT nextval('lukasa.position') FROM generate_series(1, wanted));
 END $$;
 
 CREATE FUNCTION keep_books(scope text, kind text, live bigint, versions bigint, checksum bigint,
         texts bigint, tokens bigint, past_texts bigint, past_tokens bigint)
-    RETURNS void LANGUAGE sql VOLATILE SET search_path = lukasa, pg_temp AS $$
-    INSERT INTO tally AS t (scope, kind, slot, live, versions, checksum, texts, tokens, past_texts, past_tokens)
-    VALUES ($1, $2, pg_backend_pid() & 31, $3, $4, $5, $6, $7, $8, $9)
+    RETURNS void LANGUAGE sql VOLATILE AS $$
+    INSERT INTO lukasa.tally AS t (scope, kind, slot, live, versions, checksum, texts, tokens, past_texts, past_tokens)
+    VALUES ($1, $2, pg_backend_pid() & 255, $3, $4, $5, $6, $7, $8, $9)
     ON CONFLICT ON CONSTRAINT tally_pkey DO UPDATE SET live = t.live + excluded.live, versions = t.versions + excluded.versions,
         checksum = (t.checksum + excluded.checksum) & 4611686018427387903,
         texts = t.texts + excluded.texts, tokens = t.tokens + excluded.tokens,
@@ -121,23 +121,24 @@ $$;
 -- One new record in one step: the short way. Null when an author is quarantined, which takes a closer look.
 CREATE FUNCTION add_sole(scope text, kind text, id text, author text, at bigint, moment bigint, tokens integer, words tsvector,
         digest bytea, line text, checksum bigint)
-    RETURNS bigint LANGUAGE plpgsql VOLATILE SET search_path = lukasa, pg_temp AS $$
+    RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     place bigint;
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(19531, 0), pg_advisory_xact_lock_shared(19532, hashtext($1)),
-        pg_advisory_xact_lock_shared((19531::bigint << 48) | newest_position());
-    IF EXISTS (SELECT 1 FROM veil) THEN
-        RETURN NULL;
-    END IF;
-    place := nextval('position');
-    INSERT INTO log (seq, scope, kind, id, version, author, at, moment, deleted, live, tokens, labels, words, digest, line)
-    VALUES (place, $1, $2, $3, 1, $4, $5, $6, false, true, $7, '{}', $8, $9, $10);
-    INSERT INTO tally AS t (scope, kind, slot, live, versions, checksum, texts, tokens, past_texts, past_tokens)
-    VALUES ($1, $2, pg_backend_pid() & 31, 1, 1, $11, CASE WHEN $7 IS NULL THEN 0 ELSE 1 END, coalesce($7, 0), 0, 0)
+        pg_advisory_xact_lock_shared((19531::bigint << 48) | coalesce(pg_sequence_last_value('lukasa.position'), 0));
+    INSERT INTO lukasa.tally AS t (scope, kind, slot, live, versions, checksum, texts, tokens, past_texts, past_tokens)
+    SELECT $1, $2, pg_backend_pid() & 255, 1, 1, $11, CASE WHEN $7 IS NULL THEN 0 ELSE 1 END, coalesce($7, 0), 0, 0
+    WHERE NOT EXISTS (SELECT 1 FROM lukasa.veil)
     ON CONFLICT ON CONSTRAINT tally_pkey DO UPDATE SET live = t.live + 1, versions = t.versions + 1,
         checksum = (t.checksum + excluded.checksum) & 4611686018427387903,
         texts = t.texts + excluded.texts, tokens = t.tokens + excluded.tokens;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO lukasa.log (seq, scope, kind, id, version, author, at, moment, deleted, live, tokens, labels, words, digest, line)
+    VALUES (nextval('lukasa.position'), $1, $2, $3, 1, $4, $5, $6, false, true, $7, '{}', $8, $9, $10)
+    RETURNING seq INTO place;
     RETURN place;
 END $$;
 

@@ -11,7 +11,7 @@ WHERE link.to_scope = %s AND link.to_kind = %s AND link.to_id = %s AND log.live
 SELECT DISTINCT log.scope, log.kind, log.id
 FROM link JOIN log ON log.seq = link.seq AND log.scope = link.scope
 WHERE link.to_scope = %s AND link.to_kind = %s AND link.to_id = %s AND link.relation = 'derived_from'
-    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = link.seq)
+    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = link.scope AND hidden.seq = link.seq)
 
 -- name: ever_derived_from_key
 SELECT DISTINCT log.scope, log.kind, log.id

@@ -30,7 +30,7 @@ CROSS JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT seq, version, line, deleted, tokens FROM log
     WHERE log.scope = wanted.scope AND log.kind = wanted.kind AND log.id = wanted.id
-        AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
+        AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
     ORDER BY version DESC LIMIT 1) AS seen ON true
 
 -- name: insert_line
@@ -62,26 +62,26 @@ SELECT seq, line, digest FROM log WHERE seq = ANY(%s) ORDER BY seq
 
 -- name: get_version
 SELECT seq, line, digest FROM log WHERE scope = %s AND kind = %s AND id = %s AND version = %s
-    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
+    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
 
 -- name: get_now
 SELECT seq, line, digest FROM log WHERE scope = %s AND kind = %s AND id = %s
-    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
+    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
 ORDER BY version DESC LIMIT 1
 
 -- name: get_as_of_time
 SELECT seq, line, digest FROM log WHERE scope = %s AND kind = %s AND id = %s AND at <= %s
-    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
+    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
 ORDER BY version DESC LIMIT 1
 
 -- name: get_as_of_seq
 SELECT seq, line, digest FROM log WHERE scope = %s AND kind = %s AND id = %s AND seq <= %s
-    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
+    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
 ORDER BY version DESC LIMIT 1
 
 -- name: history
 SELECT seq, line, digest FROM log WHERE scope = %s AND kind = %s AND id = %s
-    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
+    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
 ORDER BY version
 
 -- name: whole_history

@@ -27,18 +27,18 @@ FROM log GROUP BY scope, kind
 -- What is live differs from what should be: the newest version that can be seen, unless it is a tombstone.
 SELECT scope, kind, id, version, live FROM log
 WHERE live <> (NOT deleted
-    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
+    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
     AND NOT EXISTS (SELECT 1 FROM log AS newer WHERE newer.scope = log.scope AND newer.kind = log.kind
         AND newer.id = log.id AND newer.version > log.version
-        AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq)))
+        AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = newer.scope AND hidden.seq = newer.seq)))
 
 -- name: set_all_live
 UPDATE log SET live = NOT live
 WHERE live <> (NOT deleted
-    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
+    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
     AND NOT EXISTS (SELECT 1 FROM log AS newer WHERE newer.scope = log.scope AND newer.kind = log.kind
         AND newer.id = log.id AND newer.version > log.version
-        AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq)))
+        AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = newer.scope AND hidden.seq = newer.seq)))
 
 -- name: derive_columns
 UPDATE log SET deleted = given.deleted, tokens = given.tokens, labels = given.labels::text[], words = given.words::tsvector
@@ -71,12 +71,12 @@ SELECT count(*) FROM (
 
 -- name: superseded
 SELECT log.seq, log.scope, log.kind, log.digest, log.tokens FROM log
-WHERE NOT log.live AND log.scope <> '_lukasa' AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
+WHERE NOT log.live AND log.scope <> '_lukasa' AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
     AND EXISTS (SELECT 1 FROM log AS newer WHERE newer.scope = log.scope AND newer.kind = log.kind
         AND newer.id = log.id AND newer.version > log.version AND newer.at < %s
-        AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq))
+        AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = newer.scope AND hidden.seq = newer.seq))
     -- What was derived from a record in quarantine is judged by the versions there were, so those all stay.
-    AND NOT EXISTS (SELECT 1 FROM log AS veiled JOIN hidden ON hidden.seq = veiled.seq
+    AND NOT EXISTS (SELECT 1 FROM log AS veiled JOIN hidden ON hidden.scope = veiled.scope AND hidden.seq = veiled.seq
         WHERE veiled.scope = log.scope AND veiled.kind = log.kind AND veiled.id = log.id)
 
 -- name: rows_of_key

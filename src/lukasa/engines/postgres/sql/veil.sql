@@ -42,13 +42,13 @@ WHERE link.relation = 'derived_from' AND link.seq > given.seq AND link.seq < giv
 -- The quarantines that hide every version of a key, if every version is hidden.
 WITH given (scope, kind, id, until) AS (VALUES (%s::text, %s::text, %s::text, %s::bigint)),
 versions AS (
-    SELECT log.seq FROM given JOIN log ON log.scope = given.scope AND log.kind = given.kind AND log.id = given.id AND log.seq < given.until)
-SELECT DISTINCT hidden.author FROM versions JOIN hidden ON hidden.seq = versions.seq
+    SELECT log.scope, log.seq FROM given JOIN log ON log.scope = given.scope AND log.kind = given.kind AND log.id = given.id AND log.seq < given.until)
+SELECT DISTINCT hidden.author FROM versions JOIN hidden ON hidden.scope = versions.scope AND hidden.seq = versions.seq
 WHERE NOT EXISTS (
-    SELECT 1 FROM versions AS open WHERE NOT EXISTS (SELECT 1 FROM hidden AS h WHERE h.seq = open.seq))
+    SELECT 1 FROM versions AS open WHERE NOT EXISTS (SELECT 1 FROM hidden AS h WHERE h.scope = open.scope AND h.seq = open.seq))
 
 -- name: versions_of_key
-SELECT seq, deleted, EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq), NOT live
+SELECT seq, deleted, EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq), NOT live
 FROM log WHERE scope = %s AND kind = %s AND id = %s ORDER BY version
 
 -- name: quarantines

@@ -124,5 +124,5 @@ NOT_BUILT = frozenset(
     for number in REQUIREMENTS
     if number.startswith(("VLT", "EXP", "CTX", "CHK", "FOR", "TRU"))
     or number
-    in {"RCL-1", "RCL-2", "RCL-3", "RCL-4", "RCL-6", "DOO-3", "DOO-4", "DOO-5", "DOO-6", "DOO-7", "OPS-2", "OPS-3"}
+    in {"RCL-1", "RCL-2", "RCL-3", "RCL-4", "RCL-6", "DOO-3", "DOO-4", "DOO-5", "DOO-6", "DOO-7"}
 )

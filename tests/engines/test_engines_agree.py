@@ -91,7 +91,7 @@ def live_at_random(engine, clock, chance):
             journal.undo(author=chance.choice(["ada", "ben"]), since=clock.now())
 
 
-@pytest.mark.requirement("OPS-2", "RCL-1")
+@pytest.mark.requirement("OPS-2")
 def test_texts_are_ranked_alike_with_the_same_scores(engines, clocks):
     notes = Notes(7)
     drafts = [Draft("note", note.text, id=note.id) for note in notes.take(1500)]

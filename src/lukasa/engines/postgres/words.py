@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from math import log
 from typing import Any, NamedTuple
 
@@ -57,17 +58,19 @@ def _shortened(token: str) -> str:
 
 def vector_of(tokens: Sequence[str]) -> str:
     """The spelling of a ``tsvector`` of tokens with their places; letters and digits, so nothing needs quotes."""
-    if len(tokens) > _LAST_PLACE:
+    if len(tokens) > _LAST_PLACE or sum(map(len, tokens)) > _MOST_BYTES // 8:
         return _long_vector_of(tokens)
     return " ".join([token + place for token, place in zip(tokens, _PLACES, strict=False)])
 
 
 def _long_vector_of(tokens: Sequence[str]) -> str:
-    """Places beyond the last are the last one; where even so there is too much, places are left out."""
+    """Places beyond the last are the last one. Where there is too much, places are left out, then the last tokens."""
     distinct = dict.fromkeys(tokens)
-    if sum(map(len, distinct)) * 4 + 4 * len(tokens) > _MOST_BYTES:
-        return " ".join(distinct)
-    return " ".join([f"{token}:{min(place, _LAST_PLACE)}" for place, token in enumerate(tokens, 1)])
+    size = sum(len(token.encode()) for token in distinct)
+    if size + 2 * len(tokens) + 4 * len(distinct) <= _MOST_BYTES:
+        return " ".join([f"{token}:{min(place, _LAST_PLACE)}" for place, token in enumerate(tokens, 1)])
+    sizes = accumulate(len(token.encode()) for token in distinct)
+    return " ".join([token for token, size in zip(distinct, sizes, strict=True) if size <= _MOST_BYTES])
 
 
 def _quoted(token: str) -> str:

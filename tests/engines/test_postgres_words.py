@@ -1,0 +1,55 @@
+"""Words for PostgreSQL's text index: SQLite's tokens, spelled so that any text at all can be indexed."""
+
+from __future__ import annotations
+
+import pytest
+
+from lukasa.engines.postgres import PostgresEngine
+from lukasa.engines.postgres.words import Corpus, Question, score, tokens_of, vector_of
+from lukasa.testing.contract.examination import found, note
+
+
+@pytest.fixture
+def engine(fresh_store):
+    engine = PostgresEngine(fresh_store())
+    yield engine
+    engine.close()
+
+
+def test_words_are_folded_stemmed_and_freed_of_accents():
+    assert tokens_of("The DEPLOYED crème-brûlée's") == ["the", "deploi", "creme", "brule", "s"]
+
+
+def test_a_word_with_punctuation_is_asked_for_as_a_phrase():
+    assert Question.of("multi-agent Multi-Agent plain ()").phrases == {("multi", "agent"): 2, ("plain",): 1}
+
+
+def test_a_phrase_counts_where_its_tokens_stand_side_by_side():
+    question, corpus = Question.of("multi-agent"), Corpus(10, 100, {("multi", "agent"): 1})
+    assert score(question, corpus, {"multi": [1, 7], "agent": [2, 9]}, 10) > 0
+    assert score(question, corpus, {"multi": [1], "agent": [3]}, 10) == 0
+    assert score(question, corpus, {"multi": [1]}, 10) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ".join(f"w{number}" for number in range(40_000)) + " needle",
+        " ".join(f"{number:0400}" for number in range(2_000)) + " needle",
+        "x" * 900_000 + " needle",
+        "needle " * 100_000,
+        "needle " + " ".join("Ⱥ" * 40 + chr(0x4E00 + number) for number in range(10_000)),
+    ],
+    ids=["many words", "long words", "one endless word", "one word for ever", "words that grow when folded"],
+)
+def test_a_text_of_any_length_is_indexed_and_proved(engine, text):
+    note(engine, "a", text)
+    note(engine, "b", "another")
+    assert found(engine, "needle") == ["a"]
+    assert engine.verify().sound
+
+
+def test_places_that_do_not_fit_are_left_out_but_no_word_is():
+    tokens = [f"{number:0400}" for number in range(3_000)]
+    assert ":" not in vector_of(tokens)
+    assert vector_of(tokens[:100]).startswith(f"{tokens[0]}:1 ")

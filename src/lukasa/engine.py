@@ -185,7 +185,22 @@ class Reader(Protocol):
         """Records whose text holds any of the words, best first. Any string at all is a valid question."""
 
     def match_vector(self, model: str, vector: Sequence[float], query: Query = ALL) -> list[Match]:
-        """Live records whose stored vectors are nearest by cosine, best first."""
+        """Live records whose stored vectors are nearest by cosine, best first.
+
+        Exact in a small store; in a large one a record among the very nearest may be missed now and then.
+        """
+
+    def closeness(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
+        """The cosines of given records, by position; those that have no vector are left out."""
+
+    def frequency(self, tokens: Sequence[str]) -> dict[str, int]:
+        """In about how many texts within reach each token stands; see ``lukasa.engines.tokens``. 0 means in none."""
+
+    def beside(self, seqs: Sequence[int]) -> dict[int, tuple[Record | None, Record | None]]:
+        """What was said just before and just after: the live records of the same kind next to each in its session.
+
+        A session is told by the label ``session=…``; a record without one stands alone.
+        """
 
 
 class Log(Protocol):

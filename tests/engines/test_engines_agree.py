@@ -41,6 +41,9 @@ def test_the_same_life_leaves_the_same_store(engines, clocks):
     # Scores count the words of everything within reach on PostgreSQL, of the whole store on SQLite.
     apart = ("words", "words of old", "tip")
     sqlite, postgres = (observe(engine, OPEN, positions=False, without=apart) for engine in engines)
+    near = [list(zip(*seen.pop("vectors"), strict=True)) for seen in (sqlite, postgres)]
+    assert near[1][0] == near[0][0]
+    assert near[1][1] == pytest.approx(near[0][1], abs=1e-3)
     assert postgres == sqlite
 
 

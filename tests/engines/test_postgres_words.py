@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lukasa.engines.postgres import PostgresEngine
-from lukasa.engines.postgres.words import Corpus, Question, score, tokens_of, vector_of
+from lukasa.engines.postgres.words import Corpus, Question, score, vector_of
+from lukasa.engines.tokens import tokens_of
 from lukasa.testing.contract.examination import found, note
 
 

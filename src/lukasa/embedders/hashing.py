@@ -33,7 +33,8 @@ class Hashing:
                 place, sign = _direction(word, self.length)
                 vector[place] += sign
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return vectors / np.where(lengths == 0, 1, lengths)
+        np.divide(vectors, lengths, out=vectors, where=lengths > 0)
+        return vectors
 
 
 @lru_cache(maxsize=10_000)

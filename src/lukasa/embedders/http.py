@@ -60,7 +60,8 @@ class HttpEmbedder:
         vectors = np.array(rows, dtype=np.float32)
         self._length = vectors.shape[1]
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return vectors / np.where(lengths == 0, 1, lengths)
+        np.divide(vectors, lengths, out=vectors, where=lengths > 0)
+        return vectors
 
     def _ask(self, texts: Sequence[str]) -> list[Any]:
         body = json.dumps({"model": self._model, "input": [text or " " for text in texts]}).encode()

@@ -64,7 +64,7 @@ class MiniLM:
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
         with self._guard:
-            import onnxruntime
+            import onnxruntime  # type: ignore[import-untyped]  # it ships no types
             from tokenizers import Tokenizer
 
             model = self._model_file.read_bytes()

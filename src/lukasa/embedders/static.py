@@ -48,7 +48,8 @@ class Static:
                 share = weights[ids]
                 vectors[at] = (table[ids] * share[:, None]).sum(axis=0) / share.sum() - common
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return vectors / np.where(lengths == 0, 1, lengths)
+        np.divide(vectors, lengths, out=vectors, where=lengths > 0)
+        return vectors
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any, Any, Any]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lukasa.clock import microseconds, to_iso
 from lukasa.engines.appending import scope_closed
-from lukasa.engines.postgres.words import tokens_of, vector_of
+from lukasa.engines.postgres.words import indexed_tokens, vector_of
 from lukasa.engines.proof import checksum
 from lukasa.outcome import Conflict, Refused
 from lukasa.record import Link, Record, Sealed, digest_of, stamp, unfold
@@ -32,6 +32,7 @@ class Row(NamedTuple):
     live: bool
     tokens: int | None
     labels: list[str]
+    session: str | None
     words: str | None
     digest: bytes
     line: str
@@ -64,16 +65,22 @@ def row_of(record: Record, line: str, *, live: bool) -> Row:
     length, words = indexed(record.text)
     return Row(
         record.seq, record.scope, record.kind, record.id, record.version, record.author, microseconds(record.recorded_at),
-        microseconds(record.moment), record.deleted, live, length, sorted(set(record.labels)), words, record.digest, line,
+        microseconds(record.moment), record.deleted, live, length, sorted(set(record.labels)), session_of(record.labels), words,
+        record.digest, line,
         record.links,
     )  # fmt: skip
+
+
+def session_of(labels: Iterable[str]) -> str | None:
+    """The session that a record was said in."""
+    return next((label for label in labels if label.startswith("session=")), None)
 
 
 def indexed(text: str) -> tuple[int | None, str | None]:
     """How many tokens a text has, and the index entry of it."""
     if not text:
         return None, None
-    tokens = tokens_of(text)
+    tokens = indexed_tokens(text)
     return len(tokens), vector_of(tokens)
 
 
@@ -203,8 +210,8 @@ class Sheet:
         length, words = indexed(draft.text)
         labels = sorted(set(draft.labels)) if draft.labels else []
         row = Row(
-            seq, scope, kind, id, version, author, at, moment, draft.deleted, not draft.deleted, length, labels, words,
-            digest_of(line), line.decode(), draft.links,
+            seq, scope, kind, id, version, author, at, moment, draft.deleted, not draft.deleted, length, labels,
+            session_of(draft.labels), words, digest_of(line), line.decode(), draft.links,
         )  # fmt: skip
         return Drawn(row, created_at)
 

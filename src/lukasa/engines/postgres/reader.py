@@ -26,6 +26,7 @@ _PAGE = 1000
 _CANDIDATES = 10
 _FEWEST_CANDIDATES = 300
 _MANY_PHRASES = 30
+_COUNTED = 1000
 
 
 class Moment(Protocol):
@@ -77,7 +78,7 @@ class PostgresReader:
         return int(row[0]) if row is not None else 0
 
     def tally(self) -> list[Tally]:
-        readable = None if self._reach.readable is None else sorted(self._reach.readable)
+        readable = self._readable()
         return [Tally(*row) for row in self._moment.run(SQL["tally"], (readable, readable))]
 
     def read(self, query: Query = ALL) -> list[Record]:
@@ -159,7 +160,7 @@ class PostgresReader:
 
     def _corpus(self, question: wording.Question, *, live: bool) -> wording.Corpus:
         """What the ranking must know of the texts within this reach, live ones or past ones."""
-        readable = None if self._reach.readable is None else sorted(self._reach.readable)
+        readable = self._readable()
         row = self._moment.run(SQL["corpus"], (live, live, readable, readable)).fetchone()
         phrases = list(question.phrases)
         spelled = [wording.query_of(phrase) for phrase in phrases]
@@ -213,6 +214,35 @@ class PostgresReader:
             best = nearest(self._moment.run, model, vector, conditions, values, query.limit)
             records = {record.seq: record for record in self.records(seq for seq, _ in best)}
         return [Match(records[seq], score) for seq, score in best]
+
+    def closeness(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
+        if not seqs or not vector or not _storable((model,)):
+            return {}
+        conditions, values = self._conditions(Query(every_version=True))
+        wanted = ["log.seq = ANY(%s)", *conditions], [list(seqs), *values]
+        return dict(nearest(self._moment.run, model, vector, *wanted, None))
+
+    def frequency(self, tokens: Sequence[str]) -> dict[str, int]:
+        counts = dict.fromkeys(tokens, 0)
+        wanted = [token for token in counts if token and _storable((token,))]
+        spelled = [wording.query_of((token,)) for token in wanted]
+        readable = self._readable()
+        counts.update(self._moment.run(SQL["frequency"], (readable, readable, _COUNTED, wanted, spelled)))
+        return counts
+
+    def beside(self, seqs: Sequence[int]) -> dict[int, tuple[Record | None, Record | None]]:
+        readable = self._readable()
+        rows = self._moment.run(SQL["beside"], (list(seqs), readable, readable))
+        return {
+            seq: (
+                None if places[0] is None else _record(places[:3]),
+                None if places[3] is None else _record(places[3:]),
+            )
+            for seq, *places in rows
+        }
+
+    def _readable(self) -> list[str] | None:
+        return None if self._reach.readable is None else sorted(self._reach.readable)
 
     def records(self, seqs: Iterable[int]) -> list[Record]:
         """The records at these positions; for the engine itself, which has checked the reach."""

@@ -50,7 +50,7 @@ def verify(database: Database, progress: Progress | None) -> Verdict:
             derived.append(expected)
             if finding is None:
                 count("labels", row[12] != expected.labels)
-                count("columns", (row[10], row[11]) != (expected.deleted, expected.tokens))
+                count("columns", (row[10], row[11], row[13]) != (expected.deleted, expected.tokens, expected.session))
         spelled = ([row.seq for row in derived], [row.words for row in derived])
         altered = {row[0] for row in page if check_line(row[:10]) is not None}
         count("text index", sum(seq not in altered for (seq,) in database.execute(SQL["wrong_words"], spelled)))
@@ -141,7 +141,7 @@ def reindex(database: Database, progress: Progress | None) -> None:
         derived = [row for row in map(_derived, page) if row is not None]
         ground.each(
             "derive_columns",
-            [(row.seq, row.scope, row.deleted, row.tokens, row.labels, row.words) for row in derived],
+            [(row.seq, row.scope, row.deleted, row.tokens, row.labels, row.session, row.words) for row in derived],
         )
         ground.each("insert_link", [arrow for row in derived for arrow in row.arrows])
     database.execute("DELETE FROM hidden")

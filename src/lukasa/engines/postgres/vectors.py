@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import isnan
+from math import hypot, isnan
 from typing import Any
 
 from lukasa.engines.postgres.connecting import Database, first
@@ -19,7 +19,9 @@ Vector = tuple[int, int, Sequence[float]]
 
 
 def spelled(vector: Sequence[float]) -> str:
-    return "[" + ",".join(repr(float(part)) for part in vector) + "]"
+    """A vector brought to length one, so that half precision can hold it."""
+    size = hypot(*vector) or 1.0
+    return "[" + ",".join(repr(float(part) / size) for part in vector) + "]"
 
 
 def nearest(

@@ -8,15 +8,13 @@ its tokens. Matches are ranked by the formula of FTS5's ``bm25()``.
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import log
-from typing import Any, NamedTuple
-
-import apsw
+from typing import NamedTuple
 
 from lukasa.engines.saying import asked_words
+from lukasa.engines.tokens import tokens_of
 
 _LAST_PLACE = 16383  # a tsvector knows places up to here,
 _MOST_BYTES = 1_000_000  # and about so many bytes in all
@@ -29,26 +27,10 @@ Phrase = tuple[str, ...]
 Places = Mapping[str, Sequence[int] | None]
 """Where the tokens of a question stand in one text; ``None`` when they do, but places were not kept."""
 
-_own = threading.local()
 
-
-def tokens_of(text: str) -> list[str]:
-    """The tokens of a text, in order."""
-    tokenize: Callable[..., list[str]] | None = getattr(_own, "tokenize", None)
-    if tokenize is None:
-        database = apsw.Connection(":memory:")
-        database.execute("CREATE VIRTUAL TABLE words USING fts5 (text)")  # brings the tokenizers in
-        tokenizer = database.fts5_tokenizer("porter", ["unicode61", "remove_diacritics", "2"])
-        _own.database = database
-
-        def tokenize(text: str) -> list[str]:
-            found: Any = tokenizer(
-                text.encode(), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False, include_colocated=False
-            )
-            return [token if len(token) <= _LONGEST else _shortened(token) for token in found]
-
-        _own.tokenize = tokenize
-    return tokenize(text)
+def indexed_tokens(text: str) -> list[str]:
+    """The tokens of a text as the index holds them: those that are too long for it are shortened."""
+    return [token if len(token) <= _LONGEST else _shortened(token) for token in tokens_of(text)]
 
 
 def _shortened(token: str) -> str:
@@ -86,7 +68,7 @@ class Question(NamedTuple):
     def of(cls, words: str) -> Question:
         phrases: dict[Phrase, int] = {}
         for word in asked_words(words):
-            if phrase := tuple(tokens_of(word)):
+            if phrase := tuple(indexed_tokens(word)):
                 phrases[phrase] = phrases.get(phrase, 0) + 1
         return cls(phrases)
 

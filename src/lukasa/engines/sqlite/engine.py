@@ -54,6 +54,9 @@ class SqliteEngine:
         self._read_only = False
         self._copy: TemporaryDirectory[str] | None = None
         self._remains = False  # something was erased whose old bytes may still be in the file
+        self._shelves: dict[
+            str, Any
+        ] = {}  # filled when vectors are first asked for, which loads what computes with them
         self._idle: list[apsw.Connection] = []
         self._closed = False
         self._only: threading.RLock | None = None
@@ -129,7 +132,7 @@ class SqliteEngine:
             if not within:
                 database.execute("BEGIN")
             try:
-                yield SqliteReader(database, reach)
+                yield SqliteReader(database, reach, self._shelves)
             finally:
                 if not within and database.in_transaction:
                     database.execute("COMMIT")
@@ -149,13 +152,15 @@ class SqliteEngine:
     def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
         from lukasa.engines.sqlite.vectors import pack
 
-        rows = [(model, seq, chunk, pack(vector)) for seq, chunk, vector in vectors]
+        rows = [(model, seq, chunk, *pack(vector)) for seq, chunk, vector in vectors]
 
-        replaced = sorted({(model, seq) for _, seq, _, _ in rows})
+        replaced = sorted({(row[0], row[1]) for row in rows})
 
         def work(stage: Stage) -> None:
             database = stage.settled()
-            database.executemany(SQL["forget_vectors"], replaced)
+            if replaced and database.execute(SQL["vectors_from"], replaced[0]).get:
+                database.execute(SQL["new_edition"], (model,))
+                database.executemany(SQL["forget_vectors"], replaced)
             database.executemany(SQL["put_vector"], rows)
 
         self._write(work)

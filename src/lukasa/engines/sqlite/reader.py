@@ -23,14 +23,18 @@ _NEWEST_AS_OF = """line ->> 'deleted' IS NULL AND NOT EXISTS (
         AND newer.version > log.version AND newer.{bound} <= ?
         AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq))"""
 _MANY_STREAMS = 40
+_NEAR = 1000
+_SPARE = 20
+_COUNTED = 1000
 
 
 class SqliteReader:
     """Reads over one connection, in whatever transaction that connection is in."""
 
-    def __init__(self, connection: apsw.Connection, reach: Reach) -> None:
+    def __init__(self, connection: apsw.Connection, reach: Reach, shelves: dict[str, Any] | None = None) -> None:
         self._db = connection
         self._reach = reach
+        self._shelves = shelves  # where readers of one engine share what they keep in memory of its vectors
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
         place = (key.scope, key.kind, key.id)
@@ -128,15 +132,63 @@ class SqliteReader:
         return matches[: query.limit]
 
     def match_vector(self, model: str, vector: Sequence[float], query: Query = ALL) -> list[Match]:
-        from lukasa.engines.sqlite.vectors import nearest
+        from lukasa.engines.sqlite.vectors import Shelf, among, nearest
 
         conditions, values = self._conditions(query)
         if query.limit == 0 or not storable((model, *values)):
             return []
-        statement = f"SELECT vector.seq, vector.vector FROM vector JOIN log ON log.seq = vector.seq WHERE vector.model = ? AND {' AND '.join(conditions)}"  # noqa: S608 - only our own fragments, values are bound
-        best = nearest(vector, self._db.execute(statement, (model, *values)), query.limit)
+        where = f"vector.model = ? AND {' AND '.join(conditions)}"
+        best: list[tuple[int, float]] = []
+        wanted, near = max(_NEAR, _SPARE * (query.limit or 0)), None
+        while self._shelves is not None and query.limit is not None:
+            shelf: Shelf = self._shelves.setdefault("vectors", Shelf())
+            near = shelf.near(self._db, model, vector, wanted)
+            if near is None:
+                break
+            statement = f"""SELECT vector.seq, vector.vector FROM json_each(?) AS near JOIN vector ON vector.seq = near.value
+                JOIN log ON log.seq = vector.seq WHERE {where}"""  # noqa: S608 - only our own fragments, values are bound
+            best = nearest(vector, self._db.execute(statement, (among(near), model, *values)), query.limit)
+            if len(best) >= query.limit:
+                break
+            wanted *= 8  # a narrow question: most of the nearest are not wanted
+        if near is None:
+            statement = f"SELECT vector.seq, vector.vector FROM vector JOIN log ON log.seq = vector.seq WHERE {where}"  # noqa: S608 - only our own fragments, values are bound
+            best = nearest(vector, self._db.execute(statement, (model, *values)), query.limit)
         records = {record.seq: record for record in self.records(seq for seq, _ in best)}
         return [Match(records[seq], score) for seq, score in best]
+
+    def closeness(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
+        from lukasa.engines.sqlite.vectors import among, cosines
+
+        if not seqs or not storable((model,)):
+            return {}
+        rows = self._db.execute(SQL["vectors_of_seqs"], (model, among(seqs)))
+        found, scores = cosines(vector, (row for row in rows if self._reach.reads(row[2])))
+        best: dict[int, float] = {}
+        for seq, score in zip(found, scores, strict=True):
+            best[seq] = max(float(score), best.get(seq, -2.0))
+        return best
+
+    def frequency(self, tokens: Sequence[str]) -> dict[str, int]:
+        wanted = [token for token in dict.fromkeys(tokens) if storable((token,))]
+        counts = dict.fromkeys(tokens, 0)
+        if self._reach.readable is None:
+            counts.update(self._db.execute(SQL["frequency"], (json.dumps(wanted),)))
+        else:
+            scopes = json.dumps(sorted(self._reach.readable))
+            for token in wanted:
+                question = '"' + token.replace('"', '""') + '"'
+                counts[token] = self._db.execute(SQL["frequency_within"], (question, scopes, _COUNTED)).get
+        return counts
+
+    def beside(self, seqs: Sequence[int]) -> dict[int, tuple[Record | None, Record | None]]:
+        wanted = json.dumps(list(seqs))
+        around = {seq: places for seq, *places in self._db.execute(SQL["beside"], (wanted, wanted))}
+        chosen = {place for places in around.values() for place in places if place is not None} | set(around)
+        records = {r.seq: r for r in self.records(sorted(chosen)) if self._reach.reads(r.scope)}
+        return {
+            seq: (records.get(before), records.get(after)) for seq, (before, after) in around.items() if seq in records
+        }
 
     def records(self, seqs: Iterable[int]) -> list[Record]:
         """The records at these positions; for the engine itself, which has checked the reach."""

@@ -30,7 +30,7 @@ from lukasa.testing.contract.deciding import Decisions  # noqa: E402
 from lukasa.testing.contract.erasing import Erasing  # noqa: E402
 from lukasa.testing.contract.idempotency import IdempotencyKeys  # noqa: E402
 from lukasa.testing.contract.keeping import Keeping  # noqa: E402
-from lukasa.testing.contract.links import Links  # noqa: E402
+from lukasa.testing.contract.links import Links, Sessions  # noqa: E402
 from lukasa.testing.contract.proof import Proof, Reindexing  # noqa: E402
 from lukasa.testing.contract.quarantine import Quarantine  # noqa: E402
 from lukasa.testing.contract.reading import AsOf, Looking, Mentions, Queries  # noqa: E402
@@ -54,6 +54,7 @@ class EngineContract(
     Walls,
     Words,
     Links,
+    Sessions,
     Vectors,
     Quarantine,
     Replay,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lukasa.engine import Engine
 from lukasa.record import DERIVED_FROM, Key, Link
+from lukasa.scope import EVERYTHING, Reach
 from lukasa.testing.contract.examination import (
     Examination,
     add,
@@ -110,3 +113,31 @@ class Links(Examination):
         assert relation != DERIVED_FROM
         note(engine, "b", links=(Link(relation, at("a")),))
         assert descendants(engine, "a") == []
+
+
+class Sessions(Examination):
+    """What was said just before and just after."""
+
+    def test_the_turns_beside_a_turn_are_those_of_its_session(self, engine: Engine) -> None:
+        def turn(id: str, session: str | None = "s", **fields: Any) -> int:
+            labels = () if session is None else (f"session={session}", "other=1")
+            return note(engine, id, labels=labels, **fields).seq
+
+        seqs = {"a": turn("a"), "x": turn("x", "t"), "b": turn("b")}
+        seqs |= {"fact": turn("fact", kind="fact"), "gone": turn("gone"), "alone": turn("alone", None)}
+        seqs |= {"walled": turn("walled", scope="closed"), "c": turn("c")}
+        drop(engine, "gone", labels=("session=s",))
+        with engine.reading(EVERYTHING) as reader:
+            around = reader.beside(list(seqs.values()))
+        told = {id: tuple(side and side.id for side in around[seq]) for id, seq in seqs.items() if seq in around}
+        assert told.pop("gone", None) in (None, ("b", "c"))
+        assert told == {
+            "a": (None, "b"), "b": ("a", "c"), "c": ("b", None), "x": (None, None), "fact": (None, None), "walled": (None, None),
+        }  # fmt: skip
+
+    @keeps("LOG-4")
+    def test_nothing_beside_is_told_through_a_wall(self, engine: Engine) -> None:
+        seq = note(engine, "a", scope="closed", labels=("session=s",)).seq
+        with engine.reading(Reach.of(["shared"])) as reader:
+            assert reader.beside([seq]) == {}
+            assert reader.beside([]) == {}

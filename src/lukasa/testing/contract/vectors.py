@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from lukasa.engine import Engine, Query
 from lukasa.scope import EVERYTHING, Reach
 from lukasa.testing.contract.examination import (
     Examination,
+    add,
     drop,
     keeps,
     nearest,
     note,
     owner,
+    propose,
     quarantine,
     release,
 )
@@ -113,3 +117,31 @@ class Vectors(Examination):
         engine.put_vectors("m", [(position + 1, 0, [1.0, 0.0])])
         note(engine, "b")
         assert nearest(engine, [1.0, 0.0]) == []
+
+    def test_the_nearest_of_many_are_found_whoever_asks_and_however_narrowly(self, engine: Engine) -> None:
+        batch = add(engine, *(propose(id=f"n{n}", scope="rare" if n % 1000 == 0 else "shared") for n in range(5000)))
+        chance = Random(7)
+        vectors = {record.seq: [chance.gauss(0, 1) for _ in range(64)] for record in batch}
+        engine.put_vectors("m", [(seq, 0, vector) for seq, vector in vectors.items()])
+        asked = [part + chance.gauss(0, 0.2) for part in vectors[batch[77].seq]]
+        assert nearest(engine, asked, limit=3)[0] == "n77"
+        assert nearest(engine, vectors[batch[3000].seq], Reach.of(["rare"]), limit=5)[0] == "n3000"
+        assert len(nearest(engine, asked, Reach.of(["rare"]), limit=5)) == 5
+        engine.put_vectors("m", [(batch[4000].seq, 0, asked)])
+        assert nearest(engine, asked, limit=2) == ["n4000", "n77"]
+        last = note(engine, "last").seq
+        engine.put_vectors("m", [(last, 0, [-part for part in asked])])
+        assert nearest(engine, [-part for part in asked], limit=1) == ["last"]
+
+    @keeps("LOG-4")
+    def test_the_closeness_of_given_records_is_told_within_the_wall(self, engine: Engine) -> None:
+        one, two, none = note(engine, "1").seq, note(engine, "2", scope="b").seq, note(engine, "3").seq
+        engine.put_vectors("m", [(one, 0, [1.0, 0.0]), (one, 1, [0.0, 1.0]), (two, 0, [0.0, 2.0])])
+        with engine.reading(EVERYTHING) as reader:
+            assert reader.closeness("m", [0.0, 3.0], [one, two, none]) == pytest.approx({one: 1.0, two: 1.0})
+            assert reader.closeness("m", [3.0, 0.0], [two]) == pytest.approx({two: 0.0}, abs=1e-6)
+            assert reader.closeness("m", [3.0, 0.0, 1.0], [two]) == {}
+            assert reader.closeness("unknown", [3.0, 0.0], [two]) == {}
+            assert reader.closeness("m", [1.0, 0.0], []) == {}
+        with engine.reading(Reach.of(["shared"])) as reader:
+            assert set(reader.closeness("m", [0.0, 3.0], [one, two])) == {one}

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from lukasa.engine import Engine
+from lukasa.scope import EVERYTHING, Reach
 from lukasa.testing.clock import NOON, FrozenClock
 from lukasa.testing.contract.examination import (
     Examination,
@@ -186,3 +187,20 @@ class Words(Examination):
         note(engine, "b", "")
         assert found(engine, "gamma") == []
         assert engine.verify().sound
+
+    @keeps("LOG-4")
+    def test_how_often_a_token_stands_is_counted_within_reach(self, engine: Engine) -> None:
+        for number in range(3):
+            note(engine, f"{number}", "the connectors deployed", scope="a" if number else "b")
+        note(engine, "gone", "connectors")
+        drop(engine, "gone")
+        with engine.reading(EVERYTHING) as reader:
+            assert reader.frequency(["connector", "deploi", "yellow", "connector"]) == {
+                "connector": 3,
+                "deploi": 3,
+                "yellow": 0,
+            }
+            assert reader.frequency([]) == {}
+            assert reader.frequency(["\ud800", "\0", "'"]) == {"\ud800": 0, "\0": 0, "'": 0}
+        with engine.reading(Reach.of(["b"])) as reader:
+            assert reader.frequency(["connector"]) == {"connector": 1}

@@ -15,6 +15,7 @@ CREATE TABLE log (
     live    boolean NOT NULL,            -- derived: the newest version that can be seen, and no tombstone
     tokens  integer,                     -- how many words the text has; null without a text
     labels  text[] COLLATE "C" NOT NULL,
+    session text COLLATE "C",            -- derived: the label session=…, if there is one
     words   tsvector,
     digest  bytea NOT NULL,              -- SHA-256 of line
     line    text COLLATE "C" NOT NULL,
@@ -22,6 +23,7 @@ CREATE TABLE log (
     UNIQUE (scope, kind, id, version)
 ) PARTITION BY HASH (scope);
 CREATE INDEX log_by_kind ON log (scope, kind, seq);
+CREATE INDEX log_by_session ON log (scope, session, seq) WHERE session IS NOT NULL;
 CREATE INDEX log_by_words ON log USING gin (words) WHERE words IS NOT NULL;
 CREATE INDEX log_by_label ON log USING gin (labels) WHERE labels <> '{}';
 

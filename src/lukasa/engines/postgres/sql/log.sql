@@ -34,11 +34,11 @@ LEFT JOIN LATERAL (
     ORDER BY version DESC LIMIT 1) AS seen ON true
 
 -- name: insert_line
-INSERT INTO log (seq, scope, kind, id, version, author, at, moment, deleted, live, tokens, labels, words, digest, line)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::tsvector, %s, %s)
+INSERT INTO log (seq, scope, kind, id, version, author, at, moment, deleted, live, tokens, labels, session, words, digest, line)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::tsvector, %s, %s)
 
 -- name: copy_lines
-COPY log (seq, scope, kind, id, version, author, at, moment, deleted, live, tokens, labels, words, digest, line) FROM STDIN
+COPY log (seq, scope, kind, id, version, author, at, moment, deleted, live, tokens, labels, session, words, digest, line) FROM STDIN
 
 -- name: insert_link
 INSERT INTO link (scope, seq, relation, to_scope, to_kind, to_id) VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
@@ -53,9 +53,14 @@ UPDATE log SET live = false WHERE scope = %s AND seq = %s
 SELECT keep_books(%s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- name: digests_of_versions
-SELECT log.scope, log.kind, log.id, log.version, log.digest
+-- One by one by the key: joined at once, the whole kind might be read for them.
+SELECT wanted.scope, wanted.kind, wanted.id, wanted.version, found.digest
 FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[]) AS wanted (scope, kind, id, version)
-JOIN log ON log.scope = wanted.scope AND log.kind = wanted.kind AND log.id = wanted.id AND log.version = wanted.version
+CROSS JOIN LATERAL (
+    SELECT version, digest FROM log
+    WHERE log.scope = wanted.scope AND log.kind = wanted.kind AND log.id = wanted.id AND log.version <= wanted.version
+    ORDER BY version DESC LIMIT 1) AS found
+WHERE found.version = wanted.version
 
 -- name: lines_of_seqs
 SELECT seq, line, digest FROM log WHERE seq = ANY(%s) ORDER BY seq

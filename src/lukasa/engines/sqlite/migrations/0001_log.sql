@@ -53,9 +53,13 @@ CREATE VIRTUAL TABLE past_words USING fts5 (text, content = 'past_text', content
 INSERT INTO words (words, rank) VALUES ('hashsize', 16777216);
 INSERT INTO past_words (past_words, rank) VALUES ('hashsize', 16777216);
 
+CREATE VIRTUAL TABLE word_counts USING fts5vocab (words, row);
+
+-- A vector, and a sketch of it: the signs of its numbers, one bit each. All sketches are scanned, few vectors are read.
 CREATE TABLE vector (
-    model TEXT NOT NULL, seq INTEGER NOT NULL, chunk INTEGER NOT NULL, vector BLOB NOT NULL,
+    model TEXT NOT NULL, seq INTEGER NOT NULL, chunk INTEGER NOT NULL, sketch BLOB NOT NULL, vector BLOB NOT NULL,
     PRIMARY KEY (model, seq, chunk)) WITHOUT ROWID;
+CREATE INDEX vector_sketches ON vector (model, seq, chunk, sketch);
 
 -- Not derived: answers to idempotency keys, marks of erased records, and facts about this store.
 CREATE TABLE answered (

@@ -128,8 +128,8 @@ WHERE EXISTS (SELECT 1 FROM json_each(answered.seqs) AS each WHERE each.value = 
 SELECT line FROM log WHERE scope = '_lukasa' AND kind = 'erasure' ORDER BY seq
 
 -- name: put_vector
-INSERT OR REPLACE INTO vector (model, seq, chunk, vector)
-SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM log WHERE seq = ?2)
+INSERT OR REPLACE INTO vector (model, seq, chunk, sketch, vector)
+SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM log WHERE seq = ?2)
 
 -- name: note_high_water
 INSERT OR REPLACE INTO fact (name, value)

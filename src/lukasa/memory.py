@@ -13,7 +13,7 @@ from lukasa.blob import replacing
 from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
 from lukasa.config import READ_VARIABLE, Place, locate
 from lukasa.engine import Compacted, Engine, Progress, Verdict
-from lukasa.errors import InvalidInput, MissingExtra
+from lukasa.errors import InvalidInput, MissingExtra, StoreMissing
 from lukasa.formats import jsonl
 from lukasa.gate import Gate
 from lukasa.journal import Journal
@@ -83,8 +83,9 @@ def open_memory(
     chance: random.Random | None = None,
     patience: float = 30.0,
     read_url: str | None = None,
+    make: bool = True,
 ) -> Memory:
-    """Opens a store, making it if there is none.
+    """Opens a store, making it if there is none and unless ``make`` says not to.
 
     Without ``agent`` and ``scopes`` the caller owns the store and reaches everything. An agent reaches the shared
     scope and its own, or exactly ``scopes``, and is the author of what it writes. On PostgreSQL ``read_url`` names a
@@ -93,13 +94,15 @@ def open_memory(
     place = locate(store)
     clock = clock or SystemClock()
     new_id = new_id or SortableIds(clock, chance or random.SystemRandom())
-    engine = _engine(place, clock, patience, read_url or os.environ.get(READ_VARIABLE))
+    engine = _engine(place, clock, patience, read_url or os.environ.get(READ_VARIABLE), make=make)
     journal = Journal(engine, Gate(), _reach(agent, scopes), clock, new_id, author=agent)
     return Memory(engine, place, journal)
 
 
-def _engine(place: Place, clock: Clock, patience: float, read_url: str | None) -> Engine:
+def _engine(place: Place, clock: Clock, patience: float, read_url: str | None, *, make: bool) -> Engine:
     if place.engine != "postgresql":
+        if not make and place.path is not None and not place.path.exists():
+            raise StoreMissing(f"There is no store at {place.path}.")
         from lukasa.engines.sqlite import SqliteEngine
 
         return SqliteEngine(place.path, clock=clock, patience=patience)
@@ -109,7 +112,7 @@ def _engine(place: Place, clock: Clock, patience: float, read_url: str | None) -
         raise MissingExtra(
             "The PostgreSQL engine is not installed.", hint="Run: pip install 'lukasa[postgres]'"
         ) from error
-    return PostgresEngine(place.url, clock=clock, patience=patience, read_url=read_url or None)
+    return PostgresEngine(place.url, clock=clock, patience=patience, read_url=read_url or None, make=make)
 
 
 def _reach(agent: str, scopes: Iterable[str] | None) -> Reach:

@@ -256,7 +256,11 @@ def statements_named_in_code():
                 spoken.add(re.escape(node.value))
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("rows", "_count"):
                 used |= patterns(node.args[1])
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("rows", "each"):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in ("rows", "each")
+            ):
                 used |= patterns(node.args[0])
     return used, spoken | used
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from lukasa import canonical
-from lukasa.clock import microseconds
+from lukasa.clock import from_iso, microseconds
 from lukasa.engine import Finding, erasure_mark
 from lukasa.errors import LukasaError
-from lukasa.record import Key, digest_of, unfold
+from lukasa.record import Record, digest_of, unfold
 
 CHECKSUM_MASK = (1 << 62) - 1
 
@@ -56,13 +57,20 @@ def check_sums(told: Sums, counted: Sums) -> Iterator[Finding]:
 
 
 class Marks:
-    """Which keys were erased: receipts keep a salted hash of each key, so that an old export cannot bring it back."""
+    """Which records were erased: receipts keep a salted hash of each key, so that an old export cannot bring them back.
+
+    What was written under such a key after the erasure is another matter, and may come.
+    """
 
     def __init__(self, receipts: Iterable[str]) -> None:
-        self._by_salt: dict[str, set[str]] = {}
+        self._by_salt: dict[str, dict[str, datetime]] = {}
         for line in receipts:
-            body = canonical.parse(line).get("body", {})
-            self._by_salt.setdefault(body.get("salt", ""), set()).update(body.get("marks", ()))
+            fields = canonical.parse(line)
+            body, at = fields.get("body", {}), from_iso(fields["recorded_at"])
+            marks = self._by_salt.setdefault(body.get("salt", ""), {})
+            for mark in body.get("marks", ()):
+                marks[mark] = max(at, marks.get(mark, at))
 
-    def __contains__(self, key: Key) -> bool:
-        return any(erasure_mark(key, salt) in marks for salt, marks in self._by_salt.items())
+    def __contains__(self, record: Record) -> bool:
+        erased = (marks.get(erasure_mark(record.key, salt)) for salt, marks in self._by_salt.items())
+        return any(at is not None and record.recorded_at <= at for at in erased)

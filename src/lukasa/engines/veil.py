@@ -47,6 +47,10 @@ class Veils:
         self._ground = ground
         self._since: dict[str, int] = dict(ground.rows("veils"))
 
+    def may_hide(self, author: str, links: Iterable[Link]) -> bool:
+        """Whether a new version could be hidden at all, told without looking."""
+        return author in self._since or any(link.relation == DERIVED_FROM for link in links)
+
     def over(self, scope: str, author: str, links: Iterable[Link], at: int, *, before: int = _NEVER) -> frozenset[str]:
         """Which quarantines hide a new version: its author's, and those that hide all of something it came from."""
         if scope == SYSTEM:

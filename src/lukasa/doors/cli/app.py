@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import lukasa
-from lukasa.doors.cli import bench, carrying, keeping, looking, mending, show, tour
+from lukasa.doors.cli import bench, carrying, keeping, looking, mending, moving, show, tour
 from lukasa.doors.cli.caller import Caller, require_text
 from lukasa.doors.cli.outcome import Ending, Failure, failure_of
 from lukasa.errors import InvalidInput
@@ -134,7 +134,8 @@ def root(
 ) -> None:
     """One durable memory for AI agents.
 
-    Exit codes: 0 done, 1 unexpected, 2 wrong usage, 3 refused, 4 conflict, 5 not found, 6 damage, 7 not available.
+    Exit codes: 0 done, 1 unexpected, 2 wrong usage, 3 refused, 4 conflict, 5 not found, 6 damage, 7 not available,
+    8 a copy that is not proved.
     """
     call = ctx.find_object(Caller)
     assert call is not None
@@ -159,5 +160,6 @@ app.command("doctor", rich_help_panel=_KEEP_SOUND)(keeping.doctor)
 app.command("export", rich_help_panel=_CARRY)(carrying.export)
 app.command("import", rich_help_panel=_CARRY)(carrying.import_)
 app.command("backup", rich_help_panel=_CARRY)(carrying.backup)
+app.command("copy", rich_help_panel=_CARRY)(moving.copy)
 app.command("tour", rich_help_panel=_TRY)(tour.tour)
 app.add_typer(bench.app, name="bench", rich_help_panel=_TRY)

@@ -45,7 +45,7 @@ class Caller:
         if missing and not make:
             raise StoreMissing(f"There is no store at {path}.", hint="Name another one with --store.")
         try:
-            memory = lukasa.open(self.store, agent=self.agent, scopes=self.scopes or None)
+            memory = lukasa.open(self.store, agent=self.agent, scopes=self.scopes or None, make=make)
         except StoreDamaged as error:
             raise StoreDamaged(f"{place} is too damaged to be opened.", hint="Restore a backup.") from error
         if missing:

@@ -22,6 +22,7 @@ class Ending(IntEnum):
     NOT_FOUND = 5
     DAMAGED = 6
     UNAVAILABLE = 7
+    UNPROVED = 8
     INTERRUPTED = 130
     PIPE_CLOSED = 141
 

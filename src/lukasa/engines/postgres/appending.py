@@ -191,7 +191,7 @@ def _write(
             return drawn
         if veils is None:
             sheet.put(drawn)
-        else:  # one by one, so that a record can be hidden for what was put down just before it
+        else:  # a record can be hidden for what was put down just before it
             written += _put_veiled(ground, sheet, veils, drawn)
     written += _flush(database, sheet)
     for sealed, row in zip(batch, written, strict=True):
@@ -207,10 +207,15 @@ def write_receipt(database: Database, receipt: Sealed, now: datetime) -> None:
 
 
 def _put_veiled(ground: PostgresGround, sheet: Sheet, veils: veil.Veils, drawn: Drawn) -> list[Row]:
+    """Puts down a version that a quarantine may hide, for what is in the log by then; returns the rows written."""
     row = drawn.row
+    if not veils.may_hide(row.author, row.links):
+        sheet.put(drawn)
+        return []
+    written = _flush(ground.database, sheet)
     over = veils.over(row.scope, row.author, row.links, row.at)
     sheet.put(drawn, hidden=bool(over))
-    written = _flush(ground.database, sheet)
+    written += _flush(ground.database, sheet)
     ground.each("hide", [(row.seq, author) for author in over])
     return written
 
@@ -280,6 +285,7 @@ class Replay:
         marks = Marks(line for (line,) in database.execute(SQL["receipts"]))
         sheet = Sheet(_standing(database, [(r.scope, r.kind, r.id) for r in good]))
         ground = PostgresGround(database)
+        veils = veil.Veils(ground) if veiled else None
         places = iter(positions)
         answers: list[Replayed] = []
         for record, (line, _) in zip(self._records, self._lines, strict=True):
@@ -292,28 +298,31 @@ class Replay:
                 answers.append(
                     Replayed("present") if same else Replayed("refused", "another record has this key and version")
                 )
-            elif record.key in marks:
+            elif record in marks:
                 answers.append(Replayed("refused", "this record was erased here"))
             else:
                 known[version] = record.digest
-                veiled = self._take(ground, sheet, unfold(line, seq, record.digest), line.decode(), veiled=veiled)
+                veils = self._take(ground, sheet, unfold(line, seq, record.digest), line.decode(), veils)
                 answers.append(Replayed("added"))
         _flush(database, sheet)
         database.execute("COMMIT")
         return answers
 
-    def _take(self, ground: PostgresGround, sheet: Sheet, record: Record, line: str, *, veiled: bool) -> bool:
+    def _take(
+        self, ground: PostgresGround, sheet: Sheet, record: Record, line: str, veils: veil.Veils | None
+    ) -> veil.Veils | None:
+        """Takes one record in; returns the quarantines that are in force then."""
         before = sheet.standing((record.scope, record.kind, record.id))
-        if veiled:
-            _put_veiled(ground, sheet, veil.Veils(ground), Drawn.of(record, line))
+        if veils is not None:
+            _put_veiled(ground, sheet, veils, Drawn.of(record, line))
         else:
             sheet.put(Drawn.of(record, line))
         if record.kind == QUARANTINE and record.scope == SYSTEM and record.version > before.version:
             _flush(ground.database, sheet)
             veil.apply(ground, record.body, record.seq)
             sheet.stand_anew(_standing(ground.database, sheet.places))  # others may be hidden or shown now
-            return True
-        return veiled
+            return veil.Veils(ground)
+        return veils
 
     def _known(self, database: Database, records: Sequence[Record]) -> dict[tuple[str, str, str, int], bytes]:
         if not records:

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import Connection, Cursor
 from psycopg_pool import ConnectionPool
 
-from lukasa.engines.postgres.faults import RETRIED, is_lost, translate, translated
+from lukasa.engines.postgres.faults import RETRIED, is_lost, translate, translated, unreachable
 from lukasa.engines.postgres.sql import SQL
 from lukasa.errors import LukasaError, StoreClosed, StoreUnavailable
 
@@ -39,14 +39,17 @@ class Server:
 
     def connect(self) -> Database:
         """A connection of one's own, outside the pool."""
-        with translated():
+        try:
             database: Database = psycopg.connect(self.url, **self._manners())
-            try:
+        except psycopg.Error as error:
+            raise unreachable(error) from error
+        try:
+            with translated():
                 self._set_up(database)
-            except BaseException:
-                database.close()
-                raise
-            return database
+        except BaseException:
+            database.close()
+            raise
+        return database
 
     def _manners(self) -> dict[str, Any]:
         return {

@@ -51,6 +51,7 @@ class PostgresEngine:
         patience: float = 30.0,
         read_url: str | None = None,
         pool_size: int = 8,
+        make: bool = True,
     ) -> None:
         self.url = url
         self._clock = clock or SystemClock()
@@ -60,7 +61,7 @@ class PostgresEngine:
         database = self._server.connect()
         try:
             with translated():
-                migrating.migrate(database)
+                migrating.migrate(database, make=make)
         finally:
             database.close()
         _open_engines.add(self)

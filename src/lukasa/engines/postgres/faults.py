@@ -63,6 +63,20 @@ def translate(error: Exception) -> LukasaError:
     return StoreError(f"PostgreSQL refused: {_said(error)}")
 
 
+def unreachable(error: Exception) -> LukasaError:
+    """Why no connection could be made. The driver tells it in the server's words alone."""
+    said = _said(error)
+    if "password" in said or "authentication" in said or "no pg_hba.conf entry" in said or "role " in said:
+        return NotAllowed("The server refused the role or its password.", hint=f"It said: {said}")
+    if "database " in said and "does not exist" in said:
+        return StoreMissing(
+            "There is no such database on the server.", hint=f"Create it first; the server said: {said}"
+        )
+    if isinstance(error, psycopg.ProgrammingError):
+        return InvalidInput(f"The URL cannot be read: {said}.", hint="Write postgresql://user@host:5432/database.")
+    return StoreUnavailable(f"The server cannot be reached: {said}", hint="Check that it runs, and the URL.")
+
+
 def _hint(error: Exception, ours: type[LukasaError]) -> str | None:
     if ours is NotAllowed or ours is StoreMissing:
         return f"The server said: {_said(error)}."

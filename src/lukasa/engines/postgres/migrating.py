@@ -9,7 +9,7 @@ from importlib.resources import files
 import psycopg
 
 from lukasa.engines.postgres.connecting import Database, first
-from lukasa.errors import LukasaError, NotAllowed, StoreForeign, StoreNewer
+from lukasa.errors import LukasaError, NotAllowed, StoreForeign, StoreMissing, StoreNewer
 
 _LOCK = (19531, 1)
 
@@ -26,7 +26,7 @@ def newest() -> int:
     return migrations()[-1][0]
 
 
-def migrate(database: Database) -> None:
+def migrate(database: Database, *, make: bool = True) -> None:
     """Brings the schema up to date, in one transaction, while everybody else who comes to do the same waits."""
     (encoding,) = first(database.execute("SHOW server_encoding"))
     if encoding != "UTF8":
@@ -34,8 +34,11 @@ def migrate(database: Database) -> None:
             f"The database has the encoding {encoding}, which cannot hold every text.",
             hint="Make a database with ENCODING 'UTF8'.",
         )
-    if _present(database) == newest():
+    found = _present(database)
+    if found == newest():
         return
+    if not found and not make:
+        raise StoreMissing("There is no store in the database.", hint="Name another one.")
     database.execute("BEGIN")
     try:
         database.execute("SELECT pg_advisory_xact_lock(%s, %s)", _LOCK)

@@ -181,7 +181,7 @@ class Replay:
             if known == digest:
                 return Replayed("present")
             return Replayed("refused", "another record has this key and version")
-        if record.key in self._marks:
+        if record in self._marks:
             return Replayed("refused", "this record was erased here")
         seq, before = self._stage.next, self._stage.standing((record.scope, record.kind, record.id))
         self._add(record, line)

@@ -131,6 +131,20 @@ class Replay(Examination):
         assert "refused" not in take(copy, lines(engine))
         assert take(copy, log) == ["refused", "refused", "present"], "the receipt travels with the log"
 
+    @keeps("LOG-5", "LOG-7")
+    def test_what_was_written_after_an_erasure_under_the_same_key_travels(
+        self, engine: Engine, clock: FrozenClock, make_engine: MakeEngine
+    ) -> None:
+        note(engine, "a", "forget me")
+        owner(engine).erase(at("a"))
+        clock.advance(60)
+        note(engine, "a", "a new beginning")
+        copy = make_engine()
+        log = lines(engine)
+        assert take(copy, log[:1]) == ["added"], "the receipt goes ahead"
+        assert take(copy, log) == ["present", "added"]
+        assert text_of(copy, "a") == "a new beginning"
+
     @keeps("LOG-7")
     def test_versions_may_come_in_any_order(self, engine: Engine, make_engine: MakeEngine) -> None:
         versions = [

@@ -190,6 +190,12 @@ class Reader(Protocol):
         Exact in a small store; in a large one a record among the very nearest may be missed now and then.
         """
 
+    def without_vectors(self, model: str, limit: int) -> list[Record]:
+        """The next versions that have a text and no vector of the model yet, oldest first, hidden ones included.
+
+        Vectors are made in log order, so what lies before one that has a vector is taken to have one too.
+        """
+
     def closeness(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
         """The cosines of given records, by position; those that have no vector are left out."""
 

@@ -11,7 +11,7 @@ from lukasa.clock import microseconds
 from lukasa.engine import ALL, AsOf, Match, Neighbour, Query, Tally
 from lukasa.engines.postgres import words as wording
 from lukasa.engines.postgres.sql import SQL
-from lukasa.engines.postgres.vectors import nearest
+from lukasa.engines.postgres.vectors import nearest, unembedded
 from lukasa.engines.saying import says, storable
 from lukasa.errors import StoreDamaged
 from lukasa.record import Key, Record, unfold
@@ -214,6 +214,14 @@ class PostgresReader:
             best = nearest(self._moment.run, model, vector, conditions, values, query.limit)
             records = {record.seq: record for record in self.records(seq for seq, _ in best)}
         return [Match(records[seq], score) for seq, score in best]
+
+    def without_vectors(self, model: str, limit: int) -> list[Record]:
+        if not _storable((model,)):
+            return []
+        horizon = self._moment.horizon()
+        values = [readable := self._readable(), readable, 2**63 - 1 if horizon is None else horizon, limit]
+        rows = self._moment.run(unembedded(self._moment.run, model), values)
+        return [_record(row) for row in rows]
 
     def closeness(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
         if not seqs or not vector or not _storable((model,)):

@@ -53,6 +53,17 @@ def nearest(
     return sorted(best.items(), key=lambda item: (-item[1], item[0]))[:limit]
 
 
+def unembedded(run: Run, model: str) -> str:
+    """A statement that yields what has a text and no vector of the model, scope by scope; every length counts."""
+    numbers = [int(number) for (number,) in run(SQL["models_named"], (model,))]
+    of_each = [f"SELECT max(seq) FROM vector_{number} AS v WHERE v.scope = place.scope" for number in numbers]  # noqa: S608 - our own table names
+    known = " UNION ALL ".join(of_each)
+    return f"""SELECT log.seq, log.line, log.digest FROM (SELECT DISTINCT scope FROM tally) AS place
+        CROSS JOIN LATERAL (SELECT coalesce(max(seq), 0) AS seq FROM ({known or "SELECT 0::bigint"}) AS k (seq)) AS known
+        JOIN log ON log.scope = place.scope AND log.seq > known.seq AND log.tokens IS NOT NULL
+        WHERE (%s::text[] IS NULL OR place.scope = ANY(%s)) AND log.seq <= %s ORDER BY log.seq LIMIT %s"""  # noqa: S608 - our own fragments, values are bound
+
+
 def put(database: Database, model: str, vectors: Iterable[Vector]) -> None:
     """Stores vectors of records that are there; those that a record had before are replaced."""
     by_length: dict[int, list[Vector]] = {}

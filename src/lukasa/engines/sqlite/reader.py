@@ -157,6 +157,10 @@ class SqliteReader:
         records = {record.seq: record for record in self.records(seq for seq, _ in best)}
         return [Match(records[seq], score) for seq, score in best]
 
+    def without_vectors(self, model: str, limit: int) -> list[Record]:
+        rows = self._db.execute(SQL["without_vectors"], (model, limit)) if storable((model,)) else ()
+        return [_record(row[:3]) for row in rows if self._reach.reads(str(row[3]))]
+
     def closeness(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
         from lukasa.engines.sqlite.vectors import among, cosines
 

@@ -19,6 +19,7 @@ from lukasa.testing.contract.examination import (
     propose,
     quarantine,
     release,
+    tip,
 )
 
 
@@ -145,3 +146,25 @@ class Vectors(Examination):
             assert reader.closeness("m", [1.0, 0.0], []) == {}
         with engine.reading(Reach.of(["shared"])) as reader:
             assert set(reader.closeness("m", [0.0, 3.0], [one, two])) == {one}
+
+    @keeps("RCL-5")
+    def test_what_has_no_vector_yet_is_told_in_order(self, engine: Engine) -> None:
+        def missing(limit: int = 10) -> list[str]:
+            with engine.reading(EVERYTHING) as reader:
+                return [record.text for record in reader.without_vectors("m", limit)]
+
+        assert missing() == []
+        first = note(engine, "a", "one", author="mallory").seq
+        note(engine, "a", "two", scope="b")
+        note(engine, "empty")
+        quarantine(engine, "mallory")
+        assert missing() == ["one", "two"]
+        assert missing(1) == ["one"]
+        engine.put_vectors("m", [(first, 0, [1.0, 0.0])])
+        assert missing() == ["two"]
+        engine.put_vectors("m", [(tip(engine), 0, [1.0, 0.0]), (first + 1, 0, [1.0, 0.0])])
+        assert missing() == []
+        note(engine, "a", "three")
+        assert missing() == ["three"]
+        with engine.reading(EVERYTHING) as reader:
+            assert [record.text for record in reader.without_vectors("other", 10)] == ["one", "two", "three"]

@@ -17,3 +17,6 @@ SELECT seq, scope FROM log WHERE seq = ANY(%s)
 -- About how many rows there are, as the server last counted them.
 SELECT coalesce(sum(greatest(part.reltuples, 0)), 0)::bigint
 FROM pg_inherits JOIN pg_class AS part ON part.oid = pg_inherits.inhrelid WHERE pg_inherits.inhparent = %s::regclass
+
+-- name: models_named
+SELECT number FROM model WHERE name = %s

@@ -16,3 +16,8 @@ SELECT vector.seq, vector.vector, log.scope FROM json_each(?2) AS wanted
 JOIN vector ON vector.model = ?1 AND vector.seq = wanted.value
 JOIN log ON log.seq = vector.seq
 WHERE NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
+
+-- name: without_vectors
+SELECT seq, line, digest, scope FROM log
+WHERE seq > coalesce((SELECT max(seq) FROM vector WHERE model = ?1), 0) AND line ->> 'text' IS NOT NULL
+ORDER BY seq LIMIT ?2

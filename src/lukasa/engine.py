@@ -212,8 +212,8 @@ class Reader(Protocol):
 class Log(Protocol):
     """Keeps records."""
 
-    def reading(self, reach: Reach) -> AbstractContextManager[Reader]:
-        """One consistent look."""
+    def reading(self, reach: Reach, *, once: bool = False) -> AbstractContextManager[Reader]:
+        """One consistent look. ``once`` says that a single question will be asked, which may spare a transaction."""
 
     def append(self, reach: Reach, batch: Sequence[Sealed] | Decision, *, key: str | None = None) -> Outcome:
         """Appends all or nothing. A repeated idempotency ``key`` answers what it answered the first time."""

@@ -136,7 +136,7 @@ class Journal:
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
         """The record now, as of a time or position, or one version of it."""
-        with self.looking() as reader:
+        with self._engine.reading(self.reach, once=True) as reader:
             return reader.get(key, as_of=aware(as_of) if isinstance(as_of, datetime) else as_of, version=version)
 
     def read(self, query: Query = ALL) -> Iterator[Record]:
@@ -146,7 +146,7 @@ class Journal:
         while left is None or left > 0:
             if left is not None and left < _PAGE:
                 query = replace(query, limit=left)
-            with self.looking() as reader:
+            with self._engine.reading(self.reach, once=query.mentions is None) as reader:
                 page = reader.read(query)
             yield from page
             if not page or len(page) < (query.limit or 0):
@@ -159,7 +159,7 @@ class Journal:
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
         """Every version that is kept, oldest first; ``hidden`` adds, for the owner, what is in quarantine."""
-        with self.looking() as reader:
+        with self._engine.reading(self.reach, once=True) as reader:
             return reader.history(key, hidden=hidden)
 
     def find(self, words: str, query: Query = ALL) -> list[Match]:
@@ -172,11 +172,11 @@ class Journal:
             return reader.neighbours(key, relation)
 
     def tally(self) -> list[Tally]:
-        with self.looking() as reader:
+        with self._engine.reading(self.reach, once=True) as reader:
             return reader.tally()
 
     def tip(self) -> int:
-        with self.looking() as reader:
+        with self._engine.reading(self.reach, once=True) as reader:
             return reader.tip()
 
     # Undo

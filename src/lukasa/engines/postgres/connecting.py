@@ -155,6 +155,17 @@ class Server:
                     _roll_back(database)
                 return
 
+    @contextmanager
+    def glancing(self) -> Iterator[Glance]:
+        """A look for one question, which needs no transaction: what a statement sees is one moment already."""
+        pool = self._open()
+        with translated():
+            glance = Glance(pool, self.patience)
+            try:
+                yield glance
+            finally:
+                pool.putconn(glance.database)
+
 
 class Look:
     """A transaction that sees one moment, and knows up to which position nothing can come before any more."""
@@ -194,6 +205,36 @@ class Look:
                 self._measure()
             self.database.execute(_BEGIN_LOOK)
         return self.settled
+
+
+class Glance:
+    """A look for one question. A connection that turns out to be dead, as all are after a restart, is replaced."""
+
+    def __init__(self, pool: ConnectionPool[Database], patience: float) -> None:
+        self._pool = pool
+        self._patience = patience
+        self.database = pool.getconn(timeout=patience)
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
+        for _ in range(self._pool.max_size):
+            try:
+                return self.database.execute(statement, values, binary=True)
+            except psycopg.Error as error:
+                if not is_lost(error):
+                    raise
+            self._pool.putconn(self.database)
+            self.database = self._pool.getconn(timeout=self._patience)
+        return self.database.execute(statement, values, binary=True)
+
+    def horizon(self) -> int | None:
+        """The newest settled position, measured before the question is asked."""
+        settled, newest = first(self.run(SQL["settled"]))
+        deadline, nap = time.monotonic() + _SETTLING, _SHORTEST_NAP
+        while settled < newest and time.monotonic() < deadline:
+            time.sleep(nap)
+            nap = min(2 * nap, 0.05)
+            settled, _ = first(self.run(SQL["settled"]))
+        return int(settled)
 
 
 class Inside:

@@ -86,13 +86,13 @@ class PostgresEngine:
     # Log
 
     @contextmanager
-    def reading(self, reach: Reach) -> Iterator[PostgresReader]:
+    def reading(self, reach: Reach, *, once: bool = False) -> Iterator[PostgresReader]:
         settled = self._caught_up()
         if self._replica is not None and settled is not None:
             with self._replica.looking(settled) as look:
                 yield PostgresReader(look, reach)
         else:
-            with self._server.looking() as look:
+            with self._server.glancing() if once else self._server.looking() as look:
                 yield PostgresReader(look, reach)
 
     def append(self, reach: Reach, batch: Sequence[Sealed] | Decision, *, key: str | None = None) -> Outcome:

@@ -126,7 +126,7 @@ class SqliteEngine:
     # Log
 
     @contextmanager
-    def reading(self, reach: Reach) -> Iterator[SqliteReader]:
+    def reading(self, reach: Reach, *, once: bool = False) -> Iterator[SqliteReader]:  # noqa: ARG002 - it costs nothing here
         with translated(), self._borrowed() as database:
             within = database.in_transaction  # in memory: a look inside another look, or inside a write
             if not within:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +25,7 @@ class Place:
 
     engine: Literal["sqlite", "postgresql", "memory"]
     path: Path | None = None
-    url: str = ""
+    url: str = field(default="", repr=False)  # it may hold a password
 
     def __str__(self) -> str:
         return without_password(self.url) or (str(self.path) if self.path else IN_MEMORY)

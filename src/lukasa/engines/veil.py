@@ -45,18 +45,24 @@ class Veils:
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
-        self._since: dict[str, int] = dict(ground.rows("veils"))
+        self._known: dict[str, int | None] = {}
+
+    def _since(self, author: str) -> int | None:
+        """From when on an author is in quarantine, if they are."""
+        if author not in self._known:
+            self._known[author] = next((since for (since,) in self._ground.rows("veil_of", author)), None)
+        return self._known[author]
 
     def may_hide(self, author: str, links: Iterable[Link]) -> bool:
-        """Whether a new version could be hidden at all, told without looking."""
-        return author in self._since or any(link.relation == DERIVED_FROM for link in links)
+        """Whether a new version could be hidden at all, told without looking at what it was made of."""
+        return self._since(author) is not None or any(link.relation == DERIVED_FROM for link in links)
 
     def over(self, scope: str, author: str, links: Iterable[Link], at: int, *, before: int = _NEVER) -> frozenset[str]:
         """Which quarantines hide a new version: its author's, and those that hide all of something it came from."""
         if scope == SYSTEM:
             return frozenset()
         found: set[str] = set()
-        since = self._since.get(author)
+        since = self._since(author)
         if since is not None and at >= since:
             found.add(author)
         for link in links:

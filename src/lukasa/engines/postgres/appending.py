@@ -12,8 +12,9 @@ from lukasa.clock import microseconds, to_iso
 from lukasa.engine import QUARANTINE, Decision, Replayed
 from lukasa.engines import veil
 from lukasa.engines.appending import KEY_REUSED, Written, answer_key, fingerprint, scope_closed
-from lukasa.engines.postgres.connecting import Database, Inside, first
+from lukasa.engines.postgres.connecting import Inside, first
 from lukasa.engines.postgres.lines import Books, Drawn, Row, Sheet, indexed, record_of, standing_of
+from lukasa.engines.postgres.pooling import Database
 from lukasa.engines.postgres.reader import PostgresReader
 from lukasa.engines.postgres.sql import SQL
 from lukasa.engines.proof import Marks, checksum
@@ -55,25 +56,31 @@ class PostgresGround:
 
 
 class Append:
-    """One append, however often it has to be tried: it recognises its own earlier attempts by what they wrote."""
+    """One append, inside a transaction of its own."""
 
     def __init__(self, reach: Reach, batch: Sequence[Sealed] | Decision, key: str | None, now: datetime) -> None:
         self._reach = reach
         self._batch = batch
         self._key = key
         self._now = now
-        self._tried: list[Row] = []
         self._again = False
 
-    def __call__(self, database: Database) -> Outcome:
-        if self._tried and _is_written(database, self._tried):
-            return Accepted(Written(self._tried, record_of))  # the answer was lost, the write was not
-        database.execute("BEGIN")
-        outcome = self._run(database)
-        database.execute("COMMIT" if isinstance(outcome, Accepted) and not outcome.repeated else "ROLLBACK")
-        return outcome
+    @staticmethod
+    def keeps(outcome: Outcome) -> bool:
+        """Whether there is something to commit."""
+        return isinstance(outcome, Accepted) and not outcome.repeated
 
-    def _run(self, database: Database) -> Outcome:
+    @staticmethod
+    def is_there(database: Database, outcome: Outcome) -> bool:
+        """Whether what was written stands in the log."""
+        if not isinstance(outcome, Accepted) or not outcome.records:
+            return True
+        record = outcome.records[0]
+        values = (record.scope, record.kind, record.id, record.version)
+        found = database.execute(SQL["position_of_version"], values).fetchone()
+        return found is not None and found[1] == record.digest
+
+    def __call__(self, database: Database) -> Outcome:
         batch, reach = self._batch, self._reach
         deciding = callable(batch)
         veiled, positions = first(
@@ -98,7 +105,6 @@ class Append:
             seqs = [row.seq for row in written]
             values = (answer_key(reach, self._key), asked, seqs, microseconds(self._now))
             database.execute(SQL["insert_answered"], values)
-        self._tried = written
         return Accepted(Written(written, record_of))
 
     def _guarded(self) -> list[str] | None:
@@ -140,7 +146,7 @@ class AddSole:
 
     def __call__(self, database: Database) -> Outcome | None:
         row = self._row
-        if self._tried and (seq := _position_of(database, row)) is not None:
+        if self._tried and (seq := position_of(database, row)) is not None:
             return self._accepted(seq)
         self._tried = True
         values = (
@@ -150,18 +156,14 @@ class AddSole:
         try:
             (seq,) = first(database.execute(SQL["add_sole"], values))
         except UniqueViolation:
-            seq = _position_of(database, row)  # written by an attempt whose answer was lost, or by somebody else
+            seq = position_of(database, row)  # written by an attempt whose answer was lost, or by somebody else
         return None if seq is None else self._accepted(seq)
 
     def _accepted(self, seq: int) -> Accepted:
         return Accepted(Written([self._row._replace(seq=seq)], record_of))
 
 
-def _is_written(database: Database, rows: Sequence[Row]) -> bool:
-    return not rows or _position_of(database, rows[0]) is not None
-
-
-def _position_of(database: Database, row: Row) -> int | None:
+def position_of(database: Database, row: Row) -> int | None:
     """Where a row stands in the log, if it is this very one that stands there."""
     found = database.execute(SQL["position_of_version"], (row.scope, row.kind, row.id, row.version)).fetchone()
     return found[0] if found is not None and found[1] == row.digest else None
@@ -200,10 +202,11 @@ def _write(
     return written
 
 
-def write_receipt(database: Database, receipt: Sealed, now: datetime) -> None:
+def write_receipt(database: Database, receipt: Sealed, now: datetime) -> list[Row]:
     """Writes a line of the store's own books inside somebody else's transaction; no quarantine hides those."""
     (positions,) = first(database.execute(SQL["positions"], (1,)))
-    _write(database, [receipt], positions, now, EVERYTHING, veiled=False, careful=True)
+    written = _write(database, [receipt], positions, now, EVERYTHING, veiled=False, careful=True)
+    return written if isinstance(written, list) else []
 
 
 def _put_veiled(ground: PostgresGround, sheet: Sheet, veils: veil.Veils, drawn: Drawn) -> list[Row]:
@@ -279,7 +282,6 @@ class Replay:
         good = [record for record in self._records if isinstance(record, Record)]
         scopes = sorted({record.scope for record in good})
         books = any(record.kind == QUARANTINE for record in good)
-        database.execute("BEGIN")
         veiled, positions = first(database.execute(SQL["enter"], (None if books else scopes, False, len(good))))
         known = self._known(database, good)
         marks = Marks(line for (line,) in database.execute(SQL["receipts"]))
@@ -305,7 +307,6 @@ class Replay:
                 veils = self._take(ground, sheet, unfold(line, seq, record.digest), line.decode(), veils)
                 answers.append(Replayed("added"))
         _flush(database, sheet)
-        database.execute("COMMIT")
         return answers
 
     def _take(

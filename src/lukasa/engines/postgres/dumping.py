@@ -10,8 +10,9 @@ from pathlib import Path
 
 from lukasa.blob import sync_folder
 from lukasa.engines.postgres import vectors
-from lukasa.engines.postgres.connecting import Database, first
+from lukasa.engines.postgres.connecting import first
 from lukasa.engines.postgres.migrating import newest
+from lukasa.engines.postgres.pooling import Database
 from lukasa.errors import FormatError, InvalidInput, StoreNewer
 
 _TABLES = ("log", "link", "hidden", "veil", "tally", "model", "answered", "fact")

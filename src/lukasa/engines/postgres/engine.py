@@ -19,9 +19,11 @@ from lukasa.clock import Clock, SystemClock, microseconds
 from lukasa.engine import Compacted, Decision, Erased, Progress, Reader, Replayed, Verdict, chunks
 from lukasa.engines.appending import sole
 from lukasa.engines.postgres import dumping, migrating, upkeep
-from lukasa.engines.postgres.appending import AddSole, Append, Replay, write_receipt
-from lukasa.engines.postgres.connecting import Database, Server, first
+from lukasa.engines.postgres.appending import AddSole, Append, Replay, position_of, write_receipt
+from lukasa.engines.postgres.connecting import Server, Transaction, always, first
 from lukasa.engines.postgres.faults import translated
+from lukasa.engines.postgres.lines import Row
+from lukasa.engines.postgres.pooling import Database
 from lukasa.engines.postgres.reader import PostgresReader
 from lukasa.engines.postgres.sql import SQL
 from lukasa.engines.postgres.vectors import put
@@ -34,6 +36,7 @@ T = TypeVar("T")
 
 _REPLAY_CHUNK = 1000
 _CATCHING_UP = 2.0
+_BRIEF = 10_000
 _RESIDUE = (
     "the server's write-ahead log, its replicas and backups keep what was erased until they are recycled, and freed "
     "space until it is overwritten; VACUUM FULL rewrites the tables"
@@ -98,19 +101,25 @@ class PostgresEngine:
     def append(self, reach: Reach, batch: Sequence[Sealed] | Decision, *, key: str | None = None) -> Outcome:
         now = self._clock.now()
         if key is None and not callable(batch) and (one := sole(reach, batch)) is not None:
-            outcome = self._write(AddSole(one, now))
+            outcome = self._write(AddSole(one, now), brief=True)
             if outcome is not None:
                 return outcome
-        return self._write(Append(reach, batch, key, now), deciding=callable(batch))
+        return self._transact(
+            Append(reach, batch, key, now),
+            keeps=Append.keeps,
+            proof=Append.is_there,
+            deciding=callable(batch),
+            brief=callable(batch) or len(batch) <= _BRIEF,
+        )
 
     def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[Replayed]:
         for chunk in chunks(lines, _REPLAY_CHUNK):
             self._check_not_deciding()
-            yield from self._write(Replay(reach, chunk))
+            yield from self._transact(Replay(reach, chunk))
 
     def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
         rows = list(vectors)
-        self._write(lambda database: put(database, model, rows))
+        self._transact(lambda database: put(database, model, rows))
 
     def close(self) -> None:
         self._server.close()
@@ -123,12 +132,12 @@ class PostgresEngine:
         return self._own(lambda database: upkeep.verify(database, progress))
 
     def reindex(self, progress: Progress | None = None) -> None:
-        self._write(lambda database: upkeep.reindex(database, progress))
+        self._transact(lambda database: upkeep.reindex(database, progress))
 
     def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> Compacted:
         bound = 2**63 - 1 if before is None else microseconds(before)
         bytes_before = self._size()
-        dropped = self._write(lambda database: upkeep.compact(database, bound, progress))
+        dropped = self._transact(lambda database: upkeep.compact(database, bound, progress))
         if dropped:
             self._own(_vacuum)
         return Compacted(dropped, bytes_before, self._size())
@@ -136,10 +145,20 @@ class PostgresEngine:
     def erase(self, choose: Callable[[Reader], Sequence[Key]], receipt: Callable[[Erased], Sealed]) -> Erased:
         now = self._clock.now()
 
-        def work(database: Database) -> Erased:
-            return upkeep.erase(database, choose, lambda erased: write_receipt(database, receipt(erased), now))
+        receipts: list[Row] = []
 
-        erased = self._write(work, deciding=True)
+        def work(database: Database) -> Erased:
+            receipts.clear()
+            return upkeep.erase(
+                database, choose, lambda erased: receipts.extend(write_receipt(database, receipt(erased), now))
+            )
+
+        erased = self._transact(
+            work,
+            keeps=lambda erased: bool(erased.versions),
+            proof=lambda database, _: position_of(database, receipts[0]) is not None,
+            deciding=True,
+        )
         if not erased.versions:
             return erased
         self._own(_vacuum)
@@ -170,12 +189,25 @@ class PostgresEngine:
 
     # Connections
 
-    def _write(self, work: Callable[[Database], T], *, deciding: bool = False) -> T:
+    def _transact(
+        self,
+        work: Callable[[Database], T],
+        *,
+        keeps: Callable[[T], bool] = always,
+        proof: Callable[[Database, T], bool] = always,
+        deciding: bool = False,
+        brief: bool = False,
+    ) -> T:
+        """Runs work in a transaction that takes effect once, and only if ``keeps`` says so of what it returns."""
+        transaction = Transaction(work, keeps=keeps, proof=proof, patience=self._server.patience)
+        return self._write(transaction, deciding=deciding, brief=brief)
+
+    def _write(self, work: Callable[[Database], T], *, deciding: bool = False, brief: bool = False) -> T:
         """Runs work that commits; while it decides, this thread must not write anything else."""
         self._check_not_deciding()
         self._thread.deciding = deciding
         try:
-            return self._server.write(work)
+            return self._server.write(work, brief=brief)
         finally:
             self._thread.deciding = False
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
 from psycopg import errors
-from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
 from lukasa.errors import (
     InvalidInput,
     LukasaError,
     NotAllowed,
     StoreBusy,
-    StoreClosed,
     StoreDamaged,
     StoreError,
     StoreForeign,
@@ -29,12 +28,6 @@ RETRIED = (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueVi
 """Lost races: the same work can be tried again at once."""
 
 _KNOWN: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[LukasaError], str | None], ...] = (
-    (PoolClosed, StoreClosed, None),
-    (
-        (PoolTimeout, TooManyRequests),
-        StoreBusy,
-        "All connections to the server were in use for too long; nothing was written, try again.",
-    ),
     ((errors.LockNotAvailable, errors.QueryCanceled), StoreBusy, None),
     (errors.TooManyConnections, StoreBusy, "The server takes no more connections; nothing was written, try again."),
     (RETRIED, StoreBusy, "Others wrote the same records at the same time, again and again; nothing was written, try again."),
@@ -63,18 +56,34 @@ def translate(error: Exception) -> LukasaError:
     return StoreError(f"PostgreSQL refused: {_said(error)}")
 
 
-def unreachable(error: Exception) -> LukasaError:
-    """Why no connection could be made. The driver tells it in the server's words alone."""
-    said = _said(error)
-    if "password" in said or "authentication" in said or "no pg_hba.conf entry" in said or "role " in said:
-        return NotAllowed("The server refused the role or its password.", hint=f"It said: {said}")
-    if "database " in said and "does not exist" in said:
-        return StoreMissing(
-            "There is no such database on the server.", hint=f"Create it first; the server said: {said}"
-        )
+def unreachable(error: Exception, url: str) -> LukasaError:
+    """Why no connection could be made. The driver tells it in the server's words alone, and may quote the URL."""
     if isinstance(error, psycopg.ProgrammingError):
-        return InvalidInput(f"The URL cannot be read: {said}.", hint="Write postgresql://user@host:5432/database.")
+        return InvalidInput(
+            "The URL of the database cannot be read.", hint="Write postgresql://user@host:5432/database."
+        )
+    said = _said(error).rpartition("FATAL:")[2].strip()
+    for secret in _secrets(url):
+        said = said.replace(secret, "***")
+    if "too many" in said or "remaining connection slots" in said:
+        return StoreBusy("The server takes no more connections; try again.", hint=f"It said: {said}")
+    if "password" in said or "authentication" in said or "pg_hba.conf" in said or said.startswith("role "):
+        return NotAllowed("The server refused the role or its password.", hint=f"It said: {said}")
+    if said.startswith("database ") and "does not exist" in said:
+        return StoreMissing(
+            "There is no such database on the server.", hint=f"Create it first. The server said: {said}"
+        )
     return StoreUnavailable(f"The server cannot be reached: {said}", hint="Check that it runs, and the URL.")
+
+
+def _secrets(url: str) -> list[str]:
+    """The password in a URL, and the pieces that a misread URL might show of it; the longest first."""
+    rest = url.partition("://")[2]
+    whole = rest.rpartition("@")[0].partition(":")[2]
+    found = {whole, *re.split(r"[@/ %]", whole), *re.findall(r"(?i)password=([^&\s]+)", url)}
+    if "@" in whole:
+        found |= {whole[at + 1 :] + "@" for at, sign in enumerate(whole) if sign == "@"}
+    return sorted((piece for piece in found if len(piece) > 1), key=len, reverse=True)
 
 
 def _hint(error: Exception, ours: type[LukasaError]) -> str | None:
@@ -106,5 +115,5 @@ def is_lost(error: Exception) -> bool:
 def translated() -> Iterator[None]:
     try:
         yield
-    except (psycopg.Error, PoolClosed, PoolTimeout, TooManyRequests) as error:
+    except psycopg.Error as error:
         raise translate(error) from error

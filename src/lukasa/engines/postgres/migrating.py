@@ -8,7 +8,8 @@ from importlib.resources import files
 
 import psycopg
 
-from lukasa.engines.postgres.connecting import Database, first
+from lukasa.engines.postgres.connecting import first
+from lukasa.engines.postgres.pooling import Database
 from lukasa.errors import LukasaError, NotAllowed, StoreForeign, StoreMissing, StoreNewer
 
 _LOCK = (19531, 1)

@@ -9,8 +9,9 @@ from lukasa.engine import QUARANTINE, Erased, Finding, Progress, Reader, Verdict
 from lukasa.engines import veil
 from lukasa.engines.postgres import vectors
 from lukasa.engines.postgres.appending import PostgresGround
-from lukasa.engines.postgres.connecting import Database, Inside, first
+from lukasa.engines.postgres.connecting import Inside, first
 from lukasa.engines.postgres.lines import Books, Row, row_of
+from lukasa.engines.postgres.pooling import Database
 from lukasa.engines.postgres.reader import PostgresReader
 from lukasa.engines.postgres.sql import SQL
 from lukasa.engines.proof import check_line, check_sums, checksum
@@ -153,7 +154,6 @@ def reindex(database: Database, progress: Progress | None) -> None:
     counted = database.execute(SQL["counts"]).fetchall()
     ground.each("keep_books", [(scope, kind, live, 0, 0, *texts) for scope, kind, live, *texts in counted])
     database.execute(SQL["drop_uncounted"])
-    database.execute("COMMIT")
 
 
 def compact(database: Database, before: int, progress: Progress | None) -> int:
@@ -171,7 +171,6 @@ def compact(database: Database, before: int, progress: Progress | None) -> int:
         if progress is not None:
             progress(start + len(chunk), len(superseded))
     PostgresGround(database).each("keep_books", books.rows())
-    database.execute("COMMIT")
     return len(superseded)
 
 
@@ -200,13 +199,11 @@ def erase(database: Database, choose: Callable[[Reader], Sequence[Key]], receive
     erased = Erased(sum(by_kind.values()), versions, by_kind)
     if versions:
         receive(erased)
-    database.execute("COMMIT")
     return erased
 
 
 def _alone(database: Database) -> None:
-    """Begins a write that has the whole store to itself."""
-    database.execute("BEGIN")
+    """Has the whole store to itself from here on."""
     database.execute(SQL["enter"], (None, True, 0))
 
 

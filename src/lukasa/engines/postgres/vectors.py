@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from math import hypot, isnan
 from typing import Any
 
-from lukasa.engines.postgres.connecting import Database, first
+from lukasa.engines.postgres.connecting import first
+from lukasa.engines.postgres.pooling import Database
 from lukasa.engines.postgres.sql import SQL
 from lukasa.errors import InvalidInput, MissingExtra
 
@@ -69,7 +70,6 @@ def put(database: Database, model: str, vectors: Iterable[Vector]) -> None:
     by_length: dict[int, list[Vector]] = {}
     for vector in vectors:
         by_length.setdefault(len(vector[2]), []).append(vector)
-    database.execute("BEGIN")
     for length, rows in by_length.items():
         table = _table(database, model, length)
         scopes: dict[int, str] = dict(
@@ -82,7 +82,6 @@ def put(database: Database, model: str, vectors: Iterable[Vector]) -> None:
                 f"INSERT INTO {table} (scope, seq, chunk, vector) VALUES (%s, %s, %s, %s::halfvec) ON CONFLICT (scope, seq, chunk) DO UPDATE SET vector = excluded.vector",  # noqa: S608 - our own table name
                 [(scopes[seq], seq, chunk, spelled(vector)) for seq, chunk, vector in rows if seq in scopes],
             )
-    database.execute("COMMIT")
 
 
 def _table(database: Database, model: str, length: int) -> str:

@@ -77,6 +77,12 @@ CREATE TABLE fact (name text PRIMARY KEY, value text NOT NULL);
 CREATE FUNCTION newest_position() RETURNS bigint LANGUAGE sql VOLATILE
     AS $$ SELECT coalesce(pg_sequence_last_value('lukasa.position'), 0) $$;
 
+-- Roles may not list who is in quarantine; writing, they may learn whether anybody is, and whether one author is.
+CREATE FUNCTION any_veil() RETURNS boolean LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = lukasa, pg_temp
+    AS $$ SELECT EXISTS (SELECT 1 FROM lukasa.veil) $$;
+CREATE FUNCTION veil_of(author text) RETURNS bigint LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = lukasa, pg_temp
+    AS $$ SELECT since FROM lukasa.veil AS v WHERE v.author = $1 $$;
+
 CREATE FUNCTION settled(OUT settled bigint, OUT newest bigint) LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     newest := lukasa.newest_position();  -- before the locks: who locks later draws later
@@ -105,7 +111,7 @@ BEGIN
         END LOOP;
     END IF;
     PERFORM pg_advisory_xact_lock_shared((19531::bigint << 48) | lukasa.newest_position());
-    veiled := EXISTS (SELECT 1 FROM lukasa.veil);
+    veiled := lukasa.any_veil();
     positions := ARRAY(SELECT nextval('lukasa.position') FROM generate_series(1, wanted));
 END $$;
 
@@ -131,7 +137,7 @@ BEGIN
         pg_advisory_xact_lock_shared((19531::bigint << 48) | coalesce(pg_sequence_last_value('lukasa.position'), 0));
     INSERT INTO lukasa.tally AS t (scope, kind, slot, live, versions, checksum, texts, tokens, past_texts, past_tokens)
     SELECT $1, $2, pg_backend_pid() & 255, 1, 1, $11, CASE WHEN $7 IS NULL THEN 0 ELSE 1 END, coalesce($7, 0), 0, 0
-    WHERE NOT EXISTS (SELECT 1 FROM lukasa.veil)
+    WHERE NOT lukasa.any_veil()
     ON CONFLICT ON CONSTRAINT tally_pkey DO UPDATE SET live = t.live + 1, versions = t.versions + 1,
         checksum = (t.checksum + excluded.checksum) & 4611686018427387903,
         texts = t.texts + excluded.texts, tokens = t.tokens + excluded.tokens;
@@ -157,6 +163,7 @@ BEGIN
         EXECUTE format('CREATE POLICY changes ON %I FOR UPDATE USING (scope IN (SELECT a.scope FROM admission AS a WHERE a.role = current_user AND a.writes))', walled);
     END LOOP;
 END $$;
+ALTER TABLE veil ENABLE ROW LEVEL SECURITY;
 ALTER TABLE admission ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own ON admission FOR SELECT USING (role = current_user);
 ALTER TABLE answered ENABLE ROW LEVEL SECURITY;

@@ -1,5 +1,8 @@
--- name: veils
-SELECT author, since FROM veil
+-- name: veil_of
+-- Who may not read the table may still ask for one author. While a proof is made, a shadow stands before the table.
+WITH asked (author) AS (VALUES (%s::text))
+SELECT veil.since FROM asked JOIN veil ON veil.author = asked.author
+UNION SELECT since FROM asked, veil_of(asked.author) AS since WHERE since IS NOT NULL AND to_regclass('pg_temp.veil') IS NULL
 
 -- name: lines_of_key
 SELECT line FROM log WHERE scope = %s AND kind = %s AND id = %s

@@ -1,5 +1,5 @@
--- name: veils
-SELECT author, since FROM veil
+-- name: veil_of
+SELECT since FROM veil WHERE author = ?
 
 -- name: lines_of_key
 SELECT line FROM log WHERE scope = ? AND kind = ? AND id = ?

@@ -7,6 +7,7 @@ import pytest
 
 import lukasa
 import lukasa.aio
+from lukasa.jobs import Jobs
 from lukasa.journal import Journal
 from lukasa.memory import Memory
 
@@ -39,11 +40,11 @@ def test_many_tasks_write_at_once_and_nothing_is_lost(tmp_path):
 
 
 @pytest.mark.requirement("DOO-1")
-@pytest.mark.parametrize("room", [Memory, Journal])
+@pytest.mark.parametrize("room", [Memory, Journal, Jobs])
 def test_every_public_method_can_be_awaited(room, tmp_path):
     async def scenario():
         async with await lukasa.aio.open(tmp_path / "a.db") as memory:
-            awaited = memory if room is Memory else memory.journal
+            awaited = {Memory: memory, Journal: memory.journal, Jobs: memory.jobs}[room]
             for name, _ in inspect.getmembers(room, callable):
                 if not name.startswith("_"):
                     assert callable(getattr(awaited, name)), name

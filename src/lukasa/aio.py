@@ -12,6 +12,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Generic, Self, TypeVar
 
+from lukasa.jobs import Jobs
 from lukasa.journal import Journal
 from lukasa.memory import Memory, open_memory
 
@@ -45,7 +46,7 @@ class Awaited(Generic[T]):
         await self.close()
 
 
-ROOMS = (Journal,)
+ROOMS = (Journal, Jobs)
 
 
 async def open(*arguments: Any, **options: Any) -> Awaited[Memory]:

@@ -20,6 +20,7 @@ from lukasa.engine import (
     COMPACTION,
     ERASURE,
     QUARANTINE,
+    RESERVED_KINDS,
     AsOf,
     Compacted,
     Engine,
@@ -359,7 +360,8 @@ class Journal:
             about = Query(mentions=subject, every_version=True, hidden=True)
             doomed.update(dict.fromkeys(record.key for record in reader.read(about)))
         doomed.update(dict.fromkeys(reader.descendants(list(doomed), hidden=True)))
-        return [key for key in doomed if key.scope != SYSTEM or (subject and key.kind == QUARANTINE)]
+        books = RESERVED_KINDS - {QUARANTINE} if subject else RESERVED_KINDS
+        return [key for key in doomed if key.scope != SYSTEM or key.kind not in books]
 
     def _salt(self) -> str:
         """One salt for all receipts of a store, so that one look tells whether a key was erased."""

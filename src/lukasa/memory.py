@@ -16,17 +16,20 @@ from lukasa.engine import Compacted, Engine, Progress, Verdict
 from lukasa.errors import InvalidInput, MissingExtra, StoreMissing
 from lukasa.formats import jsonl
 from lukasa.gate import Gate
+from lukasa.jobs import Jobs
 from lukasa.journal import Journal
 from lukasa.scope import EVERYTHING, SHARED, Reach
 
 
 class Memory:
-    """An open store, seen with one caller's reach."""
+    """An open store, seen with one caller's reach. One that is lent, as jobs get it, closes nothing."""
 
-    def __init__(self, engine: Engine, place: Place, journal: Journal) -> None:
+    def __init__(self, engine: Engine, place: Place, journal: Journal, jobs: Jobs, *, lent: bool = False) -> None:
         self._engine = engine
+        self._lent = lent
         self.place = place
         self.journal = journal
+        self.jobs = jobs
 
     def verify(self, progress: Progress | None = None) -> Verdict:
         """Proves the log whole and the indexes true to it."""
@@ -62,7 +65,9 @@ class Memory:
         return self._engine.describe()
 
     def close(self) -> None:
-        self._engine.close()
+        if not self._lent:
+            self.jobs.close()
+            self._engine.close()
 
     def __enter__(self) -> Self:
         return self
@@ -95,8 +100,29 @@ def open_memory(
     clock = clock or SystemClock()
     new_id = new_id or SortableIds(clock, chance or random.SystemRandom())
     engine = _engine(place, clock, patience, read_url or os.environ.get(READ_VARIABLE), make=make)
-    journal = Journal(engine, Gate(), _reach(agent, scopes), clock, new_id, author=agent)
-    return Memory(engine, place, journal)
+    return memory_on(engine, place, clock, new_id, reach=_reach(agent, scopes), agent=agent, patience=patience)
+
+
+def memory_on(
+    engine: Engine,
+    place: Place,
+    clock: Clock,
+    new_id: IdMaker,
+    *,
+    reach: Reach = EVERYTHING,
+    agent: str = "",
+    patience: float = 30.0,
+) -> Memory:
+    """Wires a memory onto an open engine."""
+    gate = Gate()
+
+    def lend(agent: str, reach: Reach, jobs: Jobs) -> Memory:
+        journal = Journal(engine, gate, reach, clock, new_id, author=agent)
+        return Memory(engine, place, journal, jobs.seen_by(journal), lent=True)
+
+    journal = Journal(engine, gate, reach, clock, new_id, author=agent)
+    jobs = Jobs(journal, lend, clock, new_id, url=place.url, patience=patience)
+    return Memory(engine, place, journal, jobs)
 
 
 def _engine(place: Place, clock: Clock, patience: float, read_url: str | None, *, make: bool) -> Engine:

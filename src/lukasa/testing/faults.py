@@ -30,10 +30,7 @@ import apsw
 from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
 from lukasa.config import Place
 from lukasa.engines.sqlite import SqliteEngine
-from lukasa.gate import Gate
-from lukasa.journal import Journal
-from lukasa.memory import Memory
-from lukasa.scope import EVERYTHING
+from lukasa.memory import Memory, memory_on
 
 Verb = Literal["write", "sync", "truncate", "delete"]
 File = Literal["database", "wal", "other"]
@@ -127,8 +124,7 @@ class FaultyDisk(apsw.VFS):
         clock = clock or SystemClock()
         new_id = new_id or SortableIds(clock, random.SystemRandom())
         engine = SqliteEngine(path, clock=clock, patience=patience, vfs=self.name)
-        journal = Journal(engine, Gate(), EVERYTHING, clock, new_id)
-        return Memory(engine, Place("sqlite", path), journal)
+        return memory_on(engine, Place("sqlite", path), clock, new_id)
 
     @contextmanager
     def failing(

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import lukasa
-from lukasa.doors.cli import bench, carrying, keeping, looking, mending, moving, show, tour
+from lukasa.doors.cli import bench, carrying, keeping, looking, mending, moving, show, tour, working
 from lukasa.doors.cli.caller import Caller, require_text
 from lukasa.doors.cli.outcome import Ending, Failure, failure_of
 from lukasa.errors import InvalidInput
@@ -146,6 +146,7 @@ app = typer.Typer(cls=Root, name="lukasa", no_args_is_help=True, pretty_exceptio
 app.callback()(root)
 
 _LOOK, _TAKE_BACK, _KEEP_SOUND, _CARRY, _TRY = "Look", "Take back", "Keep sound", "Carry", "Try"
+_WORK = "Work"
 app.command("log", rich_help_panel=_LOOK)(looking.log)
 app.command("history", rich_help_panel=_LOOK)(looking.history)
 app.command("show", rich_help_panel=_LOOK)(looking.show)
@@ -161,5 +162,7 @@ app.command("export", rich_help_panel=_CARRY)(carrying.export)
 app.command("import", rich_help_panel=_CARRY)(carrying.import_)
 app.command("backup", rich_help_panel=_CARRY)(carrying.backup)
 app.command("copy", rich_help_panel=_CARRY)(moving.copy)
+app.command("worker", rich_help_panel=_WORK)(working.worker)
+app.command("jobs", rich_help_panel=_WORK)(working.jobs)
 app.command("tour", rich_help_panel=_TRY)(tour.tour)
 app.add_typer(bench.app, name="bench", rich_help_panel=_TRY)

@@ -49,6 +49,7 @@ def migrate(database: Database, *, make: bool = True) -> None:
         for number, script in migrations():
             if number > present:
                 database.execute(script)
+        _bring_vectors(database)
         database.execute(
             "INSERT INTO fact (name, value) VALUES ('schema', %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
             (str(newest()),),
@@ -63,12 +64,20 @@ def migrate(database: Database, *, make: bool = True) -> None:
         if database.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             with suppress(psycopg.Error):  # what led here tells more
                 database.execute("ROLLBACK")
-    with suppress(
-        psycopg.errors.InsufficientPrivilege, psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile
+
+
+def _bring_vectors(database: Database) -> None:
+    """Brings pgvector into the database. Who may, does; who may not, is told when vectors are needed."""
+    database.execute("SAVEPOINT vectors")
+    try:
+        database.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
+    except (
+        psycopg.errors.InsufficientPrivilege,
+        psycopg.errors.FeatureNotSupported,
+        psycopg.errors.UndefinedFile,
+        psycopg.errors.InvalidSchemaName,
     ):
-        database.execute(
-            "CREATE EXTENSION IF NOT EXISTS vector SCHEMA public"
-        )  # who may, does; who may not, is told when it is needed
+        database.execute("ROLLBACK TO vectors")
 
 
 def _present(database: Database) -> int:

@@ -1,0 +1,320 @@
+"""What holds for jobs wherever they are kept: in a file, in memory, on PostgreSQL."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from lukasa.errors import InvalidInput
+from lukasa.jobs import Deferred, Job, Ran, Status
+from lukasa.outcome import Refused
+
+pytestmark = pytest.mark.requirement("OPS-3")
+
+
+@pytest.fixture
+def done(register):
+    """Registers jobs that note their own arguments, and one that fails as long as there are reasons to."""
+    done = []
+
+    @register.job("note")
+    def note(memory, what=None, **more):
+        done.append(what if not more else (what, more))
+
+    @register.job("stumble", attempts=3, backoff=0)
+    def stumble(memory):
+        raise RuntimeError("there is a\0stone\nin the way")
+
+    return done
+
+
+def test_a_deferred_job_is_done_with_its_arguments_and_then_gone(memory, done):
+    assert isinstance(memory.jobs.defer("note", what={"a": [1, None]}), Deferred)
+    assert memory.jobs.status() == Status(waiting=1)
+    assert memory.jobs.run_waiting() == Ran(done=1)
+    assert done == [{"a": [1, None]}]
+    assert memory.jobs.status() == Status()
+    assert memory.jobs.run_waiting() == Ran()
+
+
+def test_arguments_arrive_as_they_were_sent(memory, done):
+    sent = ["\0 ünï “quotes” \\u0000 😀", 2**63, -1, 0.1, 1e300, 1.0, True, None, {"": {"NaN": []}}]
+    memory.jobs.defer("note", what=sent)
+    memory.jobs.run_waiting()
+    assert repr(done) == repr([sent])
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "code"),
+    [
+        ("no-such-job", {}, "unknown_job"),
+        ("note", {"what": float("nan")}, "bad_arguments"),
+        ("note", {"what": "half a character: \ud83d"}, "bad_arguments"),
+        ("note", {"what": object}, "bad_arguments"),
+        ("note", {"what": "x" * 100_001}, "bad_arguments"),
+        ("note", {"what": "ü" * 60_000}, "bad_arguments"),
+        ("stumble", {"what": 1}, "bad_arguments"),
+        ("note", {"key": ""}, "bad_key"),
+        ("note", {"key": "x" * 1001}, "bad_key"),
+        ("note", {"key": "\ud83d"}, "bad_key"),
+        ("note", {"delay": -1}, "bad_delay"),
+        ("note", {"delay": float("nan")}, "bad_delay"),
+    ],
+)
+def test_what_could_never_be_done_is_refused_at_once(memory, done, name, call, code):
+    outcome = memory.jobs.defer(name, **call)
+    assert isinstance(outcome, Refused)
+    assert outcome.code == code
+    assert memory.jobs.status() == Status()
+
+
+def test_of_one_key_one_job_waits(memory, done):
+    first = memory.jobs.defer("note", key="daily", what="first")
+    assert not first.repeated
+    assert memory.jobs.defer("note", key="daily", what="second") == Deferred(first.id, repeated=True)
+    assert not memory.jobs.defer("note", key="daily", scope="shared", what="elsewhere").repeated
+    assert not memory.jobs.defer("note", key="weekly", what="another").repeated
+    assert not memory.jobs.defer("note", what="without a key").repeated
+    memory.jobs.run_waiting()
+    assert sorted(done) == ["another", "elsewhere", "first", "without a key"]
+
+
+def test_a_key_is_free_again_once_its_job_is_done(memory, done):
+    for what in ("first", "second"):
+        assert not memory.jobs.defer("note", key="daily", what=what).repeated
+        memory.jobs.run_waiting()
+    assert done == ["first", "second"]
+
+
+def test_what_is_deferred_anew_while_it_runs_is_done_once_more(memory, register):
+    done = []
+
+    @register.job("tidy")
+    def tidy(lent, what):
+        done.append(what)
+        if what == "first":
+            assert not lent.jobs.defer("tidy", key="k", what="second").repeated
+            assert lent.jobs.defer("tidy", key="k", what="third").repeated
+
+    memory.jobs.defer("tidy", key="k", what="first")
+    assert memory.jobs.run_waiting() == Ran(done=2)
+    assert done == ["first", "second"]
+    assert memory.jobs.status() == Status()
+
+
+def test_a_job_that_fails_while_it_was_deferred_anew_does_not_get_stuck(memory, register):
+    done = []
+
+    @register.job("tidy", attempts=2, backoff=0)
+    def tidy(lent, what):
+        if what == "first":
+            lent.jobs.defer("tidy", key="k", what="second")
+            raise RuntimeError("something was moved")
+        done.append(what)
+
+    memory.jobs.defer("tidy", key="k", what="first")
+    memory.jobs.run_waiting()
+    assert done == ["second"]
+    assert memory.jobs.status() == Status()
+
+
+def test_a_job_that_always_fails_ends_as_failed_and_is_shown(memory, done):
+    deferred = memory.jobs.defer("stumble", key="k")
+    assert memory.jobs.run_waiting() == Ran(retried=2, failed=1)
+    assert memory.jobs.status() == Status(failed=1)
+    (job,) = memory.jobs.find("failed")
+    error = "RuntimeError: there is a stone in the way"
+    assert job == Job(deferred.id, "stumble", {}, "_lukasa", "", "k", "failed", 3, None, error)
+    assert memory.jobs.run_waiting() == Ran()
+
+
+def test_a_failed_job_can_be_tried_again_with_all_its_attempts(memory, done):
+    id = memory.jobs.defer("stumble").id
+    assert not memory.jobs.retry(id)
+    memory.jobs.run_waiting()
+    assert memory.jobs.retry(id)
+    assert memory.jobs.status() == Status(waiting=1)
+    assert memory.jobs.run_waiting() == Ran(retried=2, failed=1)
+
+
+def test_a_failed_job_that_is_deferred_anew_is_not_shown_twice(memory, done):
+    memory.jobs.defer("stumble", key="k")
+    memory.jobs.run_waiting()
+    assert not memory.jobs.defer("stumble", key="k").repeated
+    assert memory.jobs.status() == Status(waiting=1)
+
+
+@pytest.mark.parametrize("name", ["note", "stumble"])
+def test_a_job_that_is_dropped_is_not_done(memory, done, name):
+    id = memory.jobs.defer(name).id
+    if name == "stumble":
+        memory.jobs.run_waiting()
+    assert memory.jobs.drop(id)
+    assert not memory.jobs.drop(id)
+    assert memory.jobs.status() == Status()
+    assert memory.jobs.run_waiting() == Ran()
+    assert done == []
+
+
+@pytest.mark.parametrize("id", ["", "no-such-job", "-1", "9" * 40, "½", "1; DROP TABLE procrastinate_jobs"])
+def test_there_is_nothing_to_retry_or_drop_where_there_is_no_job(memory, id):
+    assert not memory.jobs.retry(id)
+    assert not memory.jobs.drop(id)
+
+
+def test_a_running_job_is_shown_and_cannot_be_dropped(memory, register):
+    seen = []
+
+    @register.job("look")
+    def look(lent):
+        (job,) = memory.jobs.find("running")
+        seen.append((job.attempts, memory.jobs.status(), memory.jobs.drop(job.id), memory.jobs.retry(job.id)))
+
+    memory.jobs.defer("look")
+    assert memory.jobs.run_waiting() == Ran(done=1)
+    assert seen == [(1, Status(running=1), False, False)]
+
+
+def test_a_limit_bounds_the_attempts(memory, done):
+    for number in range(5):
+        memory.jobs.defer("note", what=number)
+    assert memory.jobs.run_waiting(0) == Ran()
+    assert memory.jobs.run_waiting(2) == Ran(done=2)
+    assert memory.jobs.status() == Status(waiting=3)
+    assert memory.jobs.run_waiting(10) == Ran(done=3)
+    assert sorted(done) == [0, 1, 2, 3, 4]
+
+
+def test_a_delayed_job_waits_and_says_until_when(opened, place, done):
+    memory = opened(place)
+    before = datetime.now(UTC)
+    memory.jobs.defer("note", delay=3600)
+    after = datetime.now(UTC)
+    assert before <= memory.jobs.find()[0].due - timedelta(hours=1) <= after
+    assert memory.jobs.run_waiting() == Ran()
+    assert done == []
+
+
+def test_a_worker_leaves_alone_what_it_has_no_function_for(memory, done, register):
+    register.job("of-tomorrow")(lambda memory: done.append("tomorrow"))
+    memory.jobs.defer("of-tomorrow")
+    memory.jobs.defer("note", what="today")
+    today = type(register)()
+    today.add(register["note"])
+    assert memory.jobs.serving(today).run_waiting() == Ran(done=1)
+    assert (done, memory.jobs.status()) == (["today"], Status(waiting=1))
+
+
+def test_the_teller_hears_how_each_attempt_ended(memory, done):
+    told = []
+    memory.jobs.defer("stumble")
+    memory.jobs.run_waiting(tell=lambda job, ending, why: told.append((job.name, job.attempts, ending, why[:12])))
+    assert told == [
+        ("stumble", 1, "retried", "RuntimeError"),
+        ("stumble", 2, "retried", "RuntimeError"),
+        ("stumble", 3, "failed", "RuntimeError"),
+    ]
+
+
+def test_a_worker_does_jobs_as_they_come_and_finishes_the_last_one_when_it_is_stopped(
+    memory, register, working, eventually
+):
+    done, started, go = [], threading.Event(), threading.Event()
+
+    @register.job("note")
+    def note(lent, what):
+        done.append(what)
+
+    @register.job("slow")
+    def slow(lent):
+        started.set()
+        assert go.wait(60)
+        done.append("slow")
+
+    stop, end = working(memory)
+    memory.jobs.defer("note", what="came while it worked")
+    eventually(lambda: done == ["came while it worked"])
+    memory.jobs.defer("slow")
+    assert started.wait(60)
+    stop.set()
+    memory.jobs.defer("note", what="came too late")
+    go.set()
+    assert end() == [Ran(done=2)]
+    assert (done[1:], memory.jobs.status()) == (["slow"], Status(waiting=1))
+
+
+def test_a_lease_of_no_length_is_refused(memory):
+    with pytest.raises(InvalidInput):
+        memory.jobs.run_waiting(lease=0)
+
+
+def test_only_the_three_states_can_be_asked_for(memory):
+    with pytest.raises(InvalidInput):
+        memory.jobs.find("done")
+
+
+# The wall
+
+
+def test_a_job_reaches_the_scope_it_stands_in_and_nothing_else(place, opened, register):
+    seen = {}
+
+    @register.job("look")
+    def look(memory, name):
+        texts = sorted(record.text for record in memory.journal.read() if record.kind == "note")
+        code = getattr(memory.journal.write("note", "…", scope="elysia"), "code", None)
+        seen[name] = (memory.journal.author, texts, code)
+
+    owner, orion = opened(place), opened(place, agent="orion")
+    for scope in ("shared", "orion", "elysia"):
+        owner.journal.write("note", f"of {scope}", scope=scope)
+    orion.jobs.defer("look", name="own")
+    orion.jobs.defer("look", name="shared", scope="shared")
+    owner.jobs.run_waiting()
+    assert seen == {
+        "own": ("orion", ["of orion"], "scope_closed"),
+        "shared": ("orion", ["of shared"], "scope_closed"),
+    }
+
+
+def test_a_job_of_the_owner_reaches_everything(place, opened, register):
+    seen = []
+    register.job("look")(lambda memory: seen.append(memory.journal.reach.unlimited))
+    owner = opened(place)
+    owner.jobs.defer("look")
+    owner.jobs.run_waiting()
+    assert seen == [True]
+
+
+def test_an_agent_defers_only_where_it_can_write(place, opened, register):
+    register.job("look")(lambda memory: None)
+    orion = opened(place, agent="orion")
+    for scope in ("elysia", "_lukasa"):
+        assert orion.jobs.defer("look", scope=scope).code == "scope_closed"
+    assert opened(place).jobs.status() == Status()
+    with pytest.raises(InvalidInput):
+        opened(place, scopes=["a", "b"]).jobs.defer("look")
+
+
+def test_an_agent_sees_and_touches_the_jobs_of_its_own_scopes_alone(place, opened, register):
+    register.job("look")(lambda memory, what: None)
+    owner, orion, elysia = opened(place), opened(place, agent="orion"), opened(place, agent="elysia")
+    secret = orion.jobs.defer("look", key="k", what="secret")
+    owner.jobs.defer("look", what="the owner's")
+    assert (owner.jobs.status().waiting, orion.jobs.status().waiting, elysia.jobs.status().waiting) == (2, 1, 0)
+    assert [job.arguments for job in orion.jobs.find()] == [{"what": "secret"}]
+    assert elysia.jobs.find() == []
+    assert not elysia.jobs.drop(secret.id)
+    assert not elysia.jobs.defer("look", key="k", what="hers").repeated
+    assert orion.jobs.drop(secret.id)
+
+
+def test_what_a_job_was_lent_stays_open_when_the_job_closes_it(memory, register):
+    @register.job("close")
+    def close(lent):
+        with lent:
+            pass
+
+    memory.jobs.defer("close")
+    assert memory.jobs.run_waiting() == Ran(done=1)
+    assert memory.journal.write("note", "still open")

@@ -1,0 +1,288 @@
+"""Jobs kept as records: leases, pauses and races under a clock that obeys."""
+
+import threading
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lukasa
+from lukasa import Key
+from lukasa.engine import Query
+from lukasa.errors import StoreBusy
+from lukasa.jobs import Ran, Register, Status
+from lukasa.jobs.job import DIED
+from lukasa.testing import FrozenClock
+
+pytestmark = pytest.mark.requirement("OPS-3")
+
+
+class Death(BaseException):
+    """Ends a worker in the middle of a job: nothing is noted any more."""
+
+
+@pytest.fixture
+def memory(opened, clock, file):
+    return opened(file, clock=clock)
+
+
+@pytest.fixture
+def fate(register):
+    """Registers a job that does what fate says, attempt by attempt, and succeeds when fate has no more to say."""
+    fate = []
+
+    @register.job("venture", attempts=3, backoff=10)
+    def venture(memory):
+        if fate:
+            raise fate.pop(0)
+
+    return fate
+
+
+def test_pauses_grow_from_attempt_to_attempt(memory, clock, fate):
+    fate += [RuntimeError("one"), RuntimeError("two")]
+    memory.jobs.defer("venture")
+    assert memory.jobs.run_waiting() == Ran(retried=1)
+    for pause, ran in ((10, Ran(retried=1)), (20, Ran(done=1))):
+        clock.advance(pause - 0.001)
+        assert memory.jobs.run_waiting() == Ran()
+        clock.advance(0.001)
+        assert memory.jobs.run_waiting() == ran
+
+
+def test_a_delayed_job_is_done_when_its_time_has_come(memory, clock, fate):
+    memory.jobs.defer("venture", delay=60)
+    clock.advance(59)
+    assert memory.jobs.run_waiting() == Ran()
+    clock.advance(1)
+    assert memory.jobs.run_waiting() == Ran(done=1)
+
+
+def test_a_dead_workers_job_is_taken_up_after_its_lease_and_not_before(memory, clock, fate):
+    fate.append(Death())
+    memory.jobs.defer("venture")
+    with pytest.raises(Death):
+        memory.jobs.run_waiting(lease=60)
+    assert memory.jobs.status() == Status(running=1)
+    clock.advance(59.999)
+    assert memory.jobs.run_waiting() == Ran()
+    clock.advance(0.001)
+    assert memory.jobs.run_waiting() == Ran(done=1)
+
+
+def test_a_job_that_kills_every_worker_ends_as_failed(memory, clock, fate):
+    fate += [Death(), Death(), Death()]
+    memory.jobs.defer("venture")
+    for _ in range(3):
+        with pytest.raises(Death):
+            memory.jobs.run_waiting()
+        clock.advance(60)
+    assert memory.jobs.run_waiting() == Ran(failed=1)
+    (job,) = memory.jobs.find("failed")
+    assert (job.attempts, job.error) == (3, DIED)
+
+
+def test_a_worker_that_lost_its_job_to_another_cannot_note_how_it_ended(opened, file, clock, register):
+    memory, other, by_other = opened(file, clock=clock), opened(file, clock=clock), []
+
+    @register.job("doze")
+    def doze(_):
+        if by_other:
+            raise RuntimeError("not yet")
+        by_other.append("on it")
+        clock.advance(60)
+        by_other.append(other.jobs.run_waiting())
+
+    memory.jobs.defer("doze")
+    assert memory.jobs.run_waiting() == Ran(lost=1)
+    assert by_other == ["on it", Ran(retried=1)]
+    (job,) = memory.jobs.find("waiting")
+    assert (job.attempts, job.error) == (2, "RuntimeError: not yet")
+
+
+def test_a_long_job_is_held_by_signs_of_life(opened, file, clock, register, eventually):
+    other, seen = opened(file, clock=clock), []
+
+    def held_until():
+        return next(other.journal.read(Query(kinds=("job",)))).body["until"]
+
+    @register.job("long")
+    def long(memory):
+        for _ in range(5):
+            before = held_until()
+            clock.advance(0.02)
+            eventually(lambda before=before: held_until() > before)
+            seen.append(other.jobs.run_waiting())
+
+    memory = opened(file, clock=clock)
+    memory.jobs.defer("long")
+    assert memory.jobs.run_waiting(lease=0.03) == Ran(done=1)
+    assert seen == [Ran()] * 5
+
+
+def test_of_many_who_claim_a_job_at_once_one_gets_it(opened, file, register):
+    done = []
+    register.job("note")(lambda memory, what: done.append(what))
+    memories = [opened(file) for _ in range(4)]
+    for number in range(25):
+        memories[0].jobs.defer("note", what=number)
+    start = threading.Barrier(len(memories))
+
+    def work(memory):
+        start.wait()
+        memory.jobs.run_waiting()
+
+    workers = [threading.Thread(target=work, args=(memory,)) for memory in memories]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(done) == list(range(25))
+
+
+def test_the_log_tells_what_became_of_a_job(memory, fate, clock):
+    fate.append(RuntimeError("not yet"))
+    id = memory.jobs.defer("venture").id
+    memory.jobs.run_waiting()
+    clock.advance(10)
+    memory.jobs.run_waiting()
+    history = memory.journal.history(Key("_lukasa", "job", id))
+    assert [record.body["state"] for record in history] == ["waiting", "running", "waiting", "running", "done"]
+    assert history[-1].deleted
+
+
+def test_jobs_survive_closing_and_compacting_the_store(opened, file, fate, clock):
+    with lukasa.open(file, clock=clock) as memory:
+        memory.jobs.serving(opened(file).jobs.register).defer("venture")
+        memory.compact()
+    memory = opened(file, clock=clock)
+    assert memory.jobs.run_waiting() == Ran(done=1)
+    assert memory.verify().sound
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"name": "venture"},
+        {"name": "venture", "arguments": [], "state": "waiting", "attempts": 0},
+        {"name": "venture", "arguments": {}, "state": "done", "attempts": 0},
+        {"name": ["venture"], "arguments": {}, "state": "waiting", "attempts": 0},
+        {"name": "venture", "arguments": {}, "state": "waiting", "attempts": 0, "due": "soon"},
+        {"name": "venture", "arguments": {}, "state": "running", "attempts": 0, "until": 5},
+        {"name": "venture", "arguments": {}, "state": "waiting", "attempts": 0, "again": {}},
+        {"name": "venture", "arguments": {}, "state": [], "attempts": 0},
+    ],
+)
+def test_a_record_that_only_looks_like_a_job_stops_nobody(memory, fate, body):
+    memory.journal.write("job", body=body, id="odd", scope="shared", labels=("job=open",))
+    memory.jobs.defer("venture")
+    assert memory.jobs.run_waiting() == Ran(done=1)
+    assert memory.jobs.status() == Status()
+    assert not memory.jobs.drop("odd")
+
+
+def test_the_jobs_of_a_quarantined_agent_rest_until_it_is_released(opened, file, clock, fate):
+    owner, mallory = opened(file, clock=clock), opened(file, clock=clock, agent="mallory")
+    mallory.jobs.defer("venture")
+    fate.append(RuntimeError("not yet"))
+    owner.jobs.run_waiting()
+    clock.advance(10)
+    owner.journal.quarantine("mallory")
+    assert owner.jobs.run_waiting() == Ran()
+    owner.journal.release("mallory")
+    assert owner.jobs.run_waiting() == Ran(done=1)
+
+
+def test_undoing_an_agents_work_gives_up_its_waiting_jobs_and_brings_none_back(opened, file, clock, fate):
+    owner, orion = opened(file, clock=clock), opened(file, clock=clock, agent="orion")
+    orion.jobs.defer("venture")
+    since = clock.advance(1)
+    owner.jobs.run_waiting()
+    orion.jobs.defer("venture")
+    owner.journal.undo(author="orion", since=since)
+    assert owner.jobs.status() == Status()
+    assert owner.jobs.run_waiting() == Ran()
+
+
+def test_erasing_a_subject_erases_the_jobs_of_agents_that_name_it(opened, file, register):
+    register.job("greet")(lambda memory, whom: None)
+    owner, orion = opened(file), opened(file, agent="orion")
+    done, waiting = (orion.jobs.defer("greet", whom="Ada Lovelace").id for _ in range(2))
+    owner.jobs.run_waiting(1)
+    owner.journal.erase(subject="Ada Lovelace")
+    assert [owner.journal.history(Key("orion", "job", id)) for id in (done, waiting)] == [[], []]
+    assert owner.jobs.status() == Status()
+
+
+def test_an_agent_does_the_jobs_of_its_own_scopes(opened, file, fate):
+    owner, orion = opened(file), opened(file, agent="orion")
+    owner.jobs.defer("venture")
+    orion.jobs.defer("venture")
+    assert orion.jobs.run_waiting() == Ran(done=1)
+    assert owner.jobs.status() == Status(waiting=1)
+
+
+def test_a_worker_waits_while_the_store_is_busy(opened, file, fate, working, eventually):
+    memory, holder, troubles = opened(file, patience=0.01), opened(file), []
+    memory.jobs.defer("venture")
+    letting_go = threading.Event()
+
+    def hold(reader):
+        letting_go.wait(60)
+        return []
+
+    holding = threading.Thread(target=holder.journal.decide, args=(hold,))
+    holding.start()
+    working(memory, trouble=troubles.append)
+    eventually(lambda: troubles)
+    letting_go.set()
+    holding.join()
+    eventually(lambda: memory.jobs.status() == Status())
+    assert {type(trouble) for trouble in troubles} == {StoreBusy}
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("defer"), st.sampled_from([None, "a", "b"])),
+        st.tuples(st.just("run"), st.sampled_from(["succeed", "fail", "die"])),
+        st.tuples(st.just("wait"), st.sampled_from([1.0, 10.0, 60.0, 3600.0])),
+    ),
+    max_size=25,
+)
+
+
+@given(STEPS)
+def test_whatever_happens_a_job_is_done_or_shown_as_failed_or_asked_for_anew(steps):
+    register, clock, keys, kept = Register(), FrozenClock(), {}, set()
+    fate = "succeed"
+
+    @register.job("venture", attempts=3)
+    def venture(memory, number):
+        if fate == "die":
+            raise Death
+        if fate == "fail":
+            raise RuntimeError
+        kept.add(number)
+
+    with lukasa.open("memory:", clock=clock) as memory:
+        jobs = memory.jobs.serving(register)
+        for number, (step, how) in enumerate(steps):
+            if step == "defer" and not jobs.defer("venture", key=how, number=number).repeated:
+                keys[number] = how
+            elif step == "wait":
+                clock.advance(how)
+            elif step == "run":
+                fate = how
+                with suppress(Death):
+                    jobs.run_waiting()
+        fate = "succeed"
+        for _ in range(3):
+            clock.advance(7200)
+            jobs.run_waiting()
+        shown = {job.arguments["number"] for job in jobs.find("failed")}
+        assert jobs.status() == Status(failed=len(shown))
+        anew = {n for n, key in keys.items() if key and any(keys[later] == key for later in keys if later > n)}
+        assert kept | shown <= set(keys) <= kept | shown | anew
+        assert not kept & shown

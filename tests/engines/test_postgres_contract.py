@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
+
 import psycopg
 import pytest
 
+from lukasa.engine import Query
 from lukasa.engines.postgres import PostgresEngine
-from lukasa.record import Link
+from lukasa.record import Key, Link
+from lukasa.scope import EVERYTHING
 from lukasa.testing import EngineContract
+from lukasa.testing.contract.concurrency import Concurrency
 from lukasa.testing.contract.examination import at, note, quarantine
-from lukasa.testing.contract.reading import Mentions
+from lukasa.testing.contract.reading import Looking, Mentions
 from lukasa.testing.contract.words import Words
 
 _NEWEST = "seq = (SELECT seq FROM lukasa.log WHERE scope = %s AND kind = %s AND id = %s ORDER BY version DESC LIMIT 1)"
@@ -37,25 +42,25 @@ class PostgresExam:
     @pytest.fixture
     def make_engine(self):
         def make(clock=None):
-            return self.keep(PostgresEngine(self.fresh(self.locale), clock=clock))
+            return self.open(self.fresh(self.locale), clock)
 
         return make
 
-    def keep(self, engine):
-        self.opened.append(engine)
-        return engine
+    def open(self, url, clock=None):
+        self.opened.append(PostgresEngine(url, clock=clock))
+        return self.opened[-1]
 
     def reopen(self, engine, clock=None):
         engine.close()
         return self.alongside(engine, clock)
 
     def alongside(self, engine, clock=None):
-        return self.keep(PostgresEngine(engine.url, clock=clock))
+        return self.open(engine.url, clock)
 
     def open_copy(self, target):
         url = self.fresh(self.locale)
         PostgresEngine.restore(url, target)
-        return self.keep(PostgresEngine(url))
+        return self.open(url)
 
     def alter_line(self, engine, key):
         line = "jsonb_set(line::jsonb, '{text}', '\"a lie\"')::text"
@@ -124,8 +129,63 @@ class TestPostgres(PostgresExam, EngineContract):
         assert tamper(engine, damage)
         assert engine.verify().findings
 
+    @pytest.mark.requirement("LOG-1")
+    def test_the_longest_names_that_the_gate_lets_in_can_be_kept(self, engine):
+        """An index has room for some 2,700 bytes; what it cannot shorten may be longer than that."""
+        chance = random.Random(7)
+
+        def name(length=200):
+            return "".join(chr(chance.randrange(0x1F300, 0x1FAFF)) for _ in range(length))
+
+        record = note(
+            engine,
+            name(),
+            name(1000),
+            scope=name(),
+            kind=name(),
+            author=name(),
+            labels=(name(400),),
+            links=(Link(name(), Key(name(), name(), name())),),
+        )
+        with engine.reading(EVERYTHING) as reader:
+            assert reader.read(Query(labels=record.labels)) == [record]
+            assert [each.key for each in reader.neighbours(record.key)] == [record.links[0].to]
+        quarantine(engine, record.author)
+        assert engine.verify().findings == ()
+
 
 class TestPostgresInAPlainLocale(PostgresExam, Mentions, Words):
     """A database whose own idea of letters ends with ASCII finds words like any other."""
 
     locale = "C"
+
+
+class ReadFromAStandby(PostgresExam):
+    """Whoever reads from a standby sees what the primary would show."""
+
+    @pytest.fixture(autouse=True)
+    def stores(self, fresh_store_and_replica):
+        self.opened = []
+        self.replicas = {}
+        self.make_pair = fresh_store_and_replica
+        yield
+        for engine in self.opened:
+            engine.close()
+
+    def fresh(self, locale):
+        url, replica = self.make_pair()
+        self.replicas[url] = replica
+        return url
+
+    def open(self, url, clock=None):
+        self.opened.append(PostgresEngine(url, clock=clock, read_url=self.replicas[url]))
+        return self.opened[-1]
+
+
+class TestPostgresReadFromAStandby(ReadFromAStandby, Concurrency, Looking):
+    pass
+
+
+@pytest.mark.slow
+class TestAllOfPostgresReadFromAStandby(ReadFromAStandby, EngineContract):
+    pass

@@ -1,0 +1,266 @@
+"""A primary and a standby that follows it: nothing acknowledged is lost with the primary, nobody reads the past."""
+
+import contextlib
+import itertools
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import lukasa
+from lukasa.engines.postgres import PostgresEngine
+from lukasa.errors import LukasaError
+from lukasa.testing.contract.examination import add, at, listed, note, propose, read, text_of
+from lukasa.testing.postgres import PostgresServer
+
+_WRITERS = 4
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """A primary and its synchronous standby, to be left as they were found."""
+    with PostgresServer(durable=True) as primary:
+        yield primary, primary.standby()
+
+
+@pytest.fixture
+def opened():
+    """Opens engines and closes them in the end."""
+    with contextlib.ExitStack() as stack:
+
+        def open(url, **how):
+            engine = PostgresEngine(url, **how)
+            stack.callback(engine.close)
+            return engine
+
+        yield open
+
+
+def either(database, *servers):
+    """How to reach whichever of the servers takes writes."""
+    hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
+    return f"postgresql://postgres:{servers[0].password}@{hosts}/{database}?target_session_attrs=read-write"
+
+
+def wait_until(holds, what):
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.005)
+
+
+class Load:
+    """Writers at work: one record after the other, batches in between. Knows what was acknowledged, and every error."""
+
+    def __init__(self, engine, round=0):
+        self._engine = engine
+        self._round = round
+        self._over = threading.Event()
+        self.acknowledged = {}
+        self.errors = []
+
+    def __enter__(self):
+        self._pool = ThreadPoolExecutor(_WRITERS)
+        self._writers = [self._pool.submit(self._write, name) for name in range(_WRITERS)]
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._pool.shutdown()
+        for writer in self._writers:
+            writer.result()
+
+    def _write(self, name):
+        for number in itertools.count():
+            if self._over.is_set():
+                return
+            parts = 3 if number % 5 == 0 else 1
+            ids = [f"{self._round}/{name}/{number}/{part}" for part in range(parts)]
+            try:
+                for record in add(self._engine, *(propose(f"part of {number}", id=id) for id in ids)):
+                    self.acknowledged[record.id, record.version] = record.digest
+            except LukasaError as error:
+                self.errors.append(error)
+
+    def wait_for_more(self, number):
+        enough = len(self.acknowledged) + number
+        wait_until(lambda: len(self.acknowledged) >= enough, "nobody writes any more")
+
+
+def fail_over(primary, standby, engine, round=0, before=150):
+    """Kills the primary under load, promotes its standby, and lets the writers go on there; returns what they did."""
+    with Load(engine, round) as load:
+        load.wait_for_more(before)
+        primary.kill()
+        standby.promote()
+        load.wait_for_more(50)
+    return load
+
+
+def check_nothing_is_lost(engine, acknowledged):
+    log = {(record.id, record.version): record.digest for record in read(engine, every_version=True)}
+    assert acknowledged.items() <= log.items()
+    assert {version for _, version in log} == {1}, "something was written twice"
+    batches = [id.rpartition("/")[0] for id, _ in log if int(id.split("/")[2]) % 5 == 0]
+    assert all(batches.count(batch) == 3 for batch in set(batches)), "a batch is there in part"
+    assert engine.verify().findings == ()
+
+
+@pytest.mark.requirement("LOG-3", "LOG-5")
+def test_a_primary_that_is_killed_under_load_takes_nothing_acknowledged_with_it(opened):
+    with PostgresServer(durable=True) as primary:
+        database = primary.create()
+        standby = primary.standby()
+        engine = opened(either(database, primary, standby), patience=60)
+        load = fail_over(primary, standby, engine)
+        assert load.errors == []
+        check_nothing_is_lost(opened(standby.url(database)), load.acknowledged)
+        engine.close()
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("LOG-3", "LOG-5")
+def test_five_primaries_killed_in_a_row_take_nothing_acknowledged_with_them(opened, chance):
+    acknowledged = {}
+    with contextlib.ExitStack() as stack:
+        primary = stack.enter_context(PostgresServer(durable=True))
+        database = primary.create()
+        for round in range(5):
+            standby = primary.standby(f"standby_{round}")
+            engine = opened(either(database, primary, standby), patience=60)
+            load = fail_over(primary, standby, engine, round, chance.randrange(10, 600))
+            assert load.errors == []
+            acknowledged |= load.acknowledged
+            check_nothing_is_lost(engine, acknowledged)
+            engine.close()
+            primary = standby
+
+
+@pytest.mark.requirement("LOG-3")
+def test_a_write_that_the_standby_does_not_have_is_not_acknowledged(pair, opened):
+    primary, standby = pair
+    engine = opened(primary.url(primary.create()), patience=60)
+    note(engine, "before")
+    standby.stop()
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(note, engine, "during")
+        with pytest.raises(TimeoutError):
+            writing.result(0.7)
+        standby.start()
+        assert writing.result(30).version == 1
+    assert listed(engine) == ["before", "during"]
+
+
+class TestReadingFromAStandby:
+    @pytest.fixture
+    def engine(self, pair, opened):
+        """An engine that writes to the primary and reads from the standby."""
+        primary, standby = pair
+        database = primary.create()
+        opened(primary.url(database)).close()
+        engine = opened(primary.url(database), read_url=standby.url(database), patience=10)
+        note(engine, "first", "0")
+        assert text_of(engine, "first") == "0"
+        return engine
+
+    @pytest.mark.requirement("LOG-3")
+    def test_every_write_is_seen_by_the_next_read_and_the_standby_is_who_answers(self, pair, engine):
+        _, standby = pair
+        for number in range(1, 60):
+            note(engine, "first", f"{number}")
+            assert text_of(engine, "first") == f"{number}"
+        (count,) = standby.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lukasa'")
+        assert count > (0,)
+
+    @pytest.mark.requirement("LOG-3")
+    def test_a_write_through_another_engine_is_seen_as_well(self, pair, engine, opened):
+        other = opened(engine.url)
+        for number in range(1, 30):
+            note(other, "first", f"{number}")
+            assert text_of(engine, "first") == f"{number}"
+
+    @pytest.mark.requirement("LOG-3")
+    def test_a_standby_that_lags_is_waited_for(self, pair, engine):
+        _, standby = pair
+        with settled_by(standby, "recovery_min_apply_delay", "300ms"):
+            for number in range(1, 4):
+                note(engine, "first", f"{number}")
+                assert text_of(engine, "first") == f"{number}"
+
+    @pytest.mark.requirement("LOG-3")
+    def test_a_standby_that_does_not_catch_up_is_passed_over(self, pair, engine):
+        _, standby = pair
+        standby.execute("SELECT pg_wal_replay_pause()")
+        try:
+            note(engine, "first", "1")
+            assert text_of(engine, "first") == "1"
+        finally:
+            standby.execute("SELECT pg_wal_replay_resume()")
+        assert text_of(engine, "first") == "1"
+
+    @pytest.mark.requirement("LOG-3")
+    def test_a_standby_that_is_gone_is_passed_over_until_it_is_back(self, pair, engine):
+        primary, standby = pair
+        primary.wait_for()
+        standby.kill()
+        try:
+            began = time.monotonic()
+            for number in range(1, 4):
+                note(engine, "first", f"{number}")
+                assert text_of(engine, "first") == f"{number}"
+            assert time.monotonic() - began < 8
+        finally:
+            standby.start()
+            primary.wait_for("standby")
+        note(engine, "first", "after")
+        assert text_of(engine, "first") == "after"
+
+    @pytest.mark.requirement("LOG-3")
+    def test_a_reader_that_goes_on_where_it_stopped_misses_nothing(self, engine):
+        over = threading.Event()
+
+        def follow():
+            seen, cursor = [], 0
+            while True:
+                last = over.is_set()
+                page = read(engine, after=cursor, limit=7)
+                seen += [record.id for record in page]
+                cursor = page[-1].seq if page else cursor
+                if last and not page:
+                    return seen
+
+        def write(name):
+            for number in range(25):
+                add(engine, propose(id=f"{name}/{number}"), propose(id=f"{name}/{number} too"))
+
+        with ThreadPoolExecutor(4) as pool:
+            following = pool.submit(follow)
+            for writing in [pool.submit(write, name) for name in range(3)]:
+                writing.result(60)
+            over.set()
+            seen = following.result(60)
+        assert len(seen) == len(set(seen)) == 1 + 3 * 25 * 2
+
+    @pytest.mark.requirement("LOG-4")
+    def test_the_public_face_reads_from_it_too(self, pair, engine):
+        primary, standby = pair
+        name = engine.url.split("/")[-1].split("?")[0]
+        with lukasa.open(primary.url(name), read_url=standby.url(name)) as memory:
+            key = memory.journal.write("note", "hello").record.key
+            assert memory.journal.get(key).text == "hello"
+            assert memory.journal.get(at("first")).text == "0"
+            assert memory.describe()["replica"]
+
+
+@contextlib.contextmanager
+def settled_by(server, setting, value):
+    """The server with a setting changed for the length of the block."""
+    server.execute(f"ALTER SYSTEM SET {setting} = '{value}'")
+    server.execute("SELECT pg_reload_conf()")
+    try:
+        wait_until(lambda: server.execute(f"SHOW {setting}") == [(value,)], "the setting did not change")
+        yield
+    finally:
+        server.execute(f"ALTER SYSTEM RESET {setting}")
+        server.execute("SELECT pg_reload_conf()")

@@ -123,6 +123,5 @@ NOT_BUILT = frozenset(
     number
     for number in REQUIREMENTS
     if number.startswith(("VLT", "EXP", "CTX", "CHK", "FOR", "TRU"))
-    or number
-    in {"RCL-1", "RCL-2", "RCL-3", "RCL-4", "RCL-6", "DOO-3", "DOO-4", "DOO-5", "DOO-6", "DOO-7"}
+    or number in {"DOO-3", "DOO-4", "DOO-5", "DOO-6", "DOO-7"}
 )

@@ -7,7 +7,8 @@ readers and appends batches. ``Upkeep`` keeps the store sound. The exam for all 
 What every engine promises:
 
 - A batch is there whole or not at all, and once ``append`` returns ``Accepted`` it survives a power cut.
-- Positions (``seq``) grow: whoever has read up to a position never later finds something new at or below it.
+- Positions (``seq``) grow: whoever reads ``after`` a position, from 0 on, never later finds something new at or below
+  what they got. Reading without ``after`` shows everything there is, also what something could still come before.
 - Text index and links change in the same transaction as the log.
 - A reader never learns anything, not even by a count or an error, about a scope outside its reach.
 - A record of kind ``quarantine`` hides at once what its author wrote and what was derived from it; a later version

@@ -144,6 +144,8 @@ class Journal:
         """Records in log order, page by page, so that no reader holds the store for long."""
         left = query.limit
         query = replace(_in_utc(query), limit=_PAGE)
+        if query.after is None and not query.newest_first and (left is None or left > _PAGE):
+            query = replace(query, after=0)  # pages go on after each other, and miss nothing in between
         while left is None or left > 0:
             if left is not None and left < _PAGE:
                 query = replace(query, limit=left)
@@ -308,6 +310,10 @@ class Journal:
             body = {"versions": done.versions, "before": None if before is None else to_iso(aware(before))}
             self._book(Draft(COMPACTION, body=body, scope=SYSTEM))
         return done
+
+    def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
+        """Keeps vectors as (position, chunk, vector) for a model; what was there before is replaced."""
+        self._engine.put_vectors(model, vectors)
 
     def replay(self, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[Replayed]:
         """Takes lines of another log, verbatim. They pass the gate like everything else."""

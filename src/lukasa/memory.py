@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from lukasa.blob import replacing
 from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
 from lukasa.config import READ_VARIABLE, Place, locate
+from lukasa.embedder import Embedder
 from lukasa.engine import Compacted, Engine, Progress, Verdict
 from lukasa.errors import InvalidInput, MissingExtra, StoreMissing
 from lukasa.formats import jsonl
@@ -20,16 +22,35 @@ from lukasa.jobs import Jobs
 from lukasa.journal import Journal
 from lukasa.scope import EVERYTHING, SHARED, Reach
 
+if TYPE_CHECKING:
+    from lukasa.recall.index import Index
+    from lukasa.recall.room import Recall
+
 
 class Memory:
     """An open store, seen with one caller's reach. One that is lent, as jobs get it, closes nothing."""
 
-    def __init__(self, engine: Engine, place: Place, journal: Journal, jobs: Jobs, *, lent: bool = False) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        place: Place,
+        journal: Journal,
+        jobs: Jobs,
+        recalling: Callable[[Journal], Recall],
+        *,
+        lent: bool = False,
+    ) -> None:
         self._engine = engine
         self._lent = lent
+        self._recalling = recalling
         self.place = place
         self.journal = journal
         self.jobs = jobs
+
+    @cached_property
+    def recall(self) -> Recall:
+        """Finds what answers a question: ``memory.recall("When is the release?")``."""
+        return self._recalling(self.journal)
 
     def verify(self, progress: Progress | None = None) -> Verdict:
         """Proves the log whole and the indexes true to it."""
@@ -89,18 +110,22 @@ def open_memory(
     patience: float = 30.0,
     read_url: str | None = None,
     make: bool = True,
+    embedder: str | Embedder | None = None,
 ) -> Memory:
     """Opens a store, making it if there is none and unless ``make`` says not to.
 
     Without ``agent`` and ``scopes`` the caller owns the store and reaches everything. An agent reaches the shared
     scope and its own, or exactly ``scopes``, and is the author of what it writes. On PostgreSQL ``read_url`` names a
-    replica to read from, as fresh as the server itself.
+    replica to read from, as fresh as the server itself. ``embedder`` (``minilm``, ``static``, …) is who makes vectors
+    for recall in a store that has none yet; without it, the best that is installed.
     """
     place = locate(store)
     clock = clock or SystemClock()
     new_id = new_id or SortableIds(clock, chance or random.SystemRandom())
     engine = _engine(place, clock, patience, read_url or os.environ.get(READ_VARIABLE), make=make)
-    return memory_on(engine, place, clock, new_id, reach=_reach(agent, scopes), agent=agent, patience=patience)
+    return memory_on(
+        engine, place, clock, new_id, reach=_reach(agent, scopes), agent=agent, patience=patience, embedder=embedder
+    )
 
 
 def memory_on(
@@ -112,17 +137,27 @@ def memory_on(
     reach: Reach = EVERYTHING,
     agent: str = "",
     patience: float = 30.0,
+    embedder: str | Embedder | None = None,
 ) -> Memory:
     """Wires a memory onto an open engine."""
     gate = Gate()
+    index: list[Index] = []  # one for all, made when something is first recalled: it loads what computes with numbers
+
+    def recalling(journal: Journal) -> Recall:
+        from lukasa.recall.index import Index
+        from lukasa.recall.room import Recall
+
+        if not index:
+            index.append(Index(Journal(engine, gate, EVERYTHING, clock, new_id), embedder))
+        return Recall(journal, index[0], clock)
 
     def lend(agent: str, reach: Reach, jobs: Jobs) -> Memory:
         journal = Journal(engine, gate, reach, clock, new_id, author=agent)
-        return Memory(engine, place, journal, jobs.seen_by(journal), lent=True)
+        return Memory(engine, place, journal, jobs.seen_by(journal), recalling, lent=True)
 
     journal = Journal(engine, gate, reach, clock, new_id, author=agent)
     jobs = Jobs(journal, lend, clock, new_id, url=place.url, patience=patience)
-    return Memory(engine, place, journal, jobs)
+    return Memory(engine, place, journal, jobs, recalling)
 
 
 def _engine(place: Place, clock: Clock, patience: float, read_url: str | None, *, make: bool) -> Engine:

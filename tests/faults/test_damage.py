@@ -206,9 +206,11 @@ def test_any_of_many_bits_flipped_in_a_part_is_noticed_or_changes_nothing(origin
 )
 def test_a_column_that_lost_its_name_is_noticed(original, store, exported, column):
     store.parent.mkdir()
-    place = original.bytes.index(column)
-    how = f"{column} renamed"
-    assert check_that_damage_is_noticed(original, store, exported, flipped(original.bytes, place, 1), how)
+    damaged, place = original.bytes, original.bytes.index(column)
+    while place >= 0:  # a page that was split keeps an old copy that nobody reads
+        damaged = flipped(damaged, place, 1)
+        place = original.bytes.find(column, place + 1)
+    assert check_that_damage_is_noticed(original, store, exported, damaged, f"{column} renamed")
 
 
 @pytest.mark.requirement("LOG-5")

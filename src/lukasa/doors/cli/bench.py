@@ -16,6 +16,7 @@ from lukasa.errors import InvalidInput
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from lukasa.benchmarks.recall import SetReport
     from lukasa.benchmarks.report import Bar, Report, Row, Unit
     from lukasa.benchmarks.store import Progress
 
@@ -43,8 +44,7 @@ def store(
     """
     from lukasa.benchmarks.store import parse_sizes, run
 
-    named = caller(ctx, as_json).store
-    server = named if isinstance(named, str) and named.startswith(("postgresql://", "postgres://")) else None
+    server = _server(ctx, as_json)
     try:
         wanted = parse_sizes(sizes)
     except InvalidInput as error:
@@ -55,6 +55,64 @@ def store(
         typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
     else:
         show(report)
+
+
+@app.command()
+def recall(
+    ctx: typer.Context,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, dir_okay=False, help="Sets to measure.")],
+    embedder: Annotated[str | None, typer.Option(help="minilm, static, hash or http:URL#model.")] = None,
+    baseline: Annotated[
+        list[str] | None, typer.Option(help="vector, bm25, rrf or all, measured in the same run; may be repeated.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Measure how well recall finds the evidence for questions about conversations.
+
+    Example: lukasa bench recall locomo.json beam.json --baseline all
+    """
+    from lukasa.benchmarks.recall import BASELINES, run
+
+    names = list(BASELINES) if baseline and "all" in baseline else list(baseline or ())
+    server = _server(ctx, as_json)
+    with _progress() as progress:
+        reports = run(files, embedder=embedder, server=server, baselines=names, progress=progress)
+    if caller(ctx, as_json).json:
+        typer.echo(json.dumps([report.as_json() for report in reports], ensure_ascii=False, indent=2))
+        return
+    for report in reports:
+        _show_recall(report)
+
+
+def _show_recall(report: SetReport) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    table = Table(box=box.MARKDOWN)
+    for name in (report.name, "questions", "R@5", "R@10", "nDCG@10", "session R@5", "ms/query", "p99"):
+        table.add_column(name, justify="left" if name == report.name else "right", no_wrap=True)
+    for way in report.ways:
+        rows = [(way.way, way.figures)]
+        if way.way == "lukasa":
+            rows += [(f"  {category}", figures) for category, figures in way.by_category.items()]
+        for name, found in rows:
+            figures = (found.recall_5, found.recall_10, found.ndcg_10, found.session_recall_5)
+            times = (f"{way.query_ms:.1f}", f"{way.query_ms_p99:.1f}") if name == way.way else ("", "")
+            table.add_row(name, f"{found.questions:,}", *(f"{figure:.3f}" for figure in figures), *times)
+    console.print(table)
+    console.print(
+        f"\n{report.conversations} conversations, {report.turns:,} turns; {report.embedder} on {report.engine}; taking in a turn "
+        f"{report.ingest_ms:.2f} ms, its vector {report.embed_ms:.2f} ms. Adversarial questions are not in the first row.",
+        highlight=False,
+    )
+
+
+def _server(ctx: typer.Context, as_json: bool) -> str | None:
+    """The server to measure on, if the store that was named is one."""
+    named = caller(ctx, as_json).store
+    return named if isinstance(named, str) and named.startswith(("postgresql://", "postgres://")) else None
 
 
 def show(report: Report) -> None:

@@ -113,7 +113,7 @@ def _examine(memory: Memory, verdict: Verdict) -> list[Check]:
     facts = memory.describe()
     return [
         Check("store", "note" if facts["read_only"] else "fine", _place(facts)),
-        sqlite_check(str(facts["sqlite"])),
+        sqlite_check(str(facts["sqlite"])) if "sqlite" in facts else server_check(facts),
         Check("schema", "fine", f"version {facts['schema']}, as this Lukasa writes it"),
         *_files(memory),
         *_soundness(verdict),
@@ -130,6 +130,12 @@ def sqlite_check(version: str) -> Check:
     if tuple(int(part) for part in re.findall(r"\d+", version)) >= _RESET_BUG_FIXED:
         return Check("SQLite", "fine", f"{version}, without the WAL-reset bug")
     return Check("SQLite", "wrong", f"{version} has the WAL-reset bug, which can damage a store; upgrade apsw")
+
+
+def server_check(facts: Mapping[str, Any]) -> Check:
+    """Whether the server can do everything that is asked of it."""
+    told = f"{facts['postgresql']}, pgvector {facts['pgvector']}, as {facts['role']}"
+    return Check("PostgreSQL", "note" if facts["pgvector"] == "not installed" else "fine", told)
 
 
 def wal_check(held: int) -> Check:

@@ -34,7 +34,7 @@ def dump(database: Database, target: Path) -> None:
                 facts = {"format": _FORMAT, "schema": newest(), "position": position, "models": lengths}
                 archive.writestr("manifest.json", json.dumps(facts))
                 for table in (*_TABLES, *vectors.tables(database)):
-                    rows = f"COPY (SELECT * FROM {table}) TO STDOUT"  # noqa: S608 - our own table names
+                    rows = f"COPY (SELECT {_columns(database, table)} FROM {table}) TO STDOUT"  # noqa: S608 - our own table names
                     with archive.open(table, "w", force_zip64=True) as out, database.cursor().copy(rows) as copy:
                         for data in copy:
                             out.write(data)
@@ -82,6 +82,20 @@ def _load(database: Database, archive: zipfile.ZipFile) -> None:
 
 
 def _fill(database: Database, archive: zipfile.ZipFile, table: str) -> None:
-    with archive.open(table) as data, database.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN") as copy:
+    with (
+        archive.open(table) as data,
+        database.cursor() as cursor,
+        cursor.copy(f"COPY {table} ({_columns(database, table)}) FROM STDIN") as copy,
+    ):
         while chunk := data.read(1 << 16):
             copy.write(chunk)
+
+
+def _columns(database: Database, table: str) -> str:
+    """The columns of a table that are not made from others."""
+    found = database.execute(
+        """SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
+        WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''""",
+        (table,),
+    )
+    return str(first(found)[0])

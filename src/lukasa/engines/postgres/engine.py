@@ -178,6 +178,7 @@ class PostgresEngine:
                 "store": without_password(self.url),
                 "role": role,
                 "synchronous_commit": durable,
+                "read_only": False,
                 "replica": without_password(self._replica.url) if self._replica else None,
                 "bytes": first(database.execute(SQL["bytes"]))[0],
             }

@@ -46,7 +46,7 @@ def translate(error: Exception) -> LukasaError:
     for theirs, ours, message in _KNOWN:
         if isinstance(error, theirs):
             return ours(message, hint=_hint(error, ours))
-    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+    if is_lost(error):
         return StoreUnavailable(
             f"The server could not be reached or went away ({_said(error)}); the write was not acknowledged.",
             hint="It is tried again by itself once the server is back.",
@@ -99,16 +99,16 @@ def _said(error: Exception) -> str:
     return without_password(said)
 
 
+_GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
+"""Codes by which a server says goodbye: shutting down, crashed, starting up, idle for too long."""
+
+
 def is_lost(error: Exception) -> bool:
     """Whether the connection is gone, so that nobody knows what the server did last."""
-    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not isinstance(
-        error,
-        errors.LockNotAvailable
-        | errors.QueryCanceled
-        | errors.DiskFull
-        | errors.SerializationFailure
-        | errors.DeadlockDetected,
-    )
+    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return False
+    code = getattr(error, "sqlstate", None)
+    return code is None or code.startswith("08") or code in _GONE
 
 
 @contextmanager

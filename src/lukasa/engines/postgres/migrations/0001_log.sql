@@ -27,10 +27,14 @@ CREATE INDEX log_by_session ON log (scope, session, seq) WHERE session IS NOT NU
 CREATE INDEX log_by_words ON log USING gin (words) WHERE words IS NOT NULL;
 CREATE INDEX log_by_label ON log USING gin (labels) WHERE labels <> '{}';
 
+-- Three long names together are more than an index takes, so a target is found by a hash of them.
+CREATE FUNCTION target_of(scope text, kind text, id text) RETURNS uuid LANGUAGE sql IMMUTABLE
+    AS $$ SELECT md5(scope || E'\x1f' || kind || E'\x1f' || id)::uuid $$;
 CREATE TABLE link (
     scope text COLLATE "C" NOT NULL, seq bigint NOT NULL, relation text COLLATE "C" NOT NULL,
     to_scope text COLLATE "C" NOT NULL, to_kind text COLLATE "C" NOT NULL, to_id text COLLATE "C" NOT NULL,
-    PRIMARY KEY (to_scope, to_kind, to_id, relation, seq, scope)
+    target uuid GENERATED ALWAYS AS (md5(to_scope || E'\x1f' || to_kind || E'\x1f' || to_id)::uuid) STORED,
+    PRIMARY KEY (target, relation, seq, scope)
 ) PARTITION BY HASH (scope);
 CREATE INDEX link_by_seq ON link (seq);
 

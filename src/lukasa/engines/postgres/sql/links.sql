@@ -5,15 +5,15 @@ WHERE seq IN (SELECT seq FROM log WHERE scope = %s AND kind = %s AND id = %s AND
 -- name: links_in
 SELECT DISTINCT link.relation, log.scope, log.kind, log.id
 FROM link JOIN log ON log.seq = link.seq AND log.scope = link.scope
-WHERE link.to_scope = %s AND link.to_kind = %s AND link.to_id = %s AND log.live
+WHERE link.target = target_of(%s, %s, %s) AND log.live
 
 -- name: derived_from_key
 SELECT DISTINCT log.scope, log.kind, log.id
 FROM link JOIN log ON log.seq = link.seq AND log.scope = link.scope
-WHERE link.to_scope = %s AND link.to_kind = %s AND link.to_id = %s AND link.relation = 'derived_from'
+WHERE link.target = target_of(%s, %s, %s) AND link.relation = 'derived_from'
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = link.scope AND hidden.seq = link.seq)
 
 -- name: ever_derived_from_key
 SELECT DISTINCT log.scope, log.kind, log.id
 FROM link JOIN log ON log.seq = link.seq AND log.scope = link.scope
-WHERE link.to_scope = %s AND link.to_kind = %s AND link.to_id = %s AND link.relation = 'derived_from'
+WHERE link.target = target_of(%s, %s, %s) AND link.relation = 'derived_from'

@@ -34,7 +34,7 @@ SELECT scope, kind, id FROM log WHERE seq = %s
 -- Versions derived from a key while its newest version was the given one.
 SELECT link.seq FROM (VALUES (%s::bigint, %s::bigint)) AS given (seq, until)
 JOIN log AS source ON source.seq = given.seq
-JOIN link ON link.to_scope = source.scope AND link.to_kind = source.kind AND link.to_id = source.id
+JOIN link ON link.target = target_of(source.scope, source.kind, source.id)
 WHERE link.relation = 'derived_from' AND link.seq > given.seq AND link.seq < given.until AND link.scope <> '_lukasa'
     AND NOT EXISTS (
         SELECT 1 FROM log AS newer

@@ -1,0 +1,94 @@
+"""What can be told of a record from its own words, whatever is asked.
+
+That it states a standing rule ("always give the version when I ask about a library"), a preference or a denial, how
+much it tells rather than asks, and which days it speaks of. All are pure functions of the head of its text (and of the
+day it was made), so they can be kept or made again at any time; here those that every question needs are remembered.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from functools import lru_cache
+from typing import NamedTuple
+
+from lukasa.recall.dates import Period, periods
+from lukasa.recall.passages import head
+
+_RULE = re.compile(
+    r"(?:^|[.!?:\n]\s*|\bplease )(?:always|never) (?!been\b|had\b|mind\b|a\b|the\b)[a-z]+"
+    r"|\b(?:from now on|going forward|in (?:the )?future, please)\b"
+    r"|\b(?:when|whenever|if|every time|each time) (?:I|we) (?:ask|request|want to know)\b",
+    re.IGNORECASE,
+)
+_RULE_SIGNS = ("always", "never", " ask", "request", "from now", "forward", "future", "want to know")
+_PREFERENCE = re.compile(
+    r"\bI(?:['’]d| would)?(?: \w+ly| also| always)? (?:prefer|rather|favou?r)\b|\bmy preference\b"
+    r"|\bI(?:['’]ve| have)? (?:chosen|chose|decided)\b|\bI (?:like|want|tend|try|aim) (?:to|it when)\b|\bI(?:['’]m| am) trying to keep\b",
+    re.IGNORECASE,
+)
+_DENIAL = re.compile(
+    r"\bI(?:['’]ve| have| had|['’]d)? never\b|\bI (?:haven['’]t|have not|hadn['’]t|didn['’]t|did not) (?:ever|yet|actually)?",
+    re.IGNORECASE,
+)
+_SELF = re.compile(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b")
+_SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
+_NAME = re.compile(r"[a-z,] [A-Z][a-z]")
+_DIGIT = re.compile(r"\d")
+_BRIEF = 100
+
+
+class Traits(NamedTuple):
+    """How a text speaks, whatever is asked; each between 0 and 1."""
+
+    personal: float
+    """How much it speaks of its author: 0 not at all, 1 throughout."""
+    asking: float
+    """Which share of it merely asks."""
+    specific: float
+    """Whether it names somebody or something, or gives a number."""
+
+
+def states_rule(text: str) -> bool:
+    """Whether a text sets a rule for later requests."""
+    own = head(text)
+    lowered = own.lower()
+    return any(sign in lowered for sign in _RULE_SIGNS) and _RULE.search(own) is not None
+
+
+def states_preference(text: str) -> bool:
+    """Whether a text says what its author prefers or has settled on."""
+    return _PREFERENCE.search(head(text)) is not None
+
+
+def states_denial(text: str) -> bool:
+    """Whether a text says what its author has not done."""
+    return _DENIAL.search(head(text)) is not None
+
+
+def traits_of(text: str) -> Traits:
+    """How a text speaks, by its head."""
+    return _traits_of_head(head(text))
+
+
+@lru_cache(maxsize=1 << 14)
+def _traits_of_head(own: str) -> Traits:
+    return Traits(
+        personal=min(1.0, len(_SELF.findall(own)) / 3),
+        asking=_asking(own),
+        specific=min(1.0, (len(_NAME.findall(own)) + (_DIGIT.search(own) is not None)) / 2),
+    )
+
+
+def periods_told(text: str, moment: date | None) -> tuple[Period, ...]:
+    """The days that a text speaks of, "yesterday" resolved by the day it was said."""
+    return periods(head(text), moment)
+
+
+def _asking(text: str) -> float:
+    """Brief questions count; a long one usually tells something on its way."""
+    if "?" not in text:
+        return 0.0
+    sentences = [sentence for found in _SENTENCE.findall(text) if (sentence := found.strip())]
+    asked = sum(len(sentence) for sentence in sentences if sentence.endswith("?") and len(sentence) <= _BRIEF)
+    return asked / (sum(map(len, sentences)) or 1)

@@ -1,0 +1,117 @@
+"""The ranking of recall: every signal times its weight, added up, and nothing else.
+
+The weights are round numbers, set by what each signal is for and not fitted to any data: meaning weighs more than words,
+each hint about as much as a clear lead in one of them, each trait of the text alone a quarter of that. Only a passage
+that covers the whole question outweighs both, for nothing else finds what lies deep inside a long text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from lukasa.recall.signals import SIGNALS, Candidate, Corpus, Evidence, session
+from lukasa.recall.understanding import Question
+from lukasa.recall.words import fold
+
+WEIGHTS: Mapping[str, float] = MappingProxyType(
+    {
+        "coverage": 0.8,
+        "meaning": 0.6,
+        "rule": 0.5,
+        "words": 0.4,
+        "time": 0.4,
+        "session": 0.4,
+        "phrases": 0.3,
+        "subject": 0.25,
+        "preference": 0.2,
+        "denial": 0.2,
+        "standing": 0.2,
+        "opening": 0.1,
+        "personal": 0.1,
+        "specific": 0.1,
+        "telling": 0.1,
+    }
+)
+
+
+class Signal(NamedTuple):
+    """One reason for a hit's place: how strongly it speaks and how much that counts."""
+
+    name: str
+    value: float
+    weight: float
+
+    @property
+    def share(self) -> float:
+        """What it adds to the score."""
+        return self.value * self.weight
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A candidate in its place, with the reasons; their shares add up to the score."""
+
+    candidate: Candidate
+    score: float
+    values: tuple[float, ...]
+    weights: Mapping[str, float]
+    """What each value is called and counts, in the same order."""
+    repeats: int | None = None
+    """The position of a better hit by the same author with the same text, after which this one was put last."""
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """Every reason with what it counts."""
+        return tuple(
+            Signal(name, value, weight) for value, (name, weight) in zip(self.values, self.weights.items(), strict=True)
+        )
+
+
+def rank(
+    question: Question,
+    candidates: Sequence[Candidate],
+    corpus: Corpus,
+    *,
+    k: int | None = None,
+    weights: Mapping[str, float] = WEIGHTS,
+) -> list[Hit]:
+    """The candidates, best first (the best ``k`` of them), whatever order they came in; equal ones, latest first."""
+    ordered = sorted(candidates, key=lambda candidate: -candidate.seq)
+    if not ordered:
+        return []
+    evidence = Evidence(question, ordered, corpus)
+    values = {name: SIGNALS[name](evidence) for name in SIGNALS if weights.get(name)}
+    scores = np.zeros(len(ordered))
+    for name, value in values.items():
+        scores = scores + weights[name] * value
+    if weights.get("session"):
+        values["session"] = session(ordered, scores)
+        scores = scores + weights["session"] * values["session"]
+    places = np.argsort(-scores, kind="stable").tolist()
+    table = np.column_stack(list(values.values())).tolist() if values else [[]] * len(ordered)
+    counting = MappingProxyType({name: weights[name] for name in values})
+    return [
+        Hit(ordered[place], float(scores[place]), tuple(table[place]), counting, repeats)
+        for place, repeats in _repeats_last(ordered, places)[:k]
+    ]
+
+
+def _repeats_last(candidates: Sequence[Candidate], places: Sequence[int]) -> list[tuple[int, int | None]]:
+    """Places with what each repeats; what an author said before in the same words comes after all else."""
+    first: dict[tuple[str, str], int] = {}
+    fresh: list[tuple[int, int | None]] = []
+    again: list[tuple[int, int | None]] = []
+    for place in places:
+        candidate = candidates[place]
+        said = (candidate.author, fold(candidate.text).strip())
+        if said in first:
+            again.append((place, first[said]))
+        else:
+            first[said] = candidate.seq
+            fresh.append((place, None))
+    return fresh + again

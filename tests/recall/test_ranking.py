@@ -1,0 +1,321 @@
+"""The ranking: what comes first, why, and what must not change it."""
+
+import random
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lukasa.engines.tokens import tokens_of
+from lukasa.recall import WEIGHTS, Candidate, Corpus, rank, understand
+
+
+def corpus_of(texts):
+    kept = [set(tokens_of(text)) for text in texts]
+    return Corpus(len(texts), {token: sum(token in text for text in kept) for text in kept for token in text})
+
+
+def ask(question, candidates, speakers=None, **more):
+    speakers = {candidate.author for candidate in candidates} if speakers is None else speakers
+    return rank(understand(question, speakers=speakers), candidates, corpus_of([c.text for c in candidates]), **more)
+
+
+def talk(*turns, session="s1", start=0, day=15):
+    """Turns of one session as candidates that know what was said beside them."""
+    moment = datetime(2024, 5, day, 12, tzinfo=UTC)
+    texts = [text for _, text in turns]
+    return [
+        Candidate(
+            seq=start + nr,
+            text=text,
+            author=author,
+            moment=moment,
+            session=session,
+            before=texts[nr - 1] if nr else None,
+            after=texts[nr + 1] if nr + 1 < len(texts) else None,
+        )
+        for nr, (author, text) in enumerate(turns)
+    ]
+
+
+def value(hit, name):
+    return next(signal.value for signal in hit.signals if signal.name == name)
+
+
+def test_the_words_of_the_one_who_is_asked_about_come_first():
+    turns = talk(
+        ("Amara", "I adopted a grey parrot in the spring."),
+        ("Bela", "I adopted a grey parrot too, what luck."),
+        ("Amara", "We should let them meet one day."),
+    )
+    assert ask("Which parrot did Bela adopt?", turns)[0].candidate.author == "Bela"
+    assert ask("Which parrot did Amara adopt?", turns)[0].candidate.author == "Amara"
+
+
+def test_an_answer_is_found_by_the_question_before_it():
+    turns = talk(
+        ("Amara", "What is the name of your sailing boat?"),
+        ("Bela", "She is called the Wandering Gull."),
+        ("Amara", "Lovely weather today."),
+        ("Bela", "Indeed it is warm, I like that."),
+    )
+    places = [hit.candidate.seq for hit in ask("What is the name of the sailing boat of Bela?", turns)]
+    assert places.index(1) < places.index(3)
+
+
+def test_meaning_counts_where_words_do_not_match():
+    near = Candidate(seq=1, text="The pup needs a vet.", cosine=0.8)
+    far = Candidate(seq=2, text="The tap needs a washer.", cosine=0.1)
+    assert ask("Is the dog ill?", [far, near])[0].candidate == near
+
+
+def test_a_record_without_a_vector_is_still_found_by_its_words():
+    named = Candidate(seq=1, text="The heron nests by the old mill.")
+    others = [Candidate(seq=2 + nr, text=f"Note {nr} about taxes.", cosine=0.2) for nr in range(20)]
+    assert ask("Where does the heron nest?", [*others, named])[0].candidate == named
+
+
+def test_what_was_said_in_the_asked_month_comes_first():
+    june = talk(("Amara", "I went hiking and it was grand."), session="a", day=3)
+    other = [Candidate(seq=9, text=june[0].text + " Again.", author="Amara", moment=datetime(2024, 9, 3, tzinfo=UTC))]
+    assert ask("Where did Amara hike in May 2024?", [*other, *june])[0].candidate.seq == 0
+
+
+def test_a_relative_date_counts_by_the_day_it_was_said():
+    said = datetime(2024, 7, 2, tzinfo=UTC)
+    told = Candidate(seq=1, text="I went hiking three weeks ago.", author="Amara", moment=said)
+    plain = Candidate(
+        seq=2, text="I went hiking, that was nice.", author="Amara", moment=datetime(2024, 8, 30, tzinfo=UTC)
+    )
+    hits = ask("When did Amara go hiking in June 2024?", [plain, told])
+    assert hits[0].candidate == told
+    assert [value(hit, "time") for hit in hits] == [1.0, 0.0]
+
+
+def test_a_standing_rule_comes_up_for_a_request_but_not_for_a_look_back():
+    rule = Candidate(seq=1, text="Always give the price when I ask about plants.", author="user", cosine=0.4)
+    notes = [
+        Candidate(seq=2 + nr, text=f"I saw tree number {nr} by the gate.", author="user", cosine=0.2 + nr / 100)
+        for nr in range(30)
+    ]
+    assert ask("Which fern is good for a hall?", [*notes, rule])[0].candidate == rule
+    assert rule not in [hit.candidate for hit in ask("Which fern did I buy for the hall?", [*notes, rule], k=5)]
+
+
+def test_an_assistant_sets_no_rules():
+    rule = "Always give the price when I ask about plants."
+    hits = ask(
+        "Which fern is good?",
+        [Candidate(seq=nr, text=rule, author=who) for nr, who in enumerate(["user", "assistant"])],
+    )
+    assert {hit.candidate.author: value(hit, "rule") for hit in hits} == {"user": 1.0, "assistant": 0.0}
+
+
+def test_a_preference_comes_up_when_advice_is_asked_for():
+    prefers = Candidate(seq=1, text="I prefer trains over planes, since I like the views.", author="user", cosine=0.3)
+    plain = Candidate(seq=2, text="I took planes and trains, since I had to.", author="user", cosine=0.3)
+    assert ask("How should I travel, by trains or planes?", [plain, prefers])[0].candidate == prefers
+
+
+def test_a_denial_comes_up_when_it_is_asked_whether_something_was_done():
+    denies = Candidate(seq=1, text="I've never flown a glider.", author="user", cosine=0.5)
+    plain = [
+        Candidate(seq=2 + nr, text=f"I was flown by glider pilot {nr}.", author="user", cosine=0.5) for nr in range(9)
+    ]
+    hits = ask("Have I ever flown a glider?", [*plain, denies])
+    assert hits[0].candidate == denies
+
+
+def test_an_identifier_is_found_as_it_is_written():
+    texts = ["We fixed foo_bar() at last.", "The foo stands beside the bar.", "A bar of foo."]
+    hits = ask("What about foo_bar()?", [Candidate(seq=nr, text=text) for nr, text in enumerate(texts)])
+    assert hits[0].candidate.seq == 0
+    assert value(hits[0], "phrases") == 1.0
+    assert value(hits[1], "phrases") == 0.0
+
+
+def test_the_same_words_of_the_same_author_come_up_once():
+    texts = ["The key is under the mat.", "The key is under the mat.", "Something else about a door."]
+    hits = ask("Where is the key?", [Candidate(seq=nr, text=text, author="user") for nr, text in enumerate(texts)])
+    assert [hit.candidate.seq for hit in hits] == [1, 2, 0]
+    assert [hit.repeats for hit in hits] == [None, None, 1]
+
+
+def test_a_good_hit_lifts_its_session():
+    first = talk(("Amara", "My violin teacher is strict."), ("Bela", "Oh dear."), session="a")
+    second = talk(("Amara", "The soup is ready."), ("Bela", "Oh dear!"), session="b", start=5)
+    hits = {hit.candidate.seq: hit for hit in ask("Who teaches violin?", [*first, *second])}
+    assert value(hits[1], "session") == 1.0
+    assert hits[1].score > hits[6].score
+
+
+def test_no_candidates_give_no_hits():
+    assert rank(understand("anything"), [], Corpus(0)) == []
+
+
+CANDIDATES = st.lists(
+    st.builds(
+        Candidate,
+        seq=st.integers(0, 10**6),
+        text=st.text(max_size=80)
+        | st.sampled_from(["I never met Amara.", "Always ask. " * 60, "In June I went home."]),
+        author=st.sampled_from(["user", "assistant", "Amara", ""]),
+        moment=st.none() | st.datetimes(timezones=st.just(UTC)),
+        session=st.none() | st.sampled_from(["a", "b"]),
+        before=st.none() | st.text(max_size=40),
+        after=st.none() | st.text(max_size=40),
+        cosine=st.none() | st.floats(-1, 1),
+        standing=st.floats(0, 1),
+    ),
+    max_size=12,
+    unique_by=lambda candidate: candidate.seq,
+)
+QUESTIONS = st.text(max_size=60) | st.sampled_from(
+    ["When did Amara go home in June?", "Have I met Amara?", "Summarise my trips", 'How do I say "home"?']
+)
+
+
+@pytest.mark.requirement("RCL-1")
+@given(QUESTIONS, CANDIDATES, st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_the_order_of_candidates_changes_nothing(question, candidates, chance):
+    shuffled = list(candidates)
+    chance.shuffle(shuffled)
+    assert ask(question, candidates) == ask(question, shuffled)
+
+
+@pytest.mark.requirement("RCL-2")
+@given(QUESTIONS, CANDIDATES)
+@settings(max_examples=60, deadline=None)
+def test_the_signals_add_up_to_the_score_and_every_candidate_has_a_place(question, candidates):
+    hits = ask(question, candidates)
+    assert {hit.candidate.seq for hit in hits} == {candidate.seq for candidate in candidates}
+    for hit in hits:
+        assert sum(signal.share for signal in hit.signals) == pytest.approx(hit.score)
+        assert {signal.name for signal in hit.signals} == set(WEIGHTS)
+        assert all(-1e-9 <= signal.value <= 1 + 1e-9 for signal in hit.signals)
+    fresh = [hit.score for hit in hits if hit.repeats is None]
+    assert fresh == sorted(fresh, reverse=True)
+
+
+def test_fewer_hits_are_the_best_of_all():
+    turns = talk(*[("Amara", f"Note {nr} on kites and wind.") for nr in range(30)])
+    assert ask("kites", turns, k=5) == ask("kites", turns)[:5]
+
+
+_THINGS = [
+    "anchor",
+    "barrel",
+    "candle",
+    "drum",
+    "easel",
+    "flute",
+    "goblet",
+    "hammer",
+    "icon",
+    "jug",
+    "kettle",
+    "lantern",
+    "mirror",
+    "needle",
+    "oar",
+    "pipe",
+    "quilt",
+    "rug",
+]
+_PLACES = [
+    "attic",
+    "barn",
+    "cellar",
+    "dairy",
+    "eaves",
+    "forge",
+    "garage",
+    "hall",
+    "inn",
+    "jetty",
+    "kitchen",
+    "loft",
+    "mill",
+    "nursery",
+    "orchard",
+    "pantry",
+    "quay",
+]
+_OWNERS = [
+    "Ilse",
+    "Marek",
+    "Noor",
+    "Otis",
+    "Petra",
+    "Quinn",
+    "Rosa",
+    "Sven",
+    "Tara",
+    "Umar",
+    "Vera",
+    "Wim",
+    "Xenia",
+    "Yusuf",
+    "Zora",
+]
+_FILLER = [
+    "the",
+    "plan",
+    "for",
+    "spring",
+    "needs",
+    "a",
+    "careful",
+    "look",
+    "at",
+    "costs",
+    "and",
+    "time",
+    "before",
+    "anyone",
+    "can",
+    "agree",
+    "on",
+    "the",
+    "next",
+    "step",
+]
+
+
+@pytest.mark.requirement("RCL-1")
+def test_facts_deep_inside_long_messages_are_found():
+    chance = random.Random(20240515)
+
+    def filler(sentences):
+        return " ".join(
+            " ".join(chance.choices(_FILLER + _THINGS + _PLACES, k=12)).capitalize() + "." for _ in range(sentences)
+        )
+
+    facts = [
+        (owner, thing, place)
+        for owner, thing, place in zip(
+            [" ".join(chance.sample(_OWNERS, 2)) for _ in range(150)],
+            chance.choices(_THINGS, k=150),
+            chance.choices(_PLACES, k=150),
+            strict=True,
+        )
+    ]
+    messages = [
+        Candidate(
+            seq=nr,
+            text=f"{filler(20)} The {thing} of {owner} stands in the {place}. {filler(chance.randint(0, 20))}",
+            author=chance.choice(["user", "assistant"]),
+            cosine=chance.gauss(0.2, 0.1),
+        )
+        for nr, (owner, thing, place) in enumerate(facts)
+    ]
+    corpus = corpus_of([message.text for message in messages])
+    found = 0.0
+    for owner, thing in dict.fromkeys((owner, thing) for owner, thing, _ in facts):
+        right = {nr for nr, fact in enumerate(facts) if fact[:2] == (owner, thing)}
+        question = understand(f"Where does the {thing} of {owner} stand?", speakers=["user", "assistant"])
+        best = {hit.candidate.seq for hit in rank(question, messages, corpus, k=10)}
+        found += len(right & best) / len(right) / len({fact[:2] for fact in facts})
+    assert found >= 0.9

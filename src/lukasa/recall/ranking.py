@@ -1,6 +1,6 @@
 """The ranking of recall: every signal times its weight, added up, and nothing else.
 
-The weights are round numbers, set by what each signal is for and not fitted to any data: meaning weighs more than words,
+The weights are round numbers, chosen by hand and compared on development sets: meaning weighs more than words,
 each hint about as much as a clear lead in one of them, each trait of the text alone a quarter of that. Only a passage
 that covers the whole question outweighs both, for nothing else finds what lies deep inside a long text.
 """

@@ -13,9 +13,10 @@ from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.journal import Journal
 from lukasa.prompt import Block, Told, fence, open_counter
 from lukasa.recall.index import Index
-from lukasa.recall.ranking import Signal, rank
+from lukasa.recall.ranking import Hit, Signal, rank
 from lukasa.recall.signals import Candidate, Corpus
 from lukasa.recall.understanding import Question, understand
+from lukasa.recall.words import terms_of
 from lukasa.record import Record
 from lukasa.scope import SYSTEM
 
@@ -34,10 +35,21 @@ class Recollection:
     """A record that answers, with its score and the signals that make it up."""
 
     record: Record
-    score: float
-    signals: tuple[Signal, ...]
-    repeats: int | None = None
-    """The position of a better hit by the same author in the same words, after which this one was put last."""
+    hit: Hit
+
+    @property
+    def score(self) -> float:
+        return self.hit.score
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """The reasons; their shares add up to the score."""
+        return self.hit.signals
+
+    @property
+    def repeats(self) -> int | None:
+        """The position of a better hit by the same author in the same words, after which this one was put last."""
+        return self.hit.repeats
 
     @property
     def why(self) -> str:
@@ -142,7 +154,7 @@ class Recall:
         texts = _texts(look)
         if texts <= _FEW or len(asked.words) <= 1:
             return [*asked.words, *asked.phrases]
-        by_word = {word: understand(word).terms for word in asked.words}
+        by_word = {word: terms_of([word]) for word in asked.words}
         frequency = look.frequency([term for terms in by_word.values() for term in terms])
         rarest = sorted(asked.words, key=lambda word: min((frequency[term] for term in by_word[word]), default=0))
         chosen, matched = list[str](), 0
@@ -167,10 +179,7 @@ class Recall:
         beside = look.beside(list(records))
         candidates = [_candidate(record, beside.get(seq), cosines.get(seq)) for seq, record in records.items()]
         corpus = Corpus(_texts(look), look.frequency(asked.terms))
-        return [
-            Recollection(records[hit.candidate.seq], hit.score, hit.signals, hit.repeats)
-            for hit in rank(asked, candidates, corpus)
-        ]
+        return [Recollection(records[hit.candidate.seq], hit) for hit in rank(asked, candidates, corpus)]
 
     def reembed(self, embedder: str, progress: Progress | None = None) -> str:
         """Changes the store's embedder: makes all vectors anew while the old ones serve, then switches over."""

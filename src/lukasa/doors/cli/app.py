@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import lukasa
-from lukasa.doors.cli import bench, carrying, keeping, looking, mending, moving, show, tour, working
+from lukasa.doors.cli import bench, carrying, keeping, looking, mending, moving, recalling, show, tour, working
 from lukasa.doors.cli.caller import Caller, require_text
 from lukasa.doors.cli.outcome import Ending, Failure, failure_of
 from lukasa.errors import InvalidInput
@@ -147,6 +147,7 @@ app.callback()(root)
 
 _LOOK, _TAKE_BACK, _KEEP_SOUND, _CARRY, _TRY = "Look", "Take back", "Keep sound", "Carry", "Try"
 _WORK = "Work"
+app.command("recall", rich_help_panel=_LOOK)(recalling.recall)
 app.command("log", rich_help_panel=_LOOK)(looking.log)
 app.command("history", rich_help_panel=_LOOK)(looking.history)
 app.command("show", rich_help_panel=_LOOK)(looking.show)
@@ -158,6 +159,7 @@ app.command("erase", rich_help_panel=_TAKE_BACK)(mending.erase)
 app.command("verify", rich_help_panel=_KEEP_SOUND)(keeping.verify)
 app.command("compact", rich_help_panel=_KEEP_SOUND)(keeping.compact)
 app.command("doctor", rich_help_panel=_KEEP_SOUND)(keeping.doctor)
+app.command("reembed", rich_help_panel=_KEEP_SOUND)(recalling.reembed)
 app.command("export", rich_help_panel=_CARRY)(carrying.export)
 app.command("import", rich_help_panel=_CARRY)(carrying.import_)
 app.command("backup", rich_help_panel=_CARRY)(carrying.backup)

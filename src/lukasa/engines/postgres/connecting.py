@@ -97,15 +97,7 @@ class Server:
         nap = _SHORTEST_NAP
         while True:
             try:
-                with self.borrowed() as database:
-                    try:
-                        if not brief:
-                            return work(database)
-                        with self.watchman.over(database):
-                            return work(database)
-                    except BaseException:
-                        roll_back(database)
-                        raise
+                return self._attempt(work, brief=brief)
             except (psycopg.Error, StoreUnavailable) as error:
                 lost = not isinstance(error, psycopg.Error) or is_lost(error)
                 if lost:
@@ -116,6 +108,20 @@ class Server:
                     raise
             time.sleep(random.uniform(nap / 2, nap))  # noqa: S311 - naps need no secrecy
             nap = min(2 * nap, _LONGEST_NAP)
+
+    def _attempt(self, work: Callable[[Database], T], *, brief: bool) -> T:
+        database = self._pool.take()
+        try:
+            if brief:
+                self.watchman.watch(database)
+            return work(database)
+        except BaseException:
+            roll_back(database)
+            raise
+        finally:
+            if brief:
+                self.watchman.leave(database)
+            self._pool.give(database)
 
     @contextmanager
     def looking(self, settled: int | None = None) -> Iterator[Look]:
@@ -218,8 +224,11 @@ class Glance:
         return self._ask(statement, values)
 
     def _ask(self, statement: str, values: Sequence[Any]) -> Cursor[tuple[Any, ...]]:
-        with self._watchman.over(self.database):
+        self._watchman.watch(self.database)
+        try:
             return self.database.execute(statement, values, binary=True)
+        finally:
+            self._watchman.leave(self.database)
 
     def horizon(self) -> int | None:
         """The newest settled position, measured before the question is asked."""

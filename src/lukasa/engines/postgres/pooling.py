@@ -84,19 +84,27 @@ class Watchman:
         self._waiting: dict[int, tuple[float, Database]] = {}
         self._thread: threading.Thread | None = None
 
-    @contextmanager
-    def over(self, database: Database) -> Iterator[None]:
-        """While this lasts, the connection is cut when patience ends."""
+    def watch(self, database: Database) -> None:
+        """From now on, the connection is cut when patience ends."""
         with self._guard:
             self._waiting[id(database)] = (time.monotonic() + self._patience, database)
-            if self._thread is None or not self._thread.is_alive():
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._walk, name="lukasa-watchman", daemon=True)
                 self._thread.start()
+
+    def leave(self, database: Database) -> None:
+        """The answer came, or never will."""
+        with self._guard:
+            self._waiting.pop(id(database), None)
+
+    @contextmanager
+    def over(self, database: Database) -> Iterator[None]:
+        """While this lasts, the connection is watched."""
+        self.watch(database)
         try:
             yield
         finally:
-            with self._guard:
-                self._waiting.pop(id(database), None)
+            self.leave(database)
 
     def _walk(self) -> None:
         idle = 0

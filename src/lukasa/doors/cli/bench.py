@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from lukasa.benchmarks.report import Bar, Report, Row, Unit
     from lukasa.benchmarks.store import Progress
 
+OnServer = Annotated[
+    str | None, typer.Option("--store", metavar="URL", help="Measure on this PostgreSQL server instead of in a file.")
+]
+
 app = typer.Typer(help="Measure Lukasa beside a bare store of the same engine, in one run.")
 
 
@@ -37,6 +41,7 @@ def store(
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", file_okay=False, help="Make the stores in DIR and leave them there.")
     ] = None,
+    on: OnServer = None,
 ) -> None:
     """Measure adding, reading and finding, by one and by many writers, as the store grows.
 
@@ -44,7 +49,7 @@ def store(
     """
     from lukasa.benchmarks.store import parse_sizes, run
 
-    server = _server(ctx, as_json)
+    server = _server(on or caller(ctx, as_json).store)
     try:
         wanted = parse_sizes(sizes)
     except InvalidInput as error:
@@ -65,6 +70,7 @@ def recall(
     baseline: Annotated[
         list[str] | None, typer.Option(help="vector, bm25, rrf or all, measured in the same run; may be repeated.")
     ] = None,
+    on: OnServer = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
     """Measure how well recall finds the evidence for questions about conversations.
@@ -74,7 +80,7 @@ def recall(
     from lukasa.benchmarks.recall import BASELINES, run
 
     names = list(BASELINES) if baseline and "all" in baseline else list(baseline or ())
-    server = _server(ctx, as_json)
+    server = _server(on or caller(ctx, as_json).store)
     with _progress() as progress:
         reports = run(files, embedder=embedder, server=server, baselines=names, progress=progress)
     if caller(ctx, as_json).json:
@@ -109,10 +115,9 @@ def _show_recall(report: SetReport) -> None:
     )
 
 
-def _server(ctx: typer.Context, as_json: bool) -> str | None:
+def _server(named: str | None) -> str | None:
     """The server to measure on, if the store that was named is one."""
-    named = caller(ctx, as_json).store
-    return named if isinstance(named, str) and named.startswith(("postgresql://", "postgres://")) else None
+    return named if named is not None and named.startswith(("postgresql://", "postgres://")) else None
 
 
 def show(report: Report) -> None:

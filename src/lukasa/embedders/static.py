@@ -63,7 +63,7 @@ class Static:
             rank = np.arange(len(table), dtype=np.float32)
             frequency = 1 / (rank + 10)
             frequency /= frequency.sum()
-            weights = 1e-4 / (1e-4 + frequency)
+            weights = 1e-3 / (1e-3 + frequency)
             seen = frequency * weights
             common = (table * seen[:, None]).sum(axis=0) / seen.sum()
             tokenizer = Tokenizer.from_file(str(self._tokenizer_file))

@@ -313,6 +313,7 @@ class Journal:
 
     def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
         """Keeps vectors as (position, chunk, vector) for a model; what was there before is replaced."""
+        self._require_everything("keep vectors")
         self._engine.put_vectors(model, vectors)
 
     def replay(self, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[Replayed]:

@@ -5,7 +5,7 @@ All lie between 0 and 1, so that a weight says how much a signal can matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
@@ -145,8 +145,8 @@ class Evidence:
         return _values(float(not wanted or each.author in wanted) for each in self.candidates)
 
 
-def _values(numbers: object) -> Values:
-    return np.fromiter(numbers, dtype=np.float64)  # type: ignore[call-overload, no-any-return]
+def _values(numbers: Iterable[float]) -> Values:
+    return np.fromiter(numbers, dtype=np.float64)
 
 
 def _day(candidate: Candidate) -> date | None:

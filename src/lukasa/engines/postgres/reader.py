@@ -8,7 +8,8 @@ from typing import Any, Protocol
 from psycopg import Cursor
 
 from lukasa.clock import microseconds
-from lukasa.engine import ALL, AsOf, Match, Neighbour, Query, Tally
+from lukasa.engine import ALL, AsOf, Match, Query, Tally
+from lukasa.engines.arrows import Arrows
 from lukasa.engines.postgres import words as wording
 from lukasa.engines.postgres.sql import SQL
 from lukasa.engines.postgres.vectors import nearest, unembedded
@@ -37,7 +38,7 @@ class Moment(Protocol):
         """Up to which position nothing can come before any more; ``None`` when nobody else is writing here."""
 
 
-class PostgresReader:
+class PostgresReader(Arrows):
     """Reads over one connection, in whatever transaction that connection is in."""
 
     def __init__(self, moment: Moment, reach: Reach) -> None:
@@ -114,31 +115,9 @@ class PostgresReader:
                 return
             offset += _PAGE
 
-    def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
+    def _answers(self, name: str, key: Key) -> Iterable[Sequence[Any]]:
         place = (key.scope, key.kind, key.id)
-        found: list[Neighbour] = []
-        if not _storable(place):
-            return found
-        if self._reach.reads(key.scope):
-            for name, *to in self._moment.run(SQL["links_out"], place):
-                found.append(Neighbour(name, Key(*to), "out"))
-        for name, *source in self._moment.run(SQL["links_in"], place):
-            if self._reach.reads(source[0]):
-                found.append(Neighbour(name, Key(*source), "in"))
-        return [neighbour for neighbour in found if relation is None or neighbour.relation == relation]
-
-    def descendants(self, keys: Sequence[Key], *, hidden: bool = False) -> list[Key]:
-        name = "ever_derived_from_key" if hidden and self._reach.unlimited else "derived_from_key"
-        found: dict[Key, None] = {}
-        frontier = [key for key in keys if _storable((key.scope, key.kind, key.id))]
-        while frontier:
-            key = frontier.pop()
-            for row in self._moment.run(SQL[name], (key.scope, key.kind, key.id)).fetchall():
-                child = Key(*row)
-                if child not in found and child not in keys and self._reach.reads(child.scope):
-                    found[child] = None
-                    frontier.append(child)
-        return list(found)
+        return self._moment.run(SQL[name], place) if _storable(place) else ()
 
     def match_text(self, words: str, query: Query = ALL) -> list[Match]:
         question = wording.Question.of(words)

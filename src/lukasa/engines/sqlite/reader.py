@@ -9,7 +9,8 @@ from typing import Any
 import apsw
 
 from lukasa.clock import microseconds
-from lukasa.engine import ALL, AsOf, Match, Neighbour, Query, Tally
+from lukasa.engine import ALL, AsOf, Match, Query, Tally
+from lukasa.engines.arrows import Arrows
 from lukasa.engines.saying import asked_words, storable
 from lukasa.engines.sqlite.sql import SQL
 from lukasa.errors import StoreDamaged
@@ -28,7 +29,7 @@ _SPARE = 20
 _COUNTED = 1000
 
 
-class SqliteReader:
+class SqliteReader(Arrows):
     """Reads over one connection, in whatever transaction that connection is in."""
 
     def __init__(self, connection: apsw.Connection, reach: Reach, shelves: dict[str, Any] | None = None) -> None:
@@ -84,31 +85,9 @@ class SqliteReader:
         statement = f"SELECT log.seq, line, digest FROM ({chosen}) AS chosen JOIN log ON log.seq = chosen.seq ORDER BY log.seq {direction}"  # noqa: S608 - only our own fragments, values are bound
         return [_record(row) for row in self._db.execute(statement, values)]
 
-    def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
+    def _answers(self, name: str, key: Key) -> Iterable[Sequence[Any]]:
         place = (key.scope, key.kind, key.id)
-        found: list[Neighbour] = []
-        if not storable(place):
-            return found
-        if self._reach.reads(key.scope):
-            for name, *to in self._db.execute(SQL["links_out"], place):
-                found.append(Neighbour(name, Key(*to), "out"))
-        for name, *source in self._db.execute(SQL["links_in"], place):
-            if self._reach.reads(source[0]):
-                found.append(Neighbour(name, Key(*source), "in"))
-        return [neighbour for neighbour in found if relation is None or neighbour.relation == relation]
-
-    def descendants(self, keys: Sequence[Key], *, hidden: bool = False) -> list[Key]:
-        name = "ever_derived_from_key" if hidden and self._reach.unlimited else "derived_from_key"
-        found: dict[Key, None] = {}
-        frontier = [key for key in keys if storable((key.scope, key.kind, key.id))]
-        while frontier:
-            key = frontier.pop()
-            for row in self._db.execute(SQL[name], (key.scope, key.kind, key.id)):
-                child = Key(*row)
-                if child not in found and child not in keys and self._reach.reads(child.scope):
-                    found[child] = None
-                    frontier.append(child)
-        return list(found)
+        return self._db.execute(SQL[name], place) if storable(place) else ()
 
     def match_text(self, words: str, query: Query = ALL) -> list[Match]:
         question = _any_of(words)

@@ -119,9 +119,18 @@ REQUIREMENTS = {
     "OPS-5": "There is no telemetry.",
 }
 
-NOT_BUILT = frozenset(
-    number
-    for number in REQUIREMENTS
-    if number.startswith(("VLT", "EXP", "CTX", "CHK", "FOR", "TRU"))
-    or number in {"DOO-3", "DOO-4", "DOO-5", "DOO-6", "DOO-7"}
-)
+_PARTS_NOT_BUILT = {
+    "CHK",
+    "CTX",
+    "EXP",
+    "FOR",
+    "TRU",
+    "VLT",
+}
+NOT_BUILT = frozenset(number for number in REQUIREMENTS if number.split("-")[0] in _PARTS_NOT_BUILT) | {
+    "DOO-3",
+    "DOO-4",
+    "DOO-5",
+    "DOO-6",
+    "DOO-7",
+}

@@ -12,8 +12,6 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Generic, Self, TypeVar
 
-from lukasa.jobs import Jobs
-from lukasa.journal import Journal
 from lukasa.memory import Memory, open_memory
 
 T = TypeVar("T")
@@ -30,7 +28,7 @@ class Awaited(Generic[T]):
         if name.startswith("_"):
             raise AttributeError(name)
         value = getattr(self._inner, name)
-        if isinstance(value, ROOMS):
+        if name in getattr(self._inner, "ROOMS", ()):
             return Awaited(value)
         if inspect.isgeneratorfunction(value):
             return functools.partial(_stream, value)
@@ -44,9 +42,6 @@ class Awaited(Generic[T]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-ROOMS = (Journal, Jobs)
 
 
 async def open(*arguments: Any, **options: Any) -> Awaited[Memory]:

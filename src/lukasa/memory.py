@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 from lukasa.blob import replacing
 from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
@@ -27,30 +28,35 @@ if TYPE_CHECKING:
     from lukasa.recall.room import Recall
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the rooms of one store are made of, whoever enters them."""
+
+    engine: Engine
+    place: Place
+    clock: Clock
+    new_id: IdMaker
+    chance: random.Random
+    recalling: Callable[[Journal], Recall]
+
+
 class Memory:
     """An open store, seen with one caller's reach. One that is lent, as jobs get it, closes nothing."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        place: Place,
-        journal: Journal,
-        jobs: Jobs,
-        recalling: Callable[[Journal], Recall],
-        *,
-        lent: bool = False,
-    ) -> None:
-        self._engine = engine
+    ROOMS: ClassVar[frozenset[str]] = frozenset({"journal", "jobs"})
+    """The attributes that have methods of their own."""
+
+    def __init__(self, parts: Parts, journal: Journal, jobs: Jobs, *, lent: bool = False) -> None:
+        self._parts = parts
         self._lent = lent
-        self._recalling = recalling
-        self.place = place
+        self.place = parts.place
         self.journal = journal
         self.jobs = jobs
 
     @cached_property
     def recall(self) -> Recall:
         """Finds what answers a question: ``memory.recall("When is the release?")``."""
-        return self._recalling(self.journal)
+        return self._parts.recalling(self.journal)
 
     def verify(self, progress: Progress | None = None) -> Verdict:
         """Proves the log whole and the indexes true to it."""
@@ -83,12 +89,12 @@ class Memory:
 
     def describe(self) -> Mapping[str, Any]:
         """Facts about the store: place, engine, sizes."""
-        return self._engine.describe()
+        return self._parts.engine.describe()
 
     def close(self) -> None:
         if not self._lent:
             self.jobs.close()
-            self._engine.close()
+            self._parts.engine.close()
 
     def __enter__(self) -> Self:
         return self
@@ -121,10 +127,19 @@ def open_memory(
     """
     place = locate(store)
     clock = clock or SystemClock()
-    new_id = new_id or SortableIds(clock, chance or random.SystemRandom())
+    chance = chance or random.SystemRandom()
+    new_id = new_id or SortableIds(clock, chance)
     engine = _engine(place, clock, patience, read_url or os.environ.get(READ_VARIABLE), make=make)
     return memory_on(
-        engine, place, clock, new_id, reach=_reach(agent, scopes), agent=agent, patience=patience, embedder=embedder
+        engine,
+        place,
+        clock,
+        new_id,
+        chance=chance,
+        reach=_reach(agent, scopes),
+        agent=agent,
+        patience=patience,
+        embedder=embedder,
     )
 
 
@@ -134,6 +149,7 @@ def memory_on(
     clock: Clock,
     new_id: IdMaker,
     *,
+    chance: random.Random | None = None,
     reach: Reach = EVERYTHING,
     agent: str = "",
     patience: float = 30.0,
@@ -153,11 +169,12 @@ def memory_on(
 
     def lend(agent: str, reach: Reach, jobs: Jobs) -> Memory:
         journal = Journal(engine, gate, reach, clock, new_id, author=agent)
-        return Memory(engine, place, journal, jobs.seen_by(journal), recalling, lent=True)
+        return Memory(parts, journal, jobs.seen_by(journal), lent=True)
 
+    parts = Parts(engine, place, clock, new_id, chance or random.SystemRandom(), recalling)
     journal = Journal(engine, gate, reach, clock, new_id, author=agent)
     jobs = Jobs(journal, lend, clock, new_id, url=place.url, patience=patience)
-    return Memory(engine, place, journal, jobs, recalling)
+    return Memory(parts, journal, jobs)
 
 
 def _engine(place: Place, clock: Clock, patience: float, read_url: str | None, *, make: bool) -> Engine:

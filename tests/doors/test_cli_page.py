@@ -14,8 +14,14 @@ from lukasa.doors.cli.tour import WALK, walk
 
 pytestmark = pytest.mark.requirement("DOO-2")
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text("utf-8")
-SECTIONS = dict(re.findall(r"^### `lukasa ([a-z ]+)`\n(.*?)(?=^##|\Z)", PAGE, re.DOTALL | re.MULTILINE))
+FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+PAGE = (FOLDER / "cli.md").read_text("utf-8")
+PAGES = {page.name: text for page in sorted(FOLDER.glob("*.md")) if "```console" in (text := page.read_text("utf-8"))}
+SECTIONS = {
+    command: section
+    for page in PAGES.values()
+    for command, section in re.findall(r"^### `lukasa ([a-z -]+)`\n(.*?)(?=^##|\Z)", page, re.DOTALL | re.MULTILINE)
+}
 CHANGING = [
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "DIGEST"),
@@ -66,11 +72,14 @@ def settled(text):
     return text.strip()
 
 
-def test_the_examples_of_the_page_answer_as_it_says(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_of_a_page_answer_as_it_says(page, tmp_path, monkeypatch):
+    """They run in order in an empty folder, after the first Python example that says it makes their store."""
     monkeypatch.chdir(tmp_path)
-    exec(re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1], {})
+    if made := re.search(r"a store that was made by\n\n```python\n(.*?)```", PAGES[page], re.DOTALL):
+        exec(made[1], {})
     runner = CliRunner(env={"LUKASA_STORE": "agents.db"})
-    for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL):
+    for block in re.findall(r"```console\n(.*?)```", PAGES[page], re.DOTALL):
         for example in re.split(r"^\$ lukasa ", block, flags=re.MULTILINE)[1:]:
             line, _, said = example.partition("\n")
             answer = settled(runner.invoke(app, shlex.split(line)).output.replace(str(tmp_path), "/srv/agents"))

@@ -142,6 +142,61 @@ def test_the_same_words_of_the_same_author_come_up_once():
     assert [hit.repeats for hit in hits] == [None, None, 1]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "repeats"),
+    [
+        ("The key is under the mat.", "the key, is it under a mat?", True),
+        ("The key is under the mat.", "The key is not under the mat.", False),
+        ("The key is under the mat.", "The mat is under the key.", False),
+        ("The port is 8080.", "The port is 8081.", False),
+        ("I keep the key.", "I keep the key!", False),
+    ],
+)
+def test_another_author_repeats_when_the_telling_words_are_the_same_and_not_about_themselves(first, second, repeats):
+    asked = [Candidate(seq=1, text=first, author="amara"), Candidate(seq=2, text=second, author="bela")]
+    assert any(hit.repeats for hit in ask("Where is the key to the port?", asked, speakers=())) is repeats
+
+
+@pytest.mark.requirement("RCL-1")
+@pytest.mark.parametrize(
+    ("question", "day"), [("Which port is in use currently?", 9), ("Which port was in use originally?", 3)]
+)
+def test_what_is_newest_or_oldest_comes_first_when_that_is_asked_for(question, day):
+    said = [
+        Candidate(seq=at, text=f"Port {8080 + at} is in use.", moment=datetime(2024, 5, at, tzinfo=UTC))
+        for at in (5, 3, 9, 7)
+    ]
+    assert ask(question, said)[0].candidate.moment.day == day
+
+
+@pytest.mark.requirement("RCL-1")
+@pytest.mark.parametrize("reason", ["tier", "trust"])
+def test_of_two_that_match_alike_the_settled_and_the_trusted_come_first(reason):
+    said = [Candidate(seq=1, text="The port is 8080.", **{reason: 0.9}), Candidate(seq=2, text="The port is 8081.")]
+    best = ask("What is the port?", said)[0]
+    assert best.candidate.seq == 1
+    assert value(best, reason) == 0.9
+
+
+@pytest.mark.requirement("RCL-1")
+def test_what_is_linked_with_a_good_hit_is_lifted():
+    said = [
+        Candidate(seq=1, text="The heron nests by the mill."),
+        Candidate(seq=2, text="Closed for repairs.", links=frozenset({1})),
+        Candidate(seq=3, text="Closed for holidays."),
+    ]
+    assert [hit.candidate.seq for hit in ask("Where does the heron nest?", said)] == [1, 2, 3]
+
+
+def test_of_many_rules_only_the_nearest_few_come_up():
+    rules = [
+        Candidate(seq=nr, text=f"Always mention shop {nr} when I ask about plants.", author="user", cosine=nr / 100)
+        for nr in range(40)
+    ]
+    hits = ask("Which fern is good for a hall?", rules)
+    assert [hit.candidate.seq for hit in hits if value(hit, "rule")] == [39, 38, 37, 36, 35]
+
+
 def test_a_good_hit_lifts_its_session():
     first = talk(("Amara", "My violin teacher is strict."), ("Bela", "Oh dear."), session="a")
     second = talk(("Amara", "The soup is ready."), ("Bela", "Oh dear!"), session="b", start=5)
@@ -166,7 +221,9 @@ CANDIDATES = st.lists(
         before=st.none() | st.text(max_size=40),
         after=st.none() | st.text(max_size=40),
         cosine=st.none() | st.floats(-1, 1),
-        standing=st.floats(0, 1),
+        tier=st.floats(0, 1),
+        trust=st.floats(0, 1),
+        links=st.frozensets(st.integers(0, 1_000_000), max_size=3),
     ),
     max_size=12,
     unique_by=lambda candidate: candidate.seq,
@@ -285,8 +342,9 @@ _FILLER = [
 
 
 @pytest.mark.requirement("RCL-1")
-def test_facts_deep_inside_long_messages_are_found():
-    chance = random.Random(20240515)
+@pytest.mark.parametrize(("seed", "words"), [(1, 1), (2, 1), (1, 2), (2, 2)])
+def test_facts_deep_inside_long_messages_are_found(seed, words):
+    chance = random.Random(seed)
 
     def filler(sentences):
         return " ".join(
@@ -296,7 +354,7 @@ def test_facts_deep_inside_long_messages_are_found():
     facts = [
         (owner, thing, place)
         for owner, thing, place in zip(
-            [" ".join(chance.sample(_OWNERS, 2)) for _ in range(150)],
+            [" ".join(chance.sample(_OWNERS, words)) for _ in range(150)],
             chance.choices(_THINGS, k=150),
             chance.choices(_PLACES, k=150),
             strict=True,
@@ -318,4 +376,4 @@ def test_facts_deep_inside_long_messages_are_found():
         question = understand(f"Where does the {thing} of {owner} stand?", speakers=["user", "assistant"])
         best = {hit.candidate.seq for hit in rank(question, messages, corpus, k=10)}
         found += len(right & best) / len(right) / len({fact[:2] for fact in facts})
-    assert found >= 0.9
+    assert found >= 0.97

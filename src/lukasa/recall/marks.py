@@ -66,6 +66,11 @@ def states_denial(text: str) -> bool:
     return _DENIAL.search(head(text)) is not None
 
 
+def speaks_of_self(text: str) -> bool:
+    """Whether a text speaks of its author."""
+    return _SELF.search(text) is not None
+
+
 def traits_of(text: str) -> Traits:
     """How a text speaks, by its head."""
     return _traits_of_head(head(text))

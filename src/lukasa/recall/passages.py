@@ -10,6 +10,8 @@ WHOLE = 450
 """Up to this many characters a text stays whole."""
 PART = 400
 """How long a part of a longer text may be."""
+SENTENCE = 100
+"""How far apart words of one sentence usually stand."""
 WINDOW = 600
 """Neighbours join a head's window while all together stay within this many characters."""
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from lukasa.recall.signals import SIGNALS, Candidate, Corpus, Evidence, session
+from lukasa.recall.marks import speaks_of_self
+from lukasa.recall.passages import WHOLE
+from lukasa.recall.signals import JOINT, SIGNALS, Candidate, Corpus, Evidence
 from lukasa.recall.understanding import Question
-from lukasa.recall.words import fold
+from lukasa.recall.words import content_words, fold
 
 WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
@@ -30,13 +33,18 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
         "subject": 0.25,
         "preference": 0.2,
         "denial": 0.2,
-        "standing": 0.2,
+        "tier": 0.2,
+        "trust": 0.2,
+        "linked": 0.2,
+        "recency": 0.1,
         "opening": 0.1,
         "personal": 0.1,
         "specific": 0.1,
         "telling": 0.1,
     }
 )
+
+_LOOKED_AT = 100  # how many of the best places are looked through for repetitions
 
 
 class Signal(NamedTuple):
@@ -62,7 +70,7 @@ class Hit:
     weights: Mapping[str, float]
     """What each value is called and counts, in the same order."""
     repeats: int | None = None
-    """The position of a better hit by the same author with the same text, after which this one was put last."""
+    """The position of a better hit that says the same in the same telling words, after which this one was put last."""
 
     @property
     def signals(self) -> tuple[Signal, ...]:
@@ -89,9 +97,10 @@ def rank(
     scores = np.zeros(len(ordered))
     for name, value in values.items():
         scores = scores + weights[name] * value
-    if weights.get("session"):
-        values["session"] = session(ordered, scores)
-        scores = scores + weights["session"] * values["session"]
+    company = {name: JOINT[name](ordered, scores) for name in JOINT if weights.get(name)}
+    for name, value in company.items():
+        scores = scores + weights[name] * value
+    values |= company
     places = np.argsort(-scores, kind="stable").tolist()
     table = np.column_stack(list(values.values())).tolist() if values else [[]] * len(ordered)
     counting = MappingProxyType({name: weights[name] for name in values})
@@ -102,16 +111,23 @@ def rank(
 
 
 def _repeats_last(candidates: Sequence[Candidate], places: Sequence[int]) -> list[tuple[int, int | None]]:
-    """Places with what each repeats; what an author said before in the same words comes after all else."""
-    first: dict[tuple[str, str], int] = {}
+    """Places with what each repeats; among the best, what was said before in the same telling words comes after all else."""
+    first: dict[tuple[str, ...], int] = {}
     fresh: list[tuple[int, int | None]] = []
     again: list[tuple[int, int | None]] = []
-    for place in places:
+    for place in places[:_LOOKED_AT]:
         candidate = candidates[place]
-        said = (candidate.author, fold(candidate.text).strip())
+        said = _said(candidate.text, candidate.author)
         if said in first:
             again.append((place, first[said]))
         else:
             first[said] = candidate.seq
             fresh.append((place, None))
-    return fresh + again
+    return fresh + [(place, None) for place in places[_LOOKED_AT:]] + again
+
+
+@lru_cache(maxsize=1 << 14)
+def _said(text: str, author: str) -> tuple[str, ...]:
+    """What a text says, by its telling words in order; whoever speaks of themselves says something of their own."""
+    words = content_words(text) if len(text) <= WHOLE else ()
+    return (author if not words or speaks_of_self(text) else "", *(words or (fold(text).strip(),)))

@@ -214,5 +214,5 @@ def _candidate(record: Record, beside: Sequence[Record | None] | None, cosine: f
         before=None if before is None else before.text,
         after=None if after is None else after.text,
         cosine=cosine,
-        standing=max((_TIERS.get(label, 0.0) for label in record.labels), default=0.0),
+        tier=max((_TIERS.get(label, 0.0) for label in record.labels), default=0.0),
     )

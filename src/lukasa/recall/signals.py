@@ -22,14 +22,16 @@ from lukasa.recall.marks import (
     states_rule,
     traits_of,
 )
-from lukasa.recall.passages import PART, WHOLE, head, window
-from lukasa.recall.understanding import ASSISTANT_ROLES, Kind, Question
+from lukasa.recall.passages import PART, SENTENCE, WHOLE, head, window
+from lukasa.recall.understanding import ASSISTANT_ROLES, Kind, Order, Question
 from lukasa.recall.words import fold, places
 
 Values = NDArray[np.float64]
 
 _K1, _B = 1.2, 0.75
+_LITTLE = 0.3  # a best match below this share of the question is no good match
 _SOON_AFTER = 10  # days within which people still speak of what happened
+_MOST_RULES = 5  # more would crowd out the answer
 _LONGEST_TOLD = 100  # days; a record that speaks of a whole year says little of one day in it
 
 
@@ -48,8 +50,12 @@ class Candidate:
     """The text of the next turn of its session."""
     cosine: float | None = None
     """How near its head is to the question; none without a vector."""
-    standing: float = 0.0
-    """What is known of it apart from the question, between 0 and 1: trust, tier, links."""
+    tier: float = 0.0
+    """How settled it is, between 0 and 1: canon is 1."""
+    trust: float = 0.0
+    """How far its author is believed, between 0 and 1."""
+    links: frozenset[int] = frozenset()
+    """The positions of the records that it points at or that point at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +145,19 @@ class Evidence:
         return [traits_of(each.text) for each in self.candidates]
 
     @cached_property
+    def matching(self) -> Values:
+        return _matching(self)
+
+    @cached_property
+    def nearness(self) -> Values:
+        return _nearness(self)
+
+    @property
+    def closeness(self) -> Values:
+        """How near each is to the question in words and meaning together."""
+        return self.matching + self.nearness
+
+    @cached_property
     def within(self) -> Values:
         """1 for authors whom the question is about, or for all when it is about nobody."""
         wanted = self.question.subject
@@ -163,7 +182,11 @@ def _scaled(values: Values, least: float | None = None) -> Values:
 
 
 def words(evidence: Evidence) -> Values:
-    """How well the words of a head and its neighbours match, by the formula of BM25."""
+    """How well the words of a head and its neighbours match, by the formula of BM25; the best is 1 unless it matches little."""
+    return evidence.matching
+
+
+def _matching(evidence: Evidence) -> Values:
     if not evidence.candidates or not evidence.question.terms:
         return np.zeros(len(evidence.candidates))
     finds = evidence.finds
@@ -176,11 +199,16 @@ def words(evidence: Evidence) -> Values:
             counts[nr] += finds.in_head[row]
     drag = _K1 * (1 - _B + _B * lengths / (lengths.mean() or 1.0))
     found = counts * (_K1 + 1) / (counts + drag[:, None])
-    return _scaled(found @ evidence.weights, 0.0)
+    matched: Values = found @ evidence.weights
+    return matched / (max(float(matched.max()), _LITTLE * float(evidence.weights.sum())) or 1.0)
 
 
 def meaning(evidence: Evidence) -> Values:
     """How near the vector of the head is to the question's."""
+    return evidence.nearness
+
+
+def _nearness(evidence: Evidence) -> Values:
     known = [each.cosine for each in evidence.candidates if each.cosine is not None]
     if not known:
         return np.zeros(len(evidence.candidates))
@@ -191,25 +219,29 @@ def meaning(evidence: Evidence) -> Values:
 def coverage(evidence: Evidence) -> Values:
     """How much of the question one passage of the text covers, from half of it to all; names of speakers aside.
 
-    Squared, so that nearly all of it counts and a little more than half hardly does. A quarter of that for authors whom
-    the question is not about.
+    In a long text it counts as much how many of the words, rare or not, stand together in a sentence: words that merely
+    meet in a passage say little. Squared, so that nearly all of it counts and a little more than half hardly does. A
+    quarter of that for authors whom the question is not about.
     """
     names = evidence.question.names
     weights = np.where([term in names for term in evidence.question.terms], 0.0, evidence.weights)
     total = float(weights.sum())
     if not total:
         return np.zeros(len(evidence.candidates))
+    asked = np.sign(weights).tolist()
     finds = evidence.finds
     rows = [finds.row[each.text] for each in evidence.candidates]
     share = (finds.in_text[rows] @ weights) / total
     for nr, (row, candidate) in enumerate(zip(rows, evidence.candidates, strict=True)):
         if len(candidate.text) > WHOLE and share[nr] > 0.5:
-            share[nr] = _best_passage(finds.spots[row], weights.tolist()) / total
+            passage = _most_within(PART, finds.spots[row], weights.tolist()) / total
+            sentence = _most_within(SENTENCE, finds.spots[row], asked) / sum(asked)
+            share[nr] = (passage + sentence) / 2
     return np.clip(2 * share - 1, 0.0, 1.0) ** 2 * np.where(evidence.within > 0, 1.0, 0.25)
 
 
-def _best_passage(spots: Sequence[tuple[int, int]], weights: Sequence[float]) -> float:
-    """The most weight of distinct terms that stand within the length of one passage."""
+def _most_within(length: int, spots: Sequence[tuple[int, int]], weights: Sequence[float]) -> float:
+    """The most weight of distinct terms that stand within so many characters."""
     best = inside = 0.0
     counts = [0] * len(weights)
     first = 0
@@ -218,7 +250,7 @@ def _best_passage(spots: Sequence[tuple[int, int]], weights: Sequence[float]) ->
         if not counts[term]:
             inside += weights[term]
         counts[term] += 1
-        while at - ordered[first][0] > PART:
+        while at - ordered[first][0] > length:
             gone = ordered[first][1]
             counts[gone] -= 1
             if not counts[gone]:
@@ -262,8 +294,15 @@ def time(evidence: Evidence) -> Values:
 
 
 def rule(evidence: Evidence) -> Values:
-    """1 for somebody's standing rules, when the question is a request that they may bear on."""
-    return _stated(evidence, states_rule, evidence.question.standing)
+    """1 for the few standing rules nearest to the question, when it is a request that they may bear on."""
+    stated = _stated(evidence, states_rule, evidence.question.standing)
+    if np.count_nonzero(stated) <= _MOST_RULES:
+        return stated
+    near = np.where(stated > 0, evidence.closeness, -1.0)
+    nearest = np.argsort(-near, kind="stable")[:_MOST_RULES]
+    few = np.zeros(len(stated))
+    few[nearest] = 1.0
+    return few
 
 
 def preference(evidence: Evidence) -> Values:
@@ -307,9 +346,40 @@ def opening(evidence: Evidence) -> Values:
     return _values(float(each.before is None) for each in evidence.candidates)
 
 
-def standing(evidence: Evidence) -> Values:
-    """What is known of the record apart from the question."""
-    return _values(min(max(each.standing, 0.0), 1.0) for each in evidence.candidates)
+def recency(evidence: Evidence) -> Values:
+    """How late each was said among all, when the question asks for what is newest; how early, when for what came first."""
+    days = [day for each in evidence.candidates if (day := _day(each)) is not None]
+    if evidence.question.order is Order.NONE or not days:
+        return np.zeros(len(evidence.candidates))
+    first, last = min(days), max(days)
+    span = (last - first).days or 1
+    newest = evidence.question.order is Order.NEWEST
+
+    def place(candidate: Candidate) -> float:
+        if (day := _day(candidate)) is None:
+            return 0.0
+        return (day - first if newest else last - day).days / span
+
+    return _values(place(each) for each in evidence.candidates)
+
+
+def tier(evidence: Evidence) -> Values:
+    """How settled the record is."""
+    return _values(min(max(each.tier, 0.0), 1.0) for each in evidence.candidates)
+
+
+def trust(evidence: Evidence) -> Values:
+    """How far its author is believed."""
+    return _values(min(max(each.trust, 0.0), 1.0) for each in evidence.candidates)
+
+
+def linked(candidates: Sequence[Candidate], scores: Values) -> Values:
+    """How good the best record is that each is linked with, among all."""
+    if not any(each.links for each in candidates):
+        return np.zeros(len(candidates))
+    scaled = _scaled(scores)
+    by_seq = {each.seq: float(score) for each, score in zip(candidates, scaled, strict=True)}
+    return _values(max((by_seq.get(seq, 0.0) for seq in each.links), default=0.0) for each in candidates)
 
 
 def session(candidates: Sequence[Candidate], scores: Values) -> Values:
@@ -339,7 +409,14 @@ SIGNALS: Mapping[str, Callable[[Evidence], Values]] = {
         telling,
         specific,
         opening,
-        standing,
+        recency,
+        tier,
+        trust,
     )
 }
-"""Every signal that judges a candidate by itself, by name; ``session`` comes after them, for it looks at their sum."""
+"""Every signal that judges a candidate by itself, by name."""
+
+JOINT: Mapping[str, Callable[[Sequence[Candidate], Values], Values]] = {
+    signal.__name__: signal for signal in (session, linked)
+}
+"""The signals that lift a candidate by the company it keeps: they look at the sum of all the others."""

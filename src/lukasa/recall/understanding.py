@@ -29,6 +29,21 @@ class Kind(StrEnum):
     THREAD = "thread"
 
 
+class Order(StrEnum):
+    """Whether a question asks for what came last or first."""
+
+    NONE = "none"
+    NEWEST = "newest"
+    OLDEST = "oldest"
+
+
+_NEWEST = re.compile(
+    r"\b(?:latest|newest|most recent(?:ly)?|current(?:ly)?|nowadays|these days|right now|at the moment|lately)\b",
+    re.IGNORECASE,
+)
+_OLDEST = re.compile(
+    r"\b(?:earliest|oldest|originally|initially|at first|in the beginning|very first)\b", re.IGNORECASE
+)
 _SUMMARY = re.compile(r"\b(?:summar\w+|overview|recap)\b", re.IGNORECASE)
 _ORDER = re.compile(
     r"\b(?:order in which|in order|chronological\w*|in (?:what|which) order|sequence of)\b", re.IGNORECASE
@@ -95,6 +110,7 @@ class Question:
     subject: frozenset[str]
     """The authors whose own words are wanted most; empty when anybody's are."""
     periods: tuple[Period, ...]
+    order: Order
     standing: bool
     """Whether what holds for every request (rules, preferences) matters: it is one, not a look back."""
 
@@ -119,6 +135,7 @@ def understand(text: str, *, speakers: Iterable[str] = (), now: date | None = No
         phrases=_phrases(text),
         subject=_subject(text, kind, named, known),
         periods=periods(text, now),
+        order=_order(text),
         standing=kind in {Kind.FACT, Kind.TIME, Kind.ADVICE} and not named and not (_BYGONE.search(text)),
     )
 
@@ -131,6 +148,13 @@ def _kind(text: str) -> Kind:
     if _ADVICE.search(text):
         return Kind.ADVICE
     return Kind.TIME if _TIME.search(text) else Kind.FACT
+
+
+def _order(text: str) -> Order:
+    newest, oldest = _NEWEST.search(text), _OLDEST.search(text)
+    if bool(newest) == bool(oldest):
+        return Order.NONE
+    return Order.NEWEST if newest else Order.OLDEST
 
 
 def _topic(text: str) -> str:

@@ -24,6 +24,10 @@ when where which while who whom whose why will with would you your yours yoursel
 ain aren couldn didn doesn don hadn hasn haven isn ll mightn mustn needn re shan shouldn ve wasn weren won wouldn
 """
 STOP_WORDS = frozenset(_COMMON.split())
+_DENYING = """
+no nor not cannot ain aren couldn didn doesn don hadn hasn haven isn wasn weren won wouldn
+"""
+_IDLE = STOP_WORDS.difference(_DENYING.split())
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _REST = re.compile(r"[^\W_]*")
 _ACCENT = re.compile("[\u0300-\u036f]")
@@ -48,6 +52,13 @@ def telling_words(text: str) -> list[str]:
         if folded and folded not in STOP_WORDS and len(folded) <= _LONGEST_TERM:
             found.setdefault(folded, bare)
     return list(found.values())
+
+
+def content_words(text: str) -> tuple[str, ...]:
+    """The words of a text that say something, folded, in order; a negation does."""
+    return tuple(
+        word for found in _WORD.findall(fold(text)) if (word := re.split(r"['’]", found, maxsplit=1)[0]) not in _IDLE
+    )
 
 
 @lru_cache(maxsize=1 << 16)

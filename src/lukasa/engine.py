@@ -197,17 +197,23 @@ class Reader(Protocol):
         Vectors are made in log order, so what lies before one that has a vector is taken to have one too.
         """
 
+    def lacking_vectors(self, model: str) -> int:
+        """How many versions have a text and no vector of the model yet; for a reach without walls only."""
+
     def closeness(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
         """The cosines of given records, by position; those that have no vector are left out."""
 
     def frequency(self, tokens: Sequence[str]) -> dict[str, int]:
         """In about how many texts within reach each token stands; see ``lukasa.engines.tokens``. 0 means in none."""
 
-    def beside(self, seqs: Sequence[int]) -> dict[int, tuple[Record | None, Record | None]]:
-        """What was said just before and just after: the live records of the same kind next to each in its session.
+    def beside(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:
+        """Where what was said just before and just after stands: the live records of the same kind next to each.
 
-        A session is told by the label ``session=…``; a record without one stands alone.
+        Next to each in its session, that is, which the label ``session=…`` tells; who has none stands alone.
         """
+
+    def texts(self, seqs: Iterable[int]) -> dict[int, str]:
+        """The texts at given positions."""
 
 
 class Log(Protocol):

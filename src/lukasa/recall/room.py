@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -28,6 +28,7 @@ _FEW = 5_000
 _MANY_SPEAKERS = 1_000
 _LONGEST_QUESTION = 20_000
 _TIERS = {"tier=canon": 1.0}
+_ALONE = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +177,14 @@ class Recall:
     def _ranked(
         self, look: Reader, asked: Question, records: dict[int, Record], cosines: dict[int, float]
     ) -> list[Recollection]:
-        beside = look.beside(list(records))
-        candidates = [_candidate(record, beside.get(seq), cosines.get(seq)) for seq, record in records.items()]
+        beside = look.beside(records.values())
+        near = {seq for sides in beside.values() for seq in sides if seq is not None and seq not in records}
+        texts: dict[int | None, str] = {seq: record.text for seq, record in records.items()}
+        texts.update(look.texts(near))
+        candidates = [
+            _candidate(record, *map(texts.get, beside.get(seq, _ALONE)), cosines.get(seq))
+            for seq, record in records.items()
+        ]
         corpus = Corpus(_texts(look), look.frequency(asked.terms))
         return [Recollection(records[hit.candidate.seq], hit) for hit in rank(asked, candidates, corpus)]
 
@@ -203,16 +210,15 @@ def _texts(look: Reader) -> int:
     return sum(row.live for row in look.tally() if row.scope != SYSTEM)
 
 
-def _candidate(record: Record, beside: Sequence[Record | None] | None, cosine: float | None) -> Candidate:
-    before, after = beside or (None, None)
+def _candidate(record: Record, before: str | None, after: str | None, cosine: float | None) -> Candidate:
     return Candidate(
         seq=record.seq,
         text=record.text,
         author=record.author,
         moment=record.moment,
         session=record.label("session"),
-        before=None if before is None else before.text,
-        after=None if after is None else after.text,
+        before=before,
+        after=after,
         cosine=cosine,
         standing=max((_TIERS.get(label, 0.0) for label in record.labels), default=0.0),
     )

@@ -150,10 +150,11 @@ class SqliteEngine:
             yield from self._write(_replaying(reach, chunk))
 
     def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
-        from lukasa.engines.sqlite.vectors import pack
+        from lukasa.engines.sqlite.vectors import packed
 
-        rows = [(model, seq, chunk, *pack(vector)) for seq, chunk, vector in vectors]
-
+        given = list(vectors)
+        halves = packed([vector for _, _, vector in given])
+        rows = [(model, seq, chunk, *both) for (seq, chunk, _), both in zip(given, halves, strict=True)]
         replaced = sorted({(row[0], row[1]) for row in rows})
 
         def work(stage: Stage) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import apsw
@@ -24,8 +25,6 @@ _NEWEST_AS_OF = """line ->> 'deleted' IS NULL AND NOT EXISTS (
         AND newer.version > log.version AND newer.{bound} <= ?
         AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq))"""
 _MANY_STREAMS = 40
-_NEAR = 1000
-_SPARE = 20
 _COUNTED = 1000
 
 
@@ -111,34 +110,58 @@ class SqliteReader(Arrows):
         return matches[: query.limit]
 
     def match_vector(self, model: str, vector: Sequence[float], query: Query = ALL) -> list[Match]:
-        from lukasa.engines.sqlite.vectors import Shelf, among, nearest
-
-        conditions, values = self._conditions(query)
-        if query.limit == 0 or not storable((model, *values)):
+        if query.limit == 0:
             return []
-        where = f"vector.model = ? AND {' AND '.join(conditions)}"
-        best: list[tuple[int, float]] = []
-        wanted, near = max(_NEAR, _SPARE * (query.limit or 0)), None
-        while self._shelves is not None and query.limit is not None:
-            shelf: Shelf = self._shelves.setdefault("vectors", Shelf())
-            near = shelf.near(self._db, model, vector, wanted)
-            if near is None:
-                break
-            statement = f"""SELECT vector.seq, vector.vector FROM json_each(?) AS near JOIN vector ON vector.seq = near.value
-                JOIN log ON log.seq = vector.seq WHERE {where}"""  # noqa: S608 - only our own fragments, values are bound
-            best = nearest(vector, self._db.execute(statement, (among(near), model, *values)), query.limit)
-            if len(best) >= query.limit:
-                break
-            wanted *= 8  # a narrow question: most of the nearest are not wanted
-        if near is None:
-            statement = f"SELECT vector.seq, vector.vector FROM vector JOIN log ON log.seq = vector.seq WHERE {where}"  # noqa: S608 - only our own fragments, values are bound
-            best = nearest(vector, self._db.execute(statement, (model, *values)), query.limit)
+        best = self._nearest(model, vector, query)
         records = {record.seq: record for record in self.records(seq for seq, _ in best)}
         return [Match(records[seq], score) for seq, score in best]
+
+    def _nearest(self, model: str, vector: Sequence[float], query: Query) -> list[tuple[int, float]]:
+        from lukasa.engines.sqlite.vectors import DEEP, FEW, Shelves, among, fine, nearest
+
+        conditions, values = self._conditions(query)
+        if not storable((model, *values)):
+            return []
+        if self._narrow(query, FEW):
+            chosen, bound = self._choose(replace(query, limit=None))
+            statement = f"""SELECT vector.seq, vector.vector FROM ({chosen}) AS chosen
+                CROSS JOIN vector ON vector.model = ? AND vector.seq = chosen.seq"""  # noqa: S608 - only our own fragments, values are bound
+            return nearest(vector, self._db.execute(statement, (*bound, model)) if chosen else (), query.limit)
+        where = " AND ".join(conditions)
+        if self._shelves is not None and query.limit is not None:
+            shelves: Shelves = self._shelves.setdefault("vectors", Shelves())
+            sketches = shelves.sketches(self._db, model)
+            deep, read = DEEP, fine(query.limit, len(vector))
+            statement = f"""SELECT vector.seq, vector.vector FROM json_each(?) AS near CROSS JOIN log ON log.seq = near.value
+                CROSS JOIN vector ON vector.model = ? AND vector.seq = log.seq WHERE {where} LIMIT {read}"""  # noqa: S608 - only our own fragments, values are bound
+            while max(deep, FEW) < len(sketches.seqs):
+                near = sketches.nearest(vector, deep)
+                best = nearest(vector, self._db.execute(statement, (among(near), model, *values)), query.limit)
+                if len(best) >= query.limit:
+                    return best
+                deep *= 8  # a narrow question: most of the nearest are not wanted
+        statement = f"""SELECT vector.seq, vector.vector FROM vector CROSS JOIN log ON log.seq = vector.seq
+            WHERE vector.model = ? AND {where}"""  # noqa: S608 - only our own fragments, values are bound
+        return nearest(vector, self._db.execute(statement, (model, *values)), query.limit)
+
+    def _narrow(self, query: Query, few: int) -> bool:
+        """Whether scopes, kinds or labels leave so few records that all of them can be looked at."""
+        if self._reach.readable is None and not (query.scopes or query.kinds or query.labels):
+            return False
+        pairs = [row for row in self.tally() if _wanted(row, query)]
+        if sum(row.versions for row in pairs) <= few:
+            return True
+        scopes = json.dumps(sorted({row.scope for row in pairs}))
+        return any(
+            self._db.execute(SQL["labelled"], (label, scopes, few + 1)).get <= few for label in query.labels[:1]
+        )
 
     def without_vectors(self, model: str, limit: int) -> list[Record]:
         rows = self._db.execute(SQL["without_vectors"], (model, limit)) if storable((model,)) else ()
         return [_record(row[:3]) for row in rows if self._reach.reads(str(row[3]))]
+
+    def lacking_vectors(self, model: str) -> int:
+        return int(self._db.execute(SQL["lacking_vectors"], (model,)).get) if storable((model,)) else 0
 
     def closeness(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
         from lukasa.engines.sqlite.vectors import among, cosines
@@ -148,8 +171,8 @@ class SqliteReader(Arrows):
         rows = self._db.execute(SQL["vectors_of_seqs"], (model, among(seqs)))
         found, scores = cosines(vector, (row for row in rows if self._reach.reads(row[2])))
         best: dict[int, float] = {}
-        for seq, score in zip(found, scores, strict=True):
-            best[seq] = max(float(score), best.get(seq, -2.0))
+        for seq, score in zip(found, scores.tolist(), strict=True):
+            best[seq] = max(score, best.get(seq, -2.0))
         return best
 
     def frequency(self, tokens: Sequence[str]) -> dict[str, int]:
@@ -164,14 +187,17 @@ class SqliteReader(Arrows):
                 counts[token] = self._db.execute(SQL["frequency_within"], (question, scopes, _COUNTED)).get
         return counts
 
-    def beside(self, seqs: Sequence[int]) -> dict[int, tuple[Record | None, Record | None]]:
-        wanted = json.dumps(list(seqs))
-        around = {seq: places for seq, *places in self._db.execute(SQL["beside"], (wanted, wanted))}
-        chosen = {place for places in around.values() for place in places if place is not None} | set(around)
-        records = {r.seq: r for r in self.records(sorted(chosen)) if self._reach.reads(r.scope)}
-        return {
-            seq: (records.get(before), records.get(after)) for seq, (before, after) in around.items() if seq in records
+    def beside(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:
+        sessions = {
+            record.seq: f"session={session}"
+            for record in records
+            if (session := record.label("session")) is not None and self._reach.reads(record.scope)
         }
+        return {seq: (before, after) for seq, before, after in self._db.execute(SQL["beside"], (json.dumps(sessions),))}
+
+    def texts(self, seqs: Iterable[int]) -> dict[int, str]:
+        rows = self._db.execute(SQL["texts_of_seqs"], (json.dumps(list(seqs)),))
+        return {seq: text or "" for seq, text, scope in rows if self._reach.reads(scope)}
 
     def records(self, seqs: Iterable[int]) -> list[Record]:
         """The records at these positions; for the engine itself, which has checked the reach."""

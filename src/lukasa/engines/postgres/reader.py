@@ -28,6 +28,7 @@ _CANDIDATES = 10
 _FEWEST_CANDIDATES = 300
 _MANY_PHRASES = 30
 _COUNTED = 1000
+_MANY_STREAMS = 40
 
 
 class Moment(Protocol):
@@ -119,8 +120,8 @@ class PostgresReader(Arrows):
         place = (key.scope, key.kind, key.id)
         return self._moment.run(SQL[name], place) if _storable(place) else ()
 
-    def match_text(self, words: str, query: Query = ALL) -> list[Match]:
-        question = wording.Question.of(words)
+    def match_text(self, words: str, query: Query = ALL, *, together: str = "") -> list[Match]:
+        question = wording.Question.of(words, together)
         if not question.phrases or query.limit == 0:
             return []
         conditions, values = self._conditions(query)
@@ -153,7 +154,9 @@ class PostgresReader(Arrows):
     ) -> list[tuple[float, int, Any]]:
         """The matching texts with their scores; where few are wanted, only those that come near the best."""
         phrases = [phrase for phrase in question.phrases if corpus.holding.get(phrase)]
-        anything = " | ".join(wording.query_of(phrase) for phrase in phrases)
+        anything = question.spelled(phrases)
+        if not anything:
+            return []
         rough, bound = "", list[Any]()
         if query.limit is not None and query.mentions is None:
             telling = sorted(phrases, key=corpus.weight, reverse=True)[:_MANY_PHRASES]
@@ -224,6 +227,11 @@ class PostgresReader(Arrows):
         readable = self._readable()
         counts.update(self._moment.run(SQL["frequency"], (readable, readable, _COUNTED, wanted, spelled)))
         return counts
+
+    def authors(self, latest: int) -> list[str]:
+        pairs = sorted(self.tally(), key=lambda row: -row.live)[:_MANY_STREAMS]
+        rows = self._moment.run(SQL["authors"], ([row.scope for row in pairs], [row.kind for row in pairs], latest))
+        return [author for (author,) in rows]
 
     def beside(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:
         readable = self._readable()

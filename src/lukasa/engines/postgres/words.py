@@ -60,17 +60,26 @@ def _quoted(token: str) -> str:
 
 
 class Question(NamedTuple):
-    """What is asked for: phrases, each with how often it was asked in other letters."""
+    """What is asked for: phrases, each with how often it was asked in other letters; some of them only together."""
 
     phrases: Mapping[Phrase, int]
+    together: frozenset[Phrase] = frozenset()
 
     @classmethod
-    def of(cls, words: str) -> Question:
+    def of(cls, words: str, together: str = "") -> Question:
         phrases: dict[Phrase, int] = {}
-        for word in asked_words(words):
+        for word in (*asked_words(words), *asked_words(together)):
             if phrase := tuple(indexed_tokens(word)):
                 phrases[phrase] = phrases.get(phrase, 0) + 1
-        return cls(phrases)
+        alone = {tuple(indexed_tokens(word)) for word in asked_words(words)}
+        return cls(phrases, frozenset(phrases) - alone)
+
+    def spelled(self, among: Sequence[Phrase]) -> str:
+        """The ``tsquery`` for those of its phrases that some text holds; those asked together need all of them."""
+        any_of = [query_of(phrase) for phrase in among if phrase not in self.together]
+        if self.together and self.together <= set(among):
+            any_of.append("(" + " & ".join(query_of(phrase) for phrase in sorted(self.together)) + ")")
+        return " | ".join(any_of)
 
     @property
     def tokens(self) -> list[str]:

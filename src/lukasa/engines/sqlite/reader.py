@@ -88,21 +88,22 @@ class SqliteReader(Arrows):
         place = (key.scope, key.kind, key.id)
         return self._db.execute(SQL[name], place) if storable(place) else ()
 
-    def match_text(self, words: str, query: Query = ALL) -> list[Match]:
-        question = _any_of(words)
+    def match_text(self, words: str, query: Query = ALL, *, together: str = "") -> list[Match]:
+        question = _any_of(words, together)
         if not question or query.limit == 0:
             return []
         tables = ("words",) if query.as_of is None and not query.every_version else ("words", "past_words")
         conditions, values = self._conditions(query)
         if not storable(values):
             return []
-        limit = "" if query.limit is None else f" ORDER BY score DESC LIMIT {int(query.limit)}"
+        limit = -1 if query.limit is None else int(query.limit)
+        best = limit if conditions == [_LIVE] else -1  # the index of the present holds only what is live
         matches = []
         for table in tables:
+            # scored and put in order first, looked up then: as many as are wanted, not all that match
             statement = f"""SELECT log.seq, log.line, log.digest, found.score FROM (
-                    SELECT log.seq AS seq, -bm25({table}) AS score FROM {table} JOIN log ON log.seq = {table}.rowid
-                    WHERE {table} MATCH ? AND {" AND ".join(conditions)}{limit}
-                ) AS found JOIN log ON log.seq = found.seq"""  # noqa: S608 - only our own fragments, values are bound
+                    SELECT rowid AS seq, -bm25({table}) AS score FROM {table} WHERE {table} MATCH ? ORDER BY score DESC LIMIT {best}
+                ) AS found CROSS JOIN log ON log.seq = found.seq WHERE {" AND ".join(conditions)} LIMIT {limit}"""  # noqa: S608 - only our own fragments, values are bound
             matches += [Match(_record(row[:3]), row[3]) for row in self._db.execute(statement, (question, *values))]
         if any(match.score is None for match in matches):
             raise StoreDamaged("The text index cannot be read.", hint="Run `lukasa doctor --repair` to rebuild it.")
@@ -133,7 +134,9 @@ class SqliteReader(Arrows):
             sketches = shelves.sketches(self._db, model)
             deep, read = DEEP, fine(query.limit, len(vector))
             statement = f"""SELECT vector.seq, vector.vector FROM json_each(?) AS near CROSS JOIN log ON log.seq = near.value
-                CROSS JOIN vector ON vector.model = ? AND vector.seq = log.seq WHERE {where} LIMIT {read}"""  # noqa: S608 - only our own fragments, values are bound
+                CROSS JOIN vector ON vector.model = ? AND vector.seq = near.value WHERE {where} LIMIT {read}"""  # noqa: S608 - only our own fragments, values are bound
+            if conditions == [_LIVE]:
+                statement = f"{SQL['live_vectors']} LIMIT {read}"  # looks at nothing but the vectors
             while max(deep, FEW) < len(sketches.seqs):
                 near = sketches.nearest(vector, deep)
                 best = nearest(vector, self._db.execute(statement, (among(near), model, *values)), query.limit)
@@ -186,6 +189,11 @@ class SqliteReader(Arrows):
                 question = '"' + token.replace('"', '""') + '"'
                 counts[token] = self._db.execute(SQL["frequency_within"], (question, scopes, _COUNTED)).get
         return counts
+
+    def authors(self, latest: int) -> list[str]:
+        largest = sorted(self.tally(), key=lambda row: -row.live)[:_MANY_STREAMS]
+        rows = (row for pair in largest for row in self._db.execute(SQL["authors"], (pair.scope, pair.kind, latest)))
+        return sorted({author for (author,) in rows})
 
     def beside(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:
         sessions = {
@@ -306,9 +314,14 @@ def _marks(values: Iterable[str]) -> str:
     return ", ".join("?" for _ in values) or "NULL"
 
 
-def _any_of(words: str) -> str:
-    """An FTS5 question for any of the words. Each is quoted, so nothing in it can be an operator.
+def _any_of(words: str, together: str = "") -> str:
+    """An FTS5 question for any of the words, or for all of some together. Each is quoted, so none can be an operator.
 
     A word with inner punctuation (``multi-agent``, ``CVE-2025-64439``) becomes a phrase of its parts.
     """
-    return " OR ".join('"' + word.replace('"', '""') + '"' for word in asked_words(words))
+    every = " AND ".join(map(_quoted, asked_words(together)))
+    return " OR ".join([*map(_quoted, asked_words(words)), *([f"({every})"] if every else [])])
+
+
+def _quoted(word: str) -> str:
+    return '"' + word.replace('"', '""') + '"'

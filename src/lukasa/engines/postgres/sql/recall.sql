@@ -21,3 +21,10 @@ WHERE log.seq = ANY(%s) AND log.session IS NOT NULL AND (%s::text[] IS NULL OR l
 SELECT log.seq, coalesce(log.line::json ->> 'text', '') FROM log
 WHERE log.seq = ANY(%s) AND (%s::text[] IS NULL OR log.scope = ANY(%s))
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
+
+-- name: authors
+-- Of the latest records of each scope and kind.
+SELECT DISTINCT late.author FROM unnest(%s::text[], %s::text[]) AS pair (scope, kind)
+CROSS JOIN LATERAL (
+    SELECT log.author FROM log WHERE log.scope = pair.scope AND log.kind = pair.kind ORDER BY log.seq DESC LIMIT %s) AS late
+WHERE late.author <> '' ORDER BY late.author

@@ -25,3 +25,9 @@ WHERE NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 -- name: labelled
 SELECT count(*) FROM (
     SELECT 1 FROM json_each(?2) AS place CROSS JOIN label ON label.label = ?1 AND label.scope = place.value LIMIT ?3)
+
+-- name: authors
+-- Of the latest records of a scope and kind, from the index alone.
+SELECT DISTINCT author FROM (
+    SELECT author FROM log INDEXED BY log_by_kind WHERE scope = ? AND kind = ? ORDER BY seq DESC LIMIT ?)
+WHERE author <> ''

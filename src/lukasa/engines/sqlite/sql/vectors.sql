@@ -17,6 +17,10 @@ CROSS JOIN log ON log.seq = wanted.value
 CROSS JOIN vector ON vector.model = ?1 AND vector.seq = log.seq
 WHERE NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 
+-- name: live_vectors
+SELECT vector.seq, vector.vector FROM json_each(?) AS near CROSS JOIN vector ON vector.model = ? AND vector.seq = near.value
+WHERE NOT EXISTS (SELECT 1 FROM past WHERE past.seq = vector.seq)
+
 -- name: without_vectors
 -- The text index knows which positions have a text; records without one are not even looked at.
 SELECT log.seq, line, digest, scope FROM (

@@ -146,7 +146,10 @@ class Record:
     def label(self, name: str) -> str | None:
         """The value of the first ``name=value`` label, if there is one."""
         prefix = name + "="
-        return next((label[len(prefix) :] for label in self.labels if label.startswith(prefix)), None)
+        for label in self.labels:
+            if label.startswith(prefix):
+                return label[len(prefix) :]
+        return None
 
 
 def seal(draft: Draft, id: str = "", author: str = "") -> Sealed:

@@ -218,5 +218,5 @@ def _candidate(record: Record, before: str | None, after: str | None, cosine: fl
         before=before,
         after=after,
         cosine=cosine,
-        standing=max((_TIERS.get(label, 0.0) for label in record.labels), default=0.0),
+        standing=max([_TIERS.get(label, 0.0) for label in record.labels], default=0.0),
     )

@@ -118,7 +118,7 @@ class SqliteReader(Arrows):
         return [Match(records[seq], score) for seq, score in best]
 
     def _nearest(self, model: str, vector: Sequence[float], query: Query) -> list[tuple[int, float]]:
-        from lukasa.engines.sqlite.vectors import DEEP, FEW, Shelves, among, fine, nearest
+        from lukasa.engines.sqlite.vectors import FEW, Shelves, among, deep, fine, nearest
 
         conditions, values = self._conditions(query)
         if not storable((model, *values)):
@@ -132,17 +132,17 @@ class SqliteReader(Arrows):
         if self._shelves is not None and query.limit is not None:
             shelves: Shelves = self._shelves.setdefault("vectors", Shelves())
             sketches = shelves.sketches(self._db, model)
-            deep, read = DEEP, fine(query.limit, len(vector))
+            count, read = deep(len(sketches.seqs)), fine(query.limit, len(vector))
             statement = f"""SELECT vector.seq, vector.vector FROM json_each(?) AS near CROSS JOIN log ON log.seq = near.value
                 CROSS JOIN vector ON vector.model = ? AND vector.seq = near.value WHERE {where} LIMIT {read}"""  # noqa: S608 - only our own fragments, values are bound
             if conditions == [_LIVE]:
                 statement = f"{SQL['live_vectors']} LIMIT {read}"  # looks at nothing but the vectors
-            while max(deep, FEW) < len(sketches.seqs):
-                near = sketches.nearest(vector, deep)
+            while max(count, FEW) < len(sketches.seqs):
+                near = sketches.nearest(vector, count)
                 best = nearest(vector, self._db.execute(statement, (among(near), model, *values)), query.limit)
                 if len(best) >= query.limit:
                     return best
-                deep *= 8  # a narrow question: most of the nearest are not wanted
+                count *= 8  # a narrow question: most of the nearest are not wanted
         statement = f"""SELECT vector.seq, vector.vector FROM vector CROSS JOIN log ON log.seq = vector.seq
             WHERE vector.model = ? AND {where}"""  # noqa: S608 - only our own fragments, values are bound
         return nearest(vector, self._db.execute(statement, (model, *values)), query.limit)

@@ -23,13 +23,12 @@ from lukasa.engines.sqlite.sql import SQL
 
 FEW = 4_000
 """Up to this many vectors are compared exactly."""
-DEEP = 4_000
-"""How many of the nearest by sketch are looked at more closely at first."""
-_FINE, _USUAL = 200, 384
+_USUAL = 384
 _ROOM = 1_024
 _AT_ONCE = 50_000
 _BLOCK = 16_384
 _REFINED = 32_768
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
 
 
 def pack(vector: Sequence[float]) -> tuple[bytes, bytes]:
@@ -59,12 +58,14 @@ def _sketches(units: NDArray[np.float32]) -> NDArray[np.uint64]:
     return padded.view(np.uint64)
 
 
-def fine(limit: int, length: int) -> int:
-    """How many vectors to read for the nearest ``limit``; the shorter they are, the coarser are their sketches.
+def deep(count: int) -> int:
+    """How many of so many sketches to look at more closely at first."""
+    return max(2_000, count // 200)
 
-    Of the nearest third of ``limit`` hardly any is missed; what lies beyond is about as near as what is taken instead.
-    """
-    return max(_FINE, limit * max(_USUAL, length) // max(length, 1))
+
+def fine(limit: int, length: int) -> int:
+    """How many vectors to read for the nearest ``limit``; the shorter they are, the coarser are their sketches."""
+    return max(200, 2 * limit * max(_USUAL, length) // max(length, 1))
 
 
 def nearest(vector: Sequence[float], rows: Iterable[Sequence[Any]], limit: int | None) -> list[tuple[int, float]]:
@@ -129,10 +130,14 @@ class Sketches(NamedTuple):
         return apart
 
     def _agreement(self, chosen: NDArray[np.intp], asked: NDArray[np.float32]) -> NDArray[np.float32]:
-        """How far the question's numbers point the way of each chosen sketch's signs."""
-        bits = np.ascontiguousarray(self.words[:, chosen].T).view(np.uint8)
-        signs = np.unpackbits(bits, axis=1, count=len(asked))
-        agreement: NDArray[np.float32] = np.einsum("ij,j->i", signs.astype(np.float32), asked)
+        """How far the question's numbers point the way of each chosen sketch's signs: of each byte of it, added up."""
+        signs = np.ascontiguousarray(self.words[:, chosen].T).view(np.uint8)
+        numbers = np.zeros(8 * signs.shape[1], dtype=np.float32)
+        numbers[: len(asked)] = asked
+        by_byte = np.einsum("ij,kj->ki", _BITS, numbers.reshape(-1, 8))
+        agreement = np.zeros(len(chosen), dtype=np.float32)
+        for byte, worth in zip(signs.T, by_byte, strict=True):
+            agreement += worth[byte]
         return agreement
 
 

@@ -31,15 +31,14 @@ _VOCABULARY = 30_000
 _SHORTEST, _LONGEST = 8, 45
 _LONG = 400
 _OFTEN_LONG, _OFTEN_TAGGED, _OFTEN_ON_TOPIC = 0.03, 0.05, 0.12
-_NAMES = (
-    "Ada Ben Carla David Elena Felix Greta Hugo Ines Jonas Karin Leo Mara Nils Olga Paul Rosa Sven Tilda Victor"
-).split()
-_FUNCTION = (
-    "the of and to a in is that it was i for you on with as be at have this not but from they we are an or she he had his "
-    "her which by there can all has were what about when out will my been would who so if more no do just your like how"
-).split()
+_NAMES = "Ada Ben Carla David Elena Felix Greta Hugo Ines Jonas Karin Leo Mara Nils Olga Paul Rosa Sven Tilda Victor"
+_FUNCTION = """
+the of and to a in is that it was i for you on with as be at have this not but from they we are an or she he had his
+her which by there can all has were what about when out will my been would who so if more no do just your like how
+"""
 """The commonest words of English, commonest first."""
-_COMMON = slice(len(_FUNCTION), len(_FUNCTION) + 100)
+NAMES, FUNCTION = _NAMES.split(), _FUNCTION.split()
+_COMMON = slice(len(FUNCTION), len(FUNCTION) + 100)
 """Where in the vocabulary the words stand that tell something and yet are in every thirtieth text or so."""
 _WORD = re.compile(r"\w+")
 _IDENTIFIED = "TKT-{:05d}"
@@ -103,7 +102,12 @@ class Talks:
         one, other = chance.sample(topic, 2)
         common = chance.sample(_vocabulary()[0][_COMMON], 2)
         text = SORTS[sort].format(
-            name=chance.choice(speakers), one=one, other=other, tag=_identifier(self._seed, nr), day=day, common=" and the ".join(common)
+            name=chance.choice(speakers),
+            one=one,
+            other=other,
+            tag=_identifier(self._seed, nr),
+            day=day,
+            common=" and the ".join(common),
         )
         return Asked(text, sort)
 
@@ -135,7 +139,8 @@ class Gist:
         for nr, text in enumerate(texts):
             rows = [self._row(word) for word in ("", *_WORD.findall(text.lower()))]
             vectors[nr] = self._pulls[rows].sum(axis=0)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
 
     def _row(self, word: str) -> int:
         """Where the pull of a word is kept, made when the word is first met."""
@@ -151,7 +156,7 @@ class Gist:
 def _pull(word: str) -> Vectors:
     """The direction of a word, short for common ones; that of no word is what all texts have in common."""
     chance = np.random.default_rng(zlib.crc32(word.encode("utf-8", "replace")))
-    strength = 0.15 if word in _FUNCTION else 1.0 if word else 0.5
+    strength = 0.15 if word in FUNCTION else 1.0 if word else 0.5
     return strength * chance.standard_normal(LENGTH, dtype=np.float32)
 
 
@@ -164,7 +169,7 @@ def _vocabulary() -> tuple[list[str], list[float]]:
         syllables = chance.randint(2, 4)
         word = "".join(chance.choice("bdfghklmnprstvz") + chance.choice("aeiou") for _ in range(syllables))
         made[word + chance.choice(("", "n", "r", "t", "k"))] = None
-    words = [*_FUNCTION, *made]
+    words = [*FUNCTION, *made]
     return words, list(accumulate(1 / (rank + 2.7) for rank in range(len(words))))
 
 
@@ -189,7 +194,7 @@ def _session(seed: int, nr: int) -> tuple[list[str], list[str]]:
     """Who speaks in a session, and the words that are its own."""
     chance = _chance(seed, f"session {nr}")
     words, _ = _vocabulary()
-    return chance.sample(_NAMES, chance.randint(2, 4)), chance.sample(words[len(_FUNCTION) :], 6)
+    return chance.sample(NAMES, chance.randint(2, 4)), chance.sample(words[len(FUNCTION) :], 6)
 
 
 def _identifier(seed: int, nr: int) -> str:

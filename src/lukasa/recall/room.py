@@ -129,7 +129,7 @@ class Recall:
         unindexed, note, model = 0, "", ""
         try:
             unindexed = self.index.catch_up(patience)
-            model = self.index.embedder.name
+            model, note = self.index.embedder.name, self.index.outdated
         except MissingExtra as error:
             note = f"{error.message} Found by words alone."
         text = question[:_LONGEST_QUESTION]
@@ -172,12 +172,15 @@ class Recall:
         records = found.records
         beside = look.beside(records.values())
         near = {seq for sides in beside.values() for seq in sides if seq is not None and seq not in records}
-        texts: dict[int | None, str] = {seq: record.text for seq, record in records.items()}
-        texts.update(look.texts(near))
-        candidates = [
-            _candidate(record, *map(texts.get, beside.get(seq, _ALONE)), found.cosines.get(seq))
-            for seq, record in records.items()
-        ]
+        texts = look.texts(near) | {seq: record.text for seq, record in records.items()}
+
+        def text_at(seq: int | None) -> str | None:
+            return None if seq is None else texts.get(seq)
+
+        candidates = []
+        for seq, record in records.items():
+            before, after = beside.get(seq, _ALONE)
+            candidates.append(_candidate(record, text_at(before), text_at(after), found.cosines.get(seq)))
         hits = rank(found.question, candidates, found.corpus)
         return [Recollection(records[hit.candidate.seq], hit) for hit in hits]
 

@@ -202,7 +202,9 @@ class PostgresReader(Arrows):
             return []
         horizon = self._moment.horizon()
         values = [readable := self._readable(), readable, 2**63 - 1 if horizon is None else horizon, limit]
-        statement = f"SELECT log.seq, log.line, log.digest {unembedded(self._moment.run, model)} ORDER BY log.seq LIMIT %s"
+        statement = (
+            f"SELECT log.seq, log.line, log.digest {unembedded(self._moment.run, model)} ORDER BY log.seq LIMIT %s"
+        )
         return [_record(row) for row in self._moment.run(statement, values)]
 
     def lacking_vectors(self, model: str) -> int:

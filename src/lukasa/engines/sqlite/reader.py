@@ -155,9 +155,7 @@ class SqliteReader(Arrows):
         if sum(row.versions for row in pairs) <= few:
             return True
         scopes = json.dumps(sorted({row.scope for row in pairs}))
-        return any(
-            self._db.execute(SQL["labelled"], (label, scopes, few + 1)).get <= few for label in query.labels[:1]
-        )
+        return any(self._db.execute(SQL["labelled"], (label, scopes, few + 1)).get <= few for label in query.labels[:1])
 
     def without_vectors(self, model: str, limit: int) -> list[Record]:
         rows = self._db.execute(SQL["without_vectors"], (model, limit)) if storable((model,)) else ()

@@ -1,6 +1,12 @@
 -- name: sketches
 SELECT seq, sketch FROM vector INDEXED BY vector_sketches WHERE model = ? AND seq > ? ORDER BY seq
 
+-- name: newest_vector
+SELECT max(seq) FROM vector WHERE model = ?
+
+-- name: vectors_at
+SELECT model, seq, chunk, sketch, vector FROM vector WHERE model = ? AND seq = ? ORDER BY chunk
+
 -- name: vectors_from
 SELECT EXISTS (SELECT 1 FROM vector WHERE model = ? AND seq >= ?)
 

@@ -60,26 +60,27 @@ def _quoted(token: str) -> str:
 
 
 class Question(NamedTuple):
-    """What is asked for: phrases, each with how often it was asked in other letters; some of them only together."""
+    """What is asked for: phrases, each with how often it was asked in other letters; some count only all together."""
 
     phrases: Mapping[Phrase, int]
-    together: frozenset[Phrase] = frozenset()
+    together: Sequence[Phrase] = ()
+    any_of: frozenset[Phrase] = frozenset()
 
     @classmethod
     def of(cls, words: str, together: str = "") -> Question:
-        phrases: dict[Phrase, int] = {}
-        for word in (*asked_words(words), *asked_words(together)):
-            if phrase := tuple(indexed_tokens(word)):
-                phrases[phrase] = phrases.get(phrase, 0) + 1
-        alone = {tuple(indexed_tokens(word)) for word in asked_words(words)}
-        return cls(phrases, frozenset(phrases) - alone)
+        any_of, every = (
+            [phrase for word in asked_words(asked) if (phrase := tuple(indexed_tokens(word)))]
+            for asked in (words, together)
+        )
+        phrases = {phrase: any_of.count(phrase) for phrase in any_of}
+        return cls(dict.fromkeys(every, 1) | phrases, every, frozenset(any_of))
 
-    def spelled(self, among: Sequence[Phrase]) -> str:
-        """The ``tsquery`` for those of its phrases that some text holds; those asked together need all of them."""
-        any_of = [query_of(phrase) for phrase in among if phrase not in self.together]
-        if self.together and self.together <= set(among):
-            any_of.append("(" + " & ".join(query_of(phrase) for phrase in sorted(self.together)) + ")")
-        return " | ".join(any_of)
+    def spelled(self, held: Sequence[Phrase]) -> str:
+        """The ``tsquery`` for those of its phrases that some text holds; empty when none can match."""
+        found = [query_of(phrase) for phrase in held if phrase in self.any_of]
+        if self.together and set(self.together) <= set(held):
+            found.append("(" + " & ".join(map(query_of, self.together)) + ")")
+        return " | ".join(found)
 
     @property
     def tokens(self) -> list[str]:

@@ -137,6 +137,20 @@ class Sessions(Examination):
         }  # fmt: skip
 
     @keeps("LOG-4")
+    def test_those_who_wrote_of_late_are_told_within_the_wall(self, engine: Engine) -> None:
+        for author in ("old", "ada", "ben", ""):
+            note(engine, author or "nobody", author=author)
+        note(engine, "fact", kind="fact", author="cleo")
+        note(engine, "closed", scope="closed", author="dora")
+        with engine.reading(EVERYTHING) as reader:
+            assert reader.authors(100) == ["ada", "ben", "cleo", "dora", "old"]
+            assert reader.authors(3) == ["ada", "ben", "cleo", "dora"]
+        with engine.reading(Reach.of(["closed"])) as reader:
+            assert reader.authors(100) == ["dora"]
+        with engine.reading(Reach.of(["empty"])) as reader:
+            assert reader.authors(100) == []
+
+    @keeps("LOG-4")
     def test_nothing_beside_is_told_through_a_wall(self, engine: Engine) -> None:
         record = note(engine, "a", "I am a", scope="closed", labels=("session=s",))
         with engine.reading(Reach.of(["shared"])) as reader:

@@ -206,4 +206,4 @@ def test_what_one_process_adds_to_a_large_store_is_found_by_the_next_recall_of_a
         subprocess.run([sys.executable, "-c", code, str(store)], check=True)
         (hit,) = memory.recall("Where is the kingfisher?", 1).hits
         assert hit.record.text == "a kingfisher dives"
-        assert dict((signal.name, signal.value) for signal in hit.signals)["meaning"] > 0
+        assert {signal.name: signal.value for signal in hit.signals}["meaning"] > 0

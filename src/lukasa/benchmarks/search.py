@@ -26,7 +26,7 @@ from lukasa.benchmarks.contender import Places
 from lukasa.benchmarks.databases import Databases
 from lukasa.benchmarks.hybrid import Hybrid
 from lukasa.benchmarks.report import Bar, Machine, Report, Row, row
-from lukasa.benchmarks.rounds import Comparison, alternate, compare, settled
+from lukasa.benchmarks.rounds import Comparison, compare, settled
 from lukasa.benchmarks.store import Progress, short
 from lukasa.benchmarks.talks import SORTS, Asked, Gist, Talks, Turn
 from lukasa.errors import LukasaError
@@ -225,7 +225,7 @@ def starting(bench: Bench) -> list[Row]:
     """What a fresh process needs to open the store and answer, and the memory it then holds."""
     questions = [asked.text for asked in bench.talks.questions(len(SORTS) * 4)]
 
-    def work(side: Side, _: None) -> dict[str, float]:
+    def start(side: Side) -> dict[str, float]:
         place = str(bench.places.lukasa if side == "lukasa" else bench.places.reference)
         task = {"side": side, "place": place, "file": not bench.on_server, "matrix": str(bench.matrix)}
         began = time()
@@ -238,8 +238,8 @@ def starting(bench: Bench) -> list[Row]:
         told: dict[str, float] = json.loads(answer.stdout)
         return told | {"whole": told["answered"] - began, "imports": told["imported"] - began}
 
-    sides: tuple[Side, Side] = ("lukasa", "reference")
-    found = alternate(bench.rounds, sides, lambda: None, work)
+    turns = [(start("lukasa"), start("reference")) for _ in range(bench.rounds)]
+    found = list(zip(*turns, strict=True))
 
     def told(name: str) -> list[list[float]]:
         return [[each[name] for each in side] for side in found]

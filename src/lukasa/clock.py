@@ -85,7 +85,7 @@ def from_iso(text: str) -> datetime:
         raise InvalidInput(
             f"{text[:60]!r} is not a time.", hint="Use ISO 8601, such as 2026-02-03T12:00:00Z."
         ) from error
-    return aware(moment)
+    return moment if moment.tzinfo is UTC else aware(moment)
 
 
 def aware(moment: datetime) -> datetime:

@@ -3,6 +3,9 @@
 An embedder has a name that stands for everything its vectors depend on: model, version, preparation of the text. Two
 embedders with the same name give the same vectors, so a store can keep vectors by that name and notice when another
 one is used.
+
+Vectors that all lean one way (means of word vectors do) tell more when a question's is seen from the middle of a store's
+texts; an embedder that makes such says so by an attribute ``leaning`` that is true.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Vector = NDArray[np.float32]
     Vectors = NDArray[np.float32]
 
 

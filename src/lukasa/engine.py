@@ -182,8 +182,11 @@ class Reader(Protocol):
     def descendants(self, keys: Sequence[Key], *, hidden: bool = False) -> list[Key]:
         """Every record of which some version was derived from these, however indirectly; ``hidden`` as in ``Query``."""
 
-    def match_text(self, words: str, query: Query = ALL) -> list[Match]:
-        """Records whose text holds any of the words, best first. Any string at all is a valid question."""
+    def match_text(self, words: str, query: Query = ALL, *, together: str = "") -> list[Match]:
+        """Records whose text holds any of the words, best first. Any string at all is a valid question.
+
+        Words asked ``together`` count as one: a text that holds all of them matches too.
+        """
 
     def match_vector(self, model: str, vector: Sequence[float], query: Query = ALL) -> list[Match]:
         """Live records whose stored vectors are nearest by cosine, best first.
@@ -197,17 +200,26 @@ class Reader(Protocol):
         Vectors are made in log order, so what lies before one that has a vector is taken to have one too.
         """
 
+    def lacking_vectors(self, model: str) -> int:
+        """How many versions have a text and no vector of the model yet; for a reach without walls only."""
+
     def closeness(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
         """The cosines of given records, by position; those that have no vector are left out."""
 
     def frequency(self, tokens: Sequence[str]) -> dict[str, int]:
         """In about how many texts within reach each token stands; see ``lukasa.engines.tokens``. 0 means in none."""
 
-    def beside(self, seqs: Sequence[int]) -> dict[int, tuple[Record | None, Record | None]]:
-        """What was said just before and just after: the live records of the same kind next to each in its session.
+    def authors(self, latest: int) -> list[str]:
+        """Who wrote the latest records of each scope and kind, that many of each; of the largest, where there are many."""
 
-        A session is told by the label ``session=…``; a record without one stands alone.
+    def beside(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:
+        """Where what was said just before and just after stands: the live records of the same kind next to each.
+
+        Next to each in its session, that is, which the label ``session=…`` tells; who has none stands alone.
         """
+
+    def texts(self, seqs: Iterable[int]) -> dict[int, str]:
+        """The texts at given positions."""
 
 
 class Log(Protocol):

@@ -146,7 +146,10 @@ class Record:
     def label(self, name: str) -> str | None:
         """The value of the first ``name=value`` label, if there is one."""
         prefix = name + "="
-        return next((label[len(prefix) :] for label in self.labels if label.startswith(prefix)), None)
+        for label in self.labels:
+            if label.startswith(prefix):
+                return label[len(prefix) :]
+        return None
 
 
 def seal(draft: Draft, id: str = "", author: str = "") -> Sealed:
@@ -190,26 +193,26 @@ def digest_of(line: bytes) -> bytes:
 def unfold(line: bytes | str, seq: int, digest: bytes) -> Record:
     """The record that a line of the log spells."""
     fields = canonical.parse(line)
-    happened = fields.get("happened_at")
-    return Record(
-        kind=fields["kind"],
-        id=fields["id"],
-        scope=fields["scope"],
-        author=fields.get("author", ""),
-        origin=fields["origin"],
-        version=fields["version"],
-        seq=seq,
-        created_at=from_iso(fields["created_at"]),
-        recorded_at=from_iso(fields["recorded_at"]),
-        happened_at=None if happened is None else from_iso(happened),
-        deleted=fields.get("deleted", False),
-        body=fields.get("body", {}),
-        text=fields.get("text", ""),
-        links=tuple(
-            Link(link["relation"], Key(link["scope"], link["kind"], link["id"])) for link in fields.get("links", ())
-        ),
-        labels=tuple(fields.get("labels", ())),
-        digest=digest,
+    optional = fields.get
+    created, recorded, happened = fields["created_at"], fields["recorded_at"], optional("happened_at")
+    at = from_iso(recorded)
+    return Record(  # in the order of its fields: a search unfolds hundreds
+        fields["kind"],
+        fields["id"],
+        fields["scope"],
+        optional("author", ""),
+        fields["origin"],
+        fields["version"],
+        seq,
+        at if created == recorded else from_iso(created),
+        at,
+        None if happened is None else from_iso(happened),
+        optional("deleted", False),
+        optional("body", {}),
+        optional("text", ""),
+        tuple([Link(link["relation"], Key(link["scope"], link["kind"], link["id"])) for link in optional("links", ())]),
+        tuple(optional("labels", ())),
+        digest,
     )
 
 

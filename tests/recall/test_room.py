@@ -14,7 +14,7 @@ from lukasa import Draft, Key
 from lukasa.benchmarks import recall as benchmark
 from lukasa.embedders.hashing import Hashing
 from lukasa.errors import FormatError, InvalidInput
-from lukasa.recall.index import SETTING
+from lukasa.recall.index import PREPARATION, SETTING
 from lukasa.recall.room import block
 
 TALK = [
@@ -126,9 +126,9 @@ def test_a_store_remembers_its_embedder_and_notices_another(tmp_path):
     with lukasa.open(store, embedder="hash") as memory:
         memory.journal.write("note", "hello")
         memory.recall("hello")
-        assert memory.journal.get(SETTING).body == {"embedder": "hash", "model": "hash-64", "length": 64}
+        assert memory.journal.get(SETTING).body == {"embedder": "hash", "model": f"hash-64+{PREPARATION}", "length": 64}
     with lukasa.open(store) as memory:
-        assert memory.recall.index.embedder.name == "hash-64"
+        assert memory.recall.index.embedder.name == f"hash-64+{PREPARATION}"
     with lukasa.open(store, embedder="static") as memory, pytest.raises(InvalidInput, match="reembed"):
         memory.recall("hello")
 
@@ -165,10 +165,10 @@ def test_the_old_vectors_serve_while_new_ones_are_made_and_a_broken_run_goes_on(
         monkeypatch.setattr("lukasa.recall.index.open_embedder", lambda _: Watching(look))
         with pytest.raises(KeyboardInterrupt):
             memory.recall.reembed("new")
-        assert memory.recall.reembed("new") == "watching"
-        assert set(seen) == {("hash-64", 3)}
+        assert memory.recall.reembed("new") == f"watching+{PREPARATION}"
+        assert set(seen) == {(f"hash-64+{PREPARATION}", 3)}
         assert calls == 4, "600 texts take three batches, one of which failed and was made again"
-        assert memory.recall.index.embedder.name == "watching"
+        assert memory.recall.index.embedder.name == f"watching+{PREPARATION}"
         assert len(memory.recall("heron", 3).hits) == 3
 
 

@@ -14,7 +14,7 @@ import apsw
 
 from lukasa.benchmarks.rounds import Comparison
 
-Unit = Literal["s", "per_s", "times", "count"]
+Unit = Literal["s", "per_s", "times", "count", "bytes"]
 
 
 @dataclass(frozen=True, slots=True)

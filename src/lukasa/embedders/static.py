@@ -29,6 +29,7 @@ class Static:
 
     name = "wordllama-l2-256"
     length = 256
+    leaning = True
 
     def __init__(self) -> None:
         self._weights_file, self._tokenizer_file = _file(_WEIGHTS), _file(_TOKENIZER)

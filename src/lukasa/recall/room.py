@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from lukasa.clock import Clock, aware, to_iso
 from lukasa.engine import AsOf, Progress, Query, Reader
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.journal import Journal
 from lukasa.prompt import Block, Told, fence, open_counter
+from lukasa.recall.asking import asking
 from lukasa.recall.index import Index
 from lukasa.recall.ranking import Hit, Signal, rank
 from lukasa.recall.signals import Candidate, Corpus
@@ -24,10 +26,10 @@ PATIENCE = 1.0
 """How many seconds an answer may be held up to make vectors that are missing."""
 _BY_WORDS = 300
 _BY_MEANING = 300
-_FEW = 5_000
-_MANY_SPEAKERS = 1_000
+_LATELY = 2_000
 _LONGEST_QUESTION = 20_000
 _TIERS = {"tier=canon": 1.0}
+_ALONE = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,15 @@ class Recalled:
         return [hit.record for hit in self.hits]
 
 
+class _Found(NamedTuple):
+    """What is to be ranked."""
+
+    question: Question
+    corpus: Corpus
+    records: dict[int, Record]
+    cosines: dict[int, float]
+
+
 class Recall:
     """Answers questions for one caller. Call it: ``memory.recall("When is the release?")``."""
 
@@ -80,6 +91,7 @@ class Recall:
         self._journal = journal
         self._clock = clock
         self._speakers: dict[str, None] = {}
+        self._learnt = 0
         self._guard = threading.Lock()
         self.index = index
 
@@ -117,69 +129,62 @@ class Recall:
         unindexed, note, model = 0, "", ""
         try:
             unindexed = self.index.catch_up(patience)
-            model = self.index.embedder.name
+            model, note = self.index.embedder.name, self.index.outdated
         except MissingExtra as error:
             note = f"{error.message} Found by words alone."
         text = question[:_LONGEST_QUESTION]
         if not text.strip():
             return Recalled(understand(text), (), unindexed=unindexed, note="The question is empty.")
         with self._journal.looking() as look:
-            understood, records, cosines = self._candidates(look, text, model, wanted)
-            hits = self._ranked(look, understood, records, cosines)
-        return Recalled(understood, tuple(hits[:k]), tuple(hits[k:]), unindexed, note)
+            found = self._found(look, text, model, wanted)
+            hits = self._ranked(look, found)
+        return Recalled(found.question, tuple(hits[:k]), tuple(hits[k:]), unindexed, note)
 
-    def _candidates(
-        self, look: Reader, text: str, model: str, wanted: Query
-    ) -> tuple[Question, dict[int, Record], dict[int, float]]:
+    def _found(self, look: Reader, text: str, model: str, wanted: Query) -> _Found:
         """The question, and the records that words or meaning propose, with how near each is in meaning."""
-        now = self._clock.now().date()
-        asked = understand(text, speakers=self._speakers, now=now)
-        found: dict[int, Record] = {}
-        if words := self._worth_asking(look, asked):
-            matches = look.match_text(" ".join(words), _limited(wanted, _BY_WORDS))
-            found = {match.record.seq: match.record for match in matches}
-        asked = understand(text, speakers=self._known(found.values()), now=now)
+        texts = _texts(look)
+        asked = understand(text, speakers=self._known(look, texts), now=self._clock.now().date())
+        corpus = Corpus(texts, look.frequency(asked.terms))
+        records: dict[int, Record] = {}
         cosines: dict[int, float] = {}
+        if words := asking(asked.words, _holding(asked.words, corpus), texts):
+            question = " ".join((*words.any_of, *asked.phrases))
+            matches = look.match_text(question, _limited(wanted, _BY_WORDS), together=" ".join(words.together))
+            records = {match.record.seq: match.record for match in matches}
         if model:
             vector = self.index.vector(asked.for_vector or text)
             for match in look.match_vector(model, vector, _limited(wanted, _BY_MEANING)):
-                found[match.record.seq] = match.record
+                records[match.record.seq] = match.record
                 cosines[match.record.seq] = match.score
-            cosines |= look.closeness(model, vector, [seq for seq in found if seq not in cosines])
-        self._known(found.values())
-        return asked, {seq: record for seq, record in found.items() if record.scope != SYSTEM}, cosines
+            cosines |= look.closeness(model, vector, [seq for seq in records if seq not in cosines])
+        visible = {seq: record for seq, record in records.items() if record.scope != SYSTEM}
+        return _Found(asked, corpus, visible, cosines)
 
-    def _worth_asking(self, look: Reader, asked: Question) -> list[str]:
-        """The words to ask the text index for: all in a small store, the rare ones in a large one."""
-        texts = _texts(look)
-        if texts <= _FEW or len(asked.words) <= 1:
-            return [*asked.words, *asked.phrases]
-        by_word = {word: terms_of([word]) for word in asked.words}
-        frequency = look.frequency([term for terms in by_word.values() for term in terms])
-        rarest = sorted(asked.words, key=lambda word: min((frequency[term] for term in by_word[word]), default=0))
-        chosen, matched = list[str](), 0
-        for word in rarest:
-            matched += min((frequency[term] for term in by_word[word]), default=0)
-            if chosen and matched > max(_FEW, texts // 50):
-                break
-            chosen.append(word)
-        return [*chosen, *asked.phrases]
-
-    def _known(self, records: Iterable[Record]) -> list[str]:
-        """Those who speak here, as far as they have been met."""
+    def _known(self, look: Reader, texts: int) -> list[str]:
+        """Those who speak here: the authors of late, asked for anew when the store has changed by a tenth."""
         with self._guard:
-            for record in records:
-                if record.author and len(self._speakers) < _MANY_SPEAKERS:
-                    self._speakers.setdefault(record.author)
+            if not self._learnt or not 0.9 * texts <= self._learnt <= 1.1 * texts:
+                self._speakers.update(dict.fromkeys(look.authors(_LATELY)))
+                self._learnt = texts
             return list(self._speakers)
 
-    def _ranked(
-        self, look: Reader, asked: Question, records: dict[int, Record], cosines: dict[int, float]
-    ) -> list[Recollection]:
-        beside = look.beside(list(records))
-        candidates = [_candidate(record, beside.get(seq), cosines.get(seq)) for seq, record in records.items()]
-        corpus = Corpus(_texts(look), look.frequency(asked.terms))
-        return [Recollection(records[hit.candidate.seq], hit) for hit in rank(asked, candidates, corpus)]
+    def _ranked(self, look: Reader, found: _Found) -> list[Recollection]:
+        records = found.records
+        beside = look.beside(records.values())
+        near = {seq for sides in beside.values() for seq in sides if seq is not None and seq not in records}
+        texts = look.texts(near) | {seq: record.text for seq, record in records.items()}
+
+        def text_at(seq: int | None) -> str | None:
+            return None if seq is None else texts.get(seq)
+
+        arrows = _arrows(records)
+        candidates = []
+        for seq, record in records.items():
+            before, after = beside.get(seq, _ALONE)
+            candidate = _candidate(record, text_at(before), text_at(after), found.cosines.get(seq))
+            candidates.append(replace(candidate, links=arrows[seq]) if seq in arrows else candidate)
+        hits = rank(found.question, candidates, found.corpus)
+        return [Recollection(records[hit.candidate.seq], hit) for hit in hits]
 
     def reembed(self, embedder: str, progress: Progress | None = None) -> str:
         """Changes the store's embedder: makes all vectors anew while the old ones serve, then switches over."""
@@ -203,16 +208,33 @@ def _texts(look: Reader) -> int:
     return sum(row.live for row in look.tally() if row.scope != SYSTEM)
 
 
-def _candidate(record: Record, beside: Sequence[Record | None] | None, cosine: float | None) -> Candidate:
-    before, after = beside or (None, None)
+def _holding(words: Iterable[str], corpus: Corpus) -> dict[str, int]:
+    """In how many texts each word stands; one of several tokens stands where its rarest does."""
+    return {word: min((corpus.holding.get(term, 0) for term in terms_of([word])), default=0) for word in words}
+
+
+def _arrows(records: Mapping[int, Record]) -> dict[int, frozenset[int]]:
+    """Which of the records each is linked with, whichever of the two carries the link."""
+    places = {record.key: seq for seq, record in records.items()}
+    joined: dict[int, set[int]] = {}
+    for seq, record in records.items():
+        for link in record.links:
+            other = places.get(link.to)
+            if other is not None and other != seq:
+                joined.setdefault(seq, set()).add(other)
+                joined.setdefault(other, set()).add(seq)
+    return {seq: frozenset(others) for seq, others in joined.items()}
+
+
+def _candidate(record: Record, before: str | None, after: str | None, cosine: float | None) -> Candidate:
     return Candidate(
         seq=record.seq,
         text=record.text,
         author=record.author,
         moment=record.moment,
         session=record.label("session"),
-        before=None if before is None else before.text,
-        after=None if after is None else after.text,
+        before=before,
+        after=after,
         cosine=cosine,
-        tier=max((_TIERS.get(label, 0.0) for label in record.labels), default=0.0),
+        tier=max([_TIERS.get(label, 0.0) for label in record.labels], default=0.0),
     )

@@ -90,6 +90,34 @@ def recall(
         _show_recall(report)
 
 
+@app.command()
+def search(
+    ctx: typer.Context,
+    sizes: Annotated[str, typer.Option(help="Records present in the store, such as 1k,100k,1m.")] = "1k,10k,100k",
+    rounds: Annotated[int, typer.Option(min=1, help="How often both take turns in each case.")] = 5,
+    on: OnServer = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure how fast recall answers beside a bare hybrid of text index and vectors, as the store grows.
+
+    Example: lukasa bench search --sizes 1k,10k,100k
+    """
+    from lukasa.benchmarks.search import run
+    from lukasa.benchmarks.store import parse_sizes
+
+    server = _server(on or caller(ctx, as_json).store)
+    try:
+        wanted = parse_sizes(sizes)
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error), param_hint="--sizes") from error
+    with _progress() as progress:
+        report = run(wanted, rounds, server=server, progress=progress)
+    if caller(ctx, as_json).json:
+        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+    else:
+        show(report)
+
+
 def _show_recall(report: SetReport) -> None:
     from rich import box
     from rich.console import Console
@@ -174,6 +202,11 @@ def figure(value: float, unit: Unit) -> str:
             return f"{value:.3g} ×"
         case "count":
             return f"{value:,.0f}"
+        case "bytes":
+            for scale, name in ((1e9, "GB"), (1e6, "MB")):
+                if value >= scale:
+                    return f"{value / scale:.3g} {name}"
+            return f"{value / 1e3:.3g} kB"
 
 
 def _bar(bar: Bar, row: Row) -> str:

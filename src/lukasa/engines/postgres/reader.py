@@ -28,6 +28,7 @@ _CANDIDATES = 10
 _FEWEST_CANDIDATES = 300
 _MANY_PHRASES = 30
 _COUNTED = 1000
+_MANY_STREAMS = 40
 
 
 class Moment(Protocol):
@@ -119,8 +120,8 @@ class PostgresReader(Arrows):
         place = (key.scope, key.kind, key.id)
         return self._moment.run(SQL[name], place) if _storable(place) else ()
 
-    def match_text(self, words: str, query: Query = ALL) -> list[Match]:
-        question = wording.Question.of(words)
+    def match_text(self, words: str, query: Query = ALL, *, together: str = "") -> list[Match]:
+        question = wording.Question.of(words, together)
         if not question.phrases or query.limit == 0:
             return []
         conditions, values = self._conditions(query)
@@ -153,7 +154,9 @@ class PostgresReader(Arrows):
     ) -> list[tuple[float, int, Any]]:
         """The matching texts with their scores; where few are wanted, only those that come near the best."""
         phrases = [phrase for phrase in question.phrases if corpus.holding.get(phrase)]
-        anything = " | ".join(wording.query_of(phrase) for phrase in phrases)
+        anything = question.spelled(phrases)
+        if not anything:
+            return []
         rough, bound = "", list[Any]()
         if query.limit is not None and query.mentions is None:
             telling = sorted(phrases, key=corpus.weight, reverse=True)[:_MANY_PHRASES]
@@ -199,8 +202,18 @@ class PostgresReader(Arrows):
             return []
         horizon = self._moment.horizon()
         values = [readable := self._readable(), readable, 2**63 - 1 if horizon is None else horizon, limit]
-        rows = self._moment.run(unembedded(self._moment.run, model), values)
-        return [_record(row) for row in rows]
+        statement = (
+            f"SELECT log.seq, log.line, log.digest {unembedded(self._moment.run, model)} ORDER BY log.seq LIMIT %s"
+        )
+        return [_record(row) for row in self._moment.run(statement, values)]
+
+    def lacking_vectors(self, model: str) -> int:
+        if not _storable((model,)):
+            return 0
+        horizon = self._moment.horizon()
+        values = [readable := self._readable(), readable, 2**63 - 1 if horizon is None else horizon]
+        row = self._moment.run(f"SELECT count(*) {unembedded(self._moment.run, model)}", values).fetchone()
+        return int(row[0]) if row is not None else 0
 
     def closeness(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
         if not seqs or not vector or not _storable((model,)):
@@ -217,16 +230,19 @@ class PostgresReader(Arrows):
         counts.update(self._moment.run(SQL["frequency"], (readable, readable, _COUNTED, wanted, spelled)))
         return counts
 
-    def beside(self, seqs: Sequence[int]) -> dict[int, tuple[Record | None, Record | None]]:
+    def authors(self, latest: int) -> list[str]:
+        pairs = sorted(self.tally(), key=lambda row: -row.live)[:_MANY_STREAMS]
+        rows = self._moment.run(SQL["authors"], ([row.scope for row in pairs], [row.kind for row in pairs], latest))
+        return [author for (author,) in rows]
+
+    def beside(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:
         readable = self._readable()
-        rows = self._moment.run(SQL["beside"], (list(seqs), readable, readable))
-        return {
-            seq: (
-                None if places[0] is None else _record(places[:3]),
-                None if places[3] is None else _record(places[3:]),
-            )
-            for seq, *places in rows
-        }
+        rows = self._moment.run(SQL["beside"], ([record.seq for record in records], readable, readable))
+        return {seq: (before, after) for seq, before, after in rows}
+
+    def texts(self, seqs: Iterable[int]) -> dict[int, str]:
+        readable = self._readable()
+        return dict(self._moment.run(SQL["texts_of_seqs"], (list(seqs), readable, readable)).fetchall())
 
     def _readable(self) -> list[str] | None:
         return None if self._reach.readable is None else sorted(self._reach.readable)

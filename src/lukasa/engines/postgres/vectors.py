@@ -55,14 +55,14 @@ def nearest(
 
 
 def unembedded(run: Run, model: str) -> str:
-    """A statement that yields what has a text and no vector of the model, scope by scope; every length counts."""
+    """The part of a statement that tells what has a text and no vector of the model, scope by scope; every length counts."""
     numbers = [int(number) for (number,) in run(SQL["models_named"], (model,))]
     of_each = [f"SELECT max(seq) FROM vector_{number} AS v WHERE v.scope = place.scope" for number in numbers]  # noqa: S608 - our own table names
     known = " UNION ALL ".join(of_each)
-    return f"""SELECT log.seq, log.line, log.digest FROM (SELECT DISTINCT scope FROM tally) AS place
+    return f"""FROM (SELECT DISTINCT scope FROM tally) AS place
         CROSS JOIN LATERAL (SELECT coalesce(max(seq), 0) AS seq FROM ({known or "SELECT 0::bigint"}) AS k (seq)) AS known
         JOIN log ON log.scope = place.scope AND log.seq > known.seq AND log.tokens IS NOT NULL
-        WHERE (%s::text[] IS NULL OR place.scope = ANY(%s)) AND log.seq <= %s ORDER BY log.seq LIMIT %s"""  # noqa: S608 - our own fragments, values are bound
+        WHERE (%s::text[] IS NULL OR place.scope = ANY(%s)) AND log.seq <= %s"""  # noqa: S608 - our own fragments, values are bound
 
 
 def put(database: Database, model: str, vectors: Iterable[Vector]) -> None:

@@ -60,17 +60,27 @@ def _quoted(token: str) -> str:
 
 
 class Question(NamedTuple):
-    """What is asked for: phrases, each with how often it was asked in other letters."""
+    """What is asked for: phrases, each with how often it was asked in other letters; some count only all together."""
 
     phrases: Mapping[Phrase, int]
+    together: Sequence[Phrase] = ()
+    any_of: frozenset[Phrase] = frozenset()
 
     @classmethod
-    def of(cls, words: str) -> Question:
-        phrases: dict[Phrase, int] = {}
-        for word in asked_words(words):
-            if phrase := tuple(indexed_tokens(word)):
-                phrases[phrase] = phrases.get(phrase, 0) + 1
-        return cls(phrases)
+    def of(cls, words: str, together: str = "") -> Question:
+        any_of, every = (
+            [phrase for word in asked_words(asked) if (phrase := tuple(indexed_tokens(word)))]
+            for asked in (words, together)
+        )
+        phrases = {phrase: any_of.count(phrase) for phrase in any_of}
+        return cls(dict.fromkeys(every, 1) | phrases, every, frozenset(any_of))
+
+    def spelled(self, held: Sequence[Phrase]) -> str:
+        """The ``tsquery`` for those of its phrases that some text holds; empty when none can match."""
+        found = [query_of(phrase) for phrase in held if phrase in self.any_of]
+        if self.together and set(self.together) <= set(held):
+            found.append("(" + " & ".join(map(query_of, self.together)) + ")")
+        return " | ".join(found)
 
     @property
     def tokens(self) -> list[str]:

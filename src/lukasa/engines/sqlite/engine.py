@@ -34,6 +34,7 @@ _REPLAY_CHUNK = 1000
 _IDLE_READERS = 8
 
 T = TypeVar("T")
+_Vector = tuple[str, int, int, bytes, bytes]
 
 
 class SqliteEngine:
@@ -150,18 +151,20 @@ class SqliteEngine:
             yield from self._write(_replaying(reach, chunk))
 
     def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
-        from lukasa.engines.sqlite.vectors import pack
+        from lukasa.engines.sqlite.vectors import packed
 
-        rows = [(model, seq, chunk, *pack(vector)) for seq, chunk, vector in vectors]
-
-        replaced = sorted({(row[0], row[1]) for row in rows})
+        given = list(vectors)
+        halves = packed([vector for _, _, vector in given])
+        rows = [(model, seq, chunk, *both) for (seq, chunk, _), both in zip(given, halves, strict=True)]
 
         def work(stage: Stage) -> None:
             database = stage.settled()
+            new = _unkept(database, model, rows)
+            replaced = sorted({row[:2] for row in new})
             if replaced and database.execute(SQL["vectors_from"], replaced[0]).get:
                 database.execute(SQL["new_edition"], (model,))
                 database.executemany(SQL["forget_vectors"], replaced)
-            database.executemany(SQL["put_vector"], rows)
+            database.executemany(SQL["put_vector"], new)
 
         self._write(work)
 
@@ -313,6 +316,20 @@ class SqliteEngine:
             _inherited.extend((*self._idle, self._writer))
             self._idle = []
             self._writer = Writer(self._connect_writer)
+
+
+def _unkept(database: apsw.Connection, model: str, rows: list[_Vector]) -> list[_Vector]:
+    """The vectors without those that are there already: two processes often make the same ones at the same time."""
+    newest = database.execute(SQL["newest_vector"], (model,)).get or 0
+    by_position: dict[int, list[_Vector]] = {}
+    for row in rows:
+        by_position.setdefault(row[1], []).append(row)
+    return [
+        row
+        for seq, own in by_position.items()
+        if seq > newest or sorted(own) != database.execute(SQL["vectors_at"], (model, seq)).fetchall()
+        for row in own
+    ]
 
 
 def _vacuum(database: apsw.Connection) -> None:

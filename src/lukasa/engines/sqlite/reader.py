@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import apsw
@@ -24,8 +25,6 @@ _NEWEST_AS_OF = """line ->> 'deleted' IS NULL AND NOT EXISTS (
         AND newer.version > log.version AND newer.{bound} <= ?
         AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq))"""
 _MANY_STREAMS = 40
-_NEAR = 1000
-_SPARE = 20
 _COUNTED = 1000
 
 
@@ -89,21 +88,22 @@ class SqliteReader(Arrows):
         place = (key.scope, key.kind, key.id)
         return self._db.execute(SQL[name], place) if storable(place) else ()
 
-    def match_text(self, words: str, query: Query = ALL) -> list[Match]:
-        question = _any_of(words)
+    def match_text(self, words: str, query: Query = ALL, *, together: str = "") -> list[Match]:
+        question = _any_of(words, together)
         if not question or query.limit == 0:
             return []
         tables = ("words",) if query.as_of is None and not query.every_version else ("words", "past_words")
         conditions, values = self._conditions(query)
         if not storable(values):
             return []
-        limit = "" if query.limit is None else f" ORDER BY score DESC LIMIT {int(query.limit)}"
+        limit = -1 if query.limit is None else int(query.limit)
+        best = limit if conditions == [_LIVE] else -1  # the index of the present holds only what is live
         matches = []
         for table in tables:
+            # scored and put in order first, looked up then: as many as are wanted, not all that match
             statement = f"""SELECT log.seq, log.line, log.digest, found.score FROM (
-                    SELECT log.seq AS seq, -bm25({table}) AS score FROM {table} JOIN log ON log.seq = {table}.rowid
-                    WHERE {table} MATCH ? AND {" AND ".join(conditions)}{limit}
-                ) AS found JOIN log ON log.seq = found.seq"""  # noqa: S608 - only our own fragments, values are bound
+                    SELECT rowid AS seq, -bm25({table}) AS score FROM {table} WHERE {table} MATCH ? ORDER BY score DESC LIMIT {best}
+                ) AS found CROSS JOIN log ON log.seq = found.seq WHERE {" AND ".join(conditions)} LIMIT {limit}"""  # noqa: S608 - only our own fragments, values are bound
             matches += [Match(_record(row[:3]), row[3]) for row in self._db.execute(statement, (question, *values))]
         if any(match.score is None for match in matches):
             raise StoreDamaged("The text index cannot be read.", hint="Run `lukasa doctor --repair` to rebuild it.")
@@ -111,34 +111,58 @@ class SqliteReader(Arrows):
         return matches[: query.limit]
 
     def match_vector(self, model: str, vector: Sequence[float], query: Query = ALL) -> list[Match]:
-        from lukasa.engines.sqlite.vectors import Shelf, among, nearest
-
-        conditions, values = self._conditions(query)
-        if query.limit == 0 or not storable((model, *values)):
+        if query.limit == 0:
             return []
-        where = f"vector.model = ? AND {' AND '.join(conditions)}"
-        best: list[tuple[int, float]] = []
-        wanted, near = max(_NEAR, _SPARE * (query.limit or 0)), None
-        while self._shelves is not None and query.limit is not None:
-            shelf: Shelf = self._shelves.setdefault("vectors", Shelf())
-            near = shelf.near(self._db, model, vector, wanted)
-            if near is None:
-                break
-            statement = f"""SELECT vector.seq, vector.vector FROM json_each(?) AS near JOIN vector ON vector.seq = near.value
-                JOIN log ON log.seq = vector.seq WHERE {where}"""  # noqa: S608 - only our own fragments, values are bound
-            best = nearest(vector, self._db.execute(statement, (among(near), model, *values)), query.limit)
-            if len(best) >= query.limit:
-                break
-            wanted *= 8  # a narrow question: most of the nearest are not wanted
-        if near is None:
-            statement = f"SELECT vector.seq, vector.vector FROM vector JOIN log ON log.seq = vector.seq WHERE {where}"  # noqa: S608 - only our own fragments, values are bound
-            best = nearest(vector, self._db.execute(statement, (model, *values)), query.limit)
+        best = self._nearest(model, vector, query)
         records = {record.seq: record for record in self.records(seq for seq, _ in best)}
         return [Match(records[seq], score) for seq, score in best]
+
+    def _nearest(self, model: str, vector: Sequence[float], query: Query) -> list[tuple[int, float]]:
+        from lukasa.engines.sqlite.vectors import FEW, Shelves, among, deep, fine, nearest
+
+        conditions, values = self._conditions(query)
+        if not storable((model, *values)):
+            return []
+        if self._narrow(query, FEW):
+            chosen, bound = self._choose(replace(query, limit=None))
+            statement = f"""SELECT vector.seq, vector.vector FROM ({chosen}) AS chosen
+                CROSS JOIN vector ON vector.model = ? AND vector.seq = chosen.seq"""  # noqa: S608 - only our own fragments, values are bound
+            return nearest(vector, self._db.execute(statement, (*bound, model)) if chosen else (), query.limit)
+        where = " AND ".join(conditions)
+        if self._shelves is not None and query.limit is not None:
+            shelves: Shelves = self._shelves.setdefault("vectors", Shelves())
+            sketches = shelves.sketches(self._db, model)
+            count, read = deep(len(sketches.seqs)), fine(query.limit, len(vector))
+            statement = f"""SELECT vector.seq, vector.vector FROM json_each(?) AS near CROSS JOIN log ON log.seq = near.value
+                CROSS JOIN vector ON vector.model = ? AND vector.seq = near.value WHERE {where} LIMIT {read}"""  # noqa: S608 - only our own fragments, values are bound
+            if conditions == [_LIVE]:
+                statement = f"{SQL['live_vectors']} LIMIT {read}"  # looks at nothing but the vectors
+            while max(count, FEW) < len(sketches.seqs):
+                near = sketches.nearest(vector, count)
+                best = nearest(vector, self._db.execute(statement, (among(near), model, *values)), query.limit)
+                if len(best) >= query.limit:
+                    return best
+                count *= 8  # a narrow question: most of the nearest are not wanted
+        statement = f"""SELECT vector.seq, vector.vector FROM vector CROSS JOIN log ON log.seq = vector.seq
+            WHERE vector.model = ? AND {where}"""  # noqa: S608 - only our own fragments, values are bound
+        return nearest(vector, self._db.execute(statement, (model, *values)), query.limit)
+
+    def _narrow(self, query: Query, few: int) -> bool:
+        """Whether scopes, kinds or labels leave so few records that all of them can be looked at."""
+        if self._reach.readable is None and not (query.scopes or query.kinds or query.labels):
+            return False
+        pairs = [row for row in self.tally() if _wanted(row, query)]
+        if sum(row.versions for row in pairs) <= few:
+            return True
+        scopes = json.dumps(sorted({row.scope for row in pairs}))
+        return any(self._db.execute(SQL["labelled"], (label, scopes, few + 1)).get <= few for label in query.labels[:1])
 
     def without_vectors(self, model: str, limit: int) -> list[Record]:
         rows = self._db.execute(SQL["without_vectors"], (model, limit)) if storable((model,)) else ()
         return [_record(row[:3]) for row in rows if self._reach.reads(str(row[3]))]
+
+    def lacking_vectors(self, model: str) -> int:
+        return int(self._db.execute(SQL["lacking_vectors"], (model,)).get) if storable((model,)) else 0
 
     def closeness(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
         from lukasa.engines.sqlite.vectors import among, cosines
@@ -148,8 +172,8 @@ class SqliteReader(Arrows):
         rows = self._db.execute(SQL["vectors_of_seqs"], (model, among(seqs)))
         found, scores = cosines(vector, (row for row in rows if self._reach.reads(row[2])))
         best: dict[int, float] = {}
-        for seq, score in zip(found, scores, strict=True):
-            best[seq] = max(float(score), best.get(seq, -2.0))
+        for seq, score in zip(found, scores.tolist(), strict=True):
+            best[seq] = max(score, best.get(seq, -2.0))
         return best
 
     def frequency(self, tokens: Sequence[str]) -> dict[str, int]:
@@ -164,14 +188,22 @@ class SqliteReader(Arrows):
                 counts[token] = self._db.execute(SQL["frequency_within"], (question, scopes, _COUNTED)).get
         return counts
 
-    def beside(self, seqs: Sequence[int]) -> dict[int, tuple[Record | None, Record | None]]:
-        wanted = json.dumps(list(seqs))
-        around = {seq: places for seq, *places in self._db.execute(SQL["beside"], (wanted, wanted))}
-        chosen = {place for places in around.values() for place in places if place is not None} | set(around)
-        records = {r.seq: r for r in self.records(sorted(chosen)) if self._reach.reads(r.scope)}
-        return {
-            seq: (records.get(before), records.get(after)) for seq, (before, after) in around.items() if seq in records
+    def authors(self, latest: int) -> list[str]:
+        largest = sorted(self.tally(), key=lambda row: -row.live)[:_MANY_STREAMS]
+        rows = (row for pair in largest for row in self._db.execute(SQL["authors"], (pair.scope, pair.kind, latest)))
+        return sorted({author for (author,) in rows})
+
+    def beside(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:
+        sessions = {
+            record.seq: f"session={session}"
+            for record in records
+            if (session := record.label("session")) is not None and self._reach.reads(record.scope)
         }
+        return {seq: (before, after) for seq, before, after in self._db.execute(SQL["beside"], (json.dumps(sessions),))}
+
+    def texts(self, seqs: Iterable[int]) -> dict[int, str]:
+        rows = self._db.execute(SQL["texts_of_seqs"], (json.dumps(list(seqs)),))
+        return {seq: text or "" for seq, text, scope in rows if self._reach.reads(scope)}
 
     def records(self, seqs: Iterable[int]) -> list[Record]:
         """The records at these positions; for the engine itself, which has checked the reach."""
@@ -280,9 +312,14 @@ def _marks(values: Iterable[str]) -> str:
     return ", ".join("?" for _ in values) or "NULL"
 
 
-def _any_of(words: str) -> str:
-    """An FTS5 question for any of the words. Each is quoted, so nothing in it can be an operator.
+def _any_of(words: str, together: str = "") -> str:
+    """An FTS5 question for any of the words, or for all of some together. Each is quoted, so none can be an operator.
 
     A word with inner punctuation (``multi-agent``, ``CVE-2025-64439``) becomes a phrase of its parts.
     """
-    return " OR ".join('"' + word.replace('"', '""') + '"' for word in asked_words(words))
+    every = " AND ".join(map(_quoted, asked_words(together)))
+    return " OR ".join([*map(_quoted, asked_words(words)), *([f"({every})"] if every else [])])
+
+
+def _quoted(word: str) -> str:
+    return '"' + word.replace('"', '""') + '"'

@@ -1,16 +1,19 @@
 """Nearest neighbours over stored vectors: exact while they are few; else all sketches are scanned and few vectors read.
 
-A sketch is the signs of a vector's numbers, one bit each: a thirty-second of its size. The vectors nearest by sketch
-are read and compared exactly. Sketches are kept in memory, shared by the readers of an engine, and brought up to date
-from the store before each use, so what another process put there is found.
+A sketch is the signs of a vector's numbers, one bit each: a thirty-second of its size. The search narrows in three
+steps: by how many signs differ, over all sketches; by the question's own numbers under those signs, over the few
+thousand that are left; by the vectors themselves, read from the store, over a few hundred. Sketches are kept in memory,
+shared by the readers of an engine, and brought up to date from the store before each use, so what another process put
+there is found.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 import apsw
 import numpy as np
@@ -19,29 +22,57 @@ from numpy.typing import NDArray
 from lukasa.engines.sqlite.sql import SQL
 
 FEW = 4_000
+"""Up to this many vectors are compared exactly."""
+_USUAL = 384
 _ROOM = 1_024
+_AT_ONCE = 50_000
+_BLOCK = 16_384
+_REFINED = 32_768
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
 
 
 def pack(vector: Sequence[float]) -> tuple[bytes, bytes]:
     """The sketch of a vector, and the vector brought to length one, in half precision."""
-    array = np.asarray(vector, dtype=np.float32)
-    norm = float(np.linalg.norm(array))
-    unit = array / norm if norm else array
-    return _sketch(unit).tobytes(), unit.astype("<f2").tobytes()
+    ((sketch, half),) = packed([vector])
+    return sketch, half
 
 
-def _sketch(unit: NDArray[np.float32]) -> NDArray[np.uint64]:
-    bits = np.packbits(unit > 0)
-    padded = np.zeros(-(-len(bits) // 8) * 8, dtype=np.uint8)
-    padded[: len(bits)] = bits
+def packed(vectors: Sequence[Sequence[float]]) -> Iterator[tuple[bytes, bytes]]:
+    """The same for many, those of one length together."""
+    if len({len(vector) for vector in vectors}) > 1:
+        for vector in vectors:
+            yield from packed([vector])
+        return
+    array = np.asarray(vectors, dtype=np.float32).reshape(len(vectors), -1)
+    norms = np.linalg.norm(array, axis=1, keepdims=True)
+    units = np.divide(array, norms, out=array.copy(), where=norms > 0)
+    for sketch, half in zip(_sketches(units), units.astype("<f2"), strict=True):
+        yield sketch.tobytes(), half.tobytes()
+
+
+def _sketches(units: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """One row of words of 64 bits for each row of numbers."""
+    bits = np.packbits(units > 0, axis=1)
+    padded = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
+    padded[:, : bits.shape[1]] = bits
     return padded.view(np.uint64)
+
+
+def deep(count: int) -> int:
+    """How many of so many sketches to look at more closely at first."""
+    return max(2_000, count // 200)
+
+
+def fine(limit: int, length: int) -> int:
+    """How many vectors to read for the nearest ``limit``; the shorter they are, the coarser are their sketches."""
+    return max(200, 2 * limit * max(_USUAL, length) // max(length, 1))
 
 
 def nearest(vector: Sequence[float], rows: Iterable[Sequence[Any]], limit: int | None) -> list[tuple[int, float]]:
     """(position, cosine) of the nearest, best first; a record counts by its best chunk."""
     seqs, scores = cosines(vector, rows)
     best: dict[int, float] = {}
-    for at in np.argsort(-scores, kind="stable"):
+    for at in np.argsort(-scores, kind="stable").tolist():
         best.setdefault(seqs[at], float(scores[at]))
         if limit is not None and len(best) >= limit:
             break
@@ -53,81 +84,120 @@ def cosines(vector: Sequence[float], rows: Iterable[Sequence[Any]]) -> tuple[lis
     wanted = np.asarray(vector, dtype=np.float32)
     norm = float(np.linalg.norm(wanted))
     wanted = wanted / norm if norm else wanted
-    seqs: list[int] = []
-    blobs: list[bytes] = []
-    for seq, blob, *_ in rows:
-        if len(blob) == 2 * len(wanted):
-            seqs.append(seq)
-            blobs.append(blob)
-    if not seqs:
+    size = 2 * len(wanted)
+    found = [row for row in rows if len(row[1]) == size]
+    if not found:
         return [], np.zeros(0, dtype=np.float32)
-    stored = np.frombuffer(b"".join(blobs), dtype="<f2").reshape(len(seqs), -1).astype(np.float32)
-    return seqs, stored @ wanted
+    stored = np.frombuffer(b"".join([row[1] for row in found]), dtype="<f2").reshape(len(found), -1)
+    # not a matrix product: for that many small ones it would wake threads that cost more than they bring
+    return [row[0] for row in found], np.einsum("ij,j->i", stored.astype(np.float32), wanted)
 
 
-class Sketches:
-    """The sketches of one model, in memory."""
+class Sketches(NamedTuple):
+    """Sketches as they were at some moment: positions, and one row per word of 64 bits with that word of each sketch."""
 
-    def __init__(self) -> None:
-        self._edition = -1
-        self._newest = 0
-        self._count = 0
-        self._seqs = np.zeros(0, dtype=np.int64)
-        self._bits = np.zeros((0, 0), dtype=np.uint64)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def refresh(self, database: apsw.Connection, model: str) -> None:
-        """Takes in what was put since, or everything anew when something came out of order. What was removed may stay."""
-        edition = database.execute(SQL["edition"], (model,)).get or 0
-        if edition != self._edition:
-            self._edition, self._newest, self._count = edition, 0, 0
-        rows: list[Any] = database.execute(SQL["sketches"], (model, self._newest)).fetchall()
-        if not rows:
-            return
-        width = len(rows[0][1]) // 8
-        if self._bits.shape[1] != width:
-            self._seqs, self._bits, self._count = np.zeros(0, dtype=np.int64), np.zeros((0, width), dtype=np.uint64), 0
-        rows = [row for row in rows if len(row[1]) == 8 * width]
-        self._make_room(len(rows))
-        end = self._count + len(rows)
-        self._seqs[self._count : end] = [row[0] for row in rows]
-        self._bits[self._count : end] = np.frombuffer(b"".join(row[1] for row in rows), dtype=np.uint64).reshape(
-            -1, width
-        )
-        self._count, self._newest = end, int(rows[-1][0])
-
-    def _make_room(self, more: int) -> None:
-        if self._count + more > len(self._seqs):
-            room = max(_ROOM, self._count + more, len(self._seqs) * 3 // 2)
-            self._seqs = np.resize(self._seqs, room)
-            self._bits = np.resize(self._bits, (room, self._bits.shape[1]))
+    seqs: NDArray[np.int64]
+    words: NDArray[np.uint64]
 
     def nearest(self, vector: Sequence[float], count: int) -> list[int]:
-        """The positions nearest by sketch, in no order, some of them perhaps twice."""
-        asked = _sketch(np.asarray(vector, dtype=np.float32))
-        if len(asked) != self._bits.shape[1]:
+        """The positions nearest by sketch, best first, some of them perhaps twice; none of vectors of another length."""
+        asked = np.asarray(vector, dtype=np.float32)
+        sketch = _sketches(asked[None, :])[0]
+        if len(sketch) != len(self.words):
             return []
-        apart = np.bitwise_count(self._bits[: self._count] ^ asked).sum(axis=1, dtype=np.uint16)
-        if count >= self._count:
-            return [int(seq) for seq in self._seqs[: self._count]]
-        return [int(seq) for seq in self._seqs[np.argpartition(apart, count)[:count]]]
+        apart = self._apart(sketch)
+        reach = int(np.searchsorted(np.cumsum(np.bincount(apart)), count))
+        chosen = np.flatnonzero(apart <= reach)
+        if len(chosen) <= _REFINED:
+            order = np.argsort(-self._agreement(chosen, asked), kind="stable")
+        else:
+            order = np.argsort(apart[chosen], kind="stable")
+        found: list[int] = self.seqs[chosen[order[:count]]].tolist()
+        return found
+
+    def _apart(self, sketch: NDArray[np.uint64]) -> NDArray[np.uint16]:
+        """In how many signs each sketch differs, block by block so that all of it happens in the nearest cache."""
+        apart = np.zeros(len(self.seqs), dtype=np.uint16)
+        differing = np.empty(_BLOCK, dtype=np.uint64)
+        counts = np.empty(_BLOCK, dtype=np.uint8)
+        for start in range(0, len(apart), _BLOCK):
+            block = apart[start : start + _BLOCK]
+            size = len(block)
+            for words, asked in zip(self.words, sketch, strict=True):
+                np.bitwise_xor(words[start : start + size], asked, out=differing[:size])
+                np.bitwise_count(differing[:size], out=counts[:size])
+                np.add(block, counts[:size], out=block)
+        return apart
+
+    def _agreement(self, chosen: NDArray[np.intp], asked: NDArray[np.float32]) -> NDArray[np.float32]:
+        """How far the question's numbers point the way of each chosen sketch's signs: of each byte of it, added up."""
+        signs = np.ascontiguousarray(self.words[:, chosen].T).view(np.uint8)
+        numbers = np.zeros(8 * signs.shape[1], dtype=np.float32)
+        numbers[: len(asked)] = asked
+        by_byte = np.einsum("ij,kj->ki", _BITS, numbers.reshape(-1, 8))
+        agreement = np.zeros(len(chosen), dtype=np.float32)
+        for byte, worth in zip(signs.T, by_byte, strict=True):
+            agreement += worth[byte]
+        return agreement
 
 
 class Shelf:
+    """The sketches of one model in memory, growing as vectors are put."""
+
+    def __init__(self) -> None:
+        self._edition = -1
+        self._clear(0)
+
+    def _clear(self, width: int) -> None:
+        self._newest = self._count = 0
+        self._seqs = np.empty(0, dtype=np.int64)
+        self._words = np.empty((width, 0), dtype=np.uint64)
+
+    def refreshed(self, database: apsw.Connection, model: str) -> Sketches:
+        """All sketches, with what was put since; read anew when something came out of order. What was removed may stay."""
+        edition = database.execute(SQL["edition"], (model,)).get or 0
+        if edition != self._edition:
+            self._clear(0)
+            self._edition = edition
+        rows: Iterator[Any] = iter(database.execute(SQL["sketches"], (model, self._newest)))
+        while batch := list(islice(rows, _AT_ONCE)):
+            self._take(batch)
+        return Sketches(self._seqs[: self._count], self._words[:, : self._count])
+
+    def _take(self, batch: list[Any]) -> None:
+        width = len(batch[0][1]) // 8
+        if len(self._words) != width:
+            self._clear(width)
+        rows = [row for row in batch if len(row[1]) == 8 * width]
+        end = self._count + len(rows)
+        self._make_room(end)
+        self._seqs[self._count : end] = [row[0] for row in rows]
+        bits = np.frombuffer(b"".join([row[1] for row in rows]), dtype=np.uint64)
+        self._words[:, self._count : end] = bits.reshape(len(rows), width).T
+        self._count, self._newest = end, int(batch[-1][0])
+
+    def _make_room(self, count: int) -> None:
+        """Moves to larger arrays when these are full; whoever still looks at the old ones keeps them."""
+        if count <= len(self._seqs):
+            return
+        room = max(_ROOM, count, len(self._seqs) * 5 // 4)
+        seqs, words = np.empty(room, dtype=np.int64), np.empty((len(self._words), room), dtype=np.uint64)
+        seqs[: self._count] = self._seqs[: self._count]
+        words[:, : self._count] = self._words[:, : self._count]
+        self._seqs, self._words = seqs, words
+
+
+class Shelves:
     """The sketches of every model that was asked for, shared by the readers of one engine."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._models: dict[str, Sketches] = {}
+        self._models: dict[str, Shelf] = {}
 
-    def near(self, database: apsw.Connection, model: str, vector: Sequence[float], count: int) -> list[int] | None:
-        """The positions nearest by sketch; ``None`` when there are so few that all can be compared."""
+    def sketches(self, database: apsw.Connection, model: str) -> Sketches:
+        """The sketches of a model as the store has them now."""
         with self._guard:
-            sketches = self._models.setdefault(model, Sketches())
-            sketches.refresh(database, model)
-            return None if len(sketches) <= max(FEW, count) else sketches.nearest(vector, count)
+            return self._models.setdefault(model, Shelf()).refreshed(database, model)
 
 
 def among(seqs: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lukasa.engine import Engine
-from lukasa.record import DERIVED_FROM, Key, Link
+from lukasa.record import DERIVED_FROM, Key, Link, Record
 from lukasa.scope import EVERYTHING, Reach
 from lukasa.testing.contract.examination import (
     Examination,
@@ -119,25 +119,42 @@ class Sessions(Examination):
     """What was said just before and just after."""
 
     def test_the_turns_beside_a_turn_are_those_of_its_session(self, engine: Engine) -> None:
-        def turn(id: str, session: str | None = "s", **fields: Any) -> int:
+        def turn(id: str, session: str | None = "s", **fields: Any) -> Record:
             labels = () if session is None else (f"session={session}", "other=1")
-            return note(engine, id, labels=labels, **fields).seq
+            return note(engine, id, f"I am {id}", labels=labels, **fields)
 
-        seqs = {"a": turn("a"), "x": turn("x", "t"), "b": turn("b")}
-        seqs |= {"fact": turn("fact", kind="fact"), "gone": turn("gone"), "alone": turn("alone", None)}
-        seqs |= {"walled": turn("walled", scope="closed"), "c": turn("c")}
+        turns = [turn("a"), turn("x", "t"), turn("b"), turn("fact", kind="fact"), turn("gone"), turn("alone", None)]
+        turns += [turn("walled", scope="closed"), turn("c")]
+        ids = {record.seq: record.id for record in turns}
         drop(engine, "gone", labels=("session=s",))
         with engine.reading(EVERYTHING) as reader:
-            around = reader.beside(list(seqs.values()))
-        told = {id: tuple(side and side.id for side in around[seq]) for id, seq in seqs.items() if seq in around}
+            around = reader.beside(turns)
+            assert reader.texts([turns[0].seq, turns[2].seq]) == {turns[0].seq: "I am a", turns[2].seq: "I am b"}
+        told = {ids[seq]: tuple(side and ids[side] for side in sides) for seq, sides in around.items()}
         assert told.pop("gone", None) in (None, ("b", "c"))
         assert told == {
             "a": (None, "b"), "b": ("a", "c"), "c": ("b", None), "x": (None, None), "fact": (None, None), "walled": (None, None),
         }  # fmt: skip
 
     @keeps("LOG-4")
+    def test_those_who_wrote_of_late_are_told_within_the_wall(self, engine: Engine) -> None:
+        for author in ("old", "ada", "ben", ""):
+            note(engine, author or "nobody", author=author)
+        note(engine, "fact", kind="fact", author="cleo")
+        note(engine, "closed", scope="closed", author="dora")
+        with engine.reading(EVERYTHING) as reader:
+            assert reader.authors(100) == ["ada", "ben", "cleo", "dora", "old"]
+            assert reader.authors(3) == ["ada", "ben", "cleo", "dora"]
+        with engine.reading(Reach.of(["closed"])) as reader:
+            assert reader.authors(100) == ["dora"]
+        with engine.reading(Reach.of(["empty"])) as reader:
+            assert reader.authors(100) == []
+
+    @keeps("LOG-4")
     def test_nothing_beside_is_told_through_a_wall(self, engine: Engine) -> None:
-        seq = note(engine, "a", scope="closed", labels=("session=s",)).seq
+        record = note(engine, "a", "I am a", scope="closed", labels=("session=s",))
         with engine.reading(Reach.of(["shared"])) as reader:
-            assert reader.beside([seq]) == {}
+            assert reader.beside([record]) == {}
             assert reader.beside([]) == {}
+            assert reader.texts([record.seq]) == {}
+            assert reader.texts([]) == {}

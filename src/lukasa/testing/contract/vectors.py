@@ -160,11 +160,16 @@ class Vectors(Examination):
         quarantine(engine, "mallory")
         assert missing() == ["one", "two"]
         assert missing(1) == ["one"]
+        with engine.reading(EVERYTHING) as reader:
+            assert reader.lacking_vectors("m") == 2
+            assert reader.lacking_vectors("\ud800") == 0
         engine.put_vectors("m", [(first, 0, [1.0, 0.0])])
         assert missing() == ["two"]
         engine.put_vectors("m", [(tip(engine), 0, [1.0, 0.0]), (first + 1, 0, [1.0, 0.0])])
         assert missing() == []
         note(engine, "a", "three")
+        note(engine, "bookkeeping")
         assert missing() == ["three"]
         with engine.reading(EVERYTHING) as reader:
             assert [record.text for record in reader.without_vectors("other", 10)] == ["one", "two", "three"]
+            assert (reader.lacking_vectors("m"), reader.lacking_vectors("other")) == (1, 3)

@@ -42,6 +42,25 @@ class Words(Examination):
         assert found(engine, "yellow") == []
         assert sorted(found(engine, "yellow the")) == ["a", "b"]
 
+    def test_words_asked_together_count_when_a_text_holds_them_all(self, engine: Engine) -> None:
+        note(engine, "both", "The good otter was green")
+        note(engine, "one", "a good day")
+        note(engine, "rare", "the kingfisher")
+        with engine.reading(EVERYTHING) as reader:
+
+            def asked(words: str, together: str) -> list[str]:
+                return sorted(match.record.id for match in reader.match_text(words, together=together))
+
+            assert asked("", "good otters") == ["both"]
+            assert asked("kingfisher", "good otter") == ["both", "rare"]
+            assert asked("kingfisher", "good heron") == ["rare"]
+            assert asked("kingfisher", "good") == ["both", "one", "rare"]
+            assert asked("good", "good otter") == ["both", "one"]
+            assert asked("", "good yellow") == asked("", "") == []
+            for hostile in HOSTILE:
+                assert "rare" in asked("kingfisher", hostile)
+                asked(hostile, "good otter")
+
     def test_other_forms_of_a_word_are_found(self, engine: Engine) -> None:
         note(engine, "a", "we deployed the connectors")
         for word in ("deploy", "deploys", "deploying", "connector"):

@@ -7,14 +7,24 @@ SELECT asked.token, (
 FROM unnest(%s::text[], %s::text[]) AS asked (token, query)
 
 -- name: beside
-SELECT log.seq, before.seq, before.line, before.digest, after.seq, after.line, after.digest
-FROM log
-LEFT JOIN LATERAL (
-    SELECT seq, line, digest FROM log AS other
+SELECT log.seq, (
+    SELECT other.seq FROM log AS other
     WHERE other.scope = log.scope AND other.session = log.session AND other.seq < log.seq AND other.kind = log.kind AND other.live
-    ORDER BY other.seq DESC LIMIT 1) AS before ON true
-LEFT JOIN LATERAL (
-    SELECT seq, line, digest FROM log AS other
+    ORDER BY other.seq DESC LIMIT 1), (
+    SELECT other.seq FROM log AS other
     WHERE other.scope = log.scope AND other.session = log.session AND other.seq > log.seq AND other.kind = log.kind AND other.live
-    ORDER BY other.seq LIMIT 1) AS after ON true
+    ORDER BY other.seq LIMIT 1)
+FROM log
 WHERE log.seq = ANY(%s) AND log.session IS NOT NULL AND (%s::text[] IS NULL OR log.scope = ANY(%s))
+
+-- name: texts_of_seqs
+SELECT log.seq, coalesce(log.line::json ->> 'text', '') FROM log
+WHERE log.seq = ANY(%s) AND (%s::text[] IS NULL OR log.scope = ANY(%s))
+    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
+
+-- name: authors
+-- Of the latest records of each scope and kind.
+SELECT DISTINCT late.author FROM unnest(%s::text[], %s::text[]) AS pair (scope, kind)
+CROSS JOIN LATERAL (
+    SELECT log.author FROM log WHERE log.scope = pair.scope AND log.kind = pair.kind ORDER BY log.seq DESC LIMIT %s) AS late
+WHERE late.author <> '' ORDER BY late.author

@@ -8,14 +8,26 @@ SELECT count(*) FROM (
     WHERE words MATCH ?1 AND log.scope IN (SELECT value FROM json_each(?2)) LIMIT ?3)
 
 -- name: beside
-SELECT wanted.value,
-    (SELECT l.seq FROM label AS l JOIN log AS other ON other.seq = l.seq
-        WHERE l.label = session.label AND l.scope = session.scope AND l.seq < wanted.value AND other.kind = log.kind
+-- The live records of the same kind next to each in its session; each comes with the label of its session.
+SELECT log.seq,
+    (SELECT l.seq FROM label AS l CROSS JOIN log AS other ON other.seq = l.seq
+        WHERE l.label = wanted.value AND l.scope = log.scope AND l.seq < log.seq AND other.kind = log.kind
             AND NOT EXISTS (SELECT 1 FROM past WHERE past.seq = l.seq) ORDER BY l.seq DESC LIMIT 1),
-    (SELECT l.seq FROM label AS l JOIN log AS other ON other.seq = l.seq
-        WHERE l.label = session.label AND l.scope = session.scope AND l.seq > wanted.value AND other.kind = log.kind
+    (SELECT l.seq FROM label AS l CROSS JOIN log AS other ON other.seq = l.seq
+        WHERE l.label = wanted.value AND l.scope = log.scope AND l.seq > log.seq AND other.kind = log.kind
             AND NOT EXISTS (SELECT 1 FROM past WHERE past.seq = l.seq) ORDER BY l.seq LIMIT 1)
-FROM json_each(?) AS wanted JOIN log ON log.seq = wanted.value
-JOIN (SELECT each.value AS label, carrier.scope AS scope, carrier.seq AS seq
-    FROM json_each(?) AS chosen JOIN log AS carrier ON carrier.seq = chosen.value, json_each(carrier.line, '$.labels') AS each
-    WHERE each.value LIKE 'session=%') AS session ON session.seq = log.seq
+FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = CAST(wanted.key AS INTEGER)
+
+-- name: texts_of_seqs
+SELECT log.seq, log.line ->> 'text', log.scope FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = wanted.value
+WHERE NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
+
+-- name: labelled
+SELECT count(*) FROM (
+    SELECT 1 FROM json_each(?2) AS place CROSS JOIN label ON label.label = ?1 AND label.scope = place.value LIMIT ?3)
+
+-- name: authors
+-- Of the latest records of a scope and kind, from the index alone.
+SELECT DISTINCT author FROM (
+    SELECT author FROM log INDEXED BY log_by_kind WHERE scope = ? AND kind = ? ORDER BY seq DESC LIMIT ?)
+WHERE author <> ''

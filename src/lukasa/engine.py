@@ -203,6 +203,12 @@ class Reader(Protocol):
     def frequency(self, tokens: Sequence[str]) -> dict[str, int]:
         """In about how many texts within reach each token stands; see ``lukasa.engines.tokens``. 0 means in none."""
 
+    def bearing(self, labels: Sequence[str], scope: str, *, kind: str, each: int) -> list[Record]:
+        """The live records of a kind in a scope that bear any of the labels: the newest ``each`` by each label.
+
+        Every record comes once, newest first. The cost is that of the labels and what they bring, not of the log.
+        """
+
     def beside(self, seqs: Sequence[int]) -> dict[int, tuple[Record | None, Record | None]]:
         """What was said just before and just after: the live records of the same kind next to each in its session.
 

@@ -217,6 +217,13 @@ class PostgresReader(Arrows):
         counts.update(self._moment.run(SQL["frequency"], (readable, readable, _COUNTED, wanted, spelled)))
         return counts
 
+    def bearing(self, labels: Sequence[str], scope: str, *, kind: str, each: int) -> list[Record]:
+        wanted = list(dict.fromkeys(labels))
+        if not self._reach.reads(scope) or not _storable((scope, kind, *wanted)):
+            return []
+        rows = self._moment.run(SQL["bearing"], (wanted, scope, kind, max(0, each)))
+        return [_record(row) for row in rows]
+
     def beside(self, seqs: Sequence[int]) -> dict[int, tuple[Record | None, Record | None]]:
         readable = self._readable()
         rows = self._moment.run(SQL["beside"], (list(seqs), readable, readable))

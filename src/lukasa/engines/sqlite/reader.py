@@ -27,6 +27,7 @@ _MANY_STREAMS = 40
 _NEAR = 1000
 _SPARE = 20
 _COUNTED = 1000
+_TOGETHER = 100
 
 
 class SqliteReader(Arrows):
@@ -163,6 +164,18 @@ class SqliteReader(Arrows):
                 question = '"' + token.replace('"', '""') + '"'
                 counts[token] = self._db.execute(SQL["frequency_within"], (question, scopes, _COUNTED)).get
         return counts
+
+    def bearing(self, labels: Sequence[str], scope: str, *, kind: str, each: int) -> list[Record]:
+        wanted = list(dict.fromkeys(labels))
+        if not self._reach.reads(scope) or not storable((scope, kind, *wanted)):
+            return []
+        found: set[int] = set()
+        for at in range(0, len(wanted), _TOGETHER):
+            together = wanted[at : at + _TOGETHER]
+            statement = " UNION ALL ".join([SQL["bearing"]] * len(together))
+            values = [value for label in together for value in (label, scope, kind, max(0, each))]
+            found.update(seq for (seq,) in self._db.execute(statement, values))
+        return self.records(found)[::-1] if found else []
 
     def beside(self, seqs: Sequence[int]) -> dict[int, tuple[Record | None, Record | None]]:
         wanted = json.dumps(list(seqs))

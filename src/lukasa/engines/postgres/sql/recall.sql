@@ -18,3 +18,11 @@ LEFT JOIN LATERAL (
     WHERE other.scope = log.scope AND other.session = log.session AND other.seq > log.seq AND other.kind = log.kind AND other.live
     ORDER BY other.seq LIMIT 1) AS after ON true
 WHERE log.seq = ANY(%s) AND log.session IS NOT NULL AND (%s::text[] IS NULL OR log.scope = ANY(%s))
+
+-- name: bearing
+SELECT DISTINCT ON (found.seq) found.seq, found.line, found.digest
+FROM unnest(%s::text[]) AS wanted (label) CROSS JOIN LATERAL (
+    SELECT seq, line, digest FROM log
+    WHERE log.scope = %s AND log.kind = %s AND log.live AND log.labels <> '{}' AND log.labels @> ARRAY[wanted.label]
+    ORDER BY seq DESC LIMIT %s) AS found
+ORDER BY found.seq DESC

@@ -19,3 +19,8 @@ FROM json_each(?) AS wanted JOIN log ON log.seq = wanted.value
 JOIN (SELECT each.value AS label, carrier.scope AS scope, carrier.seq AS seq
     FROM json_each(?) AS chosen JOIN log AS carrier ON carrier.seq = chosen.value, json_each(carrier.line, '$.labels') AS each
     WHERE each.value LIKE 'session=%') AS session ON session.seq = log.seq
+
+-- name: bearing
+SELECT seq FROM (SELECT l.seq AS seq FROM label AS l JOIN log ON log.seq = l.seq
+    WHERE l.label = ? AND l.scope = ? AND log.kind = ? AND NOT EXISTS (SELECT 1 FROM past WHERE past.seq = l.seq)
+    ORDER BY l.seq DESC LIMIT ?)

@@ -19,4 +19,4 @@ def bulk(store, texts, **fields):
 
 
 if __name__ == "__main__":
-    print(json.dumps({"add": add, "bulk": bulk}[sys.argv[1]](**json.loads(sys.argv[2]))))
+    sys.stdout.write(json.dumps({"add": add, "bulk": bulk}[sys.argv[1]](**json.loads(sys.argv[2]))))

@@ -10,7 +10,9 @@ import lukasa
 from lukasa.likeness import COMPLETE_UP_TO, LEAST_OVERLAP, coverage, folded, marks, overlap, sequence, words
 from lukasa.vault import Rules, duplicates
 
-WORDS = st.sampled_from([f"{head}{tail}" for head in ("ka", "lu", "sa", "mo", "ti", "re") for tail in ("", "n", "ra", "lito", "berg", "s")])
+WORDS = st.sampled_from(
+    [f"{head}{tail}" for head in ("ka", "lu", "sa", "mo", "ti", "re") for tail in ("", "n", "ra", "lito", "berg", "s")]
+)
 SETS = st.frozensets(WORDS, min_size=1, max_size=14)
 SENTENCES = st.lists(WORDS, min_size=1, max_size=14).map(" ".join)
 
@@ -73,15 +75,18 @@ def test_words_are_folded_and_scripts_without_spaces_give_characters(text, found
     assert words(folded(text)) == found
 
 
-def verdicts_by_comparing_with_all(texts, rules):
-    """The gate's verdict the slow way."""
+def verdicts_by_comparing_with_all(texts, rules, *, as_documented=False):
+    """The gate's verdict the slow way. As documented, sequences count between texts that share two telling words."""
     kept, verdicts = [], []
     for text in texts:
         plain = folded(text)
         known = words(plain)
         again = any(
             overlap(known, words(folded(other))) >= rules.overlap_threshold
-            or sequence(plain, folded(other)) >= rules.similarity_threshold
+            or (
+                sequence(plain, folded(other)) >= rules.similarity_threshold
+                and (not as_documented or not set(marks(known)).isdisjoint(marks(words(folded(other)))))
+            )
             for other in kept
         )
         verdicts.append("duplicate" if again else "kept")
@@ -95,7 +100,14 @@ def verdicts_of(vault, texts):
 
 
 @pytest.mark.requirement("VLT-6")
-@given(st.lists(st.one_of(SENTENCES, st.text(st.characters(codec="utf-8", categories=("L", "N", "P")), min_size=1, max_size=40)), max_size=30))
+@given(
+    st.lists(
+        st.one_of(
+            SENTENCES, st.text(st.characters(codec="utf-8", categories=("L", "N", "P")), min_size=1, max_size=40)
+        ),
+        max_size=30,
+    )
+)
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_in_a_small_vault_the_verdict_is_that_of_comparing_with_everything_whatever_the_text(texts):
     rules = Rules(signals=(), pii={"memory": "allow"}, capacity=10_000)
@@ -105,7 +117,9 @@ def test_in_a_small_vault_the_verdict_is_that_of_comparing_with_everything_whate
 
 @pytest.mark.requirement("VLT-6")
 @given(st.lists(SENTENCES, max_size=40), st.sampled_from([0.6, 0.7, 0.8]))
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 def test_by_the_index_alone_the_overlap_gives_the_verdict_of_comparing_with_everything(texts, threshold):
     rules = Rules(signals=(), overlap_threshold=threshold, similarity_threshold=1.0, capacity=10_000)
     with pytest.MonkeyPatch.context() as patch, lukasa.open("memory:", profile=rules) as memory:
@@ -116,8 +130,28 @@ def test_by_the_index_alone_the_overlap_gives_the_verdict_of_comparing_with_ever
 def facts(chance, count):
     """Sentences as people write them down, and variations of them: typos, other endings, swapped and added words."""
     people = ["Ada", "Boris", "Chidi", "Dolores", "Emeka", "Farah", "Gudrun", "Hiroshi"]
-    things = ["dashboard", "billing service", "staging database", "release calendar", "onboarding guide", "search index", "warehouse", "mobile app", "newsletter", "backup policy", "payment gateway", "translation memory"]
-    deeds = ["is owned by {who}", "moves to {where} in {when}", "was designed by {who} for {where}", "fails when {who} exports from {where}", "must be reviewed by {who} before {when}", "costs {n} euros a month in {where}"]
+    things = [
+        "dashboard",
+        "billing service",
+        "staging database",
+        "release calendar",
+        "onboarding guide",
+        "search index",
+        "warehouse",
+        "mobile app",
+        "newsletter",
+        "backup policy",
+        "payment gateway",
+        "translation memory",
+    ]
+    deeds = [
+        "is owned by {who}",
+        "moves to {where} in {when}",
+        "was designed by {who} for {where}",
+        "fails when {who} exports from {where}",
+        "must be reviewed by {who} before {when}",
+        "costs {n} euros a month in {where}",
+    ]
     places = ["Lagos", "Tromsø", "Valparaíso", "Osaka", "Ghent", "Nairobi", "Winnipeg", "Tbilisi"]
     months = ["January", "March", "May", "August", "October", "December"]
     made = []
@@ -147,12 +181,24 @@ def varied(chance, text):
 
 
 @pytest.mark.requirement("VLT-6")
-@pytest.mark.parametrize("seed", range(3))
-def test_by_the_index_alone_variations_of_facts_are_judged_as_by_comparing_with_everything(seed, opened, monkeypatch):
+@pytest.mark.parametrize("seed", range(2))
+def test_by_the_index_alone_variations_of_facts_are_judged_as_documented(seed, opened, monkeypatch):
     monkeypatch.setattr(duplicates, "FEW", -1)
-    texts = facts(random.Random(seed), 400)
+    texts = facts(random.Random(seed), 300)
     rules = Rules(capacity=10_000)
-    assert verdicts_of(opened(profile=rules).vault, texts) == verdicts_by_comparing_with_all(texts, rules)
+    expected = verdicts_by_comparing_with_all(texts, rules, as_documented=True)
+    assert verdicts_of(opened(profile=rules).vault, texts) == expected
+    assert {"kept", "duplicate"} == set(expected)
+
+
+@pytest.mark.requirement("VLT-6")
+def test_a_text_with_a_typo_in_it_is_found_by_the_index_alone(opened, monkeypatch):
+    monkeypatch.setattr(duplicates, "FEW", -1)
+    chance, vault = random.Random(7), opened(profile=Rules(capacity=10_000)).vault
+    kept = [item for item in facts(chance, 300) if vault.add_memory(item)]
+    for text in kept:
+        at = chance.randrange(len(text))
+        assert vault.add_memory(text[:at] + "q" + text[at + 1 :]).code == "duplicate"
 
 
 @pytest.mark.requirement("VLT-6")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -104,8 +105,6 @@ _FOLDING = _Folding()
 
 def _moved(spotted: Spotted, ends: list[int]) -> Spotted:
     """The same piece in the text as it was written."""
-    from bisect import bisect_left, bisect_right
-
     return Spotted(bisect_right(ends, spotted.start), bisect_left(ends, spotted.end) + 1, spotted.sort)
 
 
@@ -129,20 +128,29 @@ def _everything(text: str) -> Iterator[Spotted]:
         yield from _ssns(text, lower)
         if "pin" in lower:
             yield from (Spotted(*match.span("value"), "password") for match in PIN.finditer(lower))
-    for hint, pattern in _possible(PRIVATE_KEYS, text):
+    for _, pattern in _possible(PRIVATE_KEYS, text):
         yield from (Spotted(*match.span(), "private_key") for match in pattern.finditer(text))
-    for hint, pattern in _possible(PROVIDERS, text):
-        for match in pattern.finditer(text):
-            if _random_enough(match.group()[len(hint) :], 2.0) and _DIGIT.search(match.group()):
-                yield Spotted(*match.span(), "secret")
-    for hint, pattern in _possible(ANNOUNCED, lower):
-        yield from (match for found in pattern.finditer(lower) for match in _announced(text, hint, found))
+    if _LONG_WORD.search(text):
+        yield from _secrets(text, lower)
     for _, pattern in _possible(PASSWORDS, lower):
         yield from (match for found in pattern.finditer(lower) for match in _password(text, found))
     if "://" in text and "@" in text:
         for match in IN_URL.finditer(text):
             if not PLACEHOLDER.match(match["value"]) and match["value"].lower() not in ("password", "pass", "pwd"):
                 yield Spotted(*match.span("value"), "password")
+
+
+_LONG_WORD = re.compile(r"[A-Za-z0-9+/_=.:~-]{16}")
+"""No key or token is shorter, and few texts have such a word."""
+
+
+def _secrets(text: str, lower: str) -> Iterator[Spotted]:
+    for hint, pattern in _possible(PROVIDERS, text):
+        for match in pattern.finditer(text):
+            if _random_enough(match.group()[len(hint) :], 2.0) and _DIGIT.search(match.group()):
+                yield Spotted(*match.span(), "secret")
+    for hint, pattern in _possible(ANNOUNCED, lower):
+        yield from (match for found in pattern.finditer(lower) for match in _announced(text, hint, found))
 
 
 def _possible(spellings: tuple[Spelling, ...], text: str) -> list[Spelling]:

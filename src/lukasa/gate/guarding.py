@@ -12,7 +12,7 @@ from lukasa.record import Draft
 
 def refusal(draft: Draft) -> Refused | None:
     """Why a draft may not come in, if it holds anything personal or secret. Names the classes, never the values."""
-    found = [spotted for said in _said(draft) for spotted in scan(said)]
+    found = scan("\n".join(_said(draft)))
     if not found:
         return None
     return Refused(

@@ -18,7 +18,8 @@ class Spelling(NamedTuple):
 
 def _spelled(hint: str, rest: str) -> Spelling:
     """A pattern that begins with the hint, which is quick to find, is then looked back over for a word's start."""
-    if rest.startswith(beginning := re.escape(hint)) or rest.startswith(beginning := hint):
+    beginning = next((way for way in (re.escape(hint), hint) if rest.startswith(way)), None)
+    if beginning is not None:
         rest = f"{re.escape(hint)}(?<![A-Za-z0-9]{re.escape(hint)}){rest[len(beginning) :]}"
     else:
         rest = "(?<![A-Za-z0-9])" + rest
@@ -32,7 +33,7 @@ PROVIDERS: tuple[Spelling, ...] = tuple(
         *((hint, hint + r"[A-Za-z0-9]{30,255}") for hint in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
         ("github_pat_", r"github_pat_[A-Za-z0-9_]{22,255}"),
         *((hint, hint + r"[\w-]{16,200}") for hint in ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glsoat-")),
-        *((hint, hint + r"[A-Za-z0-9-]{10,250}") for hint in ("xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-")),
+        *((hint, hint + r"[A-Za-z0-9-]{12,250}") for hint in ("xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-")),
         ("hooks.slack.com", r"hooks\.slack\.com/(?:services|workflows)/[\w/+-]{20,200}"),
         ("discord", r"discord(?:app)?\.com/api/webhooks/\d{10,25}/[\w-]{40,100}"),
         *((hint, hint + r"[\w-]{16,250}") for hint in ("sk-ant-", "sk-proj-", "sk-svcacct-", "sk-admin-", "sk-or-")),

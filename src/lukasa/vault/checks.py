@@ -71,9 +71,10 @@ def length(proposal: Proposal, rules: Rules, _: Reach) -> Refused | None:
 
 def scope(proposal: Proposal, rules: Rules, reach: Reach) -> Refused | None:
     asked: object = proposal.scope
-    if isinstance(asked, str) and asked and asked != SYSTEM and reach.writes(asked):
-        if rules.scopes is None or asked in rules.scopes:
-            return None if _plain(asked, 200) else Refused("bad_scope", "The scope must be short plain text.")
+    if not isinstance(asked, str) or not _plain(asked, 200):
+        return Refused("bad_scope", "The scope must be short plain text.")
+    if asked != SYSTEM and reach.writes(asked) and (rules.scopes is None or asked in rules.scopes):
+        return None
     return Refused("bad_scope", f"{asked!r:.80} is not a scope this vault can write to.{_known(rules, reach)}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from lukasa.clock import to_iso
 from lukasa.likeness import folded, marks, words
-from lukasa.record import Draft, Key, Link, Record
+from lukasa.record import Draft, Key, Link, Record, digest_of, seal, stamp
 from lukasa.scope import SHARED
 from lukasa.vault.rules import CANON, KIND
 
@@ -63,6 +63,10 @@ class VaultMemory:
     version: int
     author: str = ""
 
+    def proposal(self) -> Proposal:
+        """What would have to be proposed to keep the same."""
+        return Proposal(self.text, self.scope, self.category, self.tier, self.topic_id, self.tags, self.source)
+
     def as_json(self) -> dict[str, Any]:
         """The record of the document: these fields in this order, times in ISO 8601."""
         return {
@@ -112,8 +116,16 @@ def versions_of(history: Sequence[Record]) -> list[VaultMemory]:
     return told
 
 
-def draft_of(proposal: Proposal, id: str, *, expected: int | None, links: tuple[Link, ...] = (), **notes: Any) -> Draft:
-    """The record that a memory is kept as; ``notes`` go into its body."""
+def draft_of(
+    proposal: Proposal,
+    id: str,
+    *,
+    expected: int | None,
+    links: tuple[Link, ...] = (),
+    known: Iterable[str] | None = None,
+    **notes: Any,
+) -> Draft:
+    """The record that a memory is kept as; ``notes`` go into its body, ``known`` are its marks if they are."""
     body: dict[str, Any] = {"category": proposal.category, "tier": proposal.tier, **notes}
     if proposal.topic_id is not None:
         body["topic_id"] = proposal.topic_id
@@ -128,25 +140,34 @@ def draft_of(proposal: Proposal, id: str, *, expected: int | None, links: tuple[
         author=proposal.author,
         origin=proposal.source or UNSAID,
         links=links,
-        labels=labels_of(proposal),
+        labels=labels_of(proposal, marks(words(folded(proposal.text))) if known is None else known),
         expected=expected,
     )
 
 
-def labels_of(proposal: Proposal) -> tuple[str, ...]:
+def labels_of(proposal: Proposal, marked: Iterable[str]) -> tuple[str, ...]:
     """What a memory can be filtered and found by."""
     topic = () if proposal.topic_id is None else (f"topic={proposal.topic_id}",)
     return (
         f"tier={proposal.tier}",
         f"category={proposal.category}",
         *topic,
-        *(f"tag={tag}" for tag in proposal.tags),
-        *marks_of(proposal.text),
+        *[f"tag={tag}" for tag in proposal.tags],
+        *[MARK + mark for mark in marked],
     )
 
 
-def marks_of(text: str) -> Iterable[str]:
-    return [MARK + mark for mark in marks(words(folded(text)))]
+def line_of_version(memory: VaultMemory, author: str = "") -> tuple[bytes, bytes]:
+    """The line of the log, with its digest, that keeps one version of a memory with its own times."""
+    if memory.deleted_at is not None:
+        origin = memory.source or UNSAID
+        draft = Draft(KIND, id=memory.id, scope=memory.scope, origin=origin, deleted=True)
+    else:
+        draft = draft_of(memory.proposal(), memory.id, expected=None)
+    recorded = memory.deleted_at or memory.updated_at or memory.created_at
+    content = seal(draft, author=author).content
+    line = content[:-1] + stamp(memory.version, to_iso(memory.created_at), to_iso(recorded))
+    return line, digest_of(line)
 
 
 def key_of(scope: str, id: str) -> Key:

@@ -7,12 +7,12 @@ near-duplicate and capacity look at the store inside the decision that writes, s
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lukasa.clock import Clock
-from lukasa.engine import Compacted, Query, Reader
+from lukasa.engine import Compacted, Query, Reader, chunks
 from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
 from lukasa.outcome import Accepted, Outcome, Refused
@@ -23,7 +23,16 @@ from lukasa.vault import blocks, places
 from lukasa.vault.checks import objection, without_secrets
 from lukasa.vault.counting import Verdicts
 from lukasa.vault.duplicates import Company, Likeness, Seen
-from lukasa.vault.item import Proposal, VaultMemory, draft_of, key_of, memory_of, proposal_of, versions_of
+from lukasa.vault.item import (
+    Proposal,
+    VaultMemory,
+    draft_of,
+    key_of,
+    line_of_version,
+    memory_of,
+    proposal_of,
+    versions_of,
+)
 from lukasa.vault.promotion import corroborating, promoting
 from lukasa.vault.reviewing import Pair, Suggestion, alike_pairs, suggestions
 from lukasa.vault.rules import CANON, KIND, REGISTER, Rules
@@ -87,6 +96,15 @@ class Vault:
         for verdict in verdicts:
             self._verdicts.count(verdict)
         return verdicts
+
+    def judge(self, item: Proposal | Mapping[str, Any] | str) -> Refused | None:
+        """The gate's verdict without keeping anything: why a memory would be refused, or ``None`` if it would not."""
+        judged = self._judged(item)
+        if isinstance(judged, Refused):
+            return judged
+        with self._journal.looking() as reader:
+            answer, _ = self._place(reader, judged, Company(reader, self.rules), _active(reader), {})
+        return answer if isinstance(answer, Refused) else None
 
     def update_by_topic(
         self, topic_id: str, scope: str, text: str, category: str | None = None, **fields: Any
@@ -216,10 +234,57 @@ class Vault:
         company.add(seen)
         if topic is not None:
             topics[topic] = seen.id
-        return draft_of(item, seen.id, expected=0), active + 1
+        return draft_of(item, seen.id, expected=0, known=seen.marks), active + 1
 
     def _new_id(self) -> str:
         return f"{self._chance.getrandbits(48):012x}"
+
+    def restore(self, histories: Iterable[Sequence[VaultMemory]]) -> Iterator[int | Refused]:
+        """Takes in memories with their ids, times and earlier versions, as another vault kept them.
+
+        The newest version of each passes the gate; what is refused stays out with its whole history. Answers, one by
+        one, with how many versions are new.
+        """
+        for chunk in chunks(histories, _CHUNK):
+            yield from self._restored(chunk)
+
+    def _restored(self, chunk: Sequence[Sequence[VaultMemory]]) -> Sequence[int | Refused]:
+        answers: list[int | Refused] = []
+        lines: list[tuple[int, tuple[bytes, bytes]]] = []
+        with self._journal.looking() as reader:
+            company, active = Company(reader, self.rules), _active(reader)
+            for at, history in enumerate(chunk):
+                newest = max(history, key=lambda memory: memory.version)
+                refused, active = self._would_restore(reader, newest, company, active)
+                answers.append(0 if refused is None else refused)
+                if refused is None:
+                    lines += [(at, line_of_version(memory, self._journal.author)) for memory in history]
+        replayed = self._journal.replay(line for _, line in lines)
+        for (at, _), answer in zip(lines, replayed, strict=True):
+            so_far = answers[at]
+            if answer.state == "refused":
+                answers[at] = Refused("not_restored", f"The memory could not be taken in: {answer.reason}")
+            elif answer.state == "added" and isinstance(so_far, int):
+                answers[at] = so_far + 1
+        return answers
+
+    def _would_restore(
+        self, reader: Reader, newest: VaultMemory, company: Company, active: int
+    ) -> tuple[Refused | None, int]:
+        judged = self._judged(newest.proposal())
+        if isinstance(judged, Refused):
+            return judged, active
+        if newest.deleted_at is not None:
+            return None, active
+        seen = Seen(judged.text, judged.scope, newest.id)
+        alike = company.nearest(seen, but=newest.id)
+        known = reader.get(key_of(judged.scope, newest.id)) is not None
+        if alike is not None:
+            return _duplicate(alike), active
+        if active >= self.rules.capacity and not known:
+            return _full(active), active
+        company.add(seen)
+        return None, active + (not known)
 
     def _decide(self, decision: Callable[[Reader], Sequence[Draft] | Refused]) -> Outcome:
         outcome = self._journal.decide(decision)

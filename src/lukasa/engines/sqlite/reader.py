@@ -27,7 +27,6 @@ _MANY_STREAMS = 40
 _NEAR = 1000
 _SPARE = 20
 _COUNTED = 1000
-_TOGETHER = 100
 
 
 class SqliteReader(Arrows):
@@ -169,12 +168,8 @@ class SqliteReader(Arrows):
         wanted = list(dict.fromkeys(labels))
         if not self._reach.reads(scope) or not storable((scope, kind, *wanted)):
             return []
-        found: set[int] = set()
-        for at in range(0, len(wanted), _TOGETHER):
-            together = wanted[at : at + _TOGETHER]
-            statement = " UNION ALL ".join([SQL["bearing"]] * len(together))
-            values = [value for label in together for value in (label, scope, kind, max(0, each))]
-            found.update(seq for (seq,) in self._db.execute(statement, values))
+        lists = self._db.execute(SQL["bearing"], (json.dumps(wanted), scope, kind, max(0, each)))
+        found = {seq for (seqs,) in lists for seq in json.loads(seqs)}
         return self.records(found)[::-1] if found else []
 
     def beside(self, seqs: Sequence[int]) -> dict[int, tuple[Record | None, Record | None]]:

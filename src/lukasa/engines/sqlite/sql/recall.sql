@@ -21,6 +21,10 @@ JOIN (SELECT each.value AS label, carrier.scope AS scope, carrier.seq AS seq
     WHERE each.value LIKE 'session=%') AS session ON session.seq = log.seq
 
 -- name: bearing
-SELECT seq FROM (SELECT l.seq AS seq FROM label AS l JOIN log ON log.seq = l.seq
-    WHERE l.label = ? AND l.scope = ? AND log.kind = ? AND NOT EXISTS (SELECT 1 FROM past WHERE past.seq = l.seq)
-    ORDER BY l.seq DESC LIMIT ?)
+-- One list of positions for each label, so that each can have its own limit.
+SELECT (SELECT json_group_array(seq) FROM (
+    SELECT l.seq AS seq FROM label AS l CROSS JOIN log ON log.seq = l.seq
+    WHERE l.label = wanted.value AND l.scope = ?2 AND log.kind = ?3
+        AND NOT EXISTS (SELECT 1 FROM past WHERE past.seq = l.seq)
+    ORDER BY l.seq DESC LIMIT ?4)) AS found
+FROM json_each(?1) AS wanted WHERE found <> '[]'

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lukasa.engine import Query, Reader
-from lukasa.likeness import folded, marks, overlap, sequence, words
+from lukasa.likeness import MARK, folded, marks, overlap, sequence, words
 from lukasa.record import Record
-from lukasa.vault.item import MARK
 from lukasa.vault.rules import KIND, Rules
 
 FEW = 128

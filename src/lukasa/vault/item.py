@@ -8,13 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from lukasa.clock import to_iso
-from lukasa.likeness import folded, marks, words
+from lukasa.likeness import MARK, folded, marks, words
 from lukasa.record import Draft, Key, Link, Record, digest_of, seal, stamp
 from lukasa.scope import SHARED
 from lukasa.vault.rules import CANON, KIND
 
-MARK = "near="
-"""Labels by which near-duplicates find each other; see ``lukasa.likeness``."""
 UNSAID = "unsaid"
 """The origin of a memory whose source was not told."""
 

@@ -3,7 +3,7 @@
 A text with one of the signals, as whole words, is noise. Six of the ten signals are the journal's own words and count
 wherever they stand. Four are also plain words (``heartbeat``, ``check-in``, ``no changes``, ``ephemeral``): a text that
 states something lasting with them is a memory. It does so when, besides the signal, it has a word that states
-(*is*, *must*, *never*, *uses* …) and at least four telling words, and none that tells of the passing moment (*now*,
+(*is*, *must*, *never*, *uses* …) and at least three telling words, and none that tells of the passing moment (*now*,
 *ok*, *received*, a time of day …). So "Heartbeat monitoring is the core of project Pulse" is kept, and "Heartbeat
 received, all agents are ok" is not.
 """
@@ -33,7 +33,7 @@ _EMPTY = frozenset(
     always no not of on or our she should shall so that the their them then there these they this to was we were will with
     you your my me us all any each every both more most other some such than too very""".split()  # noqa: SIM905 - a list of words reads best as words
 )
-_TELLING_WORDS = 4
+_TELLING_WORDS = 3
 
 
 def signal_in(text: str, signals: Sequence[str]) -> str | None:

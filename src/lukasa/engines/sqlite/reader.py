@@ -168,9 +168,14 @@ class SqliteReader(Arrows):
         wanted = list(dict.fromkeys(labels))
         if not self._reach.reads(scope) or not storable((scope, kind, *wanted)):
             return []
-        lists = self._db.execute(SQL["bearing"], (json.dumps(wanted), scope, kind, max(0, each)))
-        found = {seq for (seqs,) in lists for seq in json.loads(seqs)}
-        return self.records(found)[::-1] if found else []
+        spelled, each = json.dumps(wanted), max(0, each)
+        rows = self._db.execute(SQL["bearing"], (spelled, scope, each + 1)).fetchall()
+        found = {int(row[0]) for row in rows}
+        if len(rows) > each:  # some label may be borne by too many: look at each alone, which takes longer
+            lists = self._db.execute(SQL["bearing_each"], (spelled, scope, kind, each))
+            found = {seq for (seqs,) in lists for seq in json.loads(seqs)}
+        live = self._db.execute(SQL["live_of_kind"], (json.dumps(list(found)), kind)) if found else ()
+        return [_record(row) for row in live]
 
     def beside(self, seqs: Sequence[int]) -> dict[int, tuple[Record | None, Record | None]]:
         wanted = json.dumps(list(seqs))

@@ -21,6 +21,9 @@ JOIN (SELECT each.value AS label, carrier.scope AS scope, carrier.seq AS seq
     WHERE each.value LIKE 'session=%') AS session ON session.seq = log.seq
 
 -- name: bearing
+SELECT l.seq FROM json_each(?1) AS wanted CROSS JOIN label AS l ON l.label = wanted.value AND l.scope = ?2 LIMIT ?3
+
+-- name: bearing_each
 -- One list of positions for each label, so that each can have its own limit.
 SELECT (SELECT json_group_array(seq) FROM (
     SELECT l.seq AS seq FROM label AS l CROSS JOIN log ON log.seq = l.seq
@@ -28,3 +31,7 @@ SELECT (SELECT json_group_array(seq) FROM (
         AND NOT EXISTS (SELECT 1 FROM past WHERE past.seq = l.seq)
     ORDER BY l.seq DESC LIMIT ?4)) AS found
 FROM json_each(?1) AS wanted WHERE found <> '[]'
+
+-- name: live_of_kind
+SELECT log.seq, line, digest FROM json_each(?1) AS wanted CROSS JOIN log ON log.seq = wanted.value
+WHERE log.kind = ?2 AND NOT EXISTS (SELECT 1 FROM past WHERE past.seq = log.seq) ORDER BY log.seq DESC

@@ -38,8 +38,11 @@ class Proposal:
         if isinstance(item, str):
             return cls(item)
         fields = {name: item[name] for name in cls.__slots__ if name in item}
-        if isinstance(fields.get("tags"), list | tuple | set | frozenset):
-            fields["tags"] = tuple(fields["tags"])
+        tags = fields.get("tags")
+        if isinstance(tags, str):
+            fields["tags"] = (tags,)
+        elif isinstance(tags, Iterable):
+            fields["tags"] = tuple(tags)
         return cls(**fields)
 
 

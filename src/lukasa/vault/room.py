@@ -80,8 +80,8 @@ class Vault:
         author: str = "",
     ) -> Outcome:
         """Keeps a memory if the gate lets it in. A register with a known topic is updated in place."""
-        named = tuple(tags) if not isinstance(tags, str) else (tags,)
-        return self.bulk_add([Proposal(text, scope, category, tier, topic_id, named, source, author)])[0]
+        fields = {"tier": tier, "topic_id": topic_id, "tags": tags, "source": source, "author": author}
+        return self.bulk_add([{"text": text, "scope": scope, "category": category, **fields}])[0]
 
     def bulk_add(self, items: Iterable[Proposal | Mapping[str, Any] | str]) -> Sequence[Outcome]:
         """Keeps many memories; every one gets a verdict of its own, as if they had come one after the other."""

@@ -150,9 +150,14 @@ def _each(deed: Callable[[str], Any], texts: Sequence[str]) -> float:
 
 
 def _near(memory: Memory, texts: Sequence[str]) -> float:
+    rules = memory.vault.rules
+
+    def look(text: str) -> object:
+        seen = Seen(text, "shared")
+        return Company(reader, rules, [seen]).nearest(seen)
+
     with memory.journal.looking() as reader:
-        company = Company(reader, memory.vault.rules)
-        return _each(lambda text: company.nearest(Seen(text, "shared")), texts)
+        return _each(look, texts)
 
 
 def _comparing(memory: Memory, texts: Sequence[str]) -> float:

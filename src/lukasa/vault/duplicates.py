@@ -8,7 +8,7 @@ than ``EACH`` memories bear brings the newest of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from lukasa.engine import Query, Reader
@@ -47,63 +47,61 @@ class Seen:
         self.id = id
 
 
-def likeness(text: Seen, other_text: str, other: Seen | None, id: str, scope: str, rules: Rules) -> Likeness | None:
+def likeness(text: Seen, other: Seen, rules: Rules) -> Likeness | None:
     """How alike two texts are, if that is enough to call them one."""
-    plain = other.folded if other is not None else folded(other_text)
-    known = other.words if other is not None else words(plain)
-    shared = overlap(text.words, known)
-    same = sequence(text.folded, plain, floor=rules.similarity_threshold)
+    shared = overlap(text.words, other.words)
+    same = sequence(text.folded, other.folded, floor=rules.similarity_threshold)
     if shared >= rules.overlap_threshold or same >= rules.similarity_threshold:
-        return Likeness(id, scope, shared, same or sequence(text.folded, plain))
+        return Likeness(other.id, other.scope, shared, same or sequence(text.folded, other.folded))
     return None
 
 
 class Company:
-    """The memories a text is compared with, within one decision: those kept, and those the decision adds itself."""
+    """The memories that some texts are compared with, within one decision: those kept, and those it adds itself.
 
-    def __init__(self, reader: Reader, rules: Rules) -> None:
-        self._reader = reader
+    The store is asked once for all of the texts: within a decision nobody else adds anything.
+    """
+
+    def __init__(self, reader: Reader, rules: Rules, texts: Iterable[Seen]) -> None:
         self._rules = rules
-        self._few: dict[str, dict[str, Seen] | None] = {}
-        self._added: dict[tuple[str, str], list[Seen]] = {}
+        self._few: dict[str, dict[str, Seen]] = {}
+        self._bearers: dict[tuple[str, str], list[Seen]] = {}
+        by_scope: dict[str, dict[str, None]] = {}
+        for text in texts:
+            by_scope.setdefault(text.scope, {}).update(dict.fromkeys(text.marks))
+        live = {row.scope: row.live for row in reader.tally() if row.kind == KIND} if by_scope else {}
+        for scope, marked in by_scope.items():
+            if live.get(scope, 0) <= FEW:
+                records = reader.read(Query(kinds=(KIND,), scopes=(scope,)))
+                self._few[scope] = {record.id: seen_of(record) for record in records}
+            else:
+                labels = [MARK + mark for mark in marked]
+                for record in reader.bearing(labels, scope, kind=KIND, each=EACH):
+                    self._meet(seen_of(record), marked)
 
     def nearest(self, text: Seen, *, but: str = "") -> Likeness | None:
         """The memory that a text repeats, if there is one; ``but`` names one that does not count."""
-        found: dict[str, Likeness] = {}
-        for other_text, other, id in self._near(text):
-            if id != but and id not in found:
-                alike = likeness(text, other_text, other, id, text.scope, self._rules)
-                if alike is not None:
-                    found[id] = alike
-        return max(found.values(), key=lambda alike: (alike.likely, alike.id), default=None)
+        alike = (likeness(text, other, self._rules) for other in self._near(text) if other.id != but)
+        found = [each for each in alike if each is not None]
+        return max(found, key=lambda each: (each.likely, each.id), default=None)
 
     def add(self, text: Seen) -> None:
         """Counts a text that the decision is going to keep."""
-        few = self._few.get(text.scope)
-        if few is not None:
-            few[text.id] = text
+        if text.scope in self._few:
+            self._few[text.scope][text.id] = text
+        else:
+            self._meet(text, text.marks)
+
+    def _meet(self, text: Seen, marked: Container[str]) -> None:
         for mark in text.marks:
-            self._added.setdefault((text.scope, mark), []).append(text)
+            if mark in marked:
+                self._bearers.setdefault((text.scope, mark), []).append(text)
 
-    def _near(self, text: Seen) -> Iterable[tuple[str, Seen | None, str]]:
-        few = self._everything(text.scope)
-        if few is not None:
-            return [("", other, id) for id, other in few.items()]
-        labels = [MARK + mark for mark in text.marks]
-        kept = self._reader.bearing(labels, text.scope, kind=KIND, each=EACH)
-        added = {other.id: other for mark in text.marks for other in self._added.get((text.scope, mark), ())}
-        return [*((record.text, None, record.id) for record in kept), *(("", other, id) for id, other in added.items())]
-
-    def _everything(self, scope: str) -> dict[str, Seen] | None:
-        """All memories of a scope, if they are few."""
-        if scope not in self._few:
-            live = sum(row.live for row in self._reader.tally() if row.scope == scope and row.kind == KIND)
-            if live > FEW:
-                self._few[scope] = None
-            else:
-                query = Query(kinds=(KIND,), scopes=(scope,))
-                self._few[scope] = {record.id: seen_of(record) for record in self._reader.read(query)}
-        return self._few[scope]
+    def _near(self, text: Seen) -> Iterable[Seen]:
+        if text.scope in self._few:
+            return self._few[text.scope].values()
+        bearers = self._bearers
+        return {other.id: other for mark in text.marks for other in bearers.get((text.scope, mark), ())}.values()
 
 
 def seen_of(record: Record) -> Seen:

@@ -101,7 +101,7 @@ def _earlier_authors(reader: Reader, record: Record, rules: Rules) -> set[str]:
 
 
 def _alike(text: str, other: str, rules: Rules) -> bool:
-    return likeness(Seen(text, ""), other, None, "", "", rules) is not None
+    return likeness(Seen(text, ""), Seen(other, ""), rules) is not None
 
 
 def _label(record: Record) -> str:

@@ -102,8 +102,9 @@ class Vault:
         judged = self._judged(item)
         if isinstance(judged, Refused):
             return judged
+        seen = Seen(judged.text, judged.scope)
         with self._journal.looking() as reader:
-            answer, _ = self._place(reader, judged, Company(reader, self.rules), _active(reader), {})
+            answer, _ = self._place(reader, judged, seen, Company(reader, self.rules, [seen]), _active(reader), {})
         return answer if isinstance(answer, Refused) else None
 
     def update_by_topic(
@@ -158,7 +159,8 @@ class Vault:
         if isinstance(judged, Refused):
             return judged
         if judged.text != record.text:
-            alike = Company(reader, self.rules).nearest(Seen(judged.text, judged.scope), but=record.id)
+            seen = Seen(judged.text, judged.scope)
+            alike = Company(reader, self.rules, [seen]).nearest(seen, but=record.id)
             if alike is not None:
                 return _duplicate(alike)
         version = record.version if expected is None else expected
@@ -182,16 +184,16 @@ class Vault:
             return [verdict for verdict in verdicts if verdict is not None]
         drafts: dict[int, Draft] = {}
         refused: dict[int, Refused] = {}
+        sound = {at: item for at, item in enumerate(chunk) if not isinstance(item, Refused)}
+        seen = {at: Seen(item.text, item.scope, self._new_id()) for at, item in sound.items()}
 
         def decide(reader: Reader) -> Sequence[Draft] | Refused:
             drafts.clear()
             refused.clear()
-            company, active = Company(reader, self.rules), _active(reader)
+            company, active = Company(reader, self.rules, seen.values()), _active(reader)
             topics: dict[tuple[str, str], str] = {}
-            for at, item in enumerate(chunk):
-                if isinstance(item, Refused):
-                    continue
-                answer, active = self._place(reader, item, company, active, topics)
+            for at, item in sound.items():
+                answer, active = self._place(reader, item, seen[at], company, active, topics)
                 if isinstance(answer, Refused):
                     refused[at] = answer
                 else:
@@ -206,6 +208,8 @@ class Vault:
                 break
             if not drafts:
                 break
+            for at in seen:  # should a new id be taken already, another one is made
+                seen[at].id = self._new_id()
             if isinstance(outcome, Refused):
                 if len(chunk) > 1:
                     return [self._keep([item])[0] for item in chunk]
@@ -214,7 +218,13 @@ class Vault:
         return [refused.get(at, _BUSY) if verdict is None else verdict for at, verdict in enumerate(verdicts)]
 
     def _place(
-        self, reader: Reader, item: Proposal, company: Company, active: int, topics: dict[tuple[str, str], str]
+        self,
+        reader: Reader,
+        item: Proposal,
+        seen: Seen,
+        company: Company,
+        active: int,
+        topics: dict[tuple[str, str], str],
     ) -> tuple[Draft | Refused, int]:
         """Where one proposal goes: into its register, beside the others, or nowhere. Also, how full it then is."""
         topic = (item.scope, item.topic_id) if item.tier == REGISTER and item.topic_id is not None else None
@@ -225,7 +235,6 @@ class Vault:
             if known is not None:
                 topics[topic] = known.id
                 return draft_of(item, known.id, expected=known.version), active
-        seen = Seen(item.text, item.scope, self._new_id())
         alike = company.nearest(seen)
         if alike is not None:
             return _duplicate(alike), active
@@ -251,11 +260,19 @@ class Vault:
     def _restored(self, chunk: Sequence[Sequence[VaultMemory]]) -> Sequence[int | Refused]:
         answers: list[int | Refused] = []
         lines: list[tuple[int, tuple[bytes, bytes]]] = []
+        newest = [max(history, key=lambda memory: memory.version) for history in chunk]
+        judged = [self._judged(memory.proposal()) for memory in newest]
+        seen = [
+            None
+            if isinstance(item, Refused) or memory.deleted_at is not None
+            else Seen(item.text, item.scope, memory.id)
+            for item, memory in zip(judged, newest, strict=True)
+        ]
         with self._journal.looking() as reader:
-            company, active = Company(reader, self.rules), _active(reader)
+            company = Company(reader, self.rules, [each for each in seen if each is not None])
+            active = _active(reader)
             for at, history in enumerate(chunk):
-                newest = max(history, key=lambda memory: memory.version)
-                refused, active = self._would_restore(reader, newest, company, active)
+                refused, active = self._would_restore(reader, judged[at], seen[at], company, active)
                 answers.append(0 if refused is None else refused)
                 if refused is None:
                     lines += [(at, line_of_version(memory, self._journal.author)) for memory in history]
@@ -269,16 +286,15 @@ class Vault:
         return answers
 
     def _would_restore(
-        self, reader: Reader, newest: VaultMemory, company: Company, active: int
+        self, reader: Reader, judged: Proposal | Refused, seen: Seen | None, company: Company, active: int
     ) -> tuple[Refused | None, int]:
-        judged = self._judged(newest.proposal())
+        """Why a memory may not come back, if it may not. Also, how full the vault then is."""
         if isinstance(judged, Refused):
             return judged, active
-        if newest.deleted_at is not None:
+        if seen is None:  # a tombstone takes no room
             return None, active
-        seen = Seen(judged.text, judged.scope, newest.id)
-        alike = company.nearest(seen, but=newest.id)
-        known = reader.get(key_of(judged.scope, newest.id)) is not None
+        alike = company.nearest(seen, but=seen.id)
+        known = reader.get(key_of(seen.scope, seen.id)) is not None
         if alike is not None:
             return _duplicate(alike), active
         if active >= self.rules.capacity and not known:

@@ -221,7 +221,7 @@ class PostgresReader(Arrows):
         wanted = list(dict.fromkeys(labels))
         if not self._reach.reads(scope) or not _storable((scope, kind, *wanted)):
             return []
-        rows = self._moment.run(SQL["bearing"], (wanted, scope, kind, max(0, each)))
+        rows = self._moment.run(SQL["bearing"], (scope, kind, wanted, wanted, max(0, each)))
         return [_record(row) for row in rows]
 
     def beside(self, seqs: Sequence[int]) -> dict[int, tuple[Record | None, Record | None]]:

@@ -27,6 +27,7 @@ _MANY_STREAMS = 40
 _NEAR = 1000
 _SPARE = 20
 _COUNTED = 1000
+_FEW_BEARERS = 20
 
 
 class SqliteReader(Arrows):
@@ -168,12 +169,16 @@ class SqliteReader(Arrows):
         wanted = list(dict.fromkeys(labels))
         if not self._reach.reads(scope) or not storable((scope, kind, *wanted)):
             return []
-        spelled, each = json.dumps(wanted), max(0, each)
-        rows = self._db.execute(SQL["bearing"], (spelled, scope, each + 1)).fetchall()
-        found = {int(row[0]) for row in rows}
-        if len(rows) > each:  # some label may be borne by too many: look at each alone, which takes longer
-            lists = self._db.execute(SQL["bearing_each"], (spelled, scope, kind, each))
-            found = {seq for (seqs,) in lists for seq in json.loads(seqs)}
+        each, most = max(0, each), _FEW_BEARERS * (len(wanted) + 10)
+        bearers: dict[str, list[int]] = {label: [] for label in wanted}
+        rows: list[Any] = self._db.execute(SQL["bearing"], (json.dumps(wanted), scope, most)).fetchall()
+        for label, seq in rows:
+            bearers[label].append(seq)
+        crowded = [label for label, seqs in bearers.items() if len(seqs) > each] if len(rows) < most else wanted
+        found = {seq for seqs in bearers.values() if len(seqs) <= each for seq in seqs}
+        if crowded:  # each of these is looked at alone, which takes longer
+            lists = self._db.execute(SQL["bearing_each"], (json.dumps(crowded), scope, kind, each))
+            found.update(seq for (seqs,) in lists for seq in json.loads(seqs))
         live = self._db.execute(SQL["live_of_kind"], (json.dumps(list(found)), kind)) if found else ()
         return [_record(row) for row in live]
 

@@ -20,9 +20,12 @@ LEFT JOIN LATERAL (
 WHERE log.seq = ANY(%s) AND log.session IS NOT NULL AND (%s::text[] IS NULL OR log.scope = ANY(%s))
 
 -- name: bearing
-SELECT DISTINCT ON (found.seq) found.seq, found.line, found.digest
-FROM unnest(%s::text[]) AS wanted (label) CROSS JOIN LATERAL (
-    SELECT seq, line, digest FROM log
-    WHERE log.scope = %s AND log.kind = %s AND log.live AND log.labels <> '{}' AND log.labels @> ARRAY[wanted.label]
-    ORDER BY seq DESC LIMIT %s) AS found
-ORDER BY found.seq DESC
+-- All that bear any of the labels at once by the labels' index; asked for in order and with a limit, the server might
+-- read the whole kind backwards instead.
+WITH bearers AS MATERIALIZED (
+    SELECT seq, line, digest, labels FROM log
+    WHERE log.scope = %s AND log.kind = %s AND log.live AND log.labels <> '{}' AND log.labels && %s::text[]),
+places AS (
+    SELECT bearers.seq, row_number() OVER (PARTITION BY label ORDER BY bearers.seq DESC) AS place
+    FROM bearers CROSS JOIN LATERAL unnest(bearers.labels) AS label WHERE label = ANY(%s))
+SELECT seq, line, digest FROM bearers WHERE seq IN (SELECT seq FROM places WHERE place <= %s) ORDER BY seq DESC

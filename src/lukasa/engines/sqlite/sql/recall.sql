@@ -21,7 +21,7 @@ JOIN (SELECT each.value AS label, carrier.scope AS scope, carrier.seq AS seq
     WHERE each.value LIKE 'session=%') AS session ON session.seq = log.seq
 
 -- name: bearing
-SELECT l.seq FROM json_each(?1) AS wanted CROSS JOIN label AS l ON l.label = wanted.value AND l.scope = ?2 LIMIT ?3
+SELECT l.label, l.seq FROM json_each(?1) AS wanted CROSS JOIN label AS l ON l.label = wanted.value AND l.scope = ?2 LIMIT ?3
 
 -- name: bearing_each
 -- One list of positions for each label, so that each can have its own limit.

@@ -108,3 +108,18 @@ def test_a_directive_is_told_when_it_is_relevant_and_only_if_it_was_set_by_one_w
     assert "Obey mallory" not in told
     assert "briefly" not in owner.vault.build_memory_block(["shared"], query="colour answers").text
     assert [rule.text for rule in mallory.vault.directives()] == ["Spell answers about colour the British way."]
+
+
+@pytest.mark.requirement("VLT-16")
+def test_notes_and_directives_are_forgotten_like_memories_and_rules_only_by_those_who_may(opened, place):
+    owner, mallory = opened(place), opened(place, agent="mallory")
+    note = owner.vault.note("Call me Ada.").record
+    rule = owner.vault.directive("Spell answers the British way.").record
+    plain = owner.journal.write("note", "not the vault's").record
+    assert mallory.vault.delete(rule.id).code == "not_found"
+    assert [getattr(outcome, "code", "gone") for outcome in owner.vault.bulk_delete([note.id, rule.id, plain.id])] == [
+        "gone",
+        "gone",
+        "not_found",
+    ]
+    assert list(owner.vault.notes()) == list(owner.vault.directives()) == []

@@ -15,7 +15,7 @@ from lukasa.engine import Query, Reader
 from lukasa.gate.guard import redacted
 from lukasa.journal import Journal
 from lukasa.outcome import Outcome, Refused
-from lukasa.record import Draft, Record
+from lukasa.record import Draft, Key, Record
 from lukasa.scope import SYSTEM
 from lukasa.vault.checks import guarded
 from lukasa.vault.rules import Rules
@@ -112,6 +112,17 @@ def directive(journal: Journal, rules: Rules, text: str, scope: str, author: str
 
 def directives(journal: Journal, scopes: tuple[str, ...]) -> list[Record]:
     return [record for record in journal.read(Query(kinds=(DIRECTIVE,), scopes=scopes)) if is_rule(record)]
+
+
+def find(journal: Journal, reader: Reader, id: str, scope: str | None) -> Record | None:
+    """A note or a directive by its id, if the caller may take it away."""
+    for kind in (NOTE, DIRECTIVE):
+        for place in [scope] if scope is not None else [row.scope for row in reader.tally() if row.kind == kind]:
+            record = reader.get(Key(place, kind, id))
+            if record is not None and _PINNED in record.labels:
+                own = kind == NOTE or journal.reach.unlimited or place == journal.author
+                return record if own else None
+    return None
 
 
 def is_rule(record: Record) -> bool:

@@ -314,7 +314,7 @@ class Vault:
         return self.bulk_delete([id], scope=scope, source=source)[0]
 
     def bulk_delete(self, ids: Iterable[str], *, scope: str | None = None, source: str = "manual") -> Sequence[Outcome]:
-        """Forgets many memories in one step; every id gets a verdict of its own."""
+        """Forgets many memories, notes or directives in one step; every id gets a verdict of its own."""
         wanted = list(ids)
         drafts: dict[int, Draft] = {}
 
@@ -322,11 +322,16 @@ class Vault:
             drafts.clear()
             gone: set[Key] = set()
             for at, id in enumerate(wanted):
-                record = self._find(reader, id, scope)
+                record = self._find(reader, id, scope) or places.find(self._journal, reader, id, scope)
                 if record is not None and record.key not in gone:
                     gone.add(record.key)
                     drafts[at] = Draft(
-                        KIND, id=record.id, scope=record.scope, origin=source, deleted=True, expected=record.version
+                        record.kind,
+                        id=record.id,
+                        scope=record.scope,
+                        origin=source,
+                        deleted=True,
+                        expected=record.version,
                     )
             return list(drafts.values()) or Refused("nothing", "There is nothing to forget.")
 

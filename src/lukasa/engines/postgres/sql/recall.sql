@@ -20,11 +20,11 @@ LEFT JOIN LATERAL (
 WHERE log.seq = ANY(%s) AND log.session IS NOT NULL AND (%s::text[] IS NULL OR log.scope = ANY(%s))
 
 -- name: bearing
--- All that bear any of the labels at once by the labels' index; asked for in order and with a limit, the server might
--- read the whole kind backwards instead.
+-- All that bear any of the labels, by the labels' index. Scope and kind are spelled so that no index of theirs is
+-- taken: before the server has counted its rows, it would rather read the whole kind.
 WITH bearers AS MATERIALIZED (
     SELECT seq, line, digest, labels FROM log
-    WHERE log.scope = %s AND log.kind = %s AND log.live AND log.labels <> '{}' AND log.labels && %s::text[]),
+    WHERE log.scope || '' = %s AND log.kind || '' = %s AND log.live AND log.labels <> '{}' AND log.labels && %s::text[]),
 places AS (
     SELECT bearers.seq, row_number() OVER (PARTITION BY label ORDER BY bearers.seq DESC) AS place
     FROM bearers CROSS JOIN LATERAL unnest(bearers.labels) AS label WHERE label = ANY(%s))

@@ -125,7 +125,6 @@ _PARTS_NOT_BUILT = {
     "EXP",
     "FOR",
     "TRU",
-    "VLT",
 }
 NOT_BUILT = frozenset(number for number in REQUIREMENTS if number.split("-")[0] in _PARTS_NOT_BUILT) | {
     "DOO-3",

@@ -6,15 +6,19 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from platformdirs import user_data_path
 
 from lukasa.canonical import SURROGATES
-from lukasa.errors import InvalidInput, without_password
+from lukasa.errors import FormatError, InvalidInput, without_password
+
+if TYPE_CHECKING:
+    from lukasa.vault import Rules
 
 STORE_VARIABLE = "LUKASA_STORE"
 READ_VARIABLE = "LUKASA_READ_URL"
+PROFILE_VARIABLE = "LUKASA_PROFILE"
 STORE_FILE = "memory.db"
 IN_MEMORY = "memory:"
 
@@ -58,3 +62,43 @@ def locate(store: str | os.PathLike[str] | None) -> Place:
     if path.is_dir():
         path = path / STORE_FILE
     return Place("sqlite", path.absolute())
+
+
+def read_profile(profile: str | os.PathLike[str] | Rules | None) -> Rules | None:
+    """The vault's rules: as given, or from a YAML file; ``None`` where nobody names one.
+
+    The file is the document's: ``memory: {enabled, scopes, max_items, similarity_threshold}``, and any other rule.
+    """
+    if profile is None:
+        profile = os.environ.get(PROFILE_VARIABLE) or None
+    if not isinstance(profile, str | os.PathLike):
+        return profile
+    import yaml  # type: ignore[import-untyped]  # its types come as another package
+
+    try:
+        told = yaml.safe_load(Path(profile).expanduser().read_text("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise FormatError(f"{os.fspath(profile)} is not YAML.") from error
+    settings = told.get("memory", {}) if isinstance(told, dict) else told if told is not None else {}
+    if not isinstance(settings, dict):
+        raise FormatError(f"{os.fspath(profile)} is not a profile.", hint="It needs a mapping named memory.")
+    return _rules(settings)
+
+
+def _rules(settings: dict[str, Any]) -> Rules:
+    from dataclasses import fields
+
+    from lukasa.vault import Rules
+
+    kinds = {field.name: type(getattr(Rules(), field.name)) for field in fields(Rules)}
+    kinds["scopes"] = tuple
+    for name, value in settings.items():
+        if name not in kinds:
+            raise InvalidInput(f"{name!r:.60} is not a setting of memory.", hint=f"Known are: {', '.join(kinds)}.")
+        if kinds[name] is tuple and isinstance(value, list) and all(isinstance(each, str) for each in value):
+            settings[name] = tuple(value)
+        elif kinds[name] is float and type(value) in (int, float):
+            settings[name] = float(value)
+        elif type(value) is not kinds[name] or (name == "pii" and not all(isinstance(kind, str) for kind in value)):
+            raise InvalidInput(f"The setting {name!r} of memory cannot be {value!r:.60}.")
+    return Rules(**settings)

@@ -212,6 +212,12 @@ class Reader(Protocol):
     def authors(self, latest: int) -> list[str]:
         """Who wrote the latest records of each scope and kind, that many of each; of the largest, where there are many."""
 
+    def bearing(self, labels: Sequence[str], scope: str, *, kind: str, each: int) -> list[Record]:
+        """The live records of a kind in a scope that bear any of the labels: the newest ``each`` by each label.
+
+        Every record comes once, newest first. The cost is that of the labels and what they bring, not of the log.
+        """
+
     def beside(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:
         """Where what was said just before and just after stands: the live records of the same kind next to each.
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 from lukasa.blob import replacing
 from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
-from lukasa.config import READ_VARIABLE, Place, locate
+from lukasa.config import READ_VARIABLE, Place, locate, read_profile
 from lukasa.embedder import Embedder
 from lukasa.engine import Compacted, Engine, Progress, Verdict
 from lukasa.errors import InvalidInput, MissingExtra, StoreMissing
 from lukasa.formats import jsonl
-from lukasa.gate import Gate
+from lukasa.gate import Gate, guarding
 from lukasa.jobs import Jobs
 from lukasa.journal import Journal
 from lukasa.scope import EVERYTHING, SHARED, Reach
@@ -26,6 +26,7 @@ from lukasa.scope import EVERYTHING, SHARED, Reach
 if TYPE_CHECKING:
     from lukasa.recall.index import Index
     from lukasa.recall.room import Recall
+    from lukasa.vault import Rules, Vault
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,13 @@ class Parts:
     new_id: IdMaker
     chance: random.Random
     recalling: Callable[[Journal], Recall]
+    rules: Rules | None = None
 
 
 class Memory:
     """An open store, seen with one caller's reach. One that is lent, as jobs get it, closes nothing."""
 
-    ROOMS: ClassVar[frozenset[str]] = frozenset({"journal", "jobs"})
+    ROOMS: ClassVar[frozenset[str]] = frozenset({"journal", "jobs", "vault"})
     """The attributes that have methods of their own."""
 
     def __init__(self, parts: Parts, journal: Journal, jobs: Jobs, *, lent: bool = False) -> None:
@@ -57,6 +59,14 @@ class Memory:
     def recall(self) -> Recall:
         """Finds what answers a question: ``memory.recall("When is the release?")``."""
         return self._parts.recalling(self.journal)
+
+    @cached_property
+    def vault(self) -> Vault:
+        """Curated memory behind a write gate: ``memory.vault.add_memory("…", "shared", "mission")``."""
+        from lukasa.vault import Vault
+
+        parts = self._parts
+        return Vault(self.journal, lambda: self.recall, parts.clock, parts.chance, parts.rules)
 
     def verify(self, progress: Progress | None = None) -> Verdict:
         """Proves the log whole and the indexes true to it."""
@@ -92,6 +102,8 @@ class Memory:
         return self._parts.engine.describe()
 
     def close(self) -> None:
+        if "vault" in self.__dict__:
+            self.vault.close()
         if not self._lent:
             self.jobs.close()
             self._parts.engine.close()
@@ -117,14 +129,19 @@ def open_memory(
     read_url: str | None = None,
     make: bool = True,
     embedder: str | Embedder | None = None,
+    profile: str | os.PathLike[str] | Rules | None = None,
 ) -> Memory:
     """Opens a store, making it if there is none and unless ``make`` says not to.
 
     Without ``agent`` and ``scopes`` the caller owns the store and reaches everything. An agent reaches the shared
     scope and its own, or exactly ``scopes``, and is the author of what it writes. On PostgreSQL ``read_url`` names a
     replica to read from, as fresh as the server itself. ``embedder`` (``minilm``, ``static``, …) is who makes vectors
-    for recall in a store that has none yet; without it, the best that is installed.
+    for recall in a store that has none yet; without it, the best that is installed. ``profile`` is a YAML file with the
+    vault's rules, or the rules themselves; else ``LUKASA_PROFILE``. Its scopes are the reach of whoever names none.
     """
+    rules = read_profile(profile)
+    if scopes is None and rules is not None and rules.scopes is not None:
+        scopes = rules.scopes
     place = locate(store)
     clock = clock or SystemClock()
     chance = chance or random.SystemRandom()
@@ -140,6 +157,7 @@ def open_memory(
         agent=agent,
         patience=patience,
         embedder=embedder,
+        rules=rules,
     )
 
 
@@ -154,9 +172,10 @@ def memory_on(
     agent: str = "",
     patience: float = 30.0,
     embedder: str | Embedder | None = None,
+    rules: Rules | None = None,
 ) -> Memory:
     """Wires a memory onto an open engine."""
-    gate = Gate()
+    gate = Gate(guarding(rules.pii if rules is not None else {}))
     index: list[Index] = []  # one for all, made when something is first recalled: it loads what computes with numbers
 
     def recalling(journal: Journal) -> Recall:
@@ -171,7 +190,7 @@ def memory_on(
         journal = Journal(engine, gate, reach, clock, new_id, author=agent)
         return Memory(parts, journal, jobs.seen_by(journal), lent=True)
 
-    parts = Parts(engine, place, clock, new_id, chance or random.SystemRandom(), recalling)
+    parts = Parts(engine, place, clock, new_id, chance or random.SystemRandom(), recalling, rules)
     journal = Journal(engine, gate, reach, clock, new_id, author=agent)
     jobs = Jobs(journal, lend, clock, new_id, url=place.url, patience=patience)
     return Memory(parts, journal, jobs)

@@ -26,6 +26,7 @@ CHANGING = [
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "DIGEST"),
     (re.compile(r"\b[0-9a-f]{26}\b"), "ID"),
+    (re.compile(r"\b[0-9a-f]{12}\b"), "ID"),
     (re.compile(r"[\d.]+ (bytes|[kMG]B)"), "SIZE"),
     (re.compile(r"\b3\.\d+\.\d+\b"), "SQLITE"),
     (re.compile(r"─+"), "─"),

@@ -70,7 +70,7 @@ class Notes:
     def _next(self) -> Note:
         self.taken += 1
         chance = self._texts
-        text = " ".join(_draw(chance, chance.randint(SHORTEST, LONGEST)))
+        text = " ".join(draw_words(chance, chance.randint(SHORTEST, LONGEST)))
         body = {"n": self.taken, "topic": text[: text.index(" ")], "confidence": round(chance.random(), 2)}
         return Note(self._new_id(), text, body)
 
@@ -90,7 +90,8 @@ def _vocabulary() -> tuple[list[str], list[float]]:
     return ordered, list(accumulate(1 / (rank + 2.7) for rank in range(VOCABULARY)))
 
 
-def _draw(chance: random.Random, count: int) -> Sequence[str]:
+def draw_words(chance: random.Random, count: int) -> Sequence[str]:
+    """So many words, each as often as in the texts."""
     words, frequencies = _vocabulary()
     return chance.choices(words, cum_weights=frequencies, k=count)
 
@@ -98,7 +99,7 @@ def _draw(chance: random.Random, count: int) -> Sequence[str]:
 def _distinct(chance: random.Random, count: int) -> list[str]:
     found: dict[str, None] = {}
     while len(found) < count:
-        found.update(dict.fromkeys(_draw(chance, 1)))
+        found.update(dict.fromkeys(draw_words(chance, 1)))
     return list(found)
 
 

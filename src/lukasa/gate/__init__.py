@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
 from lukasa.canonical import fault_of
 from lukasa.engine import QUARANTINE, RESERVED_KINDS
@@ -18,18 +19,30 @@ from lukasa.gate.checks import BASIC, DEFAULT_LIMITS, Check, Limits, obviously_f
 from lukasa.outcome import Refused
 from lukasa.record import Draft, Sealed, seal
 
-__all__ = ["Check", "Gate", "Limits", "Policy"]
+__all__ = ["Check", "Gate", "Handling", "Limits", "Policy", "guarding"]
+
+Handling = Literal["block", "redact", "allow"]
+"""What is done with personal data and secrets in a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How one kind of record is judged: its limits, then its own checks after the basic ones."""
+    """How one kind of record is judged: its limits, then its own checks after the basic ones.
+
+    ``personal`` says what is done with personal data and secrets: refuse the record, redact it, or let it be.
+    """
 
     limits: Limits = DEFAULT_LIMITS
     checks: tuple[Check, ...] = ()
+    personal: Handling = "allow"
 
 
-OWN_POLICIES = {QUARANTINE: Policy(checks=(quarantine,))}
+OWN_POLICIES = {QUARANTINE: Policy(checks=(quarantine,)), "memory": Policy(personal="block")}
+
+
+def guarding(handlings: Mapping[str, Handling]) -> dict[str, Policy]:
+    """Policies for kinds of record, by what is done with personal data and secrets in them."""
+    return {kind: Policy(personal=handling) for kind, handling in handlings.items() if kind not in RESERVED_KINDS}
 
 
 class Gate:
@@ -55,6 +68,11 @@ class Gate:
         for check in policy.checks:
             if (refused := check(draft, limits)) is not None:
                 return refused
+        if policy.personal != "allow":
+            guarded = self._guard(draft, policy.personal)
+            if isinstance(guarded, Refused):
+                return guarded
+            draft = guarded
         try:
             sealed = seal(draft, id, author)
         except InvalidInput as error:
@@ -66,3 +84,12 @@ class Gate:
                 f"for {draft.kind!r}. Split it, or keep the large part outside and refer to it.",
             )
         return sealed
+
+    def _guard(self, draft: Draft, handling: Handling) -> Draft | Refused:
+        """The draft as it may be kept. A refusal names what was found, never the value."""
+        from lukasa.gate.guarding import refusal, without_secrets
+
+        if handling == "redact":
+            return without_secrets(draft)
+        refused = refusal(draft)
+        return draft if refused is None else refused

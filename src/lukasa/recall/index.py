@@ -62,7 +62,7 @@ def batch(made: int, took: float, left: float | None) -> int:
         return BATCH
     if not made:
         return _FIRST
-    return max(1, min(BATCH, 2 * made, int(left * made / took) if took > 0 else BATCH))
+    return max(1, int(min(BATCH, 2 * made, left * made / took if took > 0 else BATCH)))
 
 
 def from_middle(vector: Vector, others: Vectors) -> Vector:

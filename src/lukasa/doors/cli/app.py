@@ -14,7 +14,19 @@ import typer
 from typer.core import TyperGroup
 
 import lukasa
-from lukasa.doors.cli import bench, carrying, keeping, looking, mending, moving, recalling, show, tour, working
+from lukasa.doors.cli import (
+    bench,
+    carrying,
+    keeping,
+    looking,
+    mending,
+    moving,
+    recalling,
+    show,
+    tour,
+    vaulting,
+    working,
+)
 from lukasa.doors.cli.caller import Caller, require_text
 from lukasa.doors.cli.outcome import Ending, Failure, failure_of
 from lukasa.errors import InvalidInput
@@ -147,6 +159,12 @@ app.callback()(root)
 
 _LOOK, _TAKE_BACK, _KEEP_SOUND, _CARRY, _TRY = "Look", "Take back", "Keep sound", "Carry", "Try"
 _WORK = "Work"
+_REMEMBER = "Remember"
+app.command("remember", rich_help_panel=_REMEMBER)(vaulting.remember)
+app.command("forget", rich_help_panel=_REMEMBER)(vaulting.forget)
+app.command("scan", rich_help_panel=_REMEMBER)(vaulting.scan)
+app.command("audit", rich_help_panel=_REMEMBER)(vaulting.audit)
+app.add_typer(vaulting.app, name="vault", rich_help_panel=_REMEMBER)
 app.command("recall", rich_help_panel=_LOOK)(recalling.recall)
 app.command("log", rich_help_panel=_LOOK)(looking.log)
 app.command("history", rich_help_panel=_LOOK)(looking.history)

@@ -16,6 +16,7 @@ from lukasa.errors import InvalidInput
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from lukasa.benchmarks.gate import GateReport
     from lukasa.benchmarks.recall import SetReport
     from lukasa.benchmarks.report import Bar, Report, Row, Unit
     from lukasa.benchmarks.store import Progress
@@ -116,6 +117,62 @@ def search(
         typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
     else:
         show(report)
+
+
+@app.command()
+def gate(
+    ctx: typer.Context,
+    sizes: Annotated[str, typer.Option(help="Memories in the vault, such as 1k,100k,1m.")] = "1k,100k",
+    on: OnServer = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure what a verdict of the vault's write gate costs as the vault grows, check by check.
+
+    Example: lukasa bench gate --sizes 1k,100k,1m
+    """
+    from lukasa.benchmarks.gate import run
+    from lukasa.benchmarks.store import parse_sizes
+
+    server = _server(on or caller(ctx, as_json).store)
+    try:
+        wanted = parse_sizes(sizes)
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error), param_hint="--sizes") from error
+    with _progress() as progress:
+        report = run(wanted, server=server, progress=progress)
+    if caller(ctx, as_json).json:
+        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+    else:
+        _show_gate(report)
+
+
+def _show_gate(report: GateReport) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from lukasa.benchmarks.gate import BULK_BAR, GROWTH_BAR
+    from lukasa.benchmarks.store import short
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    table = Table(box=box.MARKDOWN)
+    table.add_column("one verdict", no_wrap=True)
+    for size in report.sizes:
+        table.add_column(f"{short(size.memories)} memories", justify="right", no_wrap=True)
+    for check in report.sizes[0].checks:
+        table.add_row(check, *(figure(size.checks[check], "s") for size in report.sizes))
+    table.add_row("verdicts a second", *(figure(1 / size.checks["the whole gate"], "per_s") for size in report.sizes))
+    table.add_row("comparing with all instead", *(figure(size.comparing_with_all, "s") for size in report.sizes))
+    table.add_row("bulk adds, durable", *(figure(size.bulk_per_s, "per_s") for size in report.sizes))
+    console.print(table)
+    bulk = report.sizes[-1].bulk_per_s
+    verdict = {True: "met", False: "missed"}
+    console.print(
+        f"\nThe whole gate costs {report.growth:.2f} × as much in the largest vault as in the smallest (bar ≤ {GROWTH_BAR:g}: "
+        f"{verdict[report.growth <= GROWTH_BAR]}); bulk adds {bulk:,.0f} a second (bar ≥ {BULK_BAR:,.0f}: {verdict[bulk >= BULK_BAR]}).\n"
+        f"{report.machine.cores} cores (load {report.machine.load:.1f} at the start), {report.engine}, {report.seconds:,.0f} s.",
+        highlight=False,
+    )
 
 
 def _show_recall(report: SetReport) -> None:

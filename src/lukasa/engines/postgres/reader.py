@@ -235,6 +235,13 @@ class PostgresReader(Arrows):
         rows = self._moment.run(SQL["authors"], ([row.scope for row in pairs], [row.kind for row in pairs], latest))
         return [author for (author,) in rows]
 
+    def bearing(self, labels: Sequence[str], scope: str, *, kind: str, each: int) -> list[Record]:
+        wanted = list(dict.fromkeys(labels))
+        if not self._reach.reads(scope) or not _storable((scope, kind, *wanted)):
+            return []
+        rows = self._moment.run(SQL["bearing"], (scope, kind, wanted, wanted, max(0, each)))
+        return [_record(row) for row in rows]
+
     def beside(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:
         readable = self._readable()
         rows = self._moment.run(SQL["beside"], ([record.seq for record in records], readable, readable))

@@ -26,6 +26,7 @@ _NEWEST_AS_OF = """line ->> 'deleted' IS NULL AND NOT EXISTS (
         AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq))"""
 _MANY_STREAMS = 40
 _COUNTED = 1000
+_FEW_BEARERS = 20
 
 
 class SqliteReader(Arrows):
@@ -192,6 +193,23 @@ class SqliteReader(Arrows):
         largest = sorted(self.tally(), key=lambda row: -row.live)[:_MANY_STREAMS]
         rows = (row for pair in largest for row in self._db.execute(SQL["authors"], (pair.scope, pair.kind, latest)))
         return sorted({author for (author,) in rows})
+
+    def bearing(self, labels: Sequence[str], scope: str, *, kind: str, each: int) -> list[Record]:
+        wanted = list(dict.fromkeys(labels))
+        if not self._reach.reads(scope) or not storable((scope, kind, *wanted)):
+            return []
+        each, most = max(0, each), _FEW_BEARERS * (len(wanted) + 10)
+        bearers: dict[str, list[int]] = {label: [] for label in wanted}
+        rows: list[Any] = self._db.execute(SQL["bearing"], (json.dumps(wanted), scope, most)).fetchall()
+        for label, seq in rows:
+            bearers[label].append(seq)
+        crowded = [label for label, seqs in bearers.items() if len(seqs) > each] if len(rows) < most else wanted
+        found = {seq for seqs in bearers.values() if len(seqs) <= each for seq in seqs}
+        if crowded:  # each of these is looked at alone, which takes longer
+            lists = self._db.execute(SQL["bearing_each"], (json.dumps(crowded), scope, kind, each))
+            found.update(seq for (seqs,) in lists for seq in json.loads(seqs))
+        live = self._db.execute(SQL["live_of_kind"], (json.dumps(list(found)), kind)) if found else ()
+        return [_record(row) for row in live]
 
     def beside(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:
         sessions = {

@@ -33,7 +33,7 @@ from lukasa.testing.contract.keeping import Keeping  # noqa: E402
 from lukasa.testing.contract.links import Links, Sessions  # noqa: E402
 from lukasa.testing.contract.proof import Proof, Reindexing  # noqa: E402
 from lukasa.testing.contract.quarantine import Quarantine  # noqa: E402
-from lukasa.testing.contract.reading import AsOf, Looking, Mentions, Queries  # noqa: E402
+from lukasa.testing.contract.reading import AsOf, Bearing, Looking, Mentions, Queries  # noqa: E402
 from lukasa.testing.contract.replay import Replay  # noqa: E402
 from lukasa.testing.contract.vectors import Vectors  # noqa: E402
 from lukasa.testing.contract.walls import Walls  # noqa: E402
@@ -48,6 +48,7 @@ class EngineContract(
     IdempotencyKeys,
     Decisions,
     Looking,
+    Bearing,
     AsOf,
     Queries,
     Mentions,

@@ -383,3 +383,46 @@ class Mentions(Examination):
         with engine.reading(EVERYTHING) as reader:
             assert reader.read() == reader.read(Query()) == records
         assert tip(engine) == records[-1].seq
+
+
+class Bearing(Examination):
+    """Finding live records by any of many labels."""
+
+    @keeps("VLT-6")
+    def test_a_record_that_bears_any_of_the_labels_comes_once_and_the_newest_first(self, engine: Engine) -> None:
+        first = note(engine, "a", labels=("near=1", "near=2"))
+        second = note(engine, "b", labels=("near=2", "near=3"))
+        note(engine, "c", labels=("near=4",))
+        assert _bearing(engine, ["near=1", "near=2", "near=3"]) == [second, first]
+        assert _bearing(engine, ["near=5"]) == _bearing(engine, []) == []
+
+    @keeps("VLT-6")
+    def test_each_label_brings_its_newest_bearers_however_many_there_are(self, engine: Engine) -> None:
+        crowd = [note(engine, f"crowd-{n}", labels=("near=crowd",)) for n in range(7)]
+        rare = note(engine, "rare", labels=("near=rare", "near=crowd"))
+        alone = note(engine, "alone", labels=("near=alone",))
+        assert _bearing(engine, ["near=crowd", "near=alone"], each=3) == [alone, rare, crowd[6], crowd[5]]
+        assert _bearing(engine, ["near=rare"], each=0) == []
+
+    @keeps("VLT-6")
+    def test_only_live_records_of_the_kind_and_scope_within_reach_come(self, engine: Engine) -> None:
+        note(engine, "changed", labels=("near=1",))
+        changed = note(engine, "changed", labels=("near=2",))
+        note(engine, "gone", labels=("near=1",))
+        drop(engine, "gone")
+        note(engine, "elsewhere", scope="ada", labels=("near=1",))
+        assert _bearing(engine, ["near=1"]) == []
+        assert _bearing(engine, ["near=2"]) == [changed]
+        assert _bearing(engine, ["near=2"], kind="fact") == []
+        with engine.reading(Reach.of(["bob"])) as reader:
+            assert reader.bearing(["near=1"], "ada", kind="note", each=9) == []
+
+    @keeps("VLT-6")
+    def test_any_words_are_labels_to_ask_for(self, engine: Engine) -> None:
+        for odd in ("", "\0", "\ud800", "'; --", "[]", "x" * 5_000):
+            assert _bearing(engine, [odd]) == []
+
+
+def _bearing(engine: Engine, labels: list[str], *, kind: str = "note", each: int = 9) -> list[Any]:
+    with engine.reading(EVERYTHING) as reader:
+        return reader.bearing(labels, "shared", kind=kind, each=each)

@@ -28,3 +28,14 @@ SELECT DISTINCT late.author FROM unnest(%s::text[], %s::text[]) AS pair (scope, 
 CROSS JOIN LATERAL (
     SELECT log.author FROM log WHERE log.scope = pair.scope AND log.kind = pair.kind ORDER BY log.seq DESC LIMIT %s) AS late
 WHERE late.author <> '' ORDER BY late.author
+
+-- name: bearing
+-- All that bear any of the labels, by the labels' index. Scope and kind are spelled so that no index of theirs is
+-- taken: before the server has counted its rows, it would rather read the whole kind.
+WITH bearers AS MATERIALIZED (
+    SELECT seq, line, digest, labels FROM log
+    WHERE log.scope || '' = %s AND log.kind || '' = %s AND log.live AND log.labels <> '{}' AND log.labels && %s::text[]),
+places AS (
+    SELECT bearers.seq, row_number() OVER (PARTITION BY label ORDER BY bearers.seq DESC) AS place
+    FROM bearers CROSS JOIN LATERAL unnest(bearers.labels) AS label WHERE label = ANY(%s))
+SELECT seq, line, digest FROM bearers WHERE seq IN (SELECT seq FROM places WHERE place <= %s) ORDER BY seq DESC

@@ -31,3 +31,19 @@ SELECT count(*) FROM (
 SELECT DISTINCT author FROM (
     SELECT author FROM log INDEXED BY log_by_kind WHERE scope = ? AND kind = ? ORDER BY seq DESC LIMIT ?)
 WHERE author <> ''
+
+-- name: bearing
+SELECT l.label, l.seq FROM json_each(?1) AS wanted CROSS JOIN label AS l ON l.label = wanted.value AND l.scope = ?2 LIMIT ?3
+
+-- name: bearing_each
+-- One list of positions for each label, so that each can have its own limit.
+SELECT (SELECT json_group_array(seq) FROM (
+    SELECT l.seq AS seq FROM label AS l CROSS JOIN log ON log.seq = l.seq
+    WHERE l.label = wanted.value AND l.scope = ?2 AND log.kind = ?3
+        AND NOT EXISTS (SELECT 1 FROM past WHERE past.seq = l.seq)
+    ORDER BY l.seq DESC LIMIT ?4)) AS found
+FROM json_each(?1) AS wanted WHERE found <> '[]'
+
+-- name: live_of_kind
+SELECT log.seq, line, digest FROM json_each(?1) AS wanted CROSS JOIN log ON log.seq = wanted.value
+WHERE log.kind = ?2 AND NOT EXISTS (SELECT 1 FROM past WHERE past.seq = log.seq) ORDER BY log.seq DESC

@@ -1,0 +1,113 @@
+"""Memory files of other systems, read as proposals for the vault: to audit them, or to bring in what passes.
+
+- ``vault.jsonl``: the newest version of each memory, unless it is a tombstone;
+- the knowledge graph of MCP's memory server (``memory.json``): every observation with its entity, every relation;
+- an export of mem0: every memory with its text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lukasa.errors import FormatError
+from lukasa.formats.vault_jsonl import versions_in
+from lukasa.outcome import Refused
+from lukasa.vault import Proposal, VaultMemory
+
+_LARGEST = 512 * 1024 * 1024
+
+
+def proposals_in(path: Path) -> tuple[str, list[Proposal]]:
+    """The name of a file's format, and what it would have the vault keep."""
+    if path.stat().st_size > _LARGEST:
+        raise FormatError(f"{path} is larger than {_LARGEST:,} bytes.")
+    raw = path.read_bytes()
+    whole = _parsed(raw)
+    if whole is not None and not (isinstance(whole, dict) and ("id" in whole or "type" in whole)):
+        found = _graph(whole) or _mem0(whole)
+    else:
+        lines = [_parsed(line) for line in raw.splitlines() if line.strip()]
+        entities = [line for line in lines if isinstance(line, dict) and line.get("type") in ("entity", "relation")]
+        found = _graph(_sorted_out(entities)) if entities else _vault(path)
+    if found is None:
+        raise FormatError(
+            f"{path} is neither a vault.jsonl, nor a knowledge graph of MCP's memory server, nor an export of mem0."
+        )
+    return found
+
+
+def _parsed(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _sorted_out(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "entities": [line for line in lines if line["type"] == "entity"],
+        "relations": [line for line in lines if line["type"] == "relation"],
+    }
+
+
+def _graph(whole: Any) -> tuple[str, list[Proposal]] | None:
+    if not isinstance(whole, dict) or not isinstance(whole.get("entities"), list):
+        return None
+    found: list[Proposal] = []
+    for entity in whole["entities"]:
+        if isinstance(entity, dict):
+            name, kind = str(entity.get("name", "")), str(entity.get("entityType") or "entity")
+            observations = entity.get("observations")
+            for said in observations if isinstance(observations, list) else ():
+                found.append(Proposal(f"{name}: {said}", category=kind[:100].strip() or "entity", source="import"))
+    for relation in whole.get("relations") or ():
+        if isinstance(relation, dict):
+            words = (relation.get("from"), relation.get("relationType"), relation.get("to"))
+            found.append(Proposal(" ".join(str(word) for word in words if word), category="relation", source="import"))
+    return "knowledge graph", found
+
+
+def _mem0(whole: Any) -> tuple[str, list[Proposal]] | None:
+    items = whole
+    if isinstance(whole, dict):
+        items = next(
+            (whole[name] for name in ("results", "memories", "data") if isinstance(whole.get(name), list)), None
+        )
+    if not isinstance(items, list):
+        return None
+    texts = [_text(item) for item in items]
+    if items and not any(texts):
+        return None
+    return "mem0 export", [Proposal(text, source="import") for text in texts if text]
+
+
+def _text(item: Any) -> str:
+    if isinstance(item, str):
+        return item
+    if isinstance(item, dict):
+        return next(
+            (item[name] for name in ("memory", "data", "text", "content") if isinstance(item.get(name), str)), ""
+        )
+    return ""
+
+
+def _vault(path: Path) -> tuple[str, list[Proposal]] | None:
+    newest: dict[str, VaultMemory] = {}
+    readable = False
+    with path.open("rb") as source:
+        for _, memory in versions_in(source):
+            if isinstance(memory, Refused):
+                continue
+            readable = True
+            if memory.id not in newest or newest[memory.id].version <= memory.version:
+                newest[memory.id] = memory
+    return ("vault.jsonl", list(_live(newest))) if readable else None
+
+
+def _live(newest: dict[str, VaultMemory]) -> Iterator[Proposal]:
+    for told in newest.values():
+        if told.deleted_at is None:
+            yield Proposal(told.text, told.scope, told.category, told.tier, told.topic_id, told.tags, told.source)

@@ -1,0 +1,190 @@
+"""A memory of the vault: the document's fields, read from a record and written as a draft."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lukasa.clock import to_iso
+from lukasa.likeness import MARK, folded, marks, words
+from lukasa.record import Draft, Key, Link, Record, digest_of, seal, stamp
+from lukasa.scope import SHARED
+from lukasa.vault.rules import CANON, KIND
+
+UNSAID = "unsaid"
+"""The origin of a memory whose source was not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A memory that somebody would like to keep."""
+
+    text: str
+    scope: str = SHARED
+    category: str = "general"
+    tier: str = CANON
+    topic_id: str | None = None
+    tags: tuple[str, ...] = ()
+    source: str | None = "manual"
+    author: str = ""
+
+    @classmethod
+    def of(cls, item: Proposal | Mapping[str, Any] | str) -> Proposal:
+        """A proposal from what a caller passes: one, its fields, or a text alone."""
+        if isinstance(item, Proposal):
+            return item
+        if isinstance(item, str):
+            return cls(item)
+        fields = {name: item[name] for name in cls.__slots__ if name in item}
+        tags = fields.get("tags")
+        if isinstance(tags, str):
+            fields["tags"] = (tags,)
+        elif isinstance(tags, Iterable):
+            fields["tags"] = tuple(tags)
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class VaultMemory:
+    """A memory as the vault hands it out."""
+
+    id: str
+    text: str
+    scope: str
+    category: str
+    tier: str
+    topic_id: str | None
+    tags: tuple[str, ...]
+    created_at: datetime
+    updated_at: datetime | None
+    source: str | None
+    deleted_at: datetime | None
+    version: int
+    author: str = ""
+
+    def proposal(self) -> Proposal:
+        """What would have to be proposed to keep the same."""
+        return Proposal(self.text, self.scope, self.category, self.tier, self.topic_id, self.tags, self.source)
+
+    def as_json(self) -> dict[str, Any]:
+        """The record of the document: these fields in this order, times in ISO 8601."""
+        return {
+            "id": self.id,
+            "text": self.text,
+            "scope": self.scope,
+            "category": self.category,
+            "tier": self.tier,
+            "topic_id": self.topic_id,
+            "tags": list(self.tags),
+            "created_at": to_iso(self.created_at),
+            "updated_at": None if self.updated_at is None else to_iso(self.updated_at),
+            "source": self.source,
+            "deleted_at": None if self.deleted_at is None else to_iso(self.deleted_at),
+            "version": self.version,
+        }
+
+
+def memory_of(record: Record, before: Record | None = None) -> VaultMemory:
+    """The memory that a record keeps. A tombstone says what it said before, if that is known."""
+    told = before if record.deleted and before is not None else record
+    tags = told.body.get("tags")
+    return VaultMemory(
+        id=record.id,
+        text=told.text,
+        scope=record.scope,
+        category=_told(told, "category") or "general",
+        tier=_told(told, "tier") or CANON,
+        topic_id=_told(told, "topic_id"),
+        tags=tuple(tags) if isinstance(tags, list) else (),
+        created_at=record.created_at,
+        updated_at=record.recorded_at if record.version > 1 and not record.deleted else _updated(before),
+        source=None if told.origin == UNSAID else told.origin,
+        deleted_at=record.recorded_at if record.deleted else None,
+        version=record.version,
+        author=record.author,
+    )
+
+
+def versions_of(history: Sequence[Record]) -> list[VaultMemory]:
+    """Every version of a memory, each tombstone with what it ended."""
+    told, last = [], None
+    for record in history:
+        told.append(memory_of(record, last))
+        if not record.deleted:
+            last = record
+    return told
+
+
+def draft_of(
+    proposal: Proposal,
+    id: str,
+    *,
+    expected: int | None,
+    links: tuple[Link, ...] = (),
+    known: Iterable[str] | None = None,
+    **notes: Any,
+) -> Draft:
+    """The record that a memory is kept as; ``notes`` go into its body, ``known`` are its marks if they are."""
+    body: dict[str, Any] = {"category": proposal.category, "tier": proposal.tier, **notes}
+    if proposal.topic_id is not None:
+        body["topic_id"] = proposal.topic_id
+    if proposal.tags:
+        body["tags"] = list(proposal.tags)
+    return Draft(
+        KIND,
+        proposal.text,
+        body,
+        id=id,
+        scope=proposal.scope,
+        author=proposal.author,
+        origin=proposal.source or UNSAID,
+        links=links,
+        labels=labels_of(proposal, marks(words(folded(proposal.text))) if known is None else known),
+        expected=expected,
+    )
+
+
+def labels_of(proposal: Proposal, marked: Iterable[str]) -> tuple[str, ...]:
+    """What a memory can be filtered and found by."""
+    topic = () if proposal.topic_id is None else (f"topic={proposal.topic_id}",)
+    return (
+        f"tier={proposal.tier}",
+        f"category={proposal.category}",
+        *topic,
+        *[f"tag={tag}" for tag in proposal.tags],
+        *[MARK + mark for mark in marked],
+    )
+
+
+def line_of_version(memory: VaultMemory, author: str = "") -> tuple[bytes, bytes]:
+    """The line of the log, with its digest, that keeps one version of a memory with its own times."""
+    if memory.deleted_at is not None:
+        origin = memory.source or UNSAID
+        draft = Draft(KIND, id=memory.id, scope=memory.scope, origin=origin, deleted=True)
+    else:
+        draft = draft_of(memory.proposal(), memory.id, expected=None)
+    recorded = memory.deleted_at or memory.updated_at or memory.created_at
+    content = seal(draft, author=author).content
+    line = content[:-1] + stamp(memory.version, to_iso(memory.created_at), to_iso(recorded))
+    return line, digest_of(line)
+
+
+def key_of(scope: str, id: str) -> Key:
+    return Key(scope, KIND, id)
+
+
+def proposal_of(record: Record) -> Proposal:
+    """What would have to be proposed to keep the memory as it is."""
+    told = memory_of(record)
+    return Proposal(told.text, told.scope, told.category, told.tier, told.topic_id, told.tags, told.source, told.author)
+
+
+def _told(record: Record, name: str) -> str | None:
+    value = record.body.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _updated(before: Record | None) -> datetime | None:
+    return before.recorded_at if before is not None and before.version > 1 else None

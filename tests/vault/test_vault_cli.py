@@ -1,0 +1,158 @@
+"""The vault at the command line: what is kept, what is refused, how it ends."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from lukasa.doors.cli.app import app
+from lukasa.doors.cli.outcome import Ending
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner(env={"LUKASA_STORE": "v.db", "LUKASA_PROFILE": ""})
+
+    def call(*words, **options):
+        return runner.invoke(app, [*words], **options)
+
+    return call
+
+
+def told(answer):
+    assert answer.exit_code == 0, answer.output
+    return json.loads(answer.stdout)
+
+
+def test_what_the_issue_shows(run):
+    assert (
+        run("remember", "CANON: Mission — stabilise runtime, add tools in layers", "--category", "mission").exit_code
+        == 0
+    )
+    refused = run("remember", "tick marker for burst 5")
+    assert (refused.exit_code, "burst journal" in refused.output) == (Ending.REFUSED, True)
+    assert "- [mission] CANON: Mission" in run("vault", "snapshot").stdout
+    stats = told(run("vault", "stats", "--json"))
+    assert (stats["active"], stats["refused"]) == (1, {"noise": 1})
+
+
+def test_a_refusal_is_told_as_json_with_its_code(run):
+    answer = run("remember", "my password is hunter2", "--json")
+    assert answer.exit_code == Ending.REFUSED
+    assert json.loads(answer.stdout)["error"]["code"] == "pii"
+    assert "hunter2" not in answer.output
+
+
+def test_a_memory_is_remembered_searched_and_forgotten(run):
+    kept = told(run("remember", "The staging database is called heron", "--tag", "db", "--json"))
+    assert kept["tags"] == ["db"]
+    assert (
+        told(run("vault", "search", "staging heron", "--profile", "lexical", "--json"))[0]["memory"]["id"] == kept["id"]
+    )
+    assert (
+        told(run("recall", "staging database", "--kind", "memory", "--json"))["hits"][0]["record"]["id"] == kept["id"]
+    )
+    assert run("forget", kept["id"]).exit_code == 0
+    assert run("forget", kept["id"]).exit_code == Ending.NOT_FOUND
+    assert run("forget", kept["id"], "other").exit_code == Ending.NOT_FOUND
+    assert "no such memory" in run("vault", "list").stdout
+
+
+def test_a_text_may_come_from_a_pipe(run):
+    assert (
+        told(run("remember", "-", "--json", input="Deploys happen on Thursday\n"))["text"]
+        == "Deploys happen on Thursday"
+    )
+
+
+def test_a_file_is_scanned_and_the_values_are_never_shown(run, tmp_path):
+    (tmp_path / "bad.txt").write_bytes(b"fine\ncard 4111 1111 1111 1111\n\xff pwd=hunter2!")
+    answer = run("scan", "bad.txt", "--json")
+    assert answer.exit_code == Ending.REFUSED
+    assert json.loads(answer.stdout)["found"] == [
+        {"line": 2, "column": 6, "class": "card"},
+        {"line": 3, "column": 7, "class": "password"},
+    ]
+    shown = run("scan", "bad.txt").output
+    assert "payment card" in shown
+    assert "4111" not in shown
+    assert run("scan", "-", input="nothing here").exit_code == 0
+    assert run("scan", "missing.txt").exit_code == Ending.NOT_FOUND
+
+
+def test_an_audit_counts_what_the_gate_would_refuse_and_keeps_nothing(run, tmp_path):
+    results = [
+        {"memory": text}
+        for text in ("Ada is allergic to nuts", "Ada is allergic to nuts!", "heartbeat", "Boris leads the Ghent office")
+    ]
+    (tmp_path / "mem0.json").write_text(json.dumps({"results": results}))
+    answer = told(run("audit", "mem0.json", "--json"))
+    assert (answer["format"], answer["entries"], answer["passed"]) == ("mem0 export", 4, 2)
+    assert answer["refused"] == {"duplicate": 1, "noise": 1}
+    assert not (tmp_path / "v.db").exists()
+    assert "refuses 2 (50%)" in run("audit", "mem0.json").stdout
+    assert told(run("audit", "mem0.json", "--import", "--json"))["imported"] == 2
+    assert len(told(run("vault", "list", "--json"))) == 2
+
+
+def test_an_audit_judges_what_is_said_and_not_how_much(run, tmp_path):
+    words = [
+        "alder",
+        "birch",
+        "cedar",
+        "dogwood",
+        "elder",
+        "fir",
+        "ginkgo",
+        "hazel",
+        "ivy",
+        "juniper",
+        "larch",
+        "maple",
+    ]
+    texts = [f"{a} {b} {a[::-1]}" for a in words for b in words]
+    (tmp_path / "mem0.json").write_text(json.dumps(texts))
+    assert "full" not in told(run("audit", "mem0.json", "--json"))["refused"]
+
+
+def test_a_register_is_corroborated_and_promoted(run):
+    kept = told(
+        run("--agent", "orion", "remember", "The release is in May", "--tier", "register", "--topic", "r", "--json")
+    )
+    assert run("vault", "promote", kept["id"]).exit_code == Ending.REFUSED
+    assert run("--agent", "elysia", "vault", "corroborate", kept["id"]).exit_code == 0
+    assert "corroborated by elysia, orion" in run("vault", "promote", kept["id"]).stdout
+    other = told(run("remember", "Projects: email", "--tier", "register", "--topic", "p", "--json"))
+    assert (
+        "on the word of Ada"
+        in run("vault", "promote", other["id"], "--by", "Ada", "--text", "Email is a project").stdout
+    )
+
+
+def test_the_other_places_are_filled_and_shown(run):
+    assert run("vault", "note", "Call me Ada.").exit_code == 0
+    assert run("vault", "directive", "Answer questions about deploys briefly.").exit_code == 0
+    assert run("vault", "journal", "heartbeat").exit_code == 0
+    assert told(run("vault", "journal", "--json"))[0]["text"] == "heartbeat"
+    assert told(run("vault", "note", "--json"))[0]["text"] == "Call me Ada."
+    assert told(run("vault", "directive", "--json"))[0]["text"].startswith("Answer")
+    assert "- Call me Ada." in run("vault", "snapshot", "--block").stdout
+    assert "## Directives" in run("vault", "snapshot", "--query", "questions about deploys").stdout
+    assert told(run("vault", "snapshot", "--block", "--budget", "5", "--json")) == {"text": "", "tokens": 0}
+
+
+def test_an_import_with_refusals_names_their_lines_and_ends_so(run, tmp_path):
+    good = {"id": "aaaaaaaaaaaa", "text": "Deploys happen on Thursday", "created_at": "2026-01-01T00:00:00Z"}
+    (tmp_path / "vault.jsonl").write_text(json.dumps(good) + "\nnot json\n")
+    answer = run("vault", "import", "vault.jsonl", "--json")
+    assert answer.exit_code == Ending.REFUSED
+    done = json.loads(answer.stdout)
+    assert (done["memories"], done["refused"][0]["line"], done["refused"][0]["code"]) == (1, 2, "bad_line")
+    assert run("vault", "import", "nothing.jsonl").exit_code == Ending.NOT_FOUND
+
+
+@pytest.mark.parametrize("command", ["list", "stats", "snapshot", "propose-deletions", "candidates", "compact"])
+def test_a_store_that_is_not_there_is_not_made_by_looking(command, run, tmp_path):
+    assert run("vault", command).exit_code == Ending.NOT_FOUND
+    assert not (tmp_path / "v.db").exists()

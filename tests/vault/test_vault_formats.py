@@ -1,0 +1,168 @@
+"""The document's files: vault.jsonl and the profile; memory files of other systems."""
+
+import io
+import json
+
+import pytest
+
+import lukasa
+from lukasa.config import read_profile
+from lukasa.errors import FormatError, InvalidInput
+from lukasa.formats.foreign import proposals_in
+from lukasa.formats.vault_jsonl import export_vault, import_vault
+from lukasa.vault import Rules
+
+EXAMPLE = [
+    {"id": "a1b2c3d4e5f6", "text": "CANON: Mission — stabilize runtime, explore boundaries, add tools in layers", "scope": "shared", "category": "mission", "tier": "canon", "topic_id": None, "tags": [], "created_at": "2026-01-02T03:04:05Z", "updated_at": None, "source": "operator", "deleted_at": None, "version": 1},
+    {"id": "0123456789ab", "text": "Projects: dashboard, memory upgrade", "scope": "shared", "category": "project", "tier": "register", "topic_id": "current_projects", "tags": ["work"], "created_at": "2026-01-02T03:05:00Z", "updated_at": None, "source": "chat", "deleted_at": None, "version": 1},
+    {"id": "0123456789ab", "text": "Projects: dashboard, memory upgrade, email integration", "scope": "shared", "category": "project", "tier": "register", "topic_id": "current_projects", "tags": ["work"], "created_at": "2026-01-02T03:05:00Z", "updated_at": "2026-01-03T00:00:00.250000Z", "source": "tool", "deleted_at": None, "version": 2},
+    {"id": "feedfacecafe", "text": "Elysia likes quiet mornings", "scope": "elysia", "category": "bio", "tier": "canon", "topic_id": None, "tags": [], "created_at": "2026-01-02T03:06:00Z", "updated_at": None, "source": None, "deleted_at": None, "version": 1},
+    {"id": "feedfacecafe", "text": "Elysia likes quiet mornings", "scope": "elysia", "category": "bio", "tier": "canon", "topic_id": None, "tags": [], "created_at": "2026-01-02T03:06:00Z", "updated_at": None, "source": None, "deleted_at": "2026-01-04T00:00:00Z", "version": 2},
+]  # fmt: skip
+
+
+def lines(records):
+    return b"".join(json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in records)
+
+
+def exported(memory):
+    target = io.BytesIO()
+    export_vault(memory.journal, target)
+    return target.getvalue()
+
+
+@pytest.mark.requirement("VLT-14")
+def test_the_documents_records_come_back_byte_for_byte(memory):
+    done = import_vault(memory.vault, io.BytesIO(lines(EXAMPLE)))
+    assert (done.memories, done.versions, done.refused) == (3, 5, [])
+    assert exported(memory) == lines(EXAMPLE)
+    again = import_vault(memory.vault, io.BytesIO(lines(EXAMPLE)))
+    assert (again.memories, again.present, again.refused) == (0, 3, [])
+    assert exported(memory) == lines(EXAMPLE)
+    assert memory.vault.get("feedfacecafe") is None
+    assert memory.vault.list(topic_id="current_projects")[0].version == 2
+
+
+@pytest.mark.requirement("VLT-14")
+def test_what_is_imported_is_upserted_and_guarded_like_everything_else(memory):
+    import_vault(memory.vault, io.BytesIO(lines(EXAMPLE)))
+    assert memory.vault.update_by_topic("current_projects", "shared", "Projects: search").record.version == 3
+    assert memory.vault.add_memory(EXAMPLE[0]["text"]).details["duplicate_of"] == "a1b2c3d4e5f6"
+
+
+@pytest.mark.requirement("VLT-14")
+def test_every_imported_memory_passes_the_gate_and_refusals_name_their_line(memory):
+    odd = [
+        EXAMPLE[0],
+        EXAMPLE[0] | {"id": "bbbbbbbbbbbb"},
+        EXAMPLE[0] | {"id": "cccccccccccc", "text": "heartbeat"},
+        EXAMPLE[0] | {"id": "dddddddddddd", "text": "my ssn is 378-07-9520"},
+        {"id": "eeeeeeeeeeee"},
+        EXAMPLE[3] | {"version": 0},
+    ]
+    broken = lines(odd) + b"not json\n\n" + b'{"id": "x", "text": "a", "created_at": "never"}\n'
+    done = import_vault(memory.vault, io.BytesIO(broken))
+    assert done.memories == 1
+    assert [(line, why.code) for line, why in done.refused] == [
+        (2, "duplicate"), (3, "noise"), (4, "pii"), (5, "bad_line"), (6, "bad_line"), (7, "bad_line"), (9, "bad_line"),
+    ]  # fmt: skip
+    assert "378-07" not in str(done.refused)
+
+
+@pytest.mark.requirement("VLT-14")
+def test_the_profile_of_the_document_is_read(tmp_path, opened, monkeypatch):
+    path = tmp_path / "orion.yaml"
+    path.write_text(
+        "name: Orion\nmemory:\n  enabled: true\n  scopes: [shared, orion]\n  max_items: 20\n  similarity_threshold: 0.70\n"
+    )
+    rules = read_profile(path)
+    assert (rules.enabled, rules.scopes, rules.max_items, rules.similarity_threshold) == (
+        True,
+        ("shared", "orion"),
+        20,
+        0.7,
+    )
+    monkeypatch.setenv("LUKASA_PROFILE", str(path))
+    assert opened().vault.rules == rules
+    assert opened(profile=Rules(capacity=7)).vault.rules.capacity == 7
+
+
+@pytest.mark.requirement("VLT-14")
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("memory: {max_itmes: 3}", InvalidInput),
+        ("memory: {max_items: many}", InvalidInput),
+        ("memory: {max_items: 0}", InvalidInput),
+        ("memory: {similarity_threshold: 0.1}", InvalidInput),
+        ("memory: {overlap_threshold: 0.2}", InvalidInput),
+        ("memory: {pii: {memory: shout}}", InvalidInput),
+        ("memory: {scopes: shared}", InvalidInput),
+        ("memory: [1]", FormatError),
+        ("- 1", FormatError),
+        ("memory: {a: [", FormatError),
+        ("!!python/object/apply:os.system ['true']", FormatError),
+    ],
+)
+def test_a_profile_that_makes_no_sense_is_told(text, error, tmp_path):
+    (tmp_path / "p.yaml").write_text(text)
+    with pytest.raises(error):
+        read_profile(tmp_path / "p.yaml")
+
+
+def test_an_empty_profile_is_the_default(tmp_path):
+    (tmp_path / "p.yaml").write_text("")
+    assert read_profile(tmp_path / "p.yaml") == Rules()
+
+
+GRAPH = {
+    "entities": [{"name": "Ada", "entityType": "person", "observations": ["leads the Ghent office", "heartbeat ok"]}],
+    "relations": [{"from": "Ada", "to": "Boris", "relationType": "mentors"}],
+}
+MEM0 = {
+    "results": [{"id": "1", "memory": "Ada is allergic to nuts"}, {"id": "2", "memory": "Ada is allergic to nuts!"}]
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "texts"),
+    [
+        (
+            json.dumps(GRAPH),
+            "knowledge graph",
+            ["Ada: leads the Ghent office", "Ada: heartbeat ok", "Ada mentors Boris"],
+        ),
+        (
+            "\n".join(
+                json.dumps({"type": kind[:-3] + "y" if kind == "entities" else "relation", **each})
+                for kind in GRAPH
+                for each in GRAPH[kind]
+            ),
+            "knowledge graph",
+            ["Ada: leads the Ghent office", "Ada: heartbeat ok", "Ada mentors Boris"],
+        ),
+        (json.dumps(MEM0), "mem0 export", ["Ada is allergic to nuts", "Ada is allergic to nuts!"]),
+        (json.dumps(MEM0["results"]), "mem0 export", ["Ada is allergic to nuts", "Ada is allergic to nuts!"]),
+        (lines(EXAMPLE).decode(), "vault.jsonl", [EXAMPLE[0]["text"], EXAMPLE[2]["text"]]),
+        (lines(EXAMPLE[:1]).decode(), "vault.jsonl", [EXAMPLE[0]["text"]]),
+    ],
+)
+def test_memories_of_other_systems_are_read_as_proposals(content, name, texts, tmp_path):
+    (tmp_path / "memory.json").write_text(content)
+    found, proposals = proposals_in(tmp_path / "memory.json")
+    assert found == name
+    assert [proposal.text for proposal in proposals] == texts
+
+
+@pytest.mark.parametrize("content", ["", "hello", "[1, 2]", '{"a": 1}', "[" * 100_000])
+def test_a_file_of_no_known_format_is_told(content, tmp_path):
+    (tmp_path / "x").write_text(content)
+    with pytest.raises(FormatError):
+        proposals_in(tmp_path / "x")
+
+
+def test_importing_needs_the_reach(tmp_path):
+    with lukasa.open(tmp_path / "a.db", agent="orion") as memory:
+        done = import_vault(memory.vault, io.BytesIO(lines(EXAMPLE)))
+    assert [(line, why.code) for line, why in done.refused] == [(5, "bad_scope")]
+    assert done.memories == 2

@@ -13,19 +13,25 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 from lukasa.blob import replacing
 from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
-from lukasa.config import READ_VARIABLE, Place, locate
+from lukasa.config import READ_VARIABLE, Place, files_of, locate
 from lukasa.embedder import Embedder
 from lukasa.engine import Compacted, Engine, Progress, Verdict
 from lukasa.errors import InvalidInput, MissingExtra, StoreMissing
 from lukasa.formats import jsonl
-from lukasa.gate import Gate
+from lukasa.gate import Gate, Limits, Policy
 from lukasa.jobs import Jobs
 from lukasa.journal import Journal
 from lukasa.scope import EVERYTHING, SHARED, Reach
 
 if TYPE_CHECKING:
+    from lukasa.blob import Blobs
+    from lukasa.forecasts import Forecasts
+    from lukasa.network import Network
     from lukasa.recall.index import Index
     from lukasa.recall.room import Recall
+    from lukasa.sessions import Sessions
+
+POLICIES = {"checkpoint": Policy(Limits(record_bytes=17_000_000))}  # a session's whole state, with its seal
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ class Parts:
 class Memory:
     """An open store, seen with one caller's reach. One that is lent, as jobs get it, closes nothing."""
 
-    ROOMS: ClassVar[frozenset[str]] = frozenset({"journal", "jobs"})
+    ROOMS: ClassVar[frozenset[str]] = frozenset({"journal", "jobs", "sessions", "forecasts"})
     """The attributes that have methods of their own."""
 
     def __init__(self, parts: Parts, journal: Journal, jobs: Jobs, *, lent: bool = False) -> None:
@@ -57,6 +63,28 @@ class Memory:
     def recall(self) -> Recall:
         """Finds what answers a question: ``memory.recall("When is the release?")``."""
         return self._parts.recalling(self.journal)
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        """Sessions whose state survives crashes: ``memory.sessions.start("demo")``."""
+        from lukasa.sessions import Sessions
+
+        parts = self._parts
+        return Sessions(self.journal, parts.clock, parts.new_id, lambda: _files(parts.place), self._hub())
+
+    @cached_property
+    def forecasts(self) -> Forecasts:
+        """Predictions that are kept, signalled, resolved and scored."""
+        from lukasa.forecasts import Forecasts
+
+        return Forecasts(self.journal, self._parts.clock, self._parts.new_id, self._hub())
+
+    def _hub(self) -> Network | None:
+        """The agents that share this store, for those who reach the shared scope."""
+        from lukasa.network.hub import Hub
+
+        reach = self.journal.reach
+        return Hub(self.journal, self._parts.clock) if reach.reads(SHARED) and reach.writes(SHARED) else None
 
     def verify(self, progress: Progress | None = None) -> Verdict:
         """Proves the log whole and the indexes true to it."""
@@ -92,6 +120,8 @@ class Memory:
         return self._parts.engine.describe()
 
     def close(self) -> None:
+        if "sessions" in self.__dict__:
+            self.sessions.close()
         if not self._lent:
             self.jobs.close()
             self._parts.engine.close()
@@ -156,7 +186,7 @@ def memory_on(
     embedder: str | Embedder | None = None,
 ) -> Memory:
     """Wires a memory onto an open engine."""
-    gate = Gate()
+    gate = Gate(POLICIES)
     index: list[Index] = []  # one for all, made when something is first recalled: it loads what computes with numbers
 
     def recalling(journal: Journal) -> Recall:
@@ -197,3 +227,11 @@ def _reach(agent: str, scopes: Iterable[str] | None) -> Reach:
     if scopes is not None:
         return Reach.of(scopes)
     return Reach.of((SHARED, agent)) if agent else EVERYTHING
+
+
+def _files(place: Place) -> Blobs:
+    """What keeps the files of the store at a place."""
+    from lukasa.blobs import MemoryBlobs, open_blobs
+
+    root = files_of(place)
+    return MemoryBlobs() if root is None else open_blobs(root)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,8 @@ from lukasa.journal import Journal
 from lukasa.scope import EVERYTHING, SHARED, Reach
 
 if TYPE_CHECKING:
+    from lukasa.archive import Archives, Manifest
+    from lukasa.backup import Restored
     from lukasa.blob import Blobs
     from lukasa.forecasts import Forecasts
     from lukasa.network import Network
@@ -111,9 +114,27 @@ class Memory:
                 return jsonl.import_log(self.journal, file, progress)
         return jsonl.import_log(self.journal, source, progress)
 
-    def backup(self, target: str | os.PathLike[str]) -> None:
-        """Writes a consistent copy of the store to a new file."""
-        self.journal.backup(Path(target))
+    def backup(
+        self, target: str | os.PathLike[str], *, secret: str = "", keep: int = 12, alone: bool = False
+    ) -> Manifest | None:
+        """Writes a consistent copy of the store to a new file, or, to a URL, a backup that was read back and proved.
+
+        A backup (``file:///…``, ``s3://…``) holds the store and the files of its sessions. ``secret`` encrypts it,
+        ``keep`` is how many stay there, ``alone`` says that nobody else backs up to that bucket.
+        """
+        from lukasa.blobs import is_url, open_blobs
+
+        if not is_url(target):
+            self.journal.backup(Path(target))
+            return None
+        from lukasa.backup import back_up
+
+        parts, place = self._parts, open_blobs(target)
+        files = self.sessions.blobs
+        journal, ids = self.journal, parts.new_id
+        return back_up(
+            journal, parts.place, files, place, _owned, parts.clock, ids, secret=secret, keep=keep, alone=alone
+        )
 
     def describe(self) -> Mapping[str, Any]:
         """Facts about the store: place, engine, sizes."""
@@ -173,6 +194,36 @@ def open_memory(
     )
 
 
+def restore_store(
+    source: str | os.PathLike[str],
+    into: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    number: int | None = None,
+    secret: str = "",
+) -> Restored:
+    """Brings a store back from a backup to a place where there is none, and proves that it is the same log.
+
+    ``name`` and ``number`` say which backup; without them, the newest of the only store that is backed up there.
+    """
+    from lukasa.backup import restore
+
+    place = locate(into)
+    root = files_of(place)
+    files = None if root is None or "://" in root else Path(root)
+    archives = find_backups(source, name=name)
+    return restore(archives, place, files, _owned, _load_dump, number=number, secret=secret)
+
+
+def find_backups(source: str | os.PathLike[str], *, name: str | None = None) -> Archives:
+    """The backups of a store at a place: ``find_backups(url).verify()`` reads the newest back and proves it."""
+    from lukasa.backup import find_archives
+    from lukasa.blobs import open_blobs
+
+    clock = SystemClock()
+    return find_archives(open_blobs(source), name, clock, SortableIds(clock, random.SystemRandom()))
+
+
 def memory_on(
     engine: Engine,
     place: Place,
@@ -227,6 +278,20 @@ def _reach(agent: str, scopes: Iterable[str] | None) -> Reach:
     if scopes is not None:
         return Reach.of(scopes)
     return Reach.of((SHARED, agent)) if agent else EVERYTHING
+
+
+@contextmanager
+def _owned(place: Place) -> Iterator[Journal]:
+    """The store at a place as its owner sees it, for as long as it is looked at."""
+    with open_memory(place.url or place.path) as memory:
+        yield memory.journal
+
+
+def _load_dump(url: str, file: Path) -> None:
+    """Puts the snapshot of a server's store into an empty database."""
+    from lukasa.engines.postgres import PostgresEngine
+
+    PostgresEngine.restore(url, file)
 
 
 def _files(place: Place) -> Blobs:

@@ -20,7 +20,6 @@ from pathlib import Path
 from lukasa.blob import CHUNK, Blob, BlobExists, BlobMissing, check_name, pieces, sync_folder
 from lukasa.errors import InvalidInput, LukasaError, StoreFull, StoreReadOnly, StoreUnavailable
 
-
 _PART = ".part"
 
 

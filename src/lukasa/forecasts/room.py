@@ -123,9 +123,9 @@ class Forecasts:
             changes["confidence_level"] = confidence_level
         return self._change(prediction_id, ("active", "recovering"), changes, counted=True)
 
-    def resolve(self, prediction_id: str, outcome: bool, *, at: datetime | None = None) -> Outcome:
+    def resolve(self, prediction_id: str, outcome: Any, *, at: datetime | None = None) -> Outcome:
         """Says whether what was predicted happened. From then on it is scored. ``at`` is when that became known."""
-        if type(outcome) is not bool:
+        if not isinstance(outcome, bool):
             return Refused("bad_outcome", "An outcome is true or false.")
         moment = self._clock.now() if at is None else aware(at)
         return self._change(

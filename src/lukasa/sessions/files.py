@@ -245,7 +245,7 @@ class Folder:
 
     def newest_valid(self) -> tuple[Checkpoint | None, list[Damage]]:
         """Walks back to the newest checkpoint that proves itself; what was damaged on the way is told."""
-        damaged = []
+        damaged: list[Damage] = []
         for entry in self.entries():
             try:
                 return self.load(entry), damaged
@@ -268,7 +268,9 @@ class Folder:
     def tidy(self, now: datetime, retention: Retention) -> Tidied:
         """Compresses and drops by the rule of retention. A file goes only once what stands in for it was read back."""
         old, surplus = plan(self.entries(), now, retention)
-        compressed, dropped, damaged = list[int](), list[int](), list[int]()
+        compressed: list[int] = []
+        dropped: list[int] = []
+        damaged: list[int] = []
         for entry in old:
             try:
                 checkpoint = self.load(entry)

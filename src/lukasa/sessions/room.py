@@ -9,7 +9,10 @@ from datetime import timedelta
 from typing import Any
 from weakref import WeakSet
 
+from lukasa.archive import Archives, Manifest
+from lukasa.archive.room import KEEP
 from lukasa.blob import Blobs
+from lukasa.blobs import open_blobs
 from lukasa.clock import Clock, IdMaker, to_iso
 from lukasa.engine import Query
 from lukasa.errors import InvalidInput, LukasaError
@@ -18,6 +21,7 @@ from lukasa.network import Network
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.record import Key
 from lukasa.scope import SHARED
+from lukasa.sessions import keeping
 from lukasa.sessions.book import ARCHIVE, EVENT, INCIDENT, SESSION, Book
 from lukasa.sessions.budget import Budget, Pruning
 from lukasa.sessions.files import Checkpoint, Damage, Delta, Entry, Folder, Retention, Tidied
@@ -28,9 +32,6 @@ from lukasa.sessions.state import State, completed, fresh_state, objection
 
 SESSION_VARIABLES = ("LUKASA_SESSION_ID", "VOXSIGIL_SESSION_ID")
 """Where the id of the session to go on with may be said."""
-
-MakeBackup = Callable[[str, str], object]
-"""Backs up the session of an id to a place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +86,21 @@ class Sessions:
         significance: Significance | None = None,
         retention: Retention | None = None,
         budget: Budget | None = None,
-        backup: Callable[[str], object] | None = None,
+        backup: str | None = None,
         backup_every: timedelta = BACKUP_EVERY,
+        secret: str = "",
         scope: str | None = None,
     ) -> Session:
         """Goes on with a session, recovering it as needed, or begins a new one.
 
         Without an id, the environment is asked (``LUKASA_SESSION_ID``, ``VOXSIGIL_SESSION_ID``); if it says nothing, a
-        new session begins. How the session was found is in ``Session.recovery``.
+        new session begins. How the session was found is in ``Session.recovery``. ``backup`` is a folder or a bucket to
+        back it up to, when it is closed and, while it runs, every two hours.
         """
         named = session_id or next((os.environ[name] for name in SESSION_VARIABLES if os.environ.get(name)), None)
+        send = None if backup is None else lambda id: self.backup(id, backup, secret=secret, scope=scope)
         habits = Habits(
-            significance or Significance(), retention or Retention(), budget or Budget(), backup, backup_every
+            significance or Significance(), retention or Retention(), budget or Budget(), send, backup_every
         )
         session = None if named is None else self._resume(named, scope, habits)
         if session is None:
@@ -355,6 +359,39 @@ class Sessions:
         """Compresses checkpoints that are old or many, and drops compressed ones beyond a number."""
         _, folder = self._parts(session_id, scope or self._scope_of(session_id))
         return folder.tidy(self._clock.now(), Retention(keep, compressed, timedelta(hours=age_hours)))
+
+    # Backups
+
+    def backup(
+        self,
+        session_id: str,
+        target: str | os.PathLike[str],
+        *,
+        secret: str = "",
+        keep: int = KEEP,
+        alone: bool = False,
+        scope: str | None = None,
+    ) -> Manifest:
+        """Backs up a session's files to a folder or a bucket; the archive was read back and proved when this returns."""
+        folder = self._parts(session_id, scope or self._scope_of(session_id))[1]
+        archives = Archives(open_blobs(target), keeping.name_of(folder), self._clock, self._new_id, alone=alone)
+        return keeping.send(folder, self.blobs, archives, secret=secret, keep=keep)
+
+    def restore(
+        self,
+        session_id: str,
+        source: str | os.PathLike[str],
+        *,
+        number: int | None = None,
+        secret: str = "",
+        scope: str | None = None,
+    ) -> Recovery:
+        """Brings a session's files back from a backup, and recovers it from them."""
+        scope = scope or self._scope_of(session_id)
+        folder = self._parts(session_id, scope)[1]
+        archives = Archives(open_blobs(source), keeping.name_of(folder), self._clock, self._new_id)
+        keeping.bring_back(folder, self.blobs, archives, number=number, secret=secret)
+        return self.recover(session_id, scope=scope)
 
     # Looking
 

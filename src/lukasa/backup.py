@@ -28,7 +28,7 @@ from lukasa.clock import Clock, IdMaker
 from lukasa.config import Place
 from lukasa.copying import copy_log
 from lukasa.engine import Query
-from lukasa.errors import FormatError, InvalidInput, StoreDamaged
+from lukasa.errors import FileMissing, FormatError, InvalidInput, StoreDamaged
 from lukasa.journal import Journal
 
 Opening = Callable[[Place], AbstractContextManager[Journal]]
@@ -116,7 +116,7 @@ def _beside(files: Blobs | None, folder: Path) -> Iterator[tuple[str, Path]]:
             copy.parent.mkdir(exist_ok=True)
             try:
                 copy.write_bytes(b"".join(files.read(blob.name)))
-            except FileNotFoundError:
+            except FileMissing:
                 continue  # retention was faster
             yield f"{FILES}/{blob.name}", copy
 

@@ -22,22 +22,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from lukasa.errors import InvalidInput, LukasaError
+from lukasa.errors import InvalidInput
 
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,199}")
 CHUNK = 1 << 20
 """How much is read or written at once."""
-
-
-class BlobExists(LukasaError):
-    """There is a file of that name already."""
-
-
-class BlobMissing(LukasaError, FileNotFoundError):
-    """There is no file of that name."""
-
-    def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
-        LukasaError.__init__(self, message, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +42,13 @@ class Blobs(Protocol):
     """Keeps blobs by name."""
 
     def put(self, name: str, data: bytes | Iterable[bytes], *, new: bool = False, at: datetime | None = None) -> None:
-        """Keeps a blob, whole and durable. ``new`` raises ``BlobExists`` if the name is taken.
+        """Keeps a blob, whole and durable. ``new`` raises ``FileTaken`` if the name is taken.
 
         ``at`` is the moment it is from, where a keeper can note one.
         """
 
     def read(self, name: str) -> Iterator[bytes]:
-        """The blob, piece by piece. Raises ``BlobMissing``."""
+        """The blob, piece by piece. Raises ``FileMissing``."""
 
     def append(self, name: str, data: bytes) -> bool:
         """Adds to the end of a blob, quickly and without waiting for the disk; ``False`` where a keeper cannot."""

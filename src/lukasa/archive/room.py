@@ -23,10 +23,10 @@ from typing import Any
 from lukasa import canonical
 from lukasa.archive.packing import Packed, pack, unpack
 from lukasa.archive.sealing import seal, unseal
-from lukasa.blob import CHUNK, BlobExists, BlobMissing, Blobs, check_name, whole
+from lukasa.blob import CHUNK, Blobs, check_name, whole
 from lukasa.blobs import FolderBlobs
 from lukasa.clock import Clock, IdMaker, from_iso, to_iso
-from lukasa.errors import FormatError, InvalidInput, LukasaError, StoreNewer, StoreUnavailable
+from lukasa.errors import FileMissing, FileTaken, FormatError, InvalidInput, LukasaError, StoreNewer, StoreUnavailable
 
 FORMAT, SCHEMA = "lukasa-backup", 1
 KEEP = 12
@@ -102,7 +102,7 @@ class Archives:
             try:
                 self._blobs.put(name, _hashed(seal(_read(packed), secret) if secret else _read(packed), sent))
                 size, digest = self._hash(name)
-            except (StoreUnavailable, BlobMissing):
+            except (StoreUnavailable, FileMissing):
                 if attempt == 3:
                     raise
                 continue
@@ -120,7 +120,7 @@ class Archives:
             data = _spell(manifest)
             try:
                 self._blobs.put(self._manifest(number), data, new=not self._alone)
-            except BlobExists:
+            except FileTaken:
                 if self._same(number, data):
                     return manifest  # it was ours: the answer to an earlier attempt got lost
                 number += 1
@@ -143,7 +143,7 @@ class Archives:
         self._blobs.put(name, b"first", new=True)
         try:
             self._blobs.put(name, b"second", new=True)
-        except BlobExists:
+        except FileTaken:
             return
         finally:
             self._blobs.delete(name)
@@ -171,7 +171,7 @@ class Archives:
                 fault = error
         if fault is not None:
             raise fault
-        raise BlobMissing(f"There is no backup called {self.name}.")
+        raise FileMissing(f"There is no backup called {self.name}.")
 
     def verify(self, number: int | None = None) -> Manifest:
         """Reads an archive back whole and compares it with its manifest. Raises ``FormatError`` when they differ."""

@@ -15,8 +15,8 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
 from obstore.store import from_url
 
-from lukasa.blob import CHUNK, Blob, BlobExists, BlobMissing, check_name, pieces
-from lukasa.errors import InvalidInput, StoreUnavailable, without_password
+from lukasa.blob import CHUNK, Blob, check_name, pieces
+from lukasa.errors import FileMissing, FileTaken, InvalidInput, StoreUnavailable, without_password
 
 _RETRIES: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=60)}
 _CLIENT: Any = {"timeout": "60s", "connect_timeout": "10s", "allow_http": True}
@@ -91,9 +91,9 @@ class BucketBlobs:
         try:
             yield
         except (AlreadyExistsError, PreconditionError) as error:
-            raise BlobExists(f"{self.url} has {name} already.") from error
+            raise FileTaken(f"{self.url} has {name} already.") from error
         except (NotFoundError, FileNotFoundError) as error:
-            raise BlobMissing(f"{self.url} has no {name}.") from error
+            raise FileMissing(f"{self.url} has no {name}.") from error
         except (BaseError, OSError) as error:
             raise StoreUnavailable(f"{self.url} failed: {_short(error)}.") from error
 

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lukasa.blob import CHUNK, Blob, BlobExists, BlobMissing, check_name, pieces, sync_folder
-from lukasa.errors import InvalidInput, LukasaError, StoreFull, StoreReadOnly, StoreUnavailable
+from lukasa.blob import CHUNK, Blob, check_name, pieces, sync_folder
+from lukasa.errors import FileMissing, FileTaken, InvalidInput, StoreFull, StoreReadOnly, StoreUnavailable
 
 _PART = ".part"
 
@@ -65,14 +65,14 @@ class FolderBlobs:
         try:
             os.link(part, path)
         except FileExistsError as error:
-            raise BlobExists(f"{path} is there already.") from error
+            raise FileTaken(f"{path} is there already.") from error
 
     def read(self, name: str) -> Iterator[bytes]:
         path = self._path(name)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0))
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise BlobMissing(f"There is no {path}.") from error
+            raise FileMissing(f"There is no {path}.") from error
         except OSError as error:
             if path.is_symlink():
                 raise InvalidInput(f"{path} is a link; links are not followed here.") from error
@@ -120,7 +120,7 @@ class FolderBlobs:
         try:
             source.replace(target)
         except FileNotFoundError as error:
-            raise BlobMissing(f"There is no {source}.") from error
+            raise FileMissing(f"There is no {source}.") from error
         sync_folder(target.parent)
 
     def delete(self, name: str) -> None:
@@ -166,8 +166,6 @@ def _translated(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if isinstance(error, LukasaError):
-            raise
         sort = {
             errno.ENOSPC: StoreFull, errno.EDQUOT: StoreFull, errno.EROFS: StoreReadOnly, errno.EACCES: StoreReadOnly,
         }.get(error.errno or 0, StoreUnavailable)  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
-from lukasa.blob import Blob, BlobExists, BlobMissing, check_name, pieces
+from lukasa.blob import Blob, check_name, pieces
+from lukasa.errors import FileMissing, FileTaken
 
 
 class MemoryBlobs:
@@ -17,12 +18,12 @@ class MemoryBlobs:
     def put(self, name: str, data: bytes | Iterable[bytes], *, new: bool = False, at: datetime | None = None) -> None:
         check_name(name)
         if new and name in self._held:
-            raise BlobExists(f"{name} is there already.")
+            raise FileTaken(f"{name} is there already.")
         self._held[name] = (b"".join(pieces(data)), at or datetime.now(UTC))
 
     def read(self, name: str) -> Iterator[bytes]:
         if name not in self._held:
-            raise BlobMissing(f"There is no {name}.")
+            raise FileMissing(f"There is no {name}.")
         yield self._held[name][0]
 
     def append(self, name: str, data: bytes) -> bool:
@@ -46,7 +47,7 @@ class MemoryBlobs:
     def rename(self, old: str, new: str) -> None:
         check_name(new)
         if old not in self._held:
-            raise BlobMissing(f"There is no {old}.")
+            raise FileMissing(f"There is no {old}.")
         self._held[new] = self._held.pop(old)
 
     def delete(self, name: str) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 
 from lukasa.clock import Clock, IdMaker, aware, from_iso, to_iso
 from lukasa.engine import Query, Reader
-from lukasa.errors import InvalidInput
+from lukasa.errors import InvalidInput, NetworkDown
 from lukasa.forecasts.learning import Learning, learn
 from lukasa.forecasts.scoring import Scores, Settled, score
 from lukasa.journal import Journal
-from lukasa.network import Network, NetworkDown
+from lukasa.network import Network
 from lukasa.outcome import Accepted, Outcome, Refused
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, redraft
 from lukasa.scope import SHARED

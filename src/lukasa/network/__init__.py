@@ -19,18 +19,10 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
 from lukasa.clock import Clock, to_iso
-from lukasa.errors import StoreUnavailable
+from lukasa.errors import RateLimited
 
 News = Mapping[str, Any]
 Sort = Literal["prediction", "signal"]
-
-
-class NetworkDown(StoreUnavailable):
-    """The network cannot be reached; try again later."""
-
-
-class RateLimited(NetworkDown):
-    """The network's rate limit is used up; try again in the next hour."""
 
 
 @dataclass(frozen=True, slots=True)

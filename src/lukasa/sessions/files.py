@@ -19,9 +19,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from lukasa import canonical
-from lukasa.blob import Blob, BlobMissing, Blobs, whole
+from lukasa.blob import Blob, Blobs, whole
 from lukasa.clock import from_iso, to_iso
-from lukasa.errors import InvalidInput, LukasaError
+from lukasa.errors import FileMissing, InvalidInput, LukasaError
 from lukasa.scope import SHARED
 from lukasa.sessions.state import LARGEST, SCHEMA, SEAL, State, objection, upgraded
 
@@ -237,7 +237,7 @@ class Folder:
         """The checkpoint in a file. Raises ``InvalidInput`` with what is wrong with it."""
         try:
             data = whole(self._blobs, entry.name, most=4 * LARGEST)
-        except BlobMissing as error:
+        except FileMissing as error:
             raise InvalidInput("it is gone") from error
         except OSError as error:
             raise InvalidInput(f"it cannot be read ({error.strerror or error})") from error
@@ -259,7 +259,7 @@ class Folder:
         try:
             for piece in self._blobs.read(damage.name):
                 content.update(piece)
-        except (BlobMissing, InvalidInput):
+        except (FileMissing, InvalidInput):
             return damage
         aside = f"{damage.name}.damaged-{content.hexdigest()[:12]}"
         self._blobs.rename(damage.name, aside)

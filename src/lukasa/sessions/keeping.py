@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from lukasa.archive import Archives, Manifest
 from lukasa.blob import Blobs, whole
-from lukasa.errors import FormatError, InvalidInput
+from lukasa.errors import FileMissing, FormatError, InvalidInput
 from lukasa.sessions.files import Folder
 
 _LARGEST_FILE = 1 << 30
@@ -26,7 +26,7 @@ def send(folder: Folder, blobs: Blobs, archives: Archives, *, secret: str, keep:
             copy = Path(place) / str(at)
             try:
                 copy.write_bytes(whole(blobs, blob.name, most=_LARGEST_FILE))
-            except FileNotFoundError:
+            except FileMissing:
                 continue  # retention was faster
             files.append((blob.name.rpartition("/")[2], copy))
         if not files:

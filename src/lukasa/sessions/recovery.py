@@ -66,7 +66,7 @@ class Found:
     replayed: int
     lost: tuple[int, ...]
     sure: bool
-    """Whether it is proved that nothing is missing: the log is there and has no gap."""
+    """Whether it is proved that nothing is missing: the log is there and has no gap, or the session was closed."""
 
 
 def judge(evidence: Evidence, taken_back: Callable[[int], bool]) -> Found | None:
@@ -88,9 +88,9 @@ def judge(evidence: Evidence, taken_back: Callable[[int], bool]) -> Found | None
         upto += 1
     highest = max(upto, evidence.known_upto, *known, 0)
     lost = tuple(range(upto + 1, highest + 1))
-    sure = not lost and evidence.status is not None
     clean = base.clean and upto == base.upto
     closed = evidence.status == "closed" if evidence.status is not None else not evidence.reopened
+    sure = not lost and (evidence.status is not None or (clean and closed and not evidence.damaged))
     mode: Mode = "normal" if clean and closed else "crash"
     if lost or evidence.damaged:
         mode = "corruption"

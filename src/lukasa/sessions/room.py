@@ -98,7 +98,7 @@ class Sessions:
         back it up to, when it is closed and, while it runs, every two hours.
         """
         named = session_id or next((os.environ[name] for name in SESSION_VARIABLES if os.environ.get(name)), None)
-        send = None if backup is None else lambda id: self.backup(id, backup, secret=secret, scope=scope)
+        send = None if backup is None else lambda named: self.backup(named, backup, secret=secret, scope=scope)
         habits = Habits(
             significance or Significance(), retention or Retention(), budget or Budget(), send, backup_every
         )
@@ -213,7 +213,7 @@ class Sessions:
         session = self._standing_on(book, folder, habits, found, highest, network)
         damaged, incidents = self._set_aside(book, folder, evidence.damaged, found.lost)
         if found.source != "both" or found.lost or damaged:
-            self._settle(session, found.highest, number=highest + 1)
+            self._settle(session, found.highest, number=highest + 1, clean=found.mode == "normal")
         report = self._report(book.session, found)
         if found.mode != "normal":
             session.mark_recovering()
@@ -281,9 +281,9 @@ class Sessions:
         return Session(book, folder, self._clock, network or self.network, standing, habits)
 
     @staticmethod
-    def _settle(session: Session, upto: int, *, number: int) -> None:
+    def _settle(session: Session, upto: int, *, number: int, clean: bool = False) -> None:
         """A checkpoint that both witnesses have, so that the next recovery starts from firm ground."""
-        outcome = session._save(session._standing.state, upto, number=number)
+        outcome = session._save(session._standing.state, upto, number=number, clean=clean)
         if not isinstance(outcome, Accepted):
             raise InvalidInput(f"The session {session.id[:80]!r} could not be recovered: {outcome.reason}")
 

@@ -13,8 +13,8 @@ from typing import Any, NoReturn, Self
 
 from lukasa import canonical
 from lukasa.clock import Clock, to_iso
-from lukasa.errors import InvalidInput, LukasaError, StoreClosed
-from lukasa.network import Network, NetworkDown
+from lukasa.errors import InvalidInput, LukasaError, NetworkDown, StoreClosed
+from lukasa.network import Network
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.record import Draft
 from lukasa.sessions.book import Book

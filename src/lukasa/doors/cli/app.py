@@ -14,7 +14,20 @@ import typer
 from typer.core import TyperGroup
 
 import lukasa
-from lukasa.doors.cli import bench, carrying, keeping, looking, mending, moving, recalling, show, tour, working
+from lukasa.doors.cli import (
+    bench,
+    carrying,
+    checkpoints,
+    forecasting,
+    keeping,
+    looking,
+    mending,
+    moving,
+    recalling,
+    show,
+    tour,
+    working,
+)
 from lukasa.doors.cli.caller import Caller, require_text
 from lukasa.doors.cli.outcome import Ending, Failure, failure_of
 from lukasa.errors import InvalidInput
@@ -147,6 +160,10 @@ app.callback()(root)
 
 _LOOK, _TAKE_BACK, _KEEP_SOUND, _CARRY, _TRY = "Look", "Take back", "Keep sound", "Carry", "Try"
 _WORK = "Work"
+_SESSIONS = "Sessions and forecasts"
+app.add_typer(checkpoints.app, name="checkpoint", rich_help_panel=_SESSIONS)
+app.command("recover", rich_help_panel=_SESSIONS)(checkpoints.recover)
+app.add_typer(forecasting.app, name="forecast", rich_help_panel=_SESSIONS)
 app.command("recall", rich_help_panel=_LOOK)(recalling.recall)
 app.command("log", rich_help_panel=_LOOK)(looking.log)
 app.command("history", rich_help_panel=_LOOK)(looking.history)
@@ -163,6 +180,7 @@ app.command("reembed", rich_help_panel=_KEEP_SOUND)(recalling.reembed)
 app.command("export", rich_help_panel=_CARRY)(carrying.export)
 app.command("import", rich_help_panel=_CARRY)(carrying.import_)
 app.command("backup", rich_help_panel=_CARRY)(carrying.backup)
+app.command("restore", rich_help_panel=_CARRY)(carrying.restore)
 app.command("copy", rich_help_panel=_CARRY)(moving.copy)
 app.command("worker", rich_help_panel=_WORK)(working.worker)
 app.command("jobs", rich_help_panel=_WORK)(working.jobs)

@@ -73,7 +73,8 @@ def title(scores: Scores) -> str:
     """The scores in one line."""
     if not scores.count:
         return "no resolved predictions"
-    return f"{scores.count} predictions, Brier {scores.brier_score:.3f}, calibration {scores.calibration_score:.3f}"
+    counted = f"{scores.count:,} prediction{'' if scores.count == 1 else 's'}"
+    return f"{counted}, Brier {scores.brier_score:.3f}, calibration {scores.calibration_score:.3f}"
 
 
 def svg(scores: Scores) -> str:

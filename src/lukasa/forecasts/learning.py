@@ -142,7 +142,7 @@ def areas(settled: Sequence[Settled]) -> tuple[str, ...]:
 
 def _why(correction: Correction) -> str:
     if correction.samples < LEAST:
-        return f"{correction.samples} predictions are settled; {LEAST} are needed before anything is corrected."
+        return f"{LEAST} settled predictions are needed before anything is corrected; there are {correction.samples}."
     if not correction.applies:
         return f"A correction from {correction.samples} predictions would not have helped on others, so none is made."
     return f"Fitted on {correction.samples} predictions; on others it lowers the Brier score by {correction.gain:.4f}."

@@ -13,7 +13,7 @@ from lukasa.errors import FormatError, InvalidInput
 from lukasa.outcome import Outcome
 from lukasa.sessions.files import FORMAT
 from lukasa.sessions.room import Sessions
-from lukasa.sessions.state import LARGEST, SEAL, State
+from lukasa.sessions.state import LARGEST, SEAL, SECTIONS, State
 
 
 def read_session(data: bytes) -> State:
@@ -33,8 +33,9 @@ def read_session(data: bytes) -> State:
 
 
 def write_session(state: State) -> bytes:
-    """The state as a file."""
-    return json.dumps(state, indent=2, ensure_ascii=False).encode() + b"\n"
+    """The state as a file, its sections in the document's order."""
+    ordered = {name: state[name] for name in SECTIONS if name in state}
+    return json.dumps({**ordered, **state}, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def import_session(sessions: Sessions, data: bytes, session_id: str | None = None) -> Outcome:

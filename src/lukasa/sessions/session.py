@@ -193,7 +193,8 @@ class Session:
             self._require_open()
             if reached(self._standing.state, self._habits.budget):
                 self.prune()
-            return self._save(self._standing.state, self._standing.upto, clean=clean)
+            event = "closed" if clean else "checkpoint"
+            return self._save(self._standing.state, self._standing.upto, clean=clean, event=event)
 
     def replace(self, state: Mapping[str, Any]) -> Outcome:
         """Takes another state in place of this one, as a checkpoint."""
@@ -202,7 +203,15 @@ class Session:
             upto = self._standing.upto + 1
             return self._save(dict(state), upto, self._book.changed(Delta(upto, "", None)))
 
-    def _save(self, state: State, upto: int, *along: Draft, clean: bool = False, number: int | None = None) -> Outcome:
+    def _save(
+        self,
+        state: State,
+        upto: int,
+        *along: Draft,
+        clean: bool = False,
+        number: int | None = None,
+        event: str = "checkpoint",
+    ) -> Outcome:
         standing, now = self._standing, self._clock.now()
         number = number or standing.number + 1
         metadata = state.get("metadata")
@@ -219,7 +228,7 @@ class Session:
             self._book.saved(checkpoint, standing.version),
             *along,
             self._book.opened(agent, status, now, number=number, upto=upto, expected=None),
-            self._book.event("closed" if clean else "checkpoint", now, number=number),
+            self._book.event(event, now, number=number),
         )
         if not isinstance(outcome, Accepted):
             return outcome

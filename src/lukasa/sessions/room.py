@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
-from weakref import WeakSet
 
 from lukasa.archive import Archives, Manifest
 from lukasa.archive.room import KEEP
@@ -73,7 +72,7 @@ class Sessions:
         self._new_id = new_id
         self._make_blobs = blobs
         self._made: Blobs | None = None
-        self._open: WeakSet[Session] = WeakSet()
+        self._open: list[Session] = []
         self.network = network
 
     # Starting and ending
@@ -105,7 +104,7 @@ class Sessions:
         session = None if named is None else self._resume(named, scope, habits)
         if session is None:
             session = self._begin(named or self._new_session_id(), scope, habits, agent_type)
-        self._open.add(session)
+        self._open = [*(known for known in self._open if not known.closed), session]
         return session
 
     def _begin(self, session_id: str, scope: str | None, habits: Habits, agent_type: str | None) -> Session:
@@ -238,7 +237,8 @@ class Sessions:
     ) -> Session:
         """A session of which no checkpoint is left: begun anew, filled with what the network knows."""
         session = self._unsaved(book.session, book.scope, habits)
-        session._network = network or self.network
+        if network is not None:
+            session._network = network
         lost = tuple(sorted({*range(1, evidence.known_upto + 1), *evidence.in_log}))
         damaged, incidents = self._set_aside(book, folder, evidence.damaged, lost, "no valid checkpoint is left")
         upto = max((evidence.known_upto, *evidence.in_log), default=0)

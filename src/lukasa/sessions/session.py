@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Self
 from lukasa import canonical
 from lukasa.clock import Clock, to_iso
 from lukasa.errors import InvalidInput, LukasaError, NetworkDown, StoreClosed
-from lukasa.network import Network
+from lukasa.network import Metered, Network
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.record import Draft
 from lukasa.sessions.book import Book
@@ -26,6 +26,9 @@ from lukasa.sessions.significance import Significance, significant
 from lukasa.sessions.state import LARGEST, State, objection
 
 BACKUP_EVERY = timedelta(hours=2)
+RATE_LIMIT = 1000
+"""Requests to the network in an hour, where the state names no other limit."""
+
 _LONGEST_NAP = 30.0
 
 
@@ -71,12 +74,18 @@ class Session:
         self.id = book.session
         self.recovery = recovery
         self.trouble: Exception | None = None
-        self._book, self._folder, self._clock, self._network = book, folder, clock, network
+        self._book, self._folder, self._clock = book, folder, clock
         self._standing, self._habits = standing, habits
+        self._network = network if network is None or isinstance(network, Metered) else self._metered(network)
         self._turn = threading.RLock()
         self._closed = False
         self._checkpointed = self._backed_up = clock.now()
         self._runner: _Runner | None = None
+
+    def _metered(self, network: Network) -> Metered:
+        """The network within the rate limit that the state names."""
+        limit = self._standing.state["network_state"].get("api_usage", {}).get("rate_limit")
+        return Metered(network, self._clock, limit if isinstance(limit, int) else RATE_LIMIT)
 
     # Reading
 
@@ -281,9 +290,8 @@ class Session:
                     before = known.get(peer.agent_id, {"agent_id": peer.agent_id, "trust_score": 0.5})
                     known[peer.agent_id] = before | {"last_interaction": to_iso(peer.last_interaction)}
                 section |= {"connected": True, "last_sync": now, "peer_agents": list(known.values())}
-            usage = getattr(network, "usage", None)
-            if usage is not None:
-                section["api_usage"] = usage()
+            if isinstance(network, Metered):
+                section["api_usage"] = network.usage()
             changes = [*signals, {"op": "replace", "path": "/network_state", "value": section}]
             outcome = self.patch(changes)
             if isinstance(outcome, Refused | Conflict):

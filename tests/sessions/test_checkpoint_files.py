@@ -164,7 +164,9 @@ def test_a_name_is_given_once_if_it_is_asked_for_like_that(blobs):
     assert whole(blobs, "a/one") == b"1"
 
 
-@pytest.mark.parametrize("name", ["", "..", "../x", "a/../b", "/x", "a//b", "a/", ".hidden", "a\0b", "a\\b", "a b", "x" * 300, "é", "a."])
+@pytest.mark.parametrize(
+    "name", ["", "..", "../x", "a/../b", "/x", "a//b", "a/", ".hidden", "a\0b", "a\\b", "a b", "x" * 300, "é", "a."]
+)
 def test_names_that_lead_elsewhere_are_refused(blobs, name):
     for deed in (lambda: blobs.put(name, b""), lambda: blobs.append(name, b""), lambda: blobs.rename("a", name)):
         with pytest.raises((InvalidInput, FileMissing)):
@@ -262,7 +264,9 @@ def test_retention_compresses_what_is_old_or_many_and_never_touches_the_newest(r
     entries = [entry(*row) for row in rows]
     old, surplus = plan(entries, NOON, Retention(plain, packed))
     newest = max((one.number for one in entries), default=0)
-    assert newest not in {one.number for one in (*old, *surplus)} or any(one.compressed and one.number == newest for one in entries)
+    assert newest not in {one.number for one in (*old, *surplus)} or any(
+        one.compressed and one.number == newest for one in entries
+    )
     stays = [one for one in entries if not one.compressed and one not in old]
     assert len(stays) <= plain
     assert all(NOON - one.modified <= timedelta(hours=24) or one.number == newest for one in stays)

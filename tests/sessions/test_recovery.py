@@ -251,9 +251,7 @@ def test_changes_that_are_missing_are_named_and_nothing_after_the_gap_is_guessed
 
 def test_a_change_that_was_undone_does_not_come_back_from_the_files(memory, lived):
     lived(memory)
-    newest = max(
-        memory.journal.read(lukasa.engine.Query(kinds=("session_delta",))), key=lambda delta: delta.body["n"]
-    )
+    newest = max(memory.journal.read(lukasa.engine.Query(kinds=("session_delta",))), key=lambda delta: delta.body["n"])
     memory.journal.delete(newest.key)
     assert "late-4" not in memory.sessions.recover("demo").state["configuration"]
 
@@ -326,7 +324,10 @@ def test_newer_wins_per_prediction_and_every_conflict_is_recorded(memory, clock,
     report = memory.sessions.recover("demo")
     found = {item["prediction_id"]: item["probability"] for item in report.state["active_predictions"]}
     assert found == {"theirs": 0.9, "ours": 0.3, "same": 0.6, "elsewhere": 0.6}
-    assert {conflict["prediction_id"]: conflict["kept"] for conflict in report.conflicts} == {"theirs": "network", "ours": "own"}
+    assert {conflict["prediction_id"]: conflict["kept"] for conflict in report.conflicts} == {
+        "theirs": "network",
+        "ours": "own",
+    }
     assert report.rebuilt == ("elsewhere",)
     (event,) = [event for event in memory.sessions.events("demo") if event["event"] == "recovered"]
     assert len(event["conflicts"]) == 2
@@ -393,7 +394,9 @@ def test_two_agents_on_one_store_hear_each_other(place, opened, make, clock):
 
 
 @pytest.mark.requirement("CHK-12")
-def test_a_signal_is_received_once_however_often_it_is_sent_and_an_older_prediction_changes_nothing(memory, clock, make):
+def test_a_signal_is_received_once_however_often_it_is_sent_and_an_older_prediction_changes_nothing(
+    memory, clock, make
+):
     hub = Hub(memory.journal, clock)
     assert [hub.broadcast("a", "signal", make.signal()).repeated for _ in range(3)] == [False, True, True]
     assert len(hub.inbox("b")) == 1

@@ -92,7 +92,9 @@ def test_any_json_at_all_is_judged_and_unknown_fields_are_kept(parts, more):
 
 def test_a_state_of_an_older_schema_is_brought_up_to_date_and_a_newer_one_refused(make, monkeypatch):
     monkeypatch.setattr(states, "SCHEMA", 3)
-    monkeypatch.setattr(states, "UPGRADES", {1: lambda state: {**state, "two": 2}, 2: lambda state: {**state, "three": 3}})
+    monkeypatch.setattr(
+        states, "UPGRADES", {1: lambda state: {**state, "two": 2}, 2: lambda state: {**state, "three": 3}}
+    )
     assert {"two", "three"} <= set(upgraded(make.state(), 1))
     with pytest.raises(StoreNewer, match="schema 4"):
         upgraded(make.state(), 4)

@@ -76,7 +76,9 @@ class Session:
         self.trouble: Exception | None = None
         self._book, self._folder, self._clock = book, folder, clock
         self._standing, self._habits = standing, habits
-        self._network = network if network is None or isinstance(network, Metered) else self._metered(network)
+        self._network: Network | None = (
+            network if network is None or isinstance(network, Metered) else self._metered(network)
+        )
         self._turn = threading.RLock()
         self._closed = False
         self._checkpointed = self._backed_up = clock.now()

@@ -56,7 +56,7 @@ def changing():
     memory = lukasa.open(FACTS["place"])
     rule = Significance(changes=7, sections=())
     session = memory.sessions.start("demo", significance=rule, retention=Retention(plain=3, compressed=4))
-    note(state=session.state()["notes"] if "notes" in session.state() else {})
+    note(state=session.state().get("notes", {}))
     for at in range(100_000):
         name, value = f"n{chance.randrange(40)}", f"{FACTS['round']}-{at}-" + "x" * chance.randrange(200)
         note(trying=[name, value])

@@ -15,7 +15,16 @@ from lukasa.blob import whole
 from lukasa.blobs import FolderBlobs, MemoryBlobs, open_blobs
 from lukasa.errors import FileMissing, FileTaken, InvalidInput, StoreReadOnly, StoreUnavailable
 from lukasa.sessions.files import (
-    Checkpoint, Entry, Folder, Retention, compress, decompress, folder_of, plan, spell, unspell,
+    Checkpoint,
+    Entry,
+    Folder,
+    Retention,
+    compress,
+    decompress,
+    folder_of,
+    plan,
+    spell,
+    unspell,
 )  # fmt: skip
 
 pytestmark = pytest.mark.requirement("CHK-2")

@@ -248,6 +248,8 @@ def _unspell(data: bytes, name: str, number: int) -> Manifest:
     """The manifest in a file; everything in it is checked before anything is done with it."""
     try:
         body = canonical.decode(data)
+        if canonical.encode(body) + b"\n" != data:
+            raise FormatError(f"The manifest {number} of {name} is not as it was written.")
         seal = body.pop("seal")
         if body["format"] != FORMAT or hashlib.sha256(canonical.encode(body)).hexdigest() != seal:
             raise FormatError(f"The manifest {number} of {name} is damaged.")

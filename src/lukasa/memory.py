@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from lukasa.recall.room import Recall
     from lukasa.sessions import Sessions
 
-POLICIES = {"checkpoint": Policy(Limits(record_bytes=17_000_000))}  # a session's whole state, with its seal
+_WHOLE_STATE = Policy(Limits(record_bytes=17_000_000))  # what a session's state may hold, with what goes around it
+POLICIES = dict.fromkeys(("checkpoint", "session_delta", "session_archive"), _WHOLE_STATE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ def test_a_prediction_is_revised_as_the_document_does_it(memory, make, clock):
         ("/configuration/x", float("nan"), "bad_json"),
         ("/configuration/x", "half a character: \ud83d", "bad_json"),
         ("/configuration/x", object, "bad_json"),
-        ("/configuration/x", "x" * 2_000_000, "too_large"),
+        ("/configuration/x", "x" * 16_000_000, "too_large"),
         ("/metadata", 7, "bad_state"),
         ("/nowhere/at/all", 1, "bad_change"),
         ("", {}, "bad_state"),
@@ -133,6 +133,17 @@ def test_odd_ids_work_like_any_other(memory, id, tmp_path):
         session.update("/configuration/x", id)
     assert memory.sessions.recover(id).state["configuration"]["x"] == id
     assert not (tmp_path.parent / "x").exists()
+
+
+def test_a_state_cannot_grow_beyond_what_a_checkpoint_holds(in_file):
+    session = in_file.sessions.start("demo", significance=NEVER)
+    outcomes = [session.update(f"/configuration/part-{at}", "x" * 4_000_000) for at in range(4)]
+    assert [bool(outcome) for outcome in outcomes] == [True, True, True, False]
+    assert outcomes[-1].code == "too_large"
+    assert session.update("/configuration/part-0", "short")
+    assert session.update("/configuration/part-3", "x" * 4_000_000)
+    assert session.checkpoint()
+    assert in_file.sessions.recover("demo").state == session.state()
 
 
 # The document's functions

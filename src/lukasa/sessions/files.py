@@ -243,15 +243,22 @@ class Folder:
             raise InvalidInput(f"it cannot be read ({error.strerror or error})") from error
         return unspell(decompress(data) if entry.compressed else data, self.session, self.scope, entry.number)
 
-    def newest_valid(self) -> tuple[Checkpoint | None, list[Damage]]:
-        """Walks back to the newest checkpoint that proves itself; what was damaged on the way is told."""
+    def newest_valid(self, look: int = 1) -> tuple[Checkpoint | None, list[Damage]]:
+        """Walks back to the newest checkpoint that proves itself; what is damaged among those looked at is told.
+
+        At least ``look`` are looked at, if there are so many.
+        """
         damaged: list[Damage] = []
-        for entry in self.entries():
+        found: Checkpoint | None = None
+        for at, entry in enumerate(self.entries()):
+            if found is not None and at >= look:
+                break
             try:
-                return self.load(entry), damaged
+                checkpoint = self.load(entry)
+                found = found or checkpoint
             except InvalidInput as error:
                 damaged.append(Damage(entry.number, entry.name, error.message))
-        return None, damaged
+        return found, damaged
 
     def set_aside(self, damage: Damage) -> Damage:
         """Renames a damaged file so that nobody takes it for a checkpoint. Nothing is deleted."""

@@ -52,6 +52,11 @@ class Evidence:
     known_upto: int
     """The highest number of a change that anybody has heard of."""
 
+    @property
+    def newer_damaged(self) -> bool:
+        """Whether a file is damaged that would have served before the one that does."""
+        return any(self.filed is None or damage.number >= self.filed.number for damage in self.damaged)
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -90,9 +95,9 @@ def judge(evidence: Evidence, taken_back: Callable[[int], bool]) -> Found | None
     lost = tuple(range(upto + 1, highest + 1))
     clean = base.clean and upto == base.upto
     closed = evidence.status == "closed" if evidence.status is not None else not evidence.reopened
-    sure = not lost and (evidence.status is not None or (clean and closed and not evidence.damaged))
+    sure = not lost and (evidence.status is not None or (clean and closed and not evidence.newer_damaged))
     mode: Mode = "normal" if clean and closed else "crash"
-    if lost or evidence.damaged:
+    if lost or evidence.newer_damaged:
         mode = "corruption"
     return Found(mode, state, base, source, upto, highest, upto - base.upto, lost, sure)
 
@@ -127,13 +132,10 @@ class Verdict:
 def marking(state: State) -> list[dict[str, Any]]:
     """The changes that mark every active prediction as recovering."""
     return [
-        {
-            "op": "replace",
-            "path": f"/active_predictions/{at}",
-            "value": {**item, "status": "recovering", HELD: "active"},
-        }
+        {"op": "add", "path": f"/active_predictions/{at}/{name}", "value": value}
         for at, item in enumerate(state["active_predictions"])
         if item.get("status") == "active"
+        for name, value in (("status", "recovering"), (HELD, "active"))
     ]
 
 

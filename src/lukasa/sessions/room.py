@@ -32,6 +32,9 @@ from lukasa.sessions.state import State, completed, fresh_state, objection
 SESSION_VARIABLES = ("LUKASA_SESSION_ID", "VOXSIGIL_SESSION_ID")
 """Where the id of the session to go on with may be said."""
 
+_LOOK = 3
+"""So many of the newest checkpoints are proved whenever a session is recovered."""
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
@@ -174,14 +177,14 @@ class Sessions:
             if not evidence.damaged and evidence.status is None:
                 return None
             return self._rebuilt(book, folder, habits, evidence, highest, network)
-        if found.mode == "normal" and found.source == "both":
+        if found.mode == "normal" and found.source == "both" and not evidence.damaged:
             session = self._standing_on(book, folder, habits, found, highest, network)
             session.recovery = self._report(session_id, found)
             return session
         return self._mended(book, folder, habits, found, evidence, highest, network)
 
     def _evidence(self, book: Book, folder: Folder) -> tuple[Evidence, int]:
-        filed, damaged = folder.newest_valid()
+        filed, damaged = folder.newest_valid(_LOOK)
         logged, itself = book.newest_valid(), book.itself()
         least = max((checkpoint.upto for checkpoint in (filed, logged) if checkpoint is not None), default=0)
         noted, reopened = _noted(folder, filed)
@@ -211,12 +214,14 @@ class Sessions:
     ) -> Session:
         session = self._standing_on(book, folder, habits, found, highest, network)
         damaged, incidents = self._set_aside(book, folder, evidence.damaged, found.lost)
-        if found.source != "both" or found.lost or damaged:
+        if found.source != "both" or found.lost or evidence.newer_damaged:
             self._settle(session, found.highest, number=highest + 1, clean=found.mode == "normal")
         report = self._report(book.session, found)
         if found.mode != "normal":
             session.mark_recovering()
-            verdicts, flagged, answered = session._verify(sure=not found.lost and (found.sure or not damaged))
+            verdicts, flagged, answered = session._verify(
+                sure=not found.lost and (found.sure or not evidence.newer_damaged)
+            )
             report = replace(
                 report,
                 conflicts=tuple(verdict.conflict for verdict in verdicts if verdict.conflict is not None),
@@ -224,8 +229,6 @@ class Sessions:
                 flagged=flagged,
                 network=answered,
             )
-            if found.lost or damaged:
-                self._settle(session, session._standing.upto, number=session.number + 1)
         session.recovery = replace(
             report, state=session.state(), number=session.number, damaged=damaged, incidents=incidents
         )
@@ -247,8 +250,6 @@ class Sessions:
         self._settle(session, upto, number=highest + 1)
         verdicts, flagged, answered = session._verify(sure=False)
         rebuilt = tuple(verdict.prediction_id for verdict in verdicts if verdict.deed == "add")
-        if rebuilt:
-            self._settle(session, session._standing.upto, number=session.number + 1)
         session.recovery = Recovery(
             book.session, "corruption", session.state(), "nothing", session.number, lost=lost, sure=False,
             damaged=damaged, incidents=incidents, rebuilt=rebuilt, flagged=flagged, network=answered,

@@ -56,6 +56,8 @@ class Standing:
     """The version of that checkpoint's record."""
     saved: State
     saved_upto: int
+    size: int = LARGEST
+    """At most so many bytes has the state; it is counted anew when that might be too many."""
 
 
 class Session:
@@ -149,17 +151,27 @@ class Session:
                 return Refused("bad_change", error.message)
             if (fault := objection(state, touched)) is not None:
                 return Refused("bad_state", fault)
+            if (size := self._size_after(state, kept)) > LARGEST:
+                return Refused("too_large", f"The state would have {size:,} bytes; at most {LARGEST:,} are kept.")
             delta = Delta(standing.upto + 1, at, kept)
             outcome = self._book.append(self._book.changed(delta), *along)
             if not isinstance(outcome, Accepted):
                 return outcome
             standing.state = after(standing.state, delta)
-            standing.upto = delta.number
+            standing.upto, standing.size = delta.number, size
             self._note(delta)
             rule = self._habits.significance
             if at and significant(standing.saved, standing.state, touched, standing.upto - standing.saved_upto, rule):
                 self._checkpoint_beside()
             return outcome
+
+    def _size_after(self, state: State, changes: Sequence[Change]) -> int:
+        """At most so many bytes has a state after changes; counted only where the bound does not settle it."""
+        try:
+            bound = self._standing.size + len(canonical.encode(changes)) + 100
+            return bound if bound <= LARGEST else len(canonical.encode(state))
+        except InvalidInput:
+            return 0  # not JSON: the gate says so
 
     def _checkpoint_beside(self) -> None:
         """A checkpoint for a change that is safe already: trouble with it is no reason to refuse the change."""
@@ -230,8 +242,8 @@ class Session:
             state = {**state, "metadata": {**metadata, "last_updated": to_iso(now), "checkpoint_number": number}}
         if (fault := objection(state)) is not None:
             return Refused("bad_state", fault)
-        if len(canonical.encode(state)) > LARGEST:
-            return Refused("too_large", f"The state has more than {LARGEST:,} bytes.")
+        if (size := len(canonical.encode(state))) > LARGEST:
+            return Refused("too_large", f"The state has {size:,} bytes; at most {LARGEST:,} are kept.")
         checkpoint = Checkpoint(self.id, self._book.scope, number, upto, now, state, clean)
         agent = str(state["metadata"].get("agent_id", ""))
         status = "closed" if clean else "open"
@@ -243,7 +255,8 @@ class Session:
         )
         if not isinstance(outcome, Accepted):
             return outcome
-        standing.state = standing.saved = state
+        standing.state, standing.size = state, size
+        standing.saved = state
         standing.upto = standing.saved_upto = upto
         standing.number, standing.version = number, outcome.records[0].version
         self._checkpointed = now
@@ -355,7 +368,7 @@ class Session:
         changes = marking(self._standing.state)
         if changes:
             self._step(changes)
-        return len(changes)
+        return len(changes) // 2
 
     def _step(self, changes: Sequence[Change]) -> None:
         outcome = self._patch(changes, at="")

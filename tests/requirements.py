@@ -120,10 +120,8 @@ REQUIREMENTS = {
 }
 
 _PARTS_NOT_BUILT = {
-    "CHK",
     "CTX",
     "EXP",
-    "FOR",
     "TRU",
     "VLT",
 }

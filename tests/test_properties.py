@@ -320,7 +320,7 @@ def two_sides():
     clock = FrozenClock()
     with in_memory(clock) as memory:
         owner = memory.journal
-        walled = Journal(memory._engine, Gate(), Reach.of(["open"]), clock, CountingIds("w-"))
+        walled = Journal(memory._parts.engine, Gate(), Reach.of(["open"]), clock, CountingIds("w-"))
         for scope, word in (("open", "plain"), ("closed", _SECRET)):
             for number in range(4):
                 clock.advance(60)

@@ -164,6 +164,21 @@ def test_without_resolved_predictions_there_are_no_scores(run, told):
     assert "no resolved predictions" in run("forecast", "plot").stdout
 
 
+@pytest.mark.requirement("LOG-5")
+def test_erasing_a_subject_takes_the_files_that_name_it_too(run, told, tmp_path):
+    for name, note in (("a", 'Ada "the" Lövelace'), ("b", "nobody")):
+        (tmp_path / "state.json").write_text(json.dumps({"notes": note}))
+        for _ in range(3):
+            run("checkpoint", "save", name, "--state", "state.json")
+    run("checkpoint", "prune", "a", "--keep", "1")
+    erased = told("erase", "--subject", 'ada "THE" lövelace', "--yes")["erased"]
+    assert erased["files"] == 3
+    left = [file.parent.name for file in (tmp_path / "agents.db.files").rglob("*") if file.is_file()]
+    assert left == ["b"] * 3
+    run("erase", "session", "b", "--yes")
+    assert not [file for file in (tmp_path / "agents.db.files").rglob("*") if file.is_file()]
+
+
 @pytest.mark.requirement("CHK-13")
 def test_the_predictions_of_a_state_can_become_forecasts(run, told, saved):
     run("checkpoint", "save", "demo", "--state", "state.json", "--forecasts")

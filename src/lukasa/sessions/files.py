@@ -336,6 +336,24 @@ class Folder:
         return len(found)
 
 
+def remove_mentions(blobs: Blobs, folder: str, words: str) -> int:
+    """Removes the files of a folder that say something, letter case aside; returns how many did."""
+    spelled = {words.lower(), canonical.encode(words).decode()[1:-1].lower()}
+    removed = 0
+    for blob in blobs.find(folder):
+        data = whole(blobs, blob.name)
+        if data.startswith(_GZIP_HEAD):
+            try:
+                data = decompress(data)
+            except InvalidInput:
+                data = b""
+        text = data.decode("utf-8", "replace").lower()
+        if any(word in text for word in spelled):
+            blobs.delete(blob.name)
+            removed += 1
+    return removed
+
+
 def _base(blob: Blob) -> str:
     return blob.name.rpartition("/")[2]
 

@@ -14,7 +14,7 @@ from lukasa.blob import Blobs
 from lukasa.blobs import open_blobs
 from lukasa.clock import Clock, IdMaker, to_iso
 from lukasa.engine import Query
-from lukasa.errors import InvalidInput, LukasaError
+from lukasa.errors import InvalidInput, LukasaError, NotAllowed
 from lukasa.journal import Journal
 from lukasa.network import Network
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
@@ -23,7 +23,7 @@ from lukasa.scope import SHARED
 from lukasa.sessions import keeping
 from lukasa.sessions.book import ARCHIVE, EVENT, INCIDENT, SESSION, Book
 from lukasa.sessions.budget import Budget, Pruning
-from lukasa.sessions.files import Checkpoint, Damage, Delta, Entry, Folder, Retention, Tidied
+from lukasa.sessions.files import Checkpoint, Damage, Delta, Entry, Folder, Retention, Tidied, remove_mentions
 from lukasa.sessions.recovery import Evidence, Found, Recovery, judge
 from lukasa.sessions.session import BACKUP_EVERY, Habits, Session, Standing
 from lukasa.sessions.significance import Significance
@@ -467,6 +467,21 @@ class Sessions:
         book, folder = self._parts(session_id, scope or self._scope_of(session_id))
         self._journal.erase(book.key, reason=reason)
         return folder.remove()
+
+    def erase_files(self, *keys: Key, subject: str | None = None) -> int:
+        """Removes the files of sessions that were erased from the log, and every file that names a subject.
+
+        For the owner of the store; returns how many files went.
+        """
+        if not self._journal.reach.unlimited:
+            raise NotAllowed("Only the owner of the store may erase from it.")
+        folders = [self._parts(key.id, key.scope)[1] for key in keys if key.kind == SESSION]
+        removed = sum(folder.remove() for folder in folders)
+        if subject:
+            removed += sum(
+                remove_mentions(self.blobs, f"sessions/{name}", subject) for name in self.blobs.folders("sessions")
+            )
+        return removed
 
     # Where things are
 

@@ -19,7 +19,9 @@ from lukasa.outcome import Refused
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 _SHOWN = 50
 
-app = typer.Typer(help="Save and look at the states of sessions.", no_args_is_help=True)
+app = typer.Typer(
+    help="Save and look at the states of sessions.\n\nExample: lukasa checkpoint list", no_args_is_help=True
+)
 
 
 @app.command()

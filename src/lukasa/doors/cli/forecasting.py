@@ -21,7 +21,10 @@ Days = Annotated[
 ]
 _SHOWN = 50
 
-app = typer.Typer(help="Make predictions, settle them, and see how good they were.", no_args_is_help=True)
+app = typer.Typer(
+    help="Make predictions, settle them, and see how good they were.\n\nExample: lukasa forecast scores",
+    no_args_is_help=True,
+)
 
 
 @app.command()

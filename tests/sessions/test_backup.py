@@ -294,7 +294,7 @@ def test_a_bomb_is_stopped_at_the_size_its_manifest_says(tmp_path):
         unpack(iter([crafted(tmp_path, (long_name, b""), format=tarfile.PAX_FORMAT)]), [], tmp_path / "out")
 
 
-@pytest.mark.parametrize("data", [b"", b"rubbish", gzip.compress(b"rubbish"), gzip.compress(b"x" * 1024)])
+@pytest.mark.parametrize("data", [b"", b"rubbish", gzip.compress(b"rubbish"), gzip.compress(b"x" * 1024)], ids=range(4))
 def test_what_is_no_archive_is_refused(tmp_path, data):
     with pytest.raises(FormatError):
         unpack(iter([data]), [Packed("good", 4, "")], tmp_path / "out")

@@ -420,6 +420,9 @@ def test_a_signal_is_received_once_however_often_it_is_sent_and_an_older_predict
     hub.broadcast("a", "prediction", make.prediction(last_updated="2026-02-03T13:00:00Z", probability=0.9))
     assert hub.broadcast("a", "prediction", make.prediction(probability=0.1)).repeated
     assert hub.fetch_state("a").active_predictions[0]["probability"] == 0.9
+    later = make.prediction(last_updated="2026-02-03T13:00:00.5Z", probability=0.8)  # as text it would come before
+    assert not hub.broadcast("a", "prediction", later).repeated
+    assert hub.fetch_state("a").active_predictions[0]["probability"] == 0.8
     with pytest.raises(InvalidInput, match="no signal"):
         hub.acknowledge("b", "nothing", "a")
     with pytest.raises(InvalidInput, match="signal_id"):

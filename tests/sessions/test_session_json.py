@@ -34,6 +34,7 @@ def test_a_checkpoint_file_is_read_as_the_state_it_holds(in_file, make, tmp_path
     "data",
     [b"", b"[]", b"7", b"{", b'{"a": NaN}', b'{"a": 1, "a": 2}', b"\xff\xfe", b'{"a": "\\ud83d"}', b"[" * 100_000,
      b'{"n": ' + b"9" * 5000 + b"}"],
+    ids=range(10),
 )  # fmt: skip
 def test_what_is_not_a_state_is_refused_with_a_sentence(in_file, data):
     with pytest.raises(FormatError, match="session"):

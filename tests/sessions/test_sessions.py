@@ -1,5 +1,6 @@
 """The course of a session: started, changed in small steps, saved, closed, kept within its budget. On every engine."""
 
+import errno
 import json
 import signal as signals
 import threading
@@ -9,8 +10,9 @@ import pytest
 
 import lukasa
 from lukasa import Accepted, Conflict, Key, Refused
+from lukasa.blobs import FolderBlobs
 from lukasa.engine import Query
-from lukasa.errors import InvalidInput, StoreClosed
+from lukasa.errors import InvalidInput, StoreClosed, StoreFull
 from lukasa.sessions import NEVER, Budget, Retention, Significance
 
 
@@ -403,6 +405,34 @@ def test_active_predictions_are_never_pruned_the_excess_is_told(memory, make):
     plan = memory.sessions.prune("demo", Budget(predictions=3))
     assert plan.above == ("5 predictions are active; the budget is 3",)
     assert len(memory.sessions.state("demo")["active_predictions"]) == 5
+
+
+# Trouble with files
+
+
+@pytest.mark.requirement("CHK-2", "CHK-4")
+def test_while_the_disk_for_files_is_full_changes_go_on_and_a_checkpoint_says_so(memory, tmp_path, content):
+    full = False
+
+    def hook(step):
+        if full and step == "write":
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    memory.sessions._made = FolderBlobs(tmp_path / "files", hook)
+    session = memory.sessions.start("demo", significance=Significance(changes=2, sections=()))
+    full = True
+    assert session.update("/configuration/x", 1)
+    assert session.update("/configuration/y", 2)
+    assert isinstance(session.trouble, StoreFull)
+    with pytest.raises(StoreFull, match="could not be written"):
+        session.checkpoint()
+    state = session.state()
+    session.abandon()
+    full = False
+    report = memory.sessions.recover("demo")
+    assert content(report.state) == content(state)
+    assert report.whole
+    assert memory.sessions.verify("demo")[0].fault is None
 
 
 # Walls

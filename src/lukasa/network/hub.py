@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from datetime import datetime
 
 from lukasa import canonical
-from lukasa.clock import Clock, to_iso
+from lukasa.clock import Clock, from_iso, to_iso
 from lukasa.engine import Query, Reader
 from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
@@ -117,4 +118,12 @@ def _same(one: News, other: News) -> bool:
 
 
 def _older(news: News, known: News) -> bool:
-    return str(news.get("last_updated", "")) < str(known.get("last_updated", ""))
+    return _moment(news) < _moment(known)
+
+
+def _moment(news: News) -> datetime:
+    value = news.get("last_updated")
+    try:
+        return from_iso(value if isinstance(value, str) else "1970-01-01")
+    except InvalidInput:
+        return from_iso("1970-01-01")

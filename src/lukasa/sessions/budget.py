@@ -130,7 +130,7 @@ def _summed(summary: Any, signals: Sequence[Mapping[str, Any]]) -> dict[str, Any
         line["count"] += 1
         line["mean_prediction"] += (signal.get("prediction", 0.0) - line["mean_prediction"]) / line["count"]
         moments = [moment for moment in (line["first"], line["last"], signal.get("timestamp")) if moment]
-        line["first"], line["last"] = min(moments, default=None), max(moments, default=None)
+        line["first"], line["last"] = min(moments, key=from_iso, default=None), max(moments, key=from_iso, default=None)
     return summed
 
 

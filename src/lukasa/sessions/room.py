@@ -12,7 +12,7 @@ from lukasa.archive import Archives, Manifest
 from lukasa.archive.room import KEEP
 from lukasa.blob import Blobs
 from lukasa.blobs import open_blobs
-from lukasa.clock import Clock, IdMaker, to_iso
+from lukasa.clock import Clock, IdMaker, from_iso, to_iso
 from lukasa.engine import Query
 from lukasa.errors import InvalidInput, LukasaError, NotAllowed
 from lukasa.journal import Journal
@@ -531,7 +531,7 @@ def _noted(folder: Folder, filed: Checkpoint | None) -> tuple[dict[int, Delta], 
     deltas, reopened = {}, False
     for line in folder.noted():
         if "opened" in line:
-            reopened |= filed is None or line["opened"] >= to_iso(filed.saved_at)
+            reopened |= filed is None or from_iso(line["opened"]) >= filed.saved_at
         elif isinstance(line.get("n"), int) and "changes" in line:
             deltas[line["n"]] = Delta(line["n"], line.get("at", ""), line["changes"])
     return deltas, reopened

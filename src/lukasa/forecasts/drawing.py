@@ -65,7 +65,7 @@ def shapes(scores: Scores) -> Iterator[Shape]:
         yield Line(x, _y(row.interval[0]), x, _y(row.interval[1]), _DOT)
         yield Dot(x, _y(row.observed), 3 + 7 * sqrt(row.count / most))
     yield Words(_LEFT + _SIDE / 2, _SIZE - 18, "said")
-    yield Words(_LEFT - 34, _TOP - 12, "happened")
+    yield Words(_LEFT - 22, _TOP - 12, "happened")
     yield Words(_LEFT + _SIDE, _TOP - 12, title(scores), "end")
 
 

@@ -120,10 +120,8 @@ REQUIREMENTS = {
 }
 
 _PARTS_NOT_BUILT = {
-    "CHK",
     "CTX",
     "EXP",
-    "FOR",
     "TRU",
 }
 NOT_BUILT = frozenset(number for number in REQUIREMENTS if number.split("-")[0] in _PARTS_NOT_BUILT) | {

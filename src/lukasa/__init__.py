@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import ModuleType
 
 from lukasa.errors import LukasaError
-from lukasa.memory import Memory
+from lukasa.memory import Memory, find_backups
 from lukasa.memory import open_memory as open
+from lukasa.memory import restore_store as restore
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.record import Draft, Key, Link, Record
 from lukasa.scope import Reach
@@ -26,7 +27,9 @@ __all__ = [
     "Record",
     "Refused",
     "__version__",
+    "find_backups",
     "open",
+    "restore",
 ]
 
 

@@ -1,12 +1,94 @@
-"""Files written so that a crash leaves the old one or the new one, never neither and never half of one."""
+"""Files and what keeps them.
+
+``replacing`` writes one file so that a crash leaves the old one or the new one, never neither and never half of one.
+``Blobs`` is the promise of a place that keeps many of them by name: a folder, a bucket, or this process alone.
+
+What every keeper promises:
+
+- Once ``put`` returns, the blob is whole and durable under its name. Before that, the name shows what it showed before.
+- A name is made of parts between slashes. A part is plain: no ``..``, no control character, nothing a file system reads
+  as something else. What is not plain is refused before anything is touched.
+- ``put`` with ``new`` writes only if the name is free, whoever else tries at the same time.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
+
+from lukasa.errors import InvalidInput
+
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,199}")
+CHUNK = 1 << 20
+"""How much is read or written at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """What a keeper knows about a blob without reading it."""
+
+    name: str
+    size: int
+    modified: datetime
+
+
+class Blobs(Protocol):
+    """Keeps blobs by name."""
+
+    def put(self, name: str, data: bytes | Iterable[bytes], *, new: bool = False, at: datetime | None = None) -> None:
+        """Keeps a blob, whole and durable. ``new`` raises ``FileTaken`` if the name is taken.
+
+        ``at`` is the moment it is from, where a keeper can note one.
+        """
+
+    def read(self, name: str) -> Iterator[bytes]:
+        """The blob, piece by piece. Raises ``FileMissing``."""
+
+    def append(self, name: str, data: bytes) -> bool:
+        """Adds to the end of a blob, quickly and without waiting for the disk; ``False`` where a keeper cannot."""
+
+    def find(self, folder: str) -> list[Blob]:
+        """The blobs directly in a folder, by name. A folder that is not there is empty."""
+
+    def folders(self, folder: str) -> list[str]:
+        """The names of the folders directly in a folder."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Gives a blob another name, durably. A blob that has it already is replaced."""
+
+    def delete(self, name: str) -> None:
+        """Removes a blob; nothing happens when it is not there."""
+
+    def sweep(self, folder: str) -> int:
+        """Removes what writers that died left half written in a folder; returns how much that was."""
+
+
+def whole(blobs: Blobs, name: str, *, most: int | None = None) -> bytes:
+    """A blob as one piece. One that has more bytes than ``most`` is refused before they are all read."""
+    pieces, size = [], 0
+    for piece in blobs.read(name):
+        size += len(piece)
+        if most is not None and size > most:
+            raise InvalidInput(f"{name} has more than {most:,} bytes.")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def check_name(name: str) -> str:
+    """The name, if every part of it is plain."""
+    if not name or not all(_PART.fullmatch(part) and not part.endswith(".") for part in name.split("/")):
+        raise InvalidInput(f"{name[:80]!r} cannot be the name of a file here.")
+    return name
+
+
+def pieces(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
+    return (data,) if isinstance(data, bytes) else data
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 STORE_VARIABLE = "LUKASA_STORE"
 READ_VARIABLE = "LUKASA_READ_URL"
 PROFILE_VARIABLE = "LUKASA_PROFILE"
+FILES_VARIABLE = "LUKASA_FILES"
 STORE_FILE = "memory.db"
 IN_MEMORY = "memory:"
 
@@ -102,3 +104,20 @@ def _rules(settings: dict[str, Any]) -> Rules:
         elif type(value) is not kinds[name] or (name == "pii" and not all(isinstance(kind, str) for kind in value)):
             raise InvalidInput(f"The setting {name!r} of memory cannot be {value!r:.60}.")
     return Rules(**settings)
+
+
+def files_of(place: Place, environment: Mapping[str, str] | None = None) -> str | None:
+    """Where a store keeps what is not in the database: checkpoints. ``None`` for a store that lives in memory.
+
+    ``LUKASA_FILES`` says it, as a folder or a URL. Else they lie beside the store's file, in a folder of its name, or in
+    its own folder if the store is the ``memory.db`` there. A server's are in the user's data folder.
+    """
+    environment = os.environ if environment is None else environment
+    if named := environment.get(FILES_VARIABLE):
+        return named
+    if place.path is not None:
+        own = place.path.name == STORE_FILE
+        return str(place.path.parent if own else place.path.with_name(f"{place.path.name}.files"))
+    if place.engine == "memory":
+        return None
+    return str(user_data_path("lukasa") / f"files-{hashlib.sha256(str(place).encode()).hexdigest()[:16]}")

@@ -7,6 +7,7 @@
     ├── FormatError             a file to import is not what it says it is
     └── StoreError              the store itself could not do its work
         ├── StoreMissing        there is no store at that place
+        │   └── FileMissing     there is no file of that name
         ├── StoreForeign        the file there is not a Lukasa store
         ├── StoreNewer          the store was written by a newer Lukasa
         ├── StoreBusy           another process held the write lock too long
@@ -14,7 +15,10 @@
         ├── StoreReadOnly       the place cannot be written; reading still works
         ├── StoreDamaged        stored data failed a check
         ├── StoreUnavailable    the device or server failed; the write is not acknowledged
-        └── StoreClosed         the store was closed
+        │   └── NetworkDown     the network of agents cannot be reached
+        │       └── RateLimited it was asked too often
+        ├── StoreClosed         the store was closed
+        └── FileTaken           there is a file of that name already
 
 What a caller must expect in normal work (a refusal, a lost race) is not here: those are values, see
 ``lukasa.outcome``. The first line of each docstring is the default message.
@@ -58,6 +62,10 @@ class StoreMissing(StoreError):
     """There is no store at that place."""
 
 
+class FileMissing(StoreMissing):
+    """There is no file of that name."""
+
+
 class StoreForeign(StoreError):
     """The file is not a Lukasa store; it was left untouched."""
 
@@ -86,8 +94,20 @@ class StoreUnavailable(StoreError):
     """The storage failed; the write was not acknowledged."""
 
 
+class NetworkDown(StoreUnavailable):
+    """The network of agents cannot be reached; try again later."""
+
+
+class RateLimited(NetworkDown):
+    """The network's rate limit is used up; try again in the next hour."""
+
+
 class StoreClosed(StoreError):
     """The store was closed."""
+
+
+class FileTaken(StoreError):
+    """There is a file of that name already."""
 
 
 def without_password(text: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,20 +14,29 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 from lukasa.blob import replacing
 from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
-from lukasa.config import READ_VARIABLE, Place, locate, read_profile
+from lukasa.config import READ_VARIABLE, Place, files_of, locate, read_profile
 from lukasa.embedder import Embedder
 from lukasa.engine import Compacted, Engine, Progress, Verdict
 from lukasa.errors import InvalidInput, MissingExtra, StoreMissing
 from lukasa.formats import jsonl
-from lukasa.gate import Gate, guarding
+from lukasa.gate import Gate, Limits, Policy, guarding
 from lukasa.jobs import Jobs
 from lukasa.journal import Journal
 from lukasa.scope import EVERYTHING, SHARED, Reach
 
 if TYPE_CHECKING:
+    from lukasa.archive import Archives, Manifest
+    from lukasa.backup import Restored
+    from lukasa.blob import Blobs
+    from lukasa.forecasts import Forecasts
+    from lukasa.network import Network
     from lukasa.recall.index import Index
     from lukasa.recall.room import Recall
+    from lukasa.sessions import Sessions
     from lukasa.vault import Rules, Vault
+
+_WHOLE_STATE = Policy(Limits(record_bytes=17_000_000))  # what a session's state may hold, with what goes around it
+POLICIES = dict.fromkeys(("checkpoint", "session_delta", "session_archive"), _WHOLE_STATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +55,7 @@ class Parts:
 class Memory:
     """An open store, seen with one caller's reach. One that is lent, as jobs get it, closes nothing."""
 
-    ROOMS: ClassVar[frozenset[str]] = frozenset({"journal", "jobs", "vault"})
+    ROOMS: ClassVar[frozenset[str]] = frozenset({"journal", "jobs", "forecasts", "sessions", "vault"})
     """The attributes that have methods of their own."""
 
     def __init__(self, parts: Parts, journal: Journal, jobs: Jobs, *, lent: bool = False) -> None:
@@ -67,6 +77,28 @@ class Memory:
 
         parts = self._parts
         return Vault(self.journal, lambda: self.recall, parts.clock, parts.chance, parts.rules)
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        """Sessions whose state survives crashes: ``memory.sessions.start("demo")``."""
+        from lukasa.sessions import Sessions
+
+        parts = self._parts
+        return Sessions(self.journal, parts.clock, parts.new_id, lambda: _files(parts.place), self._hub())
+
+    @cached_property
+    def forecasts(self) -> Forecasts:
+        """Predictions that are kept, signalled, resolved and scored."""
+        from lukasa.forecasts import Forecasts
+
+        return Forecasts(self.journal, self._parts.clock, self._parts.new_id, self._hub())
+
+    def _hub(self) -> Network | None:
+        """The agents that share this store, for those who reach the shared scope."""
+        from lukasa.network.hub import Hub
+
+        reach = self.journal.reach
+        return Hub(self.journal, self._parts.clock) if reach.reads(SHARED) and reach.writes(SHARED) else None
 
     def verify(self, progress: Progress | None = None) -> Verdict:
         """Proves the log whole and the indexes true to it."""
@@ -93,9 +125,27 @@ class Memory:
                 return jsonl.import_log(self.journal, file, progress)
         return jsonl.import_log(self.journal, source, progress)
 
-    def backup(self, target: str | os.PathLike[str]) -> None:
-        """Writes a consistent copy of the store to a new file."""
-        self.journal.backup(Path(target))
+    def backup(
+        self, target: str | os.PathLike[str], *, secret: str = "", keep: int = 12, alone: bool = False
+    ) -> Manifest | None:
+        """Writes a consistent copy of the store to a new file, or, to a URL, a backup that was read back and proved.
+
+        A backup (``file:///…``, ``s3://…``) holds the store and the files of its sessions. ``secret`` encrypts it,
+        ``keep`` is how many stay there, ``alone`` says that nobody else backs up to that bucket.
+        """
+        from lukasa.blobs import is_url, open_blobs
+
+        if not is_url(target):
+            self.journal.backup(Path(target))
+            return None
+        from lukasa.backup import back_up
+
+        parts, place = self._parts, open_blobs(target)
+        files = self.sessions.blobs
+        journal, ids = self.journal, parts.new_id
+        return back_up(
+            journal, parts.place, files, place, _owned, parts.clock, ids, secret=secret, keep=keep, alone=alone
+        )
 
     def describe(self) -> Mapping[str, Any]:
         """Facts about the store: place, engine, sizes."""
@@ -104,6 +154,8 @@ class Memory:
     def close(self) -> None:
         if "vault" in self.__dict__:
             self.vault.close()
+        if "sessions" in self.__dict__:
+            self.sessions.close()
         if not self._lent:
             self.jobs.close()
             self._parts.engine.close()
@@ -161,6 +213,36 @@ def open_memory(
     )
 
 
+def restore_store(
+    source: str | os.PathLike[str],
+    into: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    number: int | None = None,
+    secret: str = "",
+) -> Restored:
+    """Brings a store back from a backup to a place where there is none, and proves that it is the same log.
+
+    ``name`` and ``number`` say which backup; without them, the newest of the only store that is backed up there.
+    """
+    from lukasa.backup import restore
+
+    place = locate(into)
+    root = files_of(place)
+    files = None if root is None or "://" in root else Path(root)
+    archives = find_backups(source, name=name)
+    return restore(archives, place, files, _owned, _load_dump, number=number, secret=secret)
+
+
+def find_backups(source: str | os.PathLike[str], *, name: str | None = None) -> Archives:
+    """The backups of a store at a place: ``find_backups(url).verify()`` reads the newest back and proves it."""
+    from lukasa.backup import find_archives
+    from lukasa.blobs import open_blobs
+
+    clock = SystemClock()
+    return find_archives(open_blobs(source), name, clock, SortableIds(clock, random.SystemRandom()))
+
+
 def memory_on(
     engine: Engine,
     place: Place,
@@ -175,7 +257,7 @@ def memory_on(
     rules: Rules | None = None,
 ) -> Memory:
     """Wires a memory onto an open engine."""
-    gate = Gate(guarding(rules.pii if rules is not None else {}))
+    gate = Gate(guarding(rules.pii if rules is not None else {}, POLICIES))
     index: list[Index] = []  # one for all, made when something is first recalled: it loads what computes with numbers
 
     def recalling(journal: Journal) -> Recall:
@@ -216,3 +298,25 @@ def _reach(agent: str, scopes: Iterable[str] | None) -> Reach:
     if scopes is not None:
         return Reach.of(scopes)
     return Reach.of((SHARED, agent)) if agent else EVERYTHING
+
+
+@contextmanager
+def _owned(place: Place) -> Iterator[Journal]:
+    """The store at a place as its owner sees it, for as long as it is looked at."""
+    with open_memory(place.url or place.path) as memory:
+        yield memory.journal
+
+
+def _load_dump(url: str, file: Path) -> None:
+    """Puts the snapshot of a server's store into an empty database."""
+    from lukasa.engines.postgres import PostgresEngine
+
+    PostgresEngine.restore(url, file)
+
+
+def _files(place: Place) -> Blobs:
+    """What keeps the files of the store at a place."""
+    from lukasa.blobs import MemoryBlobs, open_blobs
+
+    root = files_of(place)
+    return MemoryBlobs() if root is None else open_blobs(root)

@@ -8,7 +8,7 @@ adds its own by giving its kind a policy. Checks that must look at the store run
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -40,9 +40,13 @@ class Policy:
 OWN_POLICIES = {QUARANTINE: Policy(checks=(quarantine,)), "memory": Policy(personal="block")}
 
 
-def guarding(handlings: Mapping[str, Handling]) -> dict[str, Policy]:
-    """Policies for kinds of record, by what is done with personal data and secrets in them."""
-    return {kind: Policy(personal=handling) for kind, handling in handlings.items() if kind not in RESERVED_KINDS}
+def guarding(handlings: Mapping[str, Handling], policies: Mapping[str, Policy] | None = None) -> dict[str, Policy]:
+    """The policies, with what is done with personal data and secrets in some kinds of record."""
+    guarded = dict(policies or {})
+    for kind, handling in handlings.items():
+        if kind not in RESERVED_KINDS:
+            guarded[kind] = replace(guarded.get(kind, Policy()), personal=handling)
+    return guarded
 
 
 class Gate:

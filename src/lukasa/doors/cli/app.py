@@ -17,6 +17,8 @@ import lukasa
 from lukasa.doors.cli import (
     bench,
     carrying,
+    checkpoints,
+    forecasting,
     keeping,
     looking,
     mending,
@@ -165,6 +167,10 @@ app.command("forget", rich_help_panel=_REMEMBER)(vaulting.forget)
 app.command("scan", rich_help_panel=_REMEMBER)(vaulting.scan)
 app.command("audit", rich_help_panel=_REMEMBER)(vaulting.audit)
 app.add_typer(vaulting.app, name="vault", rich_help_panel=_REMEMBER)
+_SESSIONS = "Sessions and forecasts"
+app.add_typer(checkpoints.app, name="checkpoint", rich_help_panel=_SESSIONS)
+app.command("recover", rich_help_panel=_SESSIONS)(checkpoints.recover)
+app.add_typer(forecasting.app, name="forecast", rich_help_panel=_SESSIONS)
 app.command("recall", rich_help_panel=_LOOK)(recalling.recall)
 app.command("log", rich_help_panel=_LOOK)(looking.log)
 app.command("history", rich_help_panel=_LOOK)(looking.history)
@@ -181,6 +187,7 @@ app.command("reembed", rich_help_panel=_KEEP_SOUND)(recalling.reembed)
 app.command("export", rich_help_panel=_CARRY)(carrying.export)
 app.command("import", rich_help_panel=_CARRY)(carrying.import_)
 app.command("backup", rich_help_panel=_CARRY)(carrying.backup)
+app.command("restore", rich_help_panel=_CARRY)(carrying.restore)
 app.command("copy", rich_help_panel=_CARRY)(moving.copy)
 app.command("worker", rich_help_panel=_WORK)(working.worker)
 app.command("jobs", rich_help_panel=_WORK)(working.jobs)

@@ -205,12 +205,12 @@ def _server(named: str | None) -> str | None:
     return named if named is not None and named.startswith(("postgresql://", "postgres://")) else None
 
 
-def show(report: Report) -> None:
-    """The report as a table that is also Markdown."""
+def show(report: Report, *, sized: str = "records") -> None:
+    """The report as a table that is also Markdown; ``sized`` says what its sizes count."""
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else 140)
-    console.print(_table(report))
+    console.print(_table(report, sized))
     machine = report.machine
     console.print(
         f"\n{machine.cores} cores (load {machine.load:.1f} at the start), {machine.system}, Python {machine.python}, SQLite {machine.sqlite}, "
@@ -222,14 +222,14 @@ def show(report: Report) -> None:
     console.print(f"{bars - missed} of {bars} bars met.", highlight=False)
 
 
-def _table(report: Report) -> Table:
+def _table(report: Report, sized: str) -> Table:
     from rich import box
     from rich.table import Table
 
     from lukasa.benchmarks.store import short
 
     table = Table(box=box.MARKDOWN)
-    for name in ("case", "records", "Lukasa", "reference", "ratio", "(lowest–highest)", "bar", ""):
+    for name in ("case", sized, "Lukasa", "reference", "ratio", "(lowest–highest)", "bar", ""):
         table.add_column(name, justify="left" if name in ("case", "bar", "") else "right", no_wrap=True)
     for row in report.rows:
         table.add_row(
@@ -298,3 +298,25 @@ class _Watched(AbstractContextManager["Progress"]):
         if what not in self._tasks:
             self._tasks[what] = self._bars.add_task(what, total=total)
         self._bars.update(self._tasks[what], completed=done)
+
+
+@app.command()
+def checkpoint(
+    ctx: typer.Context,
+    rounds: Annotated[int, typer.Option(min=1, help="How often both take turns in each case.")] = 5,
+    on: OnServer = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure a small change, a whole checkpoint and a recovery beside rewriting a JSON file.
+
+    Example: lukasa bench checkpoint --rounds 3
+    """
+    from lukasa.benchmarks.checkpoint import run
+
+    server = _server(on or caller(ctx, as_json).store)
+    with _progress() as progress:
+        report = run(rounds, server=server, progress=progress)
+    if caller(ctx, as_json).json:
+        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+    else:
+        show(report, sized="bytes")

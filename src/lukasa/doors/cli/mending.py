@@ -141,11 +141,13 @@ def erase(
         if not yes:
             _agree(doomed, may_ask=sys.stdin.isatty() and not call.json)
         receipt = journal.erase(*named, subject=subject, reason=reason)
+        files = memory.sessions.erase_files(*named, subject=subject)
     if call.json:
-        show.as_json({"erased": _receipt_json(receipt)})
+        show.as_json({"erased": {**_receipt_json(receipt), "files": files}})
     else:
         what = f"{show.counted(receipt.records, 'record')} ({show.counted(receipt.versions, 'version')})"
-        show.say(f"Erased {what}. Receipt: {receipt.id}")
+        beside = f" and {show.counted(files, 'file')} of sessions" if files else ""
+        show.say(f"Erased {what}{beside}. Receipt: {receipt.id}")
         if receipt.residue:
             show.say(f"Traces may remain on disk for a while: {receipt.residue}.")
         show.say("Backups and exports that were made before still hold what was erased.")

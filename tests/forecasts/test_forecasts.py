@@ -1,0 +1,272 @@
+"""Predictions through their life, on every engine: made, revised, signalled, resolved, scored, shown."""
+
+from datetime import timedelta
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from lukasa import Accepted, Conflict, Refused
+from lukasa.errors import InvalidInput, NetworkDown
+from lukasa.forecasts import drawing
+from lukasa.forecasts.scoring import Settled, score
+
+
+def settle(forecasts, pairs, category=""):
+    for at, (probability, outcome) in enumerate(pairs):
+        id = f"{category}{at}"
+        assert forecasts.predict(f"Will {id} happen?", probability, prediction_id=id, category=category)
+        assert forecasts.resolve(id, outcome)
+
+
+@pytest.mark.requirement("FOR-1")
+def test_a_prediction_is_kept_with_every_field_of_the_document(memory):
+    made = memory.forecasts.predict(
+        "Will X happen by Y?", 0.67, market_id="market-123", prediction_id="pred-001",
+        confidence_interval=(0.58, 0.76), confidence_level=0.85, category="tech",
+    )  # fmt: skip
+    assert isinstance(made, Accepted)
+    assert memory.forecasts.get("pred-001") == {
+        "prediction_id": "pred-001",
+        "market_id": "market-123",
+        "question": "Will X happen by Y?",
+        "probability": 0.67,
+        "confidence_interval": [0.58, 0.76],
+        "confidence_level": 0.85,
+        "created_at": "2026-02-03T12:00:00Z",
+        "last_updated": "2026-02-03T12:00:00Z",
+        "status": "active",
+        "num_updates": 0,
+        "category": "tech",
+    }
+    assert [match.record.id for match in memory.journal.find("happen")] == ["pred-001"]
+
+
+@pytest.mark.requirement("FOR-1")
+def test_revisions_are_kept_and_counted(memory, clock):
+    memory.forecasts.predict("?", 0.5, prediction_id="p")
+    for probability in (0.6, 0.7):
+        clock.advance(60)
+        assert memory.forecasts.revise("p", probability, confidence_level=0.9)
+    assert [body["probability"] for body in memory.forecasts.history("p")] == [0.5, 0.6, 0.7]
+    now = memory.forecasts.get("p")
+    assert (now["num_updates"], now["last_updated"], now["created_at"]) == (
+        2,
+        "2026-02-03T12:02:00Z",
+        "2026-02-03T12:00:00Z",
+    )
+
+
+@pytest.mark.requirement("FOR-1")
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"probability": 1.1}, "bad_probability"),
+        ({"probability": float("nan")}, "bad_probability"),
+        ({"probability": True}, "bad_probability"),
+        ({"probability": "0.5"}, "bad_probability"),
+        ({"confidence_interval": (0.6, 0.5)}, "bad_interval"),
+        ({"confidence_interval": (0.6,)}, "bad_interval"),
+        ({"confidence_level": -0.1}, "bad_confidence_level"),
+        ({"prediction_id": "x" * 201}, "bad_id"),
+    ],
+)
+def test_what_cannot_be_a_prediction_is_refused(memory, fields, code):
+    outcome = memory.forecasts.predict("?", **({"probability": 0.5} | fields))
+    assert isinstance(outcome, Refused)
+    assert outcome.code == code
+
+
+@pytest.mark.requirement("FOR-1")
+def test_the_number_of_active_predictions_is_bounded_and_settling_one_makes_room(memory):
+    memory.forecasts.max_active = 3
+    for at in range(3):
+        assert memory.forecasts.predict("?", 0.5, prediction_id=f"p{at}")
+    assert memory.forecasts.predict("?", 0.5).code == "too_many_active"
+    assert memory.forecasts.expire("p0")
+    assert memory.forecasts.predict("?", 0.5, prediction_id="p3")
+    assert isinstance(memory.forecasts.predict("?", 0.5, prediction_id="p3"), Refused | Conflict)
+
+
+@pytest.mark.requirement("FOR-1")
+def test_a_settled_prediction_is_not_changed_again_but_an_expired_one_may_still_be_resolved(memory, clock):
+    memory.forecasts.predict("?", 0.5, prediction_id="p", due=clock.now() + timedelta(hours=1))
+    assert memory.forecasts.expire_due() == []
+    clock.advance(3601)
+    assert memory.forecasts.expire_due() == ["p"]
+    assert memory.forecasts.revise("p", 0.6).code == "already_expired"
+    assert memory.forecasts.resolve("p", True)
+    assert memory.forecasts.resolve("p", False).code == "already_resolved"
+    assert memory.forecasts.resolve("nobody", True).code == "not_found"
+    assert memory.forecasts.resolve("p", "yes").code == "bad_outcome"
+    assert [body["status"] for body in memory.forecasts.find("resolved")] == ["resolved"]
+
+
+# Signals
+
+
+class Shaky:
+    """A network that fails as often as it is told to, and then passes everything on."""
+
+    def __init__(self, network, failures):
+        self._network, self.failures = network, failures
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            if self.failures:
+                self.failures -= 1
+                raise NetworkDown
+            return getattr(self._network, name)(*arguments)
+
+        return call
+
+
+@pytest.mark.requirement("FOR-2")
+def test_only_confident_signals_are_broadcast(memory):
+    memory.forecasts.predict("?", 0.65, prediction_id="p", confidence_level=0.69)
+    refused = memory.forecasts.signal("p")
+    assert refused.code == "below_threshold"
+    assert memory.forecasts.signals() == []
+    assert memory.forecasts.signal("p", confidence=0.70)
+    memory.forecasts.predict("?", 0.1, prediction_id="q")
+    assert memory.forecasts.signal("q")
+    assert memory.forecasts.signal("nobody").code == "not_found"
+    assert [(body["prediction"], body["confidence"]) for body in memory.forecasts.signals()] == [
+        (0.65, 0.7),
+        (0.1, 0.9),
+    ]
+
+
+@pytest.mark.requirement("FOR-2")
+def test_a_signal_is_sent_again_until_somebody_has_taken_it_and_received_once(place, opened, clock):
+    orion, elysia = (opened(place, agent=name, clock=clock).forecasts for name in ("orion", "elysia"))
+    orion.network = Shaky(orion.network, 2)
+    orion.predict("?", 0.9, prediction_id="p")
+    assert orion.signal("p")
+    assert (orion.signals()[0]["broadcast"], orion.signals()[0]["acknowledged"]) == (False, False)
+    assert elysia.receive() == []
+    assert orion.retry_signals() == {"sent": 0, "acknowledged": 0, "waiting": 1}
+    assert orion.retry_signals() == {"sent": 1, "acknowledged": 0, "waiting": 0}
+    assert [news["prediction"] for news in elysia.receive()] == [0.9]
+    assert elysia.receive() == []
+    assert orion.retry_signals() == {"sent": 0, "acknowledged": 1, "waiting": 0}
+    assert orion.retry_signals() == {"sent": 0, "acknowledged": 0, "waiting": 0}
+    assert (orion.signals()[0]["broadcast"], orion.signals()[0]["acknowledged"]) == (True, True)
+    assert elysia.receive() == []
+
+
+@pytest.mark.requirement("FOR-2")
+def test_an_agents_forecasts_are_its_own(place, opened):
+    orion, elysia = (opened(place, agent=name).forecasts for name in ("orion", "elysia"))
+    orion.predict("?", 0.9, prediction_id="p")
+    orion.resolve("p", True)
+    assert elysia.get("p") is None
+    assert elysia.scores().count == 0
+    assert opened(place).forecasts.scores().count == 1
+
+
+# Reasoning
+
+
+@pytest.mark.requirement("FOR-3")
+def test_reasoning_is_cached_per_market_and_adds_up(memory):
+    assert memory.forecasts.reason(
+        "market-123",
+        base_rate=0.4,
+        factors={"technical_progress": 0.15, "regulatory_risk": -0.08},
+        evidence=[
+            {"source": "https://example.org/a", "credibility": 0.85, "relevant_excerpt": "…", "date": "2026-02-01"}
+        ],
+    )
+    kept = memory.forecasts.reasoning("market-123")
+    assert kept["key_factors"][1] == {"factor": "regulatory_risk", "adjustment": -0.08}
+    assert kept["last_analysis"] == "2026-02-03T12:00:00Z"
+    assert memory.forecasts.estimate("market-123") == pytest.approx(0.47)
+    assert memory.forecasts.reason("sure", base_rate=0.9, factors={"more": 0.5})
+    assert memory.forecasts.estimate("sure") == 1.0
+    assert memory.forecasts.estimate("unknown") is None
+
+
+@pytest.mark.requirement("FOR-3")
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"base_rate": 2}, "bad_base_rate"),
+        ({"factors": [{"factor": "x"}]}, "bad_factor"),
+        ({"factors": {"x": 3}}, "bad_factor"),
+        ({"evidence": [{"credibility": 0.5}]}, "bad_evidence"),
+        ({"evidence": [{"source": "s", "credibility": 5}]}, "bad_evidence"),
+    ],
+)
+def test_reasoning_that_makes_no_sense_is_refused(memory, fields, code):
+    assert memory.forecasts.reason("m", **fields).code == code
+
+
+# Scores
+
+
+@pytest.mark.requirement("FOR-4")
+def test_scores_are_of_the_last_probability_over_a_window_or_a_lifetime(memory, clock):
+    memory.forecasts.predict("?", 0.1, prediction_id="early")
+    memory.forecasts.revise("early", 0.8)
+    memory.forecasts.resolve("early", True)
+    clock.advance(40 * 86400)
+    settle(memory.forecasts, [(0.9, False)], "late")
+    assert memory.forecasts.scores().brier_score == pytest.approx((0.04 + 0.81) / 2)
+    assert memory.forecasts.scores(timedelta(days=30)).brier_score == pytest.approx(0.81)
+    assert memory.forecasts.scores(category="late").count == 1
+    metrics = memory.forecasts.metrics()
+    assert (metrics["total_predictions"], metrics["resolved_predictions"]) == (2, 2)
+    assert metrics["rolling_30_days"]["count"] == 1
+    assert metrics["by_confidence_bucket"]["high"] == {"count": 2, "accuracy": 0.5}
+
+
+@pytest.mark.requirement("FOR-5")
+def test_what_was_learned_is_applied_on_request_only(memory):
+    forecasts = memory.forecasts
+    assert forecasts.calibrate(0.9) == 0.9
+    settle(forecasts, [(0.9, at % 2 == 0) for at in range(40)], "c")
+    learned = forecasts.learning()
+    assert learned.correction.applies
+    assert forecasts.calibrate(0.9) < 0.7
+    assert forecasts.predict("?", 0.9, prediction_id="plain").record.body["probability"] == 0.9
+    corrected = forecasts.predict("?", 0.9, prediction_id="corrected", calibrated=True).record.body
+    assert corrected["probability"] == forecasts.calibrate(0.9)
+    assert corrected["uncalibrated"] == 0.9
+    with pytest.raises(InvalidInput):
+        forecasts.calibrate(7)
+
+
+@pytest.mark.requirement("CHK-13")
+def test_forecasts_are_told_in_the_sections_of_a_session_and_taken_in_from_them(memory, opened, tmp_path):
+    memory.forecasts.predict("?", 0.9, prediction_id="p")
+    memory.forecasts.signal("p")
+    memory.forecasts.reason("m", base_rate=0.5)
+    settle(memory.forecasts, [(0.9, True)], "c")
+    sections = memory.forecasts.sections()
+    memory.sessions.save_checkpoint(sections, "demo")
+    assert memory.sessions.load_latest_checkpoint("demo")["performance_metrics"] == sections["performance_metrics"]
+    other = opened(str(tmp_path / "other.db"))
+    assert other.forecasts.take_in(sections)
+    assert other.forecasts.get("p") == sections["active_predictions"][0]
+    assert other.forecasts.signals() == sections["signal_history"]
+    assert other.forecasts.estimate("m") == 0.5
+    other.forecasts.revise("p", 0.95)
+    assert other.forecasts.take_in(sections)
+    assert other.forecasts.get("p")["probability"] == 0.95
+
+
+# The diagram
+
+
+@pytest.mark.requirement("FOR-4")
+def test_the_diagram_is_drawn_as_text_svg_and_png():
+    scores = score([Settled(0.1 * at, float(at > 5)) for at in range(11)])
+    svg = ET.fromstring(drawing.svg(scores))
+    assert len(svg.findall("{http://www.w3.org/2000/svg}circle")) == len(scores.reliability)
+    png = drawing.png(scores)
+    assert png.startswith(b"\x89PNG")
+    rows = drawing.bars(scores.reliability)
+    assert len(rows) == len(scores.reliability)
+    assert all(len(row[-1]) == 24 and row[-1].count("|") == 1 for row in rows)
+    assert "no resolved" in drawing.title(score([]))
+    assert ET.fromstring(drawing.svg(score([]))) is not None

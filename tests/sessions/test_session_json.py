@@ -1,0 +1,51 @@
+"""The document's session JSON, in and out."""
+
+import json
+
+import pytest
+
+from lukasa.errors import FormatError, InvalidInput
+from lukasa.formats.session import export_session, import_session, read_session, write_session
+from lukasa.sessions.state import SECTIONS
+
+pytestmark = pytest.mark.requirement("CHK-13")
+
+
+def test_a_state_goes_in_and_comes_out_as_it_was_but_for_the_time_and_the_number(in_file, make, content):
+    state = make.state()
+    state["extra"] = {"ünï": "\u2028"}
+    assert import_session(in_file.sessions, json.dumps(state).encode())
+    data = export_session(in_file.sessions, "demo")
+    assert content(json.loads(data)) == content(state)
+    assert list(json.loads(data))[:8] == list(SECTIONS)
+    assert data.decode().startswith('{\n  "metadata": {')
+    assert import_session(in_file.sessions, data, "another")
+    assert in_file.sessions.state("another")["metadata"]["session_id"] == "another"
+
+
+def test_a_checkpoint_file_is_read_as_the_state_it_holds(in_file, make, tmp_path, content):
+    in_file.sessions.save_checkpoint(make.state(), "demo")
+    data = (tmp_path / "files/sessions/demo/checkpoint_001.json").read_bytes()
+    assert content(read_session(data)) == content(make.state())
+    assert json.loads(data)["metadata"]["checkpoint_number"] == 1  # other programs read it as the document has it
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"[]", b"7", b"{", b'{"a": NaN}', b'{"a": 1, "a": 2}', b"\xff\xfe", b'{"a": "\\ud83d"}', b"[" * 100_000,
+     b'{"n": ' + b"9" * 5000 + b"}"],
+    ids=range(10),
+)  # fmt: skip
+def test_what_is_not_a_state_is_refused_with_a_sentence(in_file, data):
+    with pytest.raises(FormatError, match="session"):
+        import_session(in_file.sessions, data)
+
+
+def test_a_state_that_names_no_session_needs_a_name(in_file, make):
+    state = make.state()
+    del state["metadata"]
+    with pytest.raises(FormatError, match="which session"):
+        import_session(in_file.sessions, write_session(state))
+    assert import_session(in_file.sessions, b"\xef\xbb\xbf" + write_session(state), "named")
+    with pytest.raises(InvalidInput):
+        export_session(in_file.sessions, "nobody")

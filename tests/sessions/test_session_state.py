@@ -1,0 +1,186 @@
+"""The state of a session: what fits into it, what is kept although nobody knows it, what is refused."""
+
+from copy import deepcopy
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lukasa.errors import InvalidInput, StoreNewer
+from lukasa.sessions import state as states
+from lukasa.sessions.patching import apply, setting, settled
+from lukasa.sessions.state import SECTIONS, completed, fresh_state, objection, upgraded
+
+pytestmark = pytest.mark.requirement("CHK-1")
+NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc/~0-", max_size=3), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+def test_a_fresh_state_has_the_eight_sections_and_fits():
+    state = fresh_state("s", "a", NOON)
+    assert list(state) == list(SECTIONS)
+    assert len(SECTIONS) == 8
+    assert objection(state) is None
+
+
+def test_the_documents_own_state_fits(make):
+    assert objection(make.state()) is None
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_missing_section_is_named(make, section):
+    state = make.state()
+    del state[section]
+    assert section in objection(state)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("/active_predictions/0/probability", 1.5, "active_predictions/0/probability must be a number from 0 to 1"),
+        ("/active_predictions/0/probability", True, "must be a number"),
+        ("/active_predictions/0/probability", "0.5", "must be a number"),
+        ("/active_predictions/0/status", "won", "must be one of active, resolved, expired, recovering"),
+        ("/active_predictions/0/confidence_interval", [0.7, 0.6], "must be [lower, upper]"),
+        ("/active_predictions/0/confidence_interval", [0.7], "must be [lower, upper]"),
+        ("/active_predictions/0/created_at", "yesterday", "must be a time"),
+        ("/active_predictions/0/num_updates", -1, "must be a whole number"),
+        ("/active_predictions/0/prediction_id", "", "must be text of 1 to 200"),
+        ("/active_predictions/0/prediction_id", "pred-1", "twice"),
+        ("/active_predictions/0", 7, "must be an object"),
+        ("/active_predictions", {}, "must be a list"),
+        ("/signal_history/0/broadcast", 1, "must be true or false"),
+        ("/reasoning_cache/market-pred-0/base_rate", 2, "must be a number from 0 to 1"),
+        ("/reasoning_cache/market-pred-0/key_factors", [{"factor": 1}], "must be text"),
+        ("/performance_metrics/by_confidence_bucket", {"high": {"count": -1}}, "high"),
+        ("/network_state/api_usage", {"requests_this_hour": "many"}, "requests_this_hour"),
+        ("/network_state/peer_agents", [{"trust_score": 1}], "agent_id"),
+        ("/configuration/checkpoint_interval_minutes", 0, "must be above 0"),
+        ("/metadata/version", "one", "must be a version"),
+        ("/learning_state/performance_trend", "sideways", "must be one of"),
+        ("/checkpoint", {}, "that name is taken"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name_wherever_it_is_looked_for(make, place, value, said):
+    before = make.state()
+    state, _, touched = settled(before, [setting(before, place, value)])
+    assert said in objection(state)
+    assert said in objection(state, touched)
+
+
+def test_the_items_of_a_list_are_known_by_their_ids(make):
+    state = make.state()
+    changed = apply(state, [setting(state, "/active_predictions/pred-2/probability", 0.9)])
+    assert [item["probability"] for item in changed["active_predictions"]] == [0.6, 0.6, 0.9]
+    assert setting(state, "configuration.confidence_threshold", 1)["path"] == "/configuration/confidence_threshold"
+
+
+@given(st.dictionaries(st.sampled_from([*SECTIONS, "mine", "x/y~"]), JSON, max_size=3), JSON)
+def test_any_json_at_all_is_judged_and_unknown_fields_are_kept(parts, more):
+    whole = completed({**parts, "unknown": more}, "s", "a", NOON)
+    assert objection(whole) is None or objection(whole).startswith("The state")
+    assert whole["unknown"] == more
+    for name, value in parts.items():
+        assert whole[name] == value or name == "metadata"
+
+
+def test_a_state_of_an_older_schema_is_brought_up_to_date_and_a_newer_one_refused(make, monkeypatch):
+    monkeypatch.setattr(states, "SCHEMA", 3)
+    monkeypatch.setattr(
+        states, "UPGRADES", {1: lambda state: {**state, "two": 2}, 2: lambda state: {**state, "three": 3}}
+    )
+    assert {"two", "three"} <= set(upgraded(make.state(), 1))
+    with pytest.raises(StoreNewer, match="schema 4"):
+        upgraded(make.state(), 4)
+
+
+# Changes
+
+
+def steps_of(value, path=()):
+    yield path
+    if isinstance(value, dict):
+        for name, held in value.items():
+            yield from steps_of(held, (*path, name))
+    elif isinstance(value, list):
+        for at, held in enumerate(value):
+            yield from steps_of(held, (*path, str(at)))
+
+
+def reference(state, change):
+    """JSON Patch as plainly as possible, on a copy."""
+    root = [deepcopy(state)]
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in change["path"].split("/")[1:]]
+    parent, last = root, 0
+    for step in steps:
+        parent = parent[last]
+        last = int(step) if isinstance(parent, list) else step
+    if change["op"] == "remove":
+        del parent[last]
+    elif change["op"] == "add" and isinstance(parent, list) and parent is not root:
+        parent.insert(last, deepcopy(change["value"]))
+    else:
+        parent[last] = deepcopy(change["value"])
+    return root[0]
+
+
+@given(st.data())
+@pytest.mark.requirement("CHK-4")
+def test_a_change_does_what_json_patch_says_and_never_touches_the_state_it_was_given(data):
+    state = {"a": data.draw(JSON), "l": data.draw(st.lists(JSON, max_size=3)), "d": {"x/y": [1, {"~": 2}]}}
+    before = deepcopy(state)
+    path = data.draw(st.sampled_from([path for path in steps_of(state) if path]))
+    spelled = "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in path)
+    change = {"op": data.draw(st.sampled_from(["add", "replace", "remove"])), "path": spelled, "value": data.draw(JSON)}
+    after, kept, _ = settled(state, [change])
+    assert after == reference(before, change)
+    assert state == before
+    assert apply(before, kept) == after
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        [],
+        "add",
+        {"op": "add", "path": "/configuration/x"},
+        {"op": "burn", "path": "/configuration"},
+        {"op": "remove", "path": ""},
+        {"op": "remove", "path": "/no/such/place"},
+        {"op": "replace", "path": "/configuration/none", "value": 1},
+        {"op": "add", "path": "/active_predictions/99", "value": 1},
+        {"op": "add", "path": "/active_predictions/01", "value": 1},
+        {"op": "add", "path": "/active_predictions/nobody/probability", "value": 1},
+        {"op": "add", "path": "/metadata/version/deeper", "value": 1},
+        {"op": "move", "path": "/configuration/x"},
+        {"op": "move", "from": "/configuration", "path": "/configuration/x"},
+        {"op": "test", "path": "/metadata/version", "value": "9.9.9"},
+        {"op": "test", "path": "/network_state/connected", "value": 1},
+        {"op": "add", "path": 5, "value": 1},
+        {"op": "replace", "path": "", "value": [1]},
+    ],
+)
+def test_a_change_that_cannot_be_made_is_refused(make, change):
+    with pytest.raises(InvalidInput):
+        settled(make.state(), [change])
+
+
+def test_things_can_be_moved_copied_and_tested(make):
+    state = make.state()
+    after = apply(
+        state,
+        [
+            {"op": "test", "path": "/metadata/version", "value": "1.0.0"},
+            {"op": "copy", "from": "/signal_history/0", "path": "/first"},
+            {"op": "move", "from": "/first", "path": "/second"},
+        ],
+    )
+    assert after["second"] == state["signal_history"][0]
+    assert "first" not in after

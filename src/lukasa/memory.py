@@ -24,6 +24,7 @@ from lukasa.journal import Journal
 from lukasa.scope import EVERYTHING, SHARED, Reach
 
 if TYPE_CHECKING:
+    from lukasa.context import Contexts
     from lukasa.recall.index import Index
     from lukasa.recall.room import Recall
 
@@ -43,7 +44,7 @@ class Parts:
 class Memory:
     """An open store, seen with one caller's reach. One that is lent, as jobs get it, closes nothing."""
 
-    ROOMS: ClassVar[frozenset[str]] = frozenset({"journal", "jobs"})
+    ROOMS: ClassVar[frozenset[str]] = frozenset({"context", "journal", "jobs"})
     """The attributes that have methods of their own."""
 
     def __init__(self, parts: Parts, journal: Journal, jobs: Jobs, *, lent: bool = False) -> None:
@@ -57,6 +58,15 @@ class Memory:
     def recall(self) -> Recall:
         """Finds what answers a question: ``memory.recall("When is the release?")``."""
         return self._parts.recalling(self.journal)
+
+    @cached_property
+    def context(self) -> Contexts:
+        """Sessions: turns that are never lost, in views that never overflow."""
+        from lukasa.context import Contexts
+        from lukasa.llm import open_model
+
+        parts = self._parts
+        return Contexts(self.journal, lambda: self.recall, parts.clock, parts.new_id, model=open_model())
 
     def verify(self, progress: Progress | None = None) -> Verdict:
         """Proves the log whole and the indexes true to it."""

@@ -1,0 +1,786 @@
+"""Sessions for one caller: their turns, their small state, their summaries, and prompts made of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy, deepcopy
+from dataclasses import dataclass, replace
+from datetime import datetime
+from threading import Lock
+from typing import Any
+
+from lukasa.clock import Clock, IdMaker, aware, to_iso
+from lukasa.context.assembling import Assembled, assemble, orphans
+from lukasa.context.facts import extract, fact_id
+from lukasa.context.keeping import (
+    CONTEXT,
+    FACT,
+    FOLDED_AT_ONCE,
+    SUMMARY,
+    TURN,
+    Shelf,
+    fact_draft,
+    fact_label,
+    fact_of,
+    head_draft,
+    head_of,
+    label,
+    rewritten,
+    summary_draft,
+    turn_draft,
+    turn_of,
+)
+from lukasa.context.modelled import ModelSummariser, cost_of, propose
+from lukasa.context.planning import Plan, Summariser, plan, report
+from lukasa.context.state import (
+    DEFAULTS,
+    FIELDS,
+    Compaction,
+    Context,
+    Fact,
+    Moment,
+    Origin,
+    Session,
+    Settings,
+    Summary,
+    Turn,
+    fresh_fields,
+    moment_of,
+)
+from lukasa.context.summary import summarise
+from lukasa.engine import AsOf, Query, Reader
+from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
+from lukasa.journal import Journal
+from lukasa.llm import Model, open_model
+from lukasa.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.prompt import Counter, open_counter
+from lukasa.recall.room import Recall
+from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, redraft
+from lukasa.scope import SHARED
+
+_LONGEST_ID = 200
+_TRIES = 8
+_WATCHED = 1_000
+_LOOK_BACK = 20
+_OLDER = 12
+_DELETED_AT_ONCE = 5_000
+
+
+@dataclass(slots=True)
+class _Gauge:
+    """How full the recent view of a session is, as far as this process knows; looked at again before anything is done."""
+
+    position: int
+    entries: int
+    tokens: int
+
+
+class Contexts:
+    """Keeps sessions and hands them out: ``load``, ``save``, ``delete``, ``list_sessions``, and calls that append.
+
+    Sessions stand in the caller's own scope: that of its agent, else the shared one; ``within`` names another.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        recall: Callable[[], Recall],
+        clock: Clock,
+        new_id: IdMaker,
+        *,
+        defaults: Settings = DEFAULTS,
+        counter: Counter | None = None,
+        model: Model | None = None,
+    ) -> None:
+        self._journal = journal
+        self._recall = recall
+        self._clock = clock
+        self._new_id = new_id
+        self._defaults = defaults
+        self._count = counter
+        self._model = model
+        self._scope = ""
+        self._gauges: OrderedDict[tuple[str, str], _Gauge] = OrderedDict()
+        self._guard = Lock()
+
+    # Another view of the same room
+
+    def within(self, scope: str) -> Contexts:
+        """The sessions of another scope."""
+        if not self._journal.reach.reads(scope):
+            raise NotAllowed(f"The scope {scope!r:.80} is outside the caller's reach.")
+        other = copy(self)
+        other._scope = scope
+        return other
+
+    def using(self, model: Model | str | None) -> Contexts:
+        """The same sessions, summarised by a language model; ``None`` for none, whatever the environment names."""
+        other = copy(self)
+        other._model = open_model(model) if isinstance(model, str) else model
+        return other
+
+    @property
+    def scope(self) -> str:
+        """Where the sessions stand."""
+        if self._scope:
+            return self._scope
+        reach, author = self._journal.reach, self._journal.author
+        own = next((name for name in (author, SHARED) if name and reach.reads(name)), None)
+        if own is None and reach.readable is not None and len(reach.readable) == 1:
+            (own,) = reach.readable
+        if own is None:
+            raise InvalidInput("This caller has no scope of its own for sessions.", hint="Name one: context.within(…)")
+        return own
+
+    @property
+    def counter(self) -> Counter:
+        """Who counts tokens."""
+        if self._count is None:
+            self._count = open_counter()
+        return self._count
+
+    # The document's four calls
+
+    def load(self, session_id: str, *, as_of: AsOf | None = None) -> Context:
+        """The session as it stands, or stood; a new one where there is none. Nothing is written."""
+        scope = self._checked(session_id)
+        with self._journal.looking() as reader:
+            shelf = Shelf(reader, session_id, scope, aware(as_of) if isinstance(as_of, datetime) else as_of)
+            origin = shelf.origin() or Origin(state=fresh_fields(), settings=self._defaults)
+        return Context.loaded(session_id, scope, origin, tuple(shelf.recovered))
+
+    def save(self, context: Context) -> Outcome:
+        """Writes what was changed since the context was loaded. One that was saved by others since is a ``Conflict``.
+
+        New entries become turns, entries gone from the beginning are folded, facts come and go, fields get a new
+        version: as one batch. Turns that were appended by others meanwhile stay, and are not in the way.
+        """
+        scope = self._checked(context.session_id)
+        if context.scope not in ("", scope):
+            return self.within(context.scope).save(context)
+        origin = context.origin
+        folded, fresh = _told_apart(origin.turns, context.turns)
+        if isinstance(fresh, Refused):
+            return fresh
+        turns = [self._counted(replace(turn, id=self._new_id())) for turn, _ in self._with_counts(fresh)]
+        drafts = [
+            head_draft(
+                context.session_id, scope, self._state_of(context), context.settings, expected=origin.head,
+                origin="chat",
+            )
+        ]  # fmt: skip
+        drafts += self._turn_drafts(context.session_id, scope, turns, [turn.token_count for turn in fresh])
+        drafts += self._fact_changes(context, scope)
+        summary = self._hand_written(context, folded)
+        if summary is not None:
+            if folded and not self._is_settled(context.session_id, scope, origin, folded):
+                return Conflict(Key(scope, SUMMARY, context.session_id), origin.summary, origin.summary + 1)
+            drafts += _summary_drafts(context.session_id, scope, origin, [(summary, folded)])
+        if len(drafts) == 1 and self._is_unchanged(context) and origin.head:
+            return Accepted(())
+        outcome = self._journal.append(drafts)
+        if isinstance(outcome, Accepted):
+            self._forget(context.session_id, scope)
+            self._relieve(context.session_id, scope, context.settings)
+            fresh_load = self.load(context.session_id)
+            for name in ("facts", "recent_history", "long_term_summary", "settings", "scope", "recovered", "origin"):
+                setattr(context, name, getattr(fresh_load, name))
+        return outcome
+
+    def delete(self, session_id: str) -> Outcome:
+        """Takes a session away: its turns, facts, summary and state. History keeps them; ``journal.erase`` does not."""
+        scope = self._checked(session_id)
+
+        def tombstones(reader: Reader) -> Sequence[Draft] | Refused:
+            everything = [
+                *reader.read(Query(kinds=(TURN,), scopes=(scope,), labels=(label(session_id),))),
+                *reader.read(Query(kinds=(FACT,), scopes=(scope,), labels=(fact_label(session_id),))),
+                *filter(None, (reader.get(Key(scope, kind, session_id)) for kind in (SUMMARY, CONTEXT))),
+            ]
+            if not everything:
+                return Refused("not_found", f"There is no session {session_id!r} in the scope {scope!r}.")
+            return [_tombstone(record) for record in everything]
+
+        outcome = self._journal.decide(tombstones)
+        self._forget(session_id, scope)
+        return outcome
+
+    def list_sessions(self) -> list[str]:
+        """The ids of all sessions of this scope, oldest first."""
+        return [session.id for session in self.sessions() if session.scope == self.scope]
+
+    def sessions(self) -> list[Session]:
+        """Every session within reach, oldest first, whatever its scope."""
+        found = [
+            Session(record.id, record.scope, record.created_at, record.recorded_at)
+            for record in self._journal.read(Query(kinds=(CONTEXT,)))
+        ]
+        return sorted(found, key=lambda session: (session.created_at, session.id))
+
+    # Calls that append
+
+    def append(
+        self,
+        session_id: str,
+        role: str,
+        content: str,
+        *,
+        speaker: str = "",
+        timestamp: Moment | None = None,
+        token_count: int | None = None,
+        tool_calls: Sequence[Mapping[str, Any]] = (),
+        tool_call_id: str = "",
+        extra: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Outcome:
+        """Adds a turn, and the facts it states. Costs the same however long the session is.
+
+        ``key`` makes a repeated call answer as the first did. Past a limit of the session it is compacted.
+        """
+        turn = Turn.of(
+            {"role": role, "content": content, "timestamp": timestamp, "token_count": token_count, "speaker": speaker,
+             "tool_calls": list(tool_calls), "tool_call_id": tool_call_id, **(extra or {})}
+        )  # fmt: skip
+        return self.extend(session_id, [turn], key=key)
+
+    def extend(
+        self, session_id: str, turns: Iterable[Turn | Mapping[str, Any]], *, key: str | None = None, origin: str = "chat"
+    ) -> Outcome:
+        """Adds turns as one batch."""
+        scope = self._checked(session_id)
+        told = [Turn.of(turn) for turn in turns]
+        if (refused := _objection(told)) is not None:
+            return refused
+        ids = [_known_id(session_id, key, at) if key else self._new_id() for at in range(len(told))]
+        counted = [replace(self._counted(turn), id=id) for turn, id in zip(told, ids, strict=True)]
+        head, settings = self._head(session_id, scope)
+        drafts = self._turn_drafts(session_id, scope, counted, [turn.token_count for turn in told], origin)
+        if settings.extracting:
+            drafts += self._stated(session_id, scope, counted)
+        opening = head_draft(session_id, scope, fresh_fields(), self._defaults, expected=0, origin="chat")
+        outcome = self._journal.append(drafts if head else [opening, *drafts], key=key)
+        if isinstance(outcome, Conflict) and outcome.key.kind == CONTEXT:  # somebody else opened the session meanwhile
+            outcome = self._journal.append(drafts, key=key)
+        if not isinstance(outcome, Accepted):
+            return outcome
+        written = [record for record in outcome.records if record.kind == TURN]
+        if settings.automatic and not outcome.repeated and self._is_full(session_id, scope, written, settings):
+            self._relieve(session_id, scope, settings)
+        return Accepted(written, outcome.repeated)
+
+    def add_fact(self, session_id: str, text: str, *, turn: str = "", about: str = "") -> Outcome:
+        """Keeps a fact. One that is known already is not kept twice; ``about`` names a slot in which it replaces another."""
+        scope = self._checked(session_id)
+        if not isinstance(text, str) or not text.strip():
+            return Refused("bad_fact", "A fact is a sentence.")
+        fact = Fact(" ".join(text.split()), about, "told", turn=turn)
+        known = self._journal.get(Key(scope, FACT, fact_id(session_id, fact)))
+        if known is not None and known.text == fact.text:
+            return Accepted((known,), repeated=True)
+        return self._with_head(session_id, scope, [fact_draft(session_id, scope, fact, origin="chat")])
+
+    def task(
+        self,
+        session_id: str,
+        id: str,
+        description: str | None = None,
+        *,
+        status: str | None = None,
+        progress: float | None = None,
+        **more: Any,
+    ) -> Outcome:
+        """Adds a task or changes one: what is not said stays as it is."""
+        now = to_iso(self._clock.now())
+
+        def change(state: dict[str, Any]) -> Refused | None:
+            found = next((task for task in state["active_tasks"] if task.get("id") == id), None)
+            if found is None:
+                found = {"id": id, "description": "", "status": "Running", "progress": 0.0, "created_at": now}
+                state["active_tasks"].append(found)
+            told = {"description": description, "status": status, "progress": progress, **more}
+            found.update({name: value for name, value in told.items() if value is not None}, updated_at=now)
+            return None
+
+        if not isinstance(id, str) or not id:
+            return Refused("bad_task", "A task needs an id.")
+        return self._change(session_id, change)
+
+    def tool_call(self, session_id: str, tool: str, *, failed: bool = False, count: int = 1) -> Outcome:
+        """Counts calls of a tool."""
+
+        def change(state: dict[str, Any]) -> Refused | None:
+            stats = state["tool_stats"]
+            by_tool = stats.setdefault("by_tool", {})
+            stats["total_calls"] = _number(stats.get("total_calls")) + count
+            by_tool[tool] = _number(by_tool.get(tool)) + count
+            stats["failures"] = _number(stats.get("failures")) + (count if failed else 0)
+            return None
+
+        if not isinstance(tool, str) or not tool or type(count) is not int or count < 1:
+            return Refused("bad_tool_call", "A tool call needs the tool's name and how often it was called.")
+        return self._change(session_id, change)
+
+    def usage(self, session_id: str, *, input: int = 0, output: int = 0) -> Outcome:
+        """Adds tokens that a model read and wrote."""
+
+        def change(state: dict[str, Any]) -> Refused | None:
+            usage = state["token_usage"]
+            usage["total_input"] = _number(usage.get("total_input")) + input
+            usage["total_output"] = _number(usage.get("total_output")) + output
+            usage["by_session"] = _number(usage.get("by_session")) + input + output
+            return None
+
+        if any(type(count) is not int or count < 0 for count in (input, output)):
+            return Refused("bad_usage", "Tokens are counted in whole numbers that are not negative.")
+        return self._change(session_id, change)
+
+    def environment(self, session_id: str, workspace: str | None = None, **snapshot: Any) -> Outcome:
+        """Notes where the session works and what was seen of the system."""
+        now = to_iso(self._clock.now())
+
+        def change(state: dict[str, Any]) -> Refused | None:
+            known = state["last_known_environment"]
+            if workspace is not None:
+                known["workspace"] = workspace
+                state["system_state"]["last_workspace"] = workspace
+            known["system_snapshot"] = {**(known.get("system_snapshot") or {}), **snapshot}
+            known["last_update"] = now
+            return None
+
+        return self._change(session_id, change)
+
+    def configure(self, session_id: str, **changes: Any) -> Outcome:
+        """Changes settings of a session; see ``Settings``."""
+        DEFAULTS.changed(changes)  # a name that means nothing is told at once, whatever is kept
+        return self._change(session_id, lambda _: None, changes)
+
+    # Compaction
+
+    def compact(self, session_id: str, *, keep: int | None = None) -> Compaction:
+        """Compacts by hand: folds all but the newest ``keep`` turns, drops double facts, prunes completed tasks."""
+        return self._compact(session_id, self._checked(session_id), by_hand=True, keep=keep)
+
+    def _compact(self, session_id: str, scope: str, *, by_hand: bool = False, keep: int | None = None) -> Compaction:
+        """Plans on a settled look and writes the plan as one batch; who loses a race looks again."""
+        before = cost_of(self._model)
+        for _ in range(_TRIES):
+            with self._journal.looking() as reader:
+                origin = Shelf(reader, session_id, scope).origin(settled=True)
+            if origin is None:
+                return Compaction(session_id)
+            tasks = origin.state["active_tasks"]
+            made = plan(origin.turns, tasks, origin.facts, origin.settings, self._clock.now(), by_hand=by_hand, keep=keep)
+            if not made:
+                return replace(report(session_id, made, origin.kept), kept=len(made.keep))
+            drafts, summary = self._carried_out(session_id, scope, origin, made)
+            outcome = self._journal.append(drafts)
+            if isinstance(outcome, Accepted):
+                self._forget(session_id, scope)
+                return report(session_id, made, summary, _difference(before, cost_of(self._model)))
+            if isinstance(outcome, Refused):
+                raise InvalidInput(f"The session cannot be compacted: {outcome.reason}")
+        return Compaction(session_id)  # others compact it without pause; it is in good hands
+
+    def _carried_out(self, session_id: str, scope: str, origin: Origin, made: Plan) -> tuple[list[Draft], Summary]:
+        drafts: list[Draft] = []
+        summary, remarks = origin.kept, made.remarks
+        if made.fold or remarks:
+            steps: list[tuple[Summary, Sequence[Turn]]] = []
+            budget, summarising = origin.settings.summary_tokens, self._summariser()
+            for start in range(0, max(1, len(made.fold)), FOLDED_AT_ONCE):
+                turns = made.fold[start : start + FOLDED_AT_ONCE]
+                told = remarks if start + FOLDED_AT_ONCE >= len(made.fold) else ()
+                summary = summarising(summary, turns, budget, self.counter, told)
+                steps.append((summary, turns))
+            drafts += _summary_drafts(session_id, scope, origin, steps)
+        if made.pruned:
+            state = dict(origin.state) | {"active_tasks": [dict(task) for task in made.tasks]}
+            drafts.append(
+                head_draft(session_id, scope, state, origin.settings, expected=origin.head, origin="compaction")
+            )
+        drafts += [_gone(scope, session_id, fact) for fact in made.twice]
+        if self._model is not None and made.fold and origin.settings.extracting:
+            drafts += [
+                fact_draft(session_id, scope, fact, origin="model")
+                for fact in propose(self._model, made.fold, self.counter)
+                if self._journal.get(Key(scope, FACT, fact_id(session_id, fact))) is None
+            ]
+        return drafts, summary
+
+    def _summariser(self) -> Summariser:
+        return summarise if self._model is None else ModelSummariser(self._model, self.counter)
+
+    # Reading
+
+    def transcript(
+        self, session_id: str, *, as_of: AsOf | None = None, newest_first: bool = False, limit: int | None = None
+    ) -> Iterator[Turn]:
+        """Every turn ever said, folded or not, in order."""
+        scope = self._checked(session_id)
+        query = Query(
+            kinds=(TURN,), scopes=(scope,), labels=(label(session_id),), as_of=as_of, newest_first=newest_first, limit=limit
+        )
+        for record in self._journal.read(query):
+            yield turn_of(record)
+
+    def facts(self, session_id: str) -> list[Fact]:
+        """Every fact of a session, oldest first, with the turn and the rule it comes from."""
+        scope = self._checked(session_id)
+        query = Query(kinds=(FACT,), scopes=(scope,), labels=(fact_label(session_id),))
+        return [fact_of(record) for record in self._journal.read(query)]
+
+    def find_facts(self, session_id: str, question: str, k: int = 10) -> list[Fact]:
+        """The facts of a session that answer a question best, by words and by meaning."""
+        scope = self._checked(session_id)
+        recalled = self._recall()(question, k, kinds=(FACT,), scopes=(scope,), labels=(fact_label(session_id),))
+        return [fact_of(record) for record in recalled.records]
+
+    def versions(self, session_id: str) -> list[Record]:
+        """Every version of a session's state and summary, oldest first. ``load(…, as_of=record.seq)`` goes back to one."""
+        scope = self._checked(session_id)
+        with self._journal.looking() as reader:
+            found = [*reader.history(Key(scope, CONTEXT, session_id)), *reader.history(Key(scope, SUMMARY, session_id))]
+        return sorted(found, key=lambda record: record.seq)
+
+    def assemble(
+        self, session_id: str, budget: int = 8_000, *, question: str | None = None, older: int = _OLDER
+    ) -> Assembled:
+        """The session for a prompt, within ``budget`` tokens: summary, facts, older turns that matter, newest turns.
+
+        Older turns are recalled by ``question``, else by what was said last. Both forms, text and messages, fit.
+        """
+        if type(budget) is not int or budget < 0:
+            raise InvalidInput("A budget is a number of tokens that is not negative.")
+        context = self.load(session_id)
+        scope, turns = context.scope, context.turns
+        if turns and orphans(turns):
+            turns = self._completed(session_id, scope, turns)
+        found = self._older(session_id, scope, turns, question, older) if budget and context.folded else []
+        return assemble(
+            session_id, context.long_term_summary, context.facts, turns, found, budget=budget, counter=self.counter
+        )
+
+    def _older(self, session_id: str, scope: str, turns: Sequence[Turn], question: str | None, many: int) -> list[Turn]:
+        """Folded turns that answer a question, or what was said last."""
+        asked = question if question is not None else next((t.content for t in reversed(turns) if t.role != "tool"), "")
+        if not many or not asked.strip():
+            return []
+        shown = {turn.id for turn in turns}
+        recalled = self._recall()(asked, many + len(shown), kinds=(TURN,), scopes=(scope,), session=session_id)
+        return [turn_of(record) for record in recalled.records if record.id not in shown][:many]
+
+    def _completed(self, session_id: str, scope: str, turns: Sequence[Turn]) -> list[Turn]:
+        """The turns with the call before them that the first results belong to, if it is near."""
+        first = self._journal.get(Key(scope, TURN, turns[0].id))
+        if first is None:
+            return list(turns)
+        query = Query(
+            kinds=(TURN,), scopes=(scope,), labels=(label(session_id),), before=first.seq, newest_first=True,
+            limit=_LOOK_BACK,
+        )  # fmt: skip
+        before: list[Turn] = []
+        for record in self._journal.read(query):
+            before.insert(0, turn_of(record))
+            if before[0].role != "tool":
+                break
+        whole = [*before, *turns]
+        return list(turns) if orphans(whole) else whole
+
+    # Forking
+
+    def fork(self, session_id: str, new_id: str, *, at: str | AsOf | None = None) -> Outcome:
+        """A new session that begins as this one stood at a turn (by its id), a time or a position; else as it stands."""
+        scope = self._checked(session_id)
+        self._checked(new_id)
+        with self._journal.looking() as reader:
+            if isinstance(at, str):
+                turn = reader.get(Key(scope, TURN, at))
+                if turn is None or label(session_id) not in turn.labels:
+                    return Refused("not_found", f"There is no turn {at!r:.80} in the session {session_id!r}.")
+                point: AsOf | None = turn.seq
+            else:
+                point = aware(at) if isinstance(at, datetime) else at
+            origin = Shelf(reader, session_id, scope, point).origin()
+            if origin is None:
+                return Refused("not_found", f"There is no session {session_id!r} in the scope {scope!r} at that point.")
+            records = reader.read(Query(kinds=(TURN,), scopes=(scope,), labels=(label(session_id),), as_of=point))
+        return self._journal.append(self._forked(session_id, new_id, scope, origin, records))
+
+    def _forked(
+        self, session_id: str, new_id: str, scope: str, origin: Origin, records: Sequence[Record]
+    ) -> list[Draft]:
+        ids = {record.id: self._new_id() for record in records}
+        state = deepcopy(dict(origin.state)) | {"fork": {"of": session_id, "at": records[-1].id if records else ""}}
+        drafts = [head_draft(new_id, scope, state, origin.settings, expected=0, origin="fork")]
+        drafts += [
+            redraft(
+                record, id=ids[record.id], origin="fork", happened_at=record.moment, expected=0,
+                labels=(label(new_id), *(each for each in record.labels if not each.startswith("session="))),
+                links=(*record.links, Link(DERIVED_FROM, record.key)),
+            )
+            for record in records
+        ]  # fmt: skip
+        drafts += [
+            fact_draft(new_id, scope, replace(fact, id="", turn=ids.get(fact.turn, "")), origin="fork")
+            for fact in origin.facts
+        ]
+        if origin.summary:
+            edge = tuple(ids[id] for id in origin.kept.edge if id in ids)
+            folded = [turn_of(record) for record in records if record.seq <= origin.edge]
+            parts = [folded[at : at + FOLDED_AT_ONCE] for at in range(0, max(1, len(folded)), FOLDED_AT_ONCE)]
+            for nr, part in enumerate(parts):
+                named = [replace(turn, id=ids[turn.id]) for turn in part]
+                drafts.append(
+                    summary_draft(
+                        new_id, scope, replace(origin.kept, edge=edge), named, after=bool(nr), expected=0 if not nr else None
+                    )
+                )
+        return drafts
+
+    # What the calls above share
+
+    def _checked(self, session_id: str) -> str:
+        """The scope of a session whose id can be one."""
+        if not isinstance(session_id, str) or not 0 < len(session_id) <= _LONGEST_ID:
+            raise InvalidInput(f"A session's id is text of 1 to {_LONGEST_ID} characters.")
+        if any(character < " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff" for character in session_id):
+            raise InvalidInput("A session's id holds a control character or half a character.")
+        return self.scope
+
+    def _head(self, session_id: str, scope: str) -> tuple[bool, Settings]:
+        """Whether the session has its small record, and its settings."""
+        try:
+            record = self._journal.get(Key(scope, CONTEXT, session_id))
+            return (False, self._defaults) if record is None else (True, head_of(record.body)[1])
+        except (StoreDamaged, InvalidInput):  # loading tells of it; a turn is kept all the same
+            return True, self._defaults
+
+    def _change(
+        self,
+        session_id: str,
+        change: Callable[[dict[str, Any]], Refused | None],
+        settings: Mapping[str, Any] | None = None,
+    ) -> Outcome:
+        """Changes the small state of a session, in one step that nobody can get between."""
+        scope = self._checked(session_id)
+
+        def decision(reader: Reader) -> Sequence[Draft] | Refused:
+            shelf = Shelf(reader, session_id, scope)
+            version, (state, kept) = shelf._sound(CONTEXT, head_of, (fresh_fields(), self._defaults))
+            state = deepcopy(state)
+            refused = change(state)
+            if refused is not None:
+                return refused
+            if settings:
+                kept = kept.changed(settings)
+            return [head_draft(session_id, scope, state, kept, expected=None if version else 0, origin="chat")]
+
+        outcome = self._journal.decide(decision)
+        if isinstance(outcome, Accepted) and settings:
+            head, kept = self._head(session_id, scope)
+            if head and kept.automatic:
+                self._relieve(session_id, scope, kept)
+        return outcome
+
+    def _with_head(self, session_id: str, scope: str, drafts: list[Draft]) -> Outcome:
+        """Appends, after the small record of a session that has none yet."""
+        if not self._head(session_id, scope)[0]:
+            opening = head_draft(session_id, scope, fresh_fields(), self._defaults, expected=0, origin="chat")
+            outcome = self._journal.append([opening, *drafts])
+            if isinstance(outcome, Accepted):
+                return Accepted([record for record in outcome.records if record.kind != CONTEXT])
+            if not isinstance(outcome, Conflict) or outcome.key.kind != CONTEXT:
+                return outcome
+        return self._journal.append(drafts)
+
+    def _counted(self, turn: Turn) -> Turn:
+        return turn if turn.token_count is not None else replace(turn, token_count=self.counter(turn.content))
+
+    def _with_counts(self, turns: Sequence[Turn]) -> list[tuple[Turn, int]]:
+        return [(counted := self._counted(turn), counted.tokens) for turn in turns]
+
+    def _turn_drafts(
+        self, session_id: str, scope: str, turns: Sequence[Turn], told: Sequence[int | None], origin: str = "chat"
+    ) -> list[Draft]:
+        by, own = self._journal.author, self.counter.name
+        return [
+            turn_draft(
+                session_id, scope, turn, id=turn.id, by=by, origin=origin, counted_by=own if count is None else "caller"
+            )
+            for turn, count in zip(turns, told, strict=True)
+        ]
+
+    def _stated(self, session_id: str, scope: str, turns: Sequence[Turn]) -> list[Draft]:
+        """The facts that turns state, without those that are known in the same words."""
+        found: dict[str, Fact] = {}
+        for turn in turns:
+            for fact in extract(turn):
+                id = fact_id(session_id, fact)
+                found[id] = replace(fact, id=id, turn=turn.id)
+        drafts = []
+        for id, fact in found.items():
+            known = self._journal.get(Key(scope, FACT, id))
+            if known is None or known.text != fact.text:
+                drafts.append(fact_draft(session_id, scope, fact, origin="extraction"))
+        return drafts
+
+    def _state_of(self, context: Context) -> dict[str, Any]:
+        state = deepcopy(context.state)
+        return state | ({"fork": context.origin.state["fork"]} if context.origin.state.get("fork") else {})
+
+    def _is_unchanged(self, context: Context) -> bool:
+        return self._state_of(context) == dict(context.origin.state) and context.settings == context.origin.settings
+
+    def _fact_changes(self, context: Context, scope: str) -> list[Draft]:
+        """Facts that were written into the list, and those that were taken out of it."""
+        known = {fact.text: fact for fact in context.origin.facts}
+        drafts: dict[str, Draft] = {}
+        for text in context.facts:
+            if not isinstance(text, str) or not text.strip():
+                raise InvalidInput("A fact is a sentence.")
+            if text not in known:
+                draft = fact_draft(context.session_id, scope, Fact(text, rule="told"), origin="chat")
+                drafts.setdefault(draft.id, draft)
+        gone = [fact for text, fact in known.items() if text not in set(context.facts) and fact.id not in drafts]
+        return [*drafts.values(), *(_gone(scope, context.session_id, fact) for fact in gone)]
+
+    def _hand_written(self, context: Context, folded: Sequence[Turn]) -> Summary | None:
+        """The summary that a context was given, if it was changed or if entries were folded."""
+        kept = context.origin.kept
+        if not folded and context.long_term_summary == kept.text:
+            return None
+        if not isinstance(context.long_term_summary, str):
+            raise InvalidInput("The long-term summary is text.")
+        base = summarise(kept, folded, 0, self.counter) if folded else kept
+        return rewritten(base, context.long_term_summary, self.counter(context.long_term_summary))
+
+    def _is_settled(self, session_id: str, scope: str, origin: Origin, folded: Sequence[Turn]) -> bool:
+        """Whether the turns to fold are all there are up to the newest of them, and no other can still come between."""
+        with self._journal.looking() as reader:
+            settled = reader.read(
+                Query(
+                    kinds=(TURN,), scopes=(scope,), labels=(label(session_id),), after=origin.edge, limit=len(folded)
+                )
+            )  # fmt: skip
+        return [record.id for record in settled] == [turn.id for turn in folded]
+
+    # How full a session is
+
+    def _is_full(self, session_id: str, scope: str, written: Sequence[Record], settings: Settings) -> bool:
+        """Whether a limit may be passed; counts what came since the last look, by whomever."""
+        place = (scope, session_id)
+        with self._guard:
+            gauge = self._gauges.get(place)
+        if gauge is None:
+            gauge = self._measured(session_id, scope)
+        else:
+            self._advance(gauge, session_id, scope, len(written))
+        with self._guard:
+            self._gauges[place] = gauge
+            self._gauges.move_to_end(place)
+            while len(self._gauges) > _WATCHED:
+                self._gauges.popitem(last=False)
+        return gauge.entries > settings.entries or (gauge.tokens > settings.tokens and gauge.entries > 1)
+
+    def _measured(self, session_id: str, scope: str) -> _Gauge:
+        with self._journal.looking() as reader:
+            origin = Shelf(reader, session_id, scope).origin() or Origin()
+            newest = reader.get(Key(scope, TURN, origin.turns[-1].id)) if origin.turns else None
+        position = newest.seq if newest is not None else origin.edge
+        return _Gauge(position, len(origin.turns), sum(turn.tokens for turn in origin.turns))
+
+    def _advance(self, gauge: _Gauge, session_id: str, scope: str, expected: int) -> None:
+        limit = expected + 1
+        while True:
+            query = Query(
+                kinds=(TURN,), scopes=(scope,), labels=(label(session_id),), newest_first=True, limit=limit
+            )  # fmt: skip
+            page = list(self._journal.read(query))
+            fresh = [record for record in page if record.seq > gauge.position]
+            if len(fresh) < len(page) or len(page) < limit:
+                break
+            limit *= 4
+        if fresh:
+            gauge.position = fresh[0].seq
+            gauge.entries += len(fresh)
+            gauge.tokens += sum(turn_of(record).tokens for record in fresh)
+
+    def _forget(self, session_id: str, scope: str) -> None:
+        with self._guard:
+            self._gauges.pop((scope, session_id), None)
+
+    def _relieve(self, session_id: str, scope: str, settings: Settings) -> None:
+        """Compacts a session that has become too full."""
+        if settings.automatic:
+            self._forget(session_id, scope)
+            self._compact(session_id, scope)
+
+
+def _told_apart(before: Sequence[Turn], now: Sequence[Turn]) -> tuple[list[Turn], list[Turn] | Refused]:
+    """The turns gone from the beginning, and the new ones at the end; anything else is refused."""
+    kept = [turn for turn in now if turn.id]
+    fresh = [turn for turn in now if not turn.id]
+    gone = len(before) - len(kept)
+    if gone < 0 or list(before[gone:]) != kept or [turn for turn in now[: len(kept)]] != kept:
+        return [], Refused(
+            "turns_changed",
+            "Turns are appended, never changed: entries of the history may be added at its end and folded from its "
+            "beginning. Load the context again and add what is new.",
+        )
+    refused = _objection(fresh)
+    return list(before[:gone]), fresh if refused is None else refused
+
+
+def _objection(turns: Sequence[Turn]) -> Refused | None:
+    for turn in turns:
+        if not turn.role:
+            return Refused("bad_role", "A turn needs a role, such as user, assistant or tool.")
+        if not isinstance(turn.speaker, str) or not isinstance(turn.tool_call_id, str):
+            return Refused("bad_turn", "The speaker and the tool_call_id of a turn are text.")
+    return None
+
+
+def _summary_drafts(
+    session_id: str, scope: str, origin: Origin, steps: Sequence[tuple[Summary, Sequence[Turn]]]
+) -> list[Draft]:
+    """Versions of the summary, one per step; only the first must find what the plan found."""
+    drafts = []
+    for nr, (summary, turns) in enumerate(steps):
+        for start in range(0, max(1, len(turns)), FOLDED_AT_ONCE):
+            first = not nr and not start
+            drafts.append(
+                summary_draft(
+                    session_id, scope, summary, turns[start : start + FOLDED_AT_ONCE],
+                    after=bool(origin.summary) or not first, expected=origin.summary if first else None,
+                )
+            )  # fmt: skip
+    return drafts
+
+
+def _gone(scope: str, session_id: str, fact: Fact) -> Draft:
+    return Draft(FACT, id=fact.id, scope=scope, origin="chat", labels=(fact_label(session_id),), deleted=True)
+
+
+def _tombstone(record: Record) -> Draft:
+    return Draft(
+        record.kind, id=record.id, scope=record.scope, author=record.author, origin="deletion", labels=record.labels,
+        deleted=True,
+    )  # fmt: skip
+
+
+def _known_id(session_id: str, key: str, at: int) -> str:
+    """The same id for the same turn of a repeated call."""
+    return hashlib.sha256(f"{session_id}\0{key}\0{at}".encode("utf-8", "surrogatepass")).hexdigest()[:26]
+
+
+def _number(value: Any) -> int:
+    return value if type(value) is int else 0
+
+
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value - before.get(name, 0) for name, value in after.items()}
+
+
+__all__ = ["FIELDS", "Contexts", "moment_of"]

@@ -1,0 +1,289 @@
+"""The summary that needs no language model: the sentences most worth keeping, as they were said, each whole.
+
+Every sentence of the folded turns gets a worth from what it holds: decisions, facts, names, numbers, paths, open
+questions, what was done and what is still to do. Small talk gets none. The most valuable are kept, what repeats a better
+one is passed over, and the lines stand in the order in which things were said.
+
+The summary has a budget. Once it is full, earlier lines compete with later ones by their worth, which fades a little
+with every round; so it stays within its budget for ever, and what it drops is still in the transcript.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from lukasa.context.facts import states_something
+from lukasa.context.sentences import sentences
+from lukasa.context.state import Line, Summary, Turn
+
+HEADING = "Previous conversation summary:"
+BY_RULES = "extractive"
+_SHARE = 0.35
+"""How much of the tokens of what is folded its lines may have."""
+_LEAST = 80
+_FADING = 0.985
+_ALIKE = 0.6
+_WRITTEN_BY_HAND = 6.0
+_LONGEST_LINE = 420
+_EDGE = 5
+
+_WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
+_COMMON = frozenset(
+    """
+    a about after again all also am an and any are as at be because been before being but by can could did do does done
+    for from get go going good got great had has have he her here him his how i if in into is it its it's i'm just know
+    like lot make me more much my need nice no not now of off ok okay on one or our out really said say see she should so
+    some something sure take than thank thanks that that's the their them then there these they thing things think this
+    those time to too up us use very want was way we well were what when where which who why will with would yeah yes you
+    your you're i've i'll let let's look please
+    """.split()
+)
+_I = re.IGNORECASE
+_DECISION = re.compile(
+    r"\b(?:decid(?:e|ed|ing)|agreed?|settled|chos(?:e|en)|let['’]?s (?:go|use|keep|do|make|take|start|switch)|go(?:ing)? with"
+    r"|we(?:['’]ll| will| should| must)|instead of|conclusion|approved?|rejected?|plan(?:s|ned)? to|going to|will be)\b",
+    _I,
+)
+_STANDING = re.compile(r"\b(?:always|never|must(?:n['’]t)?|from now on|prefers?|require[sd]?|only ever|make sure|remember)\b", _I)
+_DEED = re.compile(
+    r"\b(?:todo|fixme|done|finish(?:ed)?|complet(?:e|ed)|fix(?:ed|es)?|deploy(?:ed)?|creat(?:e|ed)|add(?:ed)?|remov(?:e|ed)"
+    r"|renam(?:e|ed)|implement(?:ed)?|releas(?:e|ed)|publish(?:ed)?|merg(?:e|ed)|start(?:ed)?|stopp?(?:ed)?|need(?:s)? to"
+    r"|next step|blocked|waiting|in progress|remaining|bought|signed up|joined|moved|visited|went|met|won|got|made|passed|lost|quit|started)\b",
+    _I,
+)
+_TROUBLE = re.compile(r"\b(?:error|exception|fail(?:s|ed|ure)?|crash(?:ed)?|bug|broken|cannot|can['’]t|timeout|denied|warning|wrong)\b", _I)
+_WHEN = re.compile(
+    r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|yesterday|tomorrow|tonight|today|last (?:week|month|year|night|\w+day)"
+    r"|next (?:week|month|year|\w+day)|(?:jan|febr)uary|march|april|june|july|august|(?:sept|nov|dec)ember|october|deadline|since \d{4}|ago)\b",
+    _I,
+)
+_NUMBER = re.compile(r"(?<![\w/])[$€£¥]?\d[\d,.:%/-]*\w{0,4}")
+_PLACE = re.compile(r"https?://\S+|(?<!\w)(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)+|[A-Za-z]:\\\S+|\b[\w-]+\.[a-z]{1,4}\b(?!\.)|`[^`\n]{2,60}`")
+_NAME = re.compile(r"(?<=[a-z,;:)'’”] )(?:[A-Z][a-zà-ÿ][\w'’-]*|[A-Z]{2,6}\b)(?: [A-Z][\w'’-]+)*")
+_SMALL_TALK = re.compile(
+    r"^(?:(?:hi|hey|hello|thanks?|thank you|ok(?:ay)?|yes|yeah|yep|no|nope|sure|great|cool|wow|nice|awesome|sounds? (?:good|great)|certainly|absolutely"
+    r"|of course|you['’]re welcome|good (?:morning|evening|night|luck)|bye|see you|take care|no (?:problem|worries)|congrats|congratulations|haha|lol"
+    r"|(?:i |totally |completely )*agreed?(?:,? \w+)?[.!]*$|got it|perfect|exactly|definitely|totally|that['’]s (?:great|awesome|amazing|cool|nice|so \w+|really \w+)|glad|happy to help|let me know"
+    r"|i hope (?:this|that) helps|feel free|here['’]s|here is|here are|how are you|how about you|what['’]s up|what about you|keep (?:it )?up)\b)",
+    _I,
+)
+_POINTS_BACK = re.compile(r"^(?:it|that|this|they|these|those|he|she|there|which|and|but|so|also|then)\b", _I)
+_ABOUT_TO = re.compile(r"^(?:let['’]?s|we['’]ll|we will|next|first|now|then|finally|additionally|by \w+ing)\b", _I)
+_SELF = re.compile(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b")
+_BY_ROLE = {"assistant": 0.75, "tool": 0.35, "system": 0.9}
+
+
+def summarise(
+    earlier: Summary, turns: Sequence[Turn], budget: int, count: Callable[[str], int], remarks: Sequence[str] = ()
+) -> Summary:
+    """The summary of what ``earlier`` told and of these turns, within a budget of tokens.
+
+    ``remarks`` are lines to add as they are: what became of tasks.
+    """
+    round = earlier.rounds + 1
+    kept = _lines_of(earlier)
+    fresh = _chosen(turns, min(budget, max(_LEAST, int(_SHARE * sum(count(t.content) for t in turns)))), count, round)
+    fresh += [Line(remark, _WRITTEN_BY_HAND, round) for remark in remarks]
+    lines = _within(_distinct([*kept, *fresh]), budget, count, round)
+    return folded(earlier, turns, render(lines), lines, count, BY_RULES)
+
+
+def folded(
+    earlier: Summary,
+    turns: Sequence[Turn],
+    text: str,
+    lines: Sequence[Line],
+    count: Callable[[str], int],
+    by: str,
+    why: str = "",
+) -> Summary:
+    """The summary that stands once these turns are folded into ``earlier``, whoever wrote its text."""
+    newest = [turn.id for turn in reversed(turns[-_EDGE:])]
+    return replace(
+        earlier,
+        text=text,
+        lines=tuple(lines),
+        tokens=count(text) if text else 0,
+        turns=earlier.turns + len(turns),
+        folded_tokens=earlier.folded_tokens + sum(turn.tokens for turn in turns),
+        rounds=earlier.rounds + 1,
+        edge=(*newest, *earlier.edge)[:_EDGE],
+        by=by,
+        why=why,
+    )
+
+
+def render(lines: Sequence[Line]) -> str:
+    """The lines as one text."""
+    return "\n".join([HEADING, *(f"- {line.text}" for line in lines)]) if lines else ""
+
+
+def shortened(text: str, budget: int, count: Callable[[str], int]) -> str:
+    """As many whole lines of a summary as a budget holds, the most valuable ones."""
+    if count(text) <= budget:
+        return text
+    return render(_within(_lines_of(Summary(text)), budget, count, 1))
+
+
+def _lines_of(summary: Summary) -> list[Line]:
+    """The lines of a summary; a text that came from elsewhere is taken sentence by sentence and held dear."""
+    if summary.lines and summary.text == render(summary.lines):
+        return list(summary.lines)
+    found = []
+    for line in summary.text.splitlines():
+        bare = line.removeprefix("- ").strip()
+        if bare and bare != HEADING:
+            parts = [bare] if line.startswith("- ") else sentences(bare)
+            found += [Line(part, _WRITTEN_BY_HAND, summary.rounds) for part in parts]
+    return found
+
+
+def _chosen(turns: Sequence[Turn], budget: int, count: Callable[[str], int], round: int) -> list[Line]:
+    """The sentences most worth keeping, in order, within a budget."""
+    said = [sentences(turn.content) if turn.role != "tool" else _of_tool(turn.content) for turn in turns]
+    themes = _themes(said)
+    candidates: list[tuple[float, int, int, str]] = []
+    for at, (turn, parts) in enumerate(zip(turns, said, strict=True)):
+        answered = any(later.role != "tool" and later.name != turn.name for later in turns[at + 1 :])
+        usable = [part for part in parts if len(part) <= _LONGEST_LINE]
+        if not usable and turn.tokens > _LEAST:
+            usable = [f"(a message of {turn.tokens:,} tokens, not quoted)"]
+        scored = [
+            (worth(part, turn.role, first=not nr, open=not answered) + themes(part), at, nr, part)
+            for nr, part in enumerate(usable)
+        ]
+        scored.sort(key=lambda each: (-each[0], each[2]))
+        candidates += [(value * 0.85**nr, *rest) for nr, (value, *rest) in enumerate(scored)]  # type: ignore[misc]  # the rest of such a tuple
+    candidates.sort(key=lambda each: (-each[0], each[1], each[2]))
+    spent, picked, seen = count(HEADING), list[tuple[int, int, float, str]](), list[frozenset[str]]()
+    for value, at, nr, part in candidates:
+        if value <= 0:
+            break
+        terms = _terms(part)
+        if any(_alike(terms, other) for other in seen):
+            continue
+        cost = count(f"- {turns[at].name}: {part}\n")
+        if spent + cost > budget:
+            continue
+        spent += cost
+        seen.append(terms)
+        picked.append((at, nr, value, part))
+    picked.sort()
+    return [Line(f"{turns[at].name}: {part}", _rounded(value), round) for at, _, value, part in picked]
+
+
+def worth(sentence: str, role: str = "user", *, first: bool = False, open: bool = False) -> float:
+    """What a sentence is worth to somebody who was not there; 0 or less for what may be forgotten."""
+    words = len(sentence.split())
+    value = 0.5
+    if words > 4 and _DECISION.search(sentence):
+        value += 1.6
+    if _STANDING.search(sentence):
+        value += 1.2
+    if states_something(sentence):
+        value += 2.2
+    if _DEED.search(sentence):
+        value += 1.0
+    if _TROUBLE.search(sentence):
+        value += 0.8
+    if _WHEN.search(sentence):
+        value += 1.0
+    value += min(1.2, 0.6 * len(_NUMBER.findall(sentence)))
+    value += min(1.0, 0.7 * len(_PLACE.findall(sentence)))
+    value += min(1.4, 0.7 * len(_NAME.findall(sentence)))
+    if _SELF.search(sentence) and role != "assistant":
+        value += 0.5
+    if first:
+        value += 0.2
+    if sentence.endswith("?"):
+        value = value * 0.6 + 0.8 if open and words >= 4 else value * 0.25
+    if sentence.endswith(":"):
+        value -= 1.5
+    if _SMALL_TALK.match(sentence):
+        value -= 1.6
+    if role == "assistant" and _ABOUT_TO.match(sentence):
+        value -= 1.4
+    if _POINTS_BACK.match(sentence):
+        value -= 0.5
+    if words < 4:
+        value -= 0.4
+    elif words > 40:
+        value -= 0.6
+    return value * _BY_ROLE.get(role, 1.0)
+
+
+def _rounded(value: float) -> float:
+    return round(value, 3)
+
+
+def _of_tool(content: str) -> list[str]:
+    """What a tool said, if it is short enough to be quoted whole."""
+    bare = " ".join(content.split())
+    return [bare] if bare and len(bare) <= 160 else [part for part in sentences(content) if _TROUBLE.search(part)][:3]
+
+
+def _themes(said: Sequence[Sequence[str]]) -> Callable[[str], float]:
+    """How much a sentence speaks of what the turns keep coming back to."""
+    spread: Counter[str] = Counter()
+    for parts in said:
+        spread.update({term for part in parts for term in _terms(part)})
+    many = len(said)
+    telling = {term for term, turns in spread.items() if turns >= 2 and turns <= max(3, many // 3)}
+
+    def share(sentence: str) -> float:
+        terms = _terms(sentence)
+        return 0.9 * len(terms & telling) / (len(terms) + 2) if terms else -0.5
+
+    return share
+
+
+def _terms(sentence: str) -> frozenset[str]:
+    return frozenset(word for found in _WORD.findall(sentence) if (word := found.lower()) not in _COMMON)
+
+
+def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
+    small, large = sorted((len(one), len(other)))
+    if not small or small < _ALIKE * large:
+        return one == other
+    shared = len(one & other)
+    return shared >= _ALIKE * (small + large - shared)
+
+
+def _distinct(lines: Sequence[Line]) -> list[Line]:
+    """The lines without those that a later one says again; what is said again counts a little more."""
+    terms = [_terms(line.text) for line in lines]
+    holding: dict[str, list[int]] = {}
+    kept: dict[int, Line] = {}
+    for at in reversed(range(len(lines))):
+        shared = Counter(later for term in terms[at] for later in holding.get(term, ()))
+        again = next(
+            (later for later, many in shared.items() if many >= _ALIKE * (len(terms[at]) + len(terms[later]) - many)),
+            next((later for later in kept if kept[later].text == lines[at].text), None) if not terms[at] else None,
+        )
+        if again is not None:
+            kept[again] = replace(kept[again], worth=_rounded(max(kept[again].worth, lines[at].worth) + 0.1))
+            continue
+        kept[at] = lines[at]
+        for term in terms[at]:
+            holding.setdefault(term, []).append(at)
+    return [kept[at] for at in sorted(kept)]
+
+
+def _within(lines: Sequence[Line], budget: int, count: Callable[[str], int], round: int) -> list[Line]:
+    """As many of the lines as the budget holds, the most valuable ones, in their order."""
+    costs = [count(f"- {line.text}\n") for line in lines]
+    spent = count(HEADING) + 1 + sum(costs)
+    worths = [line.worth * _FADING ** max(0, round - line.round) for line in lines]
+    gone: set[int] = set()
+    for at in sorted(range(len(lines)), key=lambda at: (worths[at], at)):
+        if spent <= budget:
+            break
+        gone.add(at)
+        spent -= costs[at]
+    left = [line for at, line in enumerate(lines) if at not in gone]
+    while left and count(render(left)) > budget:  # tokens of the parts need not add up exactly to those of the whole
+        left.remove(min(left, key=lambda line: line.worth))
+    return left

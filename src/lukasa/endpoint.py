@@ -41,7 +41,8 @@ class Endpoint:
         url, _, model = place.partition("#")
         if urlsplit(url).scheme not in ("http", "https") or not model:
             raise InvalidInput(
-                f"{without_password(place)[:120]!r} names no endpoint and model.", hint="Write https://host/v1#model-name."
+                f"{without_password(place)[:120]!r} names no endpoint and model.",
+                hint="Write https://host/v1#model-name.",
             )
         return cls(url.rstrip("/"), model, **options)
 
@@ -91,11 +92,14 @@ class Endpoint:
         return json.loads(b"".join(parts))
 
     def _unanswered(self, why: str) -> StoreUnavailable:
-        return StoreUnavailable(f"The endpoint {self.name} gave no answer ({why[:200]}).", hint="Check the URL, the model's name and the key.")
+        return StoreUnavailable(
+            f"The endpoint {self.name} gave no answer ({why[:200]}).",
+            hint="Check the URL, the model's name and the key.",
+        )
 
 
 def _pause(asked: str | None, tries: int) -> float:
     """How long to wait before the next try: as long as was asked for, else twice as long each time."""
     if asked is not None and asked.isdigit():
         return min(float(asked), _LONGEST_PAUSE)
-    return min(0.25 * 2**tries, _LONGEST_PAUSE)
+    return min(0.25 * float(2**tries), _LONGEST_PAUSE)

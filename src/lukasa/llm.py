@@ -88,7 +88,9 @@ class Model:
                 raise TypeError
             read, written = (max(0, int(usage.get(name, 0))) for name in ("prompt_tokens", "completion_tokens"))
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise StoreUnavailable(f"The endpoint {self.name} answered with something that is no completion.") from error
+            raise StoreUnavailable(
+                f"The endpoint {self.name} answered with something that is no completion."
+            ) from error
         cost = (read * self.prices[0] + written * self.prices[1]) / 1_000_000
         return Answer(text, choice.get("finish_reason") in (None, "stop"), read, written, cost)
 
@@ -111,5 +113,6 @@ def _prices(told: str) -> tuple[float, float]:
         return float(read), float(written or read)
     except ValueError as error:
         raise InvalidInput(
-            f"{PRICE_VARIABLE} is {told[:40]!r}, which is not a price.", hint="Write 0.15/0.60: per million tokens read and written."
+            f"{PRICE_VARIABLE} is {told[:40]!r}, which is not a price.",
+            hint="Write 0.15/0.60: per million tokens read and written.",
         ) from error

@@ -216,7 +216,9 @@ def _cut(turn: Turn, room: int, counter: Counter) -> Turn:
 def _rendered(turn: Turn) -> str:
     """A turn in one text of many: marked line by line, so that nothing in it can play another role."""
     who = " ".join(harmless(turn.name).split())
-    calls = f"\n[calls {canonical.encode([dict(call) for call in turn.tool_calls]).decode()}]" if turn.tool_calls else ""
+    calls = (
+        f"\n[calls {canonical.encode([dict(call) for call in turn.tool_calls]).decode()}]" if turn.tool_calls else ""
+    )
     lines = harmless(turn.content + calls).split("\n")
     return "\n".join([f"{who}:", *(f"│ {line}" for line in lines)])
 

@@ -118,11 +118,8 @@ def _prefer(found: re.Match[str], who: str) -> tuple[str, str] | None:
     if rest is None:
         return None
     pair = re.fullmatch(r"(.+?) (?:over|to|rather than|instead of) (.+)", rest)
-    if pair:
-        about = " / ".join(sorted((_noun(pair[1]), _noun(pair[2]))))
-    else:
-        about = _noun(rest)
-    return f"{who} prefers {_third(rest, who)}", f"prefers {who.lower()} {about}"
+    about = " / ".join(sorted((_noun(pair[1]), _noun(pair[2])))) if pair else _noun(rest)
+    return f"{who} prefers {_third(rest)}", f"prefers {who.lower()} {about}"
 
 
 def _like(found: re.Match[str], who: str) -> tuple[str, str] | None:
@@ -133,13 +130,15 @@ def _like(found: re.Match[str], who: str) -> tuple[str, str] | None:
     said = {"don't like": "does not like", "do not like": "does not like", "can't stand": "cannot stand"}.get(
         verb.replace("’", "'"), f"{verb.removesuffix('e')}es" if verb.endswith("e") else f"{verb}s"
     )
-    return f"{who} {said} {_third(rest, who)}", f"likes {who.lower()} {normal(rest)}"
+    return f"{who} {said} {_third(rest)}", f"likes {who.lower()} {normal(rest)}"
 
 
 def _favourite(found: re.Match[str], who: str) -> tuple[str, str] | None:
     rest = _clause(found["rest"])
     thing = found["thing"].lower().strip()
-    return None if rest is None else (f"{who}'s favourite {thing} is {_third(rest, who)}", f"favourite {who.lower()} {thing}")
+    return (
+        None if rest is None else (f"{who}'s favourite {thing} is {_third(rest)}", f"favourite {who.lower()} {thing}")
+    )
 
 
 def _rule(found: re.Match[str], who: str) -> tuple[str, str] | None:
@@ -174,7 +173,7 @@ def _identity(found: re.Match[str], who: str) -> tuple[str, str] | None:
         "’m allergic to": ("is allergic to", ""),
         "speak": ("speaks", ""),
     }[verb]
-    return f"{who} {said} {_third(rest, who)}", f"{slot} {who.lower()}" if slot else ""
+    return f"{who} {said} {_third(rest)}", f"{slot} {who.lower()}" if slot else ""
 
 
 def _profession(found: re.Match[str], who: str) -> tuple[str, str] | None:
@@ -184,17 +183,20 @@ def _profession(found: re.Match[str], who: str) -> tuple[str, str] | None:
 def _own(found: re.Match[str], who: str) -> tuple[str, str] | None:
     rest = _clause(found["rest"])
     thing = found["thing"].lower()
-    return None if rest is None else (f"{who}'s {thing} is {_third(rest, who)}", f"own {who.lower()} {thing}")
+    return None if rest is None else (f"{who}'s {thing} is {_third(rest)}", f"own {who.lower()} {thing}")
 
 
-def _decision(found: re.Match[str], who: str) -> tuple[str, str] | None:
+def _decision(found: re.Match[str], _: str) -> tuple[str, str] | None:
     rest = _clause(found["rest"])
     if rest is None:
         return None
     cue = found["cue"].lower()
     if "decision" in cue or "agreed" in cue:
         return f"Decision: {rest}", ""
-    return f"Decision: {'use ' if 'go with' in cue or 'use' in cue or 'settled on' in cue or 'chose' in cue else ''}{rest}", ""
+    return (
+        f"Decision: {'use ' if 'go with' in cue or 'use' in cue or 'settled on' in cue or 'chose' in cue else ''}{rest}",
+        "",
+    )
 
 
 def _version(found: re.Match[str], _: str) -> tuple[str, str] | None:
@@ -326,7 +328,7 @@ def _clause(rest: str) -> str | None:
     return rest if words and len(rest) >= 2 and words[-1].lower() not in {"to", "the", "a", "an", "of", "and"} else None
 
 
-def _third(rest: str, who: str) -> str:
+def _third(rest: str) -> str:
     """What somebody said of themselves, as one says it of them."""
     rest = re.sub(r"\b[Mm]y\b", "their", rest)
     rest = re.sub(r"\bmyself\b", "themselves", rest)

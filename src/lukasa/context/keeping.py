@@ -52,15 +52,14 @@ def fact_label(session_id: str) -> str:
 
 def turn_draft(session_id: str, scope: str, turn: Turn, *, id: str, by: str, origin: str, counted_by: str) -> Draft:
     """A turn on its way into the log. Who speaks is its author; the agent that wrote it down is in a label."""
+    optional = {
+        "speaker": turn.speaker,
+        "tool_calls": [dict(call) for call in turn.tool_calls],
+        "tool_call_id": turn.tool_call_id,
+        "extra": dict(turn.extra),
+    }
     body: dict[str, Any] = {"role": turn.role, "tokens": turn.tokens, "counted_by": counted_by}
-    for name, value in (
-        ("speaker", turn.speaker),
-        ("tool_calls", [dict(call) for call in turn.tool_calls]),
-        ("tool_call_id", turn.tool_call_id),
-        ("extra", dict(turn.extra)),
-    ):
-        if value:
-            body[name] = value
+    body |= {name: value for name, value in optional.items() if value}
     labels = (label(session_id), f"by={by}") if by and by != turn.name else (label(session_id),)
     return Draft(
         TURN, turn.content, body, id=id, scope=scope, author=turn.name, origin=origin, labels=labels,
@@ -172,9 +171,7 @@ def fact_draft(session_id: str, scope: str, fact: Fact, *, origin: str, expected
 
 def fact_of(record: Record) -> Fact:
     body = record.body
-    return Fact(
-        record.text, str(body.get("slot", "")), str(body.get("rule", "")), record.id, str(body.get("turn", ""))
-    )
+    return Fact(record.text, str(body.get("slot", "")), str(body.get("rule", "")), record.id, str(body.get("turn", "")))
 
 
 class Shelf:
@@ -192,8 +189,8 @@ class Shelf:
 
         ``settled`` leaves out turns before which another one may still appear: what is folded must be final.
         """
-        head, (state, settings) = self._sound(CONTEXT, head_of, (fresh_fields(), DEFAULTS))
-        version, summary = self._sound(SUMMARY, summary_of, NO_SUMMARY)
+        head, (state, settings) = self.sound(CONTEXT, head_of, (fresh_fields(), DEFAULTS))
+        version, summary = self.sound(SUMMARY, summary_of, NO_SUMMARY)
         edge = self._edge(summary)
         turns = self._after(edge) if settled else self._newest(edge, settings.entries)
         facts = self._facts(settings.facts)
@@ -201,7 +198,7 @@ class Shelf:
             return None
         return Origin(head, version, state, settings, summary, tuple(turns), tuple(facts), edge)
 
-    def _sound(self, kind: str, read: Callable[[Mapping[str, Any]], T], nothing: T) -> tuple[int, T]:
+    def sound(self, kind: str, read: Callable[[Mapping[str, Any]], T], nothing: T) -> tuple[int, T]:
         """The newest version that can be read and makes sense, and the number of the newest one there is."""
         key = Key(self._scope, kind, self._session)
         try:
@@ -252,9 +249,7 @@ class Shelf:
         return 0
 
     def _query(self, **more: Any) -> Query:
-        return Query(
-            kinds=(TURN,), scopes=(self._scope,), labels=(label(self._session),), as_of=self._as_of, **more
-        )
+        return Query(kinds=(TURN,), scopes=(self._scope,), labels=(label(self._session),), as_of=self._as_of, **more)
 
     def _newest(self, edge: int, about: int) -> list[Turn]:
         """The turns after a position, as of this moment; asked for from the end, so their number alone is what costs."""
@@ -324,15 +319,6 @@ class Shelf:
         except StoreDamaged as error:
             self.recovered.append(f"The facts cannot be read ({_said(error)}).")
             return []
-
-
-def steps_of(earlier: Summary, turns: Sequence[Turn], fold: Callable[[Summary, Sequence[Turn]], Summary]) -> list[Summary]:
-    """The summaries on the way from ``earlier`` to all of these turns, no step with more links than a record has."""
-    made = []
-    for start in range(0, len(turns), FOLDED_AT_ONCE):
-        earlier = fold(earlier, turns[start : start + FOLDED_AT_ONCE])
-        made.append(earlier)
-    return made
 
 
 def rewritten(summary: Summary, text: str, tokens: int) -> Summary:

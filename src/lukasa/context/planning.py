@@ -113,9 +113,7 @@ class ContextCompactor:
         """Folds what the limits say, drops facts that are there twice, prunes tasks; true if anything was done."""
         turns = [_counted(Turn.of(entry), self._counter) for entry in context.recent_history]
         facts = [Fact(text) for text in context.facts]
-        made = plan(
-            turns, context.active_tasks, facts, context.settings, self._clock.now(), by_hand=by_hand, keep=keep
-        )
+        made = plan(turns, context.active_tasks, facts, context.settings, self._clock.now(), by_hand=by_hand, keep=keep)
         earlier = replace(context.origin.kept, text=context.long_term_summary)
         summary = earlier
         if made.fold or made.remarks:

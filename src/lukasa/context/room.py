@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from datetime import datetime
-from threading import Lock
 from typing import Any
 
 from lukasa.clock import Clock, IdMaker, aware, to_iso
 from lukasa.context.assembling import Assembled, assemble, orphans
+from lukasa.context.drafting import (
+    fact_changes,
+    forked,
+    gone,
+    is_text,
+    objection,
+    summary_drafts,
+    told_apart,
+    tombstone,
+)
 from lukasa.context.facts import extract, fact_id
+from lukasa.context.filling import Gauges
 from lukasa.context.keeping import (
     CONTEXT,
     FACT,
@@ -28,7 +37,6 @@ from lukasa.context.keeping import (
     head_of,
     label,
     rewritten,
-    summary_draft,
     turn_draft,
     turn_of,
 )
@@ -36,7 +44,7 @@ from lukasa.context.modelled import ModelSummariser, cost_of, propose
 from lukasa.context.planning import Plan, Summariser, plan, report
 from lukasa.context.state import (
     DEFAULTS,
-    FIELDS,
+    NO_SUMMARY,
     Compaction,
     Context,
     Fact,
@@ -47,7 +55,6 @@ from lukasa.context.state import (
     Summary,
     Turn,
     fresh_fields,
-    moment_of,
 )
 from lukasa.context.summary import summarise
 from lukasa.engine import AsOf, Query, Reader
@@ -57,7 +64,7 @@ from lukasa.llm import Model, open_model
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.prompt import Counter, open_counter
 from lukasa.recall.room import Recall
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, redraft
+from lukasa.record import Draft, Key, Record
 from lukasa.scope import SHARED
 
 _LONGEST_ID = 200
@@ -66,15 +73,6 @@ _WATCHED = 1_000
 _LOOK_BACK = 20
 _OLDER = 12
 _DELETED_AT_ONCE = 5_000
-
-
-@dataclass(slots=True)
-class _Gauge:
-    """How full the recent view of a session is, as far as this process knows; looked at again before anything is done."""
-
-    position: int
-    entries: int
-    tokens: int
 
 
 class Contexts:
@@ -102,8 +100,7 @@ class Contexts:
         self._count = counter
         self._model = model
         self._scope = ""
-        self._gauges: OrderedDict[tuple[str, str], _Gauge] = OrderedDict()
-        self._guard = Lock()
+        self._gauges = Gauges(journal)
 
     # Another view of the same room
 
@@ -161,33 +158,46 @@ class Contexts:
         if context.scope not in ("", scope):
             return self.within(context.scope).save(context)
         origin = context.origin
-        folded, fresh = _told_apart(origin.turns, context.turns)
+        folded, fresh = told_apart(origin.turns, context.turns)
         if isinstance(fresh, Refused):
             return fresh
-        turns = [self._counted(replace(turn, id=self._new_id())) for turn, _ in self._with_counts(fresh)]
-        drafts = [
-            head_draft(
-                context.session_id, scope, self._state_of(context), context.settings, expected=origin.head,
-                origin="chat",
-            )
-        ]  # fmt: skip
-        drafts += self._turn_drafts(context.session_id, scope, turns, [turn.token_count for turn in fresh])
-        drafts += self._fact_changes(context, scope)
+        drafts = self._turn_drafts(context.session_id, scope, fresh) + fact_changes(context, scope)
         summary = self._hand_written(context, folded)
         if summary is not None:
             if folded and not self._is_settled(context.session_id, scope, origin, folded):
                 return Conflict(Key(scope, SUMMARY, context.session_id), origin.summary, origin.summary + 1)
-            drafts += _summary_drafts(context.session_id, scope, origin, [(summary, folded)])
-        if len(drafts) == 1 and self._is_unchanged(context) and origin.head:
+            drafts += summary_drafts(context.session_id, scope, origin, [(summary, folded)])
+        if not drafts and origin.head and _is_unchanged(context):
             return Accepted(())
-        outcome = self._journal.append(drafts)
+        outcome = self._journal.append([_head_of(context, scope, "chat"), *drafts])
         if isinstance(outcome, Accepted):
-            self._forget(context.session_id, scope)
+            self._gauges.forget(context.session_id, scope)
             self._relieve(context.session_id, scope, context.settings)
-            fresh_load = self.load(context.session_id)
-            for name in ("facts", "recent_history", "long_term_summary", "settings", "scope", "recovered", "origin"):
-                setattr(context, name, getattr(fresh_load, name))
+            now = self.load(context.session_id)
+            for each in fields(Context):
+                setattr(context, each.name, getattr(now, each.name))
         return outcome
+
+    def restore(self, context: Context, folded: Sequence[Turn] = (), *, origin: str = "import") -> Outcome:
+        """Writes a whole context as a new session, after the turns that its summary stands for.
+
+        A session that is there already is a ``Conflict``.
+        """
+        scope = self._checked(context.session_id)
+        refused = objection([*folded, *context.turns])
+        if refused is not None:
+            return refused
+        turns = [replace(turn, id="") for turn in (*folded, *context.turns)]
+        drafts = [_head_of(replace(context, origin=Origin()), scope, origin)]
+        drafts += self._turn_drafts(context.session_id, scope, turns, origin)
+        drafts += fact_changes(replace(context, origin=Origin()), scope)
+        if folded or context.long_term_summary:
+            ids = [draft.id for draft in drafts if draft.kind == TURN][: len(folded)]
+            named = [replace(self._counted(turn), id=id) for turn, id in zip(folded, ids, strict=True)]
+            base = summarise(NO_SUMMARY, named, 0, self.counter) if named else NO_SUMMARY
+            summary = rewritten(base, context.long_term_summary, self.counter(context.long_term_summary))
+            drafts += summary_drafts(context.session_id, scope, Origin(), [(summary, named)])
+        return self._journal.append(drafts)
 
     def delete(self, session_id: str) -> Outcome:
         """Takes a session away: its turns, facts, summary and state. History keeps them; ``journal.erase`` does not."""
@@ -201,10 +211,10 @@ class Contexts:
             ]
             if not everything:
                 return Refused("not_found", f"There is no session {session_id!r} in the scope {scope!r}.")
-            return [_tombstone(record) for record in everything]
+            return [tombstone(record) for record in everything]
 
         outcome = self._journal.decide(tombstones)
-        self._forget(session_id, scope)
+        self._gauges.forget(session_id, scope)
         return outcome
 
     def list_sessions(self) -> list[str]:
@@ -246,19 +256,25 @@ class Contexts:
         return self.extend(session_id, [turn], key=key)
 
     def extend(
-        self, session_id: str, turns: Iterable[Turn | Mapping[str, Any]], *, key: str | None = None, origin: str = "chat"
+        self,
+        session_id: str,
+        turns: Iterable[Turn | Mapping[str, Any]],
+        *,
+        key: str | None = None,
+        origin: str = "chat",
     ) -> Outcome:
         """Adds turns as one batch."""
         scope = self._checked(session_id)
         told = [Turn.of(turn) for turn in turns]
-        if (refused := _objection(told)) is not None:
+        if (refused := objection(told)) is not None:
             return refused
-        ids = [_known_id(session_id, key, at) if key else self._new_id() for at in range(len(told))]
-        counted = [replace(self._counted(turn), id=id) for turn, id in zip(told, ids, strict=True)]
+        named = [
+            replace(turn, id=_known_id(session_id, key, at) if key else self._new_id()) for at, turn in enumerate(told)
+        ]
         head, settings = self._head(session_id, scope)
-        drafts = self._turn_drafts(session_id, scope, counted, [turn.token_count for turn in told], origin)
+        drafts = self._turn_drafts(session_id, scope, named, origin)
         if settings.extracting:
-            drafts += self._stated(session_id, scope, counted)
+            drafts += self._stated(session_id, scope, named)
         opening = head_draft(session_id, scope, fresh_fields(), self._defaults, expected=0, origin="chat")
         outcome = self._journal.append(drafts if head else [opening, *drafts], key=key)
         if isinstance(outcome, Conflict) and outcome.key.kind == CONTEXT:  # somebody else opened the session meanwhile
@@ -266,14 +282,18 @@ class Contexts:
         if not isinstance(outcome, Accepted):
             return outcome
         written = [record for record in outcome.records if record.kind == TURN]
-        if settings.automatic and not outcome.repeated and self._is_full(session_id, scope, written, settings):
+        if (
+            settings.automatic
+            and not outcome.repeated
+            and self._gauges.is_full(session_id, scope, len(written), settings)
+        ):
             self._relieve(session_id, scope, settings)
         return Accepted(written, outcome.repeated)
 
     def add_fact(self, session_id: str, text: str, *, turn: str = "", about: str = "") -> Outcome:
         """Keeps a fact. One that is known already is not kept twice; ``about`` names a slot in which it replaces another."""
         scope = self._checked(session_id)
-        if not isinstance(text, str) or not text.strip():
+        if not is_text(text):
             return Refused("bad_fact", "A fact is a sentence.")
         fact = Fact(" ".join(text.split()), about, "told", turn=turn)
         known = self._journal.get(Key(scope, FACT, fact_id(session_id, fact)))
@@ -303,7 +323,7 @@ class Contexts:
             found.update({name: value for name, value in told.items() if value is not None}, updated_at=now)
             return None
 
-        if not isinstance(id, str) or not id:
+        if not is_text(id):
             return Refused("bad_task", "A task needs an id.")
         return self._change(session_id, change)
 
@@ -318,7 +338,7 @@ class Contexts:
             stats["failures"] = _number(stats.get("failures")) + (count if failed else 0)
             return None
 
-        if not isinstance(tool, str) or not tool or type(count) is not int or count < 1:
+        if not is_text(tool) or type(count) is not int or count < 1:
             return Refused("bad_tool_call", "A tool call needs the tool's name and how often it was called.")
         return self._change(session_id, change)
 
@@ -371,13 +391,15 @@ class Contexts:
             if origin is None:
                 return Compaction(session_id)
             tasks = origin.state["active_tasks"]
-            made = plan(origin.turns, tasks, origin.facts, origin.settings, self._clock.now(), by_hand=by_hand, keep=keep)
+            made = plan(
+                origin.turns, tasks, origin.facts, origin.settings, self._clock.now(), by_hand=by_hand, keep=keep
+            )
             if not made:
                 return replace(report(session_id, made, origin.kept), kept=len(made.keep))
             drafts, summary = self._carried_out(session_id, scope, origin, made)
             outcome = self._journal.append(drafts)
             if isinstance(outcome, Accepted):
-                self._forget(session_id, scope)
+                self._gauges.forget(session_id, scope)
                 return report(session_id, made, summary, _difference(before, cost_of(self._model)))
             if isinstance(outcome, Refused):
                 raise InvalidInput(f"The session cannot be compacted: {outcome.reason}")
@@ -394,13 +416,13 @@ class Contexts:
                 told = remarks if start + FOLDED_AT_ONCE >= len(made.fold) else ()
                 summary = summarising(summary, turns, budget, self.counter, told)
                 steps.append((summary, turns))
-            drafts += _summary_drafts(session_id, scope, origin, steps)
+            drafts += summary_drafts(session_id, scope, origin, steps)
         if made.pruned:
             state = dict(origin.state) | {"active_tasks": [dict(task) for task in made.tasks]}
             drafts.append(
                 head_draft(session_id, scope, state, origin.settings, expected=origin.head, origin="compaction")
             )
-        drafts += [_gone(scope, session_id, fact) for fact in made.twice]
+        drafts += [gone(scope, session_id, fact) for fact in made.twice]
         if self._model is not None and made.fold and origin.settings.extracting:
             drafts += [
                 fact_draft(session_id, scope, fact, origin="model")
@@ -420,7 +442,12 @@ class Contexts:
         """Every turn ever said, folded or not, in order."""
         scope = self._checked(session_id)
         query = Query(
-            kinds=(TURN,), scopes=(scope,), labels=(label(session_id),), as_of=as_of, newest_first=newest_first, limit=limit
+            kinds=(TURN,),
+            scopes=(scope,),
+            labels=(label(session_id),),
+            as_of=as_of,
+            newest_first=newest_first,
+            limit=limit,
         )
         for record in self._journal.read(query):
             yield turn_of(record)
@@ -506,46 +533,18 @@ class Contexts:
             if origin is None:
                 return Refused("not_found", f"There is no session {session_id!r} in the scope {scope!r} at that point.")
             records = reader.read(Query(kinds=(TURN,), scopes=(scope,), labels=(label(session_id),), as_of=point))
-        return self._journal.append(self._forked(session_id, new_id, scope, origin, records))
-
-    def _forked(
-        self, session_id: str, new_id: str, scope: str, origin: Origin, records: Sequence[Record]
-    ) -> list[Draft]:
-        ids = {record.id: self._new_id() for record in records}
-        state = deepcopy(dict(origin.state)) | {"fork": {"of": session_id, "at": records[-1].id if records else ""}}
-        drafts = [head_draft(new_id, scope, state, origin.settings, expected=0, origin="fork")]
-        drafts += [
-            redraft(
-                record, id=ids[record.id], origin="fork", happened_at=record.moment, expected=0,
-                labels=(label(new_id), *(each for each in record.labels if not each.startswith("session="))),
-                links=(*record.links, Link(DERIVED_FROM, record.key)),
-            )
-            for record in records
-        ]  # fmt: skip
-        drafts += [
-            fact_draft(new_id, scope, replace(fact, id="", turn=ids.get(fact.turn, "")), origin="fork")
-            for fact in origin.facts
-        ]
-        if origin.summary:
-            edge = tuple(ids[id] for id in origin.kept.edge if id in ids)
-            folded = [turn_of(record) for record in records if record.seq <= origin.edge]
-            parts = [folded[at : at + FOLDED_AT_ONCE] for at in range(0, max(1, len(folded)), FOLDED_AT_ONCE)]
-            for nr, part in enumerate(parts):
-                named = [replace(turn, id=ids[turn.id]) for turn in part]
-                drafts.append(
-                    summary_draft(
-                        new_id, scope, replace(origin.kept, edge=edge), named, after=bool(nr), expected=0 if not nr else None
-                    )
-                )
-        return drafts
+        return self._journal.append(forked(session_id, new_id, scope, origin, records, self._new_id))
 
     # What the calls above share
 
     def _checked(self, session_id: str) -> str:
         """The scope of a session whose id can be one."""
-        if not isinstance(session_id, str) or not 0 < len(session_id) <= _LONGEST_ID:
+        if session_id.__class__ is not str or not 0 < len(session_id) <= _LONGEST_ID:
             raise InvalidInput(f"A session's id is text of 1 to {_LONGEST_ID} characters.")
-        if any(character < " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff" for character in session_id):
+        if any(
+            character < " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff"
+            for character in session_id
+        ):
             raise InvalidInput("A session's id holds a control character or half a character.")
         return self.scope
 
@@ -568,7 +567,7 @@ class Contexts:
 
         def decision(reader: Reader) -> Sequence[Draft] | Refused:
             shelf = Shelf(reader, session_id, scope)
-            version, (state, kept) = shelf._sound(CONTEXT, head_of, (fresh_fields(), self._defaults))
+            version, (state, kept) = shelf.sound(CONTEXT, head_of, (fresh_fields(), self._defaults))
             state = deepcopy(state)
             refused = change(state)
             if refused is not None:
@@ -598,19 +597,16 @@ class Contexts:
     def _counted(self, turn: Turn) -> Turn:
         return turn if turn.token_count is not None else replace(turn, token_count=self.counter(turn.content))
 
-    def _with_counts(self, turns: Sequence[Turn]) -> list[tuple[Turn, int]]:
-        return [(counted := self._counted(turn), counted.tokens) for turn in turns]
-
-    def _turn_drafts(
-        self, session_id: str, scope: str, turns: Sequence[Turn], told: Sequence[int | None], origin: str = "chat"
-    ) -> list[Draft]:
+    def _turn_drafts(self, session_id: str, scope: str, turns: Sequence[Turn], origin: str = "chat") -> list[Draft]:
+        """Turns on their way in, each with an id and its tokens: those it was told with, or counted here."""
         by, own = self._journal.author, self.counter.name
         return [
             turn_draft(
-                session_id, scope, turn, id=turn.id, by=by, origin=origin, counted_by=own if count is None else "caller"
+                session_id, scope, self._counted(turn), id=turn.id or self._new_id(), by=by, origin=origin,
+                counted_by=own if turn.token_count is None else "caller",
             )
-            for turn, count in zip(turns, told, strict=True)
-        ]
+            for turn in turns
+        ]  # fmt: skip
 
     def _stated(self, session_id: str, scope: str, turns: Sequence[Turn]) -> list[Draft]:
         """The facts that turns state, without those that are known in the same words."""
@@ -626,32 +622,12 @@ class Contexts:
                 drafts.append(fact_draft(session_id, scope, fact, origin="extraction"))
         return drafts
 
-    def _state_of(self, context: Context) -> dict[str, Any]:
-        state = deepcopy(context.state)
-        return state | ({"fork": context.origin.state["fork"]} if context.origin.state.get("fork") else {})
-
-    def _is_unchanged(self, context: Context) -> bool:
-        return self._state_of(context) == dict(context.origin.state) and context.settings == context.origin.settings
-
-    def _fact_changes(self, context: Context, scope: str) -> list[Draft]:
-        """Facts that were written into the list, and those that were taken out of it."""
-        known = {fact.text: fact for fact in context.origin.facts}
-        drafts: dict[str, Draft] = {}
-        for text in context.facts:
-            if not isinstance(text, str) or not text.strip():
-                raise InvalidInput("A fact is a sentence.")
-            if text not in known:
-                draft = fact_draft(context.session_id, scope, Fact(text, rule="told"), origin="chat")
-                drafts.setdefault(draft.id, draft)
-        gone = [fact for text, fact in known.items() if text not in set(context.facts) and fact.id not in drafts]
-        return [*drafts.values(), *(_gone(scope, context.session_id, fact) for fact in gone)]
-
     def _hand_written(self, context: Context, folded: Sequence[Turn]) -> Summary | None:
         """The summary that a context was given, if it was changed or if entries were folded."""
         kept = context.origin.kept
         if not folded and context.long_term_summary == kept.text:
             return None
-        if not isinstance(context.long_term_summary, str):
+        if context.long_term_summary.__class__ is not str:
             raise InvalidInput("The long-term summary is text.")
         base = summarise(kept, folded, 0, self.counter) if folded else kept
         return rewritten(base, context.long_term_summary, self.counter(context.long_term_summary))
@@ -666,108 +642,26 @@ class Contexts:
             )  # fmt: skip
         return [record.id for record in settled] == [turn.id for turn in folded]
 
-    # How full a session is
-
-    def _is_full(self, session_id: str, scope: str, written: Sequence[Record], settings: Settings) -> bool:
-        """Whether a limit may be passed; counts what came since the last look, by whomever."""
-        place = (scope, session_id)
-        with self._guard:
-            gauge = self._gauges.get(place)
-        if gauge is None:
-            gauge = self._measured(session_id, scope)
-        else:
-            self._advance(gauge, session_id, scope, len(written))
-        with self._guard:
-            self._gauges[place] = gauge
-            self._gauges.move_to_end(place)
-            while len(self._gauges) > _WATCHED:
-                self._gauges.popitem(last=False)
-        return gauge.entries > settings.entries or (gauge.tokens > settings.tokens and gauge.entries > 1)
-
-    def _measured(self, session_id: str, scope: str) -> _Gauge:
-        with self._journal.looking() as reader:
-            origin = Shelf(reader, session_id, scope).origin() or Origin()
-            newest = reader.get(Key(scope, TURN, origin.turns[-1].id)) if origin.turns else None
-        position = newest.seq if newest is not None else origin.edge
-        return _Gauge(position, len(origin.turns), sum(turn.tokens for turn in origin.turns))
-
-    def _advance(self, gauge: _Gauge, session_id: str, scope: str, expected: int) -> None:
-        limit = expected + 1
-        while True:
-            query = Query(
-                kinds=(TURN,), scopes=(scope,), labels=(label(session_id),), newest_first=True, limit=limit
-            )  # fmt: skip
-            page = list(self._journal.read(query))
-            fresh = [record for record in page if record.seq > gauge.position]
-            if len(fresh) < len(page) or len(page) < limit:
-                break
-            limit *= 4
-        if fresh:
-            gauge.position = fresh[0].seq
-            gauge.entries += len(fresh)
-            gauge.tokens += sum(turn_of(record).tokens for record in fresh)
-
-    def _forget(self, session_id: str, scope: str) -> None:
-        with self._guard:
-            self._gauges.pop((scope, session_id), None)
-
     def _relieve(self, session_id: str, scope: str, settings: Settings) -> None:
         """Compacts a session that has become too full."""
         if settings.automatic:
-            self._forget(session_id, scope)
+            self._gauges.forget(session_id, scope)
             self._compact(session_id, scope)
 
 
-def _told_apart(before: Sequence[Turn], now: Sequence[Turn]) -> tuple[list[Turn], list[Turn] | Refused]:
-    """The turns gone from the beginning, and the new ones at the end; anything else is refused."""
-    kept = [turn for turn in now if turn.id]
-    fresh = [turn for turn in now if not turn.id]
-    gone = len(before) - len(kept)
-    if gone < 0 or list(before[gone:]) != kept or [turn for turn in now[: len(kept)]] != kept:
-        return [], Refused(
-            "turns_changed",
-            "Turns are appended, never changed: entries of the history may be added at its end and folded from its "
-            "beginning. Load the context again and add what is new.",
-        )
-    refused = _objection(fresh)
-    return list(before[:gone]), fresh if refused is None else refused
+def _head_of(context: Context, scope: str, origin: str) -> Draft:
+    return head_draft(
+        context.session_id, scope, _state_of(context), context.settings, expected=context.origin.head, origin=origin
+    )
 
 
-def _objection(turns: Sequence[Turn]) -> Refused | None:
-    for turn in turns:
-        if not turn.role:
-            return Refused("bad_role", "A turn needs a role, such as user, assistant or tool.")
-        if not isinstance(turn.speaker, str) or not isinstance(turn.tool_call_id, str):
-            return Refused("bad_turn", "The speaker and the tool_call_id of a turn are text.")
-    return None
+def _state_of(context: Context) -> dict[str, Any]:
+    fork = context.origin.state.get("fork")
+    return deepcopy(context.state) | ({"fork": fork} if fork else {})
 
 
-def _summary_drafts(
-    session_id: str, scope: str, origin: Origin, steps: Sequence[tuple[Summary, Sequence[Turn]]]
-) -> list[Draft]:
-    """Versions of the summary, one per step; only the first must find what the plan found."""
-    drafts = []
-    for nr, (summary, turns) in enumerate(steps):
-        for start in range(0, max(1, len(turns)), FOLDED_AT_ONCE):
-            first = not nr and not start
-            drafts.append(
-                summary_draft(
-                    session_id, scope, summary, turns[start : start + FOLDED_AT_ONCE],
-                    after=bool(origin.summary) or not first, expected=origin.summary if first else None,
-                )
-            )  # fmt: skip
-    return drafts
-
-
-def _gone(scope: str, session_id: str, fact: Fact) -> Draft:
-    return Draft(FACT, id=fact.id, scope=scope, origin="chat", labels=(fact_label(session_id),), deleted=True)
-
-
-def _tombstone(record: Record) -> Draft:
-    return Draft(
-        record.kind, id=record.id, scope=record.scope, author=record.author, origin="deletion", labels=record.labels,
-        deleted=True,
-    )  # fmt: skip
+def _is_unchanged(context: Context) -> bool:
+    return _state_of(context) == dict(context.origin.state) and context.settings == context.origin.settings
 
 
 def _known_id(session_id: str, key: str, at: int) -> str:
@@ -781,6 +675,3 @@ def _number(value: Any) -> int:
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value - before.get(name, 0) for name, value in after.items()}
-
-
-__all__ = ["FIELDS", "Contexts", "moment_of"]

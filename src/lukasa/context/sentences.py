@@ -17,22 +17,18 @@ _INDENTED_CODE = re.compile(r"^(?: {4}|\t)\s*(?:\S*[{}();=<>]|\w+\()")
 _EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.{1,300}?)(?<=\S)\1")
 _END = re.compile(r"(?:[.!?…]+[\"'”’»)\]*_]*(?=\s)|[。！？｡]+[」』”）]*|[।॥؟۔](?=\s|$))")
 _OPENS = re.compile(r"\s*[\"'“‘«(\[*_¿¡]*(\S)")
-_ABBREVIATIONS = frozenset(
-    """
-    mr mrs ms dr prof sr jr st mt rev hon gen col capt lt sgt messrs mme mlle
-    e.g i.e eg ie etc vs cf al ca approx resp viz incl excl esp inc ltd co corp dept univ assn bros
-    a.m p.m u.s u.k e.u u.n ph.d b.sc m.sc
-    """.split()
-)
+_SHORT = """
+mr mrs ms dr prof sr jr st mt rev hon gen col capt lt sgt messrs mme mlle
+e.g i.e eg ie etc vs cf al ca approx resp viz incl excl esp inc ltd co corp dept univ assn bros
+a.m p.m u.s u.k e.u u.n ph.d b.sc m.sc
+"""
+_SHORT_BEFORE_NUMBERS = """
+no nos vol fig figs sec ch eq p pp par art ed min max tel ext nr jan feb mar apr jun jul aug sep sept oct nov dec
+"""
+_ABBREVIATIONS = frozenset(_SHORT.split())
+_BEFORE_NUMBERS = frozenset(_SHORT_BEFORE_NUMBERS.split())
 _ENDS_ANYWAY = frozenset({"etc", "a.m", "p.m", "u.s", "u.k", "e.u", "inc", "ltd", "co", "jr", "al", "ph.d"})
 """Abbreviations that also close sentences: before a capital letter, they do."""
-_BEFORE_NUMBERS = frozenset(
-    """
-    no nos vol fig figs sec ch eq p pp par art ed min max tel ext nr
-    jan feb mar apr jun jul aug sep sept oct nov dec
-    """.split()
-)
-"""Words that are abbreviations only where a number follows."""
 _LONGEST = 200_000
 _LONGEST_WORD = 40
 

@@ -54,9 +54,10 @@ class Turn:
         """A turn, or the document's entry as a mapping; fields it does not know are kept as ``extra``."""
         if isinstance(told, Turn):
             return told
-        if not isinstance(told, Mapping) or not isinstance(told.get("role"), str):
+        entry: object = told
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("role"), str):
             raise InvalidInput("An entry of the history needs a role and a content.")
-        known = dict(told)
+        known: dict[str, Any] = dict(entry)
         content, timestamp = known.pop("content", ""), known.pop("timestamp", None)
         count, calls = known.pop("token_count", None), known.pop("tool_calls", None)
         if not isinstance(content, str) or not (count is None or (type(count) is int and count >= 0)):
@@ -111,7 +112,7 @@ class Settings:
                 raise InvalidInput(f"The setting {name} is a whole number of at least {least}.")
         if type(self.finished_hours) not in (int, float) or not 0 <= self.finished_hours < 10**6:
             raise InvalidInput("The setting finished_hours is a number of hours that is not negative.")
-        if type(self.automatic) is not bool or type(self.extracting) is not bool:
+        if {type(self.automatic), type(self.extracting)} != {bool}:
             raise InvalidInput("The settings automatic and extracting are true or false.")
         if self.keep > self.entries:
             raise InvalidInput("A compaction cannot keep more entries than it lets gather.", hint="Let keep ≤ entries.")

@@ -31,37 +31,43 @@ _LONGEST_LINE = 420
 _EDGE = 5
 
 _WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
-_COMMON = frozenset(
-    """
-    a about after again all also am an and any are as at be because been before being but by can could did do does done
-    for from get go going good got great had has have he her here him his how i if in into is it its it's i'm just know
-    like lot make me more much my need nice no not now of off ok okay on one or our out really said say see she should so
-    some something sure take than thank thanks that that's the their them then there these they thing things think this
-    those time to too up us use very want was way we well were what when where which who why will with would yeah yes you
-    your you're i've i'll let let's look please
-    """.split()
-)
+_COMMON_WORDS = """
+a about after again all also am an and any are as at be because been before being but by can could did do does done
+for from get go going good got great had has have he her here him his how i if in into is it its it's i'm just know
+like lot make me more much my need nice no not now of off ok okay on one or our out really said say see she should so
+some something sure take than thank thanks that that's the their them then there these they thing things think this
+those time to too up us use very want was way we well were what when where which who why will with would yeah yes you
+your you're i've i'll let let's look please
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
 _I = re.IGNORECASE
 _DECISION = re.compile(
     r"\b(?:decid(?:e|ed|ing)|agreed?|settled|chos(?:e|en)|let['’]?s (?:go|use|keep|do|make|take|start|switch)|go(?:ing)? with"
     r"|we(?:['’]ll| will| should| must)|instead of|conclusion|approved?|rejected?|plan(?:s|ned)? to|going to|will be)\b",
     _I,
 )
-_STANDING = re.compile(r"\b(?:always|never|must(?:n['’]t)?|from now on|prefers?|require[sd]?|only ever|make sure|remember)\b", _I)
+_STANDING = re.compile(
+    r"\b(?:always|never|must(?:n['’]t)?|from now on|prefers?|require[sd]?|only ever|make sure|remember)\b", _I
+)
 _DEED = re.compile(
     r"\b(?:todo|fixme|done|finish(?:ed)?|complet(?:e|ed)|fix(?:ed|es)?|deploy(?:ed)?|creat(?:e|ed)|add(?:ed)?|remov(?:e|ed)"
     r"|renam(?:e|ed)|implement(?:ed)?|releas(?:e|ed)|publish(?:ed)?|merg(?:e|ed)|start(?:ed)?|stopp?(?:ed)?|need(?:s)? to"
     r"|next step|blocked|waiting|in progress|remaining|bought|signed up|joined|moved|visited|went|met|won|got|made|passed|lost|quit|started)\b",
     _I,
 )
-_TROUBLE = re.compile(r"\b(?:error|exception|fail(?:s|ed|ure)?|crash(?:ed)?|bug|broken|cannot|can['’]t|timeout|denied|warning|wrong)\b", _I)
+_TROUBLE = re.compile(
+    r"\b(?:error|exception|fail(?:s|ed|ure)?|crash(?:ed)?|bug|broken|cannot|can['’]t|timeout|denied|warning|wrong)\b",
+    _I,
+)
 _WHEN = re.compile(
     r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|yesterday|tomorrow|tonight|today|last (?:week|month|year|night|\w+day)"
     r"|next (?:week|month|year|\w+day)|(?:jan|febr)uary|march|april|june|july|august|(?:sept|nov|dec)ember|october|deadline|since \d{4}|ago)\b",
     _I,
 )
 _NUMBER = re.compile(r"(?<![\w/])[$€£¥]?\d[\d,.:%/-]*\w{0,4}")
-_PLACE = re.compile(r"https?://\S+|(?<!\w)(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)+|[A-Za-z]:\\\S+|\b[\w-]+\.[a-z]{1,4}\b(?!\.)|`[^`\n]{2,60}`")
+_PLACE = re.compile(
+    r"https?://\S+|(?<!\w)(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)+|[A-Za-z]:\\\S+|\b[\w-]+\.[a-z]{1,4}\b(?!\.)|`[^`\n]{2,60}`"
+)
 _NAME = re.compile(r"(?<=[a-z,;:)'’”] )(?:[A-Z][a-zà-ÿ][\w'’-]*|[A-Z]{2,6}\b)(?: [A-Z][\w'’-]+)*")
 _SMALL_TALK = re.compile(
     r"^(?:(?:hi|hey|hello|thanks?|thank you|ok(?:ay)?|yes|yeah|yep|no|nope|sure|great|cool|wow|nice|awesome|sounds? (?:good|great)|certainly|absolutely"

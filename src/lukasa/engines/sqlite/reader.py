@@ -191,7 +191,9 @@ class SqliteReader(Arrows):
         conditions, values = self._conditions(query)
         if query.labels:
             scopes = sorted({scope for scope, _ in pairs})
-            bounds, edges = _edges(query)  # said of the label too, so that its stream is entered there and not at its end
+            bounds, edges = _edges(
+                query
+            )  # said of the label too, so that its stream is entered there and not at its end
             head = f"SELECT label.seq AS seq FROM label JOIN log ON log.seq = label.seq WHERE label.label = ? AND label.scope = ?{bounds}"  # noqa: S608 - only our own fragments, values are bound
             streams = [(head, [query.labels[0], scope, *edges]) for scope in scopes]
         elif self._reach.readable is None and not query.scopes and not query.kinds:

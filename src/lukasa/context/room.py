@@ -161,7 +161,11 @@ class Contexts:
         folded, fresh = told_apart(origin.turns, context.turns)
         if isinstance(fresh, Refused):
             return fresh
-        drafts = self._turn_drafts(context.session_id, scope, fresh) + fact_changes(context, scope)
+        named = [replace(turn, id=self._new_id()) for turn in fresh]
+        drafts = self._turn_drafts(context.session_id, scope, named)
+        if context.settings.extracting:
+            drafts += self._stated(context.session_id, scope, named)
+        drafts += fact_changes(context, scope)
         summary = self._hand_written(context, folded)
         if summary is not None:
             if folded and not self._is_settled(context.session_id, scope, origin, folded):

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import lukasa
-from lukasa.doors.cli import bench, carrying, keeping, looking, mending, moving, recalling, show, tour, working
+from lukasa.doors.cli import bench, carrying, keeping, looking, mending, moving, recalling, show, talking, tour, working
 from lukasa.doors.cli.caller import Caller, require_text
 from lukasa.doors.cli.outcome import Ending, Failure, failure_of
 from lukasa.errors import InvalidInput
@@ -147,6 +147,7 @@ app.callback()(root)
 
 _LOOK, _TAKE_BACK, _KEEP_SOUND, _CARRY, _TRY = "Look", "Take back", "Keep sound", "Carry", "Try"
 _WORK = "Work"
+_CONVERSE = "Converse"
 app.command("recall", rich_help_panel=_LOOK)(recalling.recall)
 app.command("log", rich_help_panel=_LOOK)(looking.log)
 app.command("history", rich_help_panel=_LOOK)(looking.history)
@@ -166,5 +167,6 @@ app.command("backup", rich_help_panel=_CARRY)(carrying.backup)
 app.command("copy", rich_help_panel=_CARRY)(moving.copy)
 app.command("worker", rich_help_panel=_WORK)(working.worker)
 app.command("jobs", rich_help_panel=_WORK)(working.jobs)
+app.add_typer(talking.app, name="context", rich_help_panel=_CONVERSE)
 app.command("tour", rich_help_panel=_TRY)(tour.tour)
 app.add_typer(bench.app, name="bench", rich_help_panel=_TRY)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -72,6 +71,8 @@ class Endpoint:
         raise self._unanswered("it was not asked")
 
     def _ask_once(self, path: str, body: Mapping[str, Any], deadline: float) -> Any:
+        import urllib.request  # it brings much along, and most stores never ask anybody
+
         data = json.dumps({"model": self.model, **body}).encode()
         request = urllib.request.Request(f"{self.url}/{path}", data, {"Content-Type": "application/json"})  # noqa: S310 - the scheme was checked
         if self.key:

@@ -39,9 +39,11 @@ def test_a_phrase_counts_where_its_tokens_stand_side_by_side():
         " ".join(f"{number:0400}" for number in range(2_000)) + " needle",
         "x" * 900_000 + " needle",
         "needle " * 100_000,
+        "𐐨" * 900 + " needle",
+        "a handful of longer words said again and again " * 40_000 + "needle",
         "needle " + " ".join("Ⱥ" * 40 + chr(0x4E00 + number) for number in range(10_000)),
     ],
-    ids=["many words", "long words", "one endless word", "one word for ever", "words that grow when folded"],
+    ids=["many words", "long words", "one endless word", "one word for ever", "a word of many bytes", "few words for ever", "words that grow when folded"],
 )
 def test_a_text_of_any_length_is_indexed_and_proved(engine, text):
     note(engine, "a", text)

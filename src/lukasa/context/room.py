@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import fields, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lukasa.clock import Clock, IdMaker, aware, to_iso
 from lukasa.context.assembling import Assembled, assemble, orphans
@@ -63,9 +63,11 @@ from lukasa.journal import Journal
 from lukasa.llm import Model, open_model
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.prompt import Counter, open_counter
-from lukasa.recall.room import Recall
 from lukasa.record import Draft, Key, Record
 from lukasa.scope import SHARED
+
+if TYPE_CHECKING:
+    from lukasa.recall.room import Recall
 
 _LONGEST_ID = 200
 _TRIES = 8
@@ -275,14 +277,18 @@ class Contexts:
         named = [
             replace(turn, id=_known_id(session_id, key, at) if key else self._new_id()) for at, turn in enumerate(told)
         ]
+        if key and (known := self._known(scope, named)) is not None:
+            return known
         head, settings = self._head(session_id, scope)
-        drafts = self._turn_drafts(session_id, scope, named, origin)
+        drafts = [draft._replace(expected=0) for draft in self._turn_drafts(session_id, scope, named, origin)]
         if settings.extracting:
             drafts += self._stated(session_id, scope, named)
         opening = head_draft(session_id, scope, fresh_fields(), self._defaults, expected=0, origin="chat")
-        outcome = self._journal.append(drafts if head else [opening, *drafts], key=key)
+        outcome = self._journal.append(drafts if head else [opening, *drafts])
         if isinstance(outcome, Conflict) and outcome.key.kind == CONTEXT:  # somebody else opened the session meanwhile
-            outcome = self._journal.append(drafts, key=key)
+            outcome = self._journal.append(drafts)
+        if isinstance(outcome, Conflict) and key and (known := self._known(scope, named)) is not None:
+            return known
         if not isinstance(outcome, Accepted):
             return outcome
         written = [record for record in outcome.records if record.kind == TURN]
@@ -292,7 +298,7 @@ class Contexts:
             and self._gauges.is_full(session_id, scope, len(written), settings)
         ):
             self._relieve(session_id, scope, settings)
-        return Accepted(written, outcome.repeated)
+        return Accepted(written)
 
     def add_fact(self, session_id: str, text: str, *, turn: str = "", about: str = "") -> Outcome:
         """Keeps a fact. One that is known already is not kept twice; ``about`` names a slot in which it replaces another."""
@@ -537,7 +543,10 @@ class Contexts:
             if origin is None:
                 return Refused("not_found", f"There is no session {session_id!r} in the scope {scope!r} at that point.")
             records = reader.read(Query(kinds=(TURN,), scopes=(scope,), labels=(label(session_id),), as_of=point))
-        return self._journal.append(forked(session_id, new_id, scope, origin, records, self._new_id))
+        outcome = self._journal.append(forked(session_id, new_id, scope, origin, records, self._new_id))
+        if isinstance(outcome, Accepted):  # at that point the session may have been about to be compacted
+            self._relieve(new_id, scope, origin.settings)
+        return outcome
 
     # What the calls above share
 
@@ -551,6 +560,16 @@ class Contexts:
         ):
             raise InvalidInput("A session's id holds a control character or half a character.")
         return self.scope
+
+    def _known(self, scope: str, named: Sequence[Turn]) -> Outcome | None:
+        """What a repeated call answers; ``None`` when it is the first. Its turns have the ids they had then."""
+        found = [self._journal.get(Key(scope, TURN, turn.id)) for turn in named]
+        records = [record for record in found if record is not None]
+        if not records:
+            return None
+        if [record.text for record in records] != [turn.content for turn in named]:
+            return Refused("key_reused", "This idempotency key was used for something else; make a new one.")
+        return Accepted(records, repeated=True)
 
     def _head(self, session_id: str, scope: str) -> tuple[bool, Settings]:
         """Whether the session has its small record, and its settings."""

@@ -15,7 +15,7 @@ _HEADING = re.compile(r"^\s{0,3}#{1,6}\s|^\s*(?:=+|-{3,}|\*{3,}|_{3,})\s*$")
 _TABLE = re.compile(r"^\s*\|.*\|\s*$")
 _INDENTED_CODE = re.compile(r"^(?: {4}|\t)\s*(?:\S*[{}();=<>]|\w+\()")
 _EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.{1,300}?)(?<=\S)\1")
-_END = re.compile(r"(?:[.!?…]+[\"'”’»)\]*_]*(?=\s)|[。！？｡]+[」』”）]*|[।॥؟۔](?=\s|$))")
+_END = re.compile(r"(?:(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s)|[。！？｡]+[」』”）]*|[।॥؟۔](?=\s|$))")
 _OPENS = re.compile(r"\s*[\"'“‘«(\[*_¿¡]*(\S)")
 _SHORT = """
 mr mrs ms dr prof sr jr st mt rev hon gen col capt lt sgt messrs mme mlle

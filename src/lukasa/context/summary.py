@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from lukasa.context.facts import states_something
 from lukasa.context.sentences import sentences
@@ -40,29 +41,24 @@ those time to too up us use very want was way we well were what when where which
 your you're i've i'll let let's look please
 """
 _COMMON = frozenset(_COMMON_WORDS.split())
-_I = re.IGNORECASE
 _DECISION = re.compile(
     r"\b(?:decid(?:e|ed|ing)|agreed?|settled|chos(?:e|en)|let['’]?s (?:go|use|keep|do|make|take|start|switch)|go(?:ing)? with"
     r"|we(?:['’]ll| will| should| must)|instead of|conclusion|approved?|rejected?|plan(?:s|ned)? to|going to|will be)\b",
-    _I,
 )
 _STANDING = re.compile(
-    r"\b(?:always|never|must(?:n['’]t)?|from now on|prefers?|require[sd]?|only ever|make sure|remember)\b", _I
+    r"\b(?:always|never|must(?:n['’]t)?|from now on|prefers?|require[sd]?|only ever|make sure|remember)\b"
 )
 _DEED = re.compile(
     r"\b(?:todo|fixme|done|finish(?:ed)?|complet(?:e|ed)|fix(?:ed|es)?|deploy(?:ed)?|creat(?:e|ed)|add(?:ed)?|remov(?:e|ed)"
     r"|renam(?:e|ed)|implement(?:ed)?|releas(?:e|ed)|publish(?:ed)?|merg(?:e|ed)|start(?:ed)?|stopp?(?:ed)?|need(?:s)? to"
     r"|next step|blocked|waiting|in progress|remaining|bought|signed up|joined|moved|visited|went|met|won|got|made|passed|lost|quit|started)\b",
-    _I,
 )
 _TROUBLE = re.compile(
     r"\b(?:error|exception|fail(?:s|ed|ure)?|crash(?:ed)?|bug|broken|cannot|can['’]t|timeout|denied|warning|wrong)\b",
-    _I,
 )
 _WHEN = re.compile(
     r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|yesterday|tomorrow|tonight|today|last (?:week|month|year|night|\w+day)"
     r"|next (?:week|month|year|\w+day)|(?:jan|febr)uary|march|april|june|july|august|(?:sept|nov|dec)ember|october|deadline|since \d{4}|ago)\b",
-    _I,
 )
 _NUMBER = re.compile(r"(?<![\w/])[$€£¥]?\d[\d,.:%/-]*\w{0,4}")
 _PLACE = re.compile(
@@ -74,10 +70,9 @@ _SMALL_TALK = re.compile(
     r"|of course|you['’]re welcome|good (?:morning|evening|night|luck)|bye|see you|take care|no (?:problem|worries)|congrats|congratulations|haha|lol"
     r"|(?:i |totally |completely )*agreed?(?:,? \w+)?[.!]*$|got it|perfect|exactly|definitely|totally|that['’]s (?:great|awesome|amazing|cool|nice|so \w+|really \w+)|glad|happy to help|let me know"
     r"|i hope (?:this|that) helps|feel free|here['’]s|here is|here are|how are you|how about you|what['’]s up|what about you|keep (?:it )?up)\b)",
-    _I,
 )
-_POINTS_BACK = re.compile(r"^(?:it|that|this|they|these|those|he|she|there|which|and|but|so|also|then)\b", _I)
-_ABOUT_TO = re.compile(r"^(?:let['’]?s|we['’]ll|we will|next|first|now|then|finally|additionally|by \w+ing)\b", _I)
+_POINTS_BACK = re.compile(r"^(?:it|that|this|they|these|those|he|she|there|which|and|but|so|also|then)\b")
+_ABOUT_TO = re.compile(r"^(?:let['’]?s|we['’]ll|we will|next|first|now|then|finally|additionally|by \w+ing)\b")
 _SELF = re.compile(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b")
 _BY_ROLE = {"assistant": 0.75, "tool": 0.35, "system": 0.9}
 
@@ -91,7 +86,7 @@ def summarise(
     """
     round = earlier.rounds + 1
     kept = _lines_of(earlier)
-    fresh = _chosen(turns, min(budget, max(_LEAST, int(_SHARE * sum(count(t.content) for t in turns)))), count, round)
+    fresh = _chosen(turns, min(budget, max(_LEAST, int(_SHARE * sum(turn.tokens for turn in turns)))), count, round)
     fresh += [Line(remark, _WRITTEN_BY_HAND, round) for remark in remarks]
     lines = _within(_distinct([*kept, *fresh]), budget, count, round)
     return folded(earlier, turns, render(lines), lines, count, BY_RULES)
@@ -152,8 +147,9 @@ def _chosen(turns: Sequence[Turn], budget: int, count: Callable[[str], int], rou
     said = [sentences(turn.content) if turn.role != "tool" else _of_tool(turn.content) for turn in turns]
     themes = _themes(said)
     candidates: list[tuple[float, int, int, str]] = []
+    last_of_others = _last_of_others(turns)
     for at, (turn, parts) in enumerate(zip(turns, said, strict=True)):
-        answered = any(later.role != "tool" and later.name != turn.name for later in turns[at + 1 :])
+        answered = last_of_others(turn) > at
         usable = [part for part in parts if len(part) <= _LONGEST_LINE]
         if not usable and turn.tokens > _LEAST:
             usable = [f"(a message of {turn.tokens:,} tokens, not quoted)"]
@@ -171,7 +167,7 @@ def _chosen(turns: Sequence[Turn], budget: int, count: Callable[[str], int], rou
         terms = _terms(part)
         if any(_alike(terms, other) for other in seen):
             continue
-        cost = count(f"- {turns[at].name}: {part}\n")
+        cost = _cost(f"{turns[at].name}: {part}", count)
         if spent + cost > budget:
             continue
         spent += cost
@@ -181,21 +177,28 @@ def _chosen(turns: Sequence[Turn], budget: int, count: Callable[[str], int], rou
     return [Line(f"{turns[at].name}: {part}", _rounded(value), round) for at, _, value, part in picked]
 
 
+def _last_of_others(turns: Sequence[Turn]) -> Callable[[Turn], int]:
+    """Where somebody other than a turn's speaker spoke last; -1 for nowhere."""
+    last = {turn.name: at for at, turn in enumerate(turns) if turn.role != "tool"}
+    ends = sorted(((at, name) for name, at in last.items()), reverse=True)[:2]
+    return lambda turn: next((at for at, name in ends if name != turn.name), -1)
+
+
 def worth(sentence: str, role: str = "user", *, first: bool = False, open: bool = False) -> float:
     """What a sentence is worth to somebody who was not there; 0 or less for what may be forgotten."""
-    words = len(sentence.split())
+    words, lowered = len(sentence.split()), sentence.lower()
     value = 0.5
-    if words > 4 and _DECISION.search(sentence):
+    if words > 4 and _DECISION.search(lowered):
         value += 1.6
-    if _STANDING.search(sentence):
+    if _STANDING.search(lowered):
         value += 1.2
     if states_something(sentence):
         value += 2.2
-    if _DEED.search(sentence):
+    if _DEED.search(lowered):
         value += 1.0
-    if _TROUBLE.search(sentence):
+    if _TROUBLE.search(lowered):
         value += 0.8
-    if _WHEN.search(sentence):
+    if _WHEN.search(lowered):
         value += 1.0
     value += min(1.2, 0.6 * len(_NUMBER.findall(sentence)))
     value += min(1.0, 0.7 * len(_PLACE.findall(sentence)))
@@ -208,11 +211,11 @@ def worth(sentence: str, role: str = "user", *, first: bool = False, open: bool 
         value = value * 0.6 + 0.8 if open and words >= 4 else value * 0.25
     if sentence.endswith(":"):
         value -= 1.5
-    if _SMALL_TALK.match(sentence):
+    if _SMALL_TALK.match(lowered):
         value -= 1.6
-    if role == "assistant" and _ABOUT_TO.match(sentence):
+    if role == "assistant" and _ABOUT_TO.match(lowered):
         value -= 1.4
-    if _POINTS_BACK.match(sentence):
+    if _POINTS_BACK.match(lowered):
         value -= 0.5
     if words < 4:
         value -= 0.4
@@ -228,7 +231,11 @@ def _rounded(value: float) -> float:
 def _of_tool(content: str) -> list[str]:
     """What a tool said, if it is short enough to be quoted whole."""
     bare = " ".join(content.split())
-    return [bare] if bare and len(bare) <= 160 else [part for part in sentences(content) if _TROUBLE.search(part)][:3]
+    return (
+        [bare]
+        if bare and len(bare) <= 160
+        else [part for part in sentences(content) if _TROUBLE.search(part.lower())][:3]
+    )
 
 
 def _themes(said: Sequence[Sequence[str]]) -> Callable[[str], float]:
@@ -247,7 +254,22 @@ def _themes(said: Sequence[Sequence[str]]) -> Callable[[str], float]:
 
 
 def _terms(sentence: str) -> frozenset[str]:
-    return frozenset(word for found in _WORD.findall(sentence) if (word := found.lower()) not in _COMMON)
+    """The words that tell what a sentence is about."""
+    return _terms_of_line(sentence) if len(sentence) <= _LONGEST_LINE else _terms_of_any(sentence)
+
+
+def _terms_of_any(sentence: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(sentence.lower())) - _COMMON
+
+
+_terms_of_line = lru_cache(maxsize=8_192)(_terms_of_any)
+"""Remembered: the same lines come again in every round."""
+
+
+@lru_cache(maxsize=8_192)
+def _cost(line: str, count: Callable[[str], int]) -> int:
+    """The tokens of a line; the same lines come again in every round."""
+    return count(f"- {line}\n")
 
 
 def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
@@ -280,7 +302,7 @@ def _distinct(lines: Sequence[Line]) -> list[Line]:
 
 def _within(lines: Sequence[Line], budget: int, count: Callable[[str], int], round: int) -> list[Line]:
     """As many of the lines as the budget holds, the most valuable ones, in their order."""
-    costs = [count(f"- {line.text}\n") for line in lines]
+    costs = [_cost(line.text, count) for line in lines]
     spent = count(HEADING) + 1 + sum(costs)
     worths = [line.worth * _FADING ** max(0, round - line.round) for line in lines]
     gone: set[int] = set()

@@ -24,7 +24,7 @@ HEADING = "Previous conversation summary:"
 BY_RULES = "extractive"
 _SHARE = 0.35
 """How much of the tokens of what is folded its lines may have."""
-_LEAST = 80
+_LEAST = 240
 _FADING = 0.985
 _ALIKE = 0.6
 _WRITTEN_BY_HAND = 6.0
@@ -273,11 +273,17 @@ def _cost(line: str, count: Callable[[str], int]) -> int:
 
 
 def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether two lines say the same: most of their words, and every figure."""
     small, large = sorted((len(one), len(other)))
     if not small or small < _ALIKE * large:
         return one == other
     shared = len(one & other)
-    return shared >= _ALIKE * (small + large - shared)
+    return shared >= _ALIKE * (small + large - shared) and _figures(one) == _figures(other)
+
+
+@lru_cache(maxsize=8_192)
+def _figures(terms: frozenset[str]) -> frozenset[str]:
+    return frozenset(term for term in terms if any(map(str.isdigit, term)))
 
 
 def _distinct(lines: Sequence[Line]) -> list[Line]:
@@ -286,11 +292,11 @@ def _distinct(lines: Sequence[Line]) -> list[Line]:
     holding: dict[str, list[int]] = {}
     kept: dict[int, Line] = {}
     for at in reversed(range(len(lines))):
-        shared = Counter(later for term in terms[at] for later in holding.get(term, ()))
-        again = next(
-            (later for later, many in shared.items() if many >= _ALIKE * (len(terms[at]) + len(terms[later]) - many)),
-            next((later for later in kept if kept[later].text == lines[at].text), None) if not terms[at] else None,
-        )
+        rivals = Counter(later for term in terms[at] for later in holding.get(term, ()))
+        least = _ALIKE * len(terms[at])
+        again = next((nr for nr, many in rivals.items() if many >= least and _alike(terms[at], terms[nr])), None)
+        if not terms[at]:
+            again = next((nr for nr, line in kept.items() if line.text == lines[at].text), None)
         if again is not None:
             kept[again] = replace(kept[again], worth=_rounded(max(kept[again].worth, lines[at].worth) + 0.1))
             continue

@@ -121,7 +121,6 @@ REQUIREMENTS = {
 
 _PARTS_NOT_BUILT = {
     "CHK",
-    "CTX",
     "EXP",
     "FOR",
     "TRU",

@@ -69,7 +69,7 @@ _SMALL_TALK = re.compile(
     r"^(?:(?:hi|hey|hello|thanks?|thank you|ok(?:ay)?|yes|yeah|yep|no|nope|sure|great|cool|wow|nice|awesome|sounds? (?:good|great)|certainly|absolutely"
     r"|of course|you['’]re welcome|good (?:morning|evening|night|luck)|bye|see you|take care|no (?:problem|worries)|congrats|congratulations|haha|lol"
     r"|(?:i |totally |completely )*agreed?(?:,? \w+)?[.!]*$|got it|perfect|exactly|definitely|totally|that['’]s (?:great|awesome|amazing|cool|nice|so \w+|really \w+)|glad|happy to help|let me know"
-    r"|i hope (?:this|that) helps|feel free|here['’]s|here is|here are|how are you|how about you|what['’]s up|what about you|keep (?:it )?up)\b)",
+    r"|i hope (?:this|that) helps|feel free|noted|understood|will do|here['’]s|here is|here are|how are you|how about you|what['’]s up|what about you|keep (?:it )?up)\b)",
 )
 _POINTS_BACK = re.compile(r"^(?:it|that|this|they|these|those|he|she|there|which|and|but|so|also|then)\b")
 _ABOUT_TO = re.compile(r"^(?:let['’]?s|we['’]ll|we will|next|first|now|then|finally|additionally|by \w+ing)\b")

@@ -11,7 +11,8 @@ def talk(place, name, turns, session="s", **settings):
     with lukasa.open(place, embedder="hash") as memory:
         for number in range(turns):
             assert memory.context.append(session, "user", f"{name} says {number}")
-            print(f"{name} says {number}", flush=True)
+            sys.stdout.write(f"{name} says {number}\n")
+            sys.stdout.flush()
 
 
 def compact(place, times, session="s"):

@@ -66,7 +66,7 @@ def test_the_documents_example_is_exported_as_it_was_imported(contexts, written,
 def test_unknown_fields_survive_everywhere(contexts, written):
     odd = json.loads(json.dumps(DOCUMENT))
     odd["future"] = {"nested": [1, None, "é"]}
-    odd["recent_history"][0]["mood"] = "calm"
+    odd["recent_history"][0] |= {"mood": "calm", "id": 7}
     odd["active_tasks"][0]["owner"] = "orion"
     odd["tool_stats"]["slowest"] = "echo"
     assert import_session(contexts, written(odd))

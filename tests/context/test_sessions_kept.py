@@ -211,7 +211,7 @@ def test_any_printable_id_names_a_session(contexts, id):
 
 @pytest.mark.parametrize("id", ["", "x" * 201, "x" * 10_240, "a\nb", "a\0b", "\ud800", 7, None])
 def test_an_id_that_can_be_none_is_told_so(quick, id):
-    for call in (quick.load, quick.delete, quick.compact, lambda id: quick.append(id, "user", "x")):
+    for call in (quick.load, quick.delete, quick.compact, lambda session: quick.append(session, "user", "x")):
         with pytest.raises(InvalidInput):
             call(id)
 

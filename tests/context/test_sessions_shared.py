@@ -4,6 +4,7 @@ import apsw
 import pytest
 
 from lukasa.engine import Query
+from lukasa.errors import StoreBusy
 from lukasa.record import Key
 
 
@@ -116,7 +117,7 @@ def test_a_record_that_cannot_be_read_does_not_take_the_session_with_it(file, op
     assert context.active_tasks[0]["description"] == "Keep me"
     assert "Message" in context.long_term_summary
     assert [turn.content for turn in context.turns][-1] == "Message 85"
-    assert set(turn.id for turn in good.turns) <= set(turn.id for turn in context.turns)
+    assert {turn.id for turn in good.turns} <= {turn.id for turn in context.turns}
     assert len(list(contexts.transcript("s"))) == 85
     if kind == "context":
         assert contexts.append("s", "user", "It goes on")
@@ -163,3 +164,20 @@ def test_appending_touches_no_record_but_its_own(contexts, memory, talk):
     contexts.append("s", "user", "One more")
     written = list(memory.journal.read(Query(after=tip, every_version=True)))
     assert [(record.kind, record.version) for record in written] == [("turn", 1)]
+
+
+def test_trouble_with_a_compaction_does_not_make_an_append_fail(contexts, memory, talk, monkeypatch):
+    talk(contexts, "s", 50)
+    append = memory.journal.append
+
+    def busy(drafts, **more):
+        if any(draft.kind == "summary" for draft in drafts):
+            raise StoreBusy
+        return append(drafts, **more)
+
+    monkeypatch.setattr(memory.journal, "append", busy)
+    assert contexts.append("s", "user", "Message 51")
+    assert len(contexts.load("s").recent_history) == 51
+    monkeypatch.setattr(memory.journal, "append", append)
+    assert contexts.append("s", "user", "Message 52")
+    assert len(contexts.load("s").recent_history) == 30

@@ -37,7 +37,7 @@ from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 TURN, CONTEXT, SUMMARY, FACT = "turn", "context", "summary", "fact"
 FOLDED_AT_ONCE = 900
 """A record has at most a thousand links; a larger fold is several versions of the summary in one batch."""
-_MOST_VERSIONS = 100_000
+_MOST_MISSING = 1_000
 
 T = TypeVar("T")
 
@@ -213,16 +213,15 @@ class Shelf:
             return newest, nothing if found is None else found[1]
 
     def _searched(self, key: Key, read: Callable[[Mapping[str, Any]], T]) -> tuple[int, tuple[int, T] | None]:
-        """The number of the newest version, and the newest one that makes sense."""
-        newest, best = 0, None
-        for version in range(1, _MOST_VERSIONS):
+        """The number of the newest version, and the newest one that makes sense, looked at one by one."""
+        newest, best, version = 0, None, 0
+        while version < newest + _MOST_MISSING:  # versions that were dropped or deleted leave gaps
+            version += 1
             try:
                 record = self._reader.get(key, version=version)
-                if record is None and version > newest + 1:
-                    break  # one that was dropped or deleted may stand between others, but not two in a row
                 if record is not None:
                     newest = version
-                    if self._as_of is None or self._within(record):
+                    if self._within(record):
                         best = (version, read(record.body))
             except StoreDamaged:
                 newest = version

@@ -58,7 +58,7 @@ from lukasa.context.state import (
 )
 from lukasa.context.summary import summarise
 from lukasa.engine import AsOf, Query, Reader
-from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
+from lukasa.errors import InvalidInput, LukasaError, NotAllowed, StoreDamaged
 from lukasa.journal import Journal
 from lukasa.llm import Model, open_model
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
@@ -71,10 +71,8 @@ if TYPE_CHECKING:
 
 _LONGEST_ID = 200
 _TRIES = 8
-_WATCHED = 1_000
 _LOOK_BACK = 20
 _OLDER = 12
-_DELETED_AT_ONCE = 5_000
 
 
 class Contexts:
@@ -255,10 +253,11 @@ class Contexts:
 
         ``key`` makes a repeated call answer as the first did. Past a limit of the session it is compacted.
         """
-        turn = Turn.of(
-            {"role": role, "content": content, "timestamp": timestamp, "token_count": token_count, "speaker": speaker,
-             "tool_calls": list(tool_calls), "tool_call_id": tool_call_id, **(extra or {})}
-        )  # fmt: skip
+        told = {
+            "role": role, "content": content, "timestamp": timestamp, "token_count": token_count, "speaker": speaker,
+            "tool_calls": list(tool_calls), "tool_call_id": tool_call_id,
+        }  # fmt: skip
+        turn = Turn.of({**(extra or {}), **told})
         return self.extend(session_id, [turn], key=key)
 
     def extend(
@@ -665,11 +664,16 @@ class Contexts:
             )  # fmt: skip
         return [record.id for record in settled] == [turn.id for turn in folded]
 
-    def _relieve(self, session_id: str, scope: str, settings: Settings) -> None:
-        """Compacts a session that has become too full."""
-        if settings.automatic:
+    def _relieve(self, session_id: str, scope: str, settings: Settings, *, written: int | None = None) -> None:
+        """Compacts a session that has become too full. What was said is kept by then, so trouble here waits its turn."""
+        if not settings.automatic:
+            return
+        try:
+            if written is None or self._gauges.is_full(session_id, scope, written, settings):
+                self._gauges.forget(session_id, scope)
+                self._compact(session_id, scope)
+        except LukasaError:  # told by whoever loads or compacts the session; the next append tries again
             self._gauges.forget(session_id, scope)
-            self._compact(session_id, scope)
 
 
 def _head_of(context: Context, scope: str, origin: str) -> Draft:

@@ -73,7 +73,7 @@ class Turn:
             speaker=speaker or "",
             tool_calls=tuple(calls or ()),
             tool_call_id=answered or "",
-            id=known.pop("id", "") or "",
+            id=str(known.pop("id", "") or ""),
             extra=known,
         )
 

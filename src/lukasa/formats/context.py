@@ -132,7 +132,9 @@ def _entry(turn: Turn) -> dict[str, Any]:
 
 
 def _turn(entry: Any) -> Turn:
-    return replace(Turn.of(entry), id="")
+    """A turn that is not kept yet. An id it has elsewhere is one of the fields that nobody knows here."""
+    turn = Turn.of(entry)
+    return replace(turn, id="", extra={**turn.extra, **({"id": entry["id"]} if "id" in entry else {})})
 
 
 def _with_times(found: Mapping[str, Any], names: tuple[str, ...], spelled: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lukasa.context import Turn
-from lukasa.context.assembling import PER_MESSAGE, assemble, grouped
+from lukasa.context.assembling import PER_MESSAGE, assemble, grouped, passage
 from lukasa.prompt import Counter, open_counter
 
 COUNT = open_counter()
@@ -123,3 +123,18 @@ def test_what_is_remembered_cannot_leave_its_fence_nor_play_a_role(contexts, tal
 def test_an_empty_session_makes_an_empty_prompt(contexts):
     made = contexts.assemble("nothing", 1_000)
     assert (made.text, made.messages, made.tokens) == ("", (), 0)
+
+
+def test_of_a_long_older_turn_the_passage_that_matters_is_quoted(contexts, talk):
+    filler = "This sentence speaks of nothing that anybody asked about. "
+    contexts.append("s", "user", filler * 200 + "The heron stands by the river in Bergen. " + filler * 200)
+    talk(contexts, "s", 60)
+    made = contexts.assemble("s", 2_000, question="Where does the heron stand?")
+    assert "[…]" in made.text
+    assert made.text.count("The heron stands by the river in Bergen.") >= 1
+    assert made.text.count("nothing that anybody asked") < 40
+
+
+@given(st.text(max_size=3_000), st.text(max_size=40))
+def test_a_passage_is_never_much_longer_than_it_may_be(text, question):
+    assert len(passage(text, question)) <= 1_212

@@ -7,12 +7,14 @@ Summary, facts and older turns are recalled text, so they stand in a fence of ``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from lukasa import canonical
 from lukasa.clock import to_iso
+from lukasa.context.sentences import sentences
 from lukasa.context.state import Turn
 from lukasa.context.summary import shortened
 from lukasa.prompt import Block, Counter, Told, fence
@@ -25,6 +27,8 @@ _CUT = "\n[… shortened: {tokens:,} tokens in all, the whole turn is in the tra
 _LEAST_WORTH = 48
 _MOST_OLDER = 12
 _LONGEST_TOKEN = 200
+_PASSAGE = 1_200
+_WORD = re.compile(r"\w{3,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,24 @@ def assemble(
         more = _memory(session_id, summary, facts, older[:_MOST_OLDER], memory.cost + spare - PER_MESSAGE, counter)
         memory = more if more.block.text else memory
     return _put_together(memory, [turn for group in chosen for turn in group], left, cut, budget, counter)
+
+
+def passage(text: str, question: str) -> str:
+    """The part of a long text that speaks most of a question, in whole sentences; a short text as it is."""
+    if len(text) <= _PASSAGE:
+        return text
+    asked = set(_WORD.findall(question.lower()))
+    parts = [part for part in sentences(text) if len(part) <= _PASSAGE] or [text[:_PASSAGE]]
+    shared = [len(asked & set(_WORD.findall(part.lower()))) for part in parts]
+    first = last = max(range(len(parts)), key=lambda at: (shared[at], -at))
+    length = len(parts[first])
+    while True:
+        sides = [at for at in (first - 1, last + 1) if 0 <= at < len(parts) and length + len(parts[at]) < _PASSAGE]
+        if not sides:
+            break
+        best = max(sides, key=lambda at: (shared[at], at))
+        first, last, length = min(first, best), max(last, best), length + len(parts[best]) + 1
+    return " ".join(["[…]", *parts[first : last + 1], "[…]"])
 
 
 def grouped(turns: Sequence[Turn]) -> list[list[Turn]]:

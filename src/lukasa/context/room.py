@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lukasa.clock import Clock, IdMaker, aware, to_iso
-from lukasa.context.assembling import Assembled, assemble, orphans
+from lukasa.context.assembling import Assembled, assemble, orphans, passage
 from lukasa.context.drafting import (
     fact_changes,
     forked,
@@ -505,7 +505,8 @@ class Contexts:
             return []
         shown = {turn.id for turn in turns}
         recalled = self._recall()(asked, many + len(shown), kinds=(TURN,), scopes=(scope,), session=session_id)
-        return [turn_of(record) for record in recalled.records if record.id not in shown][:many]
+        found = [turn_of(record) for record in recalled.records if record.id not in shown][:many]
+        return [replace(turn, content=passage(turn.content, asked)) for turn in found]
 
     def _completed(self, session_id: str, scope: str, turns: Sequence[Turn]) -> list[Turn]:
         """The turns with the call before them that the first results belong to, if it is near."""

@@ -29,6 +29,7 @@ _FADING = 0.985
 _ALIKE = 0.6
 _WRITTEN_BY_HAND = 6.0
 _LONGEST_LINE = 420
+_MOST_SENTENCES = 400
 _EDGE = 5
 
 _WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
@@ -151,6 +152,8 @@ def _chosen(turns: Sequence[Turn], budget: int, count: Callable[[str], int], rou
     for at, (turn, parts) in enumerate(zip(turns, said, strict=True)):
         answered = last_of_others(turn) > at
         usable = [part for part in parts if len(part) <= _LONGEST_LINE]
+        if len(usable) > _MOST_SENTENCES:  # of a very long turn: how it begins and how it ends
+            usable = [*usable[: _MOST_SENTENCES // 2], *usable[-_MOST_SENTENCES // 2 :]]
         if not usable and turn.tokens > _LEAST:
             usable = [f"(a message of {turn.tokens:,} tokens, not quoted)"]
         scored = [

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lukasa
@@ -19,8 +19,8 @@ def turns(*tokens):
     return [Turn("user", f"Message {at}", token_count=count, id=f"t{at}") for at, count in enumerate(tokens)]
 
 
-def planned(said, settings=None, **more):
-    return plan(said, [], [], settings or Settings(), NOON, **more)
+def planned(said, limits=None, **more):
+    return plan(said, [], [], limits or Settings(), NOON, **more)
 
 
 # The plan
@@ -63,10 +63,10 @@ def test_too_many_tokens_fold_the_older_half_until_they_fit_but_never_the_newest
 
 @pytest.mark.requirement("CTX-2")
 def test_both_limits_and_what_is_kept_can_be_set():
-    settings = Settings(entries=10, keep=4, tokens=100)
-    assert len(planned(turns(*[1] * 11), settings).keep) == 4
-    assert len(planned(turns(*[40] * 4), settings).keep) == 2
-    assert planned(turns(*[40] * 11), settings).steps == ("entries", "tokens")
+    limits = Settings(entries=10, keep=4, tokens=100)
+    assert len(planned(turns(*[1] * 11), limits).keep) == 4
+    assert len(planned(turns(*[40] * 4), limits).keep) == 2
+    assert planned(turns(*[40] * 11), limits).steps == ("entries", "tokens")
 
 
 @pytest.mark.requirement("CTX-2")
@@ -80,13 +80,13 @@ def test_by_hand_a_session_within_its_limits_is_folded_too():
 
 @given(st.lists(st.integers(0, 200), max_size=120), st.integers(1, 60), st.integers(1, 500), st.data())
 def test_a_plan_loses_nothing_holds_its_limits_and_has_nothing_left_to_do(tokens, entries, limit, data):
-    settings = Settings(entries=entries, keep=data.draw(st.integers(0, entries)), tokens=limit)
+    limits = Settings(entries=entries, keep=data.draw(st.integers(0, entries)), tokens=limit)
     said = turns(*tokens)
-    made = planned(said, settings)
+    made = planned(said, limits)
     assert [*made.fold, *made.keep] == said
     assert len(made.keep) <= entries
     assert sum(turn.tokens for turn in made.keep) <= limit or len(made.keep) == 1
-    assert not planned(made.keep, settings)
+    assert not planned(made.keep, limits)
 
 
 @pytest.mark.requirement("CTX-5")
@@ -277,13 +277,14 @@ DEEDS = st.lists(
 
 
 @pytest.mark.requirement("CTX-6", "CTX-7")
+@settings(max_examples=25)
 @given(DEEDS, st.integers(2, 20), st.integers(20, 200))
 def test_no_turn_is_lost_by_any_sequence_of_deeds_and_no_limit_is_passed(deeds, entries, tokens):
     counter = open_counter()
-    settings = {"entries": entries, "keep": entries // 2, "tokens": tokens, "summary_tokens": 120}
+    limits = {"entries": entries, "keep": entries // 2, "tokens": tokens, "summary_tokens": 120}
     with lukasa.open("memory:", clock=FrozenClock(), embedder="hash") as memory:
         contexts = memory.context
-        contexts.configure("s0", **settings)
+        contexts.configure("s0", **limits)
         said, session, sessions = [], "s0", 1
         for deed, number in deeds:
             if deed == "append":

@@ -31,7 +31,7 @@ from lukasa.memory import Memory, open_memory
 from lukasa.prompt import open_counter
 
 SIZES = (100, 10_000, 100_000)
-ROUNDS = 5
+ROUNDS = 3
 SEED = 2026
 SESSION = "bench"
 FOLDED = 51
@@ -50,10 +50,10 @@ COMPACT_BAR = Bar("lukasa", "most", 0.010)
 class Effort:
     """How much is done in one round."""
 
-    appends: int = 60
-    loads: int = 60
-    compactions: int = 5
-    assemblies: int = 5
+    appends: int = 42
+    loads: int = 40
+    compactions: int = 4
+    assemblies: int = 3
 
 
 @dataclass(slots=True)

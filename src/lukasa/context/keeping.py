@@ -37,7 +37,7 @@ from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 TURN, CONTEXT, SUMMARY, FACT = "turn", "context", "summary", "fact"
 FOLDED_AT_ONCE = 900
 """A record has at most a thousand links; a larger fold is several versions of the summary in one batch."""
-_MOST_MISSING = 1_000
+_MOST_MISSING = 100
 
 T = TypeVar("T")
 

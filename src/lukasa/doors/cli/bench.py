@@ -96,7 +96,7 @@ def recall(
 def context(
     ctx: typer.Context,
     sizes: Annotated[str, typer.Option(help="Turns in the session, such as 100,10k,100k.")] = "100,10k,100k",
-    rounds: Annotated[int, typer.Option(min=1, help="How often the sizes take turns in each case.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="How often the sizes take turns in each case.")] = 3,
     recall: Annotated[
         list[Path] | None,
         typer.Option(

@@ -13,7 +13,6 @@ position, so a session means the same in every store it is copied to.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -318,11 +317,6 @@ class Shelf:
         except StoreDamaged as error:
             self.recovered.append(f"The facts cannot be read ({_said(error)}).")
             return []
-
-
-def rewritten(summary: Summary, text: str, tokens: int) -> Summary:
-    """A summary whose text somebody wrote by hand."""
-    return replace(summary, text=text, lines=(), tokens=tokens, by="hand", why="")
 
 
 def _said(error: Exception) -> str:

@@ -36,7 +36,6 @@ from lukasa.context.keeping import (
     head_draft,
     head_of,
     label,
-    rewritten,
     turn_draft,
     turn_of,
 )
@@ -56,7 +55,8 @@ from lukasa.context.state import (
     Turn,
     fresh_fields,
 )
-from lukasa.context.summary import summarise
+from lukasa.context.summary import BY_HAND, summarise
+from lukasa.context.summary import folded as folded_by_hand
 from lukasa.engine import AsOf, Query, Reader
 from lukasa.errors import InvalidInput, LukasaError, NotAllowed, StoreDamaged
 from lukasa.journal import Journal
@@ -198,8 +198,7 @@ class Contexts:
         if folded or context.long_term_summary:
             ids = [draft.id for draft in drafts if draft.kind == TURN][: len(folded)]
             named = [replace(self._counted(turn), id=id) for turn, id in zip(folded, ids, strict=True)]
-            base = summarise(NO_SUMMARY, named, 0, self.counter) if named else NO_SUMMARY
-            summary = rewritten(base, context.long_term_summary, self.counter(context.long_term_summary))
+            summary = folded_by_hand(NO_SUMMARY, named, context.long_term_summary, (), self.counter, BY_HAND)
             drafts += summary_drafts(context.session_id, scope, Origin(), [(summary, named)])
         return self._journal.append(drafts)
 
@@ -652,8 +651,7 @@ class Contexts:
             return None
         if context.long_term_summary.__class__ is not str:
             raise InvalidInput("The long-term summary is text.")
-        base = summarise(kept, folded, 0, self.counter) if folded else kept
-        return rewritten(base, context.long_term_summary, self.counter(context.long_term_summary))
+        return folded_by_hand(kept, folded, context.long_term_summary, (), self.counter, BY_HAND)
 
     def _is_settled(self, session_id: str, scope: str, origin: Origin, folded: Sequence[Turn]) -> bool:
         """Whether the turns to fold are all there are up to the newest of them, and no other can still come between."""

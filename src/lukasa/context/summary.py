@@ -21,7 +21,7 @@ from lukasa.context.sentences import sentences
 from lukasa.context.state import Line, Summary, Turn
 
 HEADING = "Previous conversation summary:"
-BY_RULES = "extractive"
+BY_RULES, BY_HAND = "extractive", "hand"
 _SHARE = 0.35
 """How much of the tokens of what is folded its lines may have."""
 _LEAST = 240

@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 _TIME = "TIME"
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 
-app = typer.Typer(
-    help="Keep conversations: turns that are never lost, in views that never overflow.", no_args_is_help=True
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
 def context() -> None:
-    """Keep conversations: turns that are never lost, in views that never overflow."""
+    """Keep conversations: turns that are never lost, in views that never overflow.
+
+    Example: lukasa context append s1 "Hello"
+    """
 
 
 @app.command("list")

@@ -120,7 +120,6 @@ REQUIREMENTS = {
 }
 
 _PARTS_NOT_BUILT = {
-    "CTX",
     "EXP",
     "TRU",
 }

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lukasa.archive import Archives, Manifest
     from lukasa.backup import Restored
     from lukasa.blob import Blobs
+    from lukasa.context import Contexts
     from lukasa.forecasts import Forecasts
     from lukasa.network import Network
     from lukasa.recall.index import Index
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from lukasa.vault import Rules, Vault
 
 _WHOLE_STATE = Policy(Limits(record_bytes=17_000_000))  # what a session's state may hold, with what goes around it
-POLICIES = dict.fromkeys(("checkpoint", "session_delta", "session_archive"), _WHOLE_STATE)
+_WHOLE_TURN = Policy(Limits(record_bytes=32_000_000))  # what somebody says is kept whole, however long
+POLICIES = {"turn": _WHOLE_TURN, **dict.fromkeys(("checkpoint", "session_delta", "session_archive"), _WHOLE_STATE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Parts:
 class Memory:
     """An open store, seen with one caller's reach. One that is lent, as jobs get it, closes nothing."""
 
-    ROOMS: ClassVar[frozenset[str]] = frozenset({"journal", "jobs", "forecasts", "sessions", "vault"})
+    ROOMS: ClassVar[frozenset[str]] = frozenset({"journal", "jobs", "context", "forecasts", "sessions", "vault"})
     """The attributes that have methods of their own."""
 
     def __init__(self, parts: Parts, journal: Journal, jobs: Jobs, *, lent: bool = False) -> None:
@@ -69,6 +71,15 @@ class Memory:
     def recall(self) -> Recall:
         """Finds what answers a question: ``memory.recall("When is the release?")``."""
         return self._parts.recalling(self.journal)
+
+    @cached_property
+    def context(self) -> Contexts:
+        """Sessions: turns that are never lost, in views that never overflow."""
+        from lukasa.context import Contexts
+        from lukasa.llm import open_model
+
+        parts = self._parts
+        return Contexts(self.journal, lambda: self.recall, parts.clock, parts.new_id, model=open_model())
 
     @cached_property
     def vault(self) -> Vault:

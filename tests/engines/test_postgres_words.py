@@ -39,9 +39,17 @@ def test_a_phrase_counts_where_its_tokens_stand_side_by_side():
         " ".join(f"{number:0400}" for number in range(2_000)) + " needle",
         "x" * 900_000 + " needle",
         "needle " * 100_000,
+        "𐐨" * 900 + " needle",
         "needle " + " ".join("Ⱥ" * 40 + chr(0x4E00 + number) for number in range(10_000)),
     ],
-    ids=["many words", "long words", "one endless word", "one word for ever", "words that grow when folded"],
+    ids=[
+        "many words",
+        "long words",
+        "one endless word",
+        "one word for ever",
+        "a word of many bytes",
+        "words that grow when folded",
+    ],
 )
 def test_a_text_of_any_length_is_indexed_and_proved(engine, text):
     note(engine, "a", text)
@@ -54,3 +62,9 @@ def test_places_that_do_not_fit_are_left_out_but_no_word_is():
     tokens = [f"{number:0400}" for number in range(3_000)]
     assert ":" not in vector_of(tokens)
     assert vector_of(tokens[:100]).startswith(f"{tokens[0]}:1 ")
+
+
+def test_few_words_said_for_ever_are_spelled_once_each():
+    spelled = vector_of(["a", "handful", "of", "words"] * 100_000)
+    assert spelled.startswith("a:1,5,9,")
+    assert len(spelled) < 10_000

@@ -296,3 +296,23 @@ class TestStatements:
             assert apsw.ext.query_info(database, SQL[name]).query == SQL[name]
             if name in shadows:
                 database.execute(SQL[name])
+
+
+def test_reading_among_the_records_of_a_label_enters_its_stream_at_the_asked_position(tmp_path):
+    """Positions are said of the label too; without that, every record of the label before them would be read."""
+    from lukasa.engine import Query
+    from lukasa.engines.sqlite.reader import SqliteReader
+    from lukasa.memory import open_memory
+    from lukasa.record import Draft
+    from lukasa.scope import EVERYTHING
+
+    with open_memory(tmp_path / "labels.db") as memory:
+        memory.journal.append(Draft("turn", f"turn {number}", labels=("session=s",)) for number in range(20))
+        asked = {"after": 5, "before": 15, "as_of": 12}
+        query = Query(kinds=("turn",), labels=("session=s",), **asked)
+        assert [record.seq for record in memory.journal.read(query)] == list(range(6, 13))
+        database = apsw.Connection(str(tmp_path / "labels.db"))
+        statement, values = SqliteReader(database, EVERYTHING)._choose(query)
+        plan = " ".join(row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}", values))
+        database.close()
+    assert "label=? AND scope=? AND seq>? AND seq<?" in plan

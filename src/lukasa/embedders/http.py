@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
 
-from lukasa.errors import InvalidInput, StoreUnavailable, without_password
+from lukasa.endpoint import Endpoint
+from lukasa.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from lukasa.embedder import Vectors
 
 KEY_VARIABLE = "LUKASA_EMBEDDER_KEY"
 _BATCH = 64
-_PATIENCE = 60.0
 
 
 class HttpEmbedder:
     """Asks ``POST {url}/embeddings``; the key, if one is needed, is in ``LUKASA_EMBEDDER_KEY``."""
 
-    def __init__(self, url: str, model: str) -> None:
-        self._url = url.rstrip("/")
-        self._model = model
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
         self._length: int | None = None
 
     @classmethod
     def at(cls, place: str) -> Self:
         """Reads ``https://host/v1#model``."""
-        url, _, model = place.partition("#")
-        if urlsplit(url).scheme not in ("http", "https") or not model:
-            raise InvalidInput(
-                f"{without_password(place)[:120]!r} names no endpoint and model.",
-                hint="Write http:https://host/v1#model-name.",
-            )
-        return cls(url, model)
+        return cls(Endpoint.at(place, key=os.environ.get(KEY_VARIABLE, "")))
 
     @property
     def name(self) -> str:
-        return f"http:{without_password(self._url)}#{self._model}"
+        return f"http:{self._endpoint.name}"
 
     @property
     def length(self) -> int:
@@ -64,20 +53,13 @@ class HttpEmbedder:
         return vectors
 
     def _ask(self, texts: Sequence[str]) -> list[Any]:
-        body = json.dumps({"model": self._model, "input": [text or " " for text in texts]}).encode()
-        request = urllib.request.Request(f"{self._url}/embeddings", body, {"Content-Type": "application/json"})  # noqa: S310 - the scheme was checked
-        if key := os.environ.get(KEY_VARIABLE):
-            request.add_header("Authorization", f"Bearer {key}")
         try:
-            with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:  # noqa: S310 - likewise
-                data = json.load(answer)["data"]
-        except (urllib.error.URLError, TimeoutError, OSError, ValueError, KeyError, TypeError) as error:
+            data = self._endpoint.ask("embeddings", {"input": [text or " " for text in texts]})["data"]
+            if len(data) != len(texts):
+                raise StoreUnavailable(f"{len(data)} of {len(texts)} texts were answered")
+            return [row["embedding"] for row in sorted(data, key=lambda row: row.get("index", 0))]
+        except (StoreUnavailable, KeyError, TypeError, AttributeError) as error:
             raise StoreUnavailable(
-                f"The embedder at {without_password(self._url)} gave no vectors ({error}).",
+                f"The embedder at {self._endpoint.name} gave no vectors ({error}).",
                 hint="Check the URL, the model's name and the key, or use an offline embedder.",
             ) from error
-        if len(data) != len(texts):
-            raise StoreUnavailable(
-                f"The embedder at {without_password(self._url)} answered {len(data)} of {len(texts)}."
-            )
-        return [row["embedding"] for row in sorted(data, key=lambda row: row.get("index", 0))]

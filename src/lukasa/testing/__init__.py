@@ -15,13 +15,16 @@ from lukasa.testing.extra import needs
 
 if TYPE_CHECKING:
     from lukasa.testing.contract import EngineContract
+    from lukasa.testing.model import MISBEHAVIOURS, ModelStandIn
     from lukasa.testing.strategies import BadDraft, bad_drafts, bodies, drafts, ids, texts
 
 __all__ = [
+    "MISBEHAVIOURS",
     "BadDraft",
     "CountingIds",
     "EngineContract",
     "FrozenClock",
+    "ModelStandIn",
     "bad_drafts",
     "bodies",
     "drafts",
@@ -34,6 +37,7 @@ _CONTRACT = "lukasa.testing.contract"
 _STRATEGIES = "lukasa.testing.strategies"
 _LAZY = {
     "EngineContract": _CONTRACT,
+    **dict.fromkeys(("MISBEHAVIOURS", "ModelStandIn"), "lukasa.testing.model"),
     **dict.fromkeys(("BadDraft", "bad_drafts", "bodies", "drafts", "ids", "texts"), _STRATEGIES),
 }
 

@@ -25,6 +25,7 @@ from lukasa.doors.cli import (
     moving,
     recalling,
     show,
+    talking,
     tour,
     vaulting,
     working,
@@ -171,6 +172,7 @@ _SESSIONS = "Sessions and forecasts"
 app.add_typer(checkpoints.app, name="checkpoint", rich_help_panel=_SESSIONS)
 app.command("recover", rich_help_panel=_SESSIONS)(checkpoints.recover)
 app.add_typer(forecasting.app, name="forecast", rich_help_panel=_SESSIONS)
+_CONVERSE = "Converse"
 app.command("recall", rich_help_panel=_LOOK)(recalling.recall)
 app.command("log", rich_help_panel=_LOOK)(looking.log)
 app.command("history", rich_help_panel=_LOOK)(looking.history)
@@ -191,5 +193,6 @@ app.command("restore", rich_help_panel=_CARRY)(carrying.restore)
 app.command("copy", rich_help_panel=_CARRY)(moving.copy)
 app.command("worker", rich_help_panel=_WORK)(working.worker)
 app.command("jobs", rich_help_panel=_WORK)(working.jobs)
+app.add_typer(talking.app, name="context", rich_help_panel=_CONVERSE)
 app.command("tour", rich_help_panel=_TRY)(tour.tour)
 app.add_typer(bench.app, name="bench", rich_help_panel=_TRY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ from lukasa.errors import InvalidInput
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from lukasa.benchmarks.context import Found
     from lukasa.benchmarks.gate import GateReport
     from lukasa.benchmarks.recall import SetReport
     from lukasa.benchmarks.report import Bar, Report, Row, Unit
@@ -320,3 +322,67 @@ def checkpoint(
         typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
     else:
         show(report, sized="bytes")
+
+
+@app.command()
+def context(
+    ctx: typer.Context,
+    sizes: Annotated[str, typer.Option(help="Turns in the session, such as 100,10k,100k.")] = "100,10k,100k",
+    rounds: Annotated[int, typer.Option(min=1, help="How often the sizes take turns in each case.")] = 3,
+    recall: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", exists=True, dir_okay=False, help="Measure instead what is found of folded turns."
+        ),
+    ] = None,
+    embedder: Annotated[str | None, typer.Option(help="With --recall: minilm, static, hash or http:URL#model.")] = None,
+    on: OnServer = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure sessions as they grow: append, load, compact, assemble; or what is still found of what was folded.
+
+    Example: lukasa bench context --recall locomo.json
+    """
+    from lukasa.benchmarks.context import find, run
+    from lukasa.benchmarks.store import parse_sizes
+
+    call = caller(ctx, as_json)
+    if recall:
+        with _progress() as progress:
+            found = find(recall, embedder=embedder, progress=progress)
+        if call.json:
+            typer.echo(json.dumps([each.as_json() for each in found], ensure_ascii=False, indent=2))
+        else:
+            _show_found(found)
+        return
+    try:
+        wanted = parse_sizes(sizes)
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error), param_hint="--sizes") from error
+    with _progress() as progress:
+        report = run(wanted, rounds, server=_server(on or call.store), progress=progress)
+    if call.json:
+        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+    else:
+        show(report)
+
+
+def _show_found(found: Sequence[Found]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    table = Table(box=box.MARKDOWN)
+    for name in ("set", "questions", "evidence folded", "in the summary", "by recall", "all of it", "in the prompt"):
+        table.add_column(name, justify="left" if name == "set" else "right", no_wrap=True)
+    for each in found:
+        shares = (each.in_view, each.by_recall, each.all_by_recall, each.assembled)
+        table.add_row(each.name, f"{each.questions:,}", f"{each.folded:,}", *(f"{share:.3f}" for share in shares))
+    console.print(table)
+    for each in found:
+        console.print(
+            f"{each.name}: {each.conversations} conversations, {each.turns:,} turns; {each.tokens:,} tokens compacted to "
+            f"{each.compacted_tokens:,} ({each.compacted_tokens / max(each.tokens, 1):.0%}).",
+            highlight=False,
+        )

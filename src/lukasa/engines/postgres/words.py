@@ -18,7 +18,9 @@ from lukasa.engines.tokens import tokens_of
 
 _LAST_PLACE = 16383  # a tsvector knows places up to here,
 _MOST_BYTES = 1_000_000  # and about so many bytes in all
+_MOST_PLACES = 255
 _LONGEST = 1000
+_LONGEST_BYTES = 2046  # of one word in a tsvector
 _K1, _B = 1.2, 0.75
 _LEAST_IDF = 1e-6
 _PLACES = [f":{place}" for place in range(1, _LAST_PLACE + 1)]
@@ -30,7 +32,11 @@ Places = Mapping[str, Sequence[int] | None]
 
 def indexed_tokens(text: str) -> list[str]:
     """The tokens of a text as the index holds them: those that are too long for it are shortened."""
-    return [token if len(token) <= _LONGEST else _shortened(token) for token in tokens_of(text)]
+    return [token if _fits(token) else _shortened(token) for token in tokens_of(text)]
+
+
+def _fits(token: str) -> bool:
+    return len(token) <= _LONGEST // 2 or (len(token) <= _LONGEST and len(token.encode()) <= _LONGEST_BYTES)
 
 
 def _shortened(token: str) -> str:
@@ -50,9 +56,21 @@ def _long_vector_of(tokens: Sequence[str]) -> str:
     distinct = dict.fromkeys(tokens)
     size = sum(len(token.encode()) for token in distinct)
     if size + 2 * len(tokens) + 4 * len(distinct) <= _MOST_BYTES:
+        if sum(len(token.encode()) for token in tokens) > _MOST_BYTES:
+            return _gathered(tokens)
         return " ".join([f"{token}:{min(place, _LAST_PLACE)}" for place, token in enumerate(tokens, 1)])
     sizes = accumulate(len(token.encode()) for token in distinct)
     return " ".join([token for token, size in zip(distinct, sizes, strict=True) if size <= _MOST_BYTES])
+
+
+def _gathered(tokens: Sequence[str]) -> str:
+    """Each token once with its places: PostgreSQL reads no more than a megabyte of tokens, and keeps so many places."""
+    places: dict[str, list[str]] = {}
+    for place, token in enumerate(tokens, 1):
+        known = places.setdefault(token, [])
+        if len(known) < _MOST_PLACES:
+            known.append(str(min(place, _LAST_PLACE)))
+    return " ".join([f"{token}:{','.join(known)}" for token, known in places.items()])
 
 
 def _quoted(token: str) -> str:

@@ -241,8 +241,11 @@ class SqliteReader(Arrows):
         conditions, values = self._conditions(query)
         if query.labels:
             scopes = sorted({scope for scope, _ in pairs})
-            head = "SELECT label.seq AS seq FROM label JOIN log ON log.seq = label.seq WHERE label.label = ? AND label.scope = ?"
-            streams = [(head, [query.labels[0], scope]) for scope in scopes]
+            bounds, edges = _edges(
+                query
+            )  # said of the label too, so that its stream is entered there and not at its end
+            head = f"SELECT label.seq AS seq FROM label JOIN log ON log.seq = label.seq WHERE label.label = ? AND label.scope = ?{bounds}"  # noqa: S608 - only our own fragments, values are bound
+            streams = [(head, [query.labels[0], scope, *edges]) for scope in scopes]
         elif self._reach.readable is None and not query.scopes and not query.kinds:
             streams = [("SELECT log.seq AS seq FROM log WHERE TRUE", [])]
         else:
@@ -306,6 +309,14 @@ class SqliteReader(Arrows):
         if not conditions:
             require("TRUE")
         return conditions, values
+
+
+def _edges(query: Query) -> tuple[str, list[int]]:
+    """Between which positions the wanted records stand, as far as the question says."""
+    as_of = query.as_of if isinstance(query.as_of, int) else None
+    asked = ((" AND label.seq > ?", query.after), (" AND label.seq < ?", query.before), (" AND label.seq <= ?", as_of))
+    given = [(condition, _number(value)) for condition, value in asked if value is not None]
+    return "".join(condition for condition, _ in given), [value for _, value in given]
 
 
 def _number(value: int) -> int:

@@ -24,8 +24,16 @@ from lukasa.journal import Journal
 from lukasa.scope import EVERYTHING, SHARED, Reach
 
 if TYPE_CHECKING:
+    from lukasa.briefing import Briefing, Relevant
+    from lukasa.consolidation import Consolidation
+    from lukasa.continuity import Continuity
+    from lukasa.episodes import Episodes
+    from lukasa.knowledge import Knowledge
+    from lukasa.metrics import Metrics
     from lukasa.recall.index import Index
     from lukasa.recall.room import Recall
+    from lukasa.skills import Skills
+    from lukasa.teamwork import Handoffs, Ledgers
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,9 @@ class Parts:
 class Memory:
     """An open store, seen with one caller's reach. One that is lent, as jobs get it, closes nothing."""
 
-    ROOMS: ClassVar[frozenset[str]] = frozenset({"journal", "jobs"})
+    ROOMS: ClassVar[frozenset[str]] = frozenset(
+        {"journal", "jobs", "episodes", "knowledge", "skills", "ledgers", "handoffs", "metrics", "continuity"}
+    )
     """The attributes that have methods of their own."""
 
     def __init__(self, parts: Parts, journal: Journal, jobs: Jobs, *, lent: bool = False) -> None:
@@ -57,6 +67,74 @@ class Memory:
     def recall(self) -> Recall:
         """Finds what answers a question: ``memory.recall("When is the release?")``."""
         return self._parts.recalling(self.journal)
+
+    @cached_property
+    def episodes(self) -> Episodes:
+        """What happened, task by task."""
+        from lukasa.episodes import Episodes
+
+        return Episodes(self.journal, self._parts.clock)
+
+    @cached_property
+    def knowledge(self) -> Knowledge:
+        """Patterns, anti-patterns and facts, and the links between them."""
+        from lukasa.knowledge import Knowledge
+
+        return Knowledge(self.journal, self._parts.clock, self._parts.new_id)
+
+    @cached_property
+    def skills(self) -> Skills:
+        """How things are done."""
+        from lukasa.skills import Skills
+
+        return Skills(self.journal, self._parts.clock)
+
+    @cached_property
+    def ledgers(self) -> Ledgers:
+        """Where each agent stands."""
+        from lukasa.teamwork import Ledgers
+
+        return Ledgers(self.journal, self._parts.clock)
+
+    @cached_property
+    def handoffs(self) -> Handoffs:
+        """Work passed from one agent to another."""
+        from lukasa.teamwork import Handoffs
+
+        return Handoffs(self.journal, self._parts.clock)
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """How tasks fare: time, agents, retries, rewards."""
+        from lukasa.metrics import Metrics
+
+        return Metrics(self.journal, self._parts.clock)
+
+    @cached_property
+    def continuity(self) -> Continuity:
+        """The file CONTINUITY.md, kept current."""
+        from lukasa.continuity import Continuity
+
+        return Continuity(self.journal, self.recall, self._parts.clock)
+
+    @cached_property
+    def consolidate(self) -> Consolidation:
+        """Turns episodes into knowledge: ``memory.consolidate(dry_run=True)``."""
+        from lukasa.consolidation import Consolidation
+
+        return Consolidation(self.journal, self._parts.new_id)
+
+    def retrieve_relevant_memory(self, goal: str, k: int = 5) -> Relevant:
+        """The patterns, episodes and skills that matter for a goal, best first."""
+        from lukasa.briefing import relevant
+
+        return relevant(self.recall, self.skills, self._parts.clock.now(), goal, k)
+
+    def before_task(self, task: str | Mapping[str, Any], *, budget: int | None = None) -> Briefing:
+        """What is known that matters for a task, put into its context."""
+        from lukasa.briefing import brief
+
+        return brief(self.recall, self.skills, self._parts.clock.now(), task, budget=budget)
 
     def verify(self, progress: Progress | None = None) -> Verdict:
         """Proves the log whole and the indexes true to it."""

@@ -75,14 +75,14 @@ def extract(members: Sequence[Traits]) -> Extract:
     good = [one for one in trusted if one.outcome > 0]
     bad = [one for one in trusted if one.outcome < 0]
     told = good or trusted
-    voices = len({one.voice for one in good})
     goal = general_goal([one.goal for one in told])
     steps, alike = common_sequence([one.actions for one in good])
     troubles, solved = _common_troubles(told)
     agreement = max(alike, solved)
+    voices = len({one.voice for one in good if _stands_behind(one, steps, troubles)})
     confidence = confidence_of(len(good), len(bad), agreement, voices) if goal else 0.0
     failed, _ = common_sequence([one.actions for one in bad])
-    extracted = Extract(
+    return Extract(
         pattern=_statement(goal, steps, troubles),
         goal=goal,
         category=_category(told),
@@ -98,7 +98,13 @@ def extract(members: Sequence[Traits]) -> Extract:
         voices=voices,
         held=_held(members, trusted),
     )
-    return extracted
+
+
+def _stands_behind(one: Traits, steps: tuple[str, ...], troubles: Sequence[Trouble]) -> bool:
+    """Whether an episode bears out what the pattern says: it solved the error that way, or went those steps."""
+    if troubles and troubles[0].resolution:
+        return any(met.resolution == troubles[0].resolution for met in one.troubles)
+    return action_likeness(one.actions, steps) >= _COMMON
 
 
 def _trusted(members: Sequence[Traits]) -> list[Traits]:

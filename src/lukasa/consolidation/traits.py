@@ -38,14 +38,12 @@ _WORD = re.compile(r"[^\W_]+")
 _LETTER = re.compile(r"[^\W\d_]")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _CHANGING = re.compile(r"\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|`[^`\n]{0,200}`|\S*[/\\]\S*|\b\w*\d\w*\b")
-_GENERIC = frozenset(
-    stem(word)
-    for word in """
-    implement add create fix update write build make set get post put patch delete remove refactor improve change use run
-    test tests check verify handle support new bug issue error errors task feature code file files work do ensure enable
-    setup configure install migrate move rename clean cleanup review investigate debug resolve finish complete start stop
-    """.split()
-)
+_TASK_WORDS = """
+implement add create fix update write build make set get post put patch delete remove refactor improve change use run
+test tests check verify handle support new bug issue error errors task feature code file files work do ensure enable
+setup configure install migrate move rename clean cleanup review investigate debug resolve finish complete start stop
+"""
+_GENERIC = frozenset(stem(word) for word in _TASK_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)

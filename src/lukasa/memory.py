@@ -128,13 +128,13 @@ class Memory:
         """The patterns, episodes and skills that matter for a goal, best first."""
         from lukasa.briefing import relevant
 
-        return relevant(self.recall, self.skills, self._parts.clock.now(), goal, k)
+        return relevant(self.journal, self.recall, self.skills, self._parts.clock.now(), goal, k)
 
     def before_task(self, task: str | Mapping[str, Any], *, budget: int | None = None) -> Briefing:
         """What is known that matters for a task, put into its context."""
         from lukasa.briefing import brief
 
-        return brief(self.recall, self.skills, self._parts.clock.now(), task, budget=budget)
+        return brief(self.journal, self.recall, self.skills, self._parts.clock.now(), task, budget=budget)
 
     def verify(self, progress: Progress | None = None) -> Verdict:
         """Proves the log whole and the indexes true to it."""

@@ -15,11 +15,24 @@ from typing import Any
 
 START = datetime(2026, 1, 5, 8, tzinfo=UTC)
 AGENTS = ("eng-001", "eng-002", "qa-001", "ops-001")
-_VERBS = "Implement Add Fix Update Refactor Migrate Write Review Improve Configure Remove Investigate".split()  # noqa: SIM905
+_VERBS = (
+    "Implement",
+    "Add",
+    "Fix",
+    "Update",
+    "Refactor",
+    "Migrate",
+    "Write",
+    "Review",
+    "Improve",
+    "Configure",
+    "Remove",
+)
 _ACTIONS = (
-    "read_file write_file edit_file run_test run_lint search_code open_issue build_image deploy_staging query_database "  # noqa: SIM905
-    "apply_migration call_api read_logs profile_code write_docs commit_changes request_review roll_back"
-).split()
+    "read_file", "write_file", "edit_file", "run_test", "run_lint", "search_code", "open_issue", "build_image",
+    "deploy_staging", "query_database", "apply_migration", "call_api", "read_logs", "profile_code", "write_docs",
+    "commit_changes", "request_review", "roll_back",
+)  # fmt: skip
 _CONSONANTS, _VOWELS = "bcdfghklmnprstvz", "aeiou"
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from lukasa.consolidation.extracting import ALONE, THRESHOLD, Extract, resolved, told_steps
-from lukasa.consolidation.traits import Traits, Trouble, goal_likeness, terms_of
+from lukasa.consolidation.traits import LEAST_GOAL, Traits, Trouble, goal_likeness, terms_of
 from lukasa.knowledge import Knowing, antipattern_draft, pattern_draft
 from lukasa.knowledge.items import MOST_SOURCES
 from lukasa.likeness import folded, overlap, words
@@ -85,8 +86,14 @@ def opposed(correct: str, incorrect: str, other_correct: str, other_incorrect: s
 
 def contradict(a: Draft, b: Record | Draft) -> bool:
     """Whether two patterns speak of the same thing and oppose each other."""
-    about = goal_likeness(terms_of(str(a.body.get("pattern", ""))), terms_of(str(b.body.get("pattern", ""))))
-    return about >= 0.35 and opposed(*(str(body.get(name, "")) for body in (a.body, b.body) for name in _APPROACHES))
+    if not opposed(*(str(body.get(name, "")) for body in (a.body, b.body) for name in _APPROACHES)):
+        return False
+    return goal_likeness(*(terms_of(about(body)) for body in (a.body, b.body))) >= LEAST_GOAL
+
+
+def about(body: Mapping[str, Any]) -> str:
+    """The goal that a pattern speaks of, without what it says about it."""
+    return str(body.get("pattern", "")).partition(":")[0]
 
 
 _APPROACHES = ("correct_approach", "incorrect_approach")
@@ -97,7 +104,12 @@ def _incorrect(other: Knowing) -> str:
 
 
 def _alike(a: str, b: str) -> bool:
-    return bool(a and b) and overlap(words(folded(a)), words(folded(b))) >= OPPOSED
+    return bool(a and b) and overlap(_bag(a), _bag(b)) >= OPPOSED
+
+
+@lru_cache(maxsize=1 << 12)
+def _bag(text: str) -> frozenset[str]:
+    return words(folded(text))
 
 
 @dataclass(slots=True)

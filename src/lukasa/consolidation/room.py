@@ -10,6 +10,7 @@ Each scope is consolidated by itself: what was drawn from one agent's own episod
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -33,6 +34,7 @@ from lukasa.consolidation.planning import (
     LEARNING,
     ORIGIN,
     Mistake,
+    about,
     antipattern_from,
     contradict,
     kept,
@@ -208,6 +210,7 @@ class _Run:
         self._clusters: dict[str, Cluster] = {}
         self._mistakes: dict[str, Mistake] = {}
         self._days: dict[str, set[str]] = {}
+        self._any_patterns = False
 
     def plan(self, since: datetime | None, everything: bool) -> None:
         with_cursor = since is None and not everything
@@ -346,6 +349,7 @@ class _Run:
 
     def _draw(self, reader: Reader) -> None:
         ids = free_ids(reader, PATTERN, "sem-", self._scope)
+        self._any_patterns = any(row.live for row in reader.tally() if (row.scope, row.kind) == (self._scope, PATTERN))
         drawn: dict[str, Draft] = {}
         by_mark: dict[str, list[str]] = {}
         for cluster in list(self._clusters.values()):
@@ -360,7 +364,7 @@ class _Run:
             draft = self._pattern(reader, cluster, extracted, members, ids, drawn)
             if draft is None:
                 continue
-            for mark in marks_of(terms_of(str(draft.body["pattern"]))):
+            for mark in marks_of(terms_of(about(draft.body))):
                 by_mark.setdefault(mark, []).append(draft.id)
             drawn[draft.id] = draft
             if self._skills:
@@ -406,11 +410,10 @@ class _Run:
 
     def _similar(self, reader: Reader, extracted: Extract, drawn: Mapping[str, Draft]) -> Record | None:
         """A known pattern that says the same, and that no other cluster of this run has added to."""
-        wanted = Query(kinds=(PATTERN,), scopes=(self._scope,), limit=_SIMILAR)
-        for match in reader.match_text(extracted.goal, wanted):
-            item = Knowing(match.record)
+        for record in self._patterns_like(reader, extracted.goal):
+            item = Knowing(record)
             if item.superseded_by is None and item.id not in drawn and says_the_same(extracted, item):
-                return match.record
+                return record
         return None
 
     def _refined(self, reader: Reader, extracted: Extract, members: Sequence[Traits]) -> Extract:
@@ -433,26 +436,30 @@ class _Run:
         """Links patterns that contradict each other, both ways."""
         others: dict[Key, Record] = {}
         for id in list(drawn):
-            near = {other for mark in marks_of(terms_of(str(drawn[id].body["pattern"]))) for other in by_mark[mark]}
-            for other in sorted(near - {id}):
-                if id < other and contradict(drawn[id], drawn[other]):
+            goal = about(drawn[id].body)
+            shared = Counter(other for mark in marks_of(terms_of(goal)) for other in by_mark[mark] if id < other)
+            for other, _ in sorted(shared.items(), key=lambda pair: (-pair[1], pair[0]))[:_SIMILAR]:
+                if contradict(drawn[id], drawn[other]):
                     drawn[id] = _tied(drawn[id], drawn[other].key)
                     drawn[other] = _tied(drawn[other], drawn[id].key)
-            wanted = Query(kinds=(PATTERN,), scopes=(self._scope,), limit=_SIMILAR)
-            for match in reader.match_text(str(drawn[id].body["pattern"]), wanted):
-                record = others.get(match.record.key, match.record)
+            for record in self._patterns_like(reader, goal):
                 if record.id not in drawn and contradict(drawn[id], record):
                     drawn[id] = _tied(drawn[id], record.key)
                     others[record.key] = record
         for record in others.values():
-            back = [
-                Link("contradicts", draft.key)
-                for draft in drawn.values()
-                if Link("contradicts", record.key) in draft.links
-            ]
+            arrow = Link("contradicts", record.key)
+            back = [Link("contradicts", draft.key) for draft in drawn.values() if arrow in draft.links]
             links = tuple(dict.fromkeys((*record.links, *back)))
             labels = (*(old for old in record.labels if not old.startswith("run=")), self._label)
-            self._out.propose(redraft(record, links=links, labels=labels, expected=record.version))
+            if set(links) != set(record.links):
+                self._out.propose(redraft(record, links=links, labels=labels, expected=record.version))
+
+    def _patterns_like(self, reader: Reader, goal: str) -> list[Record]:
+        """Known patterns that share words with a goal, best first."""
+        if not self._any_patterns:
+            return []
+        wanted = Query(kinds=(PATTERN,), scopes=(self._scope,), limit=_SIMILAR)
+        return [match.record for match in reader.match_text(goal, wanted)]
 
 
 def _tied(draft: Draft, other: Key) -> Draft:

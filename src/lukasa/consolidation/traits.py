@@ -116,20 +116,21 @@ def piece(value: object) -> str:
     return " ".join(str(value).split())[:_LONGEST_PIECE] if isinstance(value, str | int | float) else ""
 
 
+@lru_cache(maxsize=1 << 15)
 def terms_of(goal: str) -> frozenset[str]:
     """The stems of a goal; scripts without spaces give pairs of characters."""
     found: set[str] = set()
     for word in _WORD.findall(fold(goal[:2_000])):
         if not word.isascii() and _UNSPACED.search(word):
             found.update(word[at : at + 2] for at in range(max(1, len(word) - 1)))
-        elif _LETTER.search(word) and word not in STOP_WORDS and not (word.isascii() and _coded(word)):
+        elif word not in STOP_WORDS and not _coded(word):
             found.add(stem(word) or word)
     return frozenset(found)
 
 
 def _coded(word: str) -> bool:
     """Whether a word is a number, a hash or an id rather than a word."""
-    return sum(character.isdigit() for character in word) * 3 >= len(word)
+    return not word.isalpha() and (not _LETTER.search(word) or 3 * sum(map(str.isdigit, word)) >= len(word))
 
 
 def weight(term: str) -> float:

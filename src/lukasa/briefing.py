@@ -91,7 +91,7 @@ class Briefing:
         return _block((*self.avoid, *self.relevant, *self.skills), budget, full=full)
 
 
-def relevant(journal: Journal, recall: Recall, skills: Skills, now: datetime, goal: str, k: int = BEST) -> Relevant:
+def relevant(recall: Recall, skills: Skills, now: datetime, goal: str, k: int = BEST) -> Relevant:
     """The memories that matter for a goal; see above."""
     found = [*_semantic(recall, now, goal), *_episodic(recall, now, goal), *_skilled(skills, now, goal)]
     return Relevant(goal, tuple(sorted(found, key=_order)[:k]))
@@ -111,7 +111,7 @@ def brief(
     if not goal:
         raise InvalidInput("The task has no goal.", hint="Say what is to be done: {'goal': '…'}")
     kind = " ".join(str(told[name]) for name in ("type", "action_type") if isinstance(told.get(name), str))
-    chosen = relevant(journal, recall, skills, now, goal).entries
+    chosen = relevant(recall, skills, now, goal).entries
     avoid = _avoid(journal, recall, now, f"{goal} {kind}".strip())
     fitting = tuple(sorted(_skilled(skills, now, f"{goal} {kind}".strip()), key=_order))
     patterns = tuple(entry for entry in chosen if entry.record.kind != SKILL)
@@ -211,7 +211,8 @@ def _shared(goal: str, text: str) -> float:
 def _score(record: Record, alike: float, now: datetime) -> float:
     days = max(0.0, (now - record.moment).total_seconds() / 86_400)
     sure = Knowing(record).confidence if record.kind == PATTERN else 1.0
-    return WEIGHTS[record.kind] * (0.8 * min(alike, 1.0) + 0.2 * 0.5 ** (days / _HALF_LIFE_DAYS)) * (0.5 + 0.5 * sure)
+    recency = float(0.5 ** (days / _HALF_LIFE_DAYS))
+    return WEIGHTS[record.kind] * (0.8 * min(alike, 1.0) + 0.2 * recency) * (0.5 + 0.5 * sure)
 
 
 def _order(entry: Entry) -> tuple[float, str, str]:

@@ -17,7 +17,7 @@ from lukasa.config import READ_VARIABLE, Place, locate
 from lukasa.embedder import Embedder
 from lukasa.engine import Compacted, Engine, Progress, Verdict
 from lukasa.errors import InvalidInput, MissingExtra, StoreMissing
-from lukasa.formats import jsonl
+from lukasa.formats import Taken, jsonl, layout
 from lukasa.gate import Gate
 from lukasa.jobs import Jobs
 from lukasa.journal import Journal
@@ -128,7 +128,7 @@ class Memory:
         """The patterns, episodes and skills that matter for a goal, best first."""
         from lukasa.briefing import relevant
 
-        return relevant(self.journal, self.recall, self.skills, self._parts.clock.now(), goal, k)
+        return relevant(self.recall, self.skills, self._parts.clock.now(), goal, k)
 
     def before_task(self, task: str | Mapping[str, Any], *, budget: int | None = None) -> Briefing:
         """What is known that matters for a task, put into its context."""
@@ -144,8 +144,20 @@ class Memory:
         """Drops superseded versions and gives the space back."""
         return self.journal.compact(progress=progress)
 
-    def export(self, target: str | os.PathLike[str] | BinaryIO, progress: Progress | None = None) -> int:
-        """Writes the log as JSONL; returns the number of versions. A file is replaced only once the new one is whole."""
+    def export(
+        self,
+        target: str | os.PathLike[str] | BinaryIO,
+        progress: Progress | None = None,
+        *,
+        format: str = "jsonl",
+        scope: str = SHARED,
+    ) -> int:
+        """Writes the log as JSONL; returns the number of versions. A file is replaced only once the new one is whole.
+
+        Another ``format`` writes one scope in the layout of a document (``loki``: a folder) and returns how many records.
+        """
+        if format != "jsonl":
+            return layout(format).write(self.journal, _folder(target), scope)
         if not isinstance(target, str | os.PathLike):
             return jsonl.export_log(self.journal, target, progress)
         path = Path(target).absolute()
@@ -154,8 +166,21 @@ class Memory:
         with replacing(path) as file:
             return jsonl.export_log(self.journal, file, progress)
 
-    def import_(self, source: str | os.PathLike[str] | BinaryIO, progress: Progress | None = None) -> jsonl.Imported:
-        """Takes in an exported log. Lines that are already here are skipped, so it can be run again."""
+    def import_(
+        self,
+        source: str | os.PathLike[str] | BinaryIO,
+        progress: Progress | None = None,
+        *,
+        format: str = "jsonl",
+        scope: str = SHARED,
+    ) -> jsonl.Imported | Taken:
+        """Takes in an exported log. Lines that are already here are skipped, so it can be run again.
+
+        Another ``format`` takes in the layout of a document (``loki``: a folder) into one scope.
+        """
+        if format != "jsonl":
+            parts, folder = self._parts, _folder(source)
+            return layout(format).read(self.journal, parts.clock, parts.new_id, folder, scope)
         if isinstance(source, str | os.PathLike):
             with Path(source).open("rb") as file:
                 return jsonl.import_log(self.journal, file, progress)
@@ -269,6 +294,12 @@ def _engine(place: Place, clock: Clock, patience: float, read_url: str | None, *
             "The PostgreSQL engine is not installed.", hint="Run: pip install 'lukasa[postgres]'"
         ) from error
     return PostgresEngine(place.url, clock=clock, patience=patience, read_url=read_url or None, make=make)
+
+
+def _folder(place: str | os.PathLike[str] | BinaryIO) -> Path:
+    if not isinstance(place, str | os.PathLike):
+        raise InvalidInput("This format is a folder of files.", hint="Name a folder.")
+    return Path(place)
 
 
 def _reach(agent: str, scopes: Iterable[str] | None) -> Reach:

@@ -97,7 +97,7 @@ class Metrics:
 
     def prefer(self, episode: str, score: float, *, note: str = "") -> Outcome:
         """Keeps what a person thinks of an episode: from -1, useless, to 1, just right. The last word counts."""
-        if isinstance(score, bool) or not isinstance(score, int | float) or not -1 <= score <= 1:
+        if score.__class__ not in (int, float) or not -1 <= score <= 1:
             return Refused("bad_score", "A preference is a number from -1 to 1.")
 
         def put(reader: Reader) -> Sequence[Draft] | Refused:

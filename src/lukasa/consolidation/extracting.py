@@ -76,10 +76,11 @@ def extract(members: Sequence[Traits]) -> Extract:
     bad = [one for one in trusted if one.outcome < 0]
     told = good or trusted
     goal = general_goal([one.goal for one in told])
-    steps, alike = common_sequence([one.actions for one in good])
+    shared, alike = common_sequence([one.actions for one in good])
+    steps = tuple(step for step in shared if not step.endswith("!"))
     troubles, solved = _common_troubles(told)
     agreement = max(alike, solved)
-    voices = len({one.voice for one in good if _stands_behind(one, steps, troubles)})
+    voices = len({one.voice for one in good if _stands_behind(one, shared, troubles)})
     confidence = confidence_of(len(good), len(bad), agreement, voices) if goal else 0.0
     failed, _ = common_sequence([one.actions for one in bad])
     return Extract(
@@ -90,7 +91,7 @@ def extract(members: Sequence[Traits]) -> Extract:
         steps=steps,
         troubles=troubles,
         correct_approach=_correct(steps, troubles),
-        incorrect_approach=_incorrect(steps, failed if len(bad) > 1 else (), troubles),
+        incorrect_approach=_incorrect(shared, failed if len(bad) > 1 else (), troubles),
         confidence=confidence,
         agreement=round(agreement, 3),
         successes=len(good),

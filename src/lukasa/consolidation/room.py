@@ -397,7 +397,7 @@ class _Run:
         if known is None and not kept(extracted):
             return None
         if known is None:
-            known = self._similar(reader, extracted, drawn)
+            known = self._similar(reader, extracted, members, drawn)
         id = known.id if known is not None else next(ids)
         believed = [one for one in members if not one.suspicious] or list(members)
         draft = pattern_from(extracted, believed, known, id=id, scope=self._scope, label=self._label)
@@ -408,13 +408,28 @@ class _Run:
             cluster.pattern, cluster.touched = id, True
         return None if unchanged(draft, known) else draft
 
-    def _similar(self, reader: Reader, extracted: Extract, drawn: Mapping[str, Draft]) -> Record | None:
-        """A known pattern that says the same, and that no other cluster of this run has added to."""
-        for record in self._patterns_like(reader, extracted.goal):
+    def _similar(
+        self, reader: Reader, extracted: Extract, members: Sequence[Traits], drawn: Mapping[str, Draft]
+    ) -> Record | None:
+        """A known pattern from the same sources, or in the same words, that no other cluster of this run has added to."""
+        if not self._any_patterns:
+            return None
+        for record in (*self._drawn_from(reader, members), *self._patterns_like(reader, extracted.goal)):
             item = Knowing(record)
-            if item.superseded_by is None and item.id not in drawn and says_the_same(extracted, item):
+            shared = len(set(item.sources) & {one.key for one in members})
+            same = 2 * shared >= max(2, len(item.sources)) or says_the_same(extracted, item)
+            if item.superseded_by is None and item.id not in drawn and same:
                 return record
         return None
+
+    def _drawn_from(self, reader: Reader, members: Sequence[Traits]) -> list[Record]:
+        """Patterns that cite the members as their sources, by how many of them they cite."""
+        cited: Counter[Key] = Counter()
+        for one in members[-_SIMILAR:]:
+            found = reader.neighbours(one.key, "derived_from")
+            cited.update(link.key for link in found if link.direction == "in" and link.key.kind == PATTERN)
+        ranked = sorted(cited, key=lambda key: (-cited[key], key))
+        return [record for key in ranked if (record := reader.get(key)) is not None]
 
     def _refined(self, reader: Reader, extracted: Extract, members: Sequence[Traits]) -> Extract:
         assert self._propose is not None

@@ -97,8 +97,12 @@ class Knowing:
         """The item as its document spells it."""
         body = {"id": self.id, **self.record.body}
         known = {name: body.pop(name) for name in _FIELDS.get(self.kind, ("id",)) if name in body}
+        cited = {*self.record.body.get("source_episodes", ()), *self.record.body.get("sources", ())}
+        cited.add(self.record.body.get("source", ""))
         links = [
-            {"to": link.to.id, "relation": link.relation} for link in self.record.links if link.to.kind != "episode"
+            {"to": link.to.id, "relation": link.relation}
+            for link in self.record.links
+            if link.relation != DERIVED_FROM or link.to.id not in cited
         ]
         return known | body | ({"links": links} if links else {})
 
@@ -152,6 +156,28 @@ def _draft(
     kept = (label for label in labels if not label.startswith("category="))
     text = "\n".join(str(part).strip() for part in parts if part)
     return Draft(kind, text, body, id=id, scope=scope, links=all_links, labels=(*own, *kept), **fields)
+
+
+def links_in(told: Mapping[str, Any], scope: str) -> list[Link] | Refused:
+    """The links that an item spells out as ``{"to": …, "relation": …}``. What they lead to need not be there."""
+    found = told.get("links", [])
+    if not isinstance(found, list):
+        return Refused("bad_link", "links must be a list of objects with to and relation.")
+    links = []
+    for link in found:
+        to, relation = (link.get("to"), link.get("relation")) if isinstance(link, Mapping) else (None, None)
+        if not isinstance(to, str) or not to or relation not in RELATIONS:
+            return Refused("bad_link", f"A link needs an id in to, and a relation: {', '.join(RELATIONS)}.")
+        links.append(Link(relation, Key(scope, kind_of(to), to)))
+    return links
+
+
+def kind_of(id: str) -> str:
+    """The kind of record that an id of the document's looks like."""
+    return next((kind for prefix, kind in _PREFIXES if id.startswith(prefix)), PATTERN)
+
+
+_PREFIXES = (("ep-", "episode"), ("anti-", ANTIPATTERN), ("fact-", FACT), ("sem-", PATTERN))
 
 
 def _body(told: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from lukasa.knowledge.items import (
     Knowing,
     antipattern_draft,
     fact_draft,
+    links_in,
     pattern_draft,
 )
 from lukasa.naming import find, free_ids
@@ -90,14 +91,21 @@ class Knowledge:
     def add(
         self, kind: str, told: Mapping[str, Any], *, id: str = "", scope: str = SHARED, origin: str = "manual"
     ) -> Outcome:
-        """Keeps an item spelled as its document does. With an id it replaces what stood there; links stay."""
+        """Keeps an item spelled as its document does. With an id it replaces what stood there.
+
+        Links that it spells out may lead to what is not there yet; where it spells none, those it had stay.
+        """
         if kind not in KINDS:
             return Refused("bad_kind", f"{kind!r:.60} is not knowledge; say one of {', '.join(KINDS)}.")
 
         def one(reader: Reader) -> Sequence[Draft] | Refused:
             known = reader.get(Key(scope, kind, id)) if id else None
             name = id or next(free_ids(reader, kind, PREFIX[kind], scope))
-            links = [] if known is None else [link for link in known.links if link.relation != DERIVED_FROM]
+            links = links_in(told, scope)
+            if isinstance(links, Refused):
+                return links
+            if known is not None and "links" not in told:
+                links = [link for link in known.links if link.relation != DERIVED_FROM]
             draft = _MAKERS[kind](told, scope=scope, id=name, links=links, origin=origin)
             if isinstance(draft, Refused):
                 return draft

@@ -24,7 +24,7 @@ from lukasa.prompt import Block, Told, fence, open_counter
 from lukasa.prompt.fencing import harmless
 from lukasa.recall.room import Recall, Recollection
 from lukasa.recall.words import stem, telling_words
-from lukasa.record import DERIVED_FROM, Record
+from lukasa.record import DERIVED_FROM, Key, Record
 from lukasa.skills import SKILL, Skill, Skills
 
 SEMANTIC, EPISODIC, SKILLED = 5, 3, 3
@@ -91,9 +91,10 @@ class Briefing:
         return _block((*self.avoid, *self.relevant, *self.skills), budget, full=full)
 
 
-def relevant(recall: Recall, skills: Skills, now: datetime, goal: str, k: int = BEST) -> Relevant:
+def relevant(journal: Journal, recall: Recall, skills: Skills, now: datetime, goal: str, k: int = BEST) -> Relevant:
     """The memories that matter for a goal; see above."""
-    found = [*_semantic(recall, now, goal), *_episodic(recall, now, goal), *_skilled(skills, now, goal)]
+    episodes = _episodic(recall, now, goal)
+    found = [*_semantic(journal, recall, now, goal, episodes), *episodes, *_skilled(skills, now, goal)]
     return Relevant(goal, tuple(sorted(found, key=_order)[:k]))
 
 
@@ -111,7 +112,7 @@ def brief(
     if not goal:
         raise InvalidInput("The task has no goal.", hint="Say what is to be done: {'goal': '…'}")
     kind = " ".join(str(told[name]) for name in ("type", "action_type") if isinstance(told.get(name), str))
-    chosen = relevant(recall, skills, now, goal).entries
+    chosen = relevant(journal, recall, skills, now, goal).entries
     avoid = _avoid(journal, recall, now, f"{goal} {kind}".strip())
     fitting = tuple(sorted(_skilled(skills, now, f"{goal} {kind}".strip()), key=_order))
     patterns = tuple(entry for entry in chosen if entry.record.kind != SKILL)
@@ -148,10 +149,30 @@ def _plain(text: str) -> str:
     return line if len(line) <= _ONE_LINE else line[: _ONE_LINE - 1] + "…"
 
 
-def _semantic(recall: Recall, now: datetime, goal: str) -> list[Entry]:
-    hits = recall(goal, 4 * SEMANTIC, kinds=(PATTERN, FACT)).hits
-    living = [hit for hit in hits if Knowing(hit.record).superseded_by is None]
-    return sorted(_entries(living, goal, now), key=_order)[:SEMANTIC]
+def _semantic(journal: Journal, recall: Recall, now: datetime, goal: str, similar: Sequence[Entry]) -> list[Entry]:
+    """Patterns and facts that speak of the goal, and patterns that were drawn from similar episodes."""
+    found = _entries(recall(goal, 4 * SEMANTIC, kinds=(PATTERN, FACT)).hits, goal, now)
+    return _living(found + _drawn_from(journal, similar, PATTERN, now), SEMANTIC)
+
+
+def _living(entries: Iterable[Entry], k: int) -> list[Entry]:
+    """The best entries, each record once, without what was superseded."""
+    best: dict[Key, Entry] = {}
+    for entry in sorted(entries, key=_order):
+        if Knowing(entry.record).superseded_by is None:
+            best.setdefault(entry.record.key, entry)
+    return list(best.values())[:k]
+
+
+def _drawn_from(journal: Journal, episodes: Sequence[Entry], kind: str, now: datetime) -> list[Entry]:
+    """The knowledge of a kind that these episodes gave rise to; it is as like the goal as they are."""
+    found = []
+    with journal.looking() as reader:
+        for episode in episodes:
+            for one in reader.neighbours(episode.record.key, DERIVED_FROM):
+                if one.direction == "in" and one.key.kind == kind and (record := reader.get(one.key)) is not None:
+                    found.append(Entry(record, episode.likeness, _score(record, episode.likeness, now)))
+    return found
 
 
 def _episodic(recall: Recall, now: datetime, goal: str) -> list[Entry]:
@@ -176,19 +197,9 @@ def _skilled(skills: Skills, now: datetime, goal: str) -> list[Entry]:
 
 def _avoid(journal: Journal, recall: Recall, now: datetime, goal: str) -> tuple[Entry, ...]:
     """Anti-patterns that speak of the goal, and those that similar tasks ran into."""
-    found = {
-        entry.record.key: entry for entry in _entries(recall(goal, 2 * _AVOIDED, kinds=(ANTIPATTERN,)).hits, goal, now)
-    }
+    told = _entries(recall(goal, 2 * _AVOIDED, kinds=(ANTIPATTERN,)).hits, goal, now)
     similar = _entries(recall(goal, 2 * EPISODIC, kinds=(EPISODE,), labels=("errors=yes",)).hits, goal, now)
-    with journal.looking() as reader:
-        for episode in similar:
-            for one in reader.neighbours(episode.record.key, DERIVED_FROM):
-                if one.direction == "in" and one.key.kind == ANTIPATTERN and one.key not in found:
-                    record = reader.get(one.key)
-                    if record is not None:
-                        found[one.key] = Entry(record, episode.likeness, _score(record, episode.likeness, now))
-    living = [entry for entry in found.values() if Knowing(entry.record).superseded_by is None]
-    return tuple(sorted(living, key=_order)[:_AVOIDED])
+    return tuple(_living(told + _drawn_from(journal, similar, ANTIPATTERN, now), _AVOIDED))
 
 
 def _entries(hits: Iterable[Recollection], goal: str, now: datetime) -> list[Entry]:

@@ -98,7 +98,7 @@ class Continuity:
             newest = self._journal.read(Query(kinds=("antipattern",), newest_first=True, limit=_NEWEST_MISTAKES))
             return Relevant("", ()), [line_of(record) for record in newest]
         now = self._clock.now()
-        found = relevant(self._recall, self._skills, now, goal)
+        found = relevant(self._journal, self._recall, self._skills, now, goal)
         return found, list(brief(self._journal, self._recall, self._skills, now, goal).context["avoid_these"])
 
 

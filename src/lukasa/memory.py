@@ -128,7 +128,7 @@ class Memory:
         """The patterns, episodes and skills that matter for a goal, best first."""
         from lukasa.briefing import relevant
 
-        return relevant(self.recall, self.skills, self._parts.clock.now(), goal, k)
+        return relevant(self.journal, self.recall, self.skills, self._parts.clock.now(), goal, k)
 
     def before_task(self, task: str | Mapping[str, Any], *, budget: int | None = None) -> Briefing:
         """What is known that matters for a task, put into its context."""

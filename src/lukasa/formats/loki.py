@@ -40,6 +40,7 @@ _LARGEST = 64_000_000
 _BATCH = 500
 _DATED = re.compile(r"ep-(\d{4}-\d\d-\d\d)-(\d+)")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_UNNAMED = "unnamed=yes"
 _SEMANTIC = {"patterns": PATTERN, "anti-patterns": ANTIPATTERN, "facts": FACT}
 
 
@@ -99,11 +100,13 @@ class _Reading:
         room = Knowledge(self._journal, self._clock, self._new_id)
         for stem, kind in _SEMANTIC.items():
             for name, told in self._objects(f"semantic/{stem}.json", within=stem.replace("-", "_")):
-                id = told.get("id", "") or _made_id(kind, told)
+                id = told.get("id") or _made_id(kind, told)
                 if not isinstance(id, str):
                     self.taken.refused.append((name, "The id must be text."))
                     continue
-                self._note(name, room.add(kind, _named(kind, told), id=id, scope=self._scope, origin=ORIGIN))
+                labels = () if "id" in told else (_UNNAMED,)
+                outcome = room.add(kind, _named(kind, told), id=id, scope=self._scope, origin=ORIGIN, labels=labels)
+                self._note(name, outcome)
         self._links()
 
     def _links(self) -> None:
@@ -116,7 +119,8 @@ class _Reading:
                 spelled.setdefault(Key(self._scope, kind_of(start), start), []).extend(links)
             else:
                 self.taken.refused.append((name, "A link needs from, to and a relation of the seven."))
-        self._count(self._journal.decide(lambda reader: _tied(reader, self._scope, spelled)))
+        outcome = self._journal.decide(lambda reader: _tied(reader, self._scope, spelled))
+        self.taken.added += len(outcome.records) if isinstance(outcome, Accepted) else 0
 
     def skills(self) -> None:
         room = Skills(self._journal, self._clock)
@@ -299,8 +303,8 @@ class _Writing:
         count = 0
         for stem, kind in _SEMANTIC.items():
             items = [Knowing(record) for record in self._records(kind)]
-            told = [item.as_json() for item in items]
-            links += [{"from": one["id"], **link} for one in told for link in one.get("links", ())]
+            told = [_spelled(item) for item in items]
+            links += [{"from": item.id, **link} for item in items for link in item.as_json().get("links", ())]
             if told:
                 self._json(f"semantic/{stem}.json", told)
             count += len(told)
@@ -342,6 +346,12 @@ class _Writing:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             file.write(data)
+
+
+def _spelled(item: Knowing) -> dict[str, Any]:
+    """An item as its file has it; an id that was only made up for it stays out."""
+    told = item.as_json()
+    return {name: value for name, value in told.items() if name != "id"} if _UNNAMED in item.record.labels else told
 
 
 def _file_of(episode: Episode) -> str:

@@ -89,7 +89,14 @@ class Knowledge:
         return self.add(FACT, {"fact": fact, **fields}, id=id, scope=scope)
 
     def add(
-        self, kind: str, told: Mapping[str, Any], *, id: str = "", scope: str = SHARED, origin: str = "manual"
+        self,
+        kind: str,
+        told: Mapping[str, Any],
+        *,
+        id: str = "",
+        scope: str = SHARED,
+        origin: str = "manual",
+        labels: tuple[str, ...] = (),
     ) -> Outcome:
         """Keeps an item spelled as its document does. With an id it replaces what stood there.
 
@@ -106,7 +113,7 @@ class Knowledge:
                 return links
             if known is not None and "links" not in told:
                 links = [link for link in known.links if link.relation != DERIVED_FROM]
-            draft = _MAKERS[kind](told, scope=scope, id=name, links=links, origin=origin)
+            draft = _MAKERS[kind](told, scope=scope, id=name, links=links, labels=labels, origin=origin)
             if isinstance(draft, Refused):
                 return draft
             return [] if known is not None and (known.body, known.links) == (draft.body, draft.links) else [draft]

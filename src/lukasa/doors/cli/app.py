@@ -14,7 +14,23 @@ import typer
 from typer.core import TyperGroup
 
 import lukasa
-from lukasa.doors.cli import bench, carrying, keeping, looking, mending, moving, recalling, show, tour, working
+from lukasa.doors.cli import (
+    bench,
+    carrying,
+    handing,
+    keeping,
+    knowing,
+    learning,
+    living,
+    looking,
+    mending,
+    moving,
+    recalling,
+    show,
+    skilled,
+    tour,
+    working,
+)
 from lukasa.doors.cli.caller import Caller, require_text
 from lukasa.doors.cli.outcome import Ending, Failure, failure_of
 from lukasa.errors import InvalidInput
@@ -147,6 +163,7 @@ app.callback()(root)
 
 _LOOK, _TAKE_BACK, _KEEP_SOUND, _CARRY, _TRY = "Look", "Take back", "Keep sound", "Carry", "Try"
 _WORK = "Work"
+_LEARN = "Learn"
 app.command("recall", rich_help_panel=_LOOK)(recalling.recall)
 app.command("log", rich_help_panel=_LOOK)(looking.log)
 app.command("history", rich_help_panel=_LOOK)(looking.history)
@@ -166,5 +183,14 @@ app.command("backup", rich_help_panel=_CARRY)(carrying.backup)
 app.command("copy", rich_help_panel=_CARRY)(moving.copy)
 app.command("worker", rich_help_panel=_WORK)(working.worker)
 app.command("jobs", rich_help_panel=_WORK)(working.jobs)
+app.add_typer(living.app, name="episode", rich_help_panel=_LEARN)
+app.add_typer(knowing.app, name="knowledge", rich_help_panel=_LEARN)
+app.add_typer(skilled.app, name="skill", rich_help_panel=_LEARN)
+app.command("consolidate", rich_help_panel=_LEARN)(learning.consolidate)
+app.command("before-task", rich_help_panel=_LEARN)(learning.before_task)
+app.command("continuity", rich_help_panel=_LEARN)(learning.continuity)
+app.command("metrics", rich_help_panel=_LEARN)(learning.metrics)
+app.add_typer(handing.app, name="handoff", rich_help_panel=_WORK)
+app.command("ledger", rich_help_panel=_WORK)(handing.ledger)
 app.command("tour", rich_help_panel=_TRY)(tour.tour)
 app.add_typer(bench.app, name="bench", rich_help_panel=_TRY)

@@ -42,7 +42,7 @@ def list_(
     elif not chosen:
         show.say("Nothing is known yet.")
     else:
-        rows = [(i.id, i.kind, f"{i.confidence:.2f}", len(i.sources), i.usage_count, i.says) for i in chosen]
+        rows = [(i.id, i.kind, _sure(i), len(i.sources), i.usage_count, i.says) for i in chosen]
         show.table(("id", "kind", "confidence", "sources", "used", "says"), rows, cut="says")
 
 
@@ -227,6 +227,10 @@ def graph(
         show.as_json(found.as_json())
     else:
         typer.echo(drawing.as_dot(found) if form == "dot" else drawing.as_svg(found))
+
+
+def _sure(item: Knowing) -> str:
+    return f"{item.confidence:.2f}" if "confidence" in item.record.body else ""
 
 
 def _spelled(value: Any) -> str:

@@ -89,7 +89,9 @@ def test_tasks_in_plain_english_are_told_apart(seed):
         for thing in chance.sample(THINGS, 4):
             goal = template.format(thing=thing, verb=chance.choice(("GET", "POST", "PUT", "DELETE")))
             own = [*way, "commit"] if chance.random() < 0.3 else way
-            episodes.append((number, {"agent": chance.choice("abc"), "context": {"goal": goal}, "action_log": log(own)}))
+            episodes.append(
+                (number, {"agent": chance.choice("abc"), "context": {"goal": goal}, "action_log": log(own)})
+            )
     for goal in ODD_JOBS:
         own = chance.choices(actions, k=5)
         episodes.append((None, {"agent": "a", "context": {"goal": goal}, "action_log": log(own)}))

@@ -62,6 +62,7 @@ _MANY = 1_000
 _TRIES = 5
 _REMEMBERED = 8
 _SIMILAR = 10
+_WORTH_MATCHING = 2_000
 
 Action = Literal["new", "updated"]
 
@@ -457,7 +458,7 @@ class _Run:
                 if contradict(drawn[id], drawn[other]):
                     drawn[id] = _tied(drawn[id], drawn[other].key)
                     drawn[other] = _tied(drawn[other], drawn[id].key)
-            for record in self._patterns_like(reader, goal):
+            for record in self._patterns_like(reader, goal) if self._says_new(reader, drawn[id]) else ():
                 if record.id not in drawn and contradict(drawn[id], record):
                     drawn[id] = _tied(drawn[id], record.key)
                     others[record.key] = record
@@ -469,12 +470,26 @@ class _Run:
             if set(links) != set(record.links):
                 self._out.propose(redraft(record, links=links, labels=labels, expected=record.version))
 
+    def _says_new(self, reader: Reader, draft: Draft) -> bool:
+        """Whether a pattern is new, or says something else than before."""
+        known = reader.get(draft.key)
+        names = ("pattern", "correct_approach", "incorrect_approach")
+        return known is None or any(known.body.get(name) != draft.body.get(name) for name in names)
+
     def _patterns_like(self, reader: Reader, goal: str) -> list[Record]:
         """Known patterns that share words with a goal, best first."""
-        if not self._any_patterns:
+        terms = terms_of(goal)
+        if not self._any_patterns or not terms:
             return []
+        frequency = reader.frequency(sorted(terms))  # episodes share the words; the rare ones tell patterns apart
+        chosen, matched = list[str](), 0
+        for term in sorted(terms, key=lambda term: (frequency[term], term)):
+            matched += frequency[term]
+            if chosen and matched > _WORTH_MATCHING:
+                break
+            chosen.append(term)
         wanted = Query(kinds=(PATTERN,), scopes=(self._scope,), limit=_SIMILAR)
-        return [match.record for match in reader.match_text(goal, wanted)]
+        return [match.record for match in reader.match_text(" ".join(chosen), wanted)]
 
 
 def _tied(draft: Draft, other: Key) -> Draft:

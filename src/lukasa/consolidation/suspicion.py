@@ -23,6 +23,13 @@ _ORDERS = re.compile(
     r"|<\|[^|>\n]{0,40}\|>|\[/?(?:inst|system)\]|<</?sys>>|^\s*(?:system|assistant|developer)\s*:",
     re.IGNORECASE | re.MULTILINE,
 )
+_SIGNS = (
+    "ignore", "disregard", "forget", "override", "bypass", "you are", "you must", "you have", "from now", "instruction",
+    "prompt", "developer", "jailbreak", "do not", "without", "always", "never", "password", "secret", "token",
+    "credential", "key", ".env", "curl", "wget", "rm -", "base64", "no-verify", "<|", "[inst", "[/inst", "[system",
+    "[/system", "<<", "system", "assistant",
+)  # fmt: skip
+"""One of these stands in everything that ``_ORDERS`` finds; looking for them first makes plain texts cheap."""
 _UNSEEN = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
 _PLAIN = frozenset({"t", "action", "target", "result", "error", "type", "message", "resolution", "goal", "phase"})
 _MOST = 100_000
@@ -33,9 +40,12 @@ def suspicious(body: Any) -> bool:
     text = "\n".join(_texts(body))
     if len(text) > _MOST:
         return True  # so long that nobody has read it
-    if text.isascii():
-        return _ORDERS.search(text) is not None
-    return _UNSEEN.search(text) is not None or _ORDERS.search(unicodedata.normalize("NFKC", text)) is not None
+    if not text.isascii():
+        if _UNSEEN.search(text):
+            return True
+        text = unicodedata.normalize("NFKC", text)
+    said = " ".join(text.lower().split())
+    return any(sign in said for sign in _SIGNS) and _ORDERS.search(text) is not None
 
 
 def _texts(value: Any) -> Iterator[str]:

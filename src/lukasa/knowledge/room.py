@@ -153,7 +153,8 @@ class Knowledge:
     def _all(self, kinds: tuple[str, ...], superseded: bool, category: str | None) -> list[Knowing]:
         labels = () if category is None else (f"category={category}",)
         found = [Knowing(record) for record in self._journal.read(Query(kinds=kinds, labels=labels))]
-        return [item for item in found if superseded or item.superseded_by is None]
+        living = [item for item in found if superseded or item.superseded_by is None]
+        return sorted(living, key=lambda item: (item.record.created_at, item.id))
 
     # Linking
 

@@ -62,7 +62,7 @@ def parse(markdown: str) -> SkillText | list[Fault]:
         heading = None if fenced else _HEADING.match(line)
         if heading is None:
             if here and line.strip():
-                sections[here].append((number, line))
+                sections[here].append((number, f"  {line}" if fenced else line))
             elif not title and line.strip():
                 faults.append(Fault(number, "text before the title; the first line is '# Skill: …'"))
                 title_line, title = number, "?"
@@ -125,7 +125,7 @@ def _steps(lines: list[tuple[int, str]], faults: list[Fault]) -> Iterator[str]:
             if int(found[1]) not in (len(steps) + 1, 1):
                 faults.append(Fault(number, f"step {found[1]} where step {len(steps) + 1} should be"))
             steps.append(found[2].strip())
-        elif steps and (line[:1] in " \t" or _FENCE.match(line)):
+        elif steps and line[:1] in " \t":
             steps[-1] += " " + line.strip()
         else:
             faults.append(Fault(number, f"not a step: {line.strip()[:60]!r}; begin it with '{len(steps) + 1}. '"))

@@ -122,7 +122,6 @@ REQUIREMENTS = {
 _PARTS_NOT_BUILT = {
     "CHK",
     "CTX",
-    "EXP",
     "FOR",
     "TRU",
     "VLT",

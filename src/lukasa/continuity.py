@@ -72,7 +72,7 @@ class Continuity:
         wanted = goal or (running.goal if running else "") or _goal_in(ledger) or _said(before)
         found, mistakes = self._retrieved(wanted)
         sections: dict[str, Sequence[str]] = {
-            GOAL: [_plain(wanted) or _NO_GOAL],
+            GOAL: [_plain(wanted).lstrip("#`~ ") or _NO_GOAL],
             STATE: _state(running, ledger),
             MEMORIES: [f"- {line}" for line in found.lines()] or ["- (none)"],
             MISTAKES: [f"- {line}" for line in mistakes] or ["- (none)"],
@@ -130,12 +130,11 @@ def _body(lines: Sequence[str], newline: bytes) -> bytes:
 def _split(text: bytes) -> list[tuple[str, bytes]]:
     """The file in pieces: what belongs to one of our sections under its name, everything else under none."""
     pieces: list[tuple[str, bytes]] = []
-    name, level, fenced = "", 0, False
-    for line in text.splitlines(keepends=True):
-        bare = line.rstrip(b"\r\n")
-        if _FENCE.match(bare):
-            fenced = not fenced
-        heading = None if fenced else _HEADING.match(bare)
+    name, level = "", 0
+    lines = text.splitlines(keepends=True)
+    fenced = _fenced(lines)
+    for at, line in enumerate(lines):
+        heading = None if at in fenced else _HEADING.match(line.rstrip(b"\r\n"))
         if heading is not None:
             told = heading[2].decode("utf-8", "replace")
             if told in SECTIONS:
@@ -148,6 +147,19 @@ def _split(text: bytes) -> list[tuple[str, bytes]]:
             pieces.append(("", b""))
         pieces[-1] = (pieces[-1][0], pieces[-1][1] + line)
     return pieces
+
+
+def _fenced(lines: Sequence[bytes]) -> set[int]:
+    """The lines that stand in fenced blocks; a fence that is never closed is none."""
+    marks = [(at, mark[1]) for at, line in enumerate(lines) if (mark := _FENCE.match(line)) is not None]
+    inside: set[int] = set()
+    while marks:
+        start, kind = marks.pop(0)
+        end = next((place for place, (_, other) in enumerate(marks) if other == kind), None)
+        if end is not None:
+            inside.update(range(start, marks[end][0] + 1))
+            del marks[: end + 1]
+    return inside
 
 
 def _read(path: Path) -> bytes:

@@ -54,7 +54,8 @@ def add(
         else:
             kept = met(
                 memory.episodes.record(
-                    goal or "", outcome=outcome, agent=did_by, task_id=task, duration_seconds=seconds,
+                    goal or "", outcome=outcome, agent=did_by, task_id=task,
+                    duration_seconds=int(seconds) if seconds.is_integer() else seconds,
                     action_log=[{"action": name} for name in step or ()], errors=[_error(told) for told in error or ()],
                     timestamp=moment(at), scope=scope,
                 )

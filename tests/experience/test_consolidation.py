@@ -18,6 +18,7 @@ from lukasa.consolidation.modelled import proposing
 from lukasa.consolidation.suspicion import suspicious
 from lukasa.consolidation.traits import Trouble, goal_likeness, marks_of, terms_of
 from lukasa.engine import Query
+from lukasa.jobs import REGISTER, Register
 
 pytestmark = pytest.mark.requirement("EXP-3")
 ERROR = {
@@ -71,6 +72,8 @@ def test_errors_become_antipatterns_and_learnings_by_day(memory, fill, clock):
     assert set(learnings) == {"2026-02-03", "2026-02-04"}
     assert learnings["2026-02-03"]["episodes"] == ids
     assert learnings["2026-02-04"]["learning"] == ERROR["resolution"]
+    assert [body["episodes"] for body in memory.knowledge.learnings("2026-02-04")] == [later]
+    assert len(memory.knowledge.learnings()) == 2
 
 
 def test_a_dry_run_lists_everything_and_writes_nothing(memory, fill):
@@ -438,6 +441,23 @@ def test_an_unfinished_episode_waits_for_its_end(memory, fill):
     run.finish()
     (updated,) = memory.consolidate().of("pattern")
     assert len(updated.sources) == 3
+
+
+def test_it_runs_as_a_job_after_a_task(memory, fill):
+    from lukasa.consolidation import chores
+
+    fill(memory, errors=[ERROR])
+    own = Register()  # the chores go into the common register, where other tests' workers would find them
+    for name, chore in (("experience.consolidate", chores.consolidate), ("experience.prune", chores.prune)):
+        own.job(name)(chore)
+        if name in REGISTER:
+            REGISTER.forget(name)
+    memory.jobs = memory.jobs.serving(own)
+    for _ in range(3):
+        assert memory.jobs.defer("experience.consolidate", key="soon")
+    memory.jobs.defer("experience.prune")
+    assert memory.jobs.run_waiting().done == 2
+    assert len(memory.knowledge.patterns()) == 1
 
 
 # a language model

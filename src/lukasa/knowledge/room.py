@@ -33,6 +33,7 @@ from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, redraft
 from lukasa.scope import SHARED
 
 PREFIX = {PATTERN: "sem-", ANTIPATTERN: "anti-", FACT: "fact-"}
+LEARNING = "learning"
 LINKABLE = (*KINDS, "episode", "skill")
 _MAKERS: Mapping[str, Callable[..., Draft | Refused]] = {
     PATTERN: pattern_draft,
@@ -149,6 +150,12 @@ class Knowledge:
 
     def facts(self, *, superseded: bool = False) -> list[Knowing]:
         return self._all((FACT,), superseded, None)
+
+    def learnings(self, day: str | None = None) -> list[Mapping[str, Any]]:
+        """What the errors of a day, or of all days, taught: date, error, message, learning, episodes."""
+        labels = () if day is None else (f"day={day}",)
+        found = [record.body for record in self._journal.read(Query(kinds=(LEARNING,), labels=labels))]
+        return sorted(found, key=lambda body: (str(body.get("date", "")), str(body.get("error", ""))))
 
     def _all(self, kinds: tuple[str, ...], superseded: bool, category: str | None) -> list[Knowing]:
         labels = () if category is None else (f"category={category}",)

@@ -177,6 +177,28 @@ def contradictions(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def learnings(
+    ctx: typer.Context,
+    day: Annotated[str | None, typer.Option(metavar="DATE", help="Only those of one day, such as 2026-01-06.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What errors taught, day by day.
+
+    Example: lukasa knowledge learnings --day 2026-01-06
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        found = memory.knowledge.learnings(day)
+    if call.json:
+        show.as_json([dict(body) for body in found])
+    elif not found:
+        show.say("No learnings.")
+    else:
+        names = ("date", "error", "message", "learning")
+        show.table(names, [tuple(body.get(name, "") for name in names) for body in found], cut="learning")
+
+
+@app.command()
 def merge(
     ctx: typer.Context,
     threshold: Annotated[float, typer.Option(min=0.01, max=1, help="How alike patterns must be.")] = 0.9,

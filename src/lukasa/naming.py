@@ -9,7 +9,7 @@ from lukasa.engine import Query, Reader
 from lukasa.record import Key, Record
 from lukasa.scope import SHARED, SYSTEM
 
-_GLANCE = 50
+_GLANCE = 8
 
 
 def free_ids(reader: Reader, kind: str, prefix: str, scope: str, *, labels: tuple[str, ...] = ()) -> Iterator[str]:

@@ -77,7 +77,11 @@ def test_work_is_handed_over_read_accepted_and_completed(memory):
     assert (done.status, done.record.body["result"]) == ("completed", "green")
     assert room.inbox("qa") == []
     assert [handoff.id for handoff in room.inbox("qa", completed=True)] == [id]
-    assert [handoff.status for handoff in room.sent("eng")] == ["completed"]
+    assert (
+        [handoff.status for handoff in room.sent("eng")] == [handoff.status for handoff in room.sent()] == ["completed"]
+    )
+    room.create("ops", "Packed it", from_agent="eng")
+    assert [handoff.to_agent for handoff in room.inbox()] == ["ops"]
 
 
 @pytest.mark.requirement("EXP-9")

@@ -32,6 +32,7 @@ LEAST_GOAL = 0.35
 _GENERIC_WEIGHT = 0.3
 _MOST_MARKED = 8
 _LONGEST_SEQUENCE = 200
+_LONGEST_GOAL = 2_000
 _LONGEST_PIECE = 400
 _MOST_ERRORS = 20
 _WORD = re.compile(r"[^\W_]+")
@@ -89,7 +90,7 @@ def traits_of(episode: Episode) -> Traits:
         moment=episode.timestamp,
         day=episode.day,
         goal=piece(episode.goal),
-        terms=terms_of(episode.goal),
+        terms=terms_of(episode.goal[:_LONGEST_GOAL]),
         actions=_interned(episode.actions[:_LONGEST_SEQUENCE]),
         troubles=tuple(troubles_of(episode.errors)),
         conditions=_interned(tuple(piece(one) for one in _texts(context.get("constraints")))),
@@ -120,7 +121,7 @@ def piece(value: object) -> str:
 def terms_of(goal: str) -> frozenset[str]:
     """The stems of a goal; scripts without spaces give pairs of characters."""
     found: set[str] = set()
-    for word in _WORD.findall(fold(goal[:2_000])):
+    for word in _WORD.findall(fold(goal[:_LONGEST_GOAL])):
         if not word.isascii() and _UNSPACED.search(word):
             found.update(word[at : at + 2] for at in range(max(1, len(word) - 1)))
         elif word not in STOP_WORDS and not _coded(word):

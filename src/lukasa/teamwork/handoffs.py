@@ -140,20 +140,25 @@ class Handoffs:
         return None if record is None else Handoff(record)
 
     def inbox(self, agent: str = "", *, completed: bool = False) -> list[Handoff]:
-        """What waits for an agent, the oldest first; what it has completed only when asked for."""
+        """What waits for an agent, the oldest first; what it has completed only when asked for.
+
+        Whoever owns the store and names nobody sees what waits for all.
+        """
         name = agent or self._journal.author
+        own = (f"inbox={name}",) if name else ()
         states = STATES if completed else STATES[:-1]
         found = [
             Handoff(record)
             for state in states
-            for record in self._journal.read(Query(kinds=(HANDOFF,), labels=(f"inbox={name}", f"status={state}")))
+            for record in self._journal.read(Query(kinds=(HANDOFF,), labels=(*own, f"status={state}")))
         ]
         return sorted(found, key=lambda handoff: (handoff.timestamp, handoff.record.created_at, handoff.id))
 
     def sent(self, agent: str = "") -> list[Handoff]:
-        """What an agent handed to others, the oldest first."""
+        """What an agent handed to others, the oldest first; what all did, for the owner who names nobody."""
         name = agent or self._journal.author
-        found = [Handoff(record) for record in self._journal.read(Query(kinds=(HANDOFF,), labels=(f"from={name}",)))]
+        own = (f"from={name}",) if name else ()
+        found = [Handoff(record) for record in self._journal.read(Query(kinds=(HANDOFF,), labels=own))]
         return sorted(found, key=lambda handoff: (handoff.timestamp, handoff.record.created_at, handoff.id))
 
     def read(self, id: str) -> Outcome:

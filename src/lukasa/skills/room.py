@@ -16,7 +16,6 @@ from lukasa.engine import Query, Reader
 from lukasa.journal import Journal
 from lukasa.naming import find
 from lukasa.outcome import Outcome, Refused
-from lukasa.recall.words import stem, telling_words
 from lukasa.record import Draft, Key, Link, Record, redraft
 from lukasa.scope import SHARED
 from lukasa.skills.markdown import LARGEST, SkillText, parse, render
@@ -126,6 +125,8 @@ class Skills:
 
     def search(self, words: str, k: int = 5) -> Sequence[Skill]:
         """Skills by keyword, those that hold more of the telling words first; at a tie the one that fares better."""
+        from lukasa.recall.words import stem, telling_words  # brings the database's own tokenizer
+
         wanted = {stem(word) for word in telling_words(words)} - {""}
         if not wanted:
             return []

@@ -14,7 +14,7 @@ from lukasa.doors.cli.outcome import Unmet, met
 from lukasa.outcome import Outcome, Refused
 from lukasa.teamwork import Handoff
 
-app = typer.Typer(help="Work passed from one agent to another.", no_args_is_help=True)
+app = typer.Typer(help="Work passed from one agent to another.\n\nExample: lukasa handoff inbox", no_args_is_help=True)
 Id = Annotated[str, typer.Argument(metavar="ID", help="Such as handoff-001.")]
 Named = Annotated[str, typer.Option("--for", metavar="NAME", help="Whose; the calling agent's, if not said.")]
 

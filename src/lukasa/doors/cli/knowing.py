@@ -13,7 +13,10 @@ from lukasa.errors import InvalidInput
 from lukasa.knowledge import ANTIPATTERN, FACT, KINDS, PATTERN, Knowing
 from lukasa.outcome import Refused
 
-app = typer.Typer(help="Patterns, anti-patterns and facts, and the links between them.", no_args_is_help=True)
+app = typer.Typer(
+    help="Patterns, anti-patterns and facts, and the links between them.\n\nExample: lukasa knowledge list",
+    no_args_is_help=True,
+)
 Id = Annotated[str, typer.Argument(metavar="ID", help="Such as sem-001.")]
 _RELATION = "derived_from, related_to, contradicts, elaborates, example_of, supersedes or superseded_by."
 

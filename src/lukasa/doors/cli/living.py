@@ -17,7 +17,7 @@ from lukasa.errors import InvalidInput
 from lukasa.outcome import Refused
 from lukasa.scope import SHARED
 
-app = typer.Typer(help="What happened, task by task.", no_args_is_help=True)
+app = typer.Typer(help="What happened, task by task.\n\nExample: lukasa episode list", no_args_is_help=True)
 Id = Annotated[str, typer.Argument(metavar="ID", help="Such as ep-2026-01-06-001.")]
 Into = Annotated[str, typer.Option("--scope", metavar="NAME", help="The scope to put it into.")]
 

@@ -16,7 +16,7 @@ from lukasa.outcome import Refused
 from lukasa.scope import SHARED
 from lukasa.skills import Skill
 
-app = typer.Typer(help="How things are done, as Markdown.", no_args_is_help=True)
+app = typer.Typer(help="How things are done, as Markdown.\n\nExample: lukasa skill list", no_args_is_help=True)
 Id = Annotated[str, typer.Argument(metavar="ID", help="Such as api-implementation.")]
 File = Annotated[str, typer.Argument(metavar="FILE|-", help="A Markdown file; - is stdin.")]
 Into = Annotated[str, typer.Option("--scope", metavar="NAME", help="The scope to work in.")]

@@ -159,15 +159,19 @@ def test_continuity_watches_and_stops_when_interrupted(full, file, tmp_path):
     code = "from lukasa.doors.cli import main; main()"
     words = ["--store", file, "continuity", str(path), "--goal", GOAL, "--watch", "--every", "0.1"]
     watcher = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert b"brought up to date" in watcher.stdout.readline()
-    full("knowledge", "add", "pattern", f"{GOAL} with care", "--confidence", "1")
-    deadline = time.monotonic() + 60
-    while "with care" not in path.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    watcher.send_signal(signal.SIGINT)
-    watcher.communicate(timeout=60)
-    assert watcher.returncode == 130
+    try:
+        assert b"brought up to date" in watcher.stdout.readline()
+        full("knowledge", "add", "pattern", f"{GOAL} with care", "--confidence", "1")
+        deadline = time.monotonic() + 60
+        while "with care" not in path.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        watcher.send_signal(signal.SIGINT)
+        watcher.communicate(timeout=60)
+        assert watcher.returncode == 130
+    finally:
+        watcher.kill()
+        watcher.communicate()
 
 
 def test_the_tree_goes_out_by_command_too(full, tmp_path):

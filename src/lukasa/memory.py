@@ -177,8 +177,9 @@ class Memory:
     def consolidate(self) -> Consolidation:
         """Turns episodes into knowledge: ``memory.consolidate(dry_run=True)``."""
         from lukasa.consolidation import Consolidation
+        from lukasa.llm import open_model
 
-        return Consolidation(self.journal, self._parts.new_id)
+        return Consolidation(self.journal, self._parts.new_id, open_model())
 
     def retrieve_relevant_memory(self, goal: str, k: int = 5) -> Relevant:
         """The patterns, episodes and skills that matter for a goal, best first."""

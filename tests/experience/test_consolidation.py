@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import lukasa
 from lukasa.benchmarks.histories import History
 from lukasa.consolidation.extracting import ALONE, THRESHOLD, common_sequence, confidence_of, general_goal
-from lukasa.consolidation.modelled import proposing
 from lukasa.consolidation.suspicion import suspicious
 from lukasa.consolidation.traits import Trouble, goal_likeness, marks_of, terms_of
 from lukasa.engine import Query
 from lukasa.jobs import REGISTER, Register
+from lukasa.testing.model import ModelStandIn
 
 pytestmark = pytest.mark.requirement("EXP-3")
 ERROR = {
@@ -507,18 +507,13 @@ def test_a_bad_proposal_is_held_back_and_the_rules_answer_stands(local, fill, an
     assert "model" in done.held[0].why
 
 
-def test_a_language_model_is_asked_for_json_and_heard(local, fill):
-    class Model:
-        def complete(self, messages, *, max_tokens):
-            assert "data" in messages[0]["content"]
-            from types import SimpleNamespace
-
-            return SimpleNamespace(
-                text='Sure: {"pattern": "P", "source_episodes": ["ep-2026-02-03-001", "ep-2026-02-03-002"]}'
-            )
-
-    fill(local)
-    local.consolidate(propose=proposing(Model()))
+def test_the_language_model_that_is_configured_is_asked_for_json_and_heard(local, fill, monkeypatch):
+    answer = 'Sure: {"pattern": "P", "source_episodes": ["ep-2026-02-03-001", "ep-2026-02-03-002"]}'
+    with ModelStandIn(answer) as model:
+        monkeypatch.setenv("LUKASA_LLM", model.place)
+        fill(local)
+        local.consolidate()
+    assert "data" in model.asked[0]["messages"][0]["content"]
     assert local.knowledge.patterns()[0].says == "P"
 
 

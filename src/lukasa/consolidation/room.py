@@ -29,7 +29,7 @@ from lukasa.consolidation.clusters import (
     newest,
 )
 from lukasa.consolidation.extracting import Extract, extract
-from lukasa.consolidation.modelled import Propose, refined
+from lukasa.consolidation.modelled import Model, Propose, proposing, refined
 from lukasa.consolidation.planning import (
     LEARNING,
     ORIGIN,
@@ -138,9 +138,10 @@ class _Plan:
 class Consolidation:
     """Turns episodes into knowledge, for one caller. Call it: ``memory.consolidate()``."""
 
-    def __init__(self, journal: Journal, new_id: IdMaker) -> None:
+    def __init__(self, journal: Journal, new_id: IdMaker, model: Model | None = None) -> None:
         self._journal = journal
         self._new_id = new_id
+        self._model = model
 
     def __call__(
         self,
@@ -155,9 +156,11 @@ class Consolidation:
         """Looks at the episodes that are new since the last run and writes what follows from them.
 
         ``since`` looks at those that happened since a time instead, ``everything`` at all of them; what a cluster has
-        already is not counted twice. ``skills`` makes skills of what independent authors bear out. ``propose`` lets a
-        language model word the patterns; its proposals pass the same checks.
+        already is not counted twice. ``skills`` makes skills of what independent authors bear out. ``propose`` words the
+        patterns; without it, the language model that is configured does, if one is. Proposals pass the same checks.
         """
+        if propose is None and self._model is not None:
+            propose = proposing(self._model)
         moment = None if since is None else aware(since)
         label = f"run={self._new_id()}"
         for _ in range(_TRIES):

@@ -26,6 +26,7 @@ from lukasa.scope import EVERYTHING, SHARED, Reach
 if TYPE_CHECKING:
     from lukasa.recall.index import Index
     from lukasa.recall.room import Recall
+    from lukasa.trust import Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,14 @@ class Parts:
     new_id: IdMaker
     chance: random.Random
     recalling: Callable[[Journal], Recall]
+    owner: Journal
+    """The store's own view of itself: what rooms must know beyond a caller's reach, and never show as it is."""
 
 
 class Memory:
     """An open store, seen with one caller's reach. One that is lent, as jobs get it, closes nothing."""
 
-    ROOMS: ClassVar[frozenset[str]] = frozenset({"journal", "jobs"})
+    ROOMS: ClassVar[frozenset[str]] = frozenset({"journal", "jobs", "trust"})
     """The attributes that have methods of their own."""
 
     def __init__(self, parts: Parts, journal: Journal, jobs: Jobs, *, lent: bool = False) -> None:
@@ -57,6 +60,16 @@ class Memory:
     def recall(self) -> Recall:
         """Finds what answers a question: ``memory.recall("When is the release?")``."""
         return self._parts.recalling(self.journal)
+
+    @cached_property
+    def trust(self) -> Trust:
+        """Who has been right: dissents, overrides, and the trust that follows from them."""
+        from lukasa.trust import Trust
+        from lukasa.trust.belief import Belief
+
+        parts = self._parts
+        belief = Belief(parts.owner, parts.clock)
+        return Trust(self.journal, parts.clock, parts.new_id, parts.chance, lambda: self.recall.index.embedder, belief)
 
     def verify(self, progress: Progress | None = None) -> Verdict:
         """Proves the log whole and the indexes true to it."""
@@ -157,21 +170,23 @@ def memory_on(
 ) -> Memory:
     """Wires a memory onto an open engine."""
     gate = Gate()
+    owner = Journal(engine, gate, EVERYTHING, clock, new_id)
     index: list[Index] = []  # one for all, made when something is first recalled: it loads what computes with numbers
 
     def recalling(journal: Journal) -> Recall:
         from lukasa.recall.index import Index
         from lukasa.recall.room import Recall
+        from lukasa.trust.belief import Belief
 
         if not index:
-            index.append(Index(Journal(engine, gate, EVERYTHING, clock, new_id), embedder))
-        return Recall(journal, index[0], clock)
+            index.append(Index(owner, embedder))
+        return Recall(journal, index[0], clock, believing=Belief(owner, clock))
 
     def lend(agent: str, reach: Reach, jobs: Jobs) -> Memory:
         journal = Journal(engine, gate, reach, clock, new_id, author=agent)
         return Memory(parts, journal, jobs.seen_by(journal), lent=True)
 
-    parts = Parts(engine, place, clock, new_id, chance or random.SystemRandom(), recalling)
+    parts = Parts(engine, place, clock, new_id, chance or random.SystemRandom(), recalling, owner)
     journal = Journal(engine, gate, reach, clock, new_id, author=agent)
     jobs = Jobs(journal, lend, clock, new_id, url=place.url, patience=patience)
     return Memory(parts, journal, jobs)

@@ -12,8 +12,9 @@ from lukasa.engine import AsOf, Progress, Query, Reader
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.journal import Journal
 from lukasa.prompt import Block, Told, fence, open_counter
+from lukasa.recall.believing import Believing, Trusted
 from lukasa.recall.index import Index
-from lukasa.recall.ranking import Hit, Signal, rank
+from lukasa.recall.ranking import Hit, Signal, rank, shared_out
 from lukasa.recall.signals import Candidate, Corpus
 from lukasa.recall.understanding import Question, understand
 from lukasa.recall.words import terms_of
@@ -36,6 +37,8 @@ class Recollection:
 
     record: Record
     hit: Hit
+    trust: float | None = None
+    """How far its author and its sources are trusted; none for the owner's own."""
 
     @property
     def score(self) -> float:
@@ -52,10 +55,16 @@ class Recollection:
         return self.hit.repeats
 
     @property
+    def crowded(self) -> bool:
+        """Whether it had to make room because its author had filled their share already."""
+        return self.hit.crowded
+
+    @property
     def why(self) -> str:
         """The strongest reasons in a few words."""
         strongest = sorted((signal for signal in self.signals if signal.share > 0.005), key=lambda s: -s.share)
-        return ", ".join(f"{signal.name} {signal.share:.2f}" for signal in strongest[:4])
+        reasons = [f"{signal.name} {signal.share:.2f}" for signal in strongest[:4]]
+        return ", ".join([*reasons, *(["made room: its author's share is full"] if self.crowded else [])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +85,9 @@ class Recalled:
 class Recall:
     """Answers questions for one caller. Call it: ``memory.recall("When is the release?")``."""
 
-    def __init__(self, journal: Journal, index: Index, clock: Clock) -> None:
+    def __init__(self, journal: Journal, index: Index, clock: Clock, believing: Believing | None = None) -> None:
         self._journal = journal
+        self._believing = believing
         self._clock = clock
         self._speakers: dict[str, None] = {}
         self._guard = threading.Lock()
@@ -125,7 +135,7 @@ class Recall:
             return Recalled(understand(text), (), unindexed=unindexed, note="The question is empty.")
         with self._journal.looking() as look:
             understood, records, cosines = self._candidates(look, text, model, wanted)
-            hits = self._ranked(look, understood, records, cosines)
+            hits = self._ranked(look, understood, records, cosines, k)
         return Recalled(understood, tuple(hits[:k]), tuple(hits[k:]), unindexed, note)
 
     def _candidates(
@@ -174,12 +184,19 @@ class Recall:
             return list(self._speakers)
 
     def _ranked(
-        self, look: Reader, asked: Question, records: dict[int, Record], cosines: dict[int, float]
+        self, look: Reader, asked: Question, records: dict[int, Record], cosines: dict[int, float], k: int
     ) -> list[Recollection]:
         beside = look.beside(list(records))
-        candidates = [_candidate(record, beside.get(seq), cosines.get(seq)) for seq, record in records.items()]
+        trusted = Trusted(look, records.values(), self._believing)
+        candidates = [
+            _candidate(record, beside.get(seq), cosines.get(seq), trusted.signal(record))
+            for seq, record in records.items()
+        ]
         corpus = Corpus(_texts(look), look.frequency(asked.terms))
-        return [Recollection(records[hit.candidate.seq], hit) for hit in rank(asked, candidates, corpus)]
+        hits = shared_out(trusted.vetted(rank(asked, candidates, corpus), k), k)
+        return [
+            Recollection(record, hit, trusted.shown(record)) for hit in hits for record in (records[hit.candidate.seq],)
+        ]
 
     def reembed(self, embedder: str, progress: Progress | None = None) -> str:
         """Changes the store's embedder: makes all vectors anew while the old ones serve, then switches over."""
@@ -189,7 +206,13 @@ class Recall:
 def block(recalled: Recalled, budget: int = 1_000) -> Block:
     """The hits as a piece of prompt: fenced, with their sources, within a budget of tokens."""
     told = [
-        Told(hit.record.text, str(hit.record.key), hit.record.author, to_iso(hit.record.moment)[:16])
+        Told(
+            hit.record.text,
+            str(hit.record.key),
+            hit.record.author,
+            to_iso(hit.record.moment)[:16],
+            "" if hit.trust is None else f"{hit.trust:.2f}",
+        )
         for hit in recalled.hits
     ]
     return fence(told, budget=budget, counter=open_counter())
@@ -203,7 +226,7 @@ def _texts(look: Reader) -> int:
     return sum(row.live for row in look.tally() if row.scope != SYSTEM)
 
 
-def _candidate(record: Record, beside: Sequence[Record | None] | None, cosine: float | None) -> Candidate:
+def _candidate(record: Record, beside: Sequence[Record | None] | None, cosine: float | None, trust: float) -> Candidate:
     before, after = beside or (None, None)
     return Candidate(
         seq=record.seq,
@@ -215,4 +238,5 @@ def _candidate(record: Record, beside: Sequence[Record | None] | None, cosine: f
         after=None if after is None else after.text,
         cosine=cosine,
         tier=max((_TIERS.get(label, 0.0) for label in record.labels), default=0.0),
+        trust=trust,
     )

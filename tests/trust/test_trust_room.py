@@ -342,15 +342,23 @@ def test_falling_diversity_is_flagged_only_while_trust_is_high(trust, essay):
     assert not trust.diversity("low").flagged
 
 
+@pytest.mark.requirement("TRU-3")
+def test_long_and_novel_dissents_that_never_change_anything_do_not_keep_trust_up(trust, essay):
+    for at in range(60):
+        dissent(trust, "a", essay(at, 60), impact=False, rubric_citations=["x", "y", f"c{at}"])
+    assert trust.score("a").trust < 0.45
+    assert trust.standing("a").aside == {"unheeded": 50}
+
+
 @pytest.mark.requirement("TRU-14")
 def test_favours_between_friends_are_set_aside(trust, essay):
     for at in range(120):
         of = f"agent-{at % 4}"
         friend = of == "agent-0"
-        dissent(trust, "a", essay(at, 20), impact=friend or at % 10 == 1, of=of, rubric_citations=[f"c{at % 3}"])
-        dissent(trust, "b", essay(at, 20), impact=at % 10 == 1, of=of, rubric_citations=[f"c{at % 3}"])
+        dissent(trust, "a", essay(at, 20), impact=friend or at // 4 % 10 in (1, 5, 7), of=of, rubric_citations=[f"c{at % 3}"])
+        dissent(trust, "b", essay(at, 20), impact=at // 4 % 10 in (1, 5, 7), of=of, rubric_citations=[f"c{at % 3}"])
     assert trust.standing("a").aside["favour"] > 15
-    assert trust.score("a").trust - trust.score("b").trust < 0.1
+    assert trust.score("a").trust - trust.score("b").trust < 0.05
     assert trust.check() == []
 
 
@@ -360,12 +368,12 @@ def test_favours_between_friends_are_set_aside(trust, essay):
 @pytest.mark.requirement("TRU-6")
 def test_an_override_is_regretted_when_it_did_not_stand_and_its_day_has_passed(trust, clock):
     override(trust, round_id="r4", output="old", decision="new")
-    assert trust.check_reverts("r4", "other").records == []
+    assert not trust.check_reverts("r4", "other").records
     clock.advance(DAY)
-    assert trust.check_reverts("r4", "other").records == [], "the deadline itself is not past it"
+    assert not trust.check_reverts("r4", "other").records, "the deadline itself is not past it"
     clock.advance(1)
-    assert trust.check_reverts("r4", "new").records == []
-    assert trust.check_reverts("r5", "other").records == []
+    assert not trust.check_reverts("r4", "new").records
+    assert not trust.check_reverts("r5", "other").records
     assert trust.check_reverts("r4", "other")
     (event,) = trust.agent("creator").override_history
     assert (event["regret"], event["reverted_by"]) == (True, "system")
@@ -380,10 +388,10 @@ def test_a_revert_seen_in_the_artifacts_versions_is_regretted_at_once(memory, cl
     journal.write("adr", "agent's text", id="adr-1", author="creator")
     journal.write("adr", "human text", id="adr-1", author="ada")
     override(trust, output="agent's text", decision="human text", artifact=Key("shared", "adr", "adr-1"), by="ada")
-    assert trust.check_reverts().records == []
+    assert not trust.check_reverts().records
     journal.write("adr", "agent's text", id="adr-1", author="ben")
     assert trust.check_reverts().records[0].body["event"]["reverted_by"] == "ben"
-    assert trust.check_reverts().records == []
+    assert not trust.check_reverts().records
     assert trust.influence().reverts == {"ada": {"ben": 1}}
 
 
@@ -394,7 +402,7 @@ def test_an_artifact_that_was_changed_further_is_regretted_only_after_a_day(memo
     journal.write("adr", "human text", id="adr-1")
     override(trust, output="agent's text", decision="human text", artifact=Key("shared", "adr", "adr-1"))
     journal.write("adr", "third text", id="adr-1")
-    assert trust.check_reverts().records == []
+    assert not trust.check_reverts().records
     clock.advance(DAY + 1)
     assert trust.check_reverts().records[0].body["event"]["reverted_by"] == "system"
 

@@ -6,6 +6,8 @@
                  others give in far less: set aside
     shallow      fewer than ten different words and no fresh citation: it counts, but its impact is credited only as
                  long as the agent has as many credited impacts of substance
+    unheeded     where at most one of the last ten dissents changed anything, a further one without impact counts with no
+                 depth: length and new words alone are cheap
     stale        a criterion cited in each of the last ten dissents adds nothing to the depth any more
 
 What is set aside changes nothing, neither for the better nor for the worse. What is not judged yet does not count yet.
@@ -18,7 +20,8 @@ from typing import NamedTuple
 
 from lukasa.trust.score import DEEPEST, as_few_as, bonus_of, length_of, wilson
 
-UNJUDGED, OWN_OUTPUT, ECHO, FAVOUR, SHALLOW = "unjudged", "own_output", "echo", "favour", "shallow"
+UNJUDGED, OWN_OUTPUT, ECHO, FAVOUR = "unjudged", "own_output", "echo", "favour"
+SHALLOW, UNHEEDED = "shallow", "unheeded"
 SUBSTANCE = 0.2
 SAME = 0.95
 """Dissents at least this near in meaning are the same objection."""
@@ -63,6 +66,8 @@ class Past(NamedTuple):
     """Impacts of substance."""
     light: int = 0
     """Shallow impacts that were credited."""
+    lately: str = ""
+    """Which of the latest dissents had an impact: ``1`` or ``0`` each."""
 
 
 class Verdict(NamedTuple):
@@ -80,6 +85,8 @@ def verdict(told: Told, past: Past) -> Verdict:
     if why := next((rule for rule, applies in aside.items() if applies), ""):
         return Verdict(counts=False, why=why)
     fresh = fresh_citations(told.citations, past.cited_lately)
+    if not told.impact and is_unheeded(past.lately):
+        return Verdict(counts=True, why=UNHEEDED)
     depth = min(length_of(told.text) + bonus_of(fresh) + told.novelty, DEEPEST)
     credited = told.impact and not (is_shallow(told.text, fresh) and past.light >= past.credited)
     return Verdict(counts=True, impact=credited, depth=depth, why=SHALLOW if credited is not told.impact else "")
@@ -89,6 +96,11 @@ def is_shallow(text: str, citations: Sequence[str]) -> bool:
     """Whether a dissent has too little substance to be credited by itself."""
     different = len({word.casefold() for word in text.split()})
     return min(different / 50, 1.0) + bonus_of(citations) < SUBSTANCE
+
+
+def is_unheeded(lately: str) -> bool:
+    """Whether the latest dissents were nearly all in vain."""
+    return len(lately) >= LATELY and lately.count("1") <= 1
 
 
 def fresh_citations(citations: Sequence[str], lately: Sequence[Sequence[str]]) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ class Standing:
 
     @property
     def past(self) -> Past:
-        return Past(self.cited_lately, self.credited, self.light)
+        return Past(self.cited_lately, self.credited, self.light, self.lately)
 
     @property
     def dissents(self) -> Pair:

@@ -355,10 +355,18 @@ def test_favours_between_friends_are_set_aside(trust, essay):
     for at in range(120):
         of = f"agent-{at % 4}"
         friend = of == "agent-0"
-        dissent(trust, "a", essay(at, 20), impact=friend or at // 4 % 10 in (1, 5, 7), of=of, rubric_citations=[f"c{at % 3}"])
+        dissent(
+            trust,
+            "a",
+            essay(at, 20),
+            impact=friend or at // 4 % 10 in (1, 5, 7),
+            of=of,
+            rubric_citations=[f"c{at % 3}"],
+        )
         dissent(trust, "b", essay(at, 20), impact=at // 4 % 10 in (1, 5, 7), of=of, rubric_citations=[f"c{at % 3}"])
     assert trust.standing("a").aside["favour"] > 15
-    assert trust.score("a").trust - trust.score("b").trust < 0.05
+    assert trust.standing("a").on["agent-0"] == (30, 30)
+    assert trust.score("a").impact_ratio - trust.score("b").impact_ratio < 0.05
     assert trust.check() == []
 
 

@@ -115,7 +115,7 @@ def test_more_of_the_same_makes_a_score_surer(events, data):
     many = Sums(*(10 * each for each in found))
     few, more = trust_of(found), trust_of(many)
     assert more.trust == pytest.approx(few.trust)
-    if 0 < few.low and few.high < 1:
+    if few.low > 0 and few.high < 1:
         assert more.high - more.low < few.high - few.low
 
 

@@ -93,7 +93,7 @@ def test_circles_and_crowds_of_sources_end(judged):
     derive(judged, "a", "The crane release is on Friday", "good", "b")
     derive(judged, "b", "crane release again", "good", "a")
     judged.journal.append(Draft("note", f"leaf {at}", id=f"s{at}", author="good") for at in range(300))
-    derive(judged, "many", "crane release of many", "good", *(f"s{at}" for at in range(300)))
+    derive(judged, "many", "catalogue of the crane release", "good", *(f"s{at}" for at in range(300)))
     trust = {hit.record.id: hit.trust for hit in judged.recall("crane release", 50).hits}
     assert trust["a"] == trust["b"] == 1.0
     assert trust["many"] == 0.6, "what there was no time to look at is trusted like an unknown"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lukasa.clock import to_iso
+from lukasa.clock import from_iso, to_iso
 from lukasa.outcome import Outcome
 from lukasa.trust.books import AGENT, CHANGE, DISSENT, OVERRIDE, about, key_of
 from lukasa.trust.score import Sums
@@ -72,7 +72,10 @@ class AgentMemory:
     @property
     def probation_until(self) -> str | None:
         until = self._trust.standing(self.agent_name).probation_until
-        return None if until is None else to_iso(until)
+        imported = (self._known().get("imported") or {}).get("probation_until")
+        if until is None or (imported is not None and from_iso(imported) == until):
+            return None if until is None else str(imported)
+        return to_iso(until)
 
     def as_json(self) -> dict[str, Any]:
         """The agent's memory as the document lays out its file."""
@@ -87,6 +90,7 @@ class AgentMemory:
             "long_term_stats": self.long_term_stats,
             "rounds_participated": self.rounds_participated,
             "probation_until": self.probation_until,
+            **(self._known().get("imported") or {}).get("more", {}),
         }
 
     def _known(self) -> dict[str, Any]:
@@ -97,7 +101,9 @@ class AgentMemory:
         """The latest, oldest first."""
         query = about(self.agent_name, kind, newest_first=True, limit=RAW_EVENTS)
         found = list(self._trust._journal.read(query))
-        return sorted(found, key=lambda record: (record.created_at, record.id))
+        if kind == CHANGE:
+            return found[::-1]
+        return sorted(found, key=lambda record: (record.created_at, record.id))  # a judged one is a new version
 
     # What happens
 

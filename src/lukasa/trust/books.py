@@ -85,6 +85,11 @@ class Books:
                 self._drafts += self._newcomer(agent)
         return self._standings[agent]
 
+    def adopt(self, standing: Standing) -> None:
+        """Takes over the standing of somebody who comes with a past."""
+        self._before[standing.agent] = None
+        self.put(standing)
+
     def put(self, standing: Standing) -> None:
         self._standings[standing.agent] = standing
 

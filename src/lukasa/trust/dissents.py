@@ -15,7 +15,7 @@ from lukasa.scope import SHARED, SYSTEM
 from lukasa.trust.books import DISSENT, ORIGIN, Books, key_of
 from lukasa.trust.counting import SAME, UNJUDGED, Pair, Told, Verdict, has_fallen, is_favour, verdict
 from lukasa.trust.desk import Desk, bad_name, labels_of
-from lukasa.trust.nearness import spelled, vector_of
+from lukasa.trust.nearness import vector_of
 from lukasa.trust.score import depth_of
 from lukasa.trust.standing import Standing
 
@@ -64,7 +64,7 @@ class Dissents(Desk):
             bad_name("criterion", name) is not None for name in rubric_citations
         ):
             return Refused("bad_citation", "Citations are names of rubric criteria.")
-        vector = self._nearness.embed([text])[0]
+        (vector,) = self._nearness.vectors([text])
         when = aware(timestamp) if timestamp is not None else self._clock.now()
         event: dict[str, Any] = {
             "round_id": round_id,
@@ -81,7 +81,7 @@ class Dissents(Desk):
         self,
         agent: str,
         event: dict[str, Any],
-        vector: Any,
+        kept: dict[str, str],
         of: str,
         when: datetime,
         *,
@@ -89,7 +89,6 @@ class Dissents(Desk):
         source: Key | None = None,
     ) -> Outcome:
         id = self._new_id()
-        kept = {"model": self._nearness.model, "numbers": spelled(vector)}
         near = vector_of(kept["numbers"])
         with self._journal.looking() as look:  # what is long is read before the lock is held
             self._nearness.nearest(look, agent, near)
@@ -257,7 +256,7 @@ class Dissents(Desk):
         }
         if (refused := self._objection(agent=filed.author, of=filed.body.get("of", ""))) is not None:
             return refused
-        vector = self._nearness.embed([filed.text])[0]
+        (vector,) = self._nearness.vectors([filed.text])
         of, key = filed.body.get("of", ""), f"judged {filed.key}"
         return self._take_dissent(filed.author, event, vector, of, filed.recorded_at, key=key, source=filed.key)
 

@@ -58,6 +58,11 @@ class Nearness:
     def embed(self, texts: Sequence[str]) -> Vectors:
         return self._embedder().embed(texts)
 
+    def vectors(self, texts: Sequence[str]) -> list[dict[str, str]]:
+        """The vectors of texts as they are kept: with the name of the model that made them."""
+        made = self.embed(texts) if texts else ()
+        return [{"model": self.model, "numbers": spelled(vector)} for vector in made]
+
     def nearest(self, reader: Reader, agent: str, vector: Any) -> float | None:
         """The highest cosine between a vector and the agent's past dissents; none without any."""
         with self._guard:

@@ -133,7 +133,7 @@ class Trust(Dissents, Overrides, Roles):
             now = self._clock.now()
             kept = self._standing(name).at(now.date())
             window, total = self._resummed(name, now)
-            rounds = sum(1 for _ in self._journal.read(about(name, PARTICIPATION)))
+            rounds = kept.rounds_before + sum(1 for _ in self._journal.read(about(name, PARTICIPATION)))
             for what, own, true in (
                 ("window", kept.window, window), ("total", kept.total, total), ("rounds", kept.rounds, rounds)
             ):  # fmt: skip
@@ -151,7 +151,7 @@ class Trust(Dissents, Overrides, Roles):
             blank = replace(books.standing(agent), today=Sums(), window=Sums(), total=Sums(), days={}, rounds=0)
             for record in reader.read(about(agent, DISSENT, OVERRIDE)):
                 blank = blank.adding(counted_sums(record), record.moment.date())
-            blank = replace(blank, rounds=len(reader.read(about(agent, PARTICIPATION))))
+            blank = replace(blank, rounds=blank.rounds_before + len(reader.read(about(agent, PARTICIPATION))))
             books.put(blank)
             books.note(agent, "rebuilt", None)
             return books.drafts()

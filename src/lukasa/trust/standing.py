@@ -35,6 +35,8 @@ class Standing:
     total: Sums = _NOTHING
     days: Mapping[date, Sums] = field(default_factory=dict)
     rounds: int = 0
+    rounds_before: int = 0
+    """How many of the rounds came with an imported file, which does not name them."""
     trust: float = INITIAL
     initial: float = INITIAL
     probation_until: datetime | None = None
@@ -139,6 +141,7 @@ class Standing:
             "window": list(self.window),
             "total": list(self.total),
             "rounds": self.rounds,
+            "rounds_before": self.rounds_before,
             "trust": self.trust,
             "initial": self.initial,
             "probation_until": None if self.probation_until is None else to_iso(self.probation_until),
@@ -171,6 +174,7 @@ class Standing:
             total=Sums(*body["total"]),
             days={date.fromisoformat(day): Sums(*sums) for day, sums in (days or {}).get("days", {}).items()},
             rounds=body["rounds"],
+            rounds_before=body["rounds_before"],
             trust=body["trust"],
             initial=body["initial"],
             probation_until=None if until is None else from_iso(until),

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lukasa.trust.score import DEEPEST, as_few_as, bonus_of, length_of, wilson
+from lukasa.trust.score import DEEPEST, as_few_as, bonus_of, length_of
 
 UNJUDGED, OWN_OUTPUT, ECHO, FAVOUR = "unjudged", "own_output", "echo", "favour"
 SHALLOW, UNHEEDED = "shallow", "unheeded"
@@ -31,6 +31,7 @@ LATELY = 10
 CHANCE = 0.001
 """A run of failures less likely than this is no accident."""
 _FEWEST_PAIRED = 5
+_RARE, _UNLIKELY = 0.01, 0.1
 
 
 class Pair(NamedTuple):
@@ -118,10 +119,22 @@ def is_favour(pair: Pair, of_dissenter: Pair, of_target: Pair) -> bool:
     """
     if pair.dissents < _FEWEST_PAIRED:
         return False
-    elsewhere = [side.minus(pair) for side in (of_dissenter, of_target)]
-    known = [side for side in elsewhere if side.dissents >= _FEWEST_PAIRED]
-    least, _ = wilson(pair.impacts, pair.dissents)
-    return bool(known) and all(least > wilson(side.impacts, side.dissents)[1] for side in known)
+    one, other = (_surprise(pair, side.minus(pair)) for side in (of_dissenter, of_target))
+    if one is None or other is None:
+        return min(_known(one), _known(other)) < _RARE
+    return one < _RARE and other < _UNLIKELY
+
+
+def _surprise(pair: Pair, elsewhere: Pair) -> float | None:
+    """How likely so many impacts are if the two dealt with each other as one of them deals with everybody else."""
+    if elsewhere.dissents < _FEWEST_PAIRED:
+        return None
+    ratio = (elsewhere.impacts + 1) / (elsewhere.dissents + 2)
+    return as_few_as(pair.dissents - pair.impacts, pair.dissents, 1 - ratio)
+
+
+def _known(surprise: float | None) -> float:
+    return 1.0 if surprise is None else surprise
 
 
 def has_fallen(lately: str, earlier: Pair) -> bool:

@@ -90,8 +90,9 @@ class Dissents(Desk):
     ) -> Outcome:
         id = self._new_id()
         near = vector_of(kept["numbers"])
-        with self._journal.looking() as look:  # what is long is read before the lock is held
-            self._nearness.nearest(look, agent, near)
+        if not self._nearness.knows(agent):
+            with self._journal.looking() as look:  # what takes long is read before the lock is held
+                self._nearness.nearest(look, agent, near)
 
         def taking(reader: Reader) -> Sequence[Draft] | Refused:
             books = Books(reader, self._clock.now())

@@ -63,6 +63,10 @@ class Nearness:
         made = self.embed(texts) if texts else ()
         return [{"model": self.model, "numbers": spelled(vector)} for vector in made]
 
+    def knows(self, agent: str) -> bool:
+        """Whether the agent's past is remembered already, but for what was written since."""
+        return agent in self._voices
+
     def nearest(self, reader: Reader, agent: str, vector: Any) -> float | None:
         """The highest cosine between a vector and the agent's past dissents; none without any."""
         with self._guard:

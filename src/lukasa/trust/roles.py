@@ -61,7 +61,7 @@ class Roles(Desk):
         """Whether an agent may take a critical role, and if not, why."""
         self._require_owner()
         now = self._clock.now()
-        standing = self._standing(agent)
+        standing = self._standing(agent, today=now.date())
         return Eligibility(agent, standing.score(now).trust, standing.rounds, standing.objections(now))
 
     def assign_devils_advocate(

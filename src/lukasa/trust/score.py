@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from math import comb, sqrt
+from math import exp, fsum, lgamma, log, sqrt
 from typing import Any, Literal, NamedTuple
 
 from lukasa.clock import to_iso
@@ -188,19 +188,15 @@ def _depth_doubt(sums: Sums) -> float:
     return (variance + 0.25 / sums.dissents) / sums.dissents
 
 
-def wilson(hits: int, tries: int) -> tuple[float, float]:
-    """Between which bounds a ratio lies, with about 95 % confidence."""
-    if not tries:
-        return 0.0, 1.0
-    ratio, square = hits / tries, _SURE**2
-    middle = (ratio + square / (2 * tries)) / (1 + square / tries)
-    half = _SURE * sqrt(ratio * (1 - ratio) / tries + square / (4 * tries**2)) / (1 + square / tries)
-    return max(middle - half, 0.0), min(middle + half, 1.0)
-
-
 def as_few_as(hits: int, tries: int, ratio: float) -> float:
     """How likely so few hits, or fewer, are when each try hits with this ratio."""
-    return sum(comb(tries, many) * ratio**many * (1 - ratio) ** (tries - many) for many in range(hits + 1))
+    if not 0 < ratio < 1:
+        return 1.0 if ratio <= 0 or hits >= tries else 0.0
+    certain = lgamma(tries + 1)
+    return fsum(
+        exp(certain - lgamma(many + 1) - lgamma(tries - many + 1) + many * log(ratio) + (tries - many) * log(1 - ratio))
+        for many in range(hits + 1)
+    )
 
 
 def weighted(values: Mapping[str, float], trust: Mapping[str, float]) -> float | None:

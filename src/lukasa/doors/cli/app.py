@@ -14,7 +14,20 @@ import typer
 from typer.core import TyperGroup
 
 import lukasa
-from lukasa.doors.cli import bench, carrying, keeping, looking, mending, moving, recalling, show, tour, working
+from lukasa.doors.cli import (
+    bench,
+    carrying,
+    keeping,
+    looking,
+    mending,
+    moving,
+    recalling,
+    rubrics,
+    show,
+    tour,
+    trusting,
+    working,
+)
 from lukasa.doors.cli.caller import Caller, require_text
 from lukasa.doors.cli.outcome import Ending, Failure, failure_of
 from lukasa.errors import InvalidInput
@@ -167,4 +180,6 @@ app.command("copy", rich_help_panel=_CARRY)(moving.copy)
 app.command("worker", rich_help_panel=_WORK)(working.worker)
 app.command("jobs", rich_help_panel=_WORK)(working.jobs)
 app.command("tour", rich_help_panel=_TRY)(tour.tour)
+trusting.app.add_typer(rubrics.app, name="rubric")
+app.add_typer(trusting.app, name="trust", rich_help_panel=_WORK)
 app.add_typer(bench.app, name="bench", rich_help_panel=_TRY)

@@ -124,7 +124,6 @@ _PARTS_NOT_BUILT = {
     "CTX",
     "EXP",
     "FOR",
-    "TRU",
     "VLT",
 }
 NOT_BUILT = frozenset(number for number in REQUIREMENTS if number.split("-")[0] in _PARTS_NOT_BUILT) | {

@@ -145,8 +145,8 @@ def test_two_who_talk_to_each_other_are_not_held_back():
 
 
 @pytest.mark.requirement("TRU-17")
-def test_nobody_makes_room_for_what_is_not_half_as_good():
-    line = hits(*["a"] * 10, "b", "c", score=lambda at: 10.0 if at < 10 else 4.9)
+def test_nobody_makes_room_for_what_is_not_a_quarter_as_good():
+    line = hits(*["a"] * 10, "b", "c", score=lambda at: 10.0 if at < 10 else 2.4)
     assert shared_out(line, 10) == line
 
 

@@ -503,6 +503,15 @@ def test_new_agents_and_those_on_probation_are_kept_from_critical_roles(trust, c
     assert trust.eligibility("n").viable
 
 
+@pytest.mark.requirement("TRU-4", "LOG-6")
+def test_who_is_in_quarantine_is_not_drawn(trust):
+    rounds(trust, "a")
+    rounds(trust, "b")
+    trust.quarantine("a")
+    assert trust.eligibility("a").why == ("in quarantine",)
+    assert {trust.assign_devils_advocate(["a", "b"], seed=seed).chosen for seed in range(9)} == {"b"}
+
+
 @pytest.mark.requirement("TRU-5")
 def test_an_agent_that_turns_bad_goes_on_probation_with_the_reason(trust, clock, essay):
     rounds(trust, "t")

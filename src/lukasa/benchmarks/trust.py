@@ -302,7 +302,7 @@ def _mean(trust: Mapping[str, float], kind: str) -> float:
 
 # The flood
 
-_WRITERS, _FACTS, _FLOOD = 9, 200, 1_000
+_WRITERS, _FACTS, _ASKED, _FLOOD = 9, 200, 60, 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +318,7 @@ def _flood(seed: int, embedder: str) -> _Flooded:
     chance = random.Random(seed)  # noqa: S311 - a simulation, no secret
     with open_memory("memory:", embedder=embedder) as memory:
         subjects = [f"{chance.choice(_WORDS)} {chance.choice(_WORDS)}" for _ in range(_FACTS)]
-        questions = [(f"Who owns the {name} project?", f"fact-{at}") for at, name in enumerate(subjects)]
+        questions = [(f"Who owns the {name} project?", f"fact-{at}") for at, name in enumerate(subjects[:_ASKED])]
         memory.journal.append(
             Draft("note", _claim(chance, name), id=f"fact-{at}", author=f"writer-{at % _WRITERS}")
             for at, name in enumerate(subjects)

@@ -31,11 +31,11 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
         "time": 0.4,
         "session": 0.4,
         "phrases": 0.3,
+        "trust": 0.3,
         "subject": 0.25,
         "preference": 0.2,
         "denial": 0.2,
         "tier": 0.2,
-        "trust": 0.2,
         "linked": 0.2,
         "recency": 0.1,
         "opening": 0.1,
@@ -47,7 +47,7 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
 
 SHARE = 0.5
 """Where more than two authors could answer, no one of them fills more than this share of an answer."""
-_WORTHY = 0.5  # a hit makes room only for one at least this good beside it
+_WORTHY = 0.25  # a hit makes room for one that is at least this good beside it; what is worse says nothing
 _LOOKED_AT = 100  # how many of the best places are looked through for repetitions
 
 
@@ -131,7 +131,7 @@ def shared_out(hits: Sequence[Hit], k: int, share: float = SHARE) -> list[Hit]:
     """The hits, of which no author fills more than a share of the best ``k`` while others have something to say.
 
     It holds where more than two authors are among the hits: two who talk to each other answer as they talk. A hit makes
-    room only for one that is at least half as good, and then says so. The owner, who signs nothing, is not held back.
+    room only for one that is at least a quarter as good, and then says so. The owner, who signs nothing, is not held back.
     """
     line = list(hits)
     if k < 1 or len({hit.candidate.author for hit in line if hit.candidate.author}) <= 2:

@@ -60,9 +60,16 @@ class Roles(Desk):
     def eligibility(self, agent: str) -> Eligibility:
         """Whether an agent may take a critical role, and if not, why."""
         self._require_owner()
-        now = self._clock.now()
-        standing = self._standing(agent, today=now.date())
-        return Eligibility(agent, standing.score(now).trust, standing.rounds, standing.objections(now))
+        return self._eligible([agent])[0]
+
+    def _eligible(self, agents: Sequence[str]) -> list[Eligibility]:
+        now, hidden = self._clock.now(), self._journal.quarantined()
+        found = []
+        for agent in agents:
+            standing = self._standing(agent, today=now.date())
+            why = (*standing.objections(now), *(("in quarantine",) if agent in hidden else ()))
+            found.append(Eligibility(agent, standing.score(now).trust, standing.rounds, why))
+        return found
 
     def assign_devils_advocate(
         self, candidates: Iterable[str | AgentMemory], *, seed: int | str | None = None, round_id: str = ""
@@ -77,7 +84,7 @@ class Roles(Desk):
             return refused
         if not names:
             return Refused("no_candidates", "A devil's advocate is drawn from at least one candidate.")
-        found = [self.eligibility(name) for name in names]
+        found = self._eligible(names)
         viable = [each for each in found if each.viable] or found
         drawn_by = self._chance.getrandbits(48) if seed is None else seed
         weights = [each.trust for each in viable]
@@ -102,5 +109,5 @@ class Roles(Desk):
     def weigh(self, feedback: Mapping[str, float]) -> Weighed:
         """The mean of what agents say, each weighed by trust."""
         self._require_owner()
-        trust = {agent: self.eligibility(agent).trust for agent in feedback}
+        trust = {each.agent: each.trust for each in self._eligible(list(feedback))}
         return Weighed(weighted(feedback, trust), trust)

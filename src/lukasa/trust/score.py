@@ -159,7 +159,7 @@ def score(agent: str, window: Sums, total: Sums, at: datetime, initial: float = 
         + REGRET**2 * _doubt(decided.regrets, decided.overrides)
     )
     return Score(
-        agent, _within(raw), raw, told.impact_ratio, told.mean_depth, decided.regret_ratio, told.dissents,
+        agent, round(_within(raw), 12), raw, told.impact_ratio, told.mean_depth, decided.regret_ratio, told.dissents,
         decided.overrides, told_from, decided_from, _within(raw - spread), _within(raw + spread), at,
     )  # fmt: skip
 

@@ -95,15 +95,20 @@ def _show_one(trust: Trust, agent: str, at: datetime | None, *, as_json: bool) -
         "model": memory.model,
         "role": memory.primary_role,
         "trust": f"{score.trust:.2f}  ({score.low:.2f} to {score.high:.2f}, from {show.counted(score.events, 'event')})",
-        "impact": f"0.4 × {score.impact_ratio:.2f}  ({score.dissents} dissents, {score.dissents_from})",
+        "impact": f"0.4 × {score.impact_ratio:.2f}  ({_basis(score.dissents, 'dissent', score.dissents_from)})",
         "depth": f"0.3 × {score.mean_depth:.2f}",
-        "steadiness": f"0.3 × {1 - score.regret_ratio:.2f}  ({score.overrides} overrides, {score.overrides_from})",
+        "steadiness": f"0.3 × {1 - score.regret_ratio:.2f}  ({_basis(score.overrides, 'override', score.overrides_from)})",
         "rounds": str(standing.rounds),
         "viable": "yes" if eligible.viable else "no: " + "; ".join(eligible.why),
         "citations": f"{various.entropy:.2f} bits" + (f"; look at this: {various.why}" if various.flagged else ""),
         "set aside": ", ".join(f"{many} {why}" for why, many in standing.aside.items()),
     }
     show.sheet({name: show.in_line(value) for name, value in fields.items() if value})
+
+
+def _basis(events: int, what: str, source: str) -> str:
+    where = {"window": " of the last 90 days", "history": " of all history", "nothing": ""}
+    return show.counted(events, what) + where[source]
 
 
 @app.command()

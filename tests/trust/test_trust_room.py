@@ -269,7 +269,7 @@ def test_an_agent_cannot_write_into_the_books_nor_read_those_of_others(tmp_path,
             forbidden(mallory.trust)
     for kind in ("dissent", "trust_standing", "participation", "override"):
         assert mallory.journal.write(kind, body={"agent": "mallory"}, scope=SYSTEM).code == "scope_closed"
-        assert mallory.journal.write(kind, body={"agent": "mallory"}, labels=("agent=mallory",))
+        assert mallory.journal.write(kind, body={"agent": "mallory"}, labels=(f"{kind}=mallory",))
     assert owner.trust.score("mallory") == before
     assert mallory.trust.score("mallory").trust == before.trust
     assert owner.trust.check() == []

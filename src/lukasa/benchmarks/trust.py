@@ -137,9 +137,11 @@ def run(
     rounds: int = ROUNDS,
     sizes: Sequence[int] = (1_000, 100_000),
     embedder: str | None = None,
+    asked: int = 60,
+    flood: int = 1_000,
     progress: Progress | None = None,
 ) -> Report:
-    """Simulates, floods and times."""
+    """Simulates, floods and times. ``asked`` clean questions are put before and after a ``flood`` of records."""
     began = perf_counter()
     tell = progress or _silent
     model = embedder or best_installed()
@@ -154,7 +156,7 @@ def run(
     floods = []
     for seed in range(seeds):
         tell("flooding", seed, seeds)
-        floods.append(_flood(seed, model))
+        floods.append(_flood(seed, model, asked, flood))
     tell("flooding", seeds, seeds)
     report.figures += _of_floods(floods)
     report.figures += _costs(sizes, tell)
@@ -234,8 +236,7 @@ class _Life:
         for each in AGENTS:
             if each.name in dissenters:
                 self._dissent(memory, each, author, number)
-            if each.name in dissenters or each is author:
-                trust.participate(each.name, round_id)
+        trust.participate([author.name, *dissenters], round_id)
         if chance.random() < 0.3:
             held = trust.log_override(author.name, "output", "decision", round_id=round_id, by="person")
             if chance.random() < 0.5 * (1 - self._quality(author, number)):
@@ -259,7 +260,7 @@ class _Life:
     def _look(self, memory: Memory, rounds: int, found: _Lived) -> None:
         """How trust stands beside true quality."""
         trust = [memory.trust.score(each.name).trust for each in AGENTS]
-        agreement = rank_correlation(trust, [self._quality(each, rounds) for each in AGENTS])
+        agreement = rank_correlation(trust, [self._quality(each, rounds - 1) for each in AGENTS])
         if found.separated is None and agreement >= 0.8:
             found.separated = rounds
         if rounds == EARLY:
@@ -302,7 +303,7 @@ def _mean(trust: Mapping[str, float], kind: str) -> float:
 
 # The flood
 
-_WRITERS, _FACTS, _ASKED, _FLOOD = 9, 200, 60, 1_000
+_WRITERS, _FACTS = 9, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,12 +314,12 @@ class _Flooded:
     share: float
 
 
-def _flood(seed: int, embedder: str) -> _Flooded:
-    """Top-1 of clean questions before and after one writer's thousand false records on the same subjects."""
+def _flood(seed: int, embedder: str, asked: int = 60, flood: int = 1_000) -> _Flooded:
+    """Top-1 of clean questions before and after one writer's flood of false records on the same subjects."""
     chance = random.Random(seed)  # noqa: S311 - a simulation, no secret
     with open_memory("memory:", embedder=embedder) as memory:
         subjects = [f"{chance.choice(_WORDS)} {chance.choice(_WORDS)}" for _ in range(_FACTS)]
-        questions = [(f"Who owns the {name} project?", f"fact-{at}") for at, name in enumerate(subjects[:_ASKED])]
+        questions = [(f"Who owns the {name} project?", f"fact-{at}") for at, name in enumerate(subjects[:asked])]
         memory.journal.append(
             Draft("note", _claim(chance, name), id=f"fact-{at}", author=f"writer-{at % _WRITERS}")
             for at, name in enumerate(subjects)
@@ -328,7 +329,7 @@ def _flood(seed: int, embedder: str) -> _Flooded:
         before, _ = _asked(memory, questions)
         memory.journal.append(
             Draft("note", _claim(chance, chance.choice(subjects)), id=f"false-{at}", author="flood")
-            for at in range(_FLOOD)
+            for at in range(flood)
         )
         unjudged, _ = _asked(memory, questions)
         _judge(memory, "flood", good=False)
@@ -423,7 +424,7 @@ def _backlog(memory: Memory, agent: str, size: int, tell: Progress) -> None:
             body = {"agent": agent, "event": event, "of": "", "novelty": 0.0, "why": "", "judged_by": "owner",
                     "counted": {"impact": impact, "depth": depth},
                     "vector": {"model": nearness.name, "numbers": vectors[at % 100]}}  # fmt: skip
-            labels = (f"agent={agent}", f"round=r{at}")
+            labels = (f"{DISSENT}={agent}", f"round=r{at}")
             drafts.append(
                 Draft(DISSENT, body=body, id=new_id(), scope=SYSTEM, origin=ORIGIN, labels=labels, happened_at=when)
             )

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,8 @@ def spelled(memory: AgentMemory) -> bytes:
 
 def import_file(trust: Trust, file: Path) -> Imported:
     """Takes in one file."""
+    if not file.exists():
+        raise FileNotFoundError(ENOENT, "There is no such file", str(file))
     if file.is_symlink() or not file.is_file():
         raise FormatError(f"{file} is not a plain file.")
     if file.stat().st_size > LARGEST:
@@ -215,7 +218,7 @@ def _override(agent: str, event: Mapping[str, Any], id: str, now: datetime) -> t
 
 def _draft(kind: str, agent: str, event: Mapping[str, Any], body: Mapping[str, Any], id: str, now: datetime) -> Draft:
     round_id = event.get("round_id")
-    labels = (f"agent={agent}", *((f"round={round_id}",) if isinstance(round_id, str) and round_id else ()))
+    labels = (f"{kind}={agent}", *((f"round={round_id}",) if isinstance(round_id, str) and round_id else ()))
     return Draft(
         kind, body=dict(body), id=id, scope=SYSTEM, origin=ORIGIN, labels=labels,
         happened_at=_moment(event.get("timestamp")) or now,

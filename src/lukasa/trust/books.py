@@ -49,9 +49,9 @@ def hashed(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def about(agent: str, *kinds: str, **more: Any) -> Query:
-    """The events of one agent."""
-    return Query(kinds=kinds, scopes=(SYSTEM,), labels=(f"agent={agent}",), **more)
+def about(agent: str, kind: str, **more: Any) -> Query:
+    """The events of one kind about one agent."""
+    return Query(kinds=(kind,), scopes=(SYSTEM,), labels=(f"{kind}={agent}",), **more)
 
 
 def standing_of(reader: Reader, agent: str, *, today: date | None = None) -> Standing | None:
@@ -167,7 +167,13 @@ def change_draft(
     body = {"agent": agent, "event": dict(told), "was": was, "inputs": dict(inputs or {})}
     links = () if event is None else (Link(DERIVED_FROM, event),)
     return Draft(
-        CHANGE, body=body, scope=SYSTEM, origin=ORIGIN, links=links, labels=(f"agent={agent}",), happened_at=happened_at
+        CHANGE,
+        body=body,
+        scope=SYSTEM,
+        origin=ORIGIN,
+        links=links,
+        labels=(f"{CHANGE}={agent}",),
+        happened_at=happened_at,
     )
 
 

@@ -69,5 +69,6 @@ def bad_name(what: str, name: object) -> Refused | None:
     return None
 
 
-def labels_of(agent: str, round_id: str) -> tuple[str, ...]:
-    return (f"agent={agent}", *((f"round={round_id}",) if round_id else ()))
+def labels_of(kind: str, agent: str, round_id: str) -> tuple[str, ...]:
+    """What an event is found by. Each kind has a label of its own, so that many of one do not stand in another's way."""
+    return (f"{kind}={agent}", *((f"round={round_id}",) if round_id else ()))

@@ -114,7 +114,7 @@ class Dissents(Desk):
                 id=id,
                 scope=SYSTEM,
                 origin=ORIGIN,
-                labels=labels_of(agent, event["round_id"]),
+                labels=labels_of(DISSENT, agent, event["round_id"]),
                 links=() if source is None else (Link(DERIVED_FROM, source),),
                 happened_at=when,
             )
@@ -233,7 +233,7 @@ class Dissents(Desk):
                 "feedback_incorporated": False,
             },
         }
-        labels = labels_of(author, round_id)
+        labels = labels_of(DISSENT, author, round_id)
         return self._journal.append(Draft(DISSENT, text, body, origin=ORIGIN, labels=labels))
 
     def filed(self) -> list[Record]:

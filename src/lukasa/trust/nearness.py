@@ -102,6 +102,10 @@ class Nearness:
 
         for record, vector in zip(records, self._vectors(records), strict=True):
             row = voice.rows.get(record.id, len(voice.rows))
+            if row >= MOST:  # the oldest makes room
+                oldest = next(iter(voice.rows))
+                row = voice.rows.pop(oldest)
+                del voice.records[oldest]
             if voice.vectors is None:
                 voice.vectors = np.zeros((64, len(vector)), dtype=np.float32)
             elif row >= len(voice.vectors):

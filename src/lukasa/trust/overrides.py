@@ -78,7 +78,7 @@ class Overrides(Desk):
                 "reverted_at": None,
             }
             labels = (
-                *labels_of(agent, round_id),
+                *labels_of(OVERRIDE, agent, round_id),
                 f"due={(when + AUTO_CHECK).date().isoformat()}",
                 *(f"criterion={name}" for name in dict.fromkeys(criteria)),
             )

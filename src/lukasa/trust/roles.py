@@ -22,23 +22,26 @@ from lukasa.trust.values import Assignment, Candidate, Eligibility, Weighed
 class Roles(Desk):
     """Lets trust decide who does what."""
 
-    def participate(self, agent: str, round_id: str) -> Outcome:
-        """Counts a round that an agent took part in; the same round counts once."""
-        if (refused := self._objection(agent=agent, round=round_id)) is not None:
-            return refused
+    def participate(self, agents: str | Iterable[str], round_id: str) -> Outcome:
+        """Counts a round for one or more agents that took part in it; the same round counts once."""
+        names = list(dict.fromkeys([agents] if isinstance(agents, str) else agents))
+        for name in names:
+            if (refused := self._objection(agent=name, round=round_id)) is not None:
+                return refused
         if not round_id:
             return Refused("bad_round", "A round has a name.")
-        id = hashed(agent, round_id)
+        self._require_owner()
 
         def counting(reader: Reader) -> Sequence[Draft] | Refused:
-            if reader.get(key_of(PARTICIPATION, id)) is not None:
-                return []
             books = Books(reader, self._clock.now())
-            standing = books.standing(agent)
-            books.put(replace(standing, rounds=standing.rounds + 1))
-            body = {"agent": agent, "round_id": round_id}
-            labels = labels_of(agent, round_id)
-            return [Draft(PARTICIPATION, body=body, id=id, scope=SYSTEM, origin=ORIGIN, labels=labels), *books.drafts()]
+            for name in names:
+                id = hashed(name, round_id)
+                if reader.get(key_of(PARTICIPATION, id)) is None:
+                    standing = books.standing(name)
+                    books.put(replace(standing, rounds=standing.rounds + 1))
+                    body, labels = {"agent": name, "round_id": round_id}, labels_of(PARTICIPATION, name, round_id)
+                    books.write(Draft(PARTICIPATION, body=body, id=id, scope=SYSTEM, origin=ORIGIN, labels=labels))
+            return books.drafts()
 
         return self._journal.decide(counting)
 
@@ -99,7 +102,7 @@ class Roles(Desk):
                 body=assignment.as_json(),
                 scope=SYSTEM,
                 origin=ORIGIN,
-                labels=labels_of(chosen.agent, round_id),
+                labels=labels_of(ADVOCATE, chosen.agent, round_id),
             )
         )
         if isinstance(outcome, Accepted):

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from typing import ClassVar
 
 from lukasa.clock import Clock, IdMaker, aware
@@ -118,7 +119,9 @@ class Trust(Dissents, Overrides, Roles):
         """The sums of window and history, from the events themselves as they were known at a time."""
         first = first_day(moment.date())
         window, total = Sums(), Sums()
-        for record in self._journal.read(about(agent, DISSENT, OVERRIDE, as_of=moment)):
+        for record in chain.from_iterable(
+            self._journal.read(about(agent, kind, as_of=moment)) for kind in (DISSENT, OVERRIDE)
+        ):
             sums = counted_sums(record)
             total = total.plus(sums)
             if record.moment.date() >= first:
@@ -149,7 +152,7 @@ class Trust(Dissents, Overrides, Roles):
         def rebuilding(reader: Reader) -> Sequence[Draft] | Refused:
             books = Books(reader, self._clock.now())
             blank = replace(books.standing(agent), today=Sums(), window=Sums(), total=Sums(), days={}, rounds=0)
-            for record in reader.read(about(agent, DISSENT, OVERRIDE)):
+            for record in [*reader.read(about(agent, DISSENT)), *reader.read(about(agent, OVERRIDE))]:
                 blank = blank.adding(counted_sums(record), record.moment.date())
             blank = replace(blank, rounds=blank.rounds_before + len(reader.read(about(agent, PARTICIPATION))))
             books.put(blank)

@@ -332,8 +332,7 @@ def round_(
     """
     call = caller(ctx, as_json)
     with call.open() as memory:
-        for agent in agents:
-            met(memory.trust.participate(agent, id))
+        met(memory.trust.participate(agents, id))
         rounds = {agent: memory.trust.standing(agent).rounds for agent in agents}
     if call.json:
         show.as_json(rounds)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lukasa.errors import FormatError
-from lukasa.formats.agent_memory import export_agents, file_name, import_agent, import_file, read
+from lukasa.formats.agent_memory import export_agents, file_name, import_file, read
+from lukasa.trust.books import DISSENT, about
 
 DOCUMENT = {
     "agent_name": "Creator1",
@@ -75,7 +76,7 @@ def test_the_documents_example_comes_out_as_it_went_in(trust, folder, tmp_path):
 def test_fields_that_the_document_does_not_name_survive(trust):
     told = DOCUMENT | {"notes": {"a": [1, 2]}, "probation_until": None}
     told["dissent_history"] = [DOCUMENT["dissent_history"][0] | {"mood": "calm"}]
-    assert import_agent(trust, told)
+    assert trust.adopt(told)
     assert trust.agent("Creator1").as_json() == told
 
 
@@ -148,6 +149,25 @@ def test_different_agents_have_different_files(one, other):
     assert all(name.isascii() and "/" not in name and "\\" not in name and not name.startswith(".") for name in names)
 
 
+@pytest.mark.requirement("TRU-16")
+def test_events_that_tell_little_are_taken_and_worked_with(trust, memory, clock):
+    told = {
+        "agent_name": "a",
+        "dissent_history": [{"dissent_text": "no"}],
+        "override_history": [{"round_id": "r1", "human_decision": "x", "auto_check_deadline": "..."}],
+    }
+    assert trust.adopt(told)
+    assert trust.score("a").events == 1
+    assert trust.predict("no").prospects[0].dissents == 0
+    (dissent,) = memory.journal.read(about("a", DISSENT))
+    assert trust.judge(dissent.id, impact=False)
+    clock.advance(86_401)
+    assert len(trust.check_reverts("r1", "y").records) > 1
+    assert trust.score("a").regret_ratio == 1
+    assert trust.check() == []
+    assert trust.rebuild("a")
+
+
 @pytest.mark.requirement("TRU-16", "TRU-12")
 def test_what_is_exported_is_imported_elsewhere_as_it_was(trust, opened, essay, clock):
     for at in range(9):
@@ -156,6 +176,6 @@ def test_what_is_exported_is_imported_elsewhere_as_it_was(trust, opened, essay, 
     trust.revert(trust.log_override("a", "x", "y").records[0].id, by="ada")
     told = trust.agent("a").as_json()
     other = opened().trust
-    assert import_agent(other, told)
+    assert other.adopt(told)
     assert other.agent("a").as_json() == told
     assert other.score("a").trust == pytest.approx(trust.score("a").trust)

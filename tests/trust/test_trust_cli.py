@@ -1,8 +1,8 @@
 """The commands of trust: what they answer, how they end, what they take."""
 
 import json
-from datetime import UTC, datetime, timedelta
 import xml.etree.ElementTree as ET
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from typer.testing import CliRunner

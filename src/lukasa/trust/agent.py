@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lukasa.clock import from_iso, to_iso
+from lukasa.clock import Clock, from_iso, to_iso
+from lukasa.journal import Journal
 from lukasa.outcome import Outcome
 from lukasa.trust.books import AGENT, CHANGE, DISSENT, OVERRIDE, about, key_of
 from lukasa.trust.score import Sums
@@ -21,8 +22,10 @@ RAW_EVENTS = 100
 class AgentMemory:
     """One agent. Every attribute is read when it is asked for, so it is always the state of now."""
 
-    def __init__(self, trust: Trust, agent_name: str) -> None:
+    def __init__(self, agent_name: str, trust: Trust, journal: Journal, clock: Clock) -> None:
         self._trust = trust
+        self._journal = journal
+        self._clock = clock
         self.agent_name = agent_name
 
     def __repr__(self) -> str:
@@ -62,7 +65,7 @@ class AgentMemory:
         imported = self._known().get("imported")
         if imported is not None and imported["total"] == list(standing.total):
             return dict(imported["long_term_stats"])
-        seen = standing.at(self._trust._clock.now().date())
+        seen = standing.at(self._clock.now().date())
         return statistics(seen.window, seen.total)
 
     @property
@@ -94,13 +97,13 @@ class AgentMemory:
         }
 
     def _known(self) -> dict[str, Any]:
-        record = self._trust._journal.get(key_of(AGENT, self.agent_name))
+        record = self._journal.get(key_of(AGENT, self.agent_name))
         return {} if record is None else dict(record.body)
 
     def _events(self, kind: str) -> list[Record]:
         """The latest, oldest first."""
         query = about(self.agent_name, kind, newest_first=True, limit=RAW_EVENTS)
-        found = list(self._trust._journal.read(query))
+        found = list(self._journal.read(query))
         if kind == CHANGE:
             return found[::-1]
         return sorted(found, key=lambda record: (record.created_at, record.id))  # a judged one is a new version

@@ -142,7 +142,7 @@ class Dissents(Desk):
             record = reader.get(key_of(DISSENT, id))
             if record is None:
                 return Refused("not_found", f"There is no dissent {id!r:.80}.")
-            if record.body["event"]["impact"] is not None:
+            if record.body["event"].get("impact") is not None:
                 return Refused("already_judged", f"The dissent {id!r:.80} was judged already.")
             books = Books(reader, self._clock.now())
             incorporated = impact if feedback_incorporated is None else feedback_incorporated
@@ -160,7 +160,7 @@ class Dissents(Desk):
         standing = books.standing(agent)
         told = Told(
             text=event["dissent_text"],
-            citations=tuple(event["rubric_citations"]),
+            citations=tuple(map(str, event.get("rubric_citations", ()))),
             novelty=body["novelty"],
             impact=impact,
             own_output=of == agent,

@@ -85,7 +85,7 @@ class Voice:
 
     @classmethod
     def of(cls, records: Sequence[Record], vectors: Any) -> Voice:
-        judged = [at for at, record in enumerate(records) if record.body["event"]["impact"] is not None]
+        judged = [at for at, record in enumerate(records) if record.body["event"].get("impact") is not None]
         events = [records[at].body["event"] for at in judged]
         return cls(
             tuple(event["dissent_text"] for event in events),

@@ -116,7 +116,7 @@ class Overrides(Desk):
                 if final_output is None:
                     reverter = _reverter(reader, record, books.now)
                 else:
-                    decided = record.body["event"]["human_decision"]
+                    decided = record.body["event"].get("human_decision")
                     reverter = by if decided != final_output and _overdue(record, books.now) else None
                 if reverter is not None:
                     marked.append(_regretted(books, record, reverter))
@@ -143,6 +143,8 @@ class Overrides(Desk):
         """Marks an override as regretted at once, because a person took it back."""
         if (refused := self._objection(by=by)) is not None:
             return refused
+        if not by.strip():
+            return Refused("no_person", "Somebody took it back: say who with by=…")
 
         def reverting(reader: Reader) -> Sequence[Draft] | Refused:
             record = reader.get(key_of(OVERRIDE, id))
@@ -181,7 +183,10 @@ def _artifact(record: Record) -> Key | None:
 
 
 def _overdue(record: Record, now: datetime) -> bool:
-    return now > from_iso(record.body["event"]["auto_check_deadline"])
+    try:
+        return now > from_iso(record.body["event"]["auto_check_deadline"])
+    except (InvalidInput, KeyError, TypeError):  # a file need not have told it
+        return now > record.moment + AUTO_CHECK
 
 
 def _reverter(reader: Reader, record: Record, now: datetime) -> str | None:

@@ -18,6 +18,7 @@ from lukasa.outcome import Outcome, Refused
 from lukasa.record import Draft, Record
 from lukasa.scope import SYSTEM
 from lukasa.trust import insight
+from lukasa.trust.adopting import Adopting
 from lukasa.trust.agent import AgentMemory
 from lukasa.trust.belief import Belief
 from lukasa.trust.books import (
@@ -42,7 +43,7 @@ from lukasa.trust.standing import Standing, first_day
 from lukasa.trust.values import Metrics
 
 
-class Trust(Dissents, Overrides, Roles):
+class Trust(Dissents, Overrides, Roles, Adopting):
     """Keeps dissents and overrides, and draws from them how far each agent is trusted.
 
     The books are the owner's: only a caller that reaches everything writes and reads them. An agent may file a dissent
@@ -71,7 +72,7 @@ class Trust(Dissents, Overrides, Roles):
         self._require_owner()
         if (refused := bad_name("agent", name)) is not None:
             raise InvalidInput(refused.reason)
-        return AgentMemory(self, name)
+        return AgentMemory(name, self, self._journal, self._clock)
 
     def agents(self) -> list[str]:
         """Everybody who has been met, by name."""

@@ -82,6 +82,17 @@ def test_laundering_through_a_trusted_author_does_not_pay(judged):
 
 
 @pytest.mark.requirement("TRU-17")
+def test_a_bad_source_counts_even_where_no_other_author_was_judged(memory):
+    trust = memory.trust
+    trust.revert(trust.log_override("bad", "x", "y").records[0].id, by="ada")
+    derive(memory, "rumour", "nothing of note", "bad")
+    derive(memory, "laundered", "The ibis release is on Friday", "one", "rumour")
+    derive(memory, "honest", "The ibis release is on Monday", "other")
+    hits = memory.recall("When is the ibis release?", 2).hits
+    assert [(hit.record.id, hit.trust) for hit in hits] == [("honest", 0.6), ("laundered", 0.0)]
+
+
+@pytest.mark.requirement("TRU-17")
 def test_a_source_that_cannot_be_seen_is_trusted_like_an_unknown(judged):
     derive(judged, "lost", "The stork release is on Friday", "good", "nowhere")
     (hit,) = judged.recall("stork release", 1).hits

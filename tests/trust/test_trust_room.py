@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lukasa
-from lukasa import Key
+from lukasa import Key, Link
 from lukasa.engine import Query
 from lukasa.errors import InvalidInput, NotAllowed
 from lukasa.scope import SYSTEM
-from lukasa.testing import FrozenClock
+from lukasa.testing import FrozenClock, seeded_ids
 
 DAY = 86_400
 
@@ -286,6 +286,24 @@ def test_what_an_agent_files_itself_counts_for_nothing_until_the_owner_judges(tm
     assert owner.trust.filed() == []
     assert owner.trust.judge(filed.id, impact=True).code == "already_judged"
     assert owner.trust.file_dissent("x").code == "no_author"
+
+
+@pytest.mark.requirement("TRU-3")
+def test_whatever_an_agent_writes_as_a_dissent_is_judged_without_harm(tmp_path, opened, essay):
+    owner = opened(tmp_path / "t.db")
+    agent = opened(tmp_path / "t.db", agent="critic", new_id=seeded_ids(2))
+    pending = dissent(owner.trust, "other", essay())
+    for body in ({}, {"event": 3, "of": []}, {"event": {"context": 1, "rubric_citations": [7, "", "x"]}, "of": "y"}):
+        assert agent.journal.write("dissent", "An objection", body)
+    assert agent.journal.write("dissent", "", {"of": "y"}, id="empty")
+    assert agent.journal.write("dissent", "in the way", id=pending.id)
+    filed = owner.trust.filed()
+    assert agent.journal.write("note", "nothing", links=(Link("derived_from", filed[0].key),))
+    assert owner.trust.judge("empty", impact=True).code == "empty_dissent"
+    for record in filed[:3]:
+        assert owner.trust.judge(record.id, impact=False)
+    assert owner.trust.judge(pending.id, impact=False)
+    assert (owner.trust.score("critic").dissents, owner.trust.score("other").dissents) == (3, 1)
 
 
 @pytest.mark.requirement("TRU-3")

@@ -32,7 +32,7 @@ class Believing(Protocol):
 
 
 class Trusted:
-    """The trust of the records of one recall. Where nobody in it has been judged, it tells nobody apart."""
+    """The trust of the records of one recall. It does not matter where nobody was judged and nothing was derived."""
 
     def __init__(self, look: Reader, records: Iterable[Record], believing: Believing | None) -> None:
         self._look = look
@@ -43,7 +43,7 @@ class Trusted:
         self._authors = set(authors)
         self._left = LOOKUPS
         self._vetted: dict[int, float] = {}
-        self.matters = bool(self._known)
+        self.matters = bool(self._known) or any(map(_sources, self._records.values()))
 
     def of(self, record: Record) -> float | None:
         """How far a record's author is trusted; none for the owner, who is not judged."""
@@ -86,7 +86,7 @@ class Trusted:
         least = min((found for found in self._of_sources(record)), default=1.0)
         if own is None or least < own:
             self._vetted[record.seq] = least
-        return with_trust(hit, min(least, hit.candidate.trust)) if self.matters else hit
+        return with_trust(hit, min(least, hit.candidate.trust))
 
     def _of_sources(self, record: Record) -> list[float]:
         """The trust of everything a record was derived from, as far as there is time to look."""
@@ -117,7 +117,6 @@ class Trusted:
         if author not in self._authors:
             self._authors.add(author)
             self._known |= self._believing((author,))
-            self.matters = self.matters or author in self._known
         return self._known.get(author, self._believing.initial)
 
 

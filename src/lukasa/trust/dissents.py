@@ -135,7 +135,7 @@ class Dissents(Desk):
         """
         self._require_owner()
         filed = self._journal.get(Key(SHARED, DISSENT, id))
-        if filed is not None:
+        if filed is not None and self._journal.get(key_of(DISSENT, id)) is None:
             return self._judge_filed(filed, impact, feedback_incorporated)
 
         def judging(reader: Reader) -> Sequence[Draft] | Refused:
@@ -236,30 +236,47 @@ class Dissents(Desk):
         labels = labels_of(DISSENT, author, round_id)
         return self._journal.append(Draft(DISSENT, text, body, origin=ORIGIN, labels=labels))
 
-    def filed(self) -> list[Record]:
-        """Dissents that agents filed and nobody has judged yet, oldest first."""
+    def filed(self, *, limit: int = 1_000) -> list[Record]:
+        """Dissents that agents filed lately and nobody has judged yet, oldest first."""
         self._require_owner()
         with self._journal.looking() as look:
-            filed = look.read(Query(kinds=(DISSENT,), scopes=(SHARED,)))
-            return [record for record in filed if not look.neighbours(record.key, DERIVED_FROM)]
+            filed = look.read(Query(kinds=(DISSENT,), scopes=(SHARED,), newest_first=True, limit=limit))
+            return [record for record in reversed(filed) if not _taken_in(look, record)]
 
     def _judge_filed(self, filed: Record, impact: bool, incorporated: bool | None) -> Outcome:
-        if self._journal.neighbours(filed.key, DERIVED_FROM):
-            return Refused("already_judged", f"The dissent {filed.id!r:.80} was judged already.")
+        with self._journal.looking() as look:
+            if _taken_in(look, filed):
+                return Refused("already_judged", f"The dissent {filed.id!r:.80} was judged already.")
+        told = filed.body.get("event")
+        told = told if isinstance(told, dict) else {}  # whoever filed it may have written anything
+        context, cited, of = told.get("context"), told.get("rubric_citations"), filed.body.get("of")
         event = {
             "round_id": filed.label("round") or "",
             "timestamp": to_iso(filed.recorded_at),
-            "context": filed.body.get("event", {}).get("context", {}),
+            "context": context if isinstance(context, dict) else {},
             "dissent_text": filed.text,
-            "rubric_citations": filed.body.get("event", {}).get("rubric_citations", []),
+            "rubric_citations": [name for name in cited if bad_name("criterion", name) is None]
+            if isinstance(cited, list)
+            else [],
             "impact": impact,
             "feedback_incorporated": impact if incorporated is None else incorporated,
         }
-        if (refused := self._objection(agent=filed.author, of=filed.body.get("of", ""))) is not None:
+        of = of if isinstance(of, str) else ""
+        if (refused := self._objection(agent=filed.author, of=of)) is not None:
             return refused
+        if not filed.text.strip():
+            return Refused("empty_dissent", "A dissent says something.")
         (vector,) = self._nearness.vectors([filed.text])
-        of, key = filed.body.get("of", ""), f"judged {filed.key}"
+        key = f"judged {filed.key}"
         return self._take_dissent(filed.author, event, vector, of, filed.recorded_at, key=key, source=filed.key)
+
+
+def _taken_in(look: Reader, filed: Record) -> bool:
+    """Whether a filed dissent stands in the books already."""
+    return any(
+        near.direction == "in" and near.key.scope == SYSTEM and near.key.kind == DISSENT
+        for near in look.neighbours(filed.key, DERIVED_FROM)
+    )
 
 
 def _kept_vector(record: Record) -> Any:

@@ -1,5 +1,7 @@
 """Trust in use: recall ranks by it and shows it, derived records inherit the least, nobody crowds the others out."""
 
+from contextlib import contextmanager
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -202,3 +204,29 @@ def test_a_crowd_of_records_by_one_author_says_that_it_made_room(memory):
     recalled = memory.recall("heron release", 6)
     assert sum(hit.record.author == "spam" for hit in recalled.hits) <= 3
     assert any("made room" in hit.why for hit in recalled.dropped)
+
+
+def test_a_recall_never_looks_twice_at_a_time(tmp_path, opened, essay, monkeypatch):
+    """Whoever holds one connection while waiting for another can wait for ever."""
+    memory = opened(tmp_path / "t.db", agent="ada")
+    owner = opened(tmp_path / "t.db")
+    owner.trust.log_dissent("good", essay(), impact=True)
+    derive(owner, "fact", "The egret release needs two reviews", "good")
+    derive(owner, "clean", "Egret release notes: reviews matter", "other", "fact")
+    memory.recall("warm up")
+    engine, held = memory._parts.engine, []
+    reading = engine.reading
+
+    @contextmanager
+    def counting(*words, **options):
+        assert not held
+        held.append(1)
+        try:
+            with reading(*words, **options) as look:
+                yield look
+        finally:
+            held.pop()
+
+    monkeypatch.setattr(engine, "reading", counting)
+    trust = {hit.record.id: hit.trust for hit in memory.recall("egret release", 5).hits}
+    assert trust == {"fact": 1.0, "clean": 0.6}

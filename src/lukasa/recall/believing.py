@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from lukasa.engine import Reader
+from lukasa.journal import Journal
 from lukasa.recall.ranking import Hit, with_trust
 from lukasa.record import DERIVED_FROM, Key, Record
 
@@ -34,8 +34,8 @@ class Believing(Protocol):
 class Trusted:
     """The trust of the records of one recall. It does not matter where nobody was judged and nothing was derived."""
 
-    def __init__(self, look: Reader, records: Iterable[Record], believing: Believing | None) -> None:
-        self._look = look
+    def __init__(self, journal: Journal, records: Iterable[Record], believing: Believing | None) -> None:
+        self._journal = journal
         self._believing = believing
         self._records = {record.seq: record for record in records}
         authors = dict.fromkeys(record.author for record in self._records.values() if record.author)
@@ -103,7 +103,7 @@ class Trusted:
             source = None
             if self._left and looked < SOURCES:
                 self._left, looked = self._left - 1, looked + 1
-                source = self._look.get(key)
+                source = self._journal.get(key)
             if source is None:
                 found.append(self._believing.initial)
                 continue

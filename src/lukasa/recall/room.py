@@ -135,8 +135,14 @@ class Recall:
             return Recalled(understand(text), (), unindexed=unindexed, note="The question is empty.")
         with self._journal.looking() as look:
             understood, records, cosines = self._candidates(look, text, model, wanted)
-            hits = self._ranked(look, understood, records, cosines, k)
-        return Recalled(understood, tuple(hits[:k]), tuple(hits[k:]), unindexed, note)
+        trusted = Trusted(
+            self._journal, records.values(), self._believing
+        )  # between two looks: it has looks of its own
+        with self._journal.looking() as look:
+            ranked = self._ranked(look, understood, records, cosines, trusted)
+        best = shared_out(trusted.vetted(ranked, k), k)
+        hits = tuple(Recollection(records[h.candidate.seq], h, trusted.shown(records[h.candidate.seq])) for h in best)
+        return Recalled(understood, hits[:k], hits[k:], unindexed, note)
 
     def _candidates(
         self, look: Reader, text: str, model: str, wanted: Query
@@ -184,19 +190,15 @@ class Recall:
             return list(self._speakers)
 
     def _ranked(
-        self, look: Reader, asked: Question, records: dict[int, Record], cosines: dict[int, float], k: int
-    ) -> list[Recollection]:
+        self, look: Reader, asked: Question, records: dict[int, Record], cosines: dict[int, float], trusted: Trusted
+    ) -> list[Hit]:
         beside = look.beside(list(records))
-        trusted = Trusted(look, records.values(), self._believing)
         candidates = [
             _candidate(record, beside.get(seq), cosines.get(seq), trusted.signal(record))
             for seq, record in records.items()
         ]
         corpus = Corpus(_texts(look), look.frequency(asked.terms))
-        hits = shared_out(trusted.vetted(rank(asked, candidates, corpus), k), k)
-        return [
-            Recollection(record, hit, trusted.shown(record)) for hit in hits for record in (records[hit.candidate.seq],)
-        ]
+        return rank(asked, candidates, corpus)
 
     def reembed(self, embedder: str, progress: Progress | None = None) -> str:
         """Changes the store's embedder: makes all vectors anew while the old ones serve, then switches over."""

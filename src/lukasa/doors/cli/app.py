@@ -28,10 +28,12 @@ from lukasa.doors.cli import (
     mending,
     moving,
     recalling,
+    rubrics,
     show,
     skilled,
     talking,
     tour,
+    trusting,
     vaulting,
     working,
 )
@@ -210,4 +212,6 @@ app.command("metrics", rich_help_panel=_LEARN)(learning.metrics)
 app.add_typer(handing.app, name="handoff", rich_help_panel=_WORK)
 app.command("ledger", rich_help_panel=_WORK)(handing.ledger)
 app.command("tour", rich_help_panel=_TRY)(tour.tour)
+trusting.app.add_typer(rubrics.app, name="rubric")
+app.add_typer(trusting.app, name="trust", rich_help_panel=_WORK)
 app.add_typer(bench.app, name="bench", rich_help_panel=_TRY)

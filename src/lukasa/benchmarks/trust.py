@@ -407,7 +407,7 @@ def _timed(trust: Trust) -> tuple[list[float], list[float]]:
 def _backlog(memory: Memory, agent: str, size: int, tell: Progress) -> None:
     """So many judged dissents of the last two hundred days, written in large batches."""
     chance = random.Random(size)  # noqa: S311 - a benchmark, no secret
-    nearness = memory.recall.index.embedder
+    nearness = memory.recall.index.embedder.embedder
     vectors = [spelled(vector) for vector in nearness.embed([f"{_WORDS[at]} {at}" for at in range(100)])]
     now = datetime.now(UTC)
     standing = Standing(agent, (now - timedelta(days=200)).date())

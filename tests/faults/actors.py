@@ -410,7 +410,7 @@ def leaving(store, early, late, **_):
     memory = lukasa.open(store)
     for number in range(early):
         memory.journal.write("note", f"number {number}")
-    memory._engine._checkpoint()
+    memory._parts.engine._checkpoint()
     for number in range(early, early + late):
         memory.journal.write("note", f"number {number}")
     report(done=True)

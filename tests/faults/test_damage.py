@@ -64,7 +64,7 @@ class Original:
         for number in range(1, 250, 40):
             assert journal.delete(Key("shared", "note", f"n-{number}"))
         assert journal.quarantine("d")
-        memory._engine.put_vectors("tiny", [(seq, 0, [float(seq), 1.0]) for seq in range(1, 50)])
+        memory._parts.engine.put_vectors("tiny", [(seq, 0, [float(seq), 1.0]) for seq in range(1, 50)])
 
     def pages_of(self, *names):
         """The pages that hold a table or an index, by SQLite's own account."""

@@ -66,7 +66,7 @@ def write_canaries(memory):
             labels=(f"who={CANARY}", f"n={number}"), links=(Link("about", Key("shared", "person", CANARY)),),
         )  # fmt: skip
         keys.append(journal.append([draft], key=f"{CANARY} {number}").record.key)
-        memory._engine.put_vectors("tiny", [(journal.tip(), chunk, VECTOR) for chunk in range(3)])
+        memory._parts.engine.put_vectors("tiny", [(journal.tip(), chunk, VECTOR) for chunk in range(3)])
     for number in (1, 2, 3):
         journal.write("note", words(chance, 20), id=f"c-{number}")
     journal.write("note", f"again {CANARY}", id="c-2")

@@ -41,7 +41,7 @@ DEEDS = {
     "erase": lambda memory: memory.journal.erase(Key("shared", "note", "n-1")),
     "compact": lambda memory: memory.compact(),
     "reindex": lambda memory: memory.journal.reindex(),
-    "vectors": lambda memory: memory._engine.put_vectors("tiny", [(1, 0, [1.0, 2.0])]),
+    "vectors": lambda memory: memory._parts.engine.put_vectors("tiny", [(1, 0, [1.0, 2.0])]),
 }
 
 

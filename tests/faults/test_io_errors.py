@@ -161,7 +161,7 @@ def undo(memory):
 
 
 def put_vectors(memory):
-    memory._engine.put_vectors("tiny", [(seq, 0, [float(seq)] * 200) for seq in range(1, 40)])
+    memory._parts.engine.put_vectors("tiny", [(seq, 0, [float(seq)] * 200) for seq in range(1, 40)])
 
 
 DEEDS = (append, compact, erase, quarantine, reindex, undo, put_vectors)

@@ -59,7 +59,8 @@ def batch(made: int, took: float, left: float | None) -> int:
         return BATCH
     if not made:
         return _FIRST
-    return max(1, min(BATCH, 2 * made, int(left * made / took) if took > 0 else BATCH))
+    fitting = left * made / took if took > 0 else BATCH
+    return int(max(1, min(BATCH, 2 * made, fitting)))
 
 
 class Index:

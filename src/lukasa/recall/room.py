@@ -25,7 +25,7 @@ from lukasa.scope import SYSTEM
 
 PATIENCE = 1.0
 """How many seconds an answer may be held up to make vectors that are missing."""
-_BY_WORDS = 300
+_BY_WORDS = 150
 _BY_MEANING = 300
 _LATELY = 2_000
 _LONGEST_QUESTION = 20_000

@@ -74,7 +74,10 @@ def recall(
     baseline: Annotated[
         list[str] | None, typer.Option(help="vector, bm25, rrf or all, measured in the same run; may be repeated.")
     ] = None,
-    on: OnServer = None,
+    on: Annotated[
+        str | None,
+        typer.Option("--store", "--engine", metavar="URL", help="Measure on this PostgreSQL server; else on SQLite."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
     """Measure how well recall finds the evidence for questions about conversations.

@@ -243,7 +243,7 @@ class Vault:
         company.add(seen)
         if topic is not None:
             topics[topic] = seen.id
-        return draft_of(item, seen.id, expected=0, known=seen.marks), active + 1
+        return draft_of(item, seen.id, expected=0), active + 1
 
     def _new_id(self) -> str:
         return f"{self._chance.getrandbits(48):012x}"

@@ -16,6 +16,7 @@ CREATE TABLE log (
     tokens  integer,                     -- how many words the text has; null without a text
     labels  text[] COLLATE "C" NOT NULL,
     session text COLLATE "C",            -- derived: the label session=…, if there is one
+    marks   integer[] NOT NULL DEFAULT '{}',  -- derived: by which nearly the same text is found, for some kinds
     words   tsvector,
     digest  bytea NOT NULL,              -- SHA-256 of line
     line    text COLLATE "C" NOT NULL,
@@ -26,6 +27,9 @@ CREATE INDEX log_by_kind ON log (scope, kind, seq);
 CREATE INDEX log_by_session ON log (scope, session, seq) WHERE session IS NOT NULL;
 CREATE INDEX log_by_words ON log USING gin (words) WHERE words IS NOT NULL;
 CREATE INDEX log_by_label ON log USING gin (labels) WHERE labels <> '{}';
+-- Marks are looked up within the very transaction that adds them. An index that gathers new entries in a list, to be
+-- sorted in later, is read through from end to end by every such look; this one sorts them in at once.
+CREATE INDEX log_by_mark ON log USING gin (marks) WITH (fastupdate = off) WHERE marks <> '{}';
 
 -- Three long names together are more than an index takes, so a target is found by a hash of them.
 CREATE FUNCTION target_of(scope text, kind text, id text) RETURNS uuid LANGUAGE sql IMMUTABLE

@@ -27,6 +27,9 @@ CREATE INDEX hidden_by_author ON hidden (author, seq);
 CREATE TABLE label (label TEXT NOT NULL, scope TEXT NOT NULL, seq INTEGER NOT NULL,
     PRIMARY KEY (label, scope, seq)) WITHOUT ROWID;
 
+-- Marks of the texts of some kinds, by which nearly the same text is found. They name scope and kind too.
+CREATE TABLE near (mark INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (mark, seq)) WITHOUT ROWID;
+
 CREATE TABLE link (
     to_scope TEXT NOT NULL, to_kind TEXT NOT NULL, to_id TEXT NOT NULL, relation TEXT NOT NULL, seq INTEGER NOT NULL,
     PRIMARY KEY (to_scope, to_kind, to_id, relation, seq)) WITHOUT ROWID;

@@ -223,10 +223,11 @@ class Reader(Protocol):
     def authors(self, latest: int) -> list[str]:
         """Who wrote the latest records of each scope and kind, that many of each; of the largest, where there are many."""
 
-    def bearing(self, marks: Sequence[int], scope: str, *, kind: str, each: int) -> list[Bearer]:
-        """The live records of a marked kind in a scope that bear any of the marks: the newest ``each`` by each mark.
+    def bearing(self, texts: Sequence[Sequence[int]], scope: str, *, kind: str, each: int) -> list[Bearer]:
+        """The live records of a marked kind in a scope that bear marks of some texts, each text given by its marks.
 
-        Every record comes once, newest first. The cost is that of the marks and what they bring, not of the log.
+        By each mark the newest ``each`` come, and beyond those the ones that bear several marks of one text, as far as
+        it is cheap to tell. Every record comes once, newest first. The cost is that of the marks, not of the log.
         """
 
     def beside(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:

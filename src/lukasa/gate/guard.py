@@ -17,10 +17,9 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import accumulate
 from math import log2
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from lukasa.gate.secrets import (
     ANNOUNCED,
@@ -29,10 +28,10 @@ from lukasa.gate.secrets import (
     KEYS_THAT_ARE_SECRET,
     PASSWORDS,
     PIN,
-    PLACEHOLDER,
     PRIVATE_KEYS,
     PROVIDERS,
     Spelling,
+    is_placeholder,
 )
 
 Sort = Literal["card", "ssn", "secret", "password", "private_key"]
@@ -45,8 +44,7 @@ NAMES: dict[Sort, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Spotted:
+class Spotted(NamedTuple):
     """What was found and where, from ``start`` to before ``end``; never the value itself."""
 
     start: int
@@ -56,7 +54,7 @@ class Spotted:
 
 def scan(text: str) -> list[Spotted]:
     """Everything personal or secret in a text, in order; pieces that overlap are one."""
-    folded = text if text.isascii() else text.translate(_FOLDING)
+    folded = text if text.isascii() else _folded(text)
     found = _apart(sorted(_everything(folded)))
     if not found or folded is text:
         return found
@@ -101,6 +99,18 @@ class _Folding(dict[int, str]):
 
 
 _FOLDING = _Folding()
+_FEW_REPLACED = 16
+
+
+def _folded(text: str) -> str:
+    """The text with every character taken for what it is taken for. Most texts have few that change, or none."""
+    table = {letter: _FOLDING[ord(letter)] for letter in set(text)}
+    changed = [letter for letter, taken in table.items() if taken != letter]
+    if len(changed) > _FEW_REPLACED:
+        return text.translate(str.maketrans(table))
+    for letter in changed:
+        text = text.replace(letter, table[letter])
+    return text
 
 
 def _moved(spotted: Spotted, ends: list[int]) -> Spotted:
@@ -121,8 +131,8 @@ def _apart(found: Iterable[Spotted]) -> list[Spotted]:
 
 def _everything(text: str) -> Iterator[Spotted]:
     lower = text.lower()
-    if len(lower) != len(text):  # a few letters have a small form of two
-        lower = "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
+    if len(lower) != len(text):  # one letter has a small form of two
+        lower = text.replace("\u0130", "I").lower()
     if _DIGIT.search(text):
         yield from _cards(text, lower)
         yield from _ssns(text, lower)
@@ -136,7 +146,7 @@ def _everything(text: str) -> Iterator[Spotted]:
         yield from (match for found in pattern.finditer(lower) for match in _password(text, found))
     if "://" in text and "@" in text:
         for match in IN_URL.finditer(text):
-            if not PLACEHOLDER.match(match["value"]) and match["value"].lower() not in ("password", "pass", "pwd"):
+            if not is_placeholder(match["value"]) and match["value"].lower() not in ("password", "pass", "pwd"):
                 yield Spotted(*match.span("value"), "password")
 
 
@@ -287,7 +297,7 @@ def _announced(text: str, word: str, match: re.Match[str]) -> Iterator[Spotted]:
         return
     if word == "key" and not KEYS_THAT_ARE_SECRET.search(text[max(0, match.start() - 12) : match.start()].lower()):
         return
-    if not PLACEHOLDER.match(value) and _random_enough(value, 3.2) and _mixed(value):
+    if _mixed(value) and _random_enough(value, 3.2) and not is_placeholder(value):
         yield Spotted(start, end, "secret")
 
 
@@ -303,11 +313,14 @@ _NOT_A_PASSWORD = re.compile(r"\d{1,3}(?:[-–+]\w+)?|\d+[-–]\d+|https?:.*|/\S
 """Lengths, ranges, addresses, paths and calls of functions."""
 
 
+_UNLIKE_A_WORD = re.compile(r"[\d_]|[^\w'’.-]|[a-z][A-Z]")
+
+
 def _is_password(value: str, match: re.Match[str]) -> bool:
     """Whether what follows the word is a password, and not something said about one."""
-    if value.lower() in COMMON_AFTER_PASSWORD or match["many"] or PLACEHOLDER.match(value):
+    if value.lower() in COMMON_AFTER_PASSWORD or match["many"] or is_placeholder(value):
         return False
-    if re.search(r"\d", value) or re.search(r"[^\w'’.-]", value) or re.search(r"[a-z][A-Z]|_", value):
+    if _UNLIKE_A_WORD.search(value):
         return not _NOT_A_PASSWORD.fullmatch(value)
     if match["quote"]:
         return True

@@ -3,7 +3,7 @@
 In a scope of at most ``FEW`` memories a text is compared with every one of them. In a larger one it is compared with
 those that share a mark with it (``lukasa.likeness``): for the overlap of words the verdict is the same as comparing
 with everything; for sequences of characters it is that for texts that also share two telling words. A mark that more
-than ``EACH`` memories bear brings the newest of them.
+than ``EACH`` memories bear brings the newest of them, and those that share another mark besides.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lukasa.likeness import folded, marks_of, overlap, sequence, words
 from lukasa.vault.rules import KIND, Rules
 
 FEW = 128
-EACH = 20
+EACH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ class Company:
                 records = reader.read(Query(kinds=(KIND,), scopes=(scope,)))
                 self._few[scope] = {record.id: Seen(record.text, scope, record.id) for record in records}
             else:
-                marks = [mark for text in asked for mark in text.marks]
-                for id, said, borne in reader.bearing(marks, scope, kind=KIND, each=EACH):
+                marked = [text.marks for text in asked]
+                for id, said, borne in reader.bearing(marked, scope, kind=KIND, each=EACH):
                     self._meet(Seen(said, scope, id), borne)
 
     def nearest(self, text: Seen, *, but: str = "") -> Likeness | None:

@@ -235,11 +235,11 @@ class PostgresReader(Arrows):
         rows = self._moment.run(SQL["authors"], ([row.scope for row in pairs], [row.kind for row in pairs], latest))
         return [author for (author,) in rows]
 
-    def bearing(self, marks: Sequence[int], scope: str, *, kind: str, each: int) -> list[Bearer]:
-        if not marks or not self._reach.reads(scope) or not _storable((scope, kind)):
+    def bearing(self, texts: Sequence[Sequence[int]], scope: str, *, kind: str, each: int) -> list[Bearer]:
+        wanted = sorted({mark for marks in texts for mark in marks})
+        if not wanted or each < 1 or not self._reach.reads(scope) or not _storable((scope, kind)):
             return []
-        wanted = sorted(set(marks))
-        return [Bearer(*row) for row in self._moment.run(SQL["bearing"], (scope, kind, wanted, wanted, max(0, each)))]
+        return [Bearer(*row) for row in self._moment.run(SQL["bearing"], (scope, kind, wanted, wanted, each))]
 
     def beside(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:
         readable = self._readable()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,7 @@ _NEWEST_AS_OF = """line ->> 'deleted' IS NULL AND NOT EXISTS (
         AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq))"""
 _MANY_STREAMS = 40
 _COUNTED = 1000
-_FEW_BEARERS = 4
+_FEW_BEARERS = 10
 
 
 class SqliteReader(Arrows):
@@ -195,32 +195,30 @@ class SqliteReader(Arrows):
         rows = (row for pair in largest for row in self._db.execute(SQL["authors"], (pair.scope, pair.kind, latest)))
         return sorted({author for (author,) in rows})
 
-    def bearing(self, marks: Sequence[int], scope: str, *, kind: str, each: int) -> list[Bearer]:
-        if not marks or each < 1 or not self._reach.reads(scope) or not storable((scope, kind)):
+    def bearing(self, texts: Sequence[Sequence[int]], scope: str, *, kind: str, each: int) -> list[Bearer]:
+        wanted = sorted({mark for marks in texts for mark in marks})
+        if not wanted or each < 1 or not self._reach.reads(scope) or not storable((scope, kind)):
             return []
-        wanted = sorted(set(marks))
         most = _FEW_BEARERS * (len(wanted) + 10)
         rows: list[Any] = self._db.execute(SQL["bearing"], (json.dumps(wanted), most)).fetchall()
-        bearers: dict[int, list[int]] = {}
+        every: dict[int, list[int]] = {}
         for mark, seq in rows:
-            bearers.setdefault(mark, []).append(seq)
-        crowded = [mark for mark, seqs in bearers.items() if len(seqs) > each]
-        for mark in crowded:
-            bearers[mark] = bearers[mark][-each:]
+            every.setdefault(mark, []).append(seq)
+        bearers = {mark: seqs[-each:] for mark, seqs in every.items()}
         if len(rows) == most:  # some were not read to their end: those bring their newest, one after the other
-            late = self._lists("newest_bearing", wanted[bisect_left(wanted, rows[-1][0]) :], each)
-            bearers.update(late)
-            crowded += [mark for mark, seqs in late.items() if len(seqs) == each]
-        texts = self._live_texts(bearers.values(), scope, kind)
-        thinned = [mark for mark in crowded if any(seq not in texts for seq in bearers[mark])]
+            bearers.update(self._lists("newest_bearing", wanted[bisect_left(wanted, rows[-1][0]) :], each))
+        crowded = [mark for mark, seqs in bearers.items() if len(seqs) == each]
+        again = _met_again(texts, every) if crowded else {}
+        found = self._live_texts([*bearers.values(), list(again)], scope, kind)
+        thinned = [mark for mark in crowded if any(seq not in found for seq in bearers[mark])]
         if thinned:  # some of their newest are not live, so older ones count
             bearers.update(self._lists("newest_live_bearing", thinned, each, scope, kind))
-            texts = self._live_texts(bearers.values(), scope, kind)
-        borne: dict[int, list[int]] = {}
+            found = self._live_texts([*bearers.values(), list(again)], scope, kind)
+        borne = again
         for mark, seqs in bearers.items():
             for seq in seqs:
-                borne.setdefault(seq, []).append(mark)
-        return [Bearer(id, text, borne[seq]) for seq, (id, text) in texts.items()]
+                borne.setdefault(seq, set()).add(mark)
+        return [Bearer(id, text, tuple(borne[seq])) for seq, (id, text) in found.items()]
 
     def _lists(self, name: str, marks: Sequence[int], *values: Any) -> dict[int, list[int]]:
         return {mark: json.loads(seqs) for mark, seqs in self._db.execute(SQL[name], (json.dumps(marks), *values))}
@@ -368,6 +366,19 @@ def _any_of(words: str, together: str = "") -> str:
     """
     every = " AND ".join(map(_quoted, asked_words(together)))
     return " OR ".join([*map(_quoted, asked_words(words)), *([f"({every})"] if every else [])])
+
+
+def _met_again(texts: Iterable[Sequence[int]], bearers: Mapping[int, Sequence[int]]) -> dict[int, set[int]]:
+    """Who bears several marks of one text, with those marks."""
+    again: dict[int, set[int]] = {}
+    for marks in texts:
+        met: dict[int, int] = {}
+        for mark in marks:
+            for seq in bearers.get(mark, ()):
+                if seq in met:
+                    again.setdefault(seq, {met[seq]}).add(mark)
+                met[seq] = mark
+    return again
 
 
 def _quoted(word: str) -> str:

@@ -410,6 +410,7 @@ class Bearing(Examination):
             _remember(engine, f"crowd-{n}", f"herons quietly {n}")
         _remember(engine, "alone", "otters swim")
         marks = [*_shared_mark("herons quietly"), *_shared_mark("otters swim")]
+        assert _bearing_ids(engine, _shared_mark("herons quietly 7"), each=1) == ["crowd-59", "crowd-7"]
         assert _bearing_ids(engine, marks, each=3) == ["alone", "crowd-59", "crowd-58", "crowd-57"]
         drop(engine, "crowd-58", kind="memory")
         _remember(engine, "crowd-57", "something else")
@@ -430,10 +431,10 @@ class Bearing(Examination):
         assert _bearing_ids(engine, _shared_mark("otters swim")) == ["changed"]
         with engine.reading(EVERYTHING) as reader:
             ada = marks_of("herons quietly", "ada", "memory")
-            assert [bearer.id for bearer in reader.bearing(ada, "ada", kind="memory", each=9)] == ["elsewhere"]
-            assert reader.bearing(ada, "shared", kind="memory", each=9) == []
+            assert [bearer.id for bearer in reader.bearing([ada], "ada", kind="memory", each=9)] == ["elsewhere"]
+            assert reader.bearing([ada], "shared", kind="memory", each=9) == []
         with engine.reading(Reach.of(["bob"])) as reader:
-            assert reader.bearing(ada, "ada", kind="memory", each=9) == []
+            assert reader.bearing([ada], "ada", kind="memory", each=9) == []
 
     @keeps("VLT-6")
     def test_marks_follow_every_way_in_and_out_and_can_be_rebuilt(self, engine: Engine) -> None:
@@ -459,7 +460,7 @@ def _shared_mark(text: str) -> Sequence[int]:
 
 def _bearing(engine: Engine, marks: Sequence[int], *, each: int = 9) -> list[Bearer]:
     with engine.reading(EVERYTHING) as reader:
-        return reader.bearing(marks, "shared", kind="memory", each=each)
+        return reader.bearing([marks], "shared", kind="memory", each=each)
 
 
 def _bearing_ids(engine: Engine, marks: Sequence[int], *, each: int = 9) -> list[str]:

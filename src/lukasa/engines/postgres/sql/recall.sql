@@ -39,5 +39,6 @@ places AS (
     SELECT bearers.seq, mark, row_number() OVER (PARTITION BY mark ORDER BY bearers.seq DESC) AS place
     FROM bearers CROSS JOIN LATERAL unnest(bearers.marks) AS mark WHERE mark = ANY(%s::integer[]))
 SELECT bearers.id, coalesce(bearers.line::json ->> 'text', ''), borne.marks FROM bearers JOIN (
-    SELECT seq, array_agg(mark) AS marks FROM places WHERE place <= %s GROUP BY seq) AS borne ON borne.seq = bearers.seq
+    SELECT seq, array_agg(mark) AS marks FROM places GROUP BY seq HAVING min(place) <= %s OR count(*) > 1) AS borne
+    ON borne.seq = bearers.seq
 ORDER BY bearers.seq DESC

@@ -107,7 +107,7 @@ def _folded(text: str) -> str:
     table = {letter: _FOLDING[ord(letter)] for letter in set(text)}
     changed = [letter for letter, taken in table.items() if taken != letter]
     if len(changed) > _FEW_REPLACED:
-        return text.translate(str.maketrans(table))
+        return text.translate({ord(letter): taken for letter, taken in table.items()})
     for letter in changed:
         text = text.replace(letter, table[letter])
     return text
@@ -130,19 +130,18 @@ def _apart(found: Iterable[Spotted]) -> list[Spotted]:
 
 
 def _everything(text: str) -> Iterator[Spotted]:
-    lower = text.lower()
-    if len(lower) != len(text):  # one letter has a small form of two
-        lower = text.replace("\u0130", "I").lower()
+    lower = text.replace("\u0130", "I").lower()  # the one letter whose small form has two
+    hinted, hinted_small = _Hints(text), _Hints(lower)
     if _DIGIT.search(text):
         yield from _cards(text, lower)
         yield from _ssns(text, lower)
         if "pin" in lower:
             yield from (Spotted(*match.span("value"), "password") for match in PIN.finditer(lower))
-    for _, pattern in _possible(PRIVATE_KEYS, text):
+    for _, pattern in hinted(PRIVATE_KEYS):
         yield from (Spotted(*match.span(), "private_key") for match in pattern.finditer(text))
     if _LONG_WORD.search(text):
-        yield from _secrets(text, lower)
-    for _, pattern in _possible(PASSWORDS, lower):
+        yield from _secrets(text, lower, hinted, hinted_small)
+    for _, pattern in hinted_small(PASSWORDS):
         yield from (match for found in pattern.finditer(lower) for match in _password(text, found))
     if "://" in text and "@" in text:
         for match in IN_URL.finditer(text):
@@ -154,21 +153,32 @@ _LONG_WORD = re.compile(r"[A-Za-z0-9+/_=.:~-]{16}")
 """No key or token is shorter, and few texts have such a word."""
 
 
-def _secrets(text: str, lower: str) -> Iterator[Spotted]:
-    for hint, pattern in _possible(PROVIDERS, text):
+def _secrets(text: str, lower: str, hinted: _Hints, hinted_small: _Hints) -> Iterator[Spotted]:
+    for hint, pattern in hinted(PROVIDERS):
         for match in pattern.finditer(text):
             if _random_enough(match.group()[len(hint) :], 2.0) and _DIGIT.search(match.group()):
                 yield Spotted(*match.span(), "secret")
-    for hint, pattern in _possible(ANNOUNCED, lower):
+    for hint, pattern in hinted_small(ANNOUNCED):
         yield from (match for found in pattern.finditer(lower) for match in _announced(text, hint, found))
 
 
-def _possible(spellings: tuple[Spelling, ...], text: str) -> list[Spelling]:
-    """The spellings that could be there. A long text is asked first whether it has the letters at all."""
-    if len(text) > _LONG:
-        letters = set(text)
-        spellings = tuple(spelling for spelling in spellings if letters.issuperset(spelling.hint))
-    return [spelling for spelling in spellings if spelling.hint in text]
+class _Hints:
+    """Tells which spellings a text could have. A long text is asked first whether it has the letters at all."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._letters = set(text) if len(text) > _LONG else None
+        self._plain = b"" if self._letters is None or text.isascii() else text.encode("ascii", "replace")
+
+    def __call__(self, spellings: tuple[Spelling, ...]) -> list[Spelling]:
+        return [spelling for spelling in spellings if self._has(spelling.hint)]
+
+    def _has(self, hint: str) -> bool:
+        if self._letters is not None and not self._letters.issuperset(hint):
+            return False
+        if self._plain and hint.isascii():  # bytes are quicker to search than wide characters
+            return hint.encode() in self._plain
+        return hint in self._text
 
 
 # Cards

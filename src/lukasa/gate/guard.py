@@ -171,14 +171,15 @@ class _Hints:
         self._plain = b"" if self._letters is None or text.isascii() else text.encode("ascii", "replace")
 
     def __call__(self, spellings: tuple[Spelling, ...]) -> list[Spelling]:
-        return [spelling for spelling in spellings if self._has(spelling.hint)]
+        if self._letters is None:
+            text = self._text
+            return [spelling for spelling in spellings if spelling.hint in text]
+        return [spelling for spelling in spellings if self._letters.issuperset(spelling.hint) and self._has(spelling)]
 
-    def _has(self, hint: str) -> bool:
-        if self._letters is not None and not self._letters.issuperset(hint):
-            return False
-        if self._plain and hint.isascii():  # bytes are quicker to search than wide characters
-            return hint.encode() in self._plain
-        return hint in self._text
+    def _has(self, spelling: Spelling) -> bool:
+        if self._plain and spelling.hint.isascii():  # bytes are quicker to search than wide characters
+            return spelling.hint.encode() in self._plain
+        return spelling.hint in self._text
 
 
 # Cards
@@ -350,8 +351,12 @@ def _random_enough(value: str, least: float) -> bool:
     return -sum(count / size * log2(count / size) for count in map(value.count, set(value))) >= least
 
 
+_PARTS = re.compile(r"[-_./]")
+
+
 def _mixed(value: str) -> bool:
     """Letters and digits both, and not the parts of a sentence or a path."""
-    digits = sum(character.isdigit() for character in value)
-    words = re.split(r"[-_./]", value)
-    return digits >= 2 and any(c.isalpha() for c in value) and max(map(len, words)) >= 10 and digits / len(value) < 0.95
+    digits = sum(map(str.isdigit, value))
+    if digits < 2 or digits >= 0.95 * len(value) or not any(map(str.isalpha, value)):
+        return False
+    return max(map(len, _PARTS.split(value))) >= 10

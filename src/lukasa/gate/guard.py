@@ -130,7 +130,7 @@ def _apart(found: Iterable[Spotted]) -> list[Spotted]:
 
 
 def _everything(text: str) -> Iterator[Spotted]:
-    lower = text.replace("\u0130", "I").lower()  # the one letter whose small form has two
+    lower = text.replace("\u0130", "\u0131").lower()  # the one letter whose small form is two characters
     hinted, hinted_small = _Hints(text), _Hints(lower)
     if _DIGIT.search(text):
         yield from _cards(text, lower)

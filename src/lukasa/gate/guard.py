@@ -185,7 +185,8 @@ class _Hints:
 # Cards
 
 _DIGIT = re.compile(r"\d")
-_RUN = re.compile(r"\d(?<![A-Za-z0-9_].)\d*+(?:[ -]{1,2}\d++|\.\d{4}(?!\d))*+(?![A-Za-z_])")
+_RUN = re.compile(r"\d(?<![A-Za-z0-9_].)\d*(?:[ -]{1,2}\d+|\.\d{4}(?!\d))*")
+_LETTER = re.compile(r"[A-Za-z_]")
 _GROUP, _LONG_GROUP = re.compile(r"\d+"), re.compile(r"\d{12,}")
 _LONG = 10_000
 _LONGEST_RUN = 120
@@ -207,7 +208,7 @@ _EVEN = bytes.maketrans(b"0123456789", bytes((0, 2, 4, 6, 8, 1, 3, 5, 7, 9)))
 def _cards(text: str, lower: str) -> Iterator[Spotted]:
     for run in _RUN.finditer(text):
         start, end = run.span()
-        if end - start < _SHORTEST_CARD:
+        if end - start < _SHORTEST_CARD or _LETTER.match(text, end):
             continue
         short = end - start <= _LONGEST_RUN
         groups = [group.span() for group in (_GROUP if short else _LONG_GROUP).finditer(text, start, end)]

@@ -206,6 +206,19 @@ def test_a_crowd_of_records_by_one_author_says_that_it_made_room(memory):
     assert any("made room" in hit.why for hit in recalled.dropped)
 
 
+@pytest.mark.requirement("TRU-17")
+def test_a_newcomer_who_writes_most_of_what_could_answer_is_trusted_less(judged):
+    for author in ("good", "ada"):
+        judged.journal.write("note", f"The heron release is on Friday, as {author} knows", author=author)
+    for at in range(18):
+        judged.journal.write("note", f"The heron release is on Monday, as {at} people know", author="flood")
+    hits = judged.recall("When is the heron release?", 10).hits
+    trusts = {hit.record.author: hit.trust for hit in hits}
+    assert hits[0].record.author == "good"
+    assert trusts["ada"] == 0.6
+    assert trusts["flood"] == pytest.approx(0.6 * 0.2)  # nine tenths of it: four fifths of the way beyond half
+
+
 def test_a_recall_never_looks_twice_at_a_time(tmp_path, opened, essay, monkeypatch):
     """Whoever holds one connection while waiting for another can wait for ever."""
     memory = opened(tmp_path / "t.db", agent="ada")

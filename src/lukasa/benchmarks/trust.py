@@ -9,7 +9,8 @@ and by three others; whoever is right, which happens as often as the agent's qua
     colluding    two, right in 30 %; each takes over whatever the other says
     turncoat     right in 85 % until the middle of the run, then in 5 %
 
-Then one bad writer floods a store of clean memories, and the clean questions are asked again.
+Then one bad writer floods a store of clean memories, and the clean questions are asked again. Beside it stands what an
+honest newcomer pays who writes as much about matters of its own.
 """
 
 from __future__ import annotations
@@ -317,20 +318,15 @@ class _Flooded:
     judged: float
     unjudged: float
     share: float
+    newcomer: float
 
 
 def _flood(seed: int, embedder: str, asked: int = 60, flood: int = 1_000) -> _Flooded:
     """Top-1 of clean questions before and after one writer's flood of false records on the same subjects."""
     chance = random.Random(seed)  # noqa: S311 - a simulation, no secret
     with open_memory("memory:", embedder=embedder) as memory:
-        subjects = [f"{chance.choice(_WORDS)} {chance.choice(_WORDS)}" for _ in range(_FACTS)]
-        questions = [(f"Who owns the {name} project?", f"fact-{at}") for at, name in enumerate(subjects[:asked])]
-        memory.journal.append(
-            Draft("note", _claim(chance, name), id=f"fact-{at}", author=f"writer-{at % _WRITERS}")
-            for at, name in enumerate(subjects)
-        )
-        for writer in range(_WRITERS):
-            _judge(memory, f"writer-{writer}", good=True)
+        subjects = _clean(memory, chance)
+        questions = _questions(subjects[:asked], "fact")
         before, _ = _asked(memory, questions)
         memory.journal.append(
             Draft("note", _claim(chance, chance.choice(subjects)), id=f"false-{at}", author="flood")
@@ -339,7 +335,39 @@ def _flood(seed: int, embedder: str, asked: int = 60, flood: int = 1_000) -> _Fl
         unjudged, _ = _asked(memory, questions)
         _judge(memory, "flood", good=False)
         judged, share = _asked(memory, questions)
-    return _Flooded(before, judged, unjudged, share)
+    return _Flooded(before, judged, unjudged, share, _newcomer(seed, embedder, asked, flood))
+
+
+def _newcomer(seed: int, embedder: str, asked: int, records: int) -> float:
+    """What a writer nobody has judged loses of its own subjects, until it is judged as good as the others."""
+    chance = random.Random(seed)  # noqa: S311
+    with open_memory("memory:", embedder=embedder) as memory:
+        taken = _clean(memory, chance)
+        drawn = (f"{chance.choice(_WORDS)} {chance.choice(_WORDS)}" for _ in range(records))
+        subjects = [name for name in dict.fromkeys(drawn) if name not in taken]
+        memory.journal.append(
+            Draft("note", _claim(chance, name), id=f"own-{at}", author="newcomer") for at, name in enumerate(subjects)
+        )
+        questions = _questions(subjects[:asked], "own")
+        unjudged, _ = _asked(memory, questions)
+        _judge(memory, "newcomer", good=True)
+        return _asked(memory, questions)[0] - unjudged
+
+
+def _clean(memory: Memory, chance: random.Random) -> list[str]:
+    """Facts by writers who have been judged as good; the subjects they speak of."""
+    subjects = [f"{chance.choice(_WORDS)} {chance.choice(_WORDS)}" for _ in range(_FACTS)]
+    memory.journal.append(
+        Draft("note", _claim(chance, name), id=f"fact-{at}", author=f"writer-{at % _WRITERS}")
+        for at, name in enumerate(subjects)
+    )
+    for writer in range(_WRITERS):
+        _judge(memory, f"writer-{writer}", good=True)
+    return subjects
+
+
+def _questions(subjects: Sequence[str], answers: str) -> list[tuple[str, str]]:
+    return [(f"Who owns the {name} project?", f"{answers}-{at}") for at, name in enumerate(subjects)]
 
 
 def _claim(chance: random.Random, subject: str) -> str:
@@ -372,6 +400,8 @@ def _of_floods(floods: Sequence[_Flooded]) -> Iterator[Figure]:
     yield Figure("lost to a flood by a writer known as bad", lost, "points", Bar("most", 2))
     lost = tuple(100 * (each.before - each.unjudged) for each in floods)
     yield Figure("lost to a flood by a writer nobody has judged", lost, "points")
+    lost = tuple(100 * each.newcomer for each in floods)
+    yield Figure("lost by an honest newcomer until it is judged", lost, "points")
     yield Figure(
         "largest share of an answer the flood had", tuple(each.share for each in floods), "share", Bar("most", SHARE)
     )

@@ -89,7 +89,7 @@ def summarise(
     kept = _lines_of(earlier)
     fresh = _chosen(turns, min(budget, max(_LEAST, int(_SHARE * sum(turn.tokens for turn in turns)))), count, round)
     fresh += [Line(remark, _WRITTEN_BY_HAND, round) for remark in remarks]
-    lines = _within(_distinct([*kept, *fresh]), budget, count, round)
+    lines = _within(_distinct([*kept, *fresh], len(fresh)), budget, count, round)
     return folded(earlier, turns, render(lines), lines, count, BY_RULES)
 
 
@@ -140,7 +140,7 @@ def _lines_of(summary: Summary) -> list[Line]:
         if bare and bare != HEADING:
             parts = [bare] if line.startswith("- ") else sentences(bare)
             found += [Line(part, _WRITTEN_BY_HAND, summary.rounds) for part in parts]
-    return found
+    return _distinct(found, len(found))
 
 
 def _chosen(turns: Sequence[Turn], budget: int, count: Callable[[str], int], round: int) -> list[Line]:
@@ -277,7 +277,9 @@ def _cost(line: str, count: Callable[[str], int]) -> int:
 
 def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
     """Whether two lines say the same: most of their words, and every figure."""
-    small, large = sorted((len(one), len(other)))
+    small, large = len(one), len(other)
+    if small > large:
+        small, large = large, small
     if not small or small < _ALIKE * large:
         return one == other
     shared = len(one & other)
@@ -289,23 +291,26 @@ def _figures(terms: frozenset[str]) -> frozenset[str]:
     return frozenset(term for term in terms if any(map(str.isdigit, term)))
 
 
-def _distinct(lines: Sequence[Line]) -> list[Line]:
-    """The lines without those that a later one says again; what is said again counts a little more."""
-    terms = [_terms(line.text) for line in lines]
+def _distinct(lines: Sequence[Line], fresh: int) -> list[Line]:
+    """The lines without those that a later one says again; what is said again counts a little more.
+
+    Only the last ``fresh`` lines are new: those before them have been told apart already.
+    """
     holding: dict[str, list[int]] = {}
     kept: dict[int, Line] = {}
     for at in reversed(range(len(lines))):
-        rivals = Counter(later for term in terms[at] for later in holding.get(term, ()))
-        least = _ALIKE * len(terms[at])
-        again = next((nr for nr, many in rivals.items() if many >= least and _alike(terms[at], terms[nr])), None)
-        if not terms[at]:
+        terms = _terms(lines[at].text)
+        rivals = sorted({later for term in terms for later in holding.get(term, ())})
+        again = next((nr for nr in rivals if _alike(terms, _terms(lines[nr].text))), None)
+        if not terms:
             again = next((nr for nr, line in kept.items() if line.text == lines[at].text), None)
         if again is not None:
             kept[again] = replace(kept[again], worth=_rounded(max(kept[again].worth, lines[at].worth) + 0.1))
             continue
         kept[at] = lines[at]
-        for term in terms[at]:
-            holding.setdefault(term, []).append(at)
+        if at >= len(lines) - fresh:
+            for term in terms:
+                holding.setdefault(term, []).append(at)
     return [kept[at] for at in sorted(kept)]
 
 

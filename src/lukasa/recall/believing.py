@@ -3,15 +3,19 @@
 A record is trusted as far as its author, and no further than the least trusted of its sources, however indirectly it was
 derived from them. Only the hits that matter are looked into, and only so far; a source that cannot be seen, or that there
 was no time to look at, is trusted like an author nobody has judged yet.
+
+Where others have been judged, an author nobody has judged who wrote more than half of what could answer is trusted less the
+more that is: whoever speaks that often has not only been lucky to be nearest to the question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from lukasa.journal import Journal
-from lukasa.recall.ranking import Hit, with_trust
+from lukasa.recall.ranking import SHARE, Hit, with_trust
 from lukasa.record import DERIVED_FROM, Key, Record
 
 LOOKUPS = 64
@@ -42,6 +46,7 @@ class Trusted:
         self._known = dict(believing(authors)) if believing is not None else {}
         self._authors = set(authors)
         self._left = LOOKUPS
+        self._beyond = _beyond_their_share(self._records.values()) if self._known else {}
         self._vetted: dict[int, float] = {}
         self.matters = bool(self._known) or any(map(_sources, self._records.values()))
 
@@ -49,7 +54,7 @@ class Trusted:
         """How far a record's author is trusted; none for the owner, who is not judged."""
         if not record.author or self._believing is None:
             return None
-        return self._known.get(record.author, self._believing.initial)
+        return self._known.get(record.author, self._believing.initial * (1 - self._beyond.get(record.author, 0.0)))
 
     def signal(self, record: Record) -> float:
         """The same as a number to rank by."""
@@ -118,6 +123,18 @@ class Trusted:
             self._authors.add(author)
             self._known |= self._believing((author,))
         return self._known.get(author, self._believing.initial)
+
+
+def _beyond_their_share(records: Collection[Record]) -> dict[str, float]:
+    """How far authors go beyond their share of what could answer: 0 within it, 1 for one who wrote all of it."""
+    counted = Counter(record.author for record in records if record.author)
+    if len(counted) <= 2:
+        return {}
+    return {
+        author: (count / len(records) - SHARE) / (1 - SHARE)
+        for author, count in counted.items()
+        if count > SHARE * len(records)
+    }
 
 
 def _sources(record: Record) -> list[Key]:

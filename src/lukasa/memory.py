@@ -111,6 +111,11 @@ class Memory:
         reach = self.journal.reach
         return Hub(self.journal, self._parts.clock) if reach.reads(SHARED) and reach.writes(SHARED) else None
 
+    def seen_by(self, agent: str = "", scopes: Iterable[str] | None = None) -> Memory:
+        """The same open store with another caller's reach; it closes nothing. Only the owner may hand it out."""
+        journal = self.journal.seen_by(_reach(agent, scopes), agent)
+        return Memory(self._parts, journal, self.jobs.seen_by(journal), lent=True)
+
     def verify(self, progress: Progress | None = None) -> Verdict:
         """Proves the log whole and the indexes true to it."""
         return self.journal.verify(progress)

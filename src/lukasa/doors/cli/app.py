@@ -24,6 +24,7 @@ from lukasa.doors.cli import (
     mending,
     moving,
     recalling,
+    serving,
     show,
     talking,
     tour,
@@ -194,5 +195,8 @@ app.command("copy", rich_help_panel=_CARRY)(moving.copy)
 app.command("worker", rich_help_panel=_WORK)(working.worker)
 app.command("jobs", rich_help_panel=_WORK)(working.jobs)
 app.add_typer(talking.app, name="context", rich_help_panel=_CONVERSE)
+_SERVE = "Let agents in"
+app.command("mcp", rich_help_panel=_SERVE)(serving.mcp)
+app.add_typer(serving.app, name="token", rich_help_panel=_SERVE)
 app.command("tour", rich_help_panel=_TRY)(tour.tour)
 app.add_typer(bench.app, name="bench", rich_help_panel=_TRY)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from mcp.server.mcpserver import Context
 
-from lukasa.errors import NotAllowed, StoreClosed, StoreUnavailable
+from lukasa.config import locate
+from lukasa.errors import LukasaError, NotAllowed, StoreClosed, StoreUnavailable
 from lukasa.memory import Memory, open_memory
 
 CURRENT: ContextVar[Context[Any, Any]] = ContextVar("lukasa.request")
@@ -33,6 +35,7 @@ class Stores:
 
     def __init__(self, store: str | None, caller: Caller, **options: Any) -> None:
         self._open: Callable[..., Memory] = lambda **reach: open_memory(store, **options, **reach)
+        self._place = locate(store)
         self._caller = caller
         self._owner: Memory | None = None
         self._lent: dict[Caller, Memory] = {}
@@ -55,6 +58,16 @@ class Stores:
         if self._owner is None:
             self._owner = self._open(agent=self._caller.agent, scopes=self._caller.scopes)
         return self._owner
+
+    def warm(self) -> None:
+        """Opens the store and loads what recall needs, in the background, so that the first answer is quick.
+
+        A store that is not there yet is not made for that; whatever fails now is told to whoever calls.
+        """
+        with suppress(LukasaError, OSError):
+            path = self._place.path
+            if path is None or path.exists():
+                self.seen_by(self._caller).recall("warming up", 1)
 
     def note(self, error: Exception) -> None:
         """After an error from which an open store does not recover by itself, the next call opens it anew."""

@@ -1,0 +1,55 @@
+"""Serving one client over standard input and output. What is not a message gets an error, and the server goes on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+from mcp.server.mcpserver import MCPServer
+from mcp.server.stdio import stdio_server
+from mcp.shared._context_streams import create_context_streams
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from pydantic import ValidationError
+
+
+async def serve(server: MCPServer[Any]) -> None:
+    """Serves until the client closes its end."""
+    low = server._lowlevel_server
+    async with stdio_server() as (received, written):
+        passing, read = create_context_streams[SessionMessage | Exception](0)
+
+        async def pass_on() -> None:
+            async with passing:
+                async for item in received:
+                    if isinstance(item, Exception):
+                        await written.send(SessionMessage(complaint(item)))
+                    else:
+                        await passing.send(item)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(pass_on)
+            await low.run(read, written, low.create_initialization_options())
+            group.cancel_scope.cancel()
+
+
+def complaint(error: Exception) -> JSONRPCError:
+    """The protocol's error for a line that is no message: not JSON, or JSON of another shape."""
+    parsed = isinstance(error, ValidationError) and all(fault["type"] != "json_invalid" for fault in error.errors())
+    code = INVALID_REQUEST if parsed else PARSE_ERROR
+    told = "The message is not a JSON-RPC request." if parsed else "The line is not JSON."
+    return JSONRPCError(jsonrpc="2.0", id=_id_in(error), error=ErrorData(code=code, message=told))
+
+
+def _id_in(error: Exception) -> int | str | None:
+    """The id that a line names in spite of all, so that whoever waits for it is answered."""
+    if not isinstance(error, ValidationError):
+        return None
+    line = next((fault["input"] for fault in error.errors() if isinstance(fault["input"], str | dict)), None)
+    try:
+        told = json.loads(line) if isinstance(line, str) else line
+    except (ValueError, RecursionError):
+        return None
+    id = told.get("id") if isinstance(told, dict) else None
+    return id if type(id) is int or (isinstance(id, str) and id.isprintable()) else None

@@ -120,7 +120,6 @@ REQUIREMENTS = {
 }
 
 _PARTS_NOT_BUILT = {
-    "EXP",
     "TRU",
 }
 NOT_BUILT = frozenset(number for number in REQUIREMENTS if number.split("-")[0] in _PARTS_NOT_BUILT) | {

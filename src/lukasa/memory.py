@@ -18,7 +18,7 @@ from lukasa.config import READ_VARIABLE, Place, files_of, locate, read_profile
 from lukasa.embedder import Embedder
 from lukasa.engine import Compacted, Engine, Progress, Verdict
 from lukasa.errors import InvalidInput, MissingExtra, StoreMissing
-from lukasa.formats import jsonl
+from lukasa.formats import Taken, jsonl, layout
 from lukasa.gate import Gate, Limits, Policy, guarding
 from lukasa.jobs import Jobs
 from lukasa.journal import Journal
@@ -28,12 +28,20 @@ if TYPE_CHECKING:
     from lukasa.archive import Archives, Manifest
     from lukasa.backup import Restored
     from lukasa.blob import Blobs
+    from lukasa.briefing import Briefing, Relevant
+    from lukasa.consolidation import Consolidation
     from lukasa.context import Contexts
+    from lukasa.continuity import Continuity
+    from lukasa.episodes import Episodes
     from lukasa.forecasts import Forecasts
+    from lukasa.knowledge import Knowledge
+    from lukasa.metrics import Metrics
     from lukasa.network import Network
     from lukasa.recall.index import Index
     from lukasa.recall.room import Recall
     from lukasa.sessions import Sessions
+    from lukasa.skills import Skills
+    from lukasa.teamwork import Handoffs, Ledgers
     from lukasa.vault import Rules, Vault
 
 _WHOLE_STATE = Policy(Limits(record_bytes=17_000_000))  # what a session's state may hold, with what goes around it
@@ -57,7 +65,12 @@ class Parts:
 class Memory:
     """An open store, seen with one caller's reach. One that is lent, as jobs get it, closes nothing."""
 
-    ROOMS: ClassVar[frozenset[str]] = frozenset({"journal", "jobs", "context", "forecasts", "sessions", "vault"})
+    ROOMS: ClassVar[frozenset[str]] = frozenset(
+        {
+            "journal", "jobs", "context", "continuity", "episodes", "forecasts", "handoffs", "knowledge", "ledgers",
+            "metrics", "sessions", "skills", "vault",
+        }
+    )  # fmt: skip
     """The attributes that have methods of their own."""
 
     def __init__(self, parts: Parts, journal: Journal, jobs: Jobs, *, lent: bool = False) -> None:
@@ -111,6 +124,75 @@ class Memory:
         reach = self.journal.reach
         return Hub(self.journal, self._parts.clock) if reach.reads(SHARED) and reach.writes(SHARED) else None
 
+    @cached_property
+    def episodes(self) -> Episodes:
+        """What happened, task by task."""
+        from lukasa.episodes import Episodes
+
+        return Episodes(self.journal, self._parts.clock)
+
+    @cached_property
+    def knowledge(self) -> Knowledge:
+        """Patterns, anti-patterns and facts, and the links between them."""
+        from lukasa.knowledge import Knowledge
+
+        return Knowledge(self.journal, self._parts.clock, self._parts.new_id)
+
+    @cached_property
+    def skills(self) -> Skills:
+        """How things are done."""
+        from lukasa.skills import Skills
+
+        return Skills(self.journal, self._parts.clock)
+
+    @cached_property
+    def ledgers(self) -> Ledgers:
+        """Where each agent stands."""
+        from lukasa.teamwork import Ledgers
+
+        return Ledgers(self.journal, self._parts.clock)
+
+    @cached_property
+    def handoffs(self) -> Handoffs:
+        """Work passed from one agent to another."""
+        from lukasa.teamwork import Handoffs
+
+        return Handoffs(self.journal, self._parts.clock)
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """How tasks fare: time, agents, retries, rewards."""
+        from lukasa.metrics import Metrics
+
+        return Metrics(self.journal, self._parts.clock)
+
+    @cached_property
+    def continuity(self) -> Continuity:
+        """The file CONTINUITY.md, kept current."""
+        from lukasa.continuity import Continuity
+
+        return Continuity(self.journal, self.recall, self._parts.clock)
+
+    @cached_property
+    def consolidate(self) -> Consolidation:
+        """Turns episodes into knowledge: ``memory.consolidate(dry_run=True)``."""
+        from lukasa.consolidation import Consolidation
+        from lukasa.llm import open_model
+
+        return Consolidation(self.journal, self._parts.new_id, open_model())
+
+    def retrieve_relevant_memory(self, goal: str, k: int = 5) -> Relevant:
+        """The patterns, episodes and skills that matter for a goal, best first."""
+        from lukasa.briefing import relevant
+
+        return relevant(self.journal, self.recall, self.skills, self._parts.clock.now(), goal, k)
+
+    def before_task(self, task: str | Mapping[str, Any], *, budget: int | None = None) -> Briefing:
+        """What is known that matters for a task, put into its context."""
+        from lukasa.briefing import brief
+
+        return brief(self.journal, self.recall, self.skills, self._parts.clock.now(), task, budget=budget)
+
     def seen_by(self, agent: str = "", scopes: Iterable[str] | None = None) -> Memory:
         """The same open store with another caller's reach; it closes nothing. Only the owner may hand it out."""
         journal = self.journal.seen_by(_reach(agent, scopes), agent)
@@ -124,8 +206,20 @@ class Memory:
         """Drops superseded versions and gives the space back."""
         return self.journal.compact(progress=progress)
 
-    def export(self, target: str | os.PathLike[str] | BinaryIO, progress: Progress | None = None) -> int:
-        """Writes the log as JSONL; returns the number of versions. A file is replaced only once the new one is whole."""
+    def export(
+        self,
+        target: str | os.PathLike[str] | BinaryIO,
+        progress: Progress | None = None,
+        *,
+        format: str = "jsonl",
+        scope: str = SHARED,
+    ) -> int:
+        """Writes the log as JSONL; returns the number of versions. A file is replaced only once the new one is whole.
+
+        Another ``format`` writes one scope in the layout of a document (``loki``: a folder) and returns how many records.
+        """
+        if format != "jsonl":
+            return layout(format).write(self.journal, _folder(target), scope)
         if not isinstance(target, str | os.PathLike):
             return jsonl.export_log(self.journal, target, progress)
         path = Path(target).absolute()
@@ -134,8 +228,21 @@ class Memory:
         with replacing(path) as file:
             return jsonl.export_log(self.journal, file, progress)
 
-    def import_(self, source: str | os.PathLike[str] | BinaryIO, progress: Progress | None = None) -> jsonl.Imported:
-        """Takes in an exported log. Lines that are already here are skipped, so it can be run again."""
+    def import_(
+        self,
+        source: str | os.PathLike[str] | BinaryIO,
+        progress: Progress | None = None,
+        *,
+        format: str = "jsonl",
+        scope: str = SHARED,
+    ) -> jsonl.Imported | Taken:
+        """Takes in an exported log. Lines that are already here are skipped, so it can be run again.
+
+        Another ``format`` takes in the layout of a document (``loki``: a folder) into one scope.
+        """
+        if format != "jsonl":
+            parts, folder = self._parts, _folder(source)
+            return layout(format).read(self.journal, parts.clock, parts.new_id, folder, scope)
         if isinstance(source, str | os.PathLike):
             with Path(source).open("rb") as file:
                 return jsonl.import_log(self.journal, file, progress)
@@ -308,6 +415,12 @@ def _engine(place: Place, clock: Clock, patience: float, read_url: str | None, *
             "The PostgreSQL engine is not installed.", hint="Run: pip install 'lukasa[postgres]'"
         ) from error
     return PostgresEngine(place.url, clock=clock, patience=patience, read_url=read_url or None, make=make)
+
+
+def _folder(place: str | os.PathLike[str] | BinaryIO) -> Path:
+    if not isinstance(place, str | os.PathLike):
+        raise InvalidInput("This format is a folder of files.", hint="Name a folder.")
+    return Path(place)
 
 
 def _reach(agent: str, scopes: Iterable[str] | None) -> Reach:

@@ -24,6 +24,7 @@ SECTIONS = {
 }
 CHANGING = [
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "DAY"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "DIGEST"),
     (re.compile(r"\b[0-9a-f]{26}\b"), "ID"),
     (re.compile(r"\b[0-9a-f]{12}\b"), "ID"),

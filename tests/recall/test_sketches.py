@@ -175,6 +175,15 @@ def test_the_same_vectors_put_by_another_process_change_nothing(engine):
     assert edition() == 2, "another chunk is another record"
 
 
+def test_vectors_of_two_lengths_under_one_name_do_not_hide_each_other(engine, monkeypatch):
+    monkeypatch.setattr(kept, "_AT_ONCE", 1_000)
+    seqs = filled(engine)
+    short, long = [1.0] * 64, [1.0] * LENGTH
+    engine.put_vectors("m", [(seq, 0, short if nr % 1_000 == 0 else long) for nr, seq in enumerate(seqs)])
+    assert len(found(engine, long, 50)) == 50
+    assert sorted(found(engine, short, 50)) == seqs[::1_000]
+
+
 def test_threads_may_search_while_vectors_come_in(engine):
     seqs, vectors = filled(engine), bundles(7, MANY)
     rows = [(seq, 0, vector) for seq, vector in zip(seqs, vectors.tolist(), strict=True)]

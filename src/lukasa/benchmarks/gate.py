@@ -24,6 +24,7 @@ from lukasa.benchmarks.report import Machine
 from lukasa.gate.guard import scan
 from lukasa.likeness import folded, overlap, sequence, words
 from lukasa.memory import Memory, open_memory
+from lukasa.outcome import Accepted
 from lukasa.vault import Rules
 from lukasa.vault.duplicates import Company, Seen
 from lukasa.vault.noise import signal_in
@@ -34,6 +35,7 @@ SEED = 2026
 CHUNK = 1_000
 JUDGED = 400
 COMPARED = 5
+ADDED = 50
 GROWTH_BAR, BULK_BAR = 2.0, 2_000.0
 WHOLE = "the whole gate"
 
@@ -118,6 +120,7 @@ def _measure(memory: Memory, facts: Facts, size: int, tell: Progress) -> Size:
         "personal data and secrets": _each(scan, judged),
         "near-duplicates": _near(memory, judged),
         WHOLE: _each(memory.vault.judge, judged),
+        "one durable add": _adding(memory, facts),
     }
     return Size(size, refused, rate, checks, _comparing(memory, fresh[:COMPARED]))
 
@@ -158,6 +161,16 @@ def _near(memory: Memory, texts: Sequence[str]) -> float:
 
     with memory.journal.looking() as reader:
         return _each(look, texts)
+
+
+def _adding(memory: Memory, facts: Facts) -> float:
+    """What it costs to add one memory through the gate, durably; they are forgotten again."""
+    texts = facts.take(ADDED)
+    began = perf_counter()
+    outcomes = [memory.vault.add_memory(text) for text in texts]
+    took = (perf_counter() - began) / len(texts)
+    memory.vault.bulk_delete([outcome.record.id for outcome in outcomes if isinstance(outcome, Accepted)])
+    return took
 
 
 def _comparing(memory: Memory, texts: Sequence[str]) -> float:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,8 +78,8 @@ class Lukasa:
 
     name = "lukasa"
 
-    def __init__(self, store: Path | str) -> None:
-        self.gist = Gist()
+    def __init__(self, store: Path | str, gist: Gist) -> None:
+        self.gist = gist
         self._memory = open_memory(store, embedder=self.gist)
         self._recall = self._memory.recall
 
@@ -116,16 +116,17 @@ class Bench:
     matrix: Path
     lukasa: Lukasa
     reference: Hybrid
+    gist: Gist
     talks: Talks
     rounds: int
     effort: Effort
-    gist: Gist = field(default_factory=Gist)
 
     @classmethod
     def open(cls, size: int, places: Places, folder: Path, rounds: int, effort: Effort) -> Bench:
         matrix = folder / f"vectors-{short(size)}.npy"
-        lukasa, reference = Lukasa(places.lukasa), Hybrid(places.reference, matrix)
-        return cls(size, places, matrix, lukasa, reference, Talks(SEED), rounds, effort)
+        gist = Gist()  # one for both: whoever asks, the words of a question were met before
+        lukasa, reference = Lukasa(places.lukasa, gist), Hybrid(places.reference, matrix)
+        return cls(size, places, matrix, lukasa, reference, gist, Talks(SEED), rounds, effort)
 
     @property
     def on_server(self) -> bool:
@@ -162,11 +163,8 @@ class Bench:
         self.reference.close()
 
 
-def taking_turns(
-    sides: Sequence[tuple[Side, Bench]], questions: Callable[[Bench], Sequence[Asked]]
-) -> list[list[Took]]:
+def taking_turns(sides: Sequence[tuple[Side, Bench]], asked: Sequence[Sequence[Asked]]) -> list[list[Took]]:
     """What each side took for each of its questions; all answer one after the other, and take turns in beginning."""
-    asked = [questions(bench) for _, bench in sides]
     took: list[list[Took]] = [[] for _ in sides]
     with settled():
         for nr in range(len(asked[0])):
@@ -178,14 +176,9 @@ def taking_turns(
 
 
 def recalling(bench: Bench) -> list[Row]:
-    """What an answer costs on all sides, all in all and by the sort of question."""
+    """What an answer costs on all sides, all in all and by the sort of question. A first round warms up."""
     sides: list[tuple[Side, Bench]] = [("lukasa", bench), ("reference", bench), ("spared", bench)]
-    rounds = []
-    for turn in range(bench.rounds + 1):
-        questions = bench.questions()
-        found = taking_turns(sides, lambda _, asked=questions: asked)  # type: ignore[misc]  # bound at once
-        if turn:
-            rounds.append(found)
+    rounds = [taking_turns(sides, [bench.questions()] * len(sides)) for _ in range(bench.rounds + 1)][1:]
     cost = [[[bench.cost(took) for took in side] for side in found] for found in rounds]
     size, sorts = bench.size, list(SORTS)
     bar = RATIO_BAR if size == AT else None
@@ -271,7 +264,7 @@ def cold() -> None:
     first, *more = task["questions"]
     made = 0
     if task["side"] == "lukasa":
-        own = Lukasa(place)
+        own = Lukasa(place, Gist())
         with closing(own):
             own.ask(first)
             answered = time()
@@ -306,7 +299,8 @@ def growth(large: Bench, small: Bench) -> list[Row]:
     count = large.effort.questions_at(large.size)
     costs: list[list[float]] = [[] for _ in sides]
     for _ in range(large.rounds):
-        found = taking_turns(sides, lambda bench: bench.talks.questions(count))
+        asked = {bench.size: bench.talks.questions(count) for bench in (large, small)}
+        found = taking_turns(sides, [asked[bench.size] for _, bench in sides])
         for at, took in enumerate(found):
             costs[at].append(statistics.fmean(map(large.cost, took)))
     own, reference = ([a / b for a, b in zip(costs[at], costs[at + 2], strict=True)] for at in (0, 1))

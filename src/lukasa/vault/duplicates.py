@@ -17,7 +17,7 @@ from lukasa.record import Record
 from lukasa.vault.rules import KIND, Rules
 
 FEW = 128
-EACH = 50
+EACH = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class Likeness:
 
 
 class Seen:
-    """A text as it is compared: folded, with its words and marks."""
+    """A text as it is compared: folded, with its words and marks. A record has its marks among its labels."""
 
     __slots__ = ("folded", "id", "marks", "scope", "words")
 
-    def __init__(self, text: str, scope: str, id: str = "") -> None:
+    def __init__(self, text: str, scope: str, id: str = "", known: list[str] | None = None) -> None:
         self.folded = folded(text)
         self.words = words(self.folded)
-        self.marks = marks(self.words)
+        self.marks = marks(self.words) if known is None else known
         self.scope = scope
         self.id = id
 
@@ -105,4 +105,5 @@ class Company:
 
 
 def seen_of(record: Record) -> Seen:
-    return Seen(record.text, record.scope, record.id)
+    known = [label[len(MARK) :] for label in record.labels if label.startswith(MARK)]
+    return Seen(record.text, record.scope, record.id, known)

@@ -42,7 +42,7 @@ from lukasa.vault.stats import stats_of
 if TYPE_CHECKING:
     from lukasa.recall.room import Recall
 
-_CHUNK = 200
+_CHUNK = 500
 _TRIES = 5
 _SAME: Any = object()
 

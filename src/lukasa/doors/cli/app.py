@@ -19,13 +19,18 @@ from lukasa.doors.cli import (
     carrying,
     checkpoints,
     forecasting,
+    handing,
     keeping,
+    knowing,
+    learning,
+    living,
     looking,
     mending,
     moving,
     recalling,
     serving,
     show,
+    skilled,
     talking,
     tour,
     vaulting,
@@ -174,6 +179,7 @@ app.add_typer(checkpoints.app, name="checkpoint", rich_help_panel=_SESSIONS)
 app.command("recover", rich_help_panel=_SESSIONS)(checkpoints.recover)
 app.add_typer(forecasting.app, name="forecast", rich_help_panel=_SESSIONS)
 _CONVERSE = "Converse"
+_LEARN = "Learn"
 app.command("recall", rich_help_panel=_LOOK)(recalling.recall)
 app.command("log", rich_help_panel=_LOOK)(looking.log)
 app.command("history", rich_help_panel=_LOOK)(looking.history)
@@ -195,6 +201,15 @@ app.command("copy", rich_help_panel=_CARRY)(moving.copy)
 app.command("worker", rich_help_panel=_WORK)(working.worker)
 app.command("jobs", rich_help_panel=_WORK)(working.jobs)
 app.add_typer(talking.app, name="context", rich_help_panel=_CONVERSE)
+app.add_typer(living.app, name="episode", rich_help_panel=_LEARN)
+app.add_typer(knowing.app, name="knowledge", rich_help_panel=_LEARN)
+app.add_typer(skilled.app, name="skill", rich_help_panel=_LEARN)
+app.command("consolidate", rich_help_panel=_LEARN)(learning.consolidate)
+app.command("before-task", rich_help_panel=_LEARN)(learning.before_task)
+app.command("continuity", rich_help_panel=_LEARN)(learning.continuity)
+app.command("metrics", rich_help_panel=_LEARN)(learning.metrics)
+app.add_typer(handing.app, name="handoff", rich_help_panel=_WORK)
+app.command("ledger", rich_help_panel=_WORK)(handing.ledger)
 _SERVE = "Let agents in"
 app.command("mcp", rich_help_panel=_SERVE)(serving.mcp)
 app.add_typer(serving.app, name="token", rich_help_panel=_SERVE)

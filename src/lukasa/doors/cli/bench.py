@@ -386,3 +386,29 @@ def _show_found(found: Sequence[Found]) -> None:
             f"{each.compacted_tokens:,} ({each.compacted_tokens / max(each.tokens, 1):.0%}).",
             highlight=False,
         )
+
+
+@app.command()
+def consolidate(
+    ctx: typer.Context,
+    sizes: Annotated[str, typer.Option(help="Episodes in the store, such as 1k,10k,100k.")] = "1k,10k",
+    on: OnServer = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure consolidation: a first run, a second right after, and runs after a few more episodes.
+
+    Example: lukasa bench consolidate --sizes 1k,10k
+    """
+    from lukasa.benchmarks.consolidate import run
+    from lukasa.benchmarks.store import parse_sizes
+
+    try:
+        wanted = parse_sizes(sizes)
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error), param_hint="--sizes") from error
+    with _progress() as progress:
+        report = run(wanted, server=_server(on or caller(ctx, as_json).store), progress=progress)
+    if caller(ctx, as_json).json:
+        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+    else:
+        show(report)

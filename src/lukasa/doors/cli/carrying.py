@@ -16,16 +16,21 @@ from lukasa.doors.cli import show
 from lukasa.doors.cli.caller import AsJson, Caller, caller, progress
 from lukasa.doors.cli.outcome import Ending
 from lukasa.errors import InvalidInput
+from lukasa.scope import SHARED
 
 if TYPE_CHECKING:
     from lukasa.archive import Manifest
 
 _SHOWN = 20
+Format = Annotated[
+    str, typer.Option("--format", metavar="NAME", help="jsonl, or the layout of a document: loki (a folder).")
+]
 
 
 def export(
     ctx: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="Where to write; - is stdout.")],
+    form: Format = "jsonl",
     as_json: AsJson = False,
 ) -> None:
     """Write the whole log as JSONL: lossless, and the same log always gives the same file.
@@ -33,6 +38,9 @@ def export(
     Example: lukasa export memories.jsonl
     """
     call = caller(ctx, as_json)
+    if form != "jsonl":
+        _lay_out(call, file, form)
+        return
     _spare_the_store(call, file)
     with call.open(make=False) as memory, progress("Exporting") as bar:
         count = memory.export(sys.stdout.buffer if file == "-" else file, bar)
@@ -48,6 +56,7 @@ def export(
 def import_(
     ctx: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="An exported log; - is stdin.")],
+    form: Format = "jsonl",
     as_json: AsJson = False,
 ) -> None:
     """Take in an exported log. What is already here is skipped, so it can be run again after a break.
@@ -55,6 +64,9 @@ def import_(
     Example: lukasa --store copy.db import memories.jsonl
     """
     call = caller(ctx, as_json)
+    if form != "jsonl":
+        _take_in(call, file, form)
+        return
     source = nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb")  # noqa: SIM115 - closed by the with below
     with source as lines, call.open() as memory, progress("Importing") as bar:
         done = memory.import_(lines, bar)
@@ -190,6 +202,36 @@ def _secret(file: Path | None) -> str:
 def _backup_json(manifest: Manifest) -> dict[str, Any]:
     facts = {name: getattr(manifest, name) for name in ("name", "number", "made_at", "archive", "sha256", "encrypted")}
     return {**facts, "bytes": manifest.size, "files": len(manifest.files), "facts": dict(manifest.facts)}
+
+
+def _lay_out(call: Caller, folder: str, form: str) -> None:
+    """Writes a document's own layout."""
+    scope = call.scopes[0] if len(call.scopes) == 1 else SHARED
+    with call.open(make=False) as memory:
+        count = memory.export(folder, format=form, scope=scope)
+    if call.json:
+        show.as_json({"folder": folder, "format": form, "records": count})
+    else:
+        show.say(f"Wrote {show.counted(count, 'record')} to {folder}.")
+
+
+def _take_in(call: Caller, folder: str, form: str) -> None:
+    """Takes in a document's own layout."""
+    scope = call.scopes[0] if len(call.scopes) == 1 else SHARED
+    with call.open() as memory:
+        done = memory.import_(folder, format=form, scope=scope)
+    refused = [(str(where), reason) for where, reason in done.refused]
+    if call.json:
+        told = [{"file": name, "reason": reason} for name, reason in refused]
+        show.as_json({"added": done.added, "present": done.present, "refused": told})
+    else:
+        show.say(
+            f"{show.counted(done.added, 'record')} added, {done.present:,} already here, {len(refused):,} refused."
+        )
+        if refused:
+            show.table(("file", "reason"), refused[:_SHOWN], fold="reason")
+    if refused:
+        raise typer.Exit(Ending.REFUSED)
 
 
 def _spare_the_store(call: Caller, file: str) -> None:

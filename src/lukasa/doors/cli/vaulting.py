@@ -21,17 +21,15 @@ from lukasa.record import Record
 if TYPE_CHECKING:
     from lukasa.vault import VaultMemory
 
-app = typer.Typer(help="The vault: curated memory behind a write gate.", no_args_is_help=True)
+_HELP = """Curated memory behind a write gate.
+
+Example: lukasa vault list --tier canon"""
+app = typer.Typer(help=_HELP, no_args_is_help=True)
 
 _SHOWN = 20
 Scope = Annotated[str | None, typer.Option("--scope", metavar="NAME", help="The scope; without it, all within reach.")]
 IntoScope = Annotated[str, typer.Option("--scope", metavar="NAME", help="The scope it is to stand in.")]
 Budget = Annotated[int | None, typer.Option(metavar="TOKENS", min=1, help="At most so many tokens.")]
-
-
-@app.callback()
-def vault() -> None:
-    """The vault: curated memory behind a write gate."""
 
 
 def remember(

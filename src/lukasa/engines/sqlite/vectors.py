@@ -165,9 +165,10 @@ class Shelf:
         return Sketches(self._seqs[: self._count], self._words[:, : self._count])
 
     def _take(self, batch: list[Any]) -> None:
-        width = len(batch[0][1]) // 8
-        if len(self._words) != width:
-            self._clear(width)
+        """Takes in sketches as long as the first that ever came; others, if a model has such, are compared exactly."""
+        if not self._count:
+            self._clear(len(batch[0][1]) // 8)
+        width = len(self._words)
         rows = [row for row in batch if len(row[1]) == 8 * width]
         end = self._count + len(rows)
         self._make_room(end)

@@ -1,0 +1,224 @@
+"""``lukasa handoff`` and ``lukasa ledger``: work passed on, and where each agent stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from lukasa.clock import to_iso
+from lukasa.doors.cli import show
+from lukasa.doors.cli.caller import AsJson, caller
+from lukasa.doors.cli.outcome import Unmet, met
+from lukasa.outcome import Outcome, Refused
+from lukasa.teamwork import Handoff
+
+app = typer.Typer(help="Work passed from one agent to another.\n\nExample: lukasa handoff inbox", no_args_is_help=True)
+Id = Annotated[str, typer.Argument(metavar="ID", help="Such as handoff-001.")]
+Named = Annotated[str, typer.Option("--for", metavar="NAME", help="Whose; the calling agent's, if not said.")]
+
+
+@app.command()
+def create(
+    ctx: typer.Context,
+    to_agent: Annotated[str, typer.Argument(metavar="AGENT", help="Who is to go on.")],
+    what_was_done: Annotated[str, typer.Argument(metavar="TEXT", help="What was done.")],
+    from_agent: Annotated[str, typer.Option("--from", metavar="NAME", help="Who hands over.")] = "",
+    artifact: Annotated[list[str] | None, typer.Option(metavar="FILE", help="What was made; may be repeated.")] = None,
+    git_state: Annotated[str, typer.Option(metavar="TEXT", help="Such as 'commit abc123'.")] = "",
+    test: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="What needs testing; may be repeated.")] = None,
+    issue: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="A known issue; may be repeated.")] = None,
+    pattern: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="A relevant pattern; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Hand work over.
+
+    Example: lukasa handoff create qa-001 "Implemented POST /api/todos" --from eng-001 --test "contract tests"
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        record = met(
+            memory.handoffs.create(
+                to_agent, what_was_done, from_agent=from_agent, artifacts=artifact or (), git_state=git_state,
+                needs_testing=test or (), known_issues=issue or (), relevant_patterns=pattern or (),
+            )
+        ).record  # fmt: skip
+    _tell(Handoff(record), as_json=call.json)
+
+
+@app.command()
+def inbox(
+    ctx: typer.Context,
+    agent: Named = "",
+    completed: Annotated[bool, typer.Option("--completed", help="What is completed too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What waits for an agent, the oldest first.
+
+    Example: lukasa handoff inbox --for qa-001
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        found = memory.handoffs.inbox(agent, completed=completed)
+    _list(found, as_json=call.json)
+
+
+@app.command()
+def sent(ctx: typer.Context, agent: Named = "", as_json: AsJson = False) -> None:
+    """What an agent handed to others, and how it stands.
+
+    Example: lukasa handoff sent --for eng-001
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        found = memory.handoffs.sent(agent)
+    _list(found, as_json=call.json)
+
+
+@app.command("show")
+def show_(
+    ctx: typer.Context,
+    id: Id,
+    read: Annotated[bool, typer.Option("--read", help="Note that it was read.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """One handoff in full.
+
+    Example: lukasa handoff show handoff-001 --read
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        if read:
+            memory.handoffs.read(id)
+        handoff = memory.handoffs.get(id)
+    if handoff is None:
+        raise Unmet(Refused("not_found", f"There is no handoff {id[:80]!r}."))
+    if call.json:
+        show.as_json(handoff.as_json() | {"status": handoff.status})
+        return
+    told = {"id": handoff.id, "from": handoff.from_agent, "to": handoff.to_agent, "status": handoff.status}
+    told |= {name: _spelled(value) for name, value in handoff.context.items()}
+    show.sheet({name: value for name, value in told.items() if value})
+
+
+@app.command()
+def accept(
+    ctx: typer.Context,
+    id: Id,
+    agent: Annotated[str, typer.Option("--as", metavar="NAME", help="Who accepts.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Take work on. Only the agent it is for can, and only once.
+
+    Example: lukasa handoff accept handoff-001 --as qa-001
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        outcome = memory.handoffs.accept(id, agent)
+    _moved(outcome, as_json=call.json)
+
+
+@app.command()
+def complete(
+    ctx: typer.Context,
+    id: Id,
+    result: Annotated[str, typer.Option(metavar="TEXT", help="What came of it.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Note that the work is done.
+
+    Example: lukasa handoff complete handoff-001 --result "all green"
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        outcome = memory.handoffs.complete(id, result)
+    _moved(outcome, as_json=call.json)
+
+
+@app.command()
+def reassign(
+    ctx: typer.Context,
+    id: Id,
+    to_agent: Annotated[
+        str | None, typer.Argument(metavar="AGENT", help="Who is to do it; the same, if not said.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put work back that its agent will not finish, or give it to another one.
+
+    Example: lukasa handoff reassign handoff-001 qa-002
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        room = memory.handoffs
+        outcome = room.reopen(id) if to_agent is None else room.reassign(id, to_agent)
+    _moved(outcome, as_json=call.json)
+
+
+def ledger(
+    ctx: typer.Context,
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Whose ledger; all, if not said.")] = "",
+    task: Annotated[str | None, typer.Option(metavar="ID", help="Note the current task; '' for none.")] = None,
+    completed: Annotated[int, typer.Option(min=0, help="Note that so many more tasks are done.")] = 0,
+    goal: Annotated[str | None, typer.Option(metavar="TEXT", help="Note the current goal.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show where agents stand, or note where one does.
+
+    Example: lukasa ledger eng-001 --task task-042 --completed 1
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        room = memory.ledgers
+        name = agent or memory.journal.author
+        if task is not None or completed or goal is not None:
+            before = room.get(name) if name else None
+            context = None if goal is None else {**(before.context if before else {}), "current_goal": goal}
+            met(room.checkpoint(agent, current_task=task, completed=completed, context=context))
+        found = [one for one in room.list() if not agent or one.agent_id == agent]
+    if agent and not found:
+        raise Unmet(Refused("not_found", f"There is no ledger of {agent[:80]!r}."))
+    if call.json:
+        show.as_json([one.as_json() for one in found])
+    elif not found:
+        show.say("No ledgers.")
+    else:
+        rows = [
+            (
+                one.agent_id,
+                to_iso(one.last_checkpoint),
+                one.tasks_completed,
+                one.current_task or "",
+                one.context.get("current_goal", ""),
+            )
+            for one in found
+        ]
+        show.table(("agent", "checkpoint", "completed", "task", "goal"), rows, cut="goal")
+
+
+def _moved(outcome: Outcome, *, as_json: bool) -> None:
+    _tell(Handoff(met(outcome).record), as_json=as_json)
+
+
+def _tell(handoff: Handoff, *, as_json: bool) -> None:
+    if as_json:
+        show.as_json(handoff.as_json() | {"status": handoff.status})
+    else:
+        show.say(f"{handoff.id} for {handoff.to_agent}: {handoff.status}.")
+
+
+def _list(found: Sequence[Handoff], *, as_json: bool) -> None:
+    if as_json:
+        show.as_json([handoff.as_json() | {"status": handoff.status} for handoff in found])
+    elif not found:
+        show.say("Nothing waits.")
+    else:
+        rows = [(h.id, h.from_agent, h.to_agent, h.status, show.when(h.timestamp), h.what_was_done) for h in found]
+        show.table(("id", "from", "to", "status", "handed over", "what was done"), rows, cut="what was done")
+
+
+def _spelled(value: Any) -> str:
+    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)

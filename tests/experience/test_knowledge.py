@@ -1,0 +1,193 @@
+"""Knowledge: patterns, anti-patterns, facts, their links and what contradicts what."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lukasa
+from lukasa import Key, Refused
+from lukasa.knowledge import RELATIONS, Knowing
+
+
+@pytest.mark.requirement("EXP-2")
+def test_the_documents_pattern_comes_back_field_by_field(memory, tree):
+    (told,) = json.loads((tree / "semantic/patterns.json").read_text())
+    record = memory.knowledge.add("pattern", told, id=told["id"]).record
+    assert Knowing(record).as_json() == told
+    assert [link.to.id for link in record.links if link.relation == "derived_from"] == told["source_episodes"]
+
+
+@pytest.mark.requirement("EXP-2")
+def test_a_use_is_counted_with_its_time(memory, clock):
+    id = memory.knowledge.add_pattern("Return types are explicit", confidence=0.9).record.id
+    clock.advance(60)
+    memory.knowledge.use(id)
+    memory.knowledge.use(id)
+    item = memory.knowledge.get(id)
+    assert (id, item.usage_count, item.last_used) == ("sem-001", 2, clock.now())
+    assert memory.knowledge.use("sem-404").code == "not_found"
+
+
+@pytest.mark.requirement("EXP-2")
+def test_facts_and_antipatterns_are_kept_and_listed(memory):
+    memory.knowledge.add_fact("The database is SQLite", category="stack")
+    memory.knowledge.add_antipattern("Deploying on Friday", why="nobody is there", prevention="Deploy on Tuesday")
+    (fact,), (anti,) = memory.knowledge.facts(), memory.knowledge.antipatterns()
+    assert (fact.id, fact.says) == ("fact-001", "The database is SQLite")
+    assert (anti.says, anti.approach) == ("Deploying on Friday: nobody is there", "Deploy on Tuesday")
+
+
+@pytest.mark.requirement("EXP-2")
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"pattern": " "},
+        {"pattern": 5},
+        {"pattern": "x", "confidence": 1.5},
+        {"pattern": "x", "confidence": "high"},
+        {"pattern": "x", "conditions": "always"},
+        {"pattern": "x", "usage_count": -1},
+        {"pattern": "x", "source_episodes": [5]},
+        {"pattern": "x", "links": [{"to": "sem-2", "relation": "hates"}]},
+        {"pattern": "x", "links": "sem-2"},
+    ],
+)
+def test_what_is_no_pattern_is_refused(local, told):
+    assert isinstance(local.knowledge.add("pattern", told), Refused)
+    assert local.knowledge.add("opinion", {"pattern": "x"}).code == "bad_kind"
+
+
+@pytest.fixture
+def three(memory):
+    return [memory.knowledge.add_pattern(text).record.id for text in ("One", "Two", "Three")]
+
+
+def links(memory, id):
+    return {(link.relation, link.to.id) for link in memory.knowledge.get(id).record.links}
+
+
+@pytest.mark.requirement("EXP-4")
+@pytest.mark.parametrize(
+    ("relation", "inverse"),
+    [
+        ("supersedes", "superseded_by"),
+        ("superseded_by", "supersedes"),
+        ("related_to", "related_to"),
+        ("contradicts", "contradicts"),
+        ("elaborates", None),
+        ("example_of", None),
+        ("derived_from", None),
+    ],
+)
+def test_links_keep_their_inverse_in_step(memory, three, relation, inverse):
+    a, b, _ = three
+    assert memory.knowledge.link(a, relation, b)
+    assert links(memory, a) == {(relation, b)}
+    assert links(memory, b) == ({(inverse, a)} if inverse else set())
+    assert not memory.knowledge.link(a, relation, b).records
+    memory.knowledge.unlink(a, relation, b)
+    assert links(memory, a) == links(memory, b) == set()
+
+
+@pytest.mark.requirement("EXP-4")
+def test_links_that_make_no_sense_are_refused(memory, three):
+    a, b, _ = three
+    assert memory.knowledge.link(a, "hates", b).code == "bad_relation"
+    assert memory.knowledge.link(a, "related_to", a).code == "bad_link"
+    assert memory.knowledge.link(a, "related_to", "sem-404").code == "not_found"
+    memory.knowledge.link(a, "supersedes", b)
+    assert memory.knowledge.link(b, "supersedes", a).code == "contradictory_link"
+
+
+@pytest.mark.requirement("EXP-4")
+def test_links_are_followed_in_both_directions(memory, three):
+    a, b, c = three
+    episode = memory.episodes.record("See it").record.id
+    memory.knowledge.link(a, "elaborates", b)
+    memory.knowledge.link(c, "example_of", b)
+    memory.knowledge.link(c, "derived_from", episode)
+    assert {(one.relation, one.key.id, one.direction) for one in memory.knowledge.neighbours(b)} == {
+        ("elaborates", a, "in"),
+        ("example_of", c, "in"),
+    }
+    assert [key.id for key in memory.knowledge.path(a, episode)] == [a, b, c, episode]
+    assert memory.knowledge.path(a, "sem-404") == []
+    lonely = memory.knowledge.add_pattern("Lonely").record.id
+    assert memory.knowledge.path(a, lonely) == []
+
+
+@pytest.mark.requirement("EXP-4")
+def test_contradictions_and_dangling_links_are_reported(memory, three):
+    a, b, c = three
+    memory.knowledge.link(a, "contradicts", b)
+    memory.knowledge.add("pattern", {"pattern": "Three", "links": [{"to": "sem-099", "relation": "elaborates"}]}, id=c)
+    found = {(one.kind, one.a.id, one.b.id) for one in memory.knowledge.contradictions()}
+    assert found == {("contradicts", a, b), ("dangling", c, "sem-099")}
+
+
+@pytest.mark.requirement("EXP-4")
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.sampled_from(RELATIONS), st.integers(0, 4), st.booleans()), max_size=25)
+)
+def test_however_links_are_drawn_both_ends_agree(moves):
+    inverse = {
+        "supersedes": "superseded_by",
+        "superseded_by": "supersedes",
+        "related_to": "related_to",
+        "contradicts": "contradicts",
+    }
+    with lukasa.open("memory:") as memory:
+        ids = [memory.knowledge.add_pattern(f"Pattern {n}").record.id for n in range(5)]
+        for a, relation, b, draw in moves:
+            (memory.knowledge.link if draw else memory.knowledge.unlink)(ids[a], relation, ids[b])
+        every = {(id, *link) for id in ids for link in links(memory, id)}
+        for a, relation, b in every:
+            if relation in inverse:
+                assert (b, inverse[relation], a) in every
+        assert not {(a, b) for a, relation, b in every if relation == "supersedes"} & {
+            (b, a) for a, relation, b in every if relation == "supersedes"
+        }
+
+
+@pytest.mark.requirement("EXP-12")
+def test_duplicates_merge_into_the_most_confident(memory, clock):
+    add = memory.knowledge.add_pattern
+    text = "Express route handlers require explicit return types in strict mode"
+    sure = add(text, confidence=0.9, source_episodes=["ep-1", "ep-2"], usage_count=3).record.id
+    other = add(f"{text}.", confidence=0.7, source_episodes=["ep-2", "ep-3"], usage_count=2).record.id
+    apart = add("Indexes belong on foreign keys", confidence=0.6).record.id
+    foretold = memory.knowledge.merge_duplicates(dry_run=True)
+    assert foretold.into == {sure: (other,)}
+    assert memory.knowledge.get(other).superseded_by is None
+    merged = memory.knowledge.merge_duplicates()
+    assert merged.into == {sure: (other,)}
+    item = memory.knowledge.get(sure)
+    assert item.record.body["source_episodes"] == ["ep-1", "ep-2", "ep-3"]
+    assert {key.id for key in item.sources} == {"ep-1", "ep-2", "ep-3"}
+    assert (item.usage_count, item.confidence) == (5, 0.9)
+    assert memory.knowledge.get(other).superseded_by == item.record.key
+    assert [found.id for found in memory.knowledge.patterns()] == [sure, apart]
+    assert memory.knowledge.merge_duplicates().into == {}
+    memory.journal.undo(label=merged.label)
+    assert len(memory.knowledge.patterns()) == 3
+    assert memory.knowledge.get(sure).usage_count == 3
+
+
+@pytest.mark.requirement("EXP-12")
+def test_what_says_the_opposite_is_no_duplicate(local):
+    local.knowledge.add_pattern("Always run the contract tests before the merge of a branch into main")
+    local.knowledge.add_pattern("Never run the contract tests before the merge of a branch into main")
+    local.knowledge.add_pattern("Do not run the unit tests against the production database of the service")
+    local.knowledge.add_pattern("Do run the unit tests against the production database of the service")
+    assert local.knowledge.merge_duplicates().into == {}
+
+
+def test_an_agent_links_within_its_reach_only(opened, file):
+    owner, orion = opened(file), opened(file, agent="orion")
+    owner.knowledge.add_pattern("Theirs", id="sem-9", scope="elysia")
+    mine = orion.knowledge.add_pattern("Mine").record.id
+    assert orion.knowledge.link(mine, "related_to", "sem-9").code == "not_found"
+    assert orion.knowledge.link(mine, "related_to", Key("elysia", "pattern", "sem-9")).code == "not_found"

@@ -20,6 +20,7 @@ from lukasa.doors.cli import (
     checkpoints,
     forecasting,
     handing,
+    installing,
     keeping,
     knowing,
     learning,
@@ -213,5 +214,7 @@ app.command("ledger", rich_help_panel=_WORK)(handing.ledger)
 _SERVE = "Let agents in"
 app.command("mcp", rich_help_panel=_SERVE)(serving.mcp)
 app.add_typer(serving.app, name="token", rich_help_panel=_SERVE)
+app.command("install", rich_help_panel=_SERVE)(installing.install)
+app.command("hook", rich_help_panel=_SERVE)(installing.hook)
 app.command("tour", rich_help_panel=_TRY)(tour.tour)
 app.add_typer(bench.app, name="bench", rich_help_panel=_TRY)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lukasa.continuity import Continuity
     from lukasa.episodes import Episodes
     from lukasa.forecasts import Forecasts
+    from lukasa.graph import Graph
     from lukasa.knowledge import Knowledge
     from lukasa.metrics import Metrics
     from lukasa.network import Network
@@ -67,8 +68,8 @@ class Memory:
 
     ROOMS: ClassVar[frozenset[str]] = frozenset(
         {
-            "journal", "jobs", "context", "continuity", "episodes", "forecasts", "handoffs", "knowledge", "ledgers",
-            "metrics", "sessions", "skills", "vault",
+            "journal", "jobs", "context", "continuity", "episodes", "forecasts", "graph", "handoffs", "knowledge",
+            "ledgers", "metrics", "sessions", "skills", "vault",
         }
     )  # fmt: skip
     """The attributes that have methods of their own."""
@@ -172,6 +173,13 @@ class Memory:
         from lukasa.continuity import Continuity
 
         return Continuity(self.journal, self.recall, self._parts.clock)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The knowledge graph of the reference MCP memory server: entities, observations, relations."""
+        from lukasa.graph import Graph
+
+        return Graph(self.journal)
 
     @cached_property
     def consolidate(self) -> Consolidation:

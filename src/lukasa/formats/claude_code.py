@@ -18,6 +18,8 @@ from lukasa.errors import InvalidInput
 
 LARGEST = 200_000_000
 """Bytes of the largest transcript that is read."""
+OWN = "mcp__lukasa__"
+"""What Claude Code calls our tools."""
 _LONGEST = 20_000
 _MARK = "[… {left:,} characters left out …]"
 _TARGETS = ("file_path", "path", "notebook_path", "command", "pattern", "query", "url", "description")
@@ -94,6 +96,8 @@ def transcript_of(lines: Iterable[Mapping[str, Any]]) -> Transcript:
         for at, result in enumerate(block for block in blocks if block.get("type") == "tool_result"):
             told, last = _result(result.get("content")), "result"
             id = str(result.get("tool_use_id", ""))
+            if actions.get(id, {}).get("action", "").startswith(OWN):
+                continue  # what was recalled is kept already, and must not be found as if somebody had said it
             turn = {"role": "tool", "content": told, "timestamp": when, "tool_call_id": id}
             turns.append(Said(f"{uuid}/{at}", turn))
             if result.get("is_error"):

@@ -130,7 +130,7 @@ class Hooks:
             return parts, frozenset()
         found = memory.recall(prompt[:_LONGEST_PROMPT], 3 * _HITS, patience=_PATIENCE)
         fresh = [hit for hit in found.hits if speaks_of(hit) and hit.record.seq not in known.records]
-        hits = [hit for hit in fresh if not session or hit.record.label("session") != session][:_HITS]
+        hits = [hit for hit in fresh if session not in _sessions_of(hit)][:_HITS]
         if hits:
             parts.append(block(replace(found, hits=tuple(hits)), RECALLED).text)
         return parts, frozenset(hit.record.seq for hit in hits)
@@ -169,6 +169,11 @@ def speaks_of(hit: Recollection) -> bool:
     """Whether a hit speaks of what was asked, and is not just the best of what there is."""
     coverage = next((signal.value for signal in hit.signals if signal.name == "coverage"), 0.0)
     return coverage >= _LEAST_WORDS or (hit.hit.candidate.cosine or 0.0) >= _LEAST_MEANING
+
+
+def _sessions_of(hit: Recollection) -> set[str | None]:
+    """The session that a record was said in, or is the episode of."""
+    return {hit.record.label("session"), hit.record.label("task")} - {None}
 
 
 def keep_turns(memory: Memory, session: str, turns: Sequence[claude_code.Said]) -> int:

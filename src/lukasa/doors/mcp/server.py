@@ -12,7 +12,7 @@ from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.tools import Tool
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolResult, InputRequiredResult, ToolAnnotations
+from mcp_types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequiredResult, ToolAnnotations
 from pydantic import AnyUrl, ConfigDict, ValidationError
 
 import lukasa
@@ -51,6 +51,15 @@ class Server(MCPServer[Any]):
             return _misfit(error).result()
         return await super().call_tool(name, arguments, context)
 
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
+    ) -> GetPromptResult | InputRequiredResult:
+        """A prompt. One that is not there, or arguments that do not fit, are a protocol error."""
+        try:
+            return await super().get_prompt(name, arguments, context)
+        except ValueError as error:
+            raise MCPError(code=INVALID_PARAMS, message=str(error)[:300]) from error
 
     async def read_resource(
         self, uri: AnyUrl | str, context: Context[Any, Any] | None = None

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -72,6 +71,10 @@ def api():
     server.server_close()
 
 
+def is_result(block):
+    return isinstance(block, dict) and block.get("type") == "tool_result"
+
+
 def until(check, seconds=30):
     """What a check finds in time."""
     end = time.monotonic() + seconds
@@ -110,19 +113,22 @@ def test_claude_code_is_given_memory_uses_it_and_is_remembered(claude, api, luka
             break
     prompt = "When do we deploy to Hetzner?"
     words = [claude, "-p", prompt, "--allowedTools", TOOL, "--output-format", "json"]
-    said = run_program(words, cwd=project, env=environment)
-    assert said.returncode == 0, said.stderr + said.stdout
-    assert json.loads(said.stdout)["result"] == "On Fridays."
-
+    for _ in range(3):  # it waits a few seconds for servers to start, and then goes on without them
+        api.seen.clear()
+        said = run_program(words, cwd=project, env=environment)
+        assert said.returncode == 0, said.stderr + said.stdout
+        assert json.loads(said.stdout)["result"] == "On Fridays."
+        if TOOL in [tool["name"] for tool in api.seen[0].get("tools", [])]:
+            break
     first = json.dumps(api.seen[0], ensure_ascii=False)
-    assert "SessionStart hook additional context: <lukasa " in first or "What follows was remembered" in first
-    last = json.dumps(api.seen[-1]["messages"], ensure_ascii=False)
-    assert re.search(r'"tool_result".{0,400}We deploy to Hetzner on Fridays', last) or "We deploy to Hetzner" in last
-    assert '"tool_result"' in last
+    assert "What follows was remembered" in first  # the hook at the start of the session
+    assert "│ We deploy to Hetzner on Fridays." in first  # the hook on the prompt
+    (result,) = [block for message in api.seen[-1]["messages"] for block in message["content"] if is_result(block)]
+    assert "│ We deploy to Hetzner on Fridays." in json.dumps(result, ensure_ascii=False)
 
     episode = until(lambda: [e for e in json.loads(lukasa("episode", "list", "--json").stdout) if e["outcome"] == "completed"])
     assert episode, lukasa("log").stdout
-    session = episode[0]["task_id"]
+    session = episode[-1]["task_id"]
     turns = json.loads(lukasa("--agent", "claude-code", "context", "show", session, "--all", "--json").stdout)["transcript"]
     assert [turn["content"] for turn in turns if turn["role"] == "user"] == [prompt]
     assert prompt in until(lambda: (project / ".lukasa" / "CONTINUITY.md").read_text())

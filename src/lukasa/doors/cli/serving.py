@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -55,7 +54,7 @@ def mcp(
     except ImportError as error:
         raise MissingExtra("The MCP server is not installed.", hint="Run: pip install 'lukasa[mcp]'") from error
     server, stores = build(call.store, Calling(call.agent, call.scopes or None), compat=compat or "")
-    threading.Thread(target=stores.warm, daemon=True).start()
+    server.warm = stores.warm
     try:
         if http is None:
             from lukasa.doors.mcp.stdio import serve

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, get_type_hints
 
@@ -13,6 +14,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.tools import Tool
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequiredResult, ToolAnnotations
+from mcp_types import Tool as ListedTool
 from pydantic import AnyUrl, ConfigDict, ValidationError
 
 import lukasa
@@ -36,6 +38,16 @@ _log = logging.getLogger(__name__)
 
 class Server(MCPServer[Any]):
     """An MCP server whose calls never end in anything but an answer."""
+
+    warm: Callable[[], None] | None = None
+    """What to do, in the background, once a client has come so far as to list the tools."""
+
+    async def list_tools(self) -> list[ListedTool]:
+        """The tools there are. Until a client asks for them nothing else is done, so that it need not wait."""
+        if (warm := self.warm) is not None:
+            self.warm = None
+            threading.Thread(target=warm, daemon=True).start()
+        return await super().list_tools()
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None

@@ -13,6 +13,9 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 from pydantic import ValidationError
 
+_TOGETHER = 0.03
+"""Seconds within which two messages that wait already have been read."""
+
 
 async def serve(server: MCPServer[Any]) -> None:
     """Serves until the client closes its end."""
@@ -22,6 +25,8 @@ async def serve(server: MCPServer[Any]) -> None:
 
         async def pass_on() -> None:
             async with passing:
+                for item in await _opening(received, written):
+                    await passing.send(item)
                 async for item in received:
                     if isinstance(item, Exception):
                         await written.send(SessionMessage(complaint(item)))
@@ -32,6 +37,38 @@ async def serve(server: MCPServer[Any]) -> None:
             group.start_soon(pass_on)
             await low.run(read, written, low.create_initialization_options())
             group.cancel_scope.cancel()
+
+
+async def _opening(received: Any, written: Any) -> list[SessionMessage]:
+    """The messages that open the conversation.
+
+    A client may ask which protocol is spoken, tire of waiting while this process starts, and go on with the older
+    handshake. Both then wait here together. To answer the stale question would bind the conversation to a protocol that
+    the client no longer means, so it is passed over.
+    """
+    first = await _message(received, written)
+    if first is None:
+        return []
+    second: SessionMessage | None = None
+    if _method(first) == "server/discover":
+        with anyio.move_on_after(_TOGETHER):
+            second = await _message(received, written)
+    if second is None:
+        return [first]
+    return [second] if _method(second) == "initialize" else [first, second]
+
+
+def _method(item: SessionMessage) -> str:
+    return getattr(item.message, "method", "")
+
+
+async def _message(received: Any, written: Any) -> SessionMessage | None:
+    """The next message; what is none is answered on the way. Nothing at the end."""
+    async for item in received:
+        if not isinstance(item, Exception):
+            return item  # type: ignore[no-any-return]
+        await written.send(SessionMessage(complaint(item)))
+    return None
 
 
 def complaint(error: Exception) -> JSONRPCError:

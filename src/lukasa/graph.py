@@ -74,11 +74,13 @@ class Graph:
 
     def create_entities(self, entities: Iterable[Entity]) -> tuple[Entity, ...] | Refused:
         """Makes the entities that are not there yet; says which."""
-        wanted = {entity.name: entity for entity in reversed(list(entities))}
+        wanted: dict[str, Entity] = {}
+        for entity in entities:
+            wanted.setdefault(entity.name, entity)
         made: list[Entity] = []
 
         def create(reader: Reader) -> Sequence[Draft]:
-            made[:] = [entity for entity in reversed(wanted.values()) if self._entity(reader, entity.name) is None]
+            made[:] = [entity for entity in wanted.values() if self._entity(reader, entity.name) is None]
             return [draft for entity in made for draft in self._drafts(entity)]
 
         outcome = self._decide(create)
@@ -96,7 +98,9 @@ class Graph:
         outcome = self._decide(create)
         return outcome if isinstance(outcome, Refused) else tuple(made)
 
-    def add_observations(self, told: Iterable[tuple[str, Sequence[str]]]) -> tuple[tuple[str, tuple[str, ...]], ...] | Refused:
+    def add_observations(
+        self, told: Iterable[tuple[str, Sequence[str]]]
+    ) -> tuple[tuple[str, tuple[str, ...]], ...] | Refused:
         """Adds to entities what is not known of them yet, all or nothing; says what was new."""
         wanted = list(told)
         added: list[tuple[str, tuple[str, ...]]] = []
@@ -214,7 +218,9 @@ class Graph:
         found = {
             record.seq: record
             for side in ("from", "to")
-            for record in reader.read(Query(kinds=(RELATION,), scopes=(self.scope,), labels=(f"{side}={_digest(name)}",)))
+            for record in reader.read(
+                Query(kinds=(RELATION,), scopes=(self.scope,), labels=(f"{side}={_digest(name)}",))
+            )
         }
         return [found[seq] for seq in sorted(found)]
 

@@ -126,10 +126,14 @@ def test_claude_code_is_given_memory_uses_it_and_is_remembered(claude, api, luka
     (result,) = [block for message in api.seen[-1]["messages"] for block in message["content"] if is_result(block)]
     assert "│ We deploy to Hetzner on Fridays." in json.dumps(result, ensure_ascii=False)
 
-    episode = until(lambda: [e for e in json.loads(lukasa("episode", "list", "--json").stdout) if e["outcome"] == "completed"])
+    episode = until(
+        lambda: [e for e in json.loads(lukasa("episode", "list", "--json").stdout) if e["outcome"] == "completed"]
+    )
     assert episode, lukasa("log").stdout
     session = episode[-1]["task_id"]
-    turns = json.loads(lukasa("--agent", "claude-code", "context", "show", session, "--all", "--json").stdout)["transcript"]
+    turns = json.loads(lukasa("--agent", "claude-code", "context", "show", session, "--all", "--json").stdout)[
+        "transcript"
+    ]
     assert [turn["content"] for turn in turns if turn["role"] == "user"] == [prompt]
     assert prompt in until(lambda: (project / ".lukasa" / "CONTINUITY.md").read_text())
     for socket in (tmp_path / "hooks").glob("*.sock"):

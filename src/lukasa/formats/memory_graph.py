@@ -27,7 +27,9 @@ def read(journal: Journal, clock: Clock, new_id: IdMaker, source: Path, scope: s
             try:
                 item = _item(decode(line))
             except (InvalidInput, KeyError, TypeError, ValueError) as error:
-                taken.refused.append((f"line {number}", str(error) if isinstance(error, InvalidInput) else "not a node"))
+                taken.refused.append(
+                    (f"line {number}", str(error) if isinstance(error, InvalidInput) else "not a node")
+                )
                 continue
             new = _entity(graph, item) if isinstance(item, Entity) else graph.create_relations([item])
             if isinstance(new, Refused):
@@ -69,11 +71,11 @@ def _lines(file: Any) -> Iterator[tuple[int, bytes]]:
 
 def _item(told: Any) -> Entity | Relation:
     if told["type"] == "entity":
-        item: Entity | Relation = Entity(told["name"], told["entityType"], tuple(told["observations"]))
-        texts = (item.name, item.entity_type, *item.observations)
+        texts = (told["name"], told["entityType"], *told["observations"])
+        item: Entity | Relation = Entity(texts[0], texts[1], tuple(texts[2:]))
     elif told["type"] == "relation":
-        item = Relation(told["from"], told["to"], told["relationType"])
-        texts = (item.source, item.target, item.relation_type)
+        texts = (told["from"], told["to"], told["relationType"])
+        item = Relation(*texts)
     else:
         raise ValueError("neither entity nor relation")
     if not all(isinstance(text, str) for text in texts):

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 Format = Annotated[
-    str, typer.Option("--format", metavar="NAME", help="jsonl, or another layout: loki (a folder), memory-graph (a file).")
+    str,
+    typer.Option("--format", metavar="NAME", help="jsonl, or another layout: loki (a folder), memory-graph (a file)."),
 ]
 
 

@@ -20,7 +20,9 @@ from lukasa.errors import InvalidInput
 def install(
     ctx: typer.Context,
     product: Annotated[str, typer.Argument(metavar="claude-code|codex|cursor", help="The coding agent.")],
-    project: Annotated[bool, typer.Option("--project", help="For everybody in this folder; this is the default.")] = False,
+    project: Annotated[
+        bool, typer.Option("--project", help="For everybody in this folder; this is the default.")
+    ] = False,
     user: Annotated[bool, typer.Option("--user", help="For you, in every folder.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change and change nothing.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take out what was put in; everything else stays.")] = False,
@@ -98,7 +100,9 @@ def _named(store: str) -> str:
     place = locate(store)
     if place.url and str(place) != place.url:
         hint = "Set LUKASA_STORE where the agent starts, and leave --store out."
-        raise InvalidInput("The URL of the store holds a password, which would be written into the configuration.", hint=hint)
+        raise InvalidInput(
+            "The URL of the store holds a password, which would be written into the configuration.", hint=hint
+        )
     return str(place.path) if place.path is not None else place.url or store
 
 

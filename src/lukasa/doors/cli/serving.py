@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,7 +26,8 @@ TokenFile = Annotated[
 def mcp(
     ctx: typer.Context,
     http: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Serve streamable HTTP instead of standard input and output.")
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve streamable HTTP instead of standard input and output."),
     ] = None,
     tokens: TokenFile = None,
     host_name: Annotated[
@@ -66,7 +67,7 @@ def mcp(
         stores.close()
 
 
-def _serve_http(call: Caller, server: object, address: str, tokens: Path | None, names: list[str]) -> None:
+def _serve_http(call: Caller, server: Any, address: str, tokens: Path | None, names: list[str]) -> None:
     import anyio
 
     from lukasa.doors.mcp import http
@@ -74,8 +75,7 @@ def _serve_http(call: Caller, server: object, address: str, tokens: Path | None,
 
     host, port = http.parse_address(address)
     if plain := os.environ.get(TOKEN_VARIABLE):
-        own = [plain_token(plain, call.agent, call.scopes or None)]
-        holders = lambda: own  # noqa: E731
+        holders = http.always(plain_token(plain, call.agent, call.scopes or None))
     else:
         path = tokens_file(tokens)
         if not read_tokens(path):
@@ -86,7 +86,7 @@ def _serve_http(call: Caller, server: object, address: str, tokens: Path | None,
         holders = http.reading(path)
     if port == 0:
         port = _free_port(host)
-    app = http.application(server, holders, http.names_of(host, port, names))  # type: ignore[arg-type]  # loaded late
+    app = http.application(server, holders, http.names_of(host, port, names))
 
     def started(port: int) -> None:
         shown = f"[{host}]" if ":" in host else host

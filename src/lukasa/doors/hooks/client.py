@@ -74,7 +74,7 @@ def age() -> float:
 
 def run(call: Call, payload: bytes, until: float) -> bytes:
     """What the resident answers to a question; nothing for an errand, which is laid down for it."""
-    post = Post(find_store(call.store, payload), call.agent, call.scopes)
+    post = Post(find_store(call.store), call.agent, call.scopes)
     errand = call.event in ERRANDS
     if errand:
         post.lay_down(call.event, payload)
@@ -87,22 +87,22 @@ def run(call: Call, payload: bytes, until: float) -> bytes:
     return answer or b""
 
 
-def find_store(named: str, payload: bytes) -> str:
+def find_store(named: str) -> str:
     """The store that is meant: as named, by the environment, or in the nearest ``.lukasa/``; empty for the user's own."""
     named = named or os.environ.get("LUKASA_STORE", "")
     if named:
         return named if "://" in named or named == "memory:" else os.path.abspath(named.removeprefix("sqlite:"))  # noqa: PTH100
-    folder = folder_in(payload)
+    here = folder()
     while True:
-        if os.path.isdir(os.path.join(folder, ".lukasa")):  # noqa: PTH112, PTH118 - pathlib takes 10 ms to load
-            return os.path.join(folder, ".lukasa", "memory.db")  # noqa: PTH118
-        above = os.path.dirname(folder)  # noqa: PTH120
-        if above == folder:
+        if os.path.isdir(os.path.join(here, ".lukasa")):  # noqa: PTH112, PTH118 - pathlib takes 10 ms to load
+            return os.path.join(here, ".lukasa", "memory.db")  # noqa: PTH118
+        above = os.path.dirname(here)  # noqa: PTH120
+        if above == here:
             return ""
-        folder = above
+        here = above
 
 
-def folder_in(payload: bytes) -> str:
+def folder() -> str:
     """The folder the agent works in: where it was started, else where this program was."""
     project = os.environ.get("CLAUDE_PROJECT_DIR", "")
     return project if os.path.isabs(project) else os.getcwd()  # noqa: PTH109, PTH117
@@ -211,7 +211,7 @@ class Post:
             stderr=subprocess.DEVNULL,
             cwd=os.path.abspath(os.sep),  # noqa: PTH100
             env=environment,
-            **apart,  # type: ignore[arg-type]  # of either system
+            **apart,
         ).returncode = 0  # nobody waits for it
 
 

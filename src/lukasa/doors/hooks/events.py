@@ -14,6 +14,7 @@ from lukasa.config import locate, read_profile
 from lukasa.errors import InvalidInput, StoreClosed, StoreUnavailable
 from lukasa.formats import claude_code
 from lukasa.formats.claude_code import Transcript, read_transcript
+from lukasa.gate import Handling
 from lukasa.memory import Memory, open_memory
 from lukasa.outcome import Accepted, Refused
 from lukasa.recall.room import Recollection, block
@@ -27,7 +28,7 @@ _LEAST_WORDS, _LEAST_MEANING = 0.5, 0.35
 _PATIENCE = 0.05
 _CHUNK = 100
 _KNOWN_SESSIONS = 200
-_REDACTED = {"turn": "redact", "episode": "redact", "fact": "redact"}
+_REDACTED: Mapping[str, Handling] = {"turn": "redact", "episode": "redact", "fact": "redact"}
 
 
 @dataclass(slots=True)
@@ -178,7 +179,9 @@ def _sessions_of(hit: Recollection) -> set[str | None]:
 
 def keep_turns(memory: Memory, session: str, turns: Sequence[claude_code.Said]) -> int:
     """Adds the turns of a transcript that are not kept yet; how many there were."""
-    kept = {turn.extra.get("uuid") for turn in memory.context.transcript(session, newest_first=True, limit=len(turns) + 50)}
+    kept = {
+        turn.extra.get("uuid") for turn in memory.context.transcript(session, newest_first=True, limit=len(turns) + 50)
+    }
     fresh = [{**said.turn, "uuid": said.uuid} for said in turns if said.uuid not in kept and said.turn["content"]]
     for at in range(0, len(fresh), _CHUNK):
         chunk = fresh[at : at + _CHUNK]

@@ -52,13 +52,22 @@ class Change:
     def difference(self) -> str:
         """The change as a unified diff."""
         old, new = (text.splitlines(keepends=True) if text else [] for text in (self.before, self.after))
-        names = ("/dev/null" if self.before is None else str(self.path), "/dev/null" if self.after is None else str(self.path))
+        names = (
+            "/dev/null" if self.before is None else str(self.path),
+            "/dev/null" if self.after is None else str(self.path),
+        )
         lines = difflib.unified_diff(old, new, *names)
         return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
 
 
 def plan(
-    product: Product, words: Sequence[str], folder: Path, *, user: bool, undo: bool, environment: Mapping[str, str] | None = None
+    product: Product,
+    words: Sequence[str],
+    folder: Path,
+    *,
+    user: bool,
+    undo: bool,
+    environment: Mapping[str, str] | None = None,
 ) -> list[Change]:
     """The changes that install Lukasa for an agent in a project's folder, or for a user in their home, or take it out.
 
@@ -163,11 +172,11 @@ def _is_ours(hook: Any, word: str) -> bool:
 def codex(text: str | None, server: Mapping[str, Any] | None) -> str | None:
     """Codex' TOML with our server, or without it. Only our own table is touched; comments and order stay."""
     told = tomllib.loads(text or "")
-    there = told.get("mcp_servers", {}).get(NAME)
+    there = dict(_servers(told)).get(NAME)
     if server is not None and there == dict(server):
         return text
     left = _without_table(text or "") if there is not None else text or ""
-    if there is not None and NAME in tomllib.loads(left).get("mcp_servers", {}):
+    if tomllib.loads(left).get("mcp_servers", {}) != {name: each for name, each in _servers(told) if name != NAME}:
         raise ValueError(f"mcp_servers.{NAME} is not a table of its own; take it out by hand")
     if server is None:
         return (left if left.strip() else None) if there is not None else text
@@ -180,6 +189,11 @@ def codex(text: str | None, server: Mapping[str, Any] | None) -> str | None:
     if tomllib.loads(after)["mcp_servers"][NAME] != dict(server):
         raise ValueError("the table cannot be written into this file")
     return after
+
+
+def _servers(told: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    servers = told.get("mcp_servers", {})
+    return list(servers.items()) if isinstance(servers, dict) else []
 
 
 def _without_table(text: str) -> str:

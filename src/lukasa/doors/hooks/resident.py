@@ -153,7 +153,9 @@ class Resident:
             if log.exists() and log.stat().st_size > _LOG:
                 log.replace(log.with_suffix(".log.1"))
             with log.open("a", encoding="utf-8") as file:
-                file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {type(error).__name__}: {error!s:.500}\n")
+                file.write(
+                    f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {type(error).__name__}: {error!s:.500}\n"
+                )
 
 
 def _passes(error: Exception) -> bool:

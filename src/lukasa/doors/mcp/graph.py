@@ -81,7 +81,9 @@ class Whole(BaseModel):
 def offer(server: MCPServer[Any], stores: Stores) -> None:
     """Offers the nine tools and the resource of the reference server."""
 
-    def on(ctx: Context[Any, Any], call: Callable[[Graph], Any], tell: Callable[[Any], tuple[Any, dict[str, Any]]]) -> Any:
+    def on(
+        ctx: Context[Any, Any], call: Callable[[Graph], Any], tell: Callable[[Any], tuple[Any, dict[str, Any]]]
+    ) -> CallToolResult:
         try:
             found = call(stores.of(ctx).graph)
         except (LukasaError, OSError) as error:
@@ -97,19 +99,21 @@ def offer(server: MCPServer[Any], stores: Stores) -> None:
     def create_entities(entities: list[EntityTold], ctx: Context[Any, Any]) -> Annotated[CallToolResult, Entities]:
         """Create multiple new entities in the knowledge graph"""
         wanted = [Entity(each.name, each.entity_type, tuple(each.observations)) for each in entities]
-        return on(ctx, lambda graph: graph.create_entities(wanted), lambda made: _both("entities", map(_entity, made)))  # type: ignore[no-any-return]
+        return on(ctx, lambda graph: graph.create_entities(wanted), lambda made: _both("entities", map(_entity, made)))
 
     @server.tool(title="Create Relations", annotations=ADDS)
     def create_relations(relations: list[RelationTold], ctx: Context[Any, Any]) -> Annotated[CallToolResult, Relations]:
         """Create multiple new relations between entities in the knowledge graph. Relations should be in active voice"""
         wanted = _relations(relations)
-        return on(ctx, lambda graph: graph.create_relations(wanted), lambda made: _both("relations", map(_relation, made)))  # type: ignore[no-any-return]
+        return on(
+            ctx, lambda graph: graph.create_relations(wanted), lambda made: _both("relations", map(_relation, made))
+        )
 
     @server.tool(title="Add Observations", annotations=ADDS)
     def add_observations(observations: list[Addition], ctx: Context[Any, Any]) -> Annotated[CallToolResult, Results]:
         """Add new observations to existing entities in the knowledge graph"""
         wanted = [(each.entity_name, each.contents) for each in observations]
-        return on(ctx, lambda graph: graph.add_observations(wanted), lambda made: _both("results", map(_added, made)))  # type: ignore[no-any-return]
+        return on(ctx, lambda graph: graph.add_observations(wanted), lambda made: _both("results", map(_added, made)))
 
     @server.tool(title="Delete Entities", annotations=TAKES)
     def delete_entities(
@@ -117,13 +121,13 @@ def offer(server: MCPServer[Any], stores: Stores) -> None:
         ctx: Context[Any, Any],
     ) -> Annotated[CallToolResult, Done]:
         """Delete multiple entities and their associated relations from the knowledge graph"""
-        return on(ctx, lambda graph: graph.delete_entities(entityNames), _done("Entities deleted successfully"))  # type: ignore[no-any-return]
+        return on(ctx, lambda graph: graph.delete_entities(entityNames), _done("Entities deleted successfully"))
 
     @server.tool(title="Delete Observations", annotations=TAKES)
     def delete_observations(deletions: list[Deletion], ctx: Context[Any, Any]) -> Annotated[CallToolResult, Done]:
         """Delete specific observations from entities in the knowledge graph"""
         wanted = [(each.entity_name, each.observations) for each in deletions]
-        return on(ctx, lambda graph: graph.delete_observations(wanted), _done("Observations deleted successfully"))  # type: ignore[no-any-return]
+        return on(ctx, lambda graph: graph.delete_observations(wanted), _done("Observations deleted successfully"))
 
     @server.tool(title="Delete Relations", annotations=TAKES)
     def delete_relations(
@@ -132,12 +136,12 @@ def offer(server: MCPServer[Any], stores: Stores) -> None:
     ) -> Annotated[CallToolResult, Done]:
         """Delete multiple relations from the knowledge graph"""
         wanted = _relations(relations)
-        return on(ctx, lambda graph: graph.delete_relations(wanted), _done("Relations deleted successfully"))  # type: ignore[no-any-return]
+        return on(ctx, lambda graph: graph.delete_relations(wanted), _done("Relations deleted successfully"))
 
     @server.tool(title="Read Graph", annotations=LOOKS)
     def read_graph(ctx: Context[Any, Any]) -> Annotated[CallToolResult, Whole]:
         """Read the entire knowledge graph"""
-        return on(ctx, lambda graph: graph.read_graph(), _whole)  # type: ignore[no-any-return]
+        return on(ctx, lambda graph: graph.read_graph(), _whole)
 
     @server.tool(title="Search Nodes", annotations=LOOKS)
     def search_nodes(
@@ -147,14 +151,14 @@ def offer(server: MCPServer[Any], stores: Stores) -> None:
         ctx: Context[Any, Any],
     ) -> Annotated[CallToolResult, Whole]:
         """Search for nodes in the knowledge graph based on a query"""
-        return on(ctx, lambda graph: graph.search_nodes(query), _whole)  # type: ignore[no-any-return]
+        return on(ctx, lambda graph: graph.search_nodes(query), _whole)
 
     @server.tool(title="Open Nodes", annotations=LOOKS)
     def open_nodes(
         names: Annotated[list[str], Field(description="An array of entity names to retrieve")], ctx: Context[Any, Any]
     ) -> Annotated[CallToolResult, Whole]:
         """Open specific nodes in the knowledge graph by their names"""
-        return on(ctx, lambda graph: graph.open_nodes(names), _whole)  # type: ignore[no-any-return]
+        return on(ctx, lambda graph: graph.open_nodes(names), _whole)
 
     @server.resource(URI, name="knowledge-graph", title="Knowledge Graph", mime_type="application/json")
     def knowledge_graph() -> str:

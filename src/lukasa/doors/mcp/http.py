@@ -97,6 +97,11 @@ def names_of(host: str, port: int, more: Sequence[str] = ()) -> list[str]:
     return [*(f"{name}:{port}" for name in own), *named, *bare]
 
 
+def always(holder: Holder) -> Callable[[], Sequence[Holder]]:
+    """One holder, whenever it is asked."""
+    return lambda: (holder,)
+
+
 def reading(path: Path) -> Callable[[], Sequence[Holder]]:
     """The holders in a file, read again when it has changed."""
     seen: tuple[int, int] | None = None
@@ -136,5 +141,7 @@ async def serve(app: ASGIApp, host: str, port: int, started: Callable[[int], Non
             if self.started:
                 started(self.servers[0].sockets[0].getsockname()[1])
 
-    config = uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=3)
+    config = uvicorn.Config(
+        app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=3
+    )
     await Announced(config).serve()

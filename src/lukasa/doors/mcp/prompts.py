@@ -22,7 +22,10 @@ def offer(server: MCPServer[Any], stores: Stores) -> None:
         """Begin a task with what is known about it."""
         try:
             memory = stores.of(ctx)
-            known = memory.vault.build_snapshot_block(budget=1_000).text, memory.before_task(task).block(1_500, full=True).text
+            known = (
+                memory.vault.build_snapshot_block(budget=1_000).text,
+                memory.before_task(task).block(1_500, full=True).text,
+            )
         except (LukasaError, OSError) as error:
             stores.note(error)
             known = ("", "(The memory cannot be read now; go on without it.)")

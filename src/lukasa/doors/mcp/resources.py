@@ -12,7 +12,7 @@ from mcp.server.mcpserver.resources import ResourceSecurity
 from lukasa.canonical import encode
 from lukasa.doors.mcp.answers import failure
 from lukasa.doors.mcp.callers import CURRENT, Stores
-from lukasa.doors.mcp.tools import _assembled
+from lukasa.doors.mcp.tools import assembled, trust_of
 from lukasa.errors import LukasaError, NotAllowed
 from lukasa.memory import Memory
 from lukasa.prompt import Told, fence, open_counter
@@ -40,7 +40,9 @@ def offer(server: MCPServer[Any], stores: Stores) -> None:
         """Notes, canon and current registers of every scope within reach."""
         return reading(CURRENT.get(), lambda memory: memory.vault.build_snapshot_block(budget=BUDGET).text, "snapshot")
 
-    @server.resource("lukasa://snapshot/{scope}", title="Snapshot of a scope", mime_type="text/markdown", security=_OPAQUE)
+    @server.resource(
+        "lukasa://snapshot/{scope}", title="Snapshot of a scope", mime_type="text/markdown", security=_OPAQUE
+    )
     def scope_snapshot(scope: str, ctx: Context[Any, Any]) -> str:
         """Notes, canon and current registers of one scope."""
         return reading(ctx, lambda memory: _snapshot(memory, scope), f"scope {scope!r:.80} within reach")
@@ -70,11 +72,11 @@ def _snapshot(memory: Memory, scope: str) -> str:
 def _session(memory: Memory, session: str) -> str | None:
     if not memory.context.load(session).origin.head:
         return None
-    return _assembled(memory.context.assemble(session, BUDGET), session, BUDGET)[0]
+    return assembled(memory.context.assemble(session, BUDGET), session, BUDGET)[0]
 
 
 def _trust(memory: Memory, agent: str) -> str:
-    score = memory.trust.score(agent)
+    score = trust_of(memory).score(agent)
     told = {"agent": agent, "trust": score.trust, "low": score.low, "high": score.high, "events": score.events}
     return encode(told).decode()
 

@@ -15,7 +15,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequiredResult, ToolAnnotations
 from mcp_types import Tool as ListedTool
-from pydantic import AnyUrl, ConfigDict, ValidationError
+from pydantic import AnyUrl, ConfigDict, ValidationError, create_model
 
 import lukasa
 from lukasa.doors.mcp import prompts, resources
@@ -63,7 +63,6 @@ class Server(MCPServer[Any]):
             return _misfit(error).result()
         return await super().call_tool(name, arguments, context)
 
-
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
     ) -> GetPromptResult | InputRequiredResult:
@@ -85,10 +84,12 @@ class Server(MCPServer[Any]):
 def build(store: str | None, caller: Caller, *, compat: str = "", **options: Any) -> tuple[Server, Stores]:
     """A server over a store, which is opened when first needed. ``compat`` adds the tools of another memory server."""
     stores = Stores(store, caller, patience=PATIENCE, **options)
-    server = Server("lukasa", title="Lukasa", version=lukasa.__version__, instructions=INSTRUCTIONS, log_level="WARNING")
+    server = Server(
+        "lukasa", title="Lukasa", version=lukasa.__version__, instructions=INSTRUCTIONS, log_level="WARNING"
+    )
     tools = Tools(stores.of)
-    for name, (title, annotations) in Tools.ANNOTATED.items():
-        offer(server, stores, getattr(tools, name), title, annotations)
+    for name, (title, hints) in Tools.ANNOTATED.items():
+        offer(server, stores, getattr(tools, name), title, hints)
     resources.offer(server, stores)
     prompts.offer(server, stores)
     if compat:
@@ -125,7 +126,7 @@ def guarded(stores: Stores, method: Callable[..., Answer], *args: Any, **kwargs:
     except (LukasaError, OSError) as error:
         stores.note(error)
         return failure(error)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a model is answered whatever happens
         _log.exception("A tool met an error that was not foreseen.")
         return failure(error)
 
@@ -133,7 +134,9 @@ def guarded(stores: Stores, method: Callable[..., Answer], *args: Any, **kwargs:
 def _strict(tool: Tool) -> Tool:
     """The tool, refusing arguments that it does not know: a misspelt one must not pass as done."""
     arguments = tool.fn_metadata.arg_model
-    strict = type(arguments.__name__, (arguments,), {"model_config": ConfigDict(extra="forbid"), "__module__": __name__})
+    strict = create_model(arguments.__name__, __base__=arguments)
+    strict.model_config = ConfigDict(extra="forbid")
+    strict.model_rebuild(force=True)
     tool.fn_metadata.arg_model = strict
     tool.parameters = strict.model_json_schema(by_alias=True)
     return tool
@@ -142,7 +145,8 @@ def _strict(tool: Tool) -> Tool:
 def _misfit(error: ValidationError) -> Answer:
     """Arguments that do not fit, each by name; what was sent is not repeated."""
     faults = [
-        f"{'.'.join(str(part) for part in fault['loc'])[:80] or 'arguments'}: {fault['msg']}" for fault in error.errors()
+        f"{'.'.join(str(part) for part in fault['loc'])[:80] or 'arguments'}: {fault['msg']}"
+        for fault in error.errors()
     ]
     reason = "; ".join(faults[:5]) + ("; …" if len(faults) > 5 else "")
     return Answer(outcome="failed", code="invalid_input", reason=reason, next="Change the arguments and call again.")

@@ -83,10 +83,12 @@ def _id_in(error: Exception) -> int | str | None:
     """The id that a line names in spite of all, so that whoever waits for it is answered."""
     if not isinstance(error, ValidationError):
         return None
-    line = next((fault["input"] for fault in error.errors() if isinstance(fault["input"], str | dict)), None)
-    try:
-        told = json.loads(line) if isinstance(line, str) else line
-    except (ValueError, RecursionError):
-        return None
+    seen = [fault["input"] for fault in error.errors()]
+    told = next((each for each in seen if isinstance(each, dict)), None)
+    if told is None and seen and isinstance(seen[0], str):
+        try:
+            told = json.loads(seen[0])
+        except (ValueError, RecursionError):
+            return None
     id = told.get("id") if isinstance(told, dict) else None
     return id if type(id) is int or (isinstance(id, str) and id.isprintable()) else None

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from lukasa.clock import from_iso, to_iso
 from lukasa.doors.mcp import answers
-from lukasa.doors.mcp.answers import Answer, Block, History, Hit, Inbox, Kept, Recalled, Standing, State, Version, name
+from lukasa.doors.mcp.answers import Block, History, Hit, Inbox, Kept, Recalled, Standing, State, Version, kept, name
 from lukasa.errors import InvalidInput
 from lukasa.memory import Memory
 from lukasa.outcome import Accepted, Refused
@@ -65,9 +65,13 @@ class Tools:
             str | None,
             Field(description="A short name such as `deploy-target` for what may change: a later call replaces it."),
         ] = None,
-        category: Annotated[str, Field(description="mission, preference, decision, convention, … or general.")] = "general",
+        category: Annotated[
+            str, Field(description="mission, preference, decision, convention, … or general.")
+        ] = "general",
         tags: Annotated[list[str], Field(max_length=20)] = [],  # noqa: B006 - never changed
-        private: Annotated[bool, Field(description="Only for yourself; else every agent of this store reads it.")] = False,
+        private: Annotated[
+            bool, Field(description="Only for yourself; else every agent of this store reads it.")
+        ] = False,
         replaces: Annotated[str | None, Field(description="The id of a memory that this puts better.")] = None,
     ) -> Kept:
         """Use this when you learn something that will still matter next week: a decision, a preference of the user, a
@@ -75,10 +79,10 @@ class Tools:
         kept unless it is noise, holds a secret, or says what is known already; the answer then says why."""
         vault, scope = (memory := self._of(ctx)).vault, _home(memory, private=private)
         if replaces is not None:
-            return _kept(vault.update(replaces, text, category=category, tags=tags or None, source="chat"))
+            return kept(vault.update(replaces, text, category=category, tags=tags or None, source="chat"))
         if topic is not None:
-            return _kept(vault.update_by_topic(topic, scope, text, category, tags=tags, source="chat"))
-        return _kept(vault.add_memory(text, scope, category, tags=tags, source="chat"))
+            return kept(vault.update_by_topic(topic, scope, text, category, tags=tags, source="chat"))
+        return kept(vault.add_memory(text, scope, category, tags=tags, source="chat"))
 
     def recall(
         self,
@@ -126,7 +130,7 @@ class Tools:
     ) -> Kept:
         """Use this when a memory is wrong or the user asks you to forget it. It disappears from every recall; its history
         stays, so the owner of the store can bring it back. To correct a memory, use `remember` with `replaces`."""
-        return _kept(self._of(ctx).vault.delete(id, source="chat"))
+        return kept(self._of(ctx).vault.delete(id, source="chat"))
 
     def history(
         self,
@@ -140,7 +144,7 @@ class Tools:
         memory = self._of(ctx)
         found = _versions(memory, id, kind, scope)
         if isinstance(found, Refused):
-            return History(**answers.refusal(found).model_dump())
+            return answers.refusal(found, History)
         told = [_told(record) for record in found[::-1][:_OLDEST_VERSIONS] if not record.deleted]
         made = fence(told, budget=budget, counter=open_counter())
         newest = found[-1]
@@ -155,12 +159,16 @@ class Tools:
         session: Session,
         content: Annotated[str, Field(min_length=1, description="What was said, word for word.")],
         role: Annotated[Literal["user", "assistant", "system", "tool"], Field(description="Who said it.")] = "user",
-        speaker: Annotated[str, Field(max_length=200, description="The speaker's own name, if there are several.")] = "",
-        key: Annotated[str | None, Field(max_length=200, description="Repeated with the same key it is added once.")] = None,
+        speaker: Annotated[
+            str, Field(max_length=200, description="The speaker's own name, if there are several.")
+        ] = "",
+        key: Annotated[
+            str | None, Field(max_length=200, description="Repeated with the same key it is added once.")
+        ] = None,
     ) -> Kept:
         """Use this to keep a conversation word for word, turn by turn, so that nothing is lost when your context is
         compacted. Facts that a turn states are kept with it."""
-        return _kept(self._of(ctx).context.append(session, role, content, speaker=speaker, key=key))
+        return kept(self._of(ctx).context.append(session, role, content, speaker=speaker, key=key))
 
     def context_assemble(
         self,
@@ -173,8 +181,8 @@ class Tools:
         that answer the question, and the newest turns, within a budget of tokens."""
         context = self._of(ctx).context
         if not (found := context.load(session)).origin.head:
-            return Block(**answers.refusal(_no_session(found.session_id)).model_dump())
-        text, tokens = _assembled(context.assemble(session, budget, question=question), session, budget)
+            return answers.refusal(_no_session(found.session_id), Block)
+        text, tokens = assembled(context.assemble(session, budget, question=question), session, budget)
         return Block(block=text, tokens=tokens)
 
     def before_task(
@@ -202,7 +210,9 @@ class Tools:
         duration_seconds: Annotated[float, Field(ge=0)] = 0,
         task_id: Annotated[str, Field(max_length=200)] = "",
         git_commit: Annotated[str, Field(max_length=200)] = "",
-        key: Annotated[str | None, Field(max_length=200, description="Repeated with the same key it is kept once.")] = None,
+        key: Annotated[
+            str | None, Field(max_length=200, description="Repeated with the same key it is kept once.")
+        ] = None,
     ) -> Kept:
         """Use this when a task is finished, failed or given up: what was wanted, what was done, what went wrong and how it
         was resolved. Episodes become the patterns and warnings that `before_task` gives."""
@@ -219,7 +229,7 @@ class Tools:
             scope=_home(memory),
             key=key,
         )
-        return _kept(written)
+        return kept(written)
 
     def checkpoint(
         self,
@@ -236,11 +246,11 @@ class Tools:
         if state is not None:
             outcome = sessions.save_checkpoint(state, session)
             if not isinstance(outcome, Accepted):
-                return State(**answers.refusal(outcome).model_dump())
+                return answers.refusal(outcome, State)
             return State(session=session, number=sessions.checkpoints(session)[0].number)
         saved = sessions.state(session)
         if saved is None:
-            return State(**answers.refusal(_no_session(session)).model_dump())
+            return answers.refusal(_no_session(session), State)
         return State(session=session, number=saved["metadata"].get("checkpoint_number"), state=saved)
 
     def handoff(
@@ -281,7 +291,7 @@ class Tools:
         else:
             written = handoffs.accept(id) if action == "accept" else handoffs.complete(id, result)
         if not isinstance(written, Accepted):
-            return Inbox(**answers.refusal(written).model_dump())
+            return answers.refusal(written, Inbox)
         record = written.records[0]
         return Inbox(id=record.id, status=record.body.get("status", "unread"))
 
@@ -295,9 +305,13 @@ class Tools:
         who = agent or memory.journal.author
         if not who:
             raise InvalidInput("Whose trust? Name the agent.")
-        score = memory.trust.score(who)
+        score = trust_of(memory).score(who)
         return Standing(
-            agent=name(who), trust=round(score.trust, 4), low=round(score.low, 4), high=round(score.high, 4), events=score.events
+            agent=name(who),
+            trust=round(score.trust, 4),
+            low=round(score.low, 4),
+            high=round(score.high, 4),
+            events=score.events,
         )
 
     def snapshot(self, ctx: Context[Any, Any], budget: Tokens = 1_000) -> Block:
@@ -306,10 +320,8 @@ class Tools:
         return Block(block=made.text or "Nothing has been remembered yet.", tokens=made.tokens)
 
 
-def _kept(outcome: Any) -> Kept:
-    answer = answers.answer(outcome)
-    assert isinstance(answer, Kept)
-    return answer
+def trust_of(memory: Memory) -> Any:
+    return memory.trust  # type: ignore[attr-defined,unused-ignore]
 
 
 def _home(memory: Memory, *, private: bool = False) -> str:
@@ -358,7 +370,7 @@ def _told(record: Record) -> Told:
     return Told(text, f"{record.key} version {record.version}", record.author, to_iso(record.recorded_at)[:16])
 
 
-def _assembled(made: Any, session: str, budget: int) -> tuple[str, int]:
+def assembled(made: Any, session: str, budget: int) -> tuple[str, int]:
     """A session with its newest turns behind a fence too: to whoever reads this, they are recalled text as well."""
     counter, messages = open_counter(), list(made.messages)
     parts = []

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
@@ -36,7 +36,7 @@ def test_no_tool_takes_an_agent_or_a_reach_to_act_with(served):
     for tool in served.talk(lambda client: client.list_tools()).tools:
         taken = set(tool.input_schema["properties"])
         assert not taken & {"author_as", "scopes", "as_agent", "token", "store", "from_agent"}
-        if tool.name not in ("trust",):
+        if tool.name != "trust":
             assert "agent" not in taken
 
 
@@ -230,6 +230,7 @@ def test_a_tool_that_is_not_there_is_a_protocol_error(served):
 
 
 @given(text=st.text(max_size=300), id=st.text(min_size=1, max_size=60))
+@settings(max_examples=20)
 def test_whatever_a_model_sends_it_gets_an_answer(steady, text, id):
     for tool, arguments in (
         ("remember", {"text": text}),

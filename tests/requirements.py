@@ -119,13 +119,4 @@ REQUIREMENTS = {
     "OPS-5": "There is no telemetry.",
 }
 
-_PARTS_NOT_BUILT = {
-    "TRU",
-}
-NOT_BUILT = frozenset(number for number in REQUIREMENTS if number.split("-")[0] in _PARTS_NOT_BUILT) | {
-    "DOO-3",
-    "DOO-4",
-    "DOO-5",
-    "DOO-6",
-    "DOO-7",
-}
+NOT_BUILT = frozenset({"DOO-3", "DOO-4", "DOO-5", "DOO-6", "DOO-7"})

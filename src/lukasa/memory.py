@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from lukasa.sessions import Sessions
     from lukasa.skills import Skills
     from lukasa.teamwork import Handoffs, Ledgers
+    from lukasa.trust import Trust
     from lukasa.vault import Rules, Vault
 
 _WHOLE_STATE = Policy(Limits(record_bytes=17_000_000))  # what a session's state may hold, with what goes around it
@@ -60,6 +61,8 @@ class Parts:
     new_id: IdMaker
     chance: random.Random
     recalling: Callable[[Journal], Recall]
+    owner: Journal
+    """The store's own view of itself: what rooms must know beyond a caller's reach, and never show as it is."""
     rules: Rules | None = None
 
 
@@ -69,7 +72,7 @@ class Memory:
     ROOMS: ClassVar[frozenset[str]] = frozenset(
         {
             "journal", "jobs", "context", "continuity", "episodes", "forecasts", "graph", "handoffs", "knowledge",
-            "ledgers", "metrics", "sessions", "skills", "vault",
+            "ledgers", "metrics", "sessions", "skills", "trust", "vault",
         }
     )  # fmt: skip
     """The attributes that have methods of their own."""
@@ -200,6 +203,18 @@ class Memory:
         from lukasa.briefing import brief
 
         return brief(self.journal, self.recall, self.skills, self._parts.clock.now(), task, budget=budget)
+
+    @cached_property
+    def trust(self) -> Trust:
+        """Who has been right: dissents, overrides, and the trust that follows from them."""
+        from lukasa.trust import Trust
+        from lukasa.trust.belief import Belief
+
+        parts = self._parts
+        belief = Belief(parts.owner, parts.clock)
+        return Trust(
+            self.journal, parts.clock, parts.new_id, parts.chance, lambda: self.recall.index.embedder.embedder, belief
+        )
 
     def seen_by(self, agent: str = "", scopes: Iterable[str] | None = None) -> Memory:
         """The same open store with another caller's reach; it closes nothing. Only the owner may hand it out."""
@@ -389,21 +404,23 @@ def memory_on(
 ) -> Memory:
     """Wires a memory onto an open engine."""
     gate = Gate(guarding(rules.pii if rules is not None else {}, POLICIES))
+    owner = Journal(engine, gate, EVERYTHING, clock, new_id)
     index: list[Index] = []  # one for all, made when something is first recalled: it loads what computes with numbers
 
     def recalling(journal: Journal) -> Recall:
         from lukasa.recall.index import Index
         from lukasa.recall.room import Recall
+        from lukasa.trust.belief import Belief
 
         if not index:
-            index.append(Index(Journal(engine, gate, EVERYTHING, clock, new_id), embedder))
-        return Recall(journal, index[0], clock)
+            index.append(Index(owner, embedder))
+        return Recall(journal, index[0], clock, believing=Belief(owner, clock))
 
     def lend(agent: str, reach: Reach, jobs: Jobs) -> Memory:
         journal = Journal(engine, gate, reach, clock, new_id, author=agent)
         return Memory(parts, journal, jobs.seen_by(journal), lent=True)
 
-    parts = Parts(engine, place, clock, new_id, chance or random.SystemRandom(), recalling, rules)
+    parts = Parts(engine, place, clock, new_id, chance or random.SystemRandom(), recalling, owner, rules)
     journal = Journal(engine, gate, reach, clock, new_id, author=agent)
     jobs = Jobs(journal, lend, clock, new_id, url=place.url, patience=patience)
     return Memory(parts, journal, jobs)

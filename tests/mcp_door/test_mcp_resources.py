@@ -1,5 +1,7 @@
 """Resources and prompts."""
 
+import json
+
 import pytest
 from mcp.shared.exceptions import MCPError
 
@@ -79,3 +81,7 @@ def test_the_three_prompts_are_there_and_bring_what_is_known(served):
     assert "Write the release notes" in start
     assert "record_episode" in finish
     assert "Change nothing before" in review
+
+
+def test_trust_is_read_as_json(served):
+    assert json.loads(read(served, "lukasa://trust/ada").text)["trust"] == 0.6

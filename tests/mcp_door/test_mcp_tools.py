@@ -274,3 +274,15 @@ def test_the_old_handshake_and_the_new_one_give_the_same(served):
         return [tool.name for tool in (await client.list_tools()).tools]
 
     assert served.talk(told, mode="legacy") == served.talk(told, mode="auto")
+
+
+def test_an_agent_sees_its_own_trust_and_the_owner_everybodys(serving):
+    with lukasa.open(serving("ada").store) as memory:
+        memory.trust.log_override("ada", "Use GraphQL", "Stay with REST", by="owner", round_id="r1")
+    own = serving("ada").call("trust")
+    assert own["agent"] == "ada"
+    assert own["low"] <= own["trust"] <= own["high"]
+    assert own["events"] == 1
+    assert serving("ada").call("trust", agent="bob")["code"] == "not_allowed"
+    assert serving("").call("trust", agent="bob")["trust"] == 0.6
+    assert serving("").call("trust")["code"] == "invalid_input"

@@ -61,7 +61,9 @@ def run(size: int = SIZE, rounds: int = ROUNDS, *, calls: int = CALLS, progress:
                 progress(case, at, 2)
 
             def prepare(case: str = case) -> list[str]:
-                return [_short(note.text) for note in notes.take(calls)] if case == "remember" else notes.questions(calls)
+                return (
+                    [_short(note.text) for note in notes.take(calls)] if case == "remember" else notes.questions(calls)
+                )
 
             def work(side: Side, items: Sequence[str], case: str = case) -> list[float]:
                 return seconds_each(getattr(side, case), items)
@@ -98,7 +100,9 @@ def _filled(folder: Path, name: str, profile: Path, texts: Sequence[str]) -> Pat
 
 def _library(stack: ExitStack, folder: Path, profile: Path, texts: Sequence[str]) -> Side:
     memory = stack.enter_context(open_memory(_filled(folder, "library", profile, texts), profile=profile))
-    return Side("library", lambda text: memory.vault.add_memory(text, source="chat"), lambda text: memory.recall(text, 8))
+    return Side(
+        "library", lambda text: memory.vault.add_memory(text, source="chat"), lambda text: memory.recall(text, 8)
+    )
 
 
 def _stdio(stack: ExitStack, folder: Path, profile: Path, texts: Sequence[str]) -> Side:

@@ -36,7 +36,7 @@ _ABSOLUTE = [
     rf"\b(?:in|during|of|since|by|until|through|year) {_YEAR}",
 ]
 _ABSOLUTE_RE = [re.compile(pattern, re.IGNORECASE) for pattern in _ABSOLUTE]
-_MAYBE_ABSOLUTE = re.compile("[12][09][0-9][0-9]|" + "|".join(name[:3] for name in _MONTHS), re.IGNORECASE)
+_MAYBE_ABSOLUTE = re.compile(rf"[12][09][0-9][0-9]|\b(?:{'|'.join(name[:3] for name in _MONTHS)})", re.IGNORECASE)
 _COUNT = r"(?P<count>\d{1,3}|" + "|".join(_COUNTS) + r")(?: of)?"
 _RELATIVE = re.compile(
     rf"\b(?:(?P<near>yesterday|today|tonight|tomorrow|last night|this morning|the other day|the day before yesterday)"
@@ -47,8 +47,9 @@ _RELATIVE = re.compile(
 )
 _MAYBE_RELATIVE = [
     *("ago", "last ", "next ", "this ", "past ", "yesterday", "tomorrow", "today", "tonight", "from now"),
-    *("previous ", "coming ", "back", "later", "other day", "in "),
+    *("previous ", "coming ", "back", "later", "other day"),
 ]
+_MAYBE_AHEAD = re.compile(r"in (?:\d|" + "|".join(_COUNTS) + r").{0,12} (?:day|week|month|year)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ def periods(text: str, moment: date | None = None) -> tuple[Period, ...]:
         rest = text
         for pattern in _ABSOLUTE_RE:
             rest = pattern.sub(_noting(found), rest)
-    if moment is not None and any(sign in text for sign in _MAYBE_RELATIVE):
+    lowered = text.lower()
+    if moment is not None and (any(sign in lowered for sign in _MAYBE_RELATIVE) or _MAYBE_AHEAD.search(lowered)):
         for match in _RELATIVE.finditer(text):
             for period in _relative(match, moment):
                 found[period] = None

@@ -6,6 +6,9 @@ first what they write about. What lies deeper is found by its words (see ``signa
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 WHOLE = 450
 """Up to this many characters a text stays whole."""
 PART = 400
@@ -27,10 +30,10 @@ def head(text: str) -> str:
     return bare[: end + 1 if end > 0 else PART].rstrip()
 
 
-def window(own: int, before: int | None, after: int | None) -> tuple[bool, bool]:
-    """Whether the heads before and after join a head's window, by their lengths; short ones do, the one before first."""
+def window(
+    own: NDArray[np.int64], before: NDArray[np.int64], after: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which heads before and after join a head's window, by their lengths; short ones do, the one before first."""
     room = WINDOW - own
-    first = before is not None and before <= room
-    if first and before is not None:
-        room -= before
-    return first, after is not None and after <= room
+    first = before <= room
+    return first, after <= room - np.where(first, before, 0)

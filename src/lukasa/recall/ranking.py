@@ -8,8 +8,9 @@ that covers the whole question outweighs both, for nothing else finds what lies 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import ceil
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -29,12 +30,12 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
         "words": 0.4,
         "time": 0.4,
         "session": 0.4,
+        "trust": 0.4,
         "phrases": 0.3,
         "subject": 0.25,
         "preference": 0.2,
         "denial": 0.2,
         "tier": 0.2,
-        "trust": 0.2,
         "linked": 0.2,
         "recency": 0.1,
         "opening": 0.1,
@@ -44,6 +45,9 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
     }
 )
 
+SHARE = 0.5
+"""Where more than two authors could answer, no one of them fills more than this share of an answer."""
+_WORTHY = 0.25  # a hit makes room for one that is at least this good beside it; what is worse says nothing
 _LOOKED_AT = 100  # how many of the best places are looked through for repetitions
 
 
@@ -71,6 +75,8 @@ class Hit:
     """What each value is called and counts, in the same order."""
     repeats: int | None = None
     """The position of a better hit that says the same in the same telling words, after which this one was put last."""
+    crowded: bool = False
+    """Whether it had to make room because its author had filled their share already."""
 
     @property
     def signals(self) -> tuple[Signal, ...]:
@@ -107,6 +113,55 @@ def rank(
     return [
         Hit(ordered[place], float(scores[place]), tuple(table[place]), counting, repeats)
         for place, repeats in _repeats_last(ordered, places)[:k]
+    ]
+
+
+def with_trust(hit: Hit, trust: float) -> Hit:
+    """The same hit with another trust, its reasons and its score following."""
+    names = list(hit.weights)
+    if "trust" not in names or trust == hit.candidate.trust:
+        return hit
+    at = names.index("trust")
+    values = (*hit.values[:at], trust, *hit.values[at + 1 :])
+    score = hit.score + hit.weights["trust"] * (trust - hit.values[at])
+    return replace(hit, candidate=replace(hit.candidate, trust=trust), values=values, score=score)
+
+
+def shared_out(hits: Sequence[Hit], k: int, share: float = SHARE) -> list[Hit]:
+    """The hits, of which no author fills more than a share of the best ``k`` while others have something to say.
+
+    It holds where more than two authors are among the hits: two who talk to each other answer as they talk. A hit makes
+    room only for one that is at least a quarter as good, and then says so. The owner, who signs nothing, is not held back.
+    """
+    line = list(hits)
+    if k < 1 or len({hit.candidate.author for hit in line if hit.candidate.author}) <= 2:
+        return line
+    most = max(1, ceil(k * share))
+    taken: dict[str, int] = {}
+    for place in range(min(k, len(line))):
+        chosen = place
+        if (author := line[place].candidate.author) and taken.get(author, 0) >= most:
+            worthy = line[place].score * _WORTHY
+            chosen = next(
+                (
+                    at
+                    for at in range(place + 1, len(line))
+                    if (other := line[at].candidate.author) != author
+                    and line[at].score >= worthy
+                    and line[at].repeats is None
+                    and (not other or taken.get(other, 0) < most)
+                ),
+                place,
+            )
+        line.insert(place, line.pop(chosen))
+        author = line[place].candidate.author
+        taken[author] = taken.get(author, 0) + 1
+    best = min((hit.score for hit in line[:k]), default=0.0)
+    return line[:k] + [
+        replace(hit, crowded=True)
+        if hit.repeats is None and hit.score > best and taken.get(hit.candidate.author, 0) >= most
+        else hit
+        for hit in line[k:]
     ]
 
 

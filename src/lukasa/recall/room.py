@@ -14,8 +14,9 @@ from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.journal import Journal
 from lukasa.prompt import Block, Told, fence, open_counter
 from lukasa.recall.asking import asking
+from lukasa.recall.believing import Believing, Trusted
 from lukasa.recall.index import Index
-from lukasa.recall.ranking import Hit, Signal, rank
+from lukasa.recall.ranking import Hit, Signal, rank, shared_out
 from lukasa.recall.signals import Candidate, Corpus
 from lukasa.recall.understanding import Question, understand
 from lukasa.recall.words import terms_of
@@ -24,7 +25,7 @@ from lukasa.scope import SYSTEM
 
 PATIENCE = 1.0
 """How many seconds an answer may be held up to make vectors that are missing."""
-_BY_WORDS = 300
+_BY_WORDS = 150
 _BY_MEANING = 300
 _LATELY = 2_000
 _LONGEST_QUESTION = 20_000
@@ -38,6 +39,8 @@ class Recollection:
 
     record: Record
     hit: Hit
+    trust: float | None = None
+    """How far its author and its sources are trusted; none for the owner's own."""
 
     @property
     def score(self) -> float:
@@ -54,10 +57,16 @@ class Recollection:
         return self.hit.repeats
 
     @property
+    def crowded(self) -> bool:
+        """Whether it had to make room because its author had filled their share already."""
+        return self.hit.crowded
+
+    @property
     def why(self) -> str:
         """The strongest reasons in a few words."""
         strongest = sorted((signal for signal in self.signals if signal.share > 0.005), key=lambda s: -s.share)
-        return ", ".join(f"{signal.name} {signal.share:.2f}" for signal in strongest[:4])
+        reasons = [f"{signal.name} {signal.share:.2f}" for signal in strongest[:4]]
+        return ", ".join([*reasons, *(["made room: its author's share is full"] if self.crowded else [])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +96,9 @@ class _Found(NamedTuple):
 class Recall:
     """Answers questions for one caller. Call it: ``memory.recall("When is the release?")``."""
 
-    def __init__(self, journal: Journal, index: Index, clock: Clock) -> None:
+    def __init__(self, journal: Journal, index: Index, clock: Clock, believing: Believing | None = None) -> None:
         self._journal = journal
+        self._believing = believing
         self._clock = clock
         self._speakers: dict[str, None] = {}
         self._learnt = 0
@@ -137,8 +147,13 @@ class Recall:
             return Recalled(understand(text), (), unindexed=unindexed, note="The question is empty.")
         with self._journal.looking() as look:
             found = self._found(look, text, model, wanted)
-            hits = self._ranked(look, found)
-        return Recalled(found.question, tuple(hits[:k]), tuple(hits[k:]), unindexed, note)
+        trusted = Trusted(self._journal, found.records.values(), self._believing)  # it has looks of its own
+        with self._journal.looking() as look:
+            ranked = self._ranked(look, found, trusted)
+        best = shared_out(trusted.vetted(ranked, k), k)
+        records = found.records
+        hits = tuple(Recollection(records[h.candidate.seq], h, trusted.shown(records[h.candidate.seq])) for h in best)
+        return Recalled(found.question, hits[:k], hits[k:], unindexed, note)
 
     def _found(self, look: Reader, text: str, model: str, wanted: Query) -> _Found:
         """The question, and the records that words or meaning propose, with how near each is in meaning."""
@@ -168,7 +183,7 @@ class Recall:
                 self._learnt = texts
             return list(self._speakers)
 
-    def _ranked(self, look: Reader, found: _Found) -> list[Recollection]:
+    def _ranked(self, look: Reader, found: _Found, trusted: Trusted) -> list[Hit]:
         records = found.records
         beside = look.beside(records.values())
         near = {seq for sides in beside.values() for seq in sides if seq is not None and seq not in records}
@@ -181,10 +196,11 @@ class Recall:
         candidates = []
         for seq, record in records.items():
             before, after = beside.get(seq, _ALONE)
-            candidate = _candidate(record, text_at(before), text_at(after), found.cosines.get(seq))
+            candidate = _candidate(
+                record, text_at(before), text_at(after), found.cosines.get(seq), trusted.signal(record)
+            )
             candidates.append(replace(candidate, links=arrows[seq]) if seq in arrows else candidate)
-        hits = rank(found.question, candidates, found.corpus)
-        return [Recollection(records[hit.candidate.seq], hit) for hit in hits]
+        return rank(found.question, candidates, found.corpus)
 
     def reembed(self, embedder: str, progress: Progress | None = None) -> str:
         """Changes the store's embedder: makes all vectors anew while the old ones serve, then switches over."""
@@ -194,7 +210,13 @@ class Recall:
 def block(recalled: Recalled, budget: int = 1_000) -> Block:
     """The hits as a piece of prompt: fenced, with their sources, within a budget of tokens."""
     told = [
-        Told(hit.record.text, str(hit.record.key), hit.record.author, to_iso(hit.record.moment)[:16])
+        Told(
+            hit.record.text,
+            str(hit.record.key),
+            hit.record.author,
+            to_iso(hit.record.moment)[:16],
+            "" if hit.trust is None else f"{hit.trust:.2f}",
+        )
         for hit in recalled.hits
     ]
     return fence(told, budget=budget, counter=open_counter())
@@ -226,7 +248,7 @@ def _arrows(records: Mapping[int, Record]) -> dict[int, frozenset[int]]:
     return {seq: frozenset(others) for seq, others in joined.items()}
 
 
-def _candidate(record: Record, before: str | None, after: str | None, cosine: float | None) -> Candidate:
+def _candidate(record: Record, before: str | None, after: str | None, cosine: float | None, trust: float) -> Candidate:
     return Candidate(
         seq=record.seq,
         text=record.text,
@@ -237,4 +259,5 @@ def _candidate(record: Record, before: str | None, after: str | None, cosine: fl
         after=after,
         cosine=cosine,
         tier=max([_TIERS.get(label, 0.0) for label in record.labels], default=0.0),
+        trust=trust,
     )

@@ -22,7 +22,7 @@ from lukasa.recall.marks import (
     states_rule,
     traits_of,
 )
-from lukasa.recall.passages import PART, SENTENCE, WHOLE, head, window
+from lukasa.recall.passages import PART, SENTENCE, WHOLE, WINDOW, head, window
 from lukasa.recall.understanding import ASSISTANT_ROLES, Kind, Order, Question
 from lukasa.recall.words import fold, places
 
@@ -113,16 +113,19 @@ class Finds:
                 spots.setdefault(row, []).append((at, nr))
         return cls({text: nr for nr, text in enumerate(texts)}, [len(own) for own in heads], in_head, in_text, spots)
 
-    def window(self, candidate: Candidate) -> list[int]:
-        """The numbers of the texts whose heads make up a candidate's window, its own first."""
-        own = self.row[candidate.text]
-        before = None if candidate.before is None else self.row[candidate.before]
-        after = None if candidate.after is None else self.row[candidate.after]
-        length = self.heads
-        joins = window(
-            length[own], None if before is None else length[before], None if after is None else length[after]
-        )
-        return [own, *(row for row, joined in zip((before, after), joins, strict=True) if joined and row is not None)]
+    def windows(self, candidates: Sequence[Candidate]) -> tuple[Values, Values]:
+        """How often each term stands in the window of each candidate, and how long that window is."""
+        row, nothing = self.row, len(self.heads)
+        own = np.array([row[each.text] for each in candidates])
+        before = np.array([nothing if each.before is None else row[each.before] for each in candidates])
+        after = np.array([nothing if each.after is None else row[each.after] for each in candidates])
+        length = np.array([*self.heads, WINDOW + 1])  # what is not there is too long to join
+        first, second = window(length[own], length[before], length[after])
+        counts, lengths = self.in_head[own], length[own].astype(np.float64)
+        for rows, joins in ((before, first), (after, second)):
+            counts[joins] += self.in_head[rows[joins]]
+            lengths[joins] += length[rows[joins]]
+        return counts, lengths
 
 
 class Evidence:
@@ -189,14 +192,7 @@ def words(evidence: Evidence) -> Values:
 def _matching(evidence: Evidence) -> Values:
     if not evidence.candidates or not evidence.question.terms:
         return np.zeros(len(evidence.candidates))
-    finds = evidence.finds
-    counts = finds.in_head[[finds.row[each.text] for each in evidence.candidates]]
-    lengths = np.zeros(len(evidence.candidates))
-    for nr, candidate in enumerate(evidence.candidates):
-        rows = finds.window(candidate)
-        lengths[nr] = sum(finds.heads[row] for row in rows)
-        for row in rows[1:]:
-            counts[nr] += finds.in_head[row]
+    counts, lengths = evidence.finds.windows(evidence.candidates)
     drag = _K1 * (1 - _B + _B * lengths / (lengths.mean() or 1.0))
     found = counts * (_K1 + 1) / (counts + drag[:, None])
     matched: Values = found @ evidence.weights

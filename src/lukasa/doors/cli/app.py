@@ -29,11 +29,13 @@ from lukasa.doors.cli import (
     mending,
     moving,
     recalling,
+    rubrics,
     serving,
     show,
     skilled,
     talking,
     tour,
+    trusting,
     vaulting,
     working,
 )
@@ -217,4 +219,6 @@ app.add_typer(serving.app, name="token", rich_help_panel=_SERVE)
 app.command("install", rich_help_panel=_SERVE)(installing.install)
 app.command("hook", rich_help_panel=_SERVE)(installing.hook)
 app.command("tour", rich_help_panel=_TRY)(tour.tour)
+trusting.app.add_typer(rubrics.app, name="rubric")
+app.add_typer(trusting.app, name="trust", rich_help_panel=_WORK)
 app.add_typer(bench.app, name="bench", rich_help_panel=_TRY)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lukasa.benchmarks.recall import SetReport
     from lukasa.benchmarks.report import Bar, Report, Row, Unit
     from lukasa.benchmarks.store import Progress
+    from lukasa.benchmarks.trust import Report as TrustReport
 
 OnServer = Annotated[
     str | None, typer.Option("--store", metavar="URL", help="Measure on this PostgreSQL server instead of in a file.")
@@ -73,7 +74,10 @@ def recall(
     baseline: Annotated[
         list[str] | None, typer.Option(help="vector, bm25, rrf or all, measured in the same run; may be repeated.")
     ] = None,
-    on: OnServer = None,
+    on: Annotated[
+        str | None,
+        typer.Option("--store", "--engine", metavar="URL", help="Measure on this PostgreSQL server; else on SQLite."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
     """Measure how well recall finds the evidence for questions about conversations.
@@ -434,3 +438,54 @@ def consolidate(
         typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
     else:
         show(report)
+
+
+@app.command()
+def trust(
+    ctx: typer.Context,
+    seeds: Annotated[int, typer.Option(min=1, help="How many runs of the simulation, each by its own seed.")] = 10,
+    rounds: Annotated[int, typer.Option(min=10, help="How many rounds each run has.")] = 1_000,
+    sizes: Annotated[str, typer.Option(help="Events in the store when costs are measured, such as 1k,1m.")] = "1k,100k",
+    embedder: Annotated[str | None, typer.Option(help="minilm, static, hash or http:URL#model, for recall.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Simulate agents of known quality and measure how trust tells them apart, and what it costs.
+
+    Example: lukasa bench trust --seeds 10
+    """
+    from lukasa.benchmarks.store import parse_sizes
+    from lukasa.benchmarks.trust import run
+
+    try:
+        wanted = parse_sizes(sizes)
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error), param_hint="--sizes") from error
+    with _progress() as progress:
+        report = run(seeds, rounds=rounds, sizes=wanted, embedder=embedder, progress=progress)
+    if caller(ctx, as_json).json:
+        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+    else:
+        _show_trust(report)
+
+
+def _show_trust(report: TrustReport) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    table = Table(box=box.MARKDOWN)
+    for name in ("case", "mean", "(lowest–highest)", "", "bar", " "):
+        table.add_column(name, justify="right" if name in ("mean", "(lowest–highest)") else "left", no_wrap=True)
+    for row in report.figures:
+        spread = f"({min(row.values):.3g}–{max(row.values):.3g})" if len(row.values) > 1 else ""
+        bar = "" if row.bar is None else f"{'≤' if row.bar.at == 'most' else '≥'} {row.bar.limit:g}"
+        met = {None: "", True: "met", False: "missed"}[row.met]
+        table.add_row(row.case, f"{row.mean:.3g}", spread, row.unit, bar, met)
+    console.print(table)
+    bars = [row.met for row in report.figures if row.met is not None]
+    console.print(
+        f"\n{report.seeds} seeds, {report.rounds:,} rounds, recall by {report.embedder}; {report.seconds:,.0f} s. "
+        f"{sum(bars)} of {len(bars)} bars met, each by the worst seed.",
+        highlight=False,
+    )

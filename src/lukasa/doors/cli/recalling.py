@@ -113,11 +113,12 @@ def _as_json(recalled: Recalled, *, explain: bool) -> dict[str, Any]:
 
 
 def _hit_json(hit: Recollection, *, explain: bool) -> dict[str, Any]:
-    told: dict[str, Any] = {"score": hit.score, "record": show.record_json(hit.record)}
+    told: dict[str, Any] = {"score": hit.score, "trust": hit.trust, "record": show.record_json(hit.record)}
     if explain:
         told["signals"] = {
             signal.name: {"value": signal.value, "weight": signal.weight, "share": signal.share}
             for signal in hit.signals
         }
         told["repeats"] = hit.repeats
+        told["crowded"] = hit.crowded
     return told

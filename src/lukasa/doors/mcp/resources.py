@@ -12,7 +12,7 @@ from mcp.server.mcpserver.resources import ResourceSecurity
 from lukasa.canonical import encode
 from lukasa.doors.mcp.answers import failure
 from lukasa.doors.mcp.callers import CURRENT, Stores
-from lukasa.doors.mcp.tools import assembled, trust_of
+from lukasa.doors.mcp.tools import assembled
 from lukasa.errors import LukasaError, NotAllowed
 from lukasa.memory import Memory
 from lukasa.prompt import Told, fence, open_counter
@@ -76,7 +76,7 @@ def _session(memory: Memory, session: str) -> str | None:
 
 
 def _trust(memory: Memory, agent: str) -> str:
-    score = trust_of(memory).score(agent)
+    score = memory.trust.score(agent)
     told = {"agent": agent, "trust": score.trust, "low": score.low, "high": score.high, "events": score.events}
     return encode(told).decode()
 

@@ -305,7 +305,7 @@ class Tools:
         who = agent or memory.journal.author
         if not who:
             raise InvalidInput("Whose trust? Name the agent.")
-        score = trust_of(memory).score(who)
+        score = memory.trust.score(who)
         return Standing(
             agent=name(who),
             trust=round(score.trust, 4),
@@ -318,10 +318,6 @@ class Tools:
         """Use this at the start of a session: notes, canon and current registers, which hold whatever the task."""
         made = self._of(ctx).vault.build_snapshot_block(budget=budget)
         return Block(block=made.text or "Nothing has been remembered yet.", tokens=made.tokens)
-
-
-def trust_of(memory: Memory) -> Any:
-    return memory.trust  # type: ignore[attr-defined,unused-ignore]
 
 
 def _home(memory: Memory, *, private: bool = False) -> str:

@@ -35,6 +35,7 @@ class SqliteReader(Arrows):
     def __init__(self, connection: apsw.Connection, reach: Reach, shelves: dict[str, Any] | None = None) -> None:
         self._db = connection
         self._reach = reach
+        self._unfolded: dict[int, Record] = {}  # of this look: words and meaning often find the same
         self._shelves = shelves  # where readers of one engine share what they keep in memory of its vectors
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
@@ -105,7 +106,7 @@ class SqliteReader(Arrows):
             statement = f"""SELECT log.seq, log.line, log.digest, found.score FROM (
                     SELECT rowid AS seq, -bm25({table}) AS score FROM {table} WHERE {table} MATCH ? ORDER BY score DESC LIMIT {best}
                 ) AS found CROSS JOIN log ON log.seq = found.seq WHERE {" AND ".join(conditions)} LIMIT {limit}"""  # noqa: S608 - only our own fragments, values are bound
-            matches += [Match(_record(row[:3]), row[3]) for row in self._db.execute(statement, (question, *values))]
+            matches += [Match(self._record(row), row[3]) for row in self._db.execute(statement, (question, *values))]
         if any(match.score is None for match in matches):
             raise StoreDamaged("The text index cannot be read.", hint="Run `lukasa doctor --repair` to rebuild it.")
         matches.sort(key=lambda match: (-match.score, match.record.seq))
@@ -136,14 +137,16 @@ class SqliteReader(Arrows):
             count, read = deep(len(sketches.seqs)), fine(query.limit, len(vector))
             statement = f"""SELECT vector.seq, vector.vector FROM json_each(?) AS near CROSS JOIN log ON log.seq = near.value
                 CROSS JOIN vector ON vector.model = ? AND vector.seq = near.value WHERE {where} LIMIT {read}"""  # noqa: S608 - only our own fragments, values are bound
-            if conditions == [_LIVE]:
-                statement = f"{SQL['live_vectors']} LIMIT {read}"  # looks at nothing but the vectors
             while max(count, FEW) < len(sketches.seqs):
                 near = sketches.nearest(vector, count)
-                best = nearest(vector, self._db.execute(statement, (among(near), model, *values)), query.limit)
+                if conditions == [_LIVE]:  # most will do, and in the order of the log they are read with fewer pages
+                    rows = self._db.execute(SQL["live_vectors"], (among(sorted(near[:read])), model))
+                else:
+                    rows = self._db.execute(statement, (among(near), model, *values))
+                best = nearest(vector, rows, query.limit)
                 if len(best) >= query.limit:
                     return best
-                count *= 8  # a narrow question: most of the nearest are not wanted
+                count, read = 8 * count, 8 * read  # a narrow question: most of the nearest are not wanted
         statement = f"""SELECT vector.seq, vector.vector FROM vector CROSS JOIN log ON log.seq = vector.seq
             WHERE vector.model = ? AND {where}"""  # noqa: S608 - only our own fragments, values are bound
         return nearest(vector, self._db.execute(statement, (model, *values)), query.limit)
@@ -225,7 +228,15 @@ class SqliteReader(Arrows):
 
     def records(self, seqs: Iterable[int]) -> list[Record]:
         """The records at these positions; for the engine itself, which has checked the reach."""
-        return [_record(row) for row in self._db.execute(SQL["lines_of_seqs"], (json.dumps(list(seqs)),))]
+        wanted = list(seqs)
+        missing = [seq for seq in wanted if seq not in self._unfolded]
+        for row in self._db.execute(SQL["lines_of_seqs"], (json.dumps(missing),)):
+            self._record(row)
+        return [self._unfolded[seq] for seq in wanted if seq in self._unfolded]
+
+    def _record(self, row: Sequence[Any]) -> Record:
+        record = self._unfolded[row[0]] = self._unfolded.get(row[0]) or _record(row)
+        return record
 
     def _choose(self, query: Query) -> tuple[str, list[Any]]:
         """A statement that yields the positions of the wanted records, cheapest first.

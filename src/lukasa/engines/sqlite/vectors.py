@@ -65,7 +65,7 @@ def deep(count: int) -> int:
 
 def fine(limit: int, length: int) -> int:
     """How many vectors to read for the nearest ``limit``; the shorter they are, the coarser are their sketches."""
-    return max(200, 2 * limit * max(_USUAL, length) // max(length, 1))
+    return max(200, 3 * limit * max(_USUAL, length) // max(2 * length, 1))
 
 
 def nearest(vector: Sequence[float], rows: Iterable[Sequence[Any]], limit: int | None) -> list[tuple[int, float]]:

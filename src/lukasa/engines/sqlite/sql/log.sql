@@ -33,7 +33,7 @@ DELETE FROM past WHERE seq = ?
 SELECT digest FROM log WHERE scope = ? AND kind = ? AND id = ? AND version = ?
 
 -- name: lines_of_seqs
-SELECT log.seq, line, digest FROM json_each(?) AS wanted JOIN log ON log.seq = wanted.value ORDER BY log.seq
+SELECT log.seq, line, digest FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = wanted.value ORDER BY log.seq
 
 -- name: get_version
 SELECT seq, line, digest FROM log WHERE scope = ? AND kind = ? AND id = ? AND version = ?

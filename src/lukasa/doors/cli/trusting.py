@@ -1,0 +1,590 @@
+"""Commands of trust: who objected, who was overridden, how far each is trusted."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lukasa.blob import replacing
+from lukasa.clock import from_iso
+from lukasa.doors.cli import mending, show
+from lukasa.doors.cli.caller import AsJson, caller, moment, require_text
+from lukasa.doors.cli.outcome import Unmet, met
+from lukasa.errors import InvalidInput
+from lukasa.outcome import Refused
+from lukasa.record import Key, Record
+
+if TYPE_CHECKING:
+    from lukasa.trust import Score, Trust
+
+app = typer.Typer(
+    help="Who has been right: dissents, overrides, and the trust that follows from them.", no_args_is_help=True
+)
+
+Agent = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's name.")]
+Round = Annotated[str, typer.Option("--round", metavar="ID", help="The round it belongs to.")]
+By = Annotated[str, typer.Option("--by", metavar="NAME", help="In whose name.")]
+When = Annotated[str | None, typer.Option("--time", metavar="TIME", help="When it happened, if not now.")]
+Task = Annotated[str, typer.Option("--task", metavar="TEXT", help="What the agents were working on.")]
+_LONGEST = 60
+
+
+@app.command("show")
+def show_(
+    ctx: typer.Context,
+    agent: Annotated[str | None, typer.Argument(metavar="[AGENT]", help="One agent; without it, all of them.")] = None,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="As it was known then, from the events.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far agents are trusted, and what that is made of.
+
+    Example: lukasa trust show critic-1
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        if agent is None:
+            _show_all(memory.trust, moment(at), as_json=call.json)
+        else:
+            _show_one(memory.trust, agent, moment(at), as_json=call.json)
+
+
+def _show_all(trust: Trust, at: datetime | None, *, as_json: bool) -> None:
+    scores = sorted((trust.score(name, at=at) for name in trust.agents()), key=lambda each: (-each.trust, each.agent))
+    if as_json:
+        show.as_json([score.as_json() for score in scores])
+    elif not scores:
+        show.say("Nobody has been judged yet.")
+    else:
+        rows = [(each.agent, *_figures(each), "; ".join(trust.eligibility(each.agent).why)) for each in scores]
+        columns = ("agent", "trust", "95 %", "impact", "depth", "regret", "dissents", "overrides", "not viable because")
+        show.table(columns, rows, fold="not viable because")
+
+
+def _figures(score: Score) -> tuple[str, ...]:
+    parts = (score.impact_ratio, score.mean_depth, score.regret_ratio)
+    interval = f"{score.low:.2f}–{score.high:.2f}"
+    return (
+        f"{score.trust:.2f}",
+        interval,
+        *(f"{part:.2f}" for part in parts),
+        str(score.dissents),
+        str(score.overrides),
+    )
+
+
+def _show_one(trust: Trust, agent: str, at: datetime | None, *, as_json: bool) -> None:
+    if agent not in trust.agents():
+        raise Unmet(Refused("not_found", f"Nothing is known of the agent {agent!r:.80}."))
+    memory, score = trust.agent(agent), trust.score(agent, at=at)
+    eligible, various, standing = trust.eligibility(agent), trust.diversity(agent), trust.standing(agent)
+    if as_json:
+        more = {
+            "score": score.as_json(),
+            "viable": eligible.viable,
+            "not_viable_because": list(eligible.why),
+            "citation_diversity": {"entropy": various.entropy, "before": various.before, "flag": various.why},
+            "set_aside": dict(standing.aside),
+        }
+        show.as_json(memory.as_json() | more)
+        return
+    fields = {
+        "agent": agent,
+        "model": memory.model,
+        "role": memory.primary_role,
+        "trust": f"{score.trust:.2f}  ({score.low:.2f} to {score.high:.2f}, from {show.counted(score.events, 'event')})",
+        "impact": f"0.4 × {score.impact_ratio:.2f}  ({_basis(score.dissents, 'dissent', score.dissents_from)})",
+        "depth": f"0.3 × {score.mean_depth:.2f}",
+        "steadiness": f"0.3 × {1 - score.regret_ratio:.2f}  ({_basis(score.overrides, 'override', score.overrides_from)})",
+        "rounds": str(standing.rounds),
+        "viable": "yes" if eligible.viable else "no: " + "; ".join(eligible.why),
+        "citations": f"{various.entropy:.2f} bits" + (f"; look at this: {various.why}" if various.flagged else ""),
+        "set aside": ", ".join(f"{many} {why}" for why, many in standing.aside.items()),
+    }
+    show.sheet({name: show.in_line(value) for name, value in fields.items() if value})
+
+
+def _basis(events: int, what: str, source: str) -> str:
+    where = {"window": " of the last 90 days", "history": " of all history", "nothing": ""}
+    return show.counted(events, what) + where[source]
+
+
+@app.command()
+def history(
+    ctx: typer.Context,
+    agent: Agent,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many of the latest changes.")] = 20,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", dir_okay=False, help="Draw it into this file instead.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how an agent's trust has changed, and why each time.
+
+    Example: lukasa trust history critic-1 --svg critic-1.svg
+    """
+    from lukasa.trust import chart
+
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        changes = memory.trust.history(agent, limit=None if svg else limit)
+    if not changes:
+        raise Unmet(Refused("not_found", f"Nothing is known of the agent {agent!r:.80}."))
+    points = [(_told(change), float(change.body["event"]["score"])) for change in changes]
+    if svg is not None:
+        with replacing(svg.absolute()) as file:
+            file.write(chart.svg(agent, sorted(points)).encode())
+    if call.json:
+        show.as_json([dict(each.body["event"]) | {"inputs": each.body["inputs"]} for each in changes])
+    elif svg is not None:
+        show.say(f"Drew {show.counted(len(changes), 'change')} into {svg}.")
+    else:
+        show.say(chart.sparkline(sorted(points)))
+        rows = [
+            (show.when(when), f"{score:.3f}", change.body["event"].get("reason", ""))
+            for change, (when, score) in zip(changes, points, strict=True)
+        ]
+        show.table(("time", "trust", "reason"), rows)
+
+
+def _told(change: Record) -> datetime:
+    try:
+        return from_iso(change.body["event"]["timestamp"])
+    except (InvalidInput, KeyError, TypeError):
+        return change.moment
+
+
+@app.command()
+def dissent(
+    ctx: typer.Context,
+    agent: Agent,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What it objected.")],
+    cite: Annotated[
+        list[str] | None, typer.Option(metavar="CRITERION", help="A rubric criterion it cites; may be repeated.")
+    ] = None,
+    impact: Annotated[
+        bool | None, typer.Option("--impact/--no-impact", help="Whether it changed the output; not said: judged later.")
+    ] = None,
+    round_: Round = "",
+    of: Annotated[str, typer.Option("--of", metavar="AGENT", help="Whose output it was about.")] = "",
+    task: Task = "",
+    time: When = None,
+    as_json: AsJson = False,
+) -> None:
+    """Log a dissent; it counts once it is known whether it changed the output.
+
+    Example: lukasa trust dissent critic-1 "The decision ignores the REST tooling" --cite Accuracy --impact
+    """
+    call = caller(ctx, as_json)
+    require_text(agent, text)
+    with call.open() as memory:
+        outcome = memory.trust.log_dissent(
+            agent, text, rubric_citations=cite or (), impact=impact, round_id=round_, of=of,
+            context={"task": task} if task else None, timestamp=moment(time),
+        )  # fmt: skip
+        record = met(outcome).records[0]
+        _answer(memory.trust, record, as_json=call.json)
+
+
+@app.command()
+def judge(
+    ctx: typer.Context,
+    id: Annotated[str, typer.Argument(metavar="ID", help="The dissent, logged or filed by an agent.")],
+    impact: Annotated[bool, typer.Option("--impact/--no-impact", help="Whether it changed the output.")],
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a dissent changed the output, when that was not known before.
+
+    Example: lukasa trust judge 019c… --impact
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        record = met(memory.trust.judge(id, impact=impact)).records[0]
+        _answer(memory.trust, record, as_json=call.json)
+
+
+def _answer(trust: Trust, record: Record, *, as_json: bool) -> None:
+    """What became of a dissent."""
+    body, event = record.body, record.body["event"]
+    score = trust.score(body["agent"])
+    if as_json:
+        told = {"id": record.id, "depth_score": event["depth_score"], "counted": body["counted"], "why": body["why"]}
+        show.as_json(told | {"agent": body["agent"], "trust_score": score.trust})
+        return
+    verdicts = {
+        "": "It counts.",
+        "unjudged": "It counts once it is judged: lukasa trust judge.",
+        "shallow": "It counts, but too little of substance stands behind it for its impact to be credited.",
+        "unheeded": "It counts without depth: hardly any of the last ten changed anything.",
+    }
+    told_why = verdicts.get(body["why"], f"It was set aside: {body['why'].replace('_', ' ')}.")
+    show.say(f"Dissent {record.id}: depth {event['depth_score']:.2f}. {told_why}")
+    show.say(f"Trust of {body['agent']}: {score.trust:.2f}")
+
+
+@app.command()
+def override(
+    ctx: typer.Context,
+    agent: Agent,
+    output: Annotated[str, typer.Option("--output", metavar="TEXT", help="What the agent put out.")],
+    decision: Annotated[str, typer.Option("--decision", metavar="TEXT", help="What the person decided instead.")],
+    by: By = "human",
+    round_: Round = "",
+    artifact: Annotated[
+        str | None, typer.Option(metavar="SCOPE/KIND/ID", help="The record that holds the decision; it is watched.")
+    ] = None,
+    criterion: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="What it was about; may be repeated.")
+    ] = None,
+    task: Task = "",
+    time: When = None,
+    as_json: AsJson = False,
+) -> None:
+    """Log a person's decision against an agent's output.
+
+    Example: lukasa trust override creator --output "Use GraphQL" --decision "Stay with REST" --by ada
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        outcome = memory.trust.log_override(
+            agent, output, decision, by=by, round_id=round_, artifact=None if artifact is None else _key(artifact),
+            criteria=criterion or (), context={"task": task} if task else None, timestamp=moment(time),
+        )  # fmt: skip
+        record, score = met(outcome).records[0], memory.trust.score(agent)
+    deadline = record.body["event"]["auto_check_deadline"]
+    if call.json:
+        show.as_json({"id": record.id, "agent": agent, "auto_check_deadline": deadline, "trust_score": score.trust})
+    else:
+        show.say(f"Override {record.id}: checked after {deadline}.")
+        show.say(f"Trust of {agent}: {score.trust:.2f}")
+
+
+def _key(text: str) -> Key:
+    parts = text.split("/", 2)
+    if len(parts) != 3 or not all(parts):
+        raise InvalidInput(f"{text[:80]!r} does not name a record.", hint="Write it as SCOPE/KIND/ID.")
+    return Key(*parts)
+
+
+@app.command()
+def revert(
+    ctx: typer.Context,
+    id: Annotated[str, typer.Argument(metavar="ID", help="The override that was taken back.")],
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who took it back.")],
+    as_json: AsJson = False,
+) -> None:
+    """Mark an override as regretted, because a person took it back.
+
+    Example: lukasa trust revert 019c… --by ben
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        record = met(memory.trust.revert(id, by=by)).records[0]
+        _reverted([record], as_json=call.json)
+
+
+@app.command()
+def check(
+    ctx: typer.Context,
+    round_: Annotated[
+        str | None, typer.Option("--round", metavar="ID", help="Check this round against its final output.")
+    ] = None,
+    final: Annotated[str | None, typer.Option("--final", metavar="TEXT", help="The round's final output.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find overrides that did not stand and mark them as regretted.
+
+    Without a round, the artifacts of last week's overrides are compared with what was decided.
+
+    Example: lukasa trust check
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        marked = [
+            record for record in met(memory.trust.check_reverts(round_, final)).records if record.kind == "override"
+        ]
+        _reverted(marked, as_json=call.json)
+
+
+def _reverted(records: list[Record], *, as_json: bool) -> None:
+    if as_json:
+        show.as_json([{"id": each.id, "agent": each.body["agent"]} | dict(each.body["event"]) for each in records])
+    elif not records:
+        show.say("Every override stands so far.")
+    for each in () if as_json else records:
+        show.say(
+            f"Regretted: override {each.id} of {each.body['agent']}, reverted by {each.body['event']['reverted_by']}."
+        )
+
+
+@app.command("round")
+def round_(
+    ctx: typer.Context,
+    id: Annotated[str, typer.Argument(metavar="ROUND", help="The round's id.")],
+    agents: Annotated[list[str], typer.Argument(metavar="AGENT…", help="Who took part.")],
+    as_json: AsJson = False,
+) -> None:
+    """Count a round for those who took part; the same round counts once.
+
+    Example: lukasa trust round run-7/round-2 creator critic-1
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        met(memory.trust.participate(agents, id))
+        rounds = {agent: memory.trust.standing(agent).rounds for agent in agents}
+    if call.json:
+        show.as_json(rounds)
+    else:
+        show.table(("agent", "rounds"), rounds.items())
+
+
+@app.command()
+def probation(
+    ctx: typer.Context,
+    agent: Agent,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Until when; without it, probation ends.")] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
+    by: By = "owner",
+    as_json: AsJson = False,
+) -> None:
+    """Keep an agent from critical roles until a time, or no longer.
+
+    Example: lukasa trust probation critic-1 --until 2026-03-01 --reason "odd answers" --by ada
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        met(memory.trust.set_probation(agent, moment(until), reason=reason, by=by))
+        eligible = memory.trust.eligibility(agent)
+    if call.json:
+        show.as_json({"agent": agent, "viable": eligible.viable, "not_viable_because": list(eligible.why)})
+    else:
+        show.say("; ".join(eligible.why) or f"{agent} may take critical roles.")
+
+
+@app.command()
+def advocate(
+    ctx: typer.Context,
+    candidates: Annotated[list[str], typer.Argument(metavar="AGENT…", help="Whom to draw from.")],
+    seed: Annotated[str | None, typer.Option(metavar="SEED", help="The same seed draws the same agent.")] = None,
+    round_: Round = "",
+    as_json: AsJson = False,
+) -> None:
+    """Draw the devil's advocate: among those who are viable, the more trusted the likelier.
+
+    Example: lukasa trust advocate critic-1 critic-2 creator --seed 7
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        drawn = memory.trust.assign_devils_advocate(candidates, seed=seed, round_id=round_)
+    if isinstance(drawn, Refused):
+        raise Unmet(drawn)
+    if call.json:
+        show.as_json(drawn.as_json())
+        return
+    show.say(f"{drawn.chosen} (seed {drawn.seed})" + (", drawn from all: nobody is viable" if drawn.fallback else ""))
+    rows = [(each.agent, f"{each.trust:.2f}", str(each.rounds), "; ".join(each.why_not)) for each in drawn.candidates]
+    show.table(("candidate", "trust", "rounds", "not viable because"), rows, fold="not viable because")
+
+
+@app.command()
+def influence(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """Show whose dissents changed whose output, and whose overrides were reverted by whom.
+
+    Example: lukasa trust influence
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        found = memory.trust.influence()
+    if call.json:
+        show.as_json(found.as_json())
+        return
+    rows = [
+        (dissenter, of, str(pair.dissents), str(pair.impacts))
+        for dissenter, pairs in sorted(found.dissents.items())
+        for of, pair in sorted(pairs.items(), key=lambda item: (-item[1].impacts, item[0]))
+    ]
+    show.table(("dissenter", "on the output of", "dissents", "changed it"), rows)
+    if found.reverts:
+        reverts = [
+            (person, by, str(many)) for person, who in sorted(found.reverts.items()) for by, many in sorted(who.items())
+        ]
+        show.table(("overrides of", "reverted by", "times"), reverts)
+
+
+@app.command()
+def predict(
+    ctx: typer.Context,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What will be discussed.")],
+    candidate: Annotated[
+        list[str] | None, typer.Option("--agent", metavar="AGENT", help="Only these; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell who is likely to dissent effectively on a topic, from what came of past dissents near it.
+
+    Example: lukasa trust predict "database migrations"
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        found = memory.trust.predict(topic, candidate)
+    if call.json:
+        show.as_json(found.as_json())
+        return
+    rows = [
+        (each.agent, f"{each.expected:.2f}", str(each.dissents), _short(each.evidence[0].text) if each.evidence else "")
+        for each in found.prospects
+    ]
+    show.table(("agent", "expected impact", "dissents", "nearest of them"), rows, fold="nearest of them")
+    if found.hit_rate is None or found.base_rate is None:
+        show.say("Too few past dissents to say how often such a prediction is right.")
+    else:
+        show.say(
+            f"Right about {found.hit_rate:.0%} of {show.counted(found.tested, 'past dissent')}; "
+            f"always saying the commoner outcome, {found.base_rate:.0%}."
+        )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+
+@app.command()
+def metrics(
+    ctx: typer.Context,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Of this agent alone.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show dissent impact, regret rate and escalation usefulness.
+
+    Example: lukasa trust metrics
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        told = memory.trust.metrics(agent).as_json()
+    if call.json:
+        show.as_json(told)
+        return
+    spans = ("last_90_days", "all_history")
+    rows = [(name.replace("_", " "), *(_number(told[span][name]) for span in spans)) for name in told["all_history"]]
+    show.table(("", "last 90 days", "all history"), rows)
+
+
+def _number(value: float | int) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else f"{value:,}"
+
+
+@app.command()
+def controversy(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """Show rounds and artifacts with repeated overrides and reverts.
+
+    Example: lukasa trust controversy
+    """
+    call = caller(ctx, as_json)
+    with call.open() as memory:
+        found = memory.trust.controversy()
+    if call.json:
+        names = ("what", "name", "overrides", "reverts", "agents")
+        show.as_json([{name: getattr(each, name) for name in names} for each in found])
+    elif not found:
+        show.say("Nothing is controversial.")
+    else:
+        rows = [
+            (each.what, each.name, str(each.overrides), str(each.reverts), ", ".join(each.agents)) for each in found
+        ]
+        show.table(("what", "name", "overrides", "reverts", "agents"), rows, fold="agents")
+
+
+@app.command()
+def verify(
+    ctx: typer.Context,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Make the sums that are wrong anew from the events.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Recompute every agent's running sums from the events, and tell where they differ.
+
+    Example: lukasa trust verify --repair
+    """
+    from lukasa.doors.cli.outcome import Ending
+
+    call = caller(ctx, as_json)
+    with call.open(make=False) as memory:
+        agents = memory.trust.agents()
+        wrong = {name: found for name in agents if (found := memory.trust.check(name))}
+        for name in wrong if repair else ():
+            met(memory.trust.rebuild(name))
+    findings = [finding for found in wrong.values() for finding in found]
+    if call.json:
+        show.as_json(
+            {
+                "agents": len(agents),
+                "repaired": bool(repair and wrong),
+                "findings": [{"where": each.where, "what": each.what} for each in findings],
+            }
+        )
+    else:
+        for finding in findings:
+            show.say(f"{finding.where}: {finding.what}")
+        wrong_ones = f"{show.counted(len(wrong), 'agent')} with sums that differ" + (", made anew." if repair else ".")
+        show.say(wrong_ones if wrong else f"The sums of {show.counted(len(agents), 'agent')} agree with the events.")
+    if wrong and not repair:
+        raise typer.Exit(Ending.DAMAGED)
+
+
+@app.command("import")
+def import_(
+    ctx: typer.Context,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Files or folders of agents' memories.")],
+    as_json: AsJson = False,
+) -> None:
+    """Take in agents' memories from the document's JSON files. Agents that are known already are left as they are.
+
+    Example: lukasa trust import memory/
+    """
+    from lukasa.doors.cli.outcome import Ending
+    from lukasa.formats import agent_memory
+
+    call = caller(ctx, as_json)
+    paths = [path for each in files for path in (sorted(each.glob("*.json")) if each.is_dir() else [each])]
+    with call.open() as memory:
+        found = [agent_memory.import_file(memory.trust, path) for path in paths]
+    if call.json:
+        names = ("file", "agent", "dissents", "overrides", "refused")
+        show.as_json([{name: getattr(each, name) for name in names} for each in found])
+    else:
+        rows = [(each.agent, str(each.dissents), str(each.overrides), each.refused) for each in found]
+        show.table(("agent", "dissents", "overrides", "refused because"), rows, fold="refused because")
+    if any(each.refused for each in found):
+        raise typer.Exit(Ending.REFUSED)
+
+
+@app.command()
+def export(
+    ctx: typer.Context,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", file_okay=False, help="Where the files go.")],
+    agent: Annotated[
+        list[str] | None, typer.Option("--agent", metavar="AGENT", help="Only this; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write agents' memories as the document's JSON files, one per agent.
+
+    Example: lukasa trust export memory/
+    """
+    from lukasa.formats import agent_memory
+
+    call = caller(ctx, as_json)
+    with call.open(make=False) as memory:
+        written = agent_memory.export_agents(memory.trust, folder, agent)
+    if call.json:
+        show.as_json([str(path) for path in written])
+    else:
+        show.say(f"Wrote {show.counted(len(written), 'file')} to {folder}.")
+
+
+app.command("quarantine")(mending.quarantine)
+app.command("release")(mending.release)

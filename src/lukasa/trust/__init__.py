@@ -1,0 +1,11 @@
+"""Trust: who has been right, who may object, and whose memory to believe.
+
+``score.py`` is the document's arithmetic, ``counting.py`` says what counts, ``standing.py`` adds it up, ``books.py`` names
+the records, ``room.py`` is what a memory hands out as ``memory.trust``.
+"""
+
+from lukasa.trust.agent import AgentMemory
+from lukasa.trust.room import Trust
+from lukasa.trust.score import INITIAL, Score, Sums
+
+__all__ = ["INITIAL", "AgentMemory", "Score", "Sums", "Trust"]

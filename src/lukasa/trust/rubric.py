@@ -1,0 +1,218 @@
+"""The living rubric: criteria with weights that change when people keep deciding against the agents on the same ground.
+
+Every rubric is one record; its versions are the record's. Three overrides about the same criterion within the window,
+by persons whose overrides stand, from different rounds or artifacts, propose to weigh the criterion a quarter more. A
+named person or a policy applies the proposal or rejects it; both stay on record with the overrides behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import isfinite
+from typing import Any
+
+from lukasa.clock import Clock, IdMaker, from_iso, to_iso
+from lukasa.engine import Query, Reader
+from lukasa.errors import NotAllowed
+from lukasa.journal import Journal
+from lukasa.outcome import Outcome, Refused
+from lukasa.record import DERIVED_FROM, Draft, Link, Record, redraft
+from lukasa.scope import SYSTEM
+from lukasa.trust.books import ORIGIN, OVERRIDE, PERSON, PROPOSAL, RUBRIC, key_of, persons_trust
+from lukasa.trust.score import INITIAL, WINDOW_DAYS
+
+DEFAULT = "default"
+REPEATED = 3
+STEP = 1.25
+HIGH_TRUST = INITIAL
+_LOOKED_AT = 500
+_MOST_CRITERIA = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Rubric:
+    """Criteria and their weights, which add up to 1."""
+
+    name: str
+    version: int
+    criteria: Mapping[str, float]
+    changed_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """How often people decided against the agents on a criterion, in as many days before a change as after it."""
+
+    criterion: str
+    days: int
+    before: int
+    after: int
+
+
+class Rubrics:
+    """Keeps rubrics, proposes changes to them and carries them out. The owner's, like all books of trust."""
+
+    def __init__(self, journal: Journal, clock: Clock, new_id: IdMaker) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._new_id = new_id
+
+    def get(self, name: str = DEFAULT, *, version: int | None = None) -> Rubric | None:
+        """A rubric as it is, or as it was in one version."""
+        self._require_owner()
+        record = self._journal.get(key_of(RUBRIC, name), version=version)
+        return None if record is None else _read(record)
+
+    def versions(self, name: str = DEFAULT) -> list[Rubric]:
+        """Every version of a rubric, oldest first."""
+        self._require_owner()
+        return [_read(record) for record in self._journal.history(key_of(RUBRIC, name)) if not record.deleted]
+
+    def set(self, criteria: Mapping[str, float], *, by: str, name: str = DEFAULT) -> Outcome:
+        """Writes a rubric. Weights are scaled so that they add up to 1."""
+        self._require_owner()
+        if not by.strip():
+            return Refused("no_person", "A rubric is changed by a named person or policy: say by=…")
+        if not criteria or len(criteria) > _MOST_CRITERIA:
+            return Refused("bad_rubric", f"A rubric has 1 to {_MOST_CRITERIA} criteria.")
+        if any(not str(each).strip() or len(each) > 200 for each in criteria):
+            return Refused("bad_rubric", "A criterion has a name of at most 200 characters.")
+        if any(not isfinite(weight) or weight < 0 for weight in criteria.values()) or not sum(criteria.values()) > 0:
+            return Refused("bad_rubric", "Weights are numbers, none negative, and not all 0.")
+        return self._journal.append(_draft(name, criteria, by))
+
+    # Proposals
+
+    def propose(self, name: str = DEFAULT) -> list[Record]:
+        """Makes the proposals that recent overrides call for; answers with the new ones."""
+        self._require_owner()
+
+        def proposing(reader: Reader) -> Sequence[Draft] | Refused:
+            record = reader.get(key_of(RUBRIC, name))
+            if record is None:
+                return []
+            now = self._clock.now()
+            drafts = []
+            for criterion in record.body["criteria"]:
+                evidence = self._evidence(reader, criterion, now)
+                if len({_ground(each) for each in evidence}) >= REPEATED:
+                    drafts.append(self._proposal(record, criterion, evidence))
+            return drafts
+
+        outcome = self._journal.decide(proposing)
+        return list(outcome.records) if outcome else []  # type: ignore[union-attr]  # only Accepted is true
+
+    def _evidence(self, reader: Reader, criterion: str, now: datetime) -> list[Record]:
+        """Overrides about a criterion that stand, by persons of high trust, since it was last proposed to change it."""
+        since = now - timedelta(days=WINDOW_DAYS)
+        last = reader.read(
+            Query(kinds=(PROPOSAL,), scopes=(SYSTEM,), labels=(f"criterion={criterion}",), newest_first=True, limit=1)
+        )
+        used = {link.to.id for record in last for link in record.links}
+        found = reader.read(
+            Query(
+                kinds=(OVERRIDE,), scopes=(SYSTEM,), labels=(f"criterion={criterion}",), since=since,
+                newest_first=True, limit=_LOOKED_AT,
+            )
+        )  # fmt: skip
+        after = max((record.recorded_at for record in last), default=None)
+        persons = {each.body["by"]: persons_trust(reader.get(key_of(PERSON, each.body["by"]))) for each in found}
+        return [
+            each
+            for each in found
+            if not each.body["event"]["regret"]
+            and each.id not in used
+            and (after is None or each.created_at > after)
+            and persons[each.body["by"]] >= HIGH_TRUST
+        ]
+
+    def _proposal(self, rubric: Record, criterion: str, evidence: Sequence[Record]) -> Draft:
+        weight = rubric.body["criteria"][criterion]
+        body = {
+            "rubric": rubric.id,
+            "rubric_version": rubric.version,
+            "criterion": criterion,
+            "weight": weight,
+            "proposed": weight * STEP,
+            "state": "open",
+            "by": "",
+            "reason": f"{len(evidence)} overrides about {criterion} since {to_iso(evidence[-1].moment)[:10]}",
+            "decided_at": None,
+        }
+        links = tuple(Link(DERIVED_FROM, each.key) for each in evidence[:100])
+        return Draft(
+            PROPOSAL, body=body, id=self._new_id(), scope=SYSTEM, origin=ORIGIN, links=links,
+            labels=(f"criterion={criterion}",),
+        )  # fmt: skip
+
+    def proposals(self, *, state: str | None = None) -> list[Record]:
+        """All proposals, oldest first; with ``state``, those that are open, applied or rejected."""
+        self._require_owner()
+        found = self._journal.read(Query(kinds=(PROPOSAL,), scopes=(SYSTEM,)))
+        return [record for record in found if state in (None, record.body["state"])]
+
+    def apply(self, id: str, *, by: str) -> Outcome:
+        """Carries out a proposal in the name of a person or a policy: a new version of the rubric."""
+        return self._decide(id, "applied", by)
+
+    def reject(self, id: str, *, by: str) -> Outcome:
+        """Turns a proposal down in the name of a person or a policy."""
+        return self._decide(id, "rejected", by)
+
+    def _decide(self, id: str, state: str, by: str) -> Outcome:
+        self._require_owner()
+        if not by.strip():
+            return Refused("no_person", "A proposal is decided by a named person or policy: say by=…")
+
+        def deciding(reader: Reader) -> Sequence[Draft] | Refused:
+            record = reader.get(key_of(PROPOSAL, id))
+            if record is None:
+                return Refused("not_found", f"There is no proposal {id!r:.80}.")
+            if record.body["state"] != "open":
+                return Refused("already_decided", f"The proposal {id!r:.80} was {record.body['state']} already.")
+            decided = {"state": state, "by": by, "decided_at": to_iso(self._clock.now())}
+            drafts = [redraft(record, body=dict(record.body) | decided, expected=record.version)]
+            rubric = reader.get(key_of(RUBRIC, record.body["rubric"]))
+            if state == "applied" and rubric is not None:
+                criteria = rubric.body["criteria"]
+                changed = criteria | {record.body["criterion"]: criteria.get(record.body["criterion"], 0.0) * STEP}
+                drafts.append(_draft(rubric.id, changed, by)._replace(links=(Link("applies", record.key),)))
+            return drafts
+
+        return self._journal.decide(deciding)
+
+    def effect(self, id: str) -> Effect | None:
+        """What an applied proposal came to: overrides about its criterion before and after, in equal spans of time."""
+        self._require_owner()
+        record = self._journal.get(key_of(PROPOSAL, id))
+        if record is None or record.body["state"] != "applied":
+            return None
+        decided = from_iso(record.body["decided_at"])
+        span = min(self._clock.now() - decided, timedelta(days=WINDOW_DAYS))
+        labels = (f"criterion={record.body['criterion']}",)
+        about = Query(kinds=(OVERRIDE,), scopes=(SYSTEM,), labels=labels, since=decided - span, until=decided + span)
+        moments = [each.moment for each in self._journal.read(about)]
+        after = sum(moment > decided for moment in moments)
+        return Effect(record.body["criterion"], span.days, len(moments) - after, after)
+
+    def _require_owner(self) -> None:
+        if not self._journal.reach.unlimited:
+            raise NotAllowed("The rubric is the owner's.")
+
+
+def _draft(name: str, criteria: Mapping[str, float], by: str) -> Draft:
+    whole = sum(criteria.values())
+    body: dict[str, Any] = {"criteria": {each: weight / whole for each, weight in criteria.items()}, "by": by}
+    return Draft(RUBRIC, body=body, id=name, scope=SYSTEM, origin=ORIGIN)
+
+
+def _read(record: Record) -> Rubric:
+    return Rubric(record.id, record.version, record.body["criteria"], record.body["by"])
+
+
+def _ground(override: Record) -> str:
+    """What an override was about: many about the same are one."""
+    artifact = override.body["artifact"]
+    return "/".join(artifact[:3]) if artifact else override.label("round") or override.id

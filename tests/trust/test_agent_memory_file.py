@@ -1,0 +1,181 @@
+"""The document's file of an agent's memory: in and out, equal, strict, and safe in its name."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lukasa.errors import FormatError
+from lukasa.formats.agent_memory import export_agents, file_name, import_file, read
+from lukasa.trust.books import DISSENT, about
+
+DOCUMENT = {
+    "agent_name": "Creator1",
+    "model": "some-model",
+    "primary_role": "creator",
+    "dissent_history": [
+        {
+            "round_id": "run_20250214_153000/round_2",
+            "timestamp": "2025-02-14T16:20:00Z",
+            "context": {"task": "Write ADR for GraphQL migration", "artifact_type": "adr"},
+            "dissent_text": "The decision to use GraphQL ignores existing REST tooling...",
+            "rubric_citations": ["Accuracy", "Completeness"],
+            "impact": True,
+            "depth_score": 1.4,
+            "feedback_incorporated": True,
+        }
+    ],
+    "override_history": [
+        {
+            "round_id": "run_20250214_153000/round_4",
+            "timestamp": "2025-02-14T17:00:00Z",
+            "context": {"task": "..."},
+            "agent_output": "original text...",
+            "human_decision": "modified text...",
+            "regret": False,
+            "auto_check_deadline": "2025-02-15T17:00:00Z",
+            "reverted_by": None,
+        }
+    ],
+    "trust_score": 0.78,
+    "trust_score_history": [
+        {"timestamp": "...", "score": 0.72, "reason": "initial"},
+        {"timestamp": "...", "score": 0.75, "reason": "dissent_impact_true"},
+    ],
+    "long_term_stats": {
+        "avg_dissent_depth_last_90d": 0.75,
+        "dissent_impact_ratio_last_90d": 0.6,
+        "total_overrides": 42,
+        "regret_rate_last_90d": 0.1,
+    },
+    "rounds_participated": 24,
+    "probation_until": "2025-03-01T00:00:00Z",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "memory"
+    path.mkdir()
+    (path / "Creator1.json").write_text(json.dumps(DOCUMENT))
+    return path
+
+
+@pytest.mark.requirement("TRU-16", "LOG-7")
+def test_the_documents_example_comes_out_as_it_went_in(trust, folder, tmp_path):
+    imported = import_file(trust, folder / "Creator1.json")
+    assert (imported.agent, imported.dissents, imported.overrides, imported.refused) == ("Creator1", 1, 1, "")
+    (written,) = export_agents(trust, tmp_path / "out")
+    assert written.name == "Creator1.json"
+    assert json.loads(written.read_text()) == DOCUMENT
+    assert trust.check() == []
+
+
+@pytest.mark.requirement("TRU-16")
+def test_fields_that_the_document_does_not_name_survive(trust):
+    told = DOCUMENT | {"notes": {"a": [1, 2]}, "probation_until": None}
+    told["dissent_history"] = [DOCUMENT["dissent_history"][0] | {"mood": "calm"}]
+    assert trust.adopt(told)
+    assert trust.agent("Creator1").as_json() == told
+
+
+@pytest.mark.requirement("TRU-16", "TRU-12")
+def test_work_goes_on_from_what_was_imported(trust, folder, clock, essay):
+    import_file(trust, folder / "Creator1.json")
+    assert trust.eligibility("Creator1").viable, "24 rounds, probation over"
+    assert trust.log_dissent("Creator1", essay(), impact=False)
+    told = trust.agent("Creator1").as_json()
+    assert told["trust_score_history"][-1]["reason"] == "dissent_impact_false"
+    assert told["long_term_stats"]["total_overrides"] == 1
+    assert trust.participate("Creator1", "next")
+    assert trust.agent("Creator1").rounds_participated == 25
+    assert trust.check() == []
+
+
+@pytest.mark.requirement("TRU-16")
+def test_an_agent_that_is_known_is_not_imported_over(trust, folder, essay):
+    trust.log_dissent("Creator1", essay(), impact=True)
+    before = trust.agent("Creator1").as_json()
+    assert "known already" in import_file(trust, folder / "Creator1.json").refused
+    assert trust.agent("Creator1").as_json() == before
+
+
+@pytest.mark.requirement("TRU-16")
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"agent_name": ""}',
+        b'{"agent_name": "a", "trust_score": NaN}',
+        b'{"agent_name": "a", "trust_score": 7}',
+        b'{"agent_name": "a", "trust_score": true}',
+        b'{"agent_name": "a", "dissent_history": [3]}',
+        b'{"agent_name": "a", "dissent_history": [{"dissent_text": 3}]}',
+        b'{"agent_name": "a", "dissent_history": [{"dissent_text": "x", "depth_score": 9}]}',
+        b'{"agent_name": "a", "override_history": [{"human_decision": []}]}',
+        b'{"agent_name": "a", "probation_until": "soon"}',
+        b'{"agent_name": "a", "agent_name": "b"}',
+        b'{"agent_name": "a\\ud800"}',
+    ],
+)
+def test_a_file_that_is_not_what_it_says_is_refused_with_a_sentence(broken):
+    with pytest.raises(FormatError):
+        read(broken)
+
+
+def test_a_link_is_not_followed(trust, folder, tmp_path):
+    (tmp_path / "link.json").symlink_to(folder / "Creator1.json")
+    with pytest.raises(FormatError):
+        import_file(trust, tmp_path / "link.json")
+
+
+@pytest.mark.requirement("TRU-16")
+@pytest.mark.parametrize("agent", ["../../etc/passwd", "CON", "a/b", "user:agent:123", "Ω", ".hidden", "x" * 200])
+def test_a_files_name_stays_in_its_folder_and_the_true_name_inside(trust, tmp_path, agent, essay):
+    trust.log_dissent(agent, essay(), impact=True)
+    (written,) = export_agents(trust, tmp_path / "out")
+    assert written.parent == tmp_path / "out"
+    assert len(written.name) < 100
+    assert json.loads(written.read_text())["agent_name"] == agent
+
+
+@given(st.text(min_size=1, max_size=200), st.text(min_size=1, max_size=200))
+def test_different_agents_have_different_files(one, other):
+    names = {file_name(name.encode("utf-8", "ignore").decode() or "x") for name in (one, other)}
+    assert len(names) == len({name.encode("utf-8", "ignore").decode() or "x" for name in (one, other)})
+    assert all(name.isascii() and "/" not in name and "\\" not in name and not name.startswith(".") for name in names)
+
+
+@pytest.mark.requirement("TRU-16")
+def test_events_that_tell_little_are_taken_and_worked_with(trust, memory, clock):
+    told = {
+        "agent_name": "a",
+        "dissent_history": [{"dissent_text": "no"}],
+        "override_history": [{"round_id": "r1", "human_decision": "x", "auto_check_deadline": "..."}],
+    }
+    assert trust.adopt(told)
+    assert trust.score("a").events == 1
+    assert trust.predict("no").prospects[0].dissents == 0
+    (dissent,) = memory.journal.read(about("a", DISSENT))
+    assert trust.judge(dissent.id, impact=False)
+    clock.advance(86_401)
+    assert len(trust.check_reverts("r1", "y").records) > 1
+    assert trust.score("a").regret_ratio == 1
+    assert trust.check() == []
+    assert trust.rebuild("a")
+
+
+@pytest.mark.requirement("TRU-16", "TRU-12")
+def test_what_is_exported_is_imported_elsewhere_as_it_was(trust, opened, essay, clock):
+    for at in range(9):
+        trust.log_dissent("a", essay(at, 20), impact=at % 2 == 0, rubric_citations=["x"], round_id=f"r{at}")
+        trust.participate("a", f"r{at}")
+    trust.revert(trust.log_override("a", "x", "y").records[0].id, by="ada")
+    told = trust.agent("a").as_json()
+    other = opened().trust
+    assert other.adopt(told)
+    assert other.agent("a").as_json() == told
+    assert other.score("a").trust == pytest.approx(trust.score("a").trust)

@@ -1,0 +1,167 @@
+"""The commands of trust: what they answer, how they end, what they take."""
+
+import json
+import xml.etree.ElementTree as ET
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from typer.testing import CliRunner
+
+from lukasa.benchmarks import trust as benchmark
+from lukasa.benchmarks.trust import Bar, Figure, rank_correlation
+from lukasa.doors.cli.app import app
+from lukasa.doors.cli.outcome import Ending
+from lukasa.trust.chart import sparkline, svg
+
+pytestmark = pytest.mark.requirement("DOO-2")
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LUKASA_EMBEDDER", "hash")
+    runner = CliRunner(env={"LUKASA_STORE": str(tmp_path / "t.db")})
+
+    def command(*words, ends=Ending.OK):
+        answer = runner.invoke(app, ["trust", *words])
+        assert answer.exit_code == ends, answer.output
+        return answer.stdout if "--json" not in words else json.loads(answer.stdout)
+
+    return command
+
+
+@pytest.mark.requirement("TRU-1", "TRU-3")
+def test_the_issues_example_shows_the_score_with_its_parts(run):
+    run("dissent", "critic-1", "The decision ignores …", "--cite", "Accuracy", "--cite", "Completeness", "--impact")
+    told = run("show", "critic-1", "--json")
+    assert told["agent_name"] == "critic-1"
+    assert told["trust_score"] == pytest.approx(0.4 + 0.3 * 0.48 + 0.3)
+    assert told["score"]["parts"]["mean_depth"]["value"] == pytest.approx(0.48)
+    assert told["score"]["interval"][0] < told["trust_score"] <= told["score"]["interval"][1]
+    assert told["score"]["events"] == 1
+
+
+@pytest.mark.requirement("TRU-6", "TRU-7")
+def test_an_override_is_logged_reverted_and_told(run):
+    held = run("override", "creator", "--output", "a", "--decision", "b", "--by", "ada", "--round", "r1", "--json")
+    assert run("check", "--json") == []
+    (told,) = run("revert", held["id"], "--by", "ben", "--json")
+    assert (told["regret"], told["reverted_by"]) == (True, "ben")
+    run("revert", held["id"], "--by", "ben", ends=Ending.REFUSED)
+    run("revert", "nothing", "--by", "ben", ends=Ending.NOT_FOUND)
+    assert run("controversy", "--json")[0]["reverts"] == 1
+    assert run("influence", "--json")["reverts"] == {"ada": {"ben": 1}}
+
+
+@pytest.mark.requirement("TRU-6")
+def test_an_artifact_is_named_by_scope_kind_and_id(run, tmp_path):
+    told = ("override", "creator", "--output", "a", "--decision", "b", "--artifact")
+    run(*told, "nonsense", ends=Ending.USAGE)
+    run(*told, "shared/adr/none", ends=Ending.NOT_FOUND)
+
+
+@pytest.mark.parametrize(
+    ("words", "ends"),
+    [
+        (("show", "nobody"), Ending.NOT_FOUND),
+        (("history", "nobody"), Ending.NOT_FOUND),
+        (("judge", "nothing", "--impact"), Ending.NOT_FOUND),
+        (("judge", "nothing"), Ending.USAGE),
+        (("dissent", "a", " "), Ending.REFUSED),
+        (("dissent", "", "x"), Ending.REFUSED),
+        (("rubric", "show"), Ending.NOT_FOUND),
+        (("rubric", "set", "Accuracy", "--by", "ada"), Ending.USAGE),
+        (("rubric", "set", "Accuracy=-1", "--by", "ada"), Ending.REFUSED),
+        (("rubric", "apply", "nothing", "--by", "ada"), Ending.NOT_FOUND),
+        (("import", "missing.json"), Ending.NOT_FOUND),
+        (("check", "--round", "r1"), Ending.USAGE),
+    ],
+)
+def test_every_no_has_its_exit_code(run, words, ends):
+    run(*words, ends=ends)
+
+
+def test_an_agent_has_no_access(run, tmp_path):
+    answer = CliRunner().invoke(app, ["--store", str(tmp_path / "t.db"), "--agent", "x", "trust", "show"])
+    assert answer.exit_code == Ending.REFUSED
+
+
+@pytest.mark.requirement("TRU-16")
+def test_files_go_out_and_come_in(run, tmp_path):
+    run("dissent", "a/b", "An objection of some length about the matter at hand", "--no-impact")
+    assert len(run("export", "out", "--json")) == 1
+    told = CliRunner().invoke(app, ["--store", "other.db", "trust", "import", "out", "--json"])
+    assert json.loads(told.stdout)[0] | {"file": ""} == {
+        "file": "",
+        "agent": "a/b",
+        "dissents": 1,
+        "overrides": 0,
+        "refused": "",
+    }
+    run("import", "out", ends=Ending.REFUSED)
+    (tmp_path / "bad.json").write_text("{")
+    run("import", "bad.json", ends=Ending.DAMAGED)
+
+
+def test_a_terminal_is_not_obeyed_by_what_agents_say(run):
+    run("dissent", "a", "red \x1b[31m alert " * 5, "--impact")
+    assert "\x1b" not in run("predict", "alert")
+    assert "\x1b" not in run("show", "a")
+
+
+# Pictures
+
+
+def points(*scores):
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    return [(start + timedelta(days=at), score) for at, score in enumerate(scores)]
+
+
+@pytest.mark.requirement("TRU-3")
+def test_the_course_of_trust_in_one_line():
+    assert sparkline([]) == ""
+    assert sparkline(points(0.6)) == "▅"
+    line = sparkline(points(0.0, 0.5, 1.0), 9)
+    assert (len(line), line[0], line[-1]) == (9, "▁", "█")
+
+
+@pytest.mark.requirement("TRU-3")
+@pytest.mark.parametrize("agent", ["critic-1", "<script>\"&'", "a\x07b", "漢字"])
+@pytest.mark.parametrize("scores", [(), (0.6,), (0.6, 0.9, 0.1)])
+def test_the_picture_is_whole_xml_whatever_the_agent_is_called(agent, scores):
+    drawn = ET.fromstring(svg(agent, points(*scores)))
+    assert drawn.tag.endswith("svg")
+    assert drawn[0].text.startswith("Trust of")
+
+
+def test_a_picture_is_written_to_a_file(run, tmp_path):
+    run("dissent", "a", "An objection of some length about the matter at hand", "--no-impact")
+    run("history", "a", "--svg", "a.svg")
+    assert ET.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
+
+
+# The benchmark
+
+
+def test_the_benchmark_runs_and_tells_what_it_found(monkeypatch):
+    report = benchmark.run(1, rounds=12, sizes=(100,), embedder="hash", asked=2, flood=20)
+    monkeypatch.setattr(benchmark, "run", lambda seeds, **_: report)
+    told = json.loads(CliRunner().invoke(app, ["bench", "trust", "--json"]).stdout)
+    cases = {figure["case"]: figure for figure in told["figures"]}
+    assert cases["score of an agent with 100 events"]["met"]
+    assert cases["largest share of an answer the flood had"]["mean"] <= 0.5
+    assert "bars met" in CliRunner().invoke(app, ["bench", "trust", "--sizes", "1k"]).stdout
+
+
+def test_rank_correlation_is_spearmans():
+    assert rank_correlation([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+    assert rank_correlation([1, 1, 2], [1, 2, 3]) == pytest.approx(0.866, abs=1e-3)
+    assert rank_correlation([1, 1], [1, 2]) == 0
+
+
+def test_a_bar_is_held_against_the_worst_seed():
+    assert Figure("x", (0.9, 0.8), bar=Bar("least", 0.8)).met
+    assert not Figure("x", (0.9, 0.7), bar=Bar("least", 0.8)).met
+    assert not Figure("x", (0.0, 3.0), bar=Bar("most", 2)).met
+    assert Figure("x", (1.0,)).met is None

@@ -171,7 +171,6 @@ def test_a_handoff_says_what_it_lacks(served):
     assert "id" in served.call("handoff", action="accept")["reason"]
 
 
-@pytest.mark.requirement("DOO-7")
 def test_a_tool_and_the_library_come_to_the_same_outcome(served, tmp_path):
     texts = [
         "We deploy to Hetzner on Fridays.",

@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequiredResult, ToolAnnotations
@@ -58,10 +59,11 @@ class Server(MCPServer[Any]):
             known = ", ".join(tool.name for tool in self._tool_manager.list_tools())
             raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {name[:80]}", data={"known": known})
         try:
-            tool.fn_metadata.validate_arguments(arguments)
-        except ValidationError as error:
-            return _misfit(error).result()
-        return await super().call_tool(name, arguments, context)
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(error.__cause__, ValidationError) and not isinstance(error, UnexpectedToolError):
+                return _misfit(error.__cause__).result()
+            raise
 
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import os
+import select
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, cast
 
 import anyio
+import anyio.to_thread
 from mcp.server.mcpserver import MCPServer
 from mcp.server.stdio import stdio_server
 from mcp.shared._context_streams import create_context_streams
@@ -13,14 +19,59 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 from pydantic import ValidationError
 
+_AT_ONCE = getattr(select, "PIPE_BUF", -1)
+"""Bytes that a pipe which can be written takes whole; none where the system does not say."""
 _TOGETHER = 0.03
 """Seconds within which two messages that wait already have been read."""
+
+
+class Wire:
+    """Standard output, written at once where that cannot block, and in a thread where it can."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._pending = b""
+
+    async def write(self, text: str) -> None:
+        """Takes what the next ``flush`` sends."""
+        self._pending += text.encode()
+
+    async def flush(self) -> None:
+        """Sends what was written. A pipe that can be written takes so many bytes without waiting."""
+        data, self._pending = self._pending, b""
+        with suppress(BrokenPipeError):  # a client that is gone has closed its other end too, which ends the server
+            if len(data) <= _AT_ONCE and select.select((), (self._descriptor,), (), 0)[1]:
+                os.write(self._descriptor, data)
+            else:
+                await anyio.to_thread.run_sync(self._send, data)
+
+    def _send(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+
+@contextmanager
+def _wire() -> Iterator[Wire]:
+    """Standard output for the protocol alone: what anybody else prints meanwhile goes to standard error."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield Wire(kept)
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 async def serve(server: MCPServer[Any]) -> None:
     """Serves until the client closes its end."""
     low = server._lowlevel_server
-    async with stdio_server() as (received, written):
+    with _wire() as wire:
+        await _serve(low, wire)
+
+
+async def _serve(low: Any, wire: Wire) -> None:
+    async with stdio_server(stdout=cast("anyio.AsyncFile[str]", wire)) as (received, written):
         passing, read = create_context_streams[SessionMessage | Exception](0)
 
         async def pass_on() -> None:

@@ -30,7 +30,7 @@ test-clients: setup  ## real clients of the MCP server: conformance, the referen
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group clients
 	mkdir -p build/clients && cp tests/clients/package.json build/clients/
 	-cd build/clients && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --silent --no-audit --no-fund --no-package-lock
-	$(BIN)/python -m pytest -m slow tests/clients tests/mcp_door
+	$(BIN)/python -m pytest -m slow tests/clients
 
 lint: setup
 	$(BIN)/ruff check .

@@ -331,7 +331,7 @@ def test_a_server_with_eight_clients_stays_as_large_as_it_is(lukasa_program, tmp
     try:
         sizes, failures = [], []
         for _ in range(5):
-            anyio.run(round_of, 200, failures)
+            anyio.run(round_of, 60, failures)
             sizes.append(resident_kilobytes(process.pid))
         assert failures == [0] * 40
         assert sizes[-1] < 1.25 * sizes[0], sizes

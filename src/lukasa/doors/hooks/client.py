@@ -15,6 +15,8 @@ DEADLINE = 0.27
 _STARTING = 0.06
 """What the interpreter takes to start, where the system does not tell."""
 
+_STARTS_IN = 5.0
+"""Seconds a resident is given to start before another one is tried."""
 _LARGEST = 8_000_000
 _OPTIONS = ("--store", "--agent", "--scope")
 _MOST_ERRANDS = 5_000
@@ -196,7 +198,7 @@ class Post:
 
     def start_resident(self) -> None:
         """Starts the process that answers from now on. It belongs to nobody and ends by itself."""
-        if os.environ.get("LUKASA_HOOK_RESIDENT") == "never":
+        if os.environ.get("LUKASA_HOOK_RESIDENT") == "never" or not self._may_start():
             return
         import subprocess
 
@@ -213,6 +215,23 @@ class Post:
             env=environment,
             **apart,
         ).returncode = 0  # nobody waits for it
+
+    @property
+    def starting(self) -> str:
+        """The mark of a resident that was started and does not listen yet."""
+        return os.path.join(self.folder, self.name + ".starting")  # noqa: PTH118
+
+    def _may_start(self) -> bool:
+        """Whether nobody has started one a moment ago. On a busy machine many hooks may run before it listens."""
+        if os.path.exists(self.starting):  # noqa: PTH110
+            if time.time() - os.stat(self.starting).st_mtime < _STARTS_IN:  # noqa: PTH116
+                return False
+            os.unlink(self.starting)  # noqa: PTH108
+        try:
+            os.close(os.open(self.starting, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            return False
+        return True
 
 
 def state_folder() -> str:

@@ -79,6 +79,7 @@ class Resident:
             where.write_bytes(f"{line.getsockname()[1]} ".encode() + self._secret)
         line.listen(64)
         line.settimeout(1.0)
+        Path(self._post.starting).unlink(missing_ok=True)
         return line
 
     def _serve(self, line: socket.socket) -> None:

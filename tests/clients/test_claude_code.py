@@ -2,9 +2,11 @@
 
 import json
 import os
+import tempfile
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -136,5 +138,6 @@ def test_claude_code_is_given_memory_uses_it_and_is_remembered(claude, api, luka
     ]
     assert [turn["content"] for turn in turns if turn["role"] == "user"] == [prompt]
     assert prompt in until(lambda: (project / ".lukasa" / "CONTINUITY.md").read_text())
-    for socket in (tmp_path / "hooks").glob("*.sock"):
-        socket.unlink()  # the resident ends
+    for lock in (tmp_path / "hooks").glob("*.lock"):  # the resident ends when its socket is gone
+        for folder in (tmp_path / "hooks", Path(tempfile.gettempdir(), f"lukasa-{os.getuid()}")):
+            (folder / f"{lock.stem}.sock").unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -66,8 +67,10 @@ class Project:
 
     def dismiss(self):
         """Ends the residents: one whose socket is gone goes home."""
-        for socket in self.hooks.glob("*.sock"):
-            socket.unlink(missing_ok=True)
+        short = Path(tempfile.gettempdir(), f"lukasa-{os.getuid()}")
+        for lock in self.hooks.glob("*.lock"):
+            for folder in (self.hooks, short):
+                (folder / f"{lock.stem}.sock").unlink(missing_ok=True)
 
 
 class Hooked:

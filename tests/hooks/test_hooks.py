@@ -139,7 +139,7 @@ def test_a_resident_survives_what_it_cannot_understand(project):
 
 def test_a_store_that_is_missing_damaged_or_locked_is_met_with_silence(project):
     assert project.hook("session-start").said == b""
-    project.until(lambda: list(project.hooks.glob("*.sock")))
+    project.until(lambda: list(project.hooks.glob("*.lock")))
     assert project.hook("session-start").said == b""
     assert not project.store.exists()
     project.store.write_bytes(b"garbage" * 1_000)

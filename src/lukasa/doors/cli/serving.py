@@ -42,7 +42,7 @@ def mcp(
 
     The agent and its scopes are those of this command line (--agent, --scope) or, over HTTP, those of the token.
 
-    Example: lukasa --agent claude-code mcp
+    Example: lukasa mcp --http 127.0.0.1:8765
     """
     call = caller(ctx, as_json=False)
     if compat not in (None, "memory-graph"):

@@ -117,9 +117,9 @@ class Post:
         import hashlib
 
         self.store, self.agent, self.scopes = store, agent, scopes
-        whose = "\0".join((store, agent, *scopes, sys.prefix))
-        self.name = hashlib.sha256(whose.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         self.folder = private_folder(state_folder())
+        whose = "\0".join((self.folder, store, agent, *scopes, sys.prefix))
+        self.name = hashlib.sha256(whose.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         self.spool = os.path.join(self.folder, self.name + ".d")  # noqa: PTH118
 
     @property

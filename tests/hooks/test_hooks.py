@@ -154,6 +154,7 @@ def test_a_locked_store_holds_up_nobody_and_loses_nothing(project):
         memory.vault.add_memory("We deploy to Hetzner on Fridays.")
     project.asked("session-start", source="startup")
     holder = apsw.Connection(str(project.store))
+    holder.set_busy_timeout(10_000)
     holder.execute("BEGIN IMMEDIATE")
     try:
         done = project.hook("stop", transcript_path=project.transcript(*TALK))

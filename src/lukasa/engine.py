@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from lukasa.outcome import Outcome, Refused
 from lukasa.record import Key, Record, Sealed
@@ -40,6 +40,9 @@ ERASURE = "erasure"
 COMPACTION = "compaction"
 RESERVED_KINDS = frozenset({QUARANTINE, ERASURE, COMPACTION})
 """Kinds the journal alone writes: the store's own books."""
+
+MARKED_KINDS = frozenset({"memory"})
+"""Kinds whose texts an engine marks (``lukasa.likeness``), so that nearly the same text is found without reading all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,14 @@ class Replayed:
     reason: str = ""
 
 
+class Bearer(NamedTuple):
+    """A live record that bears some of the marks that were asked for: which, and what it says."""
+
+    id: str
+    text: str
+    marks: Sequence[int]
+
+
 Decision = Callable[["Reader"], "Sequence[Sealed] | Refused"]
 """Looks at the store inside the write lock and answers what to append. May run more than once; must not write."""
 
@@ -212,10 +223,11 @@ class Reader(Protocol):
     def authors(self, latest: int) -> list[str]:
         """Who wrote the latest records of each scope and kind, that many of each; of the largest, where there are many."""
 
-    def bearing(self, labels: Sequence[str], scope: str, *, kind: str, each: int) -> list[Record]:
-        """The live records of a kind in a scope that bear any of the labels: the newest ``each`` by each label.
+    def bearing(self, texts: Sequence[Sequence[int]], scope: str, *, kind: str, each: int) -> list[Bearer]:
+        """The live records of a marked kind in a scope that bear marks of some texts, each text given by its marks.
 
-        Every record comes once, newest first. The cost is that of the labels and what they bring, not of the log.
+        By each mark the newest ``each`` come, and beyond those the ones that bear several marks of one text, as far as
+        it is cheap to tell. Every record comes once, newest first. The cost is that of the marks, not of the log.
         """
 
     def beside(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:

@@ -9,23 +9,24 @@ Marks: each text bears a mark for every pair of its telling words. Put the words
 all texts, longest first. Two texts whose overlap is at least ``LEAST_OVERLAP`` share so many words that the first two
 they share stand within the first ``n - ceil(LEAST_OVERLAP · n) + 2`` words of each. So the pairs of those words are
 enough to find every such text, and a pair of long words is so rare that it finds little else. Texts of more than
-``COMPLETE_UP_TO`` different words bear the pairs of their first twelve.
+``COMPLETE_UP_TO`` different words bear the pairs of their first twelve. Marks are numbers; those of another place (a
+scope and a kind of record) are other numbers, so that texts meet only where they are compared.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
+from functools import cache, lru_cache
 from itertools import combinations
 from zlib import crc32
 
-from rapidfuzz.distance import Indel
-
-MARK = "near="
-"""Labels that begin like this carry the marks of a record's text."""
 LEAST_OVERLAP = 0.60
 COMPLETE_UP_TO = 27
 _MOST_MARKED = 12
+_SHORT = 2_000
+_HALF = 2**31  # a mark is a signed number of 32 bits, which every database has
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -68,7 +69,15 @@ def overlap(a: frozenset[str], b: frozenset[str]) -> float:
 
 def sequence(a: str, b: str, *, floor: float = 0.0) -> float:
     """How much of two folded texts is one and the same sequence of characters; 0 when that is below the floor."""
-    return float(Indel.normalized_similarity(a, b, score_cutoff=floor))
+    return float(_indel()(a, b, score_cutoff=floor))
+
+
+@cache
+def _indel() -> Callable[..., float]:
+    """Loaded when first needed: it takes longer than all the rest of opening a store."""
+    from rapidfuzz.distance import Indel
+
+    return Indel.normalized_similarity
 
 
 def coverage(asked: frozenset[str], told: frozenset[str]) -> float:
@@ -76,19 +85,34 @@ def coverage(asked: frozenset[str], told: frozenset[str]) -> float:
     return len(asked & told) / len(asked) if asked else 0.0
 
 
-def marks(text_words: frozenset[str]) -> list[str]:
-    """The marks of a text with these words; see above for what they promise."""
-    ordered = sorted(text_words, key=_order)
-    if len(ordered) < 2:
-        return [_mark(word, "") for word in ordered]
-    telling = min(len(ordered) - -(-3 * len(ordered) // 5) + 2, _MOST_MARKED)
-    return [_mark(first, second) for first, second in combinations(ordered[:telling], 2)]
+def marks_of(text: str, *place: str) -> tuple[int, ...]:
+    """The marks of a text in a place. The last few are remembered: who looks for a text often keeps it next."""
+    return (_remembered if len(text) <= _SHORT else _remembered.__wrapped__)(text, place)
+
+
+@lru_cache(maxsize=2_048)
+def _remembered(text: str, place: tuple[str, ...]) -> tuple[int, ...]:
+    return marks(words(folded(text)), *place)
+
+
+def marks(text_words: frozenset[str], *place: str) -> tuple[int, ...]:
+    """The marks of a text with these words; see above for what they promise.
+
+    A mark is made of the checksums of two words, the first in its upper half: marks with the same first word stand
+    side by side in an index. Pairs that meet by chance only bring one more text to compare with.
+    """
+    ordered = sorted(text_words, key=_order)[: _telling(len(text_words))]
+    start = crc32("\n".join(place).encode("utf-8", "surrogatepass"))
+    sums = [crc32(word.encode("utf-8", "surrogatepass"), start) for word in ordered]
+    if len(sums) < 2:
+        return tuple(number - _HALF for number in sums)
+    return tuple({(first & 0xFFFF) * 0x10000 + (second >> 16) - _HALF for first, second in combinations(sums, 2)})
+
+
+def _telling(count: int) -> int:
+    """How many of so many words, the first in the order, are paired."""
+    return min(count - -(-3 * count // 5) + 2, _MOST_MARKED)
 
 
 def _order(word: str) -> tuple[bool, int, str]:
     return word in _COMMON, -len(word), word
-
-
-def _mark(first: str, second: str) -> str:
-    """A checksum is enough: two pairs that meet by chance only bring one more text to compare with."""
-    return f"{crc32(f'{first} {second}'.encode('utf-8', 'surrogatepass')):08x}"

@@ -127,6 +127,30 @@ def test_by_the_index_alone_the_overlap_gives_the_verdict_of_comparing_with_ever
         assert verdicts_of(memory.vault, texts) == verdicts_by_comparing_with_all(texts, rules)
 
 
+@pytest.mark.requirement("VLT-6")
+@pytest.mark.parametrize("size", [600, pytest.param(6_000, marks=pytest.mark.slow)])
+def test_in_a_large_vault_the_overlap_gives_the_verdict_of_comparing_with_everything(size, opened, place):
+    """Word order is no part of it: texts are made of many words in many orders, and varied word by word."""
+    chance, rules = random.Random(size), Rules(signals=(), similarity_threshold=1.0, capacity=1_000_000)
+    pool = [f"{chance.getrandbits(30):x}" + "w" * chance.randint(0, 6) for _ in range(3_000)] + ["the", "is", "of"]
+    kept = [" ".join(chance.choices(pool, k=chance.randint(2, 24))) for _ in range(size)]
+    vault = opened(place, profile=rules).vault
+    held = [text for text, outcome in zip(kept, vault.bulk_add(kept), strict=True) if outcome]
+    known = [words(folded(text)) for text in held]
+    codes = set()
+    for text in chance.choices(held, k=150):
+        parts = text.split()
+        for _ in range(chance.randint(0, len(parts) // 2)):
+            parts[chance.randrange(len(parts))] = chance.choice(pool)
+        chance.shuffle(parts)
+        asked = words(folded(" ".join(parts)))
+        again = any(overlap(asked, other) >= rules.overlap_threshold for other in known)
+        refused = vault.judge(" ".join(parts))
+        assert (refused is not None and refused.code == "duplicate") == again, parts
+        codes.add(again)
+    assert codes == {True, False}
+
+
 def facts(chance, count):
     """Sentences as people write them down, and variations of them: typos, other endings, swapped and added words."""
     people = ["Ada", "Boris", "Chidi", "Dolores", "Emeka", "Farah", "Gudrun", "Hiroshi"]

@@ -7,12 +7,14 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from lukasa.engine import QUARANTINE
+from lukasa.engine import MARKED_KINDS, QUARANTINE
 from lukasa.outcome import Refused
 from lukasa.record import Record, Sealed, seal
 from lukasa.scope import Reach
 
 Row = TypeVar("Row")
+
+_NOT_PLAIN = MARKED_KINDS | {QUARANTINE}
 
 KEY_REUSED = Refused("key_reused", "This idempotency key was used for something else; make a new one.")
 
@@ -46,7 +48,7 @@ def sole(reach: Reach, batch: Sequence[Sealed]) -> Sealed | None:
         return None
     sealed = batch[0]
     draft = sealed.draft
-    plain = not (draft.labels or draft.links or draft.deleted or draft.expected) and sealed.kind != QUARANTINE
+    plain = not (draft.labels or draft.links or draft.deleted or draft.expected) and sealed.kind not in _NOT_PLAIN
     return sealed if sealed.fresh and plain and reach.writes(sealed.scope) else None
 
 

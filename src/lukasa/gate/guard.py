@@ -17,10 +17,9 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import accumulate
 from math import log2
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from lukasa.gate.secrets import (
     ANNOUNCED,
@@ -29,10 +28,10 @@ from lukasa.gate.secrets import (
     KEYS_THAT_ARE_SECRET,
     PASSWORDS,
     PIN,
-    PLACEHOLDER,
     PRIVATE_KEYS,
     PROVIDERS,
     Spelling,
+    is_placeholder,
 )
 
 Sort = Literal["card", "ssn", "secret", "password", "private_key"]
@@ -45,8 +44,7 @@ NAMES: dict[Sort, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Spotted:
+class Spotted(NamedTuple):
     """What was found and where, from ``start`` to before ``end``; never the value itself."""
 
     start: int
@@ -56,7 +54,7 @@ class Spotted:
 
 def scan(text: str) -> list[Spotted]:
     """Everything personal or secret in a text, in order; pieces that overlap are one."""
-    folded = text if text.isascii() else text.translate(_FOLDING)
+    folded = text if text.isascii() else _folded(text)
     found = _apart(sorted(_everything(folded)))
     if not found or folded is text:
         return found
@@ -101,6 +99,18 @@ class _Folding(dict[int, str]):
 
 
 _FOLDING = _Folding()
+_FEW_REPLACED = 16
+
+
+def _folded(text: str) -> str:
+    """The text with every character taken for what it is taken for. Most texts have few that change, or none."""
+    table = {letter: _FOLDING[ord(letter)] for letter in set(text)}
+    changed = [letter for letter, taken in table.items() if taken != letter]
+    if len(changed) > _FEW_REPLACED:
+        return text.translate({ord(letter): taken for letter, taken in table.items()})
+    for letter in changed:
+        text = text.replace(letter, table[letter])
+    return text
 
 
 def _moved(spotted: Spotted, ends: list[int]) -> Spotted:
@@ -120,23 +130,22 @@ def _apart(found: Iterable[Spotted]) -> list[Spotted]:
 
 
 def _everything(text: str) -> Iterator[Spotted]:
-    lower = text.lower()
-    if len(lower) != len(text):  # a few letters have a small form of two
-        lower = "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
+    lower = text.replace("\u0130", "\u0131").lower()  # the one letter whose small form is two characters
+    hinted, hinted_small = _Hints(text), _Hints(lower)
     if _DIGIT.search(text):
         yield from _cards(text, lower)
         yield from _ssns(text, lower)
         if "pin" in lower:
             yield from (Spotted(*match.span("value"), "password") for match in PIN.finditer(lower))
-    for _, pattern in _possible(PRIVATE_KEYS, text):
+    for _, pattern in hinted(PRIVATE_KEYS):
         yield from (Spotted(*match.span(), "private_key") for match in pattern.finditer(text))
     if _LONG_WORD.search(text):
-        yield from _secrets(text, lower)
-    for _, pattern in _possible(PASSWORDS, lower):
+        yield from _secrets(text, lower, hinted, hinted_small)
+    for _, pattern in hinted_small(PASSWORDS):
         yield from (match for found in pattern.finditer(lower) for match in _password(text, found))
     if "://" in text and "@" in text:
         for match in IN_URL.finditer(text):
-            if not PLACEHOLDER.match(match["value"]) and match["value"].lower() not in ("password", "pass", "pwd"):
+            if not is_placeholder(match["value"]) and match["value"].lower() not in ("password", "pass", "pwd"):
                 yield Spotted(*match.span("value"), "password")
 
 
@@ -144,27 +153,40 @@ _LONG_WORD = re.compile(r"[A-Za-z0-9+/_=.:~-]{16}")
 """No key or token is shorter, and few texts have such a word."""
 
 
-def _secrets(text: str, lower: str) -> Iterator[Spotted]:
-    for hint, pattern in _possible(PROVIDERS, text):
+def _secrets(text: str, lower: str, hinted: _Hints, hinted_small: _Hints) -> Iterator[Spotted]:
+    for hint, pattern in hinted(PROVIDERS):
         for match in pattern.finditer(text):
             if _random_enough(match.group()[len(hint) :], 2.0) and _DIGIT.search(match.group()):
                 yield Spotted(*match.span(), "secret")
-    for hint, pattern in _possible(ANNOUNCED, lower):
+    for hint, pattern in hinted_small(ANNOUNCED):
         yield from (match for found in pattern.finditer(lower) for match in _announced(text, hint, found))
 
 
-def _possible(spellings: tuple[Spelling, ...], text: str) -> list[Spelling]:
-    """The spellings that could be there. A long text is asked first whether it has the letters at all."""
-    if len(text) > _LONG:
-        letters = set(text)
-        spellings = tuple(spelling for spelling in spellings if letters.issuperset(spelling.hint))
-    return [spelling for spelling in spellings if spelling.hint in text]
+class _Hints:
+    """Tells which spellings a text could have. A long text is asked first whether it has the letters at all."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._letters = set(text) if len(text) > _LONG else None
+        self._plain = b"" if self._letters is None or text.isascii() else text.encode("ascii", "replace")
+
+    def __call__(self, spellings: tuple[Spelling, ...]) -> list[Spelling]:
+        if self._letters is None:
+            text = self._text
+            return [spelling for spelling in spellings if spelling.hint in text]
+        return [spelling for spelling in spellings if self._letters.issuperset(spelling.hint) and self._has(spelling)]
+
+    def _has(self, spelling: Spelling) -> bool:
+        if self._plain and spelling.hint.isascii():  # bytes are quicker to search than wide characters
+            return spelling.hint.encode() in self._plain
+        return spelling.hint in self._text
 
 
 # Cards
 
 _DIGIT = re.compile(r"\d")
-_RUN = re.compile(r"\d(?<![A-Za-z0-9_].)\d*+(?:[ -]{1,2}\d++|\.\d{4}(?!\d))*+(?![A-Za-z_])")
+_RUN = re.compile(r"\d(?<![A-Za-z0-9_].)\d*(?:[ -]{1,2}\d+|\.\d{4}(?!\d))*")
+_LETTER = re.compile(r"[A-Za-z_]")
 _GROUP, _LONG_GROUP = re.compile(r"\d+"), re.compile(r"\d{12,}")
 _LONG = 10_000
 _LONGEST_RUN = 120
@@ -186,7 +208,7 @@ _EVEN = bytes.maketrans(b"0123456789", bytes((0, 2, 4, 6, 8, 1, 3, 5, 7, 9)))
 def _cards(text: str, lower: str) -> Iterator[Spotted]:
     for run in _RUN.finditer(text):
         start, end = run.span()
-        if end - start < _SHORTEST_CARD:
+        if end - start < _SHORTEST_CARD or _LETTER.match(text, end):
             continue
         short = end - start <= _LONGEST_RUN
         groups = [group.span() for group in (_GROUP if short else _LONG_GROUP).finditer(text, start, end)]
@@ -287,7 +309,7 @@ def _announced(text: str, word: str, match: re.Match[str]) -> Iterator[Spotted]:
         return
     if word == "key" and not KEYS_THAT_ARE_SECRET.search(text[max(0, match.start() - 12) : match.start()].lower()):
         return
-    if not PLACEHOLDER.match(value) and _random_enough(value, 3.2) and _mixed(value):
+    if _mixed(value) and _random_enough(value, 3.2) and not is_placeholder(value):
         yield Spotted(start, end, "secret")
 
 
@@ -303,11 +325,14 @@ _NOT_A_PASSWORD = re.compile(r"\d{1,3}(?:[-–+]\w+)?|\d+[-–]\d+|https?:.*|/\S
 """Lengths, ranges, addresses, paths and calls of functions."""
 
 
+_UNLIKE_A_WORD = re.compile(r"[\d_]|[^\w'’.-]|[a-z][A-Z]")
+
+
 def _is_password(value: str, match: re.Match[str]) -> bool:
     """Whether what follows the word is a password, and not something said about one."""
-    if value.lower() in COMMON_AFTER_PASSWORD or match["many"] or PLACEHOLDER.match(value):
+    if value.lower() in COMMON_AFTER_PASSWORD or match["many"] or is_placeholder(value):
         return False
-    if re.search(r"\d", value) or re.search(r"[^\w'’.-]", value) or re.search(r"[a-z][A-Z]|_", value):
+    if _UNLIKE_A_WORD.search(value):
         return not _NOT_A_PASSWORD.fullmatch(value)
     if match["quote"]:
         return True
@@ -327,8 +352,12 @@ def _random_enough(value: str, least: float) -> bool:
     return -sum(count / size * log2(count / size) for count in map(value.count, set(value))) >= least
 
 
+_PARTS = re.compile(r"[-_./]")
+
+
 def _mixed(value: str) -> bool:
     """Letters and digits both, and not the parts of a sentence or a path."""
-    digits = sum(character.isdigit() for character in value)
-    words = re.split(r"[-_./]", value)
-    return digits >= 2 and any(c.isalpha() for c in value) and max(map(len, words)) >= 10 and digits / len(value) < 0.95
+    digits = sum(map(str.isdigit, value))
+    if digits < 2 or digits >= 0.95 * len(value) or not any(map(str.isalpha, value)):
+        return False
+    return max(map(len, _PARTS.split(value))) >= 10

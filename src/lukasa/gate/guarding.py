@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from lukasa.gate.guard import named, redacted, scan
-from lukasa.likeness import MARK
 from lukasa.outcome import Refused
 from lukasa.record import Draft
 
@@ -36,7 +35,7 @@ def _said(draft: Draft) -> Iterator[str]:
     """Every piece of text a draft holds."""
     if draft.text:
         yield draft.text
-    waiting: list[Any] = [*draft.body.items(), *(label for label in draft.labels if not label.startswith(MARK))]
+    waiting: list[Any] = [*draft.body.items(), *draft.labels]
     while waiting:
         value = waiting.pop()
         if isinstance(value, str):

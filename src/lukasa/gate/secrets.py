@@ -105,12 +105,18 @@ PIN = re.compile(r"pin(?<!\wpin)(?: ?(?:code|number))?[ \t]{0,3}(?:is|was|=|:)[ 
 IN_URL = re.compile(r"://[^\s:/@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{3,100})@")
 """A password between a user's name and a host."""
 
-PLACEHOLDER = re.compile(
-    r"^(?:x+|\*+|\.+|-+|_+|#+|[<\[{$%(].*|.*[>\]})]|your.*|.*(?:example|placeholder|changeme|change_me|redacted|dummy|goes_here|_here|xxxx|\*\*\*|\.\.\.).*|"
-    r"(?:os|process|env|config|settings|secrets|vault|self|this|request|args|params)[.\[(].*|none|null|nil|true|false|undefined|todo|tbd|n/a)$",
-    re.IGNORECASE,
+_STANDS_FOR = re.compile(
+    r"example|placeholder|changeme|change_me|redacted|dummy|goes_here|_here|xxxx|\*\*\*|\.\.\.|"
+    r"\A(?:os|process|env|config|settings|secrets|vault|self|this|request|args|params)[.\[(]|"
+    r"\A(?:x+|\*+|\.+|-+|_+|#+|none|null|nil|true|false|undefined|todo|tbd|n/a)\Z"
 )
-"""What stands where a secret would be: nothing to hide."""
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether this stands where a secret would be: nothing to hide."""
+    small = value.lower()
+    return small[0] in "<[{$%(" or small[-1] in ">]})" or small.startswith("your") or bool(_STANDS_FOR.search(small))
+
 
 COMMON_AFTER_PASSWORD = frozenset(
     """a about above active again all allowed already also always an and any anymore applied asked at available back bad based

@@ -23,7 +23,7 @@ def duplicates(items: Sequence[Knowing], threshold: float) -> list[Duplicates]:
     """Groups at a similarity of at least ``threshold``, each around its most confident member; the oldest id on a tie."""
     ordered = sorted(items, key=lambda item: (-item.confidence, item.record.created_at, item.id))
     leaders: list[tuple[Knowing, str, frozenset[str], list[Knowing]]] = []
-    marked: dict[str, list[int]] = {}
+    marked: dict[int, list[int]] = {}
     for item in ordered:
         text = folded(item.record.text[:_LONGEST])
         bag = words(text)

@@ -3,21 +3,21 @@
 In a scope of at most ``FEW`` memories a text is compared with every one of them. In a larger one it is compared with
 those that share a mark with it (``lukasa.likeness``): for the overlap of words the verdict is the same as comparing
 with everything; for sequences of characters it is that for texts that also share two telling words. A mark that more
-than ``EACH`` memories bear brings the newest of them.
+than ``EACH`` memories bear brings the newest of them, and those that share another mark besides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from lukasa.engine import Query, Reader
-from lukasa.likeness import MARK, folded, marks, overlap, sequence, words
-from lukasa.record import Record
+from lukasa.likeness import folded, marks_of, overlap, sequence, words
 from lukasa.vault.rules import KIND, Rules
 
 FEW = 128
-EACH = 20
+EACH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +35,37 @@ class Likeness:
 
 
 class Seen:
-    """A text as it is compared: folded, with its words and marks. A record has its marks among its labels."""
+    """A text as it is compared: folded, with its words and marks."""
 
-    __slots__ = ("folded", "id", "marks", "scope", "words")
-
-    def __init__(self, text: str, scope: str, id: str = "", known: list[str] | None = None) -> None:
-        self.folded = folded(text)
-        self.words = words(self.folded)
-        self.marks = marks(self.words) if known is None else known
+    def __init__(self, text: str, scope: str, id: str = "") -> None:
+        self.text = text
         self.scope = scope
         self.id = id
+        self.folded = folded(text)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return words(self.folded)
+
+    @cached_property
+    def marks(self) -> tuple[int, ...]:
+        return marks_of(self.text, self.scope, KIND)
 
 
 def likeness(text: Seen, other: Seen, rules: Rules) -> Likeness | None:
     """How alike two texts are, if that is enough to call them one."""
-    shared = overlap(text.words, other.words)
     same = sequence(text.folded, other.folded, floor=rules.similarity_threshold)
-    if shared >= rules.overlap_threshold or same >= rules.similarity_threshold:
-        return Likeness(other.id, other.scope, shared, same or sequence(text.folded, other.folded))
+    if same >= rules.similarity_threshold or _may_overlap(text, other, rules.overlap_threshold):
+        shared = overlap(text.words, other.words)
+        if same >= rules.similarity_threshold or shared >= rules.overlap_threshold:
+            return Likeness(other.id, other.scope, shared, same or sequence(text.folded, other.folded))
     return None
+
+
+def _may_overlap(text: Seen, other: Seen, threshold: float) -> bool:
+    """A quick look before the words of the other are taken apart: it must have enough of these somewhere in it."""
+    there = other.folded
+    return sum([word in there for word in text.words]) >= threshold * len(text.words)
 
 
 class Company:
@@ -65,19 +77,19 @@ class Company:
     def __init__(self, reader: Reader, rules: Rules, texts: Iterable[Seen]) -> None:
         self._rules = rules
         self._few: dict[str, dict[str, Seen]] = {}
-        self._bearers: dict[tuple[str, str], list[Seen]] = {}
-        by_scope: dict[str, dict[str, None]] = {}
+        self._bearers: dict[int, list[Seen]] = {}
+        by_scope: dict[str, list[Seen]] = {}
         for text in texts:
-            by_scope.setdefault(text.scope, {}).update(dict.fromkeys(text.marks))
+            by_scope.setdefault(text.scope, []).append(text)
         live = {row.scope: row.live for row in reader.tally() if row.kind == KIND} if by_scope else {}
-        for scope, marked in by_scope.items():
+        for scope, asked in by_scope.items():
             if live.get(scope, 0) <= FEW:
                 records = reader.read(Query(kinds=(KIND,), scopes=(scope,)))
-                self._few[scope] = {record.id: seen_of(record) for record in records}
+                self._few[scope] = {record.id: Seen(record.text, scope, record.id) for record in records}
             else:
-                labels = [MARK + mark for mark in marked]
-                for record in reader.bearing(labels, scope, kind=KIND, each=EACH):
-                    self._meet(seen_of(record), marked)
+                marked = [text.marks for text in asked]
+                for id, said, borne in reader.bearing(marked, scope, kind=KIND, each=EACH):
+                    self._meet(Seen(said, scope, id), borne)
 
     def nearest(self, text: Seen, *, but: str = "") -> Likeness | None:
         """The memory that a text repeats, if there is one; ``but`` names one that does not count."""
@@ -92,18 +104,13 @@ class Company:
         else:
             self._meet(text, text.marks)
 
-    def _meet(self, text: Seen, marked: Container[str]) -> None:
-        for mark in text.marks:
-            if mark in marked:
-                self._bearers.setdefault((text.scope, mark), []).append(text)
+    def _meet(self, text: Seen, marks: Iterable[int]) -> None:
+        for mark in marks:
+            self._bearers.setdefault(mark, []).append(text)
 
     def _near(self, text: Seen) -> Iterable[Seen]:
         if text.scope in self._few:
             return self._few[text.scope].values()
         bearers = self._bearers
-        return {other.id: other for mark in text.marks for other in bearers.get((text.scope, mark), ())}.values()
-
-
-def seen_of(record: Record) -> Seen:
-    known = [label[len(MARK) :] for label in record.labels if label.startswith(MARK)]
-    return Seen(record.text, record.scope, record.id, known)
+        near = {other.id: other for mark in text.marks if mark in bearers for other in bearers[mark]}
+        return [other for other in near.values() if other.scope == text.scope]

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from lukasa.clock import to_iso
-from lukasa.likeness import MARK, folded, marks, words
 from lukasa.record import Draft, Key, Link, Record, digest_of, seal, stamp
 from lukasa.scope import SHARED
 from lukasa.vault.rules import CANON, KIND
@@ -117,16 +116,8 @@ def versions_of(history: Sequence[Record]) -> list[VaultMemory]:
     return told
 
 
-def draft_of(
-    proposal: Proposal,
-    id: str,
-    *,
-    expected: int | None,
-    links: tuple[Link, ...] = (),
-    known: Iterable[str] | None = None,
-    **notes: Any,
-) -> Draft:
-    """The record that a memory is kept as; ``notes`` go into its body, ``known`` are its marks if they are."""
+def draft_of(proposal: Proposal, id: str, *, expected: int | None, links: tuple[Link, ...] = (), **notes: Any) -> Draft:
+    """The record that a memory is kept as; ``notes`` go into its body."""
     body: dict[str, Any] = {"category": proposal.category, "tier": proposal.tier, **notes}
     if proposal.topic_id is not None:
         body["topic_id"] = proposal.topic_id
@@ -141,20 +132,19 @@ def draft_of(
         author=proposal.author,
         origin=proposal.source or UNSAID,
         links=links,
-        labels=labels_of(proposal, marks(words(folded(proposal.text))) if known is None else known),
+        labels=labels_of(proposal),
         expected=expected,
     )
 
 
-def labels_of(proposal: Proposal, marked: Iterable[str]) -> tuple[str, ...]:
-    """What a memory can be filtered and found by."""
+def labels_of(proposal: Proposal) -> tuple[str, ...]:
+    """What a memory can be filtered by."""
     topic = () if proposal.topic_id is None else (f"topic={proposal.topic_id}",)
     return (
         f"tier={proposal.tier}",
         f"category={proposal.category}",
         *topic,
         *[f"tag={tag}" for tag in proposal.tags],
-        *[MARK + mark for mark in marked],
     )
 
 

@@ -11,9 +11,9 @@ from lukasa.engine import Query
 from lukasa.errors import InvalidInput
 from lukasa.gate.guard import named, scan
 from lukasa.journal import Journal
-from lukasa.likeness import overlap, sequence
+from lukasa.likeness import folded, overlap, sequence, words
 from lukasa.record import Record
-from lukasa.vault.duplicates import Seen, seen_of
+from lukasa.vault.duplicates import Seen
 from lukasa.vault.item import VaultMemory, memory_of
 from lukasa.vault.noise import signal_in
 from lukasa.vault.rules import KIND, REGISTER, Rules
@@ -51,7 +51,7 @@ def alike_pairs(journal: Journal, scope: str, floor: float) -> list[Pair]:
     if not 0 < floor <= 1:
         raise InvalidInput("The floor must lie above 0 and be at most 1.")
     records = list(journal.read(Query(kinds=(KIND,), scopes=(scope,))))
-    seen = {record.id: seen_of(record) for record in records}
+    seen = {record.id: Seen(record.text, scope, record.id) for record in records}
     by_id = {record.id: record for record in records}
     found = []
     for one, other in _pairs(records, seen):
@@ -67,7 +67,7 @@ def _pairs(records: list[Record], seen: dict[str, Seen]) -> Iterator[tuple[str, 
     if len(records) <= _FEW:
         yield from combinations((record.id for record in records), 2)
         return
-    bearers: dict[str, list[str]] = {}
+    bearers: dict[int, list[str]] = {}
     met: set[tuple[str, str]] = set()
     for record in records:
         for mark in seen[record.id].marks:
@@ -98,7 +98,7 @@ def _reasons(record: Record, rules: Rules, now: datetime) -> Iterator[tuple[str,
         yield "pii", f"It holds what looks like {named(spotted)}; consider `lukasa erase`, which leaves no trace."
     if signal := signal_in(record.text, rules.signals):
         yield "noise", f"It reads like a passing event (“{signal}”)."
-    if len(seen_of(record).words) < _FEWEST_WORDS:
+    if len(words(folded(record.text))) < _FEWEST_WORDS:
         yield "scrap", "It is too short to say anything by itself."
     if record.body.get("tier") == REGISTER:
         if not record.body.get("topic_id"):

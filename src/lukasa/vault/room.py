@@ -42,7 +42,7 @@ from lukasa.vault.stats import stats_of
 if TYPE_CHECKING:
     from lukasa.recall.room import Recall
 
-_CHUNK = 500
+_CHUNK = 1_000
 _TRIES = 5
 _SAME: Any = object()
 
@@ -243,7 +243,7 @@ class Vault:
         company.add(seen)
         if topic is not None:
             topics[topic] = seen.id
-        return draft_of(item, seen.id, expected=0, known=seen.marks), active + 1
+        return draft_of(item, seen.id, expected=0), active + 1
 
     def _new_id(self) -> str:
         return f"{self._chance.getrandbits(48):012x}"

@@ -148,6 +148,9 @@ def root(
     agent: Annotated[
         str, typer.Option(metavar="NAME", help="Act as this agent: the shared scope and its own, nothing else.")
     ] = "",
+    profile: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The vault's rules, a YAML file; else LUKASA_PROFILE.")
+    ] = None,
     scope: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Reach only this scope; may be repeated.")
     ] = None,
@@ -164,6 +167,7 @@ def root(
     call = ctx.find_object(Caller)
     assert call is not None
     call.store, call.agent, call.scopes, call.json = store, agent, tuple(scope or ()), as_json
+    call.profile = profile
 
 
 app = typer.Typer(cls=Root, name="lukasa", no_args_is_help=True, pretty_exceptions_enable=False)

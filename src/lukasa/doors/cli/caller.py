@@ -35,6 +35,7 @@ class Caller:
     agent: str = ""
     scopes: tuple[str, ...] = ()
     json: bool = False
+    profile: str | None = None
 
     def open(self, *, make: bool = True) -> lukasa.Memory:
         """The caller's store, seen with the caller's reach. Says so when it had to be made."""
@@ -45,7 +46,9 @@ class Caller:
         if missing and not make:
             raise StoreMissing(f"There is no store at {path}.", hint="Name another one with --store.")
         try:
-            memory = lukasa.open(self.store, agent=self.agent, scopes=self.scopes or None, make=make)
+            memory = lukasa.open(
+                self.store, agent=self.agent, scopes=self.scopes or None, make=make, profile=self.profile
+            )
         except StoreDamaged as error:
             raise StoreDamaged(f"{place} is too damaged to be opened.", hint="Restore a backup.") from error
         if missing:

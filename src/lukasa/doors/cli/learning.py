@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -148,6 +149,7 @@ def continuity(
             show.as_json({"file": str(file), "changed": kept.changed, "goal": kept.goal, "sections": sections})
         else:
             show.say(f"{file} is {'brought up to date' if kept.changed else 'up to date'}.")
+        sys.stdout.flush()  # whoever watches through a pipe is told now, not at the end
         while watch:
             time.sleep(every)
             if (tip := memory.continuity.tip()) != seen:

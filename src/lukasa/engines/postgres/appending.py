@@ -140,7 +140,24 @@ class AddSole:
         length, words = indexed(draft.text)
         moment = at if draft.happened_at is None else microseconds(draft.happened_at)
         self._row = Row(
-            0, scope, kind, id, 1, author, at, moment, False, True, length, [], None, words, digest, line.decode(), ()
+            0,
+            scope,
+            kind,
+            id,
+            1,
+            author,
+            at,
+            moment,
+            False,
+            True,
+            length,
+            [],
+            None,
+            [],
+            words,
+            digest,
+            line.decode(),
+            (),
         )
         self._tried = False
 

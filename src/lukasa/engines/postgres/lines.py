@@ -7,9 +7,11 @@ from datetime import datetime
 from typing import NamedTuple
 
 from lukasa.clock import microseconds, to_iso
+from lukasa.engine import MARKED_KINDS
 from lukasa.engines.appending import scope_closed
 from lukasa.engines.postgres.words import indexed_tokens, vector_of
 from lukasa.engines.proof import checksum
+from lukasa.likeness import marks_of
 from lukasa.outcome import Conflict, Refused
 from lukasa.record import Link, Record, Sealed, digest_of, stamp, unfold
 from lukasa.scope import Reach
@@ -33,6 +35,7 @@ class Row(NamedTuple):
     tokens: int | None
     labels: list[str]
     session: str | None
+    marks: list[int]
     words: str | None
     digest: bytes
     line: str
@@ -45,7 +48,8 @@ class Row(NamedTuple):
     @property
     def copied(self) -> tuple[object, ...]:
         """Its columns as COPY takes them fastest."""
-        return self[:-1] if self.labels else (*self[:11], "{}", *self[12:-1])
+        labels, marks = (held or "{}" for held in (self.labels, self.marks))
+        return (*self[:11], labels, self.session, marks, *self[14:-1])
 
     @property
     def arrows(self) -> list[tuple[object, ...]]:
@@ -65,15 +69,19 @@ def row_of(record: Record, line: str, *, live: bool) -> Row:
     length, words = indexed(record.text)
     return Row(
         record.seq, record.scope, record.kind, record.id, record.version, record.author, microseconds(record.recorded_at),
-        microseconds(record.moment), record.deleted, live, length, sorted(set(record.labels)), session_of(record.labels), words,
-        record.digest, line,
-        record.links,
+        microseconds(record.moment), record.deleted, live, length, sorted(set(record.labels)), session_of(record.labels),
+        marks_in(record.scope, record.kind, record.text), words, record.digest, line, record.links,
     )  # fmt: skip
 
 
 def session_of(labels: Iterable[str]) -> str | None:
     """The session that a record was said in."""
     return next((label for label in labels if label.startswith("session=")), None)
+
+
+def marks_in(scope: str, kind: str, text: str) -> list[int]:
+    """The marks of a text, if those of its kind are marked."""
+    return sorted(marks_of(text, scope, kind)) if kind in MARKED_KINDS and text else []
 
 
 def indexed(text: str) -> tuple[int | None, str | None]:
@@ -211,7 +219,7 @@ class Sheet:
         labels = sorted(set(draft.labels)) if draft.labels else []
         row = Row(
             seq, scope, kind, id, version, author, at, moment, draft.deleted, not draft.deleted, length, labels,
-            session_of(draft.labels), words, digest_of(line), line.decode(), draft.links,
+            session_of(draft.labels), marks_in(scope, kind, draft.text), words, digest_of(line), line.decode(), draft.links,
         )  # fmt: skip
         return Drawn(row, created_at)
 

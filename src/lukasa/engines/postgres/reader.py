@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from psycopg import Cursor
 
 from lukasa.clock import microseconds
-from lukasa.engine import ALL, AsOf, Match, Query, Tally
+from lukasa.engine import ALL, AsOf, Bearer, Match, Query, Tally
 from lukasa.engines.arrows import Arrows
 from lukasa.engines.postgres import words as wording
 from lukasa.engines.postgres.sql import SQL
@@ -235,12 +235,11 @@ class PostgresReader(Arrows):
         rows = self._moment.run(SQL["authors"], ([row.scope for row in pairs], [row.kind for row in pairs], latest))
         return [author for (author,) in rows]
 
-    def bearing(self, labels: Sequence[str], scope: str, *, kind: str, each: int) -> list[Record]:
-        wanted = list(dict.fromkeys(labels))
-        if not self._reach.reads(scope) or not _storable((scope, kind, *wanted)):
+    def bearing(self, texts: Sequence[Sequence[int]], scope: str, *, kind: str, each: int) -> list[Bearer]:
+        wanted = sorted({mark for marks in texts for mark in marks})
+        if not wanted or each < 1 or not self._reach.reads(scope) or not _storable((scope, kind)):
             return []
-        rows = self._moment.run(SQL["bearing"], (scope, kind, wanted, wanted, max(0, each)))
-        return [_record(row) for row in rows]
+        return [Bearer(*row) for row in self._moment.run(SQL["bearing"], (scope, kind, wanted, wanted, each))]
 
     def beside(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:
         readable = self._readable()

@@ -52,6 +52,7 @@ def verify(database: Database, progress: Progress | None) -> Verdict:
             if finding is None:
                 count("labels", row[12] != expected.labels)
                 count("columns", (row[10], row[11], row[13]) != (expected.deleted, expected.tokens, expected.session))
+                count("near-duplicates", row[14] != expected.marks)
         spelled = ([row.seq for row in derived], [row.words for row in derived])
         altered = {row[0] for row in page if check_line(row[:10]) is not None}
         count("text index", sum(seq not in altered for (seq,) in database.execute(SQL["wrong_words"], spelled)))
@@ -63,7 +64,8 @@ def verify(database: Database, progress: Progress | None) -> Verdict:
     findings += _check_live(database, told)
     findings += _check_veils(database)
     named = {"labels": "labels differ from the log", "links": "links differ from the log",
-             "text index": "entries differ from the log", "columns": "columns differ from the log"}  # fmt: skip
+             "text index": "entries differ from the log", "columns": "columns differ from the log",
+             "near-duplicates": "marks of texts differ from the log"}  # fmt: skip
     findings += [
         Finding(where, f"{number} {named[where]}", repairable=True) for where, number in wrong.items() if number
     ]
@@ -142,7 +144,10 @@ def reindex(database: Database, progress: Progress | None) -> None:
         derived = [row for row in map(_derived, page) if row is not None]
         ground.each(
             "derive_columns",
-            [(row.seq, row.scope, row.deleted, row.tokens, row.labels, row.session, row.words) for row in derived],
+            [
+                (row.seq, row.scope, row.deleted, row.tokens, row.labels, row.session, row.marks, row.words)
+                for row in derived
+            ],
         )
         ground.each("insert_link", [arrow for row in derived for arrow in row.arrows])
     database.execute("DELETE FROM hidden")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import apsw
 
 from lukasa.clock import microseconds
-from lukasa.engine import ALL, AsOf, Match, Query, Tally
+from lukasa.engine import ALL, AsOf, Bearer, Match, Query, Tally
 from lukasa.engines.arrows import Arrows
 from lukasa.engines.saying import asked_words, storable
 from lukasa.engines.sqlite.sql import SQL
@@ -26,7 +27,7 @@ _NEWEST_AS_OF = """line ->> 'deleted' IS NULL AND NOT EXISTS (
         AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq))"""
 _MANY_STREAMS = 40
 _COUNTED = 1000
-_FEW_BEARERS = 20
+_FEW_BEARERS = 10
 
 
 class SqliteReader(Arrows):
@@ -197,22 +198,39 @@ class SqliteReader(Arrows):
         rows = (row for pair in largest for row in self._db.execute(SQL["authors"], (pair.scope, pair.kind, latest)))
         return sorted({author for (author,) in rows})
 
-    def bearing(self, labels: Sequence[str], scope: str, *, kind: str, each: int) -> list[Record]:
-        wanted = list(dict.fromkeys(labels))
-        if not self._reach.reads(scope) or not storable((scope, kind, *wanted)):
+    def bearing(self, texts: Sequence[Sequence[int]], scope: str, *, kind: str, each: int) -> list[Bearer]:
+        wanted = sorted({mark for marks in texts for mark in marks})
+        if not wanted or each < 1 or not self._reach.reads(scope) or not storable((scope, kind)):
             return []
-        each, most = max(0, each), _FEW_BEARERS * (len(wanted) + 10)
-        bearers: dict[str, list[int]] = {label: [] for label in wanted}
-        rows: list[Any] = self._db.execute(SQL["bearing"], (json.dumps(wanted), scope, most)).fetchall()
-        for label, seq in rows:
-            bearers[label].append(seq)
-        crowded = [label for label, seqs in bearers.items() if len(seqs) > each] if len(rows) < most else wanted
-        found = {seq for seqs in bearers.values() if len(seqs) <= each for seq in seqs}
-        if crowded:  # each of these is looked at alone, which takes longer
-            lists = self._db.execute(SQL["bearing_each"], (json.dumps(crowded), scope, kind, each))
-            found.update(seq for (seqs,) in lists for seq in json.loads(seqs))
-        live = self._db.execute(SQL["live_of_kind"], (json.dumps(list(found)), kind)) if found else ()
-        return [_record(row) for row in live]
+        most = _FEW_BEARERS * (len(wanted) + 10)
+        rows: list[Any] = self._db.execute(SQL["bearing"], (json.dumps(wanted), most)).fetchall()
+        every: dict[int, list[int]] = {}
+        for mark, seq in rows:
+            every.setdefault(mark, []).append(seq)
+        bearers = {mark: seqs[-each:] for mark, seqs in every.items()}
+        if len(rows) == most:  # some were not read to their end: those bring their newest, one after the other
+            bearers.update(self._lists("newest_bearing", wanted[bisect_left(wanted, rows[-1][0]) :], each))
+        crowded = [mark for mark, seqs in bearers.items() if len(seqs) == each]
+        again = _met_again(texts, every) if crowded else {}
+        found = self._live_texts([*bearers.values(), list(again)], scope, kind)
+        thinned = [mark for mark in crowded if any(seq not in found for seq in bearers[mark])]
+        if thinned:  # some of their newest are not live, so older ones count
+            bearers.update(self._lists("newest_live_bearing", thinned, each, scope, kind))
+            found = self._live_texts([*bearers.values(), list(again)], scope, kind)
+        borne = again
+        for mark, seqs in bearers.items():
+            for seq in seqs:
+                borne.setdefault(seq, set()).add(mark)
+        return [Bearer(id, text, tuple(borne[seq])) for seq, (id, text) in found.items()]
+
+    def _lists(self, name: str, marks: Sequence[int], *values: Any) -> dict[int, list[int]]:
+        return {mark: json.loads(seqs) for mark, seqs in self._db.execute(SQL[name], (json.dumps(marks), *values))}
+
+    def _live_texts(self, places: Iterable[list[int]], scope: str, kind: str) -> dict[int, tuple[str, str]]:
+        """The ids and texts of those that are live and of that kind and scope, newest first."""
+        newest = sorted({seq for seqs in places for seq in seqs}, reverse=True)
+        rows = self._db.execute(SQL["live_texts"], (json.dumps(newest), scope, kind)) if newest else ()
+        return {seq: (id, text or "") for seq, id, text in rows}
 
     def beside(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:
         sessions = {
@@ -359,6 +377,19 @@ def _any_of(words: str, together: str = "") -> str:
     """
     every = " AND ".join(map(_quoted, asked_words(together)))
     return " OR ".join([*map(_quoted, asked_words(words)), *([f"({every})"] if every else [])])
+
+
+def _met_again(texts: Iterable[Sequence[int]], bearers: Mapping[int, Sequence[int]]) -> dict[int, set[int]]:
+    """Who bears several marks of one text, with those marks."""
+    again: dict[int, set[int]] = {}
+    for marks in texts:
+        met: dict[int, int] = {}
+        for mark in marks:
+            for seq in bearers.get(mark, ()):
+                if seq in met:
+                    again.setdefault(seq, {met[seq]}).add(mark)
+                met[seq] = mark
+    return again
 
 
 def _quoted(word: str) -> str:

@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from lukasa.engine import MARKED_KINDS
 from lukasa.engines.proof import CHECKSUM_MASK, checksum
 from lukasa.engines.sqlite.sql import SQL
+from lukasa.likeness import marks_of
 
 Place = tuple[str, str, str]
 Mark = tuple[int, int, int, int, int, int, int]
 Row = tuple[int, str, str, str, int, str, int, int, bytes, str]
+MarkedText = tuple[int, str, str, str]
 
 
 class Standing(NamedTuple):
@@ -173,10 +176,17 @@ class Stage:
             self.database.executemany(SQL["add_past_words"], [row for row in self._words if row[0] in past])
         if self._labels:
             self.database.execute(SQL["derive_labels"], span)
+        add_marks(self.database, self._marked())
         if self._links:
             self.database.execute(SQL["derive_links"], span)
         self._keep_books()
         self._clear()
+
+    def _marked(self) -> Iterable[MarkedText]:
+        if MARKED_KINDS.isdisjoint({row[2] for row in self._rows}):
+            return ()
+        texts = ((self._rows[seq - self.first], text) for seq, text in self._words)
+        return ((row[0], row[1], row[2], text) for row, text in texts if row[2] in MARKED_KINDS)
 
     def _keep_books(self) -> None:
         """Every line counts as one more live record, but for those that were noted as something else."""
@@ -190,6 +200,13 @@ class Stage:
     def since(self, mark: Mark) -> list[Row]:
         """The lines put down since the mark."""
         return self._rows[mark[0] :]
+
+
+def add_marks(database: apsw.Connection, texts: Iterable[MarkedText]) -> None:
+    """Marks texts. In the order of the index, so that each of its pages is written once."""
+    borne = sorted((mark, seq) for seq, scope, kind, text in texts for mark in marks_of(text, scope, kind))
+    if borne:
+        database.executemany(SQL["add_mark"], borne)
 
 
 class Books:

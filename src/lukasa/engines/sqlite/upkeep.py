@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -9,19 +10,22 @@ from typing import Any
 
 import apsw
 
-from lukasa.engine import QUARANTINE, Erased, Finding, Progress, Verdict
+from lukasa.engine import MARKED_KINDS, QUARANTINE, Erased, Finding, Progress, Verdict, chunks
 from lukasa.engines import veil
 from lukasa.engines.proof import check_line, check_sums, checksum
 from lukasa.engines.sqlite.files import migrations
 from lukasa.engines.sqlite.reader import SqliteReader
 from lukasa.engines.sqlite.sql import SQL, rows
-from lukasa.engines.sqlite.stage import Books, SqliteGround
+from lukasa.engines.sqlite.stage import Books, MarkedText, SqliteGround, add_marks
 from lukasa.errors import LukasaError
+from lukasa.likeness import marks_of
 from lukasa.record import Key
 from lukasa.scope import EVERYTHING, SYSTEM
 
 _OBJECTS = "SELECT type, name, sql FROM sqlite_schema"
 _PAGE = 2000
+_MANY_MARKED = 5000
+_FIRST, _LAST = -(2**63), 2**63 - 1
 _SHOWN = 20
 
 
@@ -65,6 +69,7 @@ def verify(database: apsw.Connection, progress: Progress | None, *, writable: bo
     attempt("present and past", lambda: _check_present(database))
     attempt("quarantine", lambda: _check_veils(database))
     attempt("labels", lambda: _count(database, "wrong_labels", "labels", "labels differ from the log"))
+    attempt("near-duplicates", lambda: _check_marks(database))
     attempt("links", lambda: _count(database, "wrong_links", "links", "links differ from the log"))
     if database.in_transaction:
         with suppress(apsw.Error):  # it was for reading only; a damaged database may refuse even to end it
@@ -150,6 +155,25 @@ def _count(database: apsw.Connection, name: str, where: str, what: str) -> Itera
         yield Finding(where, f"{count} {what}", repairable=True)
 
 
+def _check_marks(database: apsw.Connection) -> Iterator[Finding]:
+    """Compares by count and sum, which takes no room however many there are."""
+    told = _sum((mark, seq) for seq, scope, kind, text in _marked(database) for mark in marks_of(text, scope, kind))
+    if told != _sum(rows(database, "all_marks")):
+        yield Finding("near-duplicates", "the marks of texts differ from the log", repairable=True)
+
+
+def _sum(marked: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    count = total = 0
+    for mark, seq in marked:
+        count += 1
+        total += hash((mark, seq))
+    return count, total
+
+
+def _marked(database: apsw.Connection, first: int = _FIRST, last: int = _LAST) -> Iterable[MarkedText]:
+    return rows(database, "marked_texts", (first, last, json.dumps(sorted(MARKED_KINDS))))
+
+
 def _check_words(database: apsw.Connection, name: str) -> Iterator[Finding]:
     try:
         database.execute(SQL[f"check_{name}"])
@@ -166,11 +190,13 @@ def reindex(database: apsw.Connection, progress: Progress | None) -> None:
             progress(done, steps)
 
     database.execute("REINDEX log")
-    for table in ("past", "veil", "hidden", "label", "link"):
+    for table in ("past", "veil", "hidden", "label", "near", "link"):
         database.execute(f"DELETE FROM {table}")  # noqa: S608 - our own table names
-    whole = (-(2**63), 2**63 - 1)
+    whole = (_FIRST, _LAST)
     database.execute(SQL["derive_labels"], whole)
     database.execute(SQL["derive_links"], whole)
+    for chunk in chunks(_marked(database), _MANY_MARKED):
+        add_marks(database, chunk)
     told(2)
     veil.derive(SqliteGround(database))
     database.execute(SQL["derive_past"])
@@ -184,7 +210,7 @@ def reindex(database: apsw.Connection, progress: Progress | None) -> None:
     told(steps)
 
 
-_DERIVED = ("past", "veil", "hidden", "hidden_by_author", "label", "link", "log_by_key", "log_by_kind")
+_DERIVED = ("past", "veil", "hidden", "hidden_by_author", "label", "near", "link", "log_by_key", "log_by_kind")
 
 
 def rebuild(database: apsw.Connection, progress: Progress | None) -> None:
@@ -194,7 +220,7 @@ def rebuild(database: apsw.Connection, progress: Progress | None) -> None:
     the pages themselves belong to nobody then, until the caller rewrites the file.
     """
     names = ", ".join(f"'{name}'" for name in _DERIVED)
-    chosen = f"name IN ({names}) OR tbl_name IN ('past', 'veil', 'hidden', 'label', 'link')"
+    chosen = f"name IN ({names}) OR tbl_name IN ('past', 'veil', 'hidden', 'label', 'near', 'link')"
     made = [sql for (sql,) in database.execute(f"SELECT sql FROM sqlite_schema WHERE ({chosen}) AND sql IS NOT NULL")]  # noqa: S608 - our own names
     database.execute("PRAGMA writable_schema = ON").fetchall()
     try:
@@ -262,6 +288,8 @@ def erase(database: apsw.Connection, choose: Callable[[SqliteReader], Sequence[K
 
 def _forget_row(database: apsw.Connection, seq: int, scope: str, models: Iterable[str]) -> None:
     database.execute(SQL["forget_labels"], (seq, scope))
+    for _, _, kind, text in list(_marked(database, seq, seq)):
+        database.executemany(SQL["forget_mark"], [(mark, seq) for mark in marks_of(text, scope, kind)])
     database.execute(SQL["forget_links"], (seq,))
     for model in models:
         database.execute(SQL["forget_vectors"], (model, seq))

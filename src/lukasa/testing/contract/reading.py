@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from lukasa.engine import Engine, Query
+from lukasa.engine import Bearer, Engine, Query
 from lukasa.errors import InvalidInput
+from lukasa.likeness import marks_of
 from lukasa.record import Key, Link
 from lukasa.scope import EVERYTHING, Reach
 from lukasa.testing.clock import NOON, FrozenClock
@@ -386,43 +388,80 @@ class Mentions(Examination):
 
 
 class Bearing(Examination):
-    """Finding live records by any of many labels."""
+    """Finding live records by any of many marks of their texts."""
 
     @keeps("VLT-6")
-    def test_a_record_that_bears_any_of_the_labels_comes_once_and_the_newest_first(self, engine: Engine) -> None:
-        first = note(engine, "a", labels=("near=1", "near=2"))
-        second = note(engine, "b", labels=("near=2", "near=3"))
-        note(engine, "c", labels=("near=4",))
-        assert _bearing(engine, ["near=1", "near=2", "near=3"]) == [second, first]
-        assert _bearing(engine, ["near=5"]) == _bearing(engine, []) == []
+    def test_a_record_that_bears_any_of_the_marks_comes_once_and_the_newest_first(self, engine: Engine) -> None:
+        _remember(engine, "a", "herons fish quietly")
+        _remember(engine, "b", "herons sleep quietly")
+        _remember(engine, "c", "otters swim")
+        asked = marks_of("herons fish quietly", "shared", "memory")
+        found = _bearing(engine, asked)
+        assert [(bearer.id, bearer.text) for bearer in found] == [
+            ("b", "herons sleep quietly"),
+            ("a", "herons fish quietly"),
+        ]
+        assert set(found[0].marks) < set(found[1].marks) == set(asked)
+        assert _bearing(engine, [5]) == _bearing(engine, []) == []
 
     @keeps("VLT-6")
-    def test_each_label_brings_its_newest_bearers_however_many_there_are(self, engine: Engine) -> None:
-        crowd = [note(engine, f"crowd-{n}", labels=("near=crowd",)) for n in range(7)]
-        rare = note(engine, "rare", labels=("near=rare", "near=crowd"))
-        alone = note(engine, "alone", labels=("near=alone",))
-        assert _bearing(engine, ["near=crowd", "near=alone"], each=3) == [alone, rare, crowd[6], crowd[5]]
-        assert _bearing(engine, ["near=rare"], each=0) == []
+    def test_each_mark_brings_its_newest_live_bearers_however_many_there_are(self, engine: Engine) -> None:
+        for n in range(60):
+            _remember(engine, f"crowd-{n}", f"herons quietly {n}")
+        _remember(engine, "alone", "otters swim")
+        marks = [*_shared_mark("herons quietly"), *_shared_mark("otters swim")]
+        assert _bearing_ids(engine, _shared_mark("herons quietly 7"), each=1) == ["crowd-59", "crowd-7"]
+        assert _bearing_ids(engine, marks, each=3) == ["alone", "crowd-59", "crowd-58", "crowd-57"]
+        drop(engine, "crowd-58", kind="memory")
+        _remember(engine, "crowd-57", "something else")
+        assert _bearing_ids(engine, marks, each=3) == ["alone", "crowd-59", "crowd-56", "crowd-55"]
+        assert len(_bearing_ids(engine, marks, each=99)) == 59
+        assert _bearing_ids(engine, marks, each=0) == []
 
     @keeps("VLT-6")
     def test_only_live_records_of_the_kind_and_scope_within_reach_come(self, engine: Engine) -> None:
-        note(engine, "changed", labels=("near=1",))
-        changed = note(engine, "changed", labels=("near=2",))
-        note(engine, "gone", labels=("near=1",))
-        drop(engine, "gone")
-        note(engine, "elsewhere", scope="ada", labels=("near=1",))
-        assert _bearing(engine, ["near=1"]) == []
-        assert _bearing(engine, ["near=2"]) == [changed]
-        assert _bearing(engine, ["near=2"], kind="fact") == []
+        _remember(engine, "changed", "herons quietly")
+        _remember(engine, "changed", "otters swim")
+        _remember(engine, "gone", "herons quietly")
+        drop(engine, "gone", kind="memory")
+        note(engine, "elsewhere", "herons quietly", kind="memory", scope="ada")
+        note(engine, "another kind", "herons quietly")
+        marks = _shared_mark("herons quietly")
+        assert _bearing_ids(engine, marks) == []
+        assert _bearing_ids(engine, _shared_mark("otters swim")) == ["changed"]
+        with engine.reading(EVERYTHING) as reader:
+            ada = marks_of("herons quietly", "ada", "memory")
+            assert [bearer.id for bearer in reader.bearing([ada], "ada", kind="memory", each=9)] == ["elsewhere"]
+            assert reader.bearing([ada], "shared", kind="memory", each=9) == []
         with engine.reading(Reach.of(["bob"])) as reader:
-            assert reader.bearing(["near=1"], "ada", kind="note", each=9) == []
+            assert reader.bearing([ada], "ada", kind="memory", each=9) == []
 
     @keeps("VLT-6")
-    def test_any_words_are_labels_to_ask_for(self, engine: Engine) -> None:
-        for odd in ("", "\0", "\ud800", "'; --", "[]", "x" * 5_000):
-            assert _bearing(engine, [odd]) == []
+    def test_marks_follow_every_way_in_and_out_and_can_be_rebuilt(self, engine: Engine) -> None:
+        marks = _shared_mark("herons quietly")
+        note(engine, "plain", "herons quietly", kind="memory")
+        add(engine, *(propose(f"herons quietly {n}", id=f"many-{n}", kind="memory") for n in range(30)))
+        assert len(_bearing_ids(engine, marks, each=99)) == 31
+        engine.reindex()
+        assert len(_bearing_ids(engine, marks, each=99)) == 31
+        _remember(engine, "plain", "otters swim")
+        engine.compact()
+        assert engine.verify().sound
+        assert _bearing_ids(engine, _shared_mark("otters swim")) == ["plain"]
 
 
-def _bearing(engine: Engine, labels: list[str], *, kind: str = "note", each: int = 9) -> list[Any]:
+def _remember(engine: Engine, id: str, text: str) -> None:
+    note(engine, id, text, kind="memory", labels=("tier=canon",))
+
+
+def _shared_mark(text: str) -> Sequence[int]:
+    return marks_of(text, "shared", "memory")
+
+
+def _bearing(engine: Engine, marks: Sequence[int], *, each: int = 9) -> list[Bearer]:
     with engine.reading(EVERYTHING) as reader:
-        return reader.bearing(labels, "shared", kind=kind, each=each)
+        return reader.bearing([marks], "shared", kind="memory", each=each)
+
+
+def _bearing_ids(engine: Engine, marks: Sequence[int], *, each: int = 9) -> list[str]:
+    return [bearer.id for bearer in _bearing(engine, marks, each=each)]

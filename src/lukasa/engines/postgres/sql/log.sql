@@ -34,11 +34,11 @@ LEFT JOIN LATERAL (
     ORDER BY version DESC LIMIT 1) AS seen ON true
 
 -- name: insert_line
-INSERT INTO log (seq, scope, kind, id, version, author, at, moment, deleted, live, tokens, labels, session, words, digest, line)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::tsvector, %s, %s)
+INSERT INTO log (seq, scope, kind, id, version, author, at, moment, deleted, live, tokens, labels, session, marks, words, digest, line)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::integer[], %s::tsvector, %s, %s)
 
 -- name: copy_lines
-COPY log (seq, scope, kind, id, version, author, at, moment, deleted, live, tokens, labels, session, words, digest, line) FROM STDIN
+COPY log (seq, scope, kind, id, version, author, at, moment, deleted, live, tokens, labels, session, marks, words, digest, line) FROM STDIN
 
 -- name: insert_link
 INSERT INTO link (scope, seq, relation, to_scope, to_kind, to_id) VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING

@@ -30,12 +30,15 @@ CROSS JOIN LATERAL (
 WHERE late.author <> '' ORDER BY late.author
 
 -- name: bearing
--- All that bear any of the labels, by the labels' index. Scope and kind are spelled so that no index of theirs is
+-- All that bear any of the marks, by the marks' index. Scope and kind are spelled so that no index of theirs is
 -- taken: before the server has counted its rows, it would rather read the whole kind.
 WITH bearers AS MATERIALIZED (
-    SELECT seq, line, digest, labels FROM log
-    WHERE log.scope || '' = %s AND log.kind || '' = %s AND log.live AND log.labels <> '{}' AND log.labels && %s::text[]),
+    SELECT seq, id, line, marks FROM log
+    WHERE log.scope || '' = %s AND log.kind || '' = %s AND log.live AND log.marks <> '{}' AND log.marks && %s::integer[]),
 places AS (
-    SELECT bearers.seq, row_number() OVER (PARTITION BY label ORDER BY bearers.seq DESC) AS place
-    FROM bearers CROSS JOIN LATERAL unnest(bearers.labels) AS label WHERE label = ANY(%s))
-SELECT seq, line, digest FROM bearers WHERE seq IN (SELECT seq FROM places WHERE place <= %s) ORDER BY seq DESC
+    SELECT bearers.seq, mark, row_number() OVER (PARTITION BY mark ORDER BY bearers.seq DESC) AS place
+    FROM bearers CROSS JOIN LATERAL unnest(bearers.marks) AS mark WHERE mark = ANY(%s::integer[]))
+SELECT bearers.id, coalesce(bearers.line::json ->> 'text', ''), borne.marks FROM bearers JOIN (
+    SELECT seq, array_agg(mark) AS marks FROM places GROUP BY seq HAVING min(place) <= %s OR count(*) > 1) AS borne
+    ON borne.seq = bearers.seq
+ORDER BY bearers.seq DESC

@@ -2,7 +2,7 @@
 SELECT count(*) FROM log
 
 -- name: all_lines
-SELECT seq, scope, kind, id, version, author, at, moment, digest, convert_to(line, 'UTF8'), deleted, tokens, labels, session FROM log
+SELECT seq, scope, kind, id, version, author, at, moment, digest, convert_to(line, 'UTF8'), deleted, tokens, labels, session, marks FROM log
 WHERE seq > %s ORDER BY seq LIMIT %s
 
 -- name: wrong_words
@@ -42,12 +42,12 @@ WHERE live <> (NOT deleted
 
 -- name: derive_columns
 UPDATE log SET deleted = given.deleted, tokens = given.tokens, labels = given.labels, session = given.session,
-    words = given.words::tsvector
-FROM (VALUES (%s::bigint, %s::text, %s::boolean, %s::integer, %s::text[], %s::text, %s::text))
-    AS given (seq, scope, deleted, tokens, labels, session, words)
+    marks = given.marks, words = given.words::tsvector
+FROM (VALUES (%s::bigint, %s::text, %s::boolean, %s::integer, %s::text[], %s::text, %s::integer[], %s::text))
+    AS given (seq, scope, deleted, tokens, labels, session, marks, words)
 WHERE log.seq = given.seq AND log.scope = given.scope
-    AND (log.deleted, log.tokens, log.labels, log.session, log.words)
-        IS DISTINCT FROM (given.deleted, given.tokens, given.labels, given.session, given.words::tsvector)
+    AND (log.deleted, log.tokens, log.labels, log.session, log.marks, log.words)
+        IS DISTINCT FROM (given.deleted, given.tokens, given.labels, given.session, given.marks, given.words::tsvector)
 
 -- name: forget_all_links
 DELETE FROM link

@@ -12,6 +12,14 @@ INSERT OR IGNORE INTO label (label, scope, seq)
 SELECT each.value, log.scope, log.seq FROM log, json_each(log.line, '$.labels') AS each
 WHERE log.seq BETWEEN ? AND ?
 
+-- name: add_mark
+INSERT OR IGNORE INTO near (mark, seq) VALUES (?, ?)
+
+-- name: marked_texts
+-- The texts of those kinds that are marked.
+SELECT seq, scope, kind, line ->> 'text' FROM log
+WHERE seq BETWEEN ? AND ? AND kind IN (SELECT value FROM json_each(?)) AND line ->> 'text' IS NOT NULL
+
 -- name: derive_links
 INSERT OR IGNORE INTO link (to_scope, to_kind, to_id, relation, seq)
 SELECT each.value ->> 'scope', each.value ->> 'kind', each.value ->> 'id', each.value ->> 'relation', log.seq

@@ -33,17 +33,22 @@ SELECT DISTINCT author FROM (
 WHERE author <> ''
 
 -- name: bearing
-SELECT l.label, l.seq FROM json_each(?1) AS wanted CROSS JOIN label AS l ON l.label = wanted.value AND l.scope = ?2 LIMIT ?3
+SELECT near.mark, near.seq FROM json_each(?1) AS wanted CROSS JOIN near ON near.mark = wanted.value LIMIT ?2
 
--- name: bearing_each
--- One list of positions for each label, so that each can have its own limit.
-SELECT (SELECT json_group_array(seq) FROM (
-    SELECT l.seq AS seq FROM label AS l CROSS JOIN log ON log.seq = l.seq
-    WHERE l.label = wanted.value AND l.scope = ?2 AND log.kind = ?3
-        AND NOT EXISTS (SELECT 1 FROM past WHERE past.seq = l.seq)
-    ORDER BY l.seq DESC LIMIT ?4)) AS found
-FROM json_each(?1) AS wanted WHERE found <> '[]'
+-- name: newest_bearing
+-- One list of positions for each mark, so that each can have its own limit.
+SELECT wanted.value, (SELECT json_group_array(seq) FROM (
+    SELECT seq FROM near WHERE near.mark = wanted.value ORDER BY seq DESC LIMIT ?2))
+FROM json_each(?1) AS wanted
 
--- name: live_of_kind
-SELECT log.seq, line, digest FROM json_each(?1) AS wanted CROSS JOIN log ON log.seq = wanted.value
-WHERE log.kind = ?2 AND NOT EXISTS (SELECT 1 FROM past WHERE past.seq = log.seq) ORDER BY log.seq DESC
+-- name: newest_live_bearing
+SELECT wanted.value, (SELECT json_group_array(seq) FROM (
+    SELECT near.seq AS seq FROM near CROSS JOIN log ON log.seq = near.seq
+    WHERE near.mark = wanted.value AND log.scope = ?3 AND log.kind = ?4
+        AND NOT EXISTS (SELECT 1 FROM past WHERE past.seq = near.seq)
+    ORDER BY near.seq DESC LIMIT ?2))
+FROM json_each(?1) AS wanted
+
+-- name: live_texts
+SELECT log.seq, log.id, line ->> 'text' FROM json_each(?1) AS wanted CROSS JOIN log ON log.seq = wanted.value
+WHERE log.scope = ?2 AND log.kind = ?3 AND NOT EXISTS (SELECT 1 FROM past WHERE past.seq = log.seq)

@@ -101,6 +101,12 @@ FROM log WHERE scope = ? AND kind = ? AND id = ?
 -- name: forget_labels
 DELETE FROM label WHERE seq = ?1 AND scope = ?2 AND label IN (SELECT each.value FROM log, json_each(log.line, '$.labels') AS each WHERE log.seq = ?1)
 
+-- name: all_marks
+SELECT mark, seq FROM near
+
+-- name: forget_mark
+DELETE FROM near WHERE mark = ? AND seq = ?
+
 -- name: forget_links
 DELETE FROM link WHERE seq = ?1 AND (to_scope, to_kind, to_id, relation) IN (
     SELECT each.value ->> 'scope', each.value ->> 'kind', each.value ->> 'id', each.value ->> 'relation'

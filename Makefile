@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup run test test-clients test-faults lint types contract check clean
+.PHONY: help setup run test test-clients test-faults pictures lint types contract check clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,6 +31,9 @@ test-clients: setup  ## real clients of the MCP server: conformance, the referen
 	mkdir -p build/clients && cp tests/clients/package.json build/clients/
 	-cd build/clients && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --silent --no-audit --no-fund --no-package-lock
 	$(BIN)/python -m pytest -m slow tests/clients
+
+pictures: setup  ## the picture in the README, from commands that are really run
+	$(BIN)/python docs/pictures/draw.py
 
 lint: setup
 	$(BIN)/ruff check .

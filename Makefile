@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup run test test-faults lint types contract check clean
+.PHONY: help setup run test test-clients test-faults pictures lint types contract check clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -14,7 +14,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lukasa needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group dev -e ".[backup,minilm,plots,postgres,static,tokens]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group dev -e ".[backup,mcp,minilm,plots,postgres,static,tokens]"
 	@touch $@
 
 run: setup  ## a short real walk through Lukasa, in a temporary store
@@ -25,6 +25,15 @@ test: setup  ## all tests but the long ones
 
 test-faults: setup  ## the long fault and load tests
 	$(BIN)/python -m pytest -m slow
+
+test-clients: setup  ## real clients of the MCP server: conformance, the reference memory server, Claude Code
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group clients
+	mkdir -p build/clients && cp tests/clients/package.json build/clients/
+	-cd build/clients && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --silent --no-audit --no-fund --no-package-lock
+	$(BIN)/python -m pytest -m slow tests/clients
+
+pictures: setup  ## the picture in the README, from commands that are really run
+	$(BIN)/python docs/pictures/draw.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -99,3 +99,21 @@ with lukasa.open({str(tmp_path / "s.db")!r}) as memory:
     memory.verify()
 """
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).returncode == 0
+
+
+def test_an_open_store_is_lent_with_a_smaller_reach_and_not_closed_by_it(tmp_path):
+    with lukasa.open(tmp_path / "agents.db") as owner:
+        owner.journal.write("note", "for all")
+        owner.journal.write("note", "for bob", scope="bob")
+        lent = owner.seen_by("ada")
+        assert [record.text for record in lent.journal.read()] == ["for all"]
+        assert lent.journal.write("note", "mine", scope="ada").record.author == "ada"
+        with pytest.raises(lukasa.errors.NotAllowed):
+            lent.seen_by("bob")
+        lent.close()
+        assert len(list(owner.journal.read())) == 3
+
+
+def test_what_is_not_there_is_not_an_attribute():
+    with pytest.raises(AttributeError):
+        lukasa.nonsense  # noqa: B018

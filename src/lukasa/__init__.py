@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from lukasa.errors import LukasaError
-from lukasa.memory import Memory, find_backups
-from lukasa.memory import open_memory as open
-from lukasa.memory import restore_store as restore
-from lukasa.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.record import Draft, Key, Link, Record
-from lukasa.scope import Reach
+if TYPE_CHECKING:
+    from lukasa import aio as aio
+    from lukasa.errors import LukasaError
+    from lukasa.memory import Memory, find_backups
+    from lukasa.memory import open_memory as open
+    from lukasa.memory import restore_store as restore
+    from lukasa.outcome import Accepted, Conflict, Outcome, Refused
+    from lukasa.record import Draft, Key, Link, Record
+    from lukasa.scope import Reach
 
 __version__ = "0.1.0"
 
@@ -32,11 +35,31 @@ __all__ = [
     "restore",
 ]
 
+_PLACES = {
+    "LukasaError": "errors",
+    "Memory": "memory",
+    "find_backups": "memory",
+    "open": "memory.open_memory",
+    "restore": "memory.restore_store",
+    **dict.fromkeys(("Accepted", "Conflict", "Outcome", "Refused"), "outcome"),
+    **dict.fromkeys(("Draft", "Key", "Link", "Record"), "record"),
+    "Reach": "scope",
+}
 
-def __getattr__(name: str) -> ModuleType:
-    """``lukasa.aio`` loads on first use: most programs never await."""
-    if name == "aio":
-        import lukasa.aio
 
-        return lukasa.aio
-    raise AttributeError(f"module 'lukasa' has no attribute {name!r}")
+def __getattr__(name: str) -> Any:
+    """Names and modules load on first use, so that a command that needs few of them starts at once."""
+    module, _, other = _PLACES.get(name, name).partition(".")
+    try:
+        loaded = import_module(f"lukasa.{module}")
+    except ModuleNotFoundError as error:
+        if error.name != f"lukasa.{module}":
+            raise
+        raise AttributeError(f"module 'lukasa' has no attribute {name!r}") from None
+    found = getattr(loaded, other or name) if name in _PLACES else loaded
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -84,6 +84,11 @@ class Journal:
         self.reach = reach
         self.author = author
 
+    def seen_by(self, reach: Reach, author: str) -> Journal:
+        """The same log on behalf of another caller. Only the owner may hand it out."""
+        self._require_everything("hand it out")
+        return Journal(self._engine, self._gate, reach, self._clock, self._new_id, author=author)
+
     # Writing
 
     def write(

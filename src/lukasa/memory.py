@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lukasa.continuity import Continuity
     from lukasa.episodes import Episodes
     from lukasa.forecasts import Forecasts
+    from lukasa.graph import Graph
     from lukasa.knowledge import Knowledge
     from lukasa.metrics import Metrics
     from lukasa.network import Network
@@ -70,8 +71,8 @@ class Memory:
 
     ROOMS: ClassVar[frozenset[str]] = frozenset(
         {
-            "journal", "jobs", "context", "continuity", "episodes", "forecasts", "handoffs", "knowledge", "ledgers",
-            "metrics", "sessions", "skills", "trust", "vault",
+            "journal", "jobs", "context", "continuity", "episodes", "forecasts", "graph", "handoffs", "knowledge",
+            "ledgers", "metrics", "sessions", "skills", "trust", "vault",
         }
     )  # fmt: skip
     """The attributes that have methods of their own."""
@@ -177,6 +178,13 @@ class Memory:
         return Continuity(self.journal, self.recall, self._parts.clock)
 
     @cached_property
+    def graph(self) -> Graph:
+        """The knowledge graph of the reference MCP memory server: entities, observations, relations."""
+        from lukasa.graph import Graph
+
+        return Graph(self.journal)
+
+    @cached_property
     def consolidate(self) -> Consolidation:
         """Turns episodes into knowledge: ``memory.consolidate(dry_run=True)``."""
         from lukasa.consolidation import Consolidation
@@ -207,6 +215,11 @@ class Memory:
         return Trust(
             self.journal, parts.clock, parts.new_id, parts.chance, lambda: self.recall.index.embedder.embedder, belief
         )
+
+    def seen_by(self, agent: str = "", scopes: Iterable[str] | None = None) -> Memory:
+        """The same open store with another caller's reach; it closes nothing. Only the owner may hand it out."""
+        journal = self.journal.seen_by(_reach(agent, scopes), agent)
+        return Memory(self._parts, journal, self.jobs.seen_by(journal), lent=True)
 
     def verify(self, progress: Progress | None = None) -> Verdict:
         """Proves the log whole and the indexes true to it."""

@@ -13,7 +13,9 @@ from lukasa.clock import Clock, IdMaker
 from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
 
-LAYOUTS: Mapping[str, str] = MappingProxyType({"loki": "lukasa.formats.loki"})
+LAYOUTS: Mapping[str, str] = MappingProxyType(
+    {"loki": "lukasa.formats.loki", "memory-graph": "lukasa.formats.memory_graph"}
+)
 """The layouts of whole folders, by the name that doors know them by."""
 
 

@@ -6,7 +6,13 @@ that hostile text cannot break. Everything else is one command after the other.
 
 
 def main() -> None:
-    """Starts the command line."""
+    """Starts the command line. What a coding agent waits for goes a shorter way, which loads next to nothing."""
+    import sys
+
+    from lukasa.doors.hooks.client import hooked, parse
+
+    if (call := parse(sys.argv[1:])) is not None:
+        sys.exit(hooked(call))
     from lukasa.doors.cli.app import app
 
     app()

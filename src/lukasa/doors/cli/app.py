@@ -20,6 +20,7 @@ from lukasa.doors.cli import (
     checkpoints,
     forecasting,
     handing,
+    installing,
     keeping,
     knowing,
     learning,
@@ -29,6 +30,7 @@ from lukasa.doors.cli import (
     moving,
     recalling,
     rubrics,
+    serving,
     show,
     skilled,
     talking,
@@ -215,6 +217,11 @@ app.command("continuity", rich_help_panel=_LEARN)(learning.continuity)
 app.command("metrics", rich_help_panel=_LEARN)(learning.metrics)
 app.add_typer(handing.app, name="handoff", rich_help_panel=_WORK)
 app.command("ledger", rich_help_panel=_WORK)(handing.ledger)
+_SERVE = "Let agents in"
+app.command("mcp", rich_help_panel=_SERVE)(serving.mcp)
+app.add_typer(serving.app, name="token", rich_help_panel=_SERVE)
+app.command("install", rich_help_panel=_SERVE)(installing.install)
+app.command("hook", rich_help_panel=_SERVE)(installing.hook)
 app.command("tour", rich_help_panel=_TRY)(tour.tour)
 trusting.app.add_typer(rubrics.app, name="rubric")
 app.add_typer(trusting.app, name="trust", rich_help_panel=_WORK)

@@ -211,6 +211,28 @@ def _server(named: str | None) -> str | None:
     return named if named is not None and named.startswith(("postgresql://", "postgres://")) else None
 
 
+@app.command()
+def mcp(
+    ctx: typer.Context,
+    size: Annotated[int, typer.Option(min=1, help="Memories present in the store.")] = 1_000,
+    rounds: Annotated[int, typer.Option(min=1, help="How often all take turns in each case.")] = 5,
+    calls: Annotated[int, typer.Option(min=1, help="Calls in one turn.")] = 60,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure remember and recall over stdio and HTTP beside the same calls of the library.
+
+    Example: lukasa bench mcp --rounds 3
+    """
+    from lukasa.benchmarks.mcp import run
+
+    with _progress() as progress:
+        report = run(size, rounds, calls=calls, progress=progress)
+    if caller(ctx, as_json).json:
+        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+    else:
+        show(report, sized="memories")
+
+
 def show(report: Report, *, sized: str = "records") -> None:
     """The report as a table that is also Markdown; ``sized`` says what its sizes count."""
     from rich.console import Console

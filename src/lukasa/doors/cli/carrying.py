@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 Format = Annotated[
-    str, typer.Option("--format", metavar="NAME", help="jsonl, or the layout of a document: loki (a folder).")
+    str,
+    typer.Option("--format", metavar="NAME", help="jsonl, or another layout: loki (a folder), memory-graph (a file)."),
 ]
 
 
@@ -77,7 +78,7 @@ def import_(
         told = f"{show.counted(done.added, 'version')} added, {done.present:,} already here, {len(done.refused):,} refused."
         show.say(told)
         if done.refused:
-            show.table(("line", "reason"), done.refused[:_SHOWN], fold="reason")
+            show.table(("line", "reason"), done.refused[:_SHOWN], fold=("reason",))
         if len(done.refused) > _SHOWN:
             show.say(f"and {len(done.refused) - _SHOWN:,} more; --json names them all.")
     if done.refused:
@@ -229,7 +230,7 @@ def _take_in(call: Caller, folder: str, form: str) -> None:
             f"{show.counted(done.added, 'record')} added, {done.present:,} already here, {len(refused):,} refused."
         )
         if refused:
-            show.table(("file", "reason"), refused[:_SHOWN], fold="reason")
+            show.table(("file", "reason"), refused[:_SHOWN], fold=("reason",))
     if refused:
         raise typer.Exit(Ending.REFUSED)
 

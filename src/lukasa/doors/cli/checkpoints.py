@@ -143,7 +143,7 @@ def _show_told(told: list[Mapping[str, Any]], *, as_json: bool) -> None:
         rest = {name: value for name, value in item.items() if name not in ("event", "section", "at")}
         said = ", ".join(f"{name} {_short(value)}" for name, value in sorted(rest.items()) if value not in ([], {}))
         rows.append((item["at"], item.get("event") or f"archived {item.get('section')}", said))
-    show.table(("when", "what", "how"), rows, fold="how")
+    show.table(("when", "what", "how"), rows, fold=("how",))
 
 
 def _short(value: Any) -> str:

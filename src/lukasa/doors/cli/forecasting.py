@@ -149,7 +149,7 @@ def list_(
         (body["prediction_id"], body["status"], f"{body['probability']:g}", _outcome(body), body.get("question", ""))
         for body in found[-_SHOWN:]
     ]
-    show.table(("id", "status", "p", "outcome", "question"), rows, fold="question")
+    show.table(("id", "status", "p", "outcome", "question"), rows, fold=("question",))
     if len(found) > _SHOWN:
         show.say(f"and {show.counted(len(found) - _SHOWN, 'earlier one')}")
 

@@ -38,7 +38,7 @@ def verify(ctx: typer.Context, as_json: AsJson = False) -> None:
     else:
         show.say(f"Damaged: {show.counted(len(verdict.findings), 'finding')} in {verdict.versions:,} versions.")
         rows = [(f.where, f.what, "lukasa doctor --repair" if f.repairable else "no") for f in verdict.findings]
-        show.table(("where", "what", "repairable"), rows, fold="what")
+        show.table(("where", "what", "repairable"), rows, fold=("what",))
     if not verdict.sound:
         raise typer.Exit(Ending.DAMAGED)
 
@@ -194,7 +194,7 @@ def _report(checks: Sequence[Check], mended: Sequence[str], *, as_json: bool) ->
         show.as_json({"healthy": healthy, "checks": [asdict(check) for check in checks], "repaired": list(mended)})
         return
     rows = [(check.name, check.state, check.said) for check in checks]
-    show.table(("check", "state", "what was seen"), rows, fold="what was seen")
+    show.table(("check", "state", "what was seen"), rows, fold=("what was seen",))
     for deed in mended:
         show.say(f"Repaired: {deed}.")
     if healthy:

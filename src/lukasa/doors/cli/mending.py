@@ -90,7 +90,7 @@ def quarantine(
         rows = [
             (r.body["author"], r.body["since"] or "always", show.when(r.recorded_at), r.body["reason"]) for r in held
         ]
-        show.table(("author", "hidden since", "put there", "reason"), rows, fold="reason")
+        show.table(("author", "hidden since", "put there", "reason"), rows, fold=("reason",))
 
 
 def release(ctx: typer.Context, author: Author, as_json: AsJson = False) -> None:

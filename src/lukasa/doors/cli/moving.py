@@ -81,7 +81,7 @@ def _report(done: Copied, source: str, destination: str) -> None:
     if done.refused:
         show.say(f"Refused by the destination: {show.counted(done.refused, 'version')}.")
         rows = [(refusal.key, refusal.version, refusal.reason) for refusal in done.refusals]
-        show.table(("record", "version", "reason"), rows, fold="reason")
+        show.table(("record", "version", "reason"), rows, fold=("reason",))
         if done.refused > len(done.refusals):
             show.say(f"and {done.refused - len(done.refusals):,} more.")
     if proof.shares:
@@ -106,7 +106,7 @@ def _show_shares(shares: Sequence[Share]) -> None:
     columns = ("scope", "kind", "versions", "hash", "there", "hash there", "own", "proof")
     hashes = [(share.hash[:length], share.hash_there[:length]) for share in shares]
     whole = [(*row[:3], hash, row[3], there, *row[4:]) for row, (hash, there) in zip(rows, hashes, strict=True)]
-    show.table(columns, whole, fold="proof")
+    show.table(columns, whole, fold=("proof",))
 
 
 def _verdict(share: Share) -> str:

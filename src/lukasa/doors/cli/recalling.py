@@ -89,10 +89,10 @@ def _report(recalled: Recalled, *, explain: bool) -> None:
         show.say("Nothing was found.")
         return
     columns = ("score", "scope", "kind", "id", "author", "text", *(("why",) if explain else ()))
-    show.table(columns, [_row(hit, explain=explain) for hit in recalled.hits], fold="text")
+    show.table(columns, [_row(hit, explain=explain) for hit in recalled.hits], fold=("text", "why"))
     if explain and recalled.dropped:
         show.say("Next, and left out:")
-        show.table(columns, [_row(hit, explain=True) for hit in recalled.dropped[:5]], fold="text")
+        show.table(columns, [_row(hit, explain=True) for hit in recalled.dropped[:5]], fold=("text", "why"))
 
 
 def _row(hit: Recollection, *, explain: bool) -> tuple[Any, ...]:

@@ -37,7 +37,7 @@ def show_(ctx: typer.Context, name: Named = "default", as_json: AsJson = False) 
         )
         return
     rows = [(str(each.version), each.changed_by, _weights(each.criteria)) for each in versions]
-    show.table(("version", "by", "criteria"), rows, fold="criteria")
+    show.table(("version", "by", "criteria"), rows, fold=("criteria",))
 
 
 def _weights(criteria: object) -> str:
@@ -104,7 +104,7 @@ def propose(ctx: typer.Context, name: Named = "default", as_json: AsJson = False
             )
             for record, effect in found
         ]  # fmt: skip
-        show.table(("id", "criterion", "weight", "state", "because of", "overrides since"), rows, fold="because of")
+        show.table(("id", "criterion", "weight", "state", "because of", "overrides since"), rows, fold=("because of",))
 
 
 @app.command()

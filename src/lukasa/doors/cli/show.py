@@ -82,13 +82,13 @@ def whisper(sentence: str, style: str = "") -> None:
     put(Text(in_line(sentence), style=style), sys.stderr, whole_lines=True)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, fold: str = "", cut: str = "") -> None:
-    """Rows under headings, numbers to the right. What is too wide for the screen is folded or cut in the named column."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, fold: Sequence[str] = (), cut: str = "") -> None:
+    """Rows under headings, numbers to the right. What is too wide for the screen is folded or cut in the named columns."""
     made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
     cells = [[Text(in_line(value)) for value in row] for row in rows]
     for at, column in enumerate(columns):
         numeric = bool(cells) and all(re.fullmatch(r"[\d,]*", row[at].plain) for row in cells)
-        made.add_column(column, justify="right" if numeric else "left", no_wrap=column != fold, overflow="fold")
+        made.add_column(column, justify="right" if numeric else "left", no_wrap=column not in fold, overflow="fold")
     if cut:
         flexible = columns.index(cut)
         room = room_beside([column for column in columns if column != cut], [_without(row, flexible) for row in cells])

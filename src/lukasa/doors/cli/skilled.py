@@ -60,7 +60,7 @@ def check(ctx: typer.Context, file: File, as_json: AsJson = False) -> None:
     elif not faults:
         show.say("Nothing is wrong with it.")
     else:
-        show.table(("line", "what"), [(fault.line, fault.what) for fault in faults], fold="what")
+        show.table(("line", "what"), [(fault.line, fault.what) for fault in faults], fold=("what",))
     if faults:
         raise typer.Exit(Ending.REFUSED)
 

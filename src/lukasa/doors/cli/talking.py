@@ -50,7 +50,7 @@ def list_(ctx: typer.Context, as_json: AsJson = False) -> None:
         )  # fmt: skip
     elif found:
         rows = [(each.id, each.scope, showing.when(each.created_at)) for each in found]
-        showing.table(("session", "scope", "created"), rows, fold="session")
+        showing.table(("session", "scope", "created"), rows, fold=("session",))
     else:
         showing.say("There are no sessions.")
 
@@ -342,7 +342,7 @@ def _show_turns(turns: Iterable[Turn]) -> None:
         for turn in turns
     ]
     if rows:
-        showing.table(("turn", "time", "who", "tokens", "content"), rows, fold="content")
+        showing.table(("turn", "time", "who", "tokens", "content"), rows, fold=("content",))
 
 
 def _sentence(done: Compaction) -> str:

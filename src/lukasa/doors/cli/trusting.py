@@ -60,7 +60,7 @@ def _show_all(trust: Trust, at: datetime | None, *, as_json: bool) -> None:
     else:
         rows = [(each.agent, *_figures(each), "; ".join(trust.eligibility(each.agent).why)) for each in scores]
         columns = ("agent", "trust", "95 %", "impact", "depth", "regret", "dissents", "overrides", "not viable because")
-        show.table(columns, rows, fold="not viable because")
+        show.table(columns, rows, fold=("not viable because",))
 
 
 def _figures(score: Score) -> tuple[str, ...]:
@@ -385,7 +385,7 @@ def advocate(
         return
     show.say(f"{drawn.chosen} (seed {drawn.seed})" + (", drawn from all: nobody is viable" if drawn.fallback else ""))
     rows = [(each.agent, f"{each.trust:.2f}", str(each.rounds), "; ".join(each.why_not)) for each in drawn.candidates]
-    show.table(("candidate", "trust", "rounds", "not viable because"), rows, fold="not viable because")
+    show.table(("candidate", "trust", "rounds", "not viable because"), rows, fold=("not viable because",))
 
 
 @app.command()
@@ -436,7 +436,7 @@ def predict(
         (each.agent, f"{each.expected:.2f}", str(each.dissents), _short(each.evidence[0].text) if each.evidence else "")
         for each in found.prospects
     ]
-    show.table(("agent", "expected impact", "dissents", "nearest of them"), rows, fold="nearest of them")
+    show.table(("agent", "expected impact", "dissents", "nearest of them"), rows, fold=("nearest of them",))
     if found.hit_rate is None or found.base_rate is None:
         show.say("Too few past dissents to say how often such a prediction is right.")
     else:
@@ -494,7 +494,7 @@ def controversy(ctx: typer.Context, as_json: AsJson = False) -> None:
         rows = [
             (each.what, each.name, str(each.overrides), str(each.reverts), ", ".join(each.agents)) for each in found
         ]
-        show.table(("what", "name", "overrides", "reverts", "agents"), rows, fold="agents")
+        show.table(("what", "name", "overrides", "reverts", "agents"), rows, fold=("agents",))
 
 
 @app.command()
@@ -557,7 +557,7 @@ def import_(
         show.as_json([{name: getattr(each, name) for name in names} for each in found])
     else:
         rows = [(each.agent, str(each.dissents), str(each.overrides), each.refused) for each in found]
-        show.table(("agent", "dissents", "overrides", "refused because"), rows, fold="refused because")
+        show.table(("agent", "dissents", "overrides", "refused because"), rows, fold=("refused because",))
     if any(each.refused for each in found):
         raise typer.Exit(Ending.REFUSED)
 

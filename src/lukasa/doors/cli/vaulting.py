@@ -164,7 +164,7 @@ def audit(
         show.table(
             ("refused", "code", "for example"),
             [(n, code, reasons[code]) for code, n in codes.most_common()],
-            fold="for example",
+            fold=("for example",),
         )
     if bring_in:
         show.say(f"Brought in: {show.counted(passed, 'memory', 'memories')}.")
@@ -194,7 +194,9 @@ def list_(
         show.say("The vault holds no such memory.")
     else:
         columns = ("id", "scope", "tier", "category", "topic", "text")
-        show.table(columns, [(m.id, m.scope, m.tier, m.category, m.topic_id or "", m.text) for m in found], fold="text")
+        show.table(
+            columns, [(m.id, m.scope, m.tier, m.category, m.topic_id or "", m.text) for m in found], fold=("text",)
+        )
 
 
 @app.command()
@@ -224,7 +226,7 @@ def search(
         rows = [
             (f"{hit.score:.2f}", hit.memory.id, hit.memory.scope, hit.memory.tier, hit.memory.text) for hit in found
         ]
-        show.table(("score", "id", "scope", "tier", "text"), rows, fold="text")
+        show.table(("score", "id", "scope", "tier", "text"), rows, fold=("text",))
 
 
 @app.command()
@@ -292,7 +294,7 @@ def propose_deletions(ctx: typer.Context, scope: IntoScope = "shared", as_json: 
     elif not found:
         show.say("Nothing stands out.")
     else:
-        show.table(("id", "why", "text"), [(s.memory.id, s.reason, s.memory.text) for s in found], fold="text")
+        show.table(("id", "why", "text"), [(s.memory.id, s.reason, s.memory.text) for s in found], fold=("text",))
 
 
 @app.command()
@@ -328,7 +330,7 @@ def candidates(
             (f"{p.overlap:.2f}", f"{p.sequence:.2f}", p.one.id, p.other.id, f"{p.one.text} / {p.other.text}")
             for p in pairs
         ]
-        show.table(("overlap", "sequence", "one", "other", "texts"), rows, fold="texts")
+        show.table(("overlap", "sequence", "one", "other", "texts"), rows, fold=("texts",))
 
 
 @app.command()
@@ -416,7 +418,7 @@ def journal(
         show.table(
             ("at", "scope", "author", "text"),
             [(show.when(t.at), t.scope, t.author, t.text) for t in ticks],
-            fold="text",
+            fold=("text",),
         )
 
 
@@ -523,7 +525,7 @@ def import_(
             show.table(
                 ("line", "code", "reason"),
                 [(n, why.code, why.reason) for n, why in done.refused[:_SHOWN]],
-                fold="reason",
+                fold=("reason",),
             )
         if len(done.refused) > _SHOWN:
             show.say(f"and {len(done.refused) - _SHOWN:,} more; --json names them all.")
@@ -575,7 +577,9 @@ def _list_texts(found: Any, nothing: str, *, as_json: bool) -> None:
     elif not found:
         show.say(nothing)
     else:
-        show.table(("id", "scope", "text"), [(record.id, record.scope, record.text) for record in found], fold="text")
+        show.table(
+            ("id", "scope", "text"), [(record.id, record.scope, record.text) for record in found], fold=("text",)
+        )
 
 
 def _where(text: str, position: int) -> tuple[int, int]:

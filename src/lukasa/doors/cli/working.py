@@ -151,7 +151,7 @@ def _show(found: Sequence[Job]) -> None:
         for job in found[:_SHOWN]
     ]
     if rows:
-        show.table(columns, rows, fold="error")
+        show.table(columns, rows, fold=("error",))
     if len(found) > _SHOWN:
         show.say(f"and {show.counted(len(found) - _SHOWN, 'more', 'more')}")
 

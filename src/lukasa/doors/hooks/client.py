@@ -1,0 +1,253 @@
+"""What a coding agent runs for each hook: asks or tells the resident process, within a deadline, and never fails.
+
+Only the interpreter's own modules may be imported here: everything else costs time that an agent waits.
+"""
+
+import os
+import sys
+import time
+
+QUESTIONS = ("session-start", "user-prompt-submit")
+ERRANDS = ("pre-compact", "stop", "session-end")
+EVENTS = (*QUESTIONS, *ERRANDS)
+DEADLINE = 0.27
+"""Seconds to an answer from when the agent started this program; what is left of 0.3 is for ending it."""
+_STARTING = 0.06
+"""What the interpreter takes to start, where the system does not tell."""
+
+_STARTS_IN = 5.0
+"""Seconds a resident is given to start before another one is tried."""
+_LARGEST = 8_000_000
+_OPTIONS = ("--store", "--agent", "--scope")
+_MOST_ERRANDS = 5_000
+
+
+class Call:
+    """One run of a hook: which event, and whose memory."""
+
+    __slots__ = ("agent", "event", "scopes", "store")
+
+    def __init__(self, event: str, store: str, agent: str, scopes: tuple[str, ...]) -> None:
+        self.event, self.store, self.agent, self.scopes = event, store, agent, scopes
+
+
+def parse(words: list[str]) -> Call | None:
+    """The call that a command line spells, if it is one of a hook: ``[--agent NAME] hook EVENT``."""
+    store, agent, scopes, at = "", "", [], 0
+    while at + 1 < len(words) and words[at] in _OPTIONS:
+        name, value = words[at], words[at + 1]
+        at += 2
+        if name == "--scope":
+            scopes.append(value)
+        elif name == "--agent":
+            agent = value
+        else:
+            store = value
+    if words[at : at + 1] != ["hook"] or len(words) != at + 2 or words[at + 1] not in EVENTS:
+        return None
+    return Call(words[at + 1], store, agent, tuple(scopes))
+
+
+def hooked(call: Call) -> int:
+    """Runs a hook. Whatever happens, the agent goes on: there is no way to fail, only to say nothing."""
+    try:
+        until = time.monotonic() + max(0.05, DEADLINE - age())
+        payload = sys.stdin.buffer.read(_LARGEST + 1)
+        if len(payload) <= _LARGEST:
+            said = run(call, payload, until)
+            if said:
+                sys.stdout.buffer.write(said)
+                sys.stdout.buffer.flush()
+    except Exception as error:  # noqa: BLE001 - an agent must not stop because its memory does
+        if os.environ.get("LUKASA_HOOK_DEBUG"):
+            print(f"lukasa hook: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+    return 0
+
+
+def age() -> float:
+    """Seconds since this process was started."""
+    try:
+        with open("/proc/self/stat", "rb") as stat, open("/proc/uptime", "rb") as uptime:  # noqa: PTH123
+            ticks = int(stat.read().rpartition(b")")[2].split()[19])
+            return max(0.0, float(uptime.read().split()[0]) - ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError):
+        return _STARTING
+
+
+def run(call: Call, payload: bytes, until: float) -> bytes:
+    """What the resident answers to a question; nothing for an errand, which is laid down for it."""
+    post = Post(find_store(call.store), call.agent, call.scopes)
+    errand = call.event in ERRANDS
+    if errand:
+        post.lay_down(call.event, payload)
+    message = b"wake\n" if errand else call.event.encode() + b"\n" + payload
+    answer = post.ask(message, until)
+    if answer is None:
+        post.start_resident()
+        if not errand:
+            answer = post.ask_again(message, until)
+    return answer or b""
+
+
+def find_store(named: str) -> str:
+    """The store that is meant: as named, by the environment, or in the nearest ``.lukasa/``; empty for the user's own."""
+    named = named or os.environ.get("LUKASA_STORE", "")
+    if named:
+        return named if "://" in named or named == "memory:" else os.path.abspath(named.removeprefix("sqlite:"))  # noqa: PTH100
+    here = folder()
+    while True:
+        if os.path.isdir(os.path.join(here, ".lukasa")):  # noqa: PTH112, PTH118 - pathlib takes 10 ms to load
+            return os.path.join(here, ".lukasa", "memory.db")  # noqa: PTH118
+        above = os.path.dirname(here)  # noqa: PTH120
+        if above == here:
+            return ""
+        here = above
+
+
+def folder() -> str:
+    """The folder the agent works in: where it was started, else where this program was."""
+    project = os.environ.get("CLAUDE_PROJECT_DIR", "")
+    return project if os.path.isabs(project) else os.getcwd()  # noqa: PTH109, PTH117
+
+
+class Post:
+    """Where one caller's resident is reached: a socket, and a folder for errands. Nobody else may look into either."""
+
+    def __init__(self, store: str, agent: str, scopes: tuple[str, ...]) -> None:
+        import hashlib
+
+        self.store, self.agent, self.scopes = store, agent, scopes
+        self.folder = private_folder(state_folder())
+        whose = "\0".join((self.folder, store, agent, *scopes, sys.prefix))
+        self.name = hashlib.sha256(whose.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        self.spool = os.path.join(self.folder, self.name + ".d")  # noqa: PTH118
+
+    @property
+    def address(self) -> str:
+        """The path of the socket, short enough for one."""
+        path = os.path.join(self.folder, self.name + ".sock")  # noqa: PTH118
+        if len(os.fsencode(path)) < 100:
+            return path
+        import tempfile
+
+        short = private_folder(os.path.join(tempfile.gettempdir(), f"lukasa-{os.getuid()}"))  # noqa: PTH118
+        return os.path.join(short, self.name + ".sock")  # noqa: PTH118
+
+    def lay_down(self, event: str, payload: bytes) -> None:
+        """Leaves an errand for the resident: whole, or not at all. A folder that nobody empties does not fill up."""
+        os.makedirs(self.spool, 0o700, exist_ok=True)  # noqa: PTH103
+        if len(os.listdir(self.spool)) >= _MOST_ERRANDS:  # noqa: PTH208
+            return
+        name = f"{time.time_ns():020d}-{os.getpid()}"
+        part = os.path.join(self.spool, name + ".part")  # noqa: PTH118
+        descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        try:
+            os.write(descriptor, event.encode() + b"\n" + payload)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(part, os.path.join(self.spool, name + ".errand"))  # noqa: PTH104, PTH118
+
+    def ask(self, message: bytes, until: float) -> bytes | None:
+        """What the resident answers in time; nothing at all when there is none, empty when it is too late."""
+        try:
+            line = self._connected(until)
+        except OSError:
+            return None
+        with line:
+            try:
+                line.sendall(len(message).to_bytes(8, "big") + message)
+                parts = []
+                while True:
+                    line.settimeout(max(0.001, until - time.monotonic()))
+                    part = line.recv(65536)
+                    if not part:
+                        break
+                    parts.append(part)
+            except OSError:
+                return b""
+        answer = b"".join(parts)
+        return answer[8:] if len(answer) >= 8 and int.from_bytes(answer[:8], "big") == len(answer) - 8 else b""
+
+    def _connected(self, until: float):  # type: ignore[no-untyped-def]  # noqa: ANN202 - socket is imported late
+        import socket
+
+        if not hasattr(socket, "AF_UNIX"):
+            with open(os.path.join(self.folder, self.name + ".port"), "rb") as file:  # noqa: PTH118, PTH123
+                port, secret = file.read().split()
+            line = socket.create_connection(("127.0.0.1", int(port)), timeout=max(0.001, until - time.monotonic()))
+            line.sendall(secret)
+            return line
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            line.settimeout(max(0.001, until - time.monotonic()))
+            line.connect(self.address)
+        except OSError:
+            line.close()
+            raise
+        return line
+
+    def ask_again(self, message: bytes, until: float) -> bytes | None:
+        """The same while a resident starts, as long as there is time."""
+        while time.monotonic() < until:
+            answer = self.ask(message, until)
+            if answer is not None:
+                return answer
+            time.sleep(0.01)
+        return None
+
+    def start_resident(self) -> None:
+        """Starts the process that answers from now on. It belongs to nobody and ends by itself."""
+        if os.environ.get("LUKASA_HOOK_RESIDENT") == "never" or not self._may_start():
+            return
+        import subprocess
+
+        words = [sys.executable, "-m", "lukasa.doors.hooks.resident", "--agent", self.agent]
+        words += [word for scope in self.scopes for word in ("--scope", scope)]
+        environment = {**os.environ, "LUKASA_STORE": self.store} if self.store else dict(os.environ)
+        apart = {"start_new_session": True} if os.name == "posix" else {"creationflags": 0x00000208}
+        subprocess.Popen(  # noqa: S603 - our own program
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=os.path.abspath(os.sep),  # noqa: PTH100
+            env=environment,
+            **apart,
+        ).returncode = 0  # nobody waits for it
+
+    @property
+    def starting(self) -> str:
+        """The mark of a resident that was started and does not listen yet."""
+        return os.path.join(self.folder, self.name + ".starting")  # noqa: PTH118
+
+    def _may_start(self) -> bool:
+        """Whether nobody has started one a moment ago. On a busy machine many hooks may run before it listens."""
+        if os.path.exists(self.starting):  # noqa: PTH110
+            if time.time() - os.stat(self.starting).st_mtime < _STARTS_IN:  # noqa: PTH116
+                return False
+            os.unlink(self.starting)  # noqa: PTH108
+        try:
+            os.close(os.open(self.starting, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            return False
+        return True
+
+
+def state_folder() -> str:
+    """Where residents and errands of this user are found."""
+    named = os.environ.get("LUKASA_HOOKS")
+    if named:
+        return named
+    base = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA")
+    return os.path.join(base or os.path.join(os.path.expanduser("~"), ".local", "state"), "lukasa", "hooks")  # noqa: PTH111, PTH118
+
+
+def private_folder(path: str) -> str:
+    """The folder, made for its owner alone. One that somebody else made or may enter is not used."""
+    os.makedirs(path, 0o700, exist_ok=True)  # noqa: PTH103
+    if os.name == "posix":
+        found = os.lstat(path)
+        if found.st_uid != os.getuid() or found.st_mode & 0o077 or not os.path.isdir(path):  # noqa: PTH112
+            raise PermissionError(f"{path} is not this user's alone")
+    return path

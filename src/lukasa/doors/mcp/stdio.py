@@ -1,0 +1,145 @@
+"""Serving one client over standard input and output. What is not a message gets an error, and the server goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, cast
+
+import anyio
+import anyio.to_thread
+from mcp.server.mcpserver import MCPServer
+from mcp.server.stdio import stdio_server
+from mcp.shared._context_streams import create_context_streams
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from pydantic import ValidationError
+
+_AT_ONCE = getattr(select, "PIPE_BUF", -1)
+"""Bytes that a pipe which can be written takes whole; none where the system does not say."""
+_TOGETHER = 0.03
+"""Seconds within which two messages that wait already have been read."""
+
+
+class Wire:
+    """Standard output, written at once where that cannot block, and in a thread where it can."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._pending = b""
+
+    async def write(self, text: str) -> None:
+        """Takes what the next ``flush`` sends."""
+        self._pending += text.encode()
+
+    async def flush(self) -> None:
+        """Sends what was written. A pipe that can be written takes so many bytes without waiting."""
+        data, self._pending = self._pending, b""
+        with suppress(BrokenPipeError):  # a client that is gone has closed its other end too, which ends the server
+            if len(data) <= _AT_ONCE and select.select((), (self._descriptor,), (), 0)[1]:
+                os.write(self._descriptor, data)
+            else:
+                await anyio.to_thread.run_sync(self._send, data)
+
+    def _send(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+
+@contextmanager
+def _wire() -> Iterator[Wire]:
+    """Standard output for the protocol alone: what anybody else prints meanwhile goes to standard error."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield Wire(kept)
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+async def serve(server: MCPServer[Any]) -> None:
+    """Serves until the client closes its end."""
+    low = server._lowlevel_server
+    with _wire() as wire:
+        await _serve(low, wire)
+
+
+async def _serve(low: Any, wire: Wire) -> None:
+    async with stdio_server(stdout=cast("anyio.AsyncFile[str]", wire)) as (received, written):
+        passing, read = create_context_streams[SessionMessage | Exception](0)
+
+        async def pass_on() -> None:
+            async with passing:
+                for item in await _opening(received, written):
+                    await passing.send(item)
+                async for item in received:
+                    if isinstance(item, Exception):
+                        await written.send(SessionMessage(complaint(item)))
+                    else:
+                        await passing.send(item)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(pass_on)
+            await low.run(read, written, low.create_initialization_options())
+            group.cancel_scope.cancel()
+
+
+async def _opening(received: Any, written: Any) -> list[SessionMessage]:
+    """The messages that open the conversation.
+
+    A client may ask which protocol is spoken, tire of waiting while this process starts, and go on with the older
+    handshake. Both then wait here together. To answer the stale question would bind the conversation to a protocol that
+    the client no longer means, so it is passed over.
+    """
+    first = await _message(received, written)
+    if first is None:
+        return []
+    second: SessionMessage | None = None
+    if _method(first) == "server/discover":
+        with anyio.move_on_after(_TOGETHER):
+            second = await _message(received, written)
+    if second is None:
+        return [first]
+    return [second] if _method(second) == "initialize" else [first, second]
+
+
+def _method(item: SessionMessage) -> str:
+    return getattr(item.message, "method", "")
+
+
+async def _message(received: Any, written: Any) -> SessionMessage | None:
+    """The next message; what is none is answered on the way. Nothing at the end."""
+    async for item in received:
+        if not isinstance(item, Exception):
+            return item  # type: ignore[no-any-return]
+        await written.send(SessionMessage(complaint(item)))
+    return None
+
+
+def complaint(error: Exception) -> JSONRPCError:
+    """The protocol's error for a line that is no message: not JSON, or JSON of another shape."""
+    parsed = isinstance(error, ValidationError) and all(fault["type"] != "json_invalid" for fault in error.errors())
+    code = INVALID_REQUEST if parsed else PARSE_ERROR
+    told = "The message is not a JSON-RPC request." if parsed else "The line is not JSON."
+    return JSONRPCError(jsonrpc="2.0", id=_id_in(error), error=ErrorData(code=code, message=told))
+
+
+def _id_in(error: Exception) -> int | str | None:
+    """The id that a line names in spite of all, so that whoever waits for it is answered."""
+    if not isinstance(error, ValidationError):
+        return None
+    seen = [fault["input"] for fault in error.errors()]
+    told = next((each for each in seen if isinstance(each, dict)), None)
+    if told is None and seen and isinstance(seen[0], str):
+        try:
+            told = json.loads(seen[0])
+        except (ValueError, RecursionError):
+            return None
+    id = told.get("id") if isinstance(told, dict) else None
+    return id if type(id) is int or (isinstance(id, str) and id.isprintable()) else None

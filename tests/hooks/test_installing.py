@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -52,12 +53,14 @@ def test_what_was_installed_is_taken_out_again_byte_for_byte(tmp_path, product, 
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"other": {"command": "x"}}}, indent="\t"))
     (tmp_path / ".codex" / "config.toml").write_text('# mine\nmodel = "o3"\n\n[mcp_servers.other]\ncommand = "x"\n')
     before = files(tmp_path)
-    assert "Written" in install(tmp_path, product, where)
+    said = install(tmp_path, product, where)
+    assert "Written" in said
     installed = files(tmp_path)
     assert installed != before
     assert "already" in install(tmp_path, product, where)
     assert files(tmp_path) == installed
-    assert "Taken out" in install(tmp_path, product, where, "--undo")
+    undo = re.search(r"`lukasa install (.*)`", said)[1]
+    assert "Taken out" in install(tmp_path, *undo.split())
     assert files(tmp_path) == before
     assert "nothing to take out" in install(tmp_path, product, where, "--undo")
 

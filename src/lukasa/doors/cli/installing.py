@@ -62,7 +62,8 @@ def install(
     elif done:
         show.say(f"{'Taken out of' if undo else 'Written to'} {show.counted(len(needed), 'file')}.")
         if not undo:
-            show.say(f"Start {product} anew to use it; `lukasa install {product} --undo` takes it out again.")
+            where = " --user" if user else ""
+            show.say(f"Start {product} anew to use it; `lukasa install {product}{where} --undo` takes it out again.")
     elif needed:
         show.say("Nothing was written.")
 

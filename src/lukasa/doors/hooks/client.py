@@ -141,11 +141,10 @@ class Post:
         name = f"{time.time_ns():020d}-{os.getpid()}"
         part = os.path.join(self.spool, name + ".part")  # noqa: PTH118
         descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        try:
-            os.write(descriptor, event.encode() + b"\n" + payload)
+        with open(descriptor, "wb") as file:  # noqa: PTH123
+            file.write(event.encode() + b"\n" + payload)
+            file.flush()
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
         os.rename(part, os.path.join(self.spool, name + ".errand"))  # noqa: PTH104, PTH118
 
     def ask(self, message: bytes, until: float) -> bytes | None:

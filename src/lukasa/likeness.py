@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from itertools import combinations
 from zlib import crc32
@@ -72,12 +72,26 @@ def sequence(a: str, b: str, *, floor: float = 0.0) -> float:
     return float(_indel()(a, b, score_cutoff=floor))
 
 
+def sequences(text: str, others: Sequence[str], floor: float) -> dict[int, float]:
+    """The same between a folded text and many: by its place, each other one that reaches the floor."""
+    scorer, extract = _indel(), _extract()
+    found = extract(text, others, scorer=scorer, processor=None, score_cutoff=floor, limit=None)
+    return {at: score for _, score, at in found}
+
+
 @cache
 def _indel() -> Callable[..., float]:
     """Loaded when first needed: it takes longer than all the rest of opening a store."""
     from rapidfuzz.distance import Indel
 
     return Indel.normalized_similarity
+
+
+@cache
+def _extract() -> Callable[..., list[tuple[str, float, int]]]:
+    from rapidfuzz import process
+
+    return process.extract
 
 
 def coverage(asked: frozenset[str], told: frozenset[str]) -> float:

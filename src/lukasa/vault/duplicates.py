@@ -8,12 +8,12 @@ than ``EACH`` memories bear brings the newest of them, and those that share anot
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from lukasa.engine import Query, Reader
-from lukasa.likeness import folded, marks_of, overlap, sequence, words
+from lukasa.likeness import folded, marks_of, overlap, sequence, sequences, words
 from lukasa.vault.rules import KIND, Rules
 
 FEW = 128
@@ -52,14 +52,18 @@ class Seen:
         return marks_of(self.text, self.scope, KIND)
 
 
-def likeness(text: Seen, other: Seen, rules: Rules) -> Likeness | None:
-    """How alike two texts are, if that is enough to call them one."""
-    same = sequence(text.folded, other.folded, floor=rules.similarity_threshold)
-    if same >= rules.similarity_threshold or _may_overlap(text, other, rules.overlap_threshold):
-        shared = overlap(text.words, other.words)
-        if same >= rules.similarity_threshold or shared >= rules.overlap_threshold:
-            return Likeness(other.id, other.scope, shared, same or sequence(text.folded, other.folded))
-    return None
+def alike(text: Seen, others: Sequence[Seen], rules: Rules) -> list[Likeness]:
+    """Which of the others are so much like a text that they can be called one, and how much."""
+    same = sequences(text.folded, [other.folded for other in others], rules.similarity_threshold)
+    found = []
+    for at, other in enumerate(others):
+        if at in same or _may_overlap(text, other, rules.overlap_threshold):
+            shared = overlap(text.words, other.words)
+            if at in same or shared >= rules.overlap_threshold:
+                found.append(
+                    Likeness(other.id, other.scope, shared, same.get(at) or sequence(text.folded, other.folded))
+                )
+    return found
 
 
 def _may_overlap(text: Seen, other: Seen, threshold: float) -> bool:
@@ -86,15 +90,17 @@ class Company:
             if live.get(scope, 0) <= FEW:
                 records = reader.read(Query(kinds=(KIND,), scopes=(scope,)))
                 self._few[scope] = {record.id: Seen(record.text, scope, record.id) for record in records}
-            else:
-                marked = [text.marks for text in asked]
-                for id, said, borne in reader.bearing(marked, scope, kind=KIND, each=EACH):
-                    self._meet(Seen(said, scope, id), borne)
+                continue
+            bearers = reader.bearing([text.marks for text in asked], scope, kind=KIND, each=EACH)
+            if len(asked) == 1:  # then all of them bear a mark of this one
+                self._few[scope] = {id: Seen(said, scope, id) for id, said, _ in bearers}
+                continue
+            for id, said, borne in bearers:
+                self._meet(Seen(said, scope, id), borne)
 
     def nearest(self, text: Seen, *, but: str = "") -> Likeness | None:
         """The memory that a text repeats, if there is one; ``but`` names one that does not count."""
-        alike = (likeness(text, other, self._rules) for other in self._near(text) if other.id != but)
-        found = [each for each in alike if each is not None]
+        found = alike(text, [other for other in self._near(text) if other.id != but], self._rules)
         return max(found, key=lambda each: (each.likely, each.id), default=None)
 
     def add(self, text: Seen) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from lukasa.engine import Query, Reader
 from lukasa.outcome import Refused
 from lukasa.record import DERIVED_FROM, Draft, Link, Record
-from lukasa.vault.duplicates import Seen, likeness
+from lukasa.vault.duplicates import Seen, alike
 from lukasa.vault.rules import CANON, Rules
 
 CORROBORATION = "corroboration"
@@ -101,7 +101,7 @@ def _earlier_authors(reader: Reader, record: Record, rules: Rules) -> set[str]:
 
 
 def _alike(text: str, other: str, rules: Rules) -> bool:
-    return likeness(Seen(text, ""), Seen(other, ""), rules) is not None
+    return bool(alike(Seen(text, ""), [Seen(other, "")], rules))
 
 
 def _label(record: Record) -> str:

@@ -261,12 +261,12 @@ def test_forecasts_are_told_in_the_sections_of_a_session_and_taken_in_from_them(
 @pytest.mark.requirement("FOR-4")
 def test_the_diagram_is_drawn_as_text_svg_and_png():
     scores = score([Settled(0.1 * at, float(at > 5)) for at in range(11)])
-    svg = ET.fromstring(drawing.svg(scores))
+    svg = ET.fromstring(drawing.picture(scores).svg())
     assert len(svg.findall("{http://www.w3.org/2000/svg}circle")) == len(scores.reliability)
-    png = drawing.png(scores)
+    png = drawing.picture(scores).png()
     assert png.startswith(b"\x89PNG")
     rows = drawing.bars(scores.reliability)
     assert len(rows) == len(scores.reliability)
     assert all(len(row[-1]) == 24 and row[-1].count("|") == 1 for row in rows)
     assert "no resolved" in drawing.title(score([]))
-    assert ET.fromstring(drawing.svg(score([]))) is not None
+    assert ET.fromstring(drawing.picture(score([])).svg()) is not None

@@ -11,7 +11,8 @@ from lukasa.benchmarks import trust as benchmark
 from lukasa.benchmarks.trust import Bar, Figure, rank_correlation
 from lukasa.doors.cli.app import app
 from lukasa.doors.cli.outcome import Ending
-from lukasa.trust.chart import sparkline, svg
+from lukasa.drawing import Course
+from lukasa.trust.chart import picture, sparkline
 
 pytestmark = pytest.mark.requirement("DOO-2")
 
@@ -129,15 +130,27 @@ def test_the_course_of_trust_in_one_line():
 @pytest.mark.parametrize("agent", ["critic-1", "<script>\"&'", "a\x07b", "漢字"])
 @pytest.mark.parametrize("scores", [(), (0.6,), (0.6, 0.9, 0.1)])
 def test_the_picture_is_whole_xml_whatever_the_agent_is_called(agent, scores):
-    drawn = ET.fromstring(svg(agent, points(*scores)))
+    drawn = ET.fromstring(picture(agent, points(*scores)).svg())
     assert drawn.tag.endswith("svg")
     assert drawn[0].text.startswith("Trust of")
+    assert picture(agent, points(*scores)).png().startswith(b"\x89PNG")
+
+
+def test_the_course_is_drawn_in_steps_from_the_first_score_to_the_last():
+    (course,) = [shape for shape in picture("a", points(0.6, 1.0, 0.0)).shapes if isinstance(shape, Course)]
+    assert [round(x) for x, _ in course.points] == [44, 44, 374, 374, 704, 704, 704]
+    assert course.points[0][1] == pytest.approx(210 - 0.6 * 176)
+    assert course.points[-1] == (704, 210)
 
 
 def test_a_picture_is_written_to_a_file(run, tmp_path):
     run("dissent", "a", "An objection of some length about the matter at hand", "--no-impact")
-    run("history", "a", "--svg", "a.svg")
+    run("history", "a", "--out", "a.svg")
     assert ET.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
+    run("history", "a", "--out", "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    run("history", "a", "--out", "a.gif", ends=Ending.USAGE)
+    assert not (tmp_path / "a.gif").exists()
 
 
 # The benchmark

@@ -206,18 +206,13 @@ def plot(
 
     Example: lukasa forecast plot --out reliability.svg
     """
-    from lukasa.blob import replacing
     from lukasa.forecasts import drawing
 
     call = caller(ctx, as_json)
-    if out is not None and out.suffix.lower() not in (".svg", ".png"):
-        raise InvalidInput(f"{out} is neither an .svg nor a .png file.")
     with call.open(make=False) as memory:
         scored = memory.forecasts.scores(None if window is None else timedelta(days=window))
     if out is not None:
-        data = drawing.png(scored) if out.suffix.lower() == ".png" else drawing.svg(scored).encode()
-        with replacing(out.absolute()) as file:
-            file.write(data)
+        drawing.picture(scored).save(out)
     if call.json:
         show.as_json({"file": None if out is None else str(out), "reliability": scored.as_json()["reliability"]})
     elif out is not None:

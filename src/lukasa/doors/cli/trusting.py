@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lukasa.blob import replacing
 from lukasa.clock import from_iso
 from lukasa.doors.cli import mending, show
 from lukasa.doors.cli.caller import AsJson, caller, moment, require_text
@@ -116,30 +115,27 @@ def history(
     ctx: typer.Context,
     agent: Agent,
     limit: Annotated[int, typer.Option(min=1, help="At most so many of the latest changes.")] = 20,
-    svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", dir_okay=False, help="Draw it into this file instead.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it into a .svg or .png file instead.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how an agent's trust has changed, and why each time.
 
-    Example: lukasa trust history critic-1 --svg critic-1.svg
+    Example: lukasa trust history critic-1 --out critic-1.svg
     """
     from lukasa.trust import chart
 
     call = caller(ctx, as_json)
     with call.open() as memory:
-        changes = memory.trust.history(agent, limit=None if svg else limit)
+        changes = memory.trust.history(agent, limit=None if out else limit)
     if not changes:
         raise Unmet(Refused("not_found", f"Nothing is known of the agent {agent!r:.80}."))
     points = [(_told(change), float(change.body["event"]["score"])) for change in changes]
-    if svg is not None:
-        with replacing(svg.absolute()) as file:
-            file.write(chart.svg(agent, sorted(points)).encode())
+    if out is not None:
+        chart.picture(agent, sorted(points)).save(out)
     if call.json:
         show.as_json([dict(each.body["event"]) | {"inputs": each.body["inputs"]} for each in changes])
-    elif svg is not None:
-        show.say(f"Drew {show.counted(len(changes), 'change')} into {svg}.")
+    elif out is not None:
+        show.say(f"Drew {show.counted(len(changes), 'change')} into {out}.")
     else:
         show.say(chart.sparkline(sorted(points)))
         rows = [

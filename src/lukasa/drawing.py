@@ -1,0 +1,155 @@
+"""Pictures: a few shapes on a white ground, told in two languages, SVG for browsers and PNG for everything else.
+
+SVG needs nothing. PNG needs the extra ``plots`` and is drawn at twice the size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from lukasa.blob import replacing
+from lukasa.errors import InvalidInput, MissingExtra
+
+INK, GRID, BLUE, RED = "#1b1b1b", "#d9d9d9", "#1f6feb", "#c03030"
+_FONT = 12
+_SCALE = 2
+_DASHES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    colour: str = INK
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A line through several points."""
+
+    points: tuple[tuple[float, float], ...]
+    colour: str = BLUE
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    x: float
+    y: float
+    radius: float
+    colour: str = BLUE
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A text whose start, middle or end stands at a point."""
+
+    x: float
+    y: float
+    text: str
+    anchor: str = "middle"
+
+
+Shape = Line | Course | Dot | Words
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Shapes in the order in which they are drawn."""
+
+    width: int
+    height: int
+    title: str
+    shapes: tuple[Shape, ...]
+
+    def svg(self) -> str:
+        """The picture as an SVG file."""
+        drawn = "\n".join(_svg(shape) for shape in self.shapes)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" width="{self.width}" '
+            f'height="{self.height}" role="img" font-family="sans-serif" font-size="{_FONT}" fill="{INK}">\n'
+            f"<title>{escape(_plain(self.title))}</title>\n"
+            f'<rect width="100%" height="100%" fill="#ffffff"/>\n{drawn}\n</svg>\n'
+        )
+
+    def png(self) -> bytes:
+        """The picture as a PNG file, at twice the size."""
+        try:
+            from PIL import Image, ImageDraw
+        except ImportError as error:
+            raise MissingExtra(
+                "A PNG needs another package.", hint="Run: pip install 'lukasa[plots]', or write an SVG."
+            ) from error
+        image = Image.new("RGB", (_SCALE * self.width, _SCALE * self.height), "#ffffff")
+        draw = ImageDraw.Draw(image)
+        for shape in self.shapes:
+            _paint(draw, shape)
+        file = BytesIO()
+        image.save(file, "PNG")
+        return file.getvalue()
+
+    def save(self, path: Path) -> None:
+        """Writes the picture, whole or not at all, in the language that the file's ending names."""
+        ending = path.suffix.lower()
+        if ending not in (".svg", ".png"):
+            raise InvalidInput(f"{path} is neither an .svg nor a .png file.")
+        data = self.png() if ending == ".png" else self.svg().encode()
+        with replacing(path.absolute()) as file:
+            file.write(data)
+
+
+def _svg(shape: Shape) -> str:
+    match shape:
+        case Line():
+            dashes = ' stroke-dasharray="5 4"' if shape.dashed else ""
+            ends = f'x1="{shape.x1:.1f}" y1="{shape.y1:.1f}" x2="{shape.x2:.1f}" y2="{shape.y2:.1f}"'
+            return f'<line {ends} stroke="{shape.colour}"{dashes}/>'
+        case Course():
+            points = " ".join(f"{x:.1f},{y:.1f}" for x, y in shape.points)
+            return f'<polyline points="{points}" fill="none" stroke="{shape.colour}" stroke-width="2"/>'
+        case Dot():
+            return f'<circle cx="{shape.x:.1f}" cy="{shape.y:.1f}" r="{shape.radius:.1f}" fill="{shape.colour}"/>'
+        case Words():
+            place = f'x="{shape.x:.1f}" y="{shape.y:.1f}" text-anchor="{shape.anchor}"'
+            return f"<text {place}>{escape(_plain(shape.text))}</text>"
+
+
+def _paint(draw: Any, shape: Shape) -> None:
+    match shape:
+        case Line():
+            for piece in _pieces(shape):
+                draw.line(piece, fill=shape.colour, width=_SCALE)
+        case Course():
+            points = [(_SCALE * x, _SCALE * y) for x, y in shape.points]
+            draw.line(points, fill=shape.colour, width=2 * _SCALE, joint="curve")
+        case Dot():
+            x, y, r = _SCALE * shape.x, _SCALE * shape.y, _SCALE * shape.radius
+            draw.ellipse((x - r, y - r, x + r, y + r), fill=shape.colour)
+        case Words():
+            anchor = {"start": "ls", "middle": "ms", "end": "rs"}[shape.anchor]
+            place = (_SCALE * shape.x, _SCALE * shape.y)
+            draw.text(place, _plain(shape.text), fill=INK, anchor=anchor, font_size=_SCALE * _FONT)
+
+
+def _pieces(line: Line) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+    """A line, or the dashes it is made of, as large as it is painted."""
+    parts = 2 * _DASHES - 1 if line.dashed else 1
+
+    def at(part: int) -> tuple[float, float]:
+        share = part / parts
+        return (_SCALE * (line.x1 + share * (line.x2 - line.x1)), _SCALE * (line.y1 + share * (line.y2 - line.y1)))
+
+    for part in range(0, parts, 2):
+        yield at(part), at(part + 1)
+
+
+def _plain(text: str) -> str:
+    """The text without characters that XML cannot hold or a line cannot show."""
+    return "".join(character if character.isprintable() else "�" for character in text)

@@ -285,3 +285,18 @@ def test_an_agent_sees_its_own_trust_and_the_owner_everybodys(serving):
     assert serving("ada").call("trust", agent="bob")["code"] == "not_allowed"
     assert serving("").call("trust", agent="bob")["trust"] == 0.6
     assert serving("").call("trust")["code"] == "invalid_input"
+
+
+def test_what_a_tool_answers_is_described_without_nulls_and_references(served):
+    def parts_of(schema):
+        yield schema
+        for each in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+            yield from parts_of(each)
+
+    tools = {tool.name: tool for tool in served.talk(lambda client: client.list_tools()).tools}
+    told = tools["recall"].output_schema["properties"]
+    assert told["outcome"]["enum"] == ["done", "refused", "conflict", "failed"]
+    assert told["hits"]["items"]["properties"]["score"]["type"] == "number"
+    for tool in tools.values():
+        parts = [part for part in parts_of(tool.output_schema) if isinstance(part, dict)]
+        assert not any("$ref" in part or part == {"type": "null"} for part in parts)

@@ -33,8 +33,11 @@ _TEMPLATE_SIGNS = re.compile(
 _FENCE_WORD = re.compile("lukasa", re.IGNORECASE)
 _JOINERS = "\u200c\u200d"
 _NEWLINES = str.maketrans({"\u2028": "\n", "\u2029": "\n", "\x85": "\n", "\x0b": "\n", "\x0c": "\n", "\r": "\n"})
+_BLANKS = str.maketrans("\n\t", "  ")
 _ELLIPSIS = " […]"
 _FEWEST_WORTH = 24
+_CHARACTERS = 4
+"""So many a token holds in most texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,10 @@ def fence(memories: Sequence[Told], *, budget: int, counter: Counter, nonce: str
     word = nonce or _unused(memories)
     head = [f"<lukasa {word}>", _PREFACE.format(nonce=word)]
     tail = f"</lukasa {word}>"
+    if memories and sum(len(memory.text) for memory in memories) <= _CHARACTERS * budget:  # all of it may well fit
+        text = "\n".join([*head, *(_rendered(memory, memory.text) for memory in memories), tail])
+        if (tokens := counter(text)) <= budget:
+            return Block(text, tokens, len(memories), cut=False, counted_by=counter.name)
     parts: list[str] = []
     spent, told, cut = counter("\n".join([*head, tail])) + 2, 0, False
     for memory in memories:
@@ -89,7 +96,9 @@ def fence(memories: Sequence[Told], *, budget: int, counter: Counter, nonce: str
 
 def harmless(text: str) -> str:
     """The text without what cannot be seen, and with the signs of chat templates broken up."""
-    seen = "".join(_visible(text.translate(_NEWLINES)))
+    seen = text.translate(_NEWLINES)
+    if not (seen.isascii() and seen.translate(_BLANKS).isprintable()):  # what is plain is seen as it is
+        seen = "".join(_visible(seen))
     broken = _TEMPLATE_SIGNS.sub(lambda found: _break(found.group()), seen)
     return _FENCE_WORD.sub(lambda found: found.group()[0] + "·" + found.group()[1:], broken)
 

@@ -6,7 +6,7 @@ import functools
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, get_type_hints
 
 from mcp.server.lowlevel.helper_types import ReadResourceContents
@@ -141,7 +141,33 @@ def _strict(tool: Tool) -> Tool:
     strict.model_rebuild(force=True)
     tool.fn_metadata.arg_model = strict
     tool.parameters = strict.model_json_schema(by_alias=True)
+    told = tool.fn_metadata.output_schema or {}
+    tool.fn_metadata.output_schema = _lean(told, told.get("$defs", {}))
     return tool
+
+
+def _lean(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """The schema of an answer as short as it can be said: it is read by models, and every answer is checked against it.
+
+    What there is nothing to say about is left out of an answer, so nothing in it is ever null.
+    """
+    if isinstance(schema, list):
+        return [_lean(each, definitions) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _lean(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    lean = {
+        name: {field: _lean(each, definitions) for field, each in value.items()}
+        if name == "properties"
+        else _lean(value, definitions)
+        for name, value in schema.items()
+        if name not in ("$defs", "title", "default", "anyOf")
+    }
+    others = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    if len(others) == 1:
+        return {**_lean(others[0], definitions), **lean}
+    return lean | {"anyOf": _lean(others, definitions)} if others else lean
 
 
 def _misfit(error: ValidationError) -> Answer:

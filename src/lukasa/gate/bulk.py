@@ -46,8 +46,16 @@ class Ground:
         self.bytes = _padded(text)
 
     @cached_property
-    def lower_bytes(self) -> NDArray[np.uint8]:
-        return _padded(self.lower)
+    def digit(self) -> Bools:
+        return (self.bytes - np.uint8(48)) < 10
+
+    @cached_property
+    def sums(self) -> NDArray[np.uint16]:
+        return _sums(self.bytes)
+
+    @cached_property
+    def lower_sums(self) -> NDArray[np.uint16]:
+        return _sums(_padded(self.lower))
 
     @cached_property
     def long_words(self) -> Bools:
@@ -60,7 +68,7 @@ class Ground:
 
     def near(self, pattern: re.Pattern[str], beginnings: tuple[str, ...], starts: Places, ends: Places) -> Bools:
         """Which of the pieces from ``starts`` to ``ends`` have a word of the pattern inside."""
-        at = starting_with(self.lower_bytes, beginnings)
+        at = starting_with(self.lower_sums, beginnings)
         words = [match.span() for place in at.tolist() if (match := pattern.match(self.lower, place))]
         if not words or not starts.size:
             return np.zeros(len(starts), bool)
@@ -109,9 +117,11 @@ def _sums(spelled: NDArray[np.uint8]) -> NDArray[np.uint16]:
     return wide[:-2] * np.uint16(_FIRST) + wide[1:-1] * np.uint16(_SECOND) + wide[2:]
 
 
-def starting_with(spelled: NDArray[np.uint8], words: tuple[str, ...]) -> Places:
+def starting_with(sums: NDArray[np.uint16], words: tuple[str, ...]) -> Places:
     """Where one of the words may stand, by its first three letters. A few of the places may have something else."""
-    return np.flatnonzero(_beginnings(words)[_sums(spelled)]) - _EDGE
+    if len(words) == 1 and len(words[0]) > 2:  # noqa: PLR2004
+        return np.flatnonzero(sums == _sum(words[0])) - _EDGE
+    return np.flatnonzero(_beginnings(words)[sums]) - _EDGE
 
 
 Matches = Callable[[int], Iterable["re.Match[str]"]]
@@ -121,9 +131,9 @@ Matches = Callable[[int], Iterable["re.Match[str]"]]
 def tokens(ground: Ground, spellings: Sequence[Spelling]) -> Iterator[tuple[str, Matches]]:
     """Those spellings that the text may have, and where they match."""
     first = [spelling for spelling in spellings if spelling.before == range(1)]
-    at = starting_with(ground.bytes, tuple(spelling.hint for spelling in first)) + _EDGE
+    at = starting_with(ground.sums, tuple(spelling.hint for spelling in first)) + _EDGE
     at = at[ground.long_words[at] & ~_ALNUM[ground.bytes[at - 1]]]
-    sums = _sums(ground.bytes)[at]
+    sums = ground.sums[at]
     for spelling in first:
         places = at[sums == _sum(spelling.hint)] if len(spelling.hint) > 2 else at
         if spelling.hint == "eyJ":
@@ -141,7 +151,7 @@ def announced(ground: Ground, spellings: Sequence[Spelling]) -> Iterator[tuple[s
     """Those words that the text has soon before something long, and where they match."""
     ends = np.append(np.flatnonzero(ground.long_words), len(ground.bytes) + _SOON)
     for spelling in spellings:
-        at = starting_with(ground.lower_bytes, (spelling.hint,)) + _EDGE
+        at = starting_with(ground.lower_sums, (spelling.hint,)) + _EDGE
         at = at[ends[np.searchsorted(ends, at + len(spelling.hint))] - at <= _SOON]
         if at.size:
             yield spelling.hint, _matches(spelling.pattern, ground.lower, at - _EDGE)
@@ -183,7 +193,7 @@ _IN_PART = _are("".join(_ALPHABETS) + "-")
 def _with_word_before(ground: Ground, spelling: Spelling) -> Places:
     """Where a word begins that the spelling's hint follows."""
     spelled, hint = ground.bytes, spelling.hint
-    at = np.flatnonzero(spelled == ord(hint)) if len(hint) == 1 else starting_with(spelled, (hint,)) + _EDGE
+    at = np.flatnonzero(spelled == ord(hint)) if len(hint) == 1 else starting_with(ground.sums, (hint,)) + _EDGE
     begins = [at - before for before in spelling.before]
     places = np.concatenate([place[ground.words_of_eight[place] & ~_ALNUM[spelled[place - 1]]] for place in begins])
     return np.sort(places)
@@ -195,8 +205,7 @@ def _with_word_before(ground: Ground, spelling: Spelling) -> Places:
 class _Groups:
     """The groups of digits that are part of a run in which a card may stand. Places are those of the padded array."""
 
-    def __init__(self, spelled: NDArray[np.uint8]) -> None:
-        digit = (spelled - np.uint8(48)) < 10
+    def __init__(self, spelled: NDArray[np.uint8], digit: Bools) -> None:
         edges = np.flatnonzero(digit[1:] != digit[:-1]) + 1
         starts, ends = edges[0::2], edges[1::2]
         before = _LETTER[spelled[starts - 1]]
@@ -229,7 +238,7 @@ _MOST_GROUPS, _LARGEST_GROUP = 5, 6
 
 def cards(ground: Ground) -> Iterator[Span]:
     """Every payment card."""
-    groups = _Groups(ground.bytes)
+    groups = _Groups(ground.bytes, ground.digit)
     first, last, size = _with_check_digit(ground.bytes, groups)
     if not first.size:
         return
@@ -312,8 +321,7 @@ def _usual(groups: _Groups, first: Places, last: Places, size: Places) -> Bools:
 
 def ssns(ground: Ground) -> Iterable[Span]:
     """Every social security number."""
-    spelled = ground.bytes
-    digit = (spelled - np.uint8(48)) < 10
+    spelled, digit = ground.bytes, ground.digit
     starts = np.flatnonzero(digit[1:] & ~_ENDS_NO_SSN[spelled[:-1]]) + 1
     two = digit[:-1] & digit[1:]
     starts = starts[digit[starts] & two[starts + 1]]

@@ -8,7 +8,7 @@ A text is folded first (compatibility forms, invisible characters, dashes and sp
 - ``password``: told in prose, set in a file, or inside a URL; PINs likewise;
 - ``private_key``: the armour of one.
 
-Finds are exact, but for a crowd: where a stretch of 8,192 characters has more than 256 passwords or tokens of one spelling,
+Finds are exact, but for a crowd: where a stretch of 8,192 characters has more than 128 passwords or tokens of one spelling,
 the rest of it is one find. A long text is looked at all at once (``lukasa.gate.bulk``), with the same finds.
 
 What it names is the class and the place, never the value.
@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
+from itertools import repeat
 from math import log2
 from operator import gt, itemgetter
 from typing import Literal, NamedTuple
@@ -59,11 +60,15 @@ class Spotted(NamedTuple):
 def scan(text: str) -> list[Spotted]:
     """Everything personal or secret in a text, in order; pieces that overlap are one."""
     plain = folded(text)
-    found = _apart(sorted((start, end, sort) for sort, spans in _everything(plain.text) for start, end in spans))
+    found: list[_Found] = []
+    for sort, spans in _everything(plain.text):
+        found += [(start, end, sort) for start, end in spans]
+    found.sort()
+    found = _apart(found)
     if plain.ends is not None:
         spans = plain.written([(start, end) for start, end, _ in found])
         found = [(*span, sort) for span, (_, _, sort) in zip(spans, found, strict=True)]
-    return list(map(Spotted._make, found))
+    return list(map(tuple.__new__, repeat(Spotted), found))
 
 
 def redacted(text: str) -> str:
@@ -100,7 +105,7 @@ def _apart(found: list[_Found]) -> list[_Found]:
 def _everything(text: str) -> Iterator[tuple[Sort, Iterable[Span]]]:
     lower = text.replace("\u0130", "\u0131").lower()  # the one letter whose small form is two characters
     yield from (_of_long if len(text) >= LONG else _of_short)(text, lower)
-    if "pin" in lower and DIGIT.search(lower):
+    if "pin" in lower:
         yield "password", _every(partial(PIN.finditer, lower), text, lambda match: match.span("value"))
     for hint, pattern, _ in PRIVATE_KEYS:
         if hint in text:
@@ -129,10 +134,10 @@ def _of_long(text: str, lower: str) -> Iterator[tuple[Sort, Iterable[Span]]]:
     from lukasa.gate import bulk
 
     ground = bulk.Ground(text, lower)
-    if DIGIT.search(text):
+    if ground.digit.any():
         yield "card", bulk.cards(ground)
         yield "ssn", bulk.ssns(ground)
-    if _LONG_WORD.search(text):
+    if ground.long_words.any():
         for _, matches in bulk.tokens(ground, PROVIDERS):
             yield "secret", _every(matches, text, _token)
         for word, matches in bulk.announced(ground, ANNOUNCED):
@@ -144,7 +149,7 @@ _LONG_WORD = re.compile(r"[A-Za-z0-9+/_=.:~-]{16}")
 
 # Crowds
 
-_STRETCH, _CROWD = 8_192, 256
+_STRETCH, _CROWD = 8_192, 128
 _LONGEST = 320
 """No password is longer, with all that announces it."""
 _REST_OF_WORD = re.compile(r"\S*")
@@ -165,8 +170,9 @@ def _every(
                 since, count = span[0], 0
             count += 1
             if count > _CROWD:
-                yield span[0], max(span[1], _REST_OF_WORD.match(text, since + _STRETCH).end())  # type: ignore[union-attr]
-                at = since = max(span[1], since + _STRETCH - _LONGEST)
+                end = max(span[1], _REST_OF_WORD.match(text, since + _STRETCH).end())  # type: ignore[union-attr]
+                yield span[0], end
+                at = since = max(span[1], end - _LONGEST)
                 count = 0
                 break
             yield span
@@ -179,23 +185,21 @@ def _every(
 
 def _token(match: _Match) -> Span | None:
     value = match[match.lastindex or 0]
-    return match.span() if DIGIT.search(match[0]) and _random_enough(value, 2.0) else None
+    return match.span() if _random_enough(value, 2.0) and DIGIT.search(match[0]) else None
 
 
 def _announced(text: str, word: str, match: _Match) -> Span | None:
-    start, end = match.span("value")
+    start, end = match.span(1)
     value = text[start:end]
     if value[0] in _TRIMMED or value[-1] in _TRIMMED:
         value = value.strip(_TRIMMED)
-    if len(value) < 16 or not DIGIT.search(value):
-        return None
     at = match.start()
     if word == "key":
         if not KEYS_THAT_ARE_SECRET.search(text[max(0, at - 12) : at].lower()):
             return None
     elif at and text[at - 1].isalpha():
         return None
-    if _random_enough(value, 3.2) and _mixed(value) and not is_placeholder(value):
+    if len(value) >= 16 and _mixed(value) and _random_enough(value, 3.2) and not is_placeholder(value):
         return start, end
     return None
 
@@ -228,17 +232,16 @@ _MORE_WORDS = re.compile(r"[\"'`”’»]?[^\S\n]+\w")
 
 def _is_password(value: str, match: _Match) -> bool:
     """Whether what follows the word is a password, and not something said about one."""
-    if value.lower() in COMMON_AFTER_PASSWORD or match["many"] or is_placeholder(value):
+    if value.lower() in COMMON_AFTER_PASSWORD or match["many"]:
         return False
     if _UNLIKE_A_WORD.search(value):
-        return not _NOT_A_PASSWORD.fullmatch(value)
-    if match["quote"]:
-        return True
-    return (
-        len(value) >= 4
-        and (match["sign"] in ("=", ":=", "==") or not value.endswith(("ed", "ing", "able", "ible", "ly")))
-        and not _MORE_WORDS.match(match["after"])
-    )
+        return not _NOT_A_PASSWORD.fullmatch(value) and not is_placeholder(value)
+    if not match["quote"]:
+        if len(value) < 4 or _MORE_WORDS.match(match["after"]):
+            return False
+        if value.endswith(("ed", "ing", "able", "ible", "ly")) and match["sign"] not in ("=", ":=", "=="):
+            return False
+    return not is_placeholder(value)
 
 
 def _random_enough(value: str, least: float) -> bool:
@@ -261,14 +264,11 @@ def _surely_random(size: int, least: float) -> int:
     return size + 1
 
 
-_NO_DIGITS = dict.fromkeys(map(ord, "0123456789"))
-_ANY_LETTER = re.compile(r"[A-Za-z]")
-_LONG_PART = re.compile(r"[^-_./]{10}")
+_LETTER_AND_DIGITS = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?=[^0-9]*[0-9][^0-9]*[0-9]).*?[^-_./]{10}")
 
 
 def _mixed(value: str) -> bool:
     """Letters and digits both, and not the parts of a sentence or a path."""
-    digits = len(value) - len(value.translate(_NO_DIGITS))
-    if digits < 2 or digits >= 0.95 * len(value) or not _ANY_LETTER.search(value):
+    if not _LETTER_AND_DIGITS.match(value):
         return False
-    return _LONG_PART.search(value) is not None
+    return len(value) < 20 or len(value.encode().translate(None, b"0123456789")) > 0.05 * len(value)  # noqa: PLR2004

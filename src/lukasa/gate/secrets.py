@@ -28,7 +28,7 @@ def _grouped(spellings: Iterable[tuple[str, str]]) -> Iterator[Spelling]:
         alike.setdefault(hint[:3], []).append(f"{re.escape(hint[3:])}{rest}")
     for first, ways in alike.items():
         beginning = re.escape(first)
-        yield Spelling(first, re.compile(f"{beginning}(?<![A-Za-z0-9]{beginning})(?:{'|'.join(ways)})"))
+        yield Spelling(first, re.compile(f"{beginning}(?<![A-Za-z0-9]{beginning})(?:{'|'.join(ways)})", re.ASCII))
 
 
 PROVIDERS: tuple[Spelling, ...] = (
@@ -64,10 +64,10 @@ PROVIDERS: tuple[Spelling, ...] = (
         ("AccountKey=", r"([A-Za-z0-9+/]{40,100}={0,2})"),
         ("SharedAccessKey=", r"([A-Za-z0-9+/]{40,100}={0,2})"),
     )),
-    Spelling("-us", re.compile(r"(?<![A-Za-z0-9])[0-9a-f]{32}-us\d{1,2}(?!\w)"), range(32, 33)),
-    Spelling(".atlasv1.", re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,100}"), range(14, 15)),
-    Spelling(":AA", re.compile(r"(?<![A-Za-z0-9])[0-9]{8,10}:AA[\w-]{32,34}(?!\w)"), range(8, 11)),
-    Spelling(".", re.compile(r"(?<![A-Za-z0-9])[MNO][A-Za-z0-9]{23,27}\.[\w-]{6}\.[\w-]{27,40}(?!\w)"), range(24, 29)),
+    Spelling("-us", re.compile(r"(?<![A-Za-z0-9])[0-9a-f]{32}-us\d{1,2}(?!\w)", re.ASCII), range(32, 33)),
+    Spelling(".atlasv1.", re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,100}", re.ASCII), range(14, 15)),
+    Spelling(":AA", re.compile(r"(?<![A-Za-z0-9])[0-9]{8,10}:AA[\w-]{32,34}(?!\w)", re.ASCII), range(8, 11)),
+    Spelling(".", re.compile(r"(?<![A-Za-z0-9])[MNO][A-Za-z0-9]{23,27}\.[\w-]{6}\.[\w-]{27,40}(?!\w)", re.ASCII), range(24, 29)),
 )  # fmt: skip
 """Keys and tokens that tell by their beginning whose they are."""
 
@@ -110,16 +110,18 @@ IN_URL = re.compile(r"://[^\s:/@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{3,100})@")
 """A password between a user's name and a host."""
 
 _STANDS_FOR = re.compile(
-    r"example|placeholder|changeme|change_me|redacted|dummy|goes_here|_here|xxxx|\*\*\*|\.\.\.|"
-    r"\A(?:os|process|env|config|settings|secrets|vault|self|this|request|args|params)[.\[(]|"
-    r"\A(?:x+|\*+|\.+|-+|_+|#+|none|null|nil|true|false|undefined|todo|tbd|n/a)\Z"
+    r"example|placeholder|change_?me|redacted|dummy|goes_here|_here|xxxx|\*\*\*|\.\.\.",
+)
+_IS_NO_VALUE = re.compile(
+    r"[<\[{$%(]|your|(?:os|process|env|config|settings|secrets|vault|self|this|request|args|params)[.\[(]|"
+    r"(?:x+|\*+|\.+|-+|_+|#+|none|null|nil|true|false|undefined|todo|tbd|n/a)\Z"
 )
 
 
 def is_placeholder(value: str) -> bool:
     """Whether this stands where a secret would be: nothing to hide."""
     small = value.lower()
-    return small[0] in "<[{$%(" or small[-1] in ">]})" or small.startswith("your") or bool(_STANDS_FOR.search(small))
+    return small[-1] in ">]})" or bool(_IS_NO_VALUE.match(small) or _STANDS_FOR.search(small))
 
 
 COMMON_AFTER_PASSWORD = frozenset(

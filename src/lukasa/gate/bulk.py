@@ -8,13 +8,16 @@ many there are; only what passes all that can be said about it in numbers is loo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property, partial
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lukasa.gate import numbers
+from lukasa.gate.crowds import Matches
 from lukasa.gate.folding import Span
 from lukasa.gate.secrets import Spelling
 
@@ -63,18 +66,21 @@ class Ground:
         return _runs(_IN_TOKENS[self.bytes], 16)
 
     @cached_property
+    def next_long_word(self) -> Places:
+        return np.append(np.flatnonzero(self.long_words), len(self.bytes) + _SOON)
+
+    @cached_property
     def words_of_eight(self) -> Bools:
         return _runs(_ALNUM[self.bytes], 8)
 
     def near(self, pattern: re.Pattern[str], beginnings: tuple[str, ...], starts: Places, ends: Places) -> Bools:
         """Which of the pieces from ``starts`` to ``ends`` have a word of the pattern inside."""
         at = starting_with(self.lower_sums, beginnings)
-        words = [match.span() for place in at.tolist() if (match := pattern.match(self.lower, place))]
-        if not words or not starts.size:
-            return np.zeros(len(starts), bool)
-        begin, end = np.array(words).T
-        soonest = np.append(np.minimum.accumulate(end[::-1])[::-1], len(self.text) + _EDGE)
-        return soonest[np.searchsorted(begin, starts)] <= ends
+        far = len(self.text) + _EDGE
+        matches = (pattern.match(self.lower, place) for place in at.tolist())
+        until = np.array([match.end() if match else far for match in matches] + [far])
+        soonest = np.minimum.accumulate(until[::-1])[::-1]
+        return soonest[np.searchsorted(at, starts)] <= ends
 
 
 def _runs(here: Bools, size: int) -> Bools:
@@ -124,10 +130,6 @@ def starting_with(sums: NDArray[np.uint16], words: tuple[str, ...]) -> Places:
     return np.flatnonzero(_beginnings(words)[sums]) - _EDGE
 
 
-Matches = Callable[[int], Iterable["re.Match[str]"]]
-"""The matches from a place on."""
-
-
 def tokens(ground: Ground, spellings: Sequence[Spelling]) -> Iterator[tuple[str, Matches]]:
     """Those spellings that the text may have, and where they match."""
     first = [spelling for spelling in spellings if spelling.before == range(1)]
@@ -136,7 +138,7 @@ def tokens(ground: Ground, spellings: Sequence[Spelling]) -> Iterator[tuple[str,
     sums = ground.sums[at]
     for spelling in first:
         places = at[sums == _sum(spelling.hint)] if len(spelling.hint) > 2 else at
-        if spelling.hint == "eyJ":
+        if spelling.hint == "eyJ" and places.size:
             places = _before_two_dots(ground.bytes, places)
         if places.size:
             yield spelling.hint, _matches(spelling.pattern, ground.text, places - _EDGE)
@@ -149,10 +151,10 @@ def tokens(ground: Ground, spellings: Sequence[Spelling]) -> Iterator[tuple[str,
 
 def announced(ground: Ground, spellings: Sequence[Spelling]) -> Iterator[tuple[str, Matches]]:
     """Those words that the text has soon before something long, and where they match."""
-    ends = np.append(np.flatnonzero(ground.long_words), len(ground.bytes) + _SOON)
     for spelling in spellings:
         at = starting_with(ground.lower_sums, (spelling.hint,)) + _EDGE
-        at = at[ends[np.searchsorted(ends, at + len(spelling.hint))] - at <= _SOON]
+        if at.size:
+            at = at[ground.next_long_word[np.searchsorted(ground.next_long_word, at + len(spelling.hint))] - at <= _SOON]
         if at.size:
             yield spelling.hint, _matches(spelling.pattern, ground.lower, at - _EDGE)
 
@@ -166,8 +168,10 @@ def _matches(pattern: re.Pattern[str], text: str, places: Places) -> Matches:
     if len(places) > _MANY:
         return partial(pattern.finditer, text)
 
+    waiting = places.tolist()
+
     def matches(at: int) -> Iterator[re.Match[str]]:
-        for place in places[np.searchsorted(places, at) :].tolist():
+        for place in islice(waiting, bisect_left(waiting, at), None):
             if place >= at and (match := pattern.match(text, place)):
                 yield match
                 at = match.end()
@@ -194,6 +198,8 @@ def _with_word_before(ground: Ground, spelling: Spelling) -> Places:
     """Where a word begins that the spelling's hint follows."""
     spelled, hint = ground.bytes, spelling.hint
     at = np.flatnonzero(spelled == ord(hint)) if len(hint) == 1 else starting_with(ground.sums, (hint,)) + _EDGE
+    if not at.size:
+        return at
     begins = [at - before for before in spelling.before]
     places = np.concatenate([place[ground.words_of_eight[place] & ~_ALNUM[spelled[place - 1]]] for place in begins])
     return np.sort(places)
@@ -219,9 +225,10 @@ class _Groups:
         heads, tails = np.flatnonzero(first[:-1]), np.flatnonzero(first[1:])
         size = ends[tails] - starts[heads]
         right_size = (size >= numbers.SHORTEST_CARD) & ~_LETTER[spelled[ends[tails]]] & ~before[heads]
-        kept = right_size[run]
+        in_table = (size > numbers.LONGEST_RUN)[run]
+        kept = right_size[run] & (~in_table | (ends - starts >= numbers.SHORTEST_CARD))
         self.starts, self.ends, run = starts[kept], ends[kept], run[kept]
-        self.in_table = size[run] > numbers.LONGEST_RUN
+        self.in_table = in_table[kept]
         self.sizes = self.ends - self.starts
         self.after = np.cumsum(self.sizes)
         self.at = self.after - self.sizes
@@ -339,7 +346,7 @@ def ssns(ground: Ground) -> Iterable[Span]:
         return []
     starts, ends = (np.concatenate(column) for column in zip(*found, strict=True))
     order = np.argsort(starts)
-    spans = list(zip(starts[order].tolist(), ends[order].tolist(), strict=True))
+    spans = zip(starts[order].tolist(), ends[order].tolist(), strict=True)
     return spans if ground.text.isascii() else [span for span in spans if _stands_apart(ground.text, *span)]
 
 

@@ -8,8 +8,8 @@ A text is folded first (compatibility forms, invisible characters, dashes and sp
 - ``password``: told in prose, set in a file, or inside a URL; PINs likewise;
 - ``private_key``: the armour of one.
 
-Finds are exact, but for a crowd: where a stretch of 8,192 characters has more than 128 passwords or tokens of one spelling,
-the rest of it is one find. A long text is looked at all at once (``lukasa.gate.bulk``), with the same finds.
+Finds are exact, but for crowds of them (``lukasa.gate.crowds``). A long text is looked at all at once
+(``lukasa.gate.bulk``), with the same finds.
 
 What it names is the class and the place, never the value.
 """
@@ -17,7 +17,7 @@ What it names is the class and the place, never the value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from itertools import repeat
 from math import log2
@@ -25,6 +25,7 @@ from operator import gt, itemgetter
 from typing import Literal, NamedTuple
 
 from lukasa.gate import numbers
+from lukasa.gate.crowds import Crowds
 from lukasa.gate.folding import LONG, Span, folded
 from lukasa.gate.numbers import DIGIT
 from lukasa.gate.secrets import (
@@ -87,6 +88,7 @@ def named(found: Iterable[Spotted]) -> str:
 
 
 _Found = tuple[int, int, Sort]
+_Match = re.Match[str]
 
 
 def _apart(found: list[_Found]) -> list[_Found]:
@@ -105,16 +107,17 @@ def _apart(found: list[_Found]) -> list[_Found]:
 def _everything(text: str) -> Iterator[tuple[Sort, Iterable[Span]]]:
     lower = text.replace("\u0130", "\u0131").lower()  # the one letter whose small form is two characters
     yield from (_of_long if len(text) >= LONG else _of_short)(text, lower)
-    if "pin" in lower:
-        yield "password", _every(partial(PIN.finditer, lower), text, lambda match: match.span("value"))
     for hint, pattern, _ in PRIVATE_KEYS:
         if hint in text:
-            yield "private_key", _every(partial(pattern.finditer, text), text)
+            yield "private_key", Crowds(text).finds(partial(pattern.finditer, text), _Match.span)
+    crowds = Crowds(text)
+    if "pin" in lower:
+        yield "password", crowds.finds(partial(PIN.finditer, lower), _pin)
     for hint, pattern, _ in PASSWORDS:
         if hint in lower:
-            yield "password", _every(partial(pattern.finditer, lower), text, partial(_password, text))
+            yield "password", crowds.finds(partial(pattern.finditer, lower), partial(_password, text))
     if "://" in text and "@" in text:
-        yield "password", _every(partial(IN_URL.finditer, text), text, _in_url)
+        yield "password", crowds.finds(partial(IN_URL.finditer, text), _in_url)
 
 
 def _of_short(text: str, lower: str) -> Iterator[tuple[Sort, Iterable[Span]]]:
@@ -122,12 +125,13 @@ def _of_short(text: str, lower: str) -> Iterator[tuple[Sort, Iterable[Span]]]:
         yield "card", numbers.cards(text, lower)
         yield "ssn", numbers.ssns(text, lower)
     if _LONG_WORD.search(text):
+        crowds = Crowds(text)
         for hint, pattern, _ in PROVIDERS:
             if hint in text:
-                yield "secret", _every(partial(pattern.finditer, text), text, _token)
+                yield "secret", crowds.finds(partial(pattern.finditer, text), _token)
         for hint, pattern, _ in ANNOUNCED:
             if hint in lower:
-                yield "secret", _every(partial(pattern.finditer, lower), text, partial(_announced, text, hint))
+                yield "secret", crowds.finds(partial(pattern.finditer, lower), partial(_announced, text, hint))
 
 
 def _of_long(text: str, lower: str) -> Iterator[tuple[Sort, Iterable[Span]]]:
@@ -138,54 +142,24 @@ def _of_long(text: str, lower: str) -> Iterator[tuple[Sort, Iterable[Span]]]:
         yield "card", bulk.cards(ground)
         yield "ssn", bulk.ssns(ground)
     if ground.long_words.any():
+        crowds = Crowds(text)
         for _, matches in bulk.tokens(ground, PROVIDERS):
-            yield "secret", _every(matches, text, _token)
+            yield "secret", crowds.finds(matches, _token)
         for word, matches in bulk.announced(ground, ANNOUNCED):
-            yield "secret", _every(matches, text, partial(_announced, text, word))
+            yield "secret", crowds.finds(matches, partial(_announced, text, word))
 
 
 _LONG_WORD = re.compile(r"[A-Za-z0-9+/_=.:~-]{16}")
 """No key or token is shorter, and few texts have such a word."""
 
-# Crowds
-
-_STRETCH, _CROWD = 8_192, 128
-_LONGEST = 320
-"""No password is longer, with all that announces it."""
-_REST_OF_WORD = re.compile(r"\S*")
-
-_Match = re.Match[str]
-
-
-def _every(
-    matches: Callable[[int], Iterable[_Match]], text: str, judge: Callable[[_Match], Span | None] = _Match.span
-) -> Iterator[Span]:
-    """What the judge makes of the matches from a place on; in a crowd, the rest of the stretch."""
-    at = since = count = 0
-    while True:
-        for match in matches(at):
-            if (span := judge(match)) is None:
-                continue
-            if span[0] - since >= _STRETCH:
-                since, count = span[0], 0
-            count += 1
-            if count > _CROWD:
-                end = max(span[1], _REST_OF_WORD.match(text, since + _STRETCH).end())  # type: ignore[union-attr]
-                yield span[0], end
-                at = since = max(span[1], end - _LONGEST)
-                count = 0
-                break
-            yield span
-        else:
-            return
-
-
 # Secrets and passwords
 
 
 def _token(match: _Match) -> Span | None:
+    if not DIGIT.search(match[0]):
+        return None
     value = match[match.lastindex or 0]
-    return match.span() if _random_enough(value, 2.0) and DIGIT.search(match[0]) else None
+    return match.span() if _random_enough(value[:64], 2.0) or _random_enough(value[64:], 2.0) else None
 
 
 def _announced(text: str, word: str, match: _Match) -> Span | None:
@@ -195,7 +169,7 @@ def _announced(text: str, word: str, match: _Match) -> Span | None:
         value = value.strip(_TRIMMED)
     at = match.start()
     if word == "key":
-        if not KEYS_THAT_ARE_SECRET.search(text[max(0, at - 12) : at].lower()):
+        if not KEYS_THAT_ARE_SECRET.match(text[max(0, at - 12) : at].lower()[::-1]):
             return None
     elif at and text[at - 1].isalpha():
         return None
@@ -205,6 +179,10 @@ def _announced(text: str, word: str, match: _Match) -> Span | None:
 
 
 _TRIMMED = ".=-_"
+
+
+def _pin(match: _Match) -> Span:
+    return match.span("value")
 
 
 def _in_url(match: _Match) -> Span | None:
@@ -251,7 +229,12 @@ def _random_enough(value: str, least: float) -> bool:
         return False
     if len(letters) >= _surely_random(size, least):
         return True
-    return -sum(count / size * log2(count / size) for count in map(value.count, letters)) >= least
+    return log2(size) - sum(map(_times_log2, map(value.count, letters))) / size >= least
+
+
+@cache
+def _times_log2(count: int) -> float:
+    return count * log2(count)
 
 
 @cache

@@ -34,9 +34,20 @@ _OTHER_NUMBERS = (
     "member user device session request trace span job run id no nr number iban account acct routing license licence passport "
     "seed checksum epoch bestellung rechnung sendung"
 ).split()
+
+
+def _backwards(words: Iterable[str]) -> str:
+    """A pattern of the words from their ends, by their last letter, so that few are tried."""
+    ways: dict[str, list[str]] = {}
+    for word in words:
+        ways.setdefault(word[-1], []).append(word[-2::-1])
+    return "|".join(f"{letter}(?:{'|'.join(rests)})" for letter, rests in ways.items())
+
+
+_NUMBER_OF = _backwards(_OTHER_NUMBERS) + r"|\w*refer"
 _SAID_BEFORE = re.compile(
-    rf"\n?[^\w\n]{{0,4}}(?:{'|'.join(word[::-1] for word in ('id', 'no', 'nr', 'number', 'code'))}|#)?[^\w\n]{{0,3}}"
-    rf"(?:{'|'.join(word[::-1] for word in _OTHER_NUMBERS)}|\w*refer)"
+    rf"\n?[^\w\n]{{0,4}}(?:[^\w\n]{{0,3}}(?:{_NUMBER_OF})|"
+    rf"(?:{_backwards(('id', 'no', 'nr', 'number', 'code'))}|#)[^\w\n]{{0,3}}(?:{_NUMBER_OF}))"
 )
 """What says that a number is none of a card's, read from the number backwards."""
 LONGEST_PAUSE = 8

@@ -85,18 +85,20 @@ ANNOUNCED: tuple[Spelling, ...] = tuple(
 """A word that announces a secret, then something that may be one, in small letters; entropy decides."""
 
 KEYS_THAT_ARE_SECRET = re.compile(
-    r"(?:api|access|secret|client|app|auth|deploy|signing|encryption|master|account|private|service|ssh|license|_)[_ -]?$"
+    r"\n?[_ -]?(?:ipa|ssecca|terces|tneilc|ppa|htua|yolped|gningis|noitpyrcne|retsam|tnuocca|etavirp|ecivres|hss|esnecil|_)"
 )
-"""What must stand before ``key``: there are primary keys, cache keys and keys of dictionaries."""
+"""What must stand before ``key``, from its end: there are primary keys, cache keys and keys of dictionaries."""
 
 _SIGN = (
-    r"[\"'`]{0,2}[ \t]{0,3}(?P<sign>:=|==|=>|=|:|是|は|(?:is|was|are|to|ist|est|es|é)"
+    r"[\"'`]{0,2}[ \t]{0,3}(?=[:=是はiwateé])(?P<sign>:=|==|=>|=|:|是|は|(?:is|was|are|to|ist|est|es|é)"
     r"(?: (?:still|now|just|set to|currently|actually|simply))?:?(?=[ \t\"'`]))"
     r"[ \t]{0,3}(?P<quote>[\"'`“‘«]?)(?P<value>[^\s\"'`“”‘’«»,;]{3,128})(?P<after>[\"'`”’»]?[^\n]{0,12})"
 )
 
+_WHOSE = r"(?P<many>s?)(?: (?:for|of|to|on|at)(?: [^\s:=]{1,30}(?=[\s:=\"'`是は])){1,3}?)?"
+
 PASSWORDS: tuple[Spelling, ...] = tuple(
-    Spelling(word, re.compile(word + rest + r"(?P<many>s?)(?P<whose> (?:for|of|to|on|at)(?: [^\s:=]{1,30}){1,3}?)?" + _SIGN))
+    Spelling(word, re.compile(word + rest + _WHOSE + _SIGN))
     for word, rest in (
         ("pass", r"[ -]?(?:word|code|phrase|wd|wort)"), ("pwd", ""), ("pw", ""), ("kennwort", ""), ("mot de passe", ""),
         ("contrase", "[nñ]a"), ("senha", ""), ("пароль", ""), ("密码", ""), ("密碼", ""), ("パスワード", ""),

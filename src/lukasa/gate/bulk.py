@@ -294,17 +294,14 @@ def _with_check_digit(spelled: NDArray[np.uint8], groups: _Groups) -> tuple[Plac
     group_ending = np.full(len(digits) + 1, -1, np.int32)
     group_ending[groups.after] = np.arange(len(groups.after))
     found = []
+    at, until = groups.at[first], until[first]
     for size in range(numbers.SHORTEST_CARD, numbers.LONGEST_CARD + 1):
-        begins = first[(lengths >> (size - numbers.SHORTEST_CARD)) & 1 == 1]
-        at = groups.at[begins]
-        fits = at + size <= until[begins]
-        begins, at = begins[fits], at[fits]
-        fits = group_ending[at + size] >= 0
-        begins, at = begins[fits], at[fits]
-        after, odd = at + size, (at + size) & 1 == 1
-        total = np.where(odd, totals[1][after] - totals[1][at], totals[0][after] - totals[0][at])
-        fits = (total % 10 == 0) & (changes[after - 1] > changes[at])
-        found.append((begins[fits], group_ending[after[fits]], np.full(np.count_nonzero(fits), size)))
+        which = np.flatnonzero(((lengths >> (size - numbers.SHORTEST_CARD)) & 1 == 1) & (at + size <= until))
+        which = which[group_ending[at[which] + size] >= 0]
+        start, after = at[which], at[which] + size
+        total = np.where(after & 1, totals[1][after] - totals[1][start], totals[0][after] - totals[0][start])
+        which = which[(total % 10 == 0) & (changes[after - 1] > changes[start])]
+        found.append((first[which], group_ending[at[which] + size], np.full(len(which), size)))
     begin, end, sizes = (np.concatenate(column) for column in zip(*found, strict=True))
     order = np.lexsort((sizes, begin))
     return begin[order], end[order], sizes[order]

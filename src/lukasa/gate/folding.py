@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,17 +30,17 @@ class Folded(NamedTuple):
     text: str
     ends: Sequence[int] | NDArray[np.int64] | None = None
 
-    def written(self, spans: Sequence[Span]) -> Sequence[Span]:
+    def written(self, starts: Sequence[int], ends: Sequence[int]) -> Iterable[Span]:
         """The same pieces in the text as it was written."""
-        if self.ends is None or not spans:
-            return spans
+        if self.ends is None:
+            return zip(starts, ends, strict=True)
         if isinstance(self.ends, list):
-            return [(bisect_right(self.ends, start), bisect_left(self.ends, end) + 1) for start, end in spans]
+            begin = [bisect_right(self.ends, start) for start in starts]
+            return zip(begin, [bisect_left(self.ends, end) + 1 for end in ends], strict=True)
         import numpy as np
 
-        starts, ends = np.array(spans).T
-        begin = np.searchsorted(self.ends, starts, "right").tolist()
-        return list(zip(begin, (np.searchsorted(self.ends, ends) + 1).tolist(), strict=True))
+        begin = np.searchsorted(self.ends, np.array(starts, np.int64), "right").tolist()
+        return zip(begin, (np.searchsorted(self.ends, np.array(ends, np.int64)) + 1).tolist(), strict=True)
 
 
 def folded(text: str) -> Folded:

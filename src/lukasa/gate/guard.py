@@ -67,8 +67,8 @@ def scan(text: str) -> list[Spotted]:
     found.sort()
     found = _apart(found)
     if plain.ends is not None:
-        spans = plain.written([(start, end) for start, end, _ in found])
-        found = [(*span, sort) for span, (_, _, sort) in zip(spans, found, strict=True)]
+        places = plain.written([piece[0] for piece in found], [piece[1] for piece in found])
+        found = [(start, end, piece[2]) for (start, end), piece in zip(places, found, strict=True)]
     return list(map(tuple.__new__, repeat(Spotted), found))
 
 

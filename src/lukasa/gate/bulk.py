@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property, partial
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,14 +74,32 @@ class Ground:
     def words_of_eight(self) -> Bools:
         return _runs(_ALNUM[self.bytes], 8)
 
-    def near(self, pattern: re.Pattern[str], beginnings: tuple[str, ...], starts: Places, ends: Places) -> Bools:
-        """Which of the pieces from ``starts`` to ``ends`` have a word of the pattern inside."""
+    def may_have(self, word: str) -> bool:
+        """Whether the text may have a word. ``False`` is certain."""
+        return word in self.text if len(word) < 3 or not word.isascii() else bool((self.sums == _sum(word)).any())
+
+    def may_have_small(self, word: str) -> bool:
+        """The same, of the text in small letters."""
+        return word in self.lower if len(word) < 3 or not word.isascii() else bool((self.lower_sums == _sum(word)).any())
+
+    def words(self, pattern: re.Pattern[str], beginnings: tuple[str, ...]) -> Words:
+        """The words of a pattern."""
         at = starting_with(self.lower_sums, beginnings)
-        far = len(self.text) + _EDGE
         matches = (pattern.match(self.lower, place) for place in at.tolist())
-        until = np.array([match.end() if match else far for match in matches] + [far])
-        soonest = np.minimum.accumulate(until[::-1])[::-1]
-        return soonest[np.searchsorted(at, starts)] <= ends
+        never = len(self.text) + _EDGE
+        ends = np.array([match.end() if match else never for match in matches] + [never])
+        return Words(at, np.minimum.accumulate(ends[::-1])[::-1])
+
+
+class Words(NamedTuple):
+    """Where some words may begin, and where the first that stands there or later ends."""
+
+    starts: Places
+    soonest: Places
+
+    def within(self, starts: Places, ends: Places) -> Bools:
+        """Which of the pieces from ``starts`` to ``ends`` have one of the words inside."""
+        return self.soonest[np.searchsorted(self.starts, starts)] <= ends
 
 
 def _runs(here: Bools, size: int) -> Bools:
@@ -146,7 +165,7 @@ def tokens(ground: Ground, spellings: Sequence[Spelling]) -> Iterator[tuple[str,
         if spelling.before != range(1):
             places = _with_word_before(ground, spelling)
             if places.size:
-                yield spelling.hint, _matches(spelling.pattern, ground.text, places - _EDGE)
+                yield spelling.hint, _matches(spelling.pattern, ground.text, places - _EDGE, quick_to_find=False)
 
 
 def announced(ground: Ground, spellings: Sequence[Spelling]) -> Iterator[tuple[str, Matches]]:
@@ -154,7 +173,9 @@ def announced(ground: Ground, spellings: Sequence[Spelling]) -> Iterator[tuple[s
     for spelling in spellings:
         at = starting_with(ground.lower_sums, (spelling.hint,)) + _EDGE
         if at.size:
-            at = at[ground.next_long_word[np.searchsorted(ground.next_long_word, at + len(spelling.hint))] - at <= _SOON]
+            at = at[
+                ground.next_long_word[np.searchsorted(ground.next_long_word, at + len(spelling.hint))] - at <= _SOON
+            ]
         if at.size:
             yield spelling.hint, _matches(spelling.pattern, ground.lower, at - _EDGE)
 
@@ -163,9 +184,9 @@ _SOON = 32
 _MANY = 2_000
 
 
-def _matches(pattern: re.Pattern[str], text: str, places: Places) -> Matches:
+def _matches(pattern: re.Pattern[str], text: str, places: Places, *, quick_to_find: bool = True) -> Matches:
     """The matches that begin at these places and do not overlap. If there are many, the pattern finds them as soon."""
-    if len(places) > _MANY:
+    if len(places) > _MANY and quick_to_find:
         return partial(pattern.finditer, text)
 
     waiting = places.tolist()
@@ -198,6 +219,7 @@ def _with_word_before(ground: Ground, spelling: Spelling) -> Places:
     """Where a word begins that the spelling's hint follows."""
     spelled, hint = ground.bytes, spelling.hint
     at = np.flatnonzero(spelled == ord(hint)) if len(hint) == 1 else starting_with(ground.sums, (hint,)) + _EDGE
+    at = at[ground.words_of_eight[at - 8]]
     if not at.size:
         return at
     begins = [at - before for before in spelling.before]
@@ -241,18 +263,16 @@ _DOUBLED = np.frombuffer(numbers.DOUBLED, np.uint8)
 _ALONE = np.frombuffer(numbers.STANDS_ALONE, np.uint8)
 _SPOKEN_OF = np.frombuffer(numbers.IF_SPOKEN_OF, np.uint8)
 _MOST_GROUPS, _LARGEST_GROUP = 5, 6
+_FARTHEST = numbers.BEFORE_CARD + numbers.LONGEST_RUN + numbers.AFTER_CARD
 
 
 def cards(ground: Ground) -> Iterator[Span]:
     """Every payment card."""
     groups = _Groups(ground.bytes, ground.digit)
-    first, last, size = _with_check_digit(ground.bytes, groups)
+    first, last, size, spoken_of = _with_check_digit(ground, groups)
     if not first.size:
         return
     starts, ends = groups.starts[first] - _EDGE, groups.ends[last] - _EDGE
-    spoken_of = ground.near(
-        numbers.CARD_WORDS, numbers.CARD_WORDS_BEGIN, starts - numbers.BEFORE_CARD, ends + numbers.AFTER_CARD
-    )
     four = _first_four(groups.digits, groups.at[first])
     alone = (_ALONE[four] >> (size - numbers.SHORTEST_CARD)) & 1 == 1
     here = spoken_of | (alone & _usual(groups, first, last, size))
@@ -274,17 +294,24 @@ def _letter_before(spelled: NDArray[np.uint8], starts: Places) -> Bools:
     return near
 
 
-def _with_check_digit(spelled: NDArray[np.uint8], groups: _Groups) -> tuple[Places, Places, Places]:
-    """The groups in which a number begins and ends that has a card's brand, length and check digit; and its length."""
+def _with_check_digit(ground: Ground, groups: _Groups) -> tuple[Places, Places, Places, Bools]:
+    """The groups in which a number begins and ends that has a card's brand, length and check digit; its length; and
+    whether the text speaks of cards there."""
     digits, until = groups.digits, np.where(groups.in_table, groups.after, groups.run_after)
     nothing = np.zeros(0, np.int64)
     first = np.flatnonzero(until - groups.at >= numbers.SHORTEST_CARD)
+    if first.size:
+        before, earlier = ground.bytes[groups.starts[first] - 1], ground.bytes[groups.starts[first] - 2]
+        in_number = ((before == 46) | (before == 44) | (before == 47)) & ((earlier - np.uint8(48)) < 10)
+        four = _first_four(digits, groups.at[first])
+        possible = ~in_number & ((_ALONE | _SPOKEN_OF)[four] > 0)
+        first, four = first[possible], four[possible]
     if not first.size:
-        return nothing, nothing, nothing
-    before, earlier = spelled[groups.starts[first] - 1], spelled[groups.starts[first] - 2]
-    in_number = ((before == 46) | (before == 44) | (before == 47)) & ((earlier - np.uint8(48)) < 10)
-    lengths = (_ALONE | _SPOKEN_OF)[_first_four(digits, groups.at[first])]
-    first, lengths = first[~in_number & (lengths > 0)], lengths[~in_number & (lengths > 0)]
+        return nothing, nothing, nothing, nothing > 0
+    words = ground.words(numbers.CARD_WORDS, numbers.CARD_WORDS_BEGIN)
+    begin = groups.starts[first] - _EDGE - numbers.BEFORE_CARD
+    lengths = np.where(words.within(begin, begin + _FARTHEST), _ALONE[four] | _SPOKEN_OF[four], _ALONE[four])
+    first, lengths = first[lengths > 0], lengths[lengths > 0]
     doubled = _DOUBLED[digits]
     even = np.arange(len(digits)) & 1 == 0
     totals = [
@@ -295,16 +322,23 @@ def _with_check_digit(spelled: NDArray[np.uint8], groups: _Groups) -> tuple[Plac
     group_ending[groups.after] = np.arange(len(groups.after))
     found = []
     at, until = groups.at[first], until[first]
+    some = int(np.bitwise_or.reduce(lengths)) if lengths.size else 0
     for size in range(numbers.SHORTEST_CARD, numbers.LONGEST_CARD + 1):
+        if not (some >> (size - numbers.SHORTEST_CARD)) & 1:
+            continue
         which = np.flatnonzero(((lengths >> (size - numbers.SHORTEST_CARD)) & 1 == 1) & (at + size <= until))
         which = which[group_ending[at[which] + size] >= 0]
         start, after = at[which], at[which] + size
         total = np.where(after & 1, totals[1][after] - totals[1][start], totals[0][after] - totals[0][start])
         which = which[(total % 10 == 0) & (changes[after - 1] > changes[start])]
         found.append((first[which], group_ending[at[which] + size], np.full(len(which), size)))
+    if not found:
+        return nothing, nothing, nothing, nothing > 0
     begin, end, sizes = (np.concatenate(column) for column in zip(*found, strict=True))
     order = np.lexsort((sizes, begin))
-    return begin[order], end[order], sizes[order]
+    begin, end, sizes = begin[order], end[order], sizes[order]
+    around = groups.starts[begin] - _EDGE - numbers.BEFORE_CARD, groups.ends[end] - _EDGE + numbers.AFTER_CARD
+    return begin, end, sizes, words.within(*around)
 
 
 def _first_four(digits: NDArray[np.uint8], at: Places) -> Places:
@@ -362,11 +396,12 @@ def _likely_ssns(ground: Ground, at: Places, sign: str) -> tuple[Places, Places]
     likely = (area > 0) & (area != 666) & (area < 900) & (group > 0) & (serial > 0)
     starts, number = at[likely] - _EDGE, number[likely]
     ends = starts + places[-1] + 1
-    sure = ~np.isin(number, [int(known) for known in numbers.ADVERTISED]) if sign == "-" else np.zeros(len(number), bool)
+    sure = (
+        ~np.isin(number, [int(known) for known in numbers.ADVERTISED]) if sign == "-" else np.zeros(len(number), bool)
+    )
     if not sure.all():
-        sure |= ground.near(
-            numbers.SSN_WORDS, numbers.SSN_WORDS_BEGIN, starts - numbers.BEFORE_SSN, ends + numbers.AFTER_SSN
-        )
+        words = ground.words(numbers.SSN_WORDS, numbers.SSN_WORDS_BEGIN)
+        sure |= words.within(starts - numbers.BEFORE_SSN, ends + numbers.AFTER_SSN)
     return starts[sure], ends[sure]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from lukasa.gate.folding import Span
 
-STRETCH, MOST_FINDS, MOST_SEEN = 8_192, 64, 320
+STRETCH, MOST_FINDS, MOST_SEEN = 8_192, 64, 256
 _LONGEST = 320
 """No password is longer, with all that announces it; longer tokens have no spaces."""
 _REST_OF_WORD = re.compile(r"\S{0,8192}")

@@ -146,10 +146,7 @@ def _folded_by_table(text: str) -> Folded:
     if not counts.any():
         return Folded(_spelled(codes[codes < _BEYOND]), ends)
     plain = np.repeat(codes, sizes)
-    starts = ends[at] - counts
-    for part in range(_MOST_PARTS):
-        has = np.flatnonzero(counts > part)
-        plain[starts[has] + part] = table.parts[which[has], part]
+    plain[plain >= _BEYOND] = table.parts[which][np.arange(_MOST_PARTS) < counts[:, None]]
     return Folded(_spelled(plain), ends)
 
 

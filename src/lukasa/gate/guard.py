@@ -17,12 +17,12 @@ What it names is the class and the place, never the value.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from itertools import repeat
 from math import log2
 from operator import gt, itemgetter
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from lukasa.gate import numbers
 from lukasa.gate.crowds import Crowds
@@ -39,6 +39,9 @@ from lukasa.gate.secrets import (
     PROVIDERS,
     is_placeholder,
 )
+
+if TYPE_CHECKING:
+    from lukasa.gate.bulk import Ground
 
 Sort = Literal["card", "ssn", "secret", "password", "private_key"]
 NAMES: dict[Sort, str] = {
@@ -95,28 +98,42 @@ def _apart(found: list[_Found]) -> list[_Found]:
     if not any(map(gt, map(itemgetter(1), found), map(itemgetter(0), found[1:]))):
         return found
     pieces: list[_Found] = []
-    for piece in found:
-        if pieces and piece[0] < pieces[-1][1]:
-            start, end, sort = pieces[-1]
-            pieces[-1] = (start, max(end, piece[1]), sort)
-        else:
-            pieces.append(piece)
-    return pieces
+    start, end, sort = found[0]
+    for begin, until, other in found:
+        if begin >= end:
+            pieces.append((start, end, sort))
+            start, end, sort = begin, until, other
+        elif until > end:
+            end = until
+    return [*pieces, (start, end, sort)]
 
 
 def _everything(text: str) -> Iterator[tuple[Sort, Iterable[Span]]]:
     lower = text.replace("\u0130", "\u0131").lower()  # the one letter whose small form is two characters
-    yield from (_of_long if len(text) >= LONG else _of_short)(text, lower)
+    if len(text) < LONG:
+        yield from _of_short(text, lower)
+        yield from _by_hints(text, lower, text.__contains__, lower.__contains__)
+    else:
+        from lukasa.gate.bulk import Ground
+
+        ground = Ground(text, lower)
+        yield from _of_long(ground)
+        yield from _by_hints(text, lower, ground.may_have, ground.may_have_small)
+
+
+def _by_hints(
+    text: str, lower: str, has: Callable[[str], bool], has_small: Callable[[str], bool]
+) -> Iterator[tuple[Sort, Iterable[Span]]]:
     for hint, pattern, _ in PRIVATE_KEYS:
-        if hint in text:
+        if has(hint):
             yield "private_key", Crowds(text).finds(partial(pattern.finditer, text), _Match.span)
     crowds = Crowds(text)
-    if "pin" in lower:
+    if has_small("pin"):
         yield "password", crowds.finds(partial(PIN.finditer, lower), _pin)
     for hint, pattern, _ in PASSWORDS:
-        if hint in lower:
+        if has_small(hint):
             yield "password", crowds.finds(partial(pattern.finditer, lower), partial(_password, text))
-    if "://" in text and "@" in text:
+    if has("://") and "@" in text:
         yield "password", crowds.finds(partial(IN_URL.finditer, text), _in_url)
 
 
@@ -134,19 +151,18 @@ def _of_short(text: str, lower: str) -> Iterator[tuple[Sort, Iterable[Span]]]:
                 yield "secret", crowds.finds(partial(pattern.finditer, lower), partial(_announced, text, hint))
 
 
-def _of_long(text: str, lower: str) -> Iterator[tuple[Sort, Iterable[Span]]]:
+def _of_long(ground: Ground) -> Iterator[tuple[Sort, Iterable[Span]]]:
     from lukasa.gate import bulk
 
-    ground = bulk.Ground(text, lower)
     if ground.digit.any():
         yield "card", bulk.cards(ground)
         yield "ssn", bulk.ssns(ground)
     if ground.long_words.any():
-        crowds = Crowds(text)
+        crowds = Crowds(ground.text)
         for _, matches in bulk.tokens(ground, PROVIDERS):
             yield "secret", crowds.finds(matches, _token)
         for word, matches in bulk.announced(ground, ANNOUNCED):
-            yield "secret", crowds.finds(matches, partial(_announced, text, word))
+            yield "secret", crowds.finds(matches, partial(_announced, ground.text, word))
 
 
 _LONG_WORD = re.compile(r"[A-Za-z0-9+/_=.:~-]{16}")

@@ -80,7 +80,9 @@ class Ground:
 
     def may_have_small(self, word: str) -> bool:
         """The same, of the text in small letters."""
-        return word in self.lower if len(word) < 3 or not word.isascii() else bool((self.lower_sums == _sum(word)).any())
+        return (
+            word in self.lower if len(word) < 3 or not word.isascii() else bool((self.lower_sums == _sum(word)).any())
+        )
 
     def words(self, pattern: re.Pattern[str], beginnings: tuple[str, ...]) -> Words:
         """The words of a pattern."""
@@ -144,7 +146,7 @@ def _sums(spelled: NDArray[np.uint8]) -> NDArray[np.uint16]:
 
 def starting_with(sums: NDArray[np.uint16], words: tuple[str, ...]) -> Places:
     """Where one of the words may stand, by its first three letters. A few of the places may have something else."""
-    if len(words) == 1 and len(words[0]) > 2:  # noqa: PLR2004
+    if len(words) == 1 and len(words[0]) > 2:
         return np.flatnonzero(sums == _sum(words[0])) - _EDGE
     return np.flatnonzero(_beginnings(words)[sums]) - _EDGE
 
@@ -209,7 +211,8 @@ def _before_two_dots(spelled: NDArray[np.uint8], at: Places) -> Places:
     one = other[np.searchsorted(other, at)]
     two = other[np.searchsorted(other, one + 1)]
     three = other[np.minimum(np.searchsorted(other, two + 1), len(other) - 1)]
-    return at[(spelled[two] == 46) & (two - one <= 4004) & (three - two > 10)]
+    at = at[(spelled[two] == 46) & (two - one <= 4004) & (three - two > 10)]
+    return at
 
 
 _IN_PART = _are("".join(_ALPHABETS) + "-")
@@ -235,7 +238,7 @@ class _Groups:
 
     def __init__(self, spelled: NDArray[np.uint8], digit: Bools) -> None:
         edges = np.flatnonzero(digit[1:] != digit[:-1]) + 1
-        starts, ends = edges[0::2], edges[1::2]
+        starts, ends = edges[0::2].copy(), edges[1::2].copy()
         before = _LETTER[spelled[starts - 1]]
         first = np.ones(len(starts) + 1, bool)
         if len(starts) > 1:
@@ -342,16 +345,20 @@ def _with_check_digit(ground: Ground, groups: _Groups) -> tuple[Places, Places, 
 
 
 def _first_four(digits: NDArray[np.uint8], at: Places) -> Places:
-    return sum(digits[at + place].astype(np.int64) * 10 ** (3 - place) for place in range(4))  # type: ignore[return-value]
+    four = digits[at].astype(np.int64)
+    for place in range(1, 4):
+        four = 10 * four + digits[at + place]
+    return four
 
 
 def _usual(groups: _Groups, first: Places, last: Places, size: Places) -> Bools:
     """Whether digits are grouped as on a card, or not at all."""
     count, sizes = last - first + 1, groups.sizes
-    by_four = (sizes[first] == 4) & (count <= _MOST_GROUPS)
+    by_four: Bools = (sizes[first] == 4) & (count <= _MOST_GROUPS)
     for step in range(1, _MOST_GROUPS):
         by_four &= (count <= step) | (sizes[np.minimum(first + step, last)] <= _LARGEST_GROUP)
-    return (count == 1) | by_four | (count == size)
+    by_four |= (count == 1) | (count == size)
+    return by_four
 
 
 # Social security numbers

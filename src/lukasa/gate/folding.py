@@ -98,9 +98,11 @@ MAY_CHANGE = (
 
 
 class _Table(NamedTuple):
-    """What every character is taken for. A code beyond Unicode means a row of ``parts``, of which ``sizes`` are meant."""
+    """What every character is taken for. A code beyond Unicode means a row: nothing, or characters that are several."""
 
     codes: NDArray[np.uint32]
+    written: list[str]
+    plain: list[str]
     parts: NDArray[np.uint32]
     sizes: NDArray[np.int64]
 
@@ -113,18 +115,19 @@ def _table() -> _Table:
     import numpy as np
 
     codes = np.arange(_BEYOND, dtype=np.uint32)
-    several = [""]
+    written, several = [""], [""]
     for character in map(chr, chain(*MAY_CHANGE)):
         if unicodedata.category(character) in _TAKEN or not unicodedata.is_normalized("NFKC", character):
             plain = taken_for(character)
             if len(plain) > 1:
+                written.append(character)
                 several.append(plain)
             codes[ord(character)] = ord(plain) if len(plain) == 1 else _BEYOND + (len(several) - 1 if plain else 0)
     for character in "\u00b7\u2043\u2212":
         codes[ord(character)] = ord("-")
     codes[0xFE00:0xFE10] = _BEYOND
     parts = np.array([[ord(part) for part in plain.ljust(_MOST_PARTS)] for plain in several], np.uint32)
-    return _Table(codes, parts, np.array([len(plain) for plain in several]))
+    return _Table(codes, written, several, parts, np.array([len(plain) for plain in several]))
 
 
 _TAKEN = frozenset({"Cf", "Pd", "Zs", "Nd"})
@@ -143,11 +146,20 @@ def _folded_by_table(text: str) -> Folded:
     sizes = np.ones(len(codes), np.int32)
     sizes[at] = counts
     ends = np.cumsum(sizes, dtype=np.int64)
-    if not counts.any():
+    several = np.flatnonzero(np.bincount(which)[1:]) + 1
+    if len(several) <= _FEW:
+        for row in several.tolist():
+            text = text.replace(table.written[row], table.plain[row])
+        if several.size:
+            codes = table.codes[np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")]
         return Folded(_spelled(codes[codes < _BEYOND]), ends)
     plain = np.repeat(codes, sizes)
     plain[plain >= _BEYOND] = table.parts[which][np.arange(_MOST_PARTS) < counts[:, None]]
     return Folded(_spelled(plain), ends)
+
+
+_FEW = 16
+"""So many different characters are sooner replaced one after the other."""
 
 
 def _spelled(codes: NDArray[np.uint32]) -> str:

@@ -270,4 +270,4 @@ def _mixed(value: str) -> bool:
     """Letters and digits both, and not the parts of a sentence or a path."""
     if not _LETTER_AND_DIGITS.match(value):
         return False
-    return len(value) < 20 or len(value.encode().translate(None, b"0123456789")) > 0.05 * len(value)  # noqa: PLR2004
+    return len(value) < 20 or len(value.encode().translate(None, b"0123456789")) > 0.05 * len(value)

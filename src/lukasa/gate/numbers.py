@@ -28,7 +28,7 @@ CARD_WORDS_BEGIN = (
     "car", "cc", "vis", "mas", "ame", "dis", "mae", "din", "jcb", "uni", "cvv", "cvc", "pan", "kar", "tar", "bil", "exp"
 )  # fmt: skip
 
-_OTHER_NUMBERS = (
+_OTHER_NUMBERS = (  # noqa: SIM905 - a list of words reads best as words
     "order tracking track invoice ticket ref serial imei imsi iccid isbn ean upc gtin barcode timestamp case sku uuid guid hash "
     "build commit version phone tel call fax mobile shipment parcel package receipt transaction batch lot part model customer "
     "member user device session request trace span job run id no nr number iban account acct routing license licence passport "

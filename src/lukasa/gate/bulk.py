@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property, partial
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -211,8 +211,8 @@ def _before_two_dots(spelled: NDArray[np.uint8], at: Places) -> Places:
     one = other[np.searchsorted(other, at)]
     two = other[np.searchsorted(other, one + 1)]
     three = other[np.minimum(np.searchsorted(other, two + 1), len(other) - 1)]
-    at = at[(spelled[two] == 46) & (two - one <= 4004) & (three - two > 10)]
-    return at
+    whole: Bools = (spelled[two] == 46) & (two - one <= 4004) & (three - two > 10)
+    return at[whole]
 
 
 _IN_PART = _are("".join(_ALPHABETS) + "-")
@@ -257,7 +257,8 @@ class _Groups:
         self.sizes = self.ends - self.starts
         self.after = np.cumsum(self.sizes)
         self.at = self.after - self.sizes
-        self.digits = spelled[digit][np.repeat(kept, ends - starts)] - np.uint8(48)
+        digits = spelled[digit] - np.uint8(48)
+        self.digits = digits if kept.all() else digits[np.repeat(kept, ends - starts)]
         last = np.flatnonzero(np.append(run[1:] != run[:-1], True)) if len(run) else run
         self.run_after = np.repeat(self.after[last], np.diff(np.append(-1, last))) if len(run) else self.after
 
@@ -315,12 +316,10 @@ def _with_check_digit(ground: Ground, groups: _Groups) -> tuple[Places, Places, 
     begin = groups.starts[first] - _EDGE - numbers.BEFORE_CARD
     lengths = np.where(words.within(begin, begin + _FARTHEST), _ALONE[four] | _SPOKEN_OF[four], _ALONE[four])
     first, lengths = first[lengths > 0], lengths[lengths > 0]
-    doubled = _DOUBLED[digits]
-    even = np.arange(len(digits)) & 1 == 0
-    totals = [
-        np.append(np.int32(0), np.cumsum(np.where(way, digits, doubled), dtype=np.int32)) for way in (~even, even)
-    ]
-    changes = np.append(np.int32(0), np.cumsum(digits[1:] != digits[:-1], dtype=np.int32))
+    odd, even = digits.copy(), _DOUBLED[digits]
+    odd[0::2], even[0::2] = even[0::2].copy(), digits[0::2]
+    totals = _running(odd), _running(even)
+    changes = _running(digits[1:] != digits[:-1])
     group_ending = np.full(len(digits) + 1, -1, np.int32)
     group_ending[groups.after] = np.arange(len(groups.after))
     found = []
@@ -342,6 +341,13 @@ def _with_check_digit(ground: Ground, groups: _Groups) -> tuple[Places, Places, 
     begin, end, sizes = begin[order], end[order], sizes[order]
     around = groups.starts[begin] - _EDGE - numbers.BEFORE_CARD, groups.ends[end] - _EDGE + numbers.AFTER_CARD
     return begin, end, sizes, words.within(*around)
+
+
+def _running(values: NDArray[Any]) -> NDArray[np.int32]:
+    """The sum of all values before each place."""
+    sums = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(values, dtype=np.int32, out=sums[1:])
+    return sums
 
 
 def _first_four(digits: NDArray[np.uint8], at: Places) -> Places:

@@ -222,7 +222,7 @@ def _with_word_before(ground: Ground, spelling: Spelling) -> Places:
     """Where a word begins that the spelling's hint follows."""
     spelled, hint = ground.bytes, spelling.hint
     at = np.flatnonzero(spelled == ord(hint)) if len(hint) == 1 else starting_with(ground.sums, (hint,)) + _EDGE
-    at = at[ground.words_of_eight[at - 8]]
+    at = at[ground.words_of_eight[at - 8]] if at.size else at
     if not at.size:
         return at
     begins = [at - before for before in spelling.before]

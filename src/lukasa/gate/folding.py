@@ -150,6 +150,8 @@ def _folded_by_table(text: str) -> Folded:
     if len(several) <= _FEW:
         for row in several.tolist():
             text = text.replace(table.written[row], table.plain[row])
+        if text.isascii():
+            return Folded(text, ends)
         if several.size:
             codes = table.codes[np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")]
         return Folded(_spelled(codes[codes < _BEYOND]), ends)

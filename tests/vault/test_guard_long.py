@@ -135,7 +135,9 @@ def test_nothing_gets_lost_in_a_crowd(seed, gap):
         patch.setattr(crowds, "MOST_FINDS", 10**9)
         patch.setattr(crowds, "MOST_SEEN", 10**9)
         exact = guard.scan(text)
-    assert covered(guard.scan(text), [(spotted.start, spotted.end) for spotted in exact])
+    found = guard.scan(text)
+    assert covered(found, [(spotted.start, spotted.end) for spotted in exact])
+    assert {spotted.sort for spotted in found} == {spotted.sort for spotted in exact}
 
 
 def test_a_list_of_passwords_is_taken_apart_until_it_is_a_crowd():
@@ -146,6 +148,9 @@ def test_a_list_of_passwords_is_taken_apart_until_it_is_a_crowd():
     assert "secret" not in guard.redacted(many)
 
 
-def test_masked_passwords_in_a_log_are_no_crowd():
-    line = "2026-01-01 12:00:00 INFO login user={} password=******** from 10.0.0.1\n"
-    assert guard.scan("".join(line.format(at) for at in range(5_000))) == []
+@pytest.mark.parametrize(
+    "line",
+    ["user=bob password=********\n", "pw=***\n", "password: null\n", "pw=the\n", "token=some-long-identifier-name\n", "://u:$PASS@h "],
+)  # fmt: skip
+def test_a_crowd_of_harmless_values_is_harmless(line):
+    assert guard.scan(line * 3_000) == []

@@ -1,8 +1,8 @@
 """Crowds: a text of nothing but tokens or passwords is not taken apart one by one.
 
-Where a stretch of a text has more than ``MOST_FINDS`` finds of one sort, or more than ``MOST_SEEN`` words and values that are
-spelled like some, the rest of the stretch, from the first of them on, is one find. So no text makes the guard slow, nothing
-that is secret gets past it, and a text that people or their programs write is judged find by find.
+Where a stretch of a text has more than ``MOST_FINDS`` finds of one sort, or one find and more than ``MOST_SEEN`` values that are
+spelled like some, the rest of the stretch, from the first find on, is one find. So nothing secret gets past, and no text is
+refused for a crowd: where nothing is found one by one, nothing is found.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Crowds:
                 stretch.finds += 1
                 stretch.first = min(stretch.first, start)
                 yield span
-            if (stretch.seen > MOST_SEEN or stretch.finds > MOST_FINDS) and start < stretch.end - _LONGEST:
+            many = stretch.finds > MOST_FINDS or (stretch.finds and stretch.seen > MOST_SEEN)
+            if many and start < stretch.end - _LONGEST:
                 stretch.crowded = True
-                stretch.first = min(stretch.first, start)
                 yield stretch.first, self._end(stretch)
                 return stretch.end - _LONGEST
         return None

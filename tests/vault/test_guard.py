@@ -76,6 +76,8 @@ def test_a_number_with_a_wrong_check_digit_is_no_card(card, shift):
         ("mon mot de passe est Azerty123", ["password"]),
         ("postgresql://app:s3cr3t@db.example.com/main", ["password"]),
         ("my card pin is 4821", ["password"]),
+        ("the password is wrong, password: hunter2", ["password"]),
+        ("pw=abc1! pw=def2! pw=ghi3!", ["password"] * 3),
         ("The password is stored in the vault", []),
         ("Passwords are hashed with argon2 and a password is required", []),
         ("password must be 12 characters long", []),

@@ -1,7 +1,7 @@
 """Crowds: a text of nothing but tokens or passwords is not taken apart one by one.
 
 Where a stretch of a text has more than ``MOST_FINDS`` finds of one sort, or one find and more than ``MOST_SEEN`` values that are
-spelled like some, the rest of the stretch, from the first find on, is one find. So nothing secret gets past, and no text is
+spelled like some, the rest of the stretch, from the first find or value on, is one find. So nothing secret gets past, and no text is
 refused for a crowd: where nothing is found one by one, nothing is found.
 """
 
@@ -31,6 +31,9 @@ class _Stretch:
     seen: int = 0
     crowded: bool = False
 
+    def is_crowded(self) -> bool:
+        return self.finds > MOST_FINDS or (self.finds > 0 and self.seen > MOST_SEEN)
+
 
 @dataclass(frozen=True, slots=True)
 class Crowds:
@@ -52,7 +55,8 @@ class Crowds:
             start = match.start()
             if start >= stretch.end:
                 stretch = self._stretch(start)
-            if stretch.crowded and stretch.first <= start < stretch.end - _LONGEST:
+            in_tail = start >= stretch.end - _LONGEST
+            if stretch.crowded and start >= stretch.first and not in_tail:
                 return stretch.end - _LONGEST
             span = judge(match)
             stretch.seen += 1
@@ -60,9 +64,11 @@ class Crowds:
                 stretch.finds += 1
                 stretch.first = min(stretch.first, start)
                 yield span
-            many = stretch.finds > MOST_FINDS or (stretch.finds and stretch.seen > MOST_SEEN)
-            if many and start < stretch.end - _LONGEST:
+            elif stretch.crowded:
+                continue
+            if stretch.is_crowded() and not in_tail:
                 stretch.crowded = True
+                stretch.first = min(stretch.first, start)
                 yield stretch.first, self._end(stretch)
                 return stretch.end - _LONGEST
         return None

@@ -92,7 +92,7 @@ KEYS_THAT_ARE_SECRET = re.compile(
 _SIGN = (
     r"[\"'`]{0,2}[ \t]{0,3}(?=[:=是はiwateé])(?P<sign>:=|==|=>|=|:|是|は|(?:is|was|are|to|ist|est|es|é)"
     r"(?: (?:still|now|just|set to|currently|actually|simply))?:?(?=[ \t\"'`]))"
-    r"[ \t]{0,3}(?P<quote>[\"'`“‘«]?)(?P<value>[^\s\"'`“”‘’«»,;]{3,128})(?P<after>[\"'`”’»]?[^\n]{0,12})"
+    r"[ \t]{0,3}(?P<quote>[\"'`“‘«]?)(?P<value>[^\s\"'`“”‘’«»,;]{3,128})(?=(?P<after>[\"'`”’»]?[^\n]{0,12}))"
 )
 
 _WHOSE = r"(?P<many>s?)(?: (?:for|of|to|on|at)(?: [^\s:=]{1,30}(?=[\s:=\"'`是は])){1,3}?)?"

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lukasa
+from lukasa.benchmarks.guard import hostile_texts
 from lukasa.gate import Gate, Policy, guarding
 from lukasa.gate.guard import redacted, scan
 from lukasa.outcome import Refused
@@ -75,6 +76,8 @@ def test_a_number_with_a_wrong_check_digit_is_no_card(card, shift):
         ("mon mot de passe est Azerty123", ["password"]),
         ("postgresql://app:s3cr3t@db.example.com/main", ["password"]),
         ("my card pin is 4821", ["password"]),
+        ("the password is wrong, password: hunter2", ["password"]),
+        ("pw=abc1! pw=def2! pw=ghi3!", ["password"] * 3),
         ("The password is stored in the vault", []),
         ("Passwords are hashed with argon2 and a password is required", []),
         ("password must be 12 characters long", []),
@@ -136,16 +139,20 @@ def test_places_are_those_of_the_text_as_it_was_written():
     assert text[spotted.start] == "４"
 
 
-@pytest.mark.parametrize(
-    "piece", ["1", "4", "4 ", "a", "sk-", "eyJ", "password ", "key: ", "é", "４", "-", "123-45-678"]
-)
-def test_a_megabyte_of_hostile_text_is_scanned_in_time_that_grows_in_a_line(piece):
+@pytest.fixture(scope="module")
+def hostile():
+    return hostile_texts()
+
+
+@pytest.mark.parametrize("name", hostile_texts(1_000))
+def test_a_megabyte_of_hostile_text_is_scanned_in_time_that_grows_in_a_line(name, hostile):
     """Ten times the text takes about ten times as long: no pattern goes back over what it has read."""
+    text = hostile[name]
 
     def took(size):
-        text = (piece * (size // len(piece) + 1))[:size]
+        piece = text[:size]
         began = time.process_time()
-        scan(text)
+        scan(piece)
         return time.process_time() - began
 
     small = min(took(100_000) for _ in range(3))

@@ -8,19 +8,26 @@ A text is folded first (compatibility forms, invisible characters, dashes and sp
 - ``password``: told in prose, set in a file, or inside a URL; PINs likewise;
 - ``private_key``: the armour of one.
 
+Finds are exact, but for crowds of them (``lukasa.gate.crowds``). A long text is looked at all at once
+(``lukasa.gate.bulk``), with the same finds.
+
 What it names is the class and the place, never the value.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+from itertools import repeat
 from math import log2
-from typing import Literal, NamedTuple
+from operator import gt, itemgetter
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from lukasa.gate import numbers
+from lukasa.gate.crowds import Crowds
+from lukasa.gate.folding import LONG, Span, folded
+from lukasa.gate.numbers import DIGIT
 from lukasa.gate.secrets import (
     ANNOUNCED,
     COMMON_AFTER_PASSWORD,
@@ -30,9 +37,11 @@ from lukasa.gate.secrets import (
     PIN,
     PRIVATE_KEYS,
     PROVIDERS,
-    Spelling,
     is_placeholder,
 )
+
+if TYPE_CHECKING:
+    from lukasa.gate.bulk import Ground
 
 Sort = Literal["card", "ssn", "secret", "password", "private_key"]
 NAMES: dict[Sort, str] = {
@@ -54,12 +63,16 @@ class Spotted(NamedTuple):
 
 def scan(text: str) -> list[Spotted]:
     """Everything personal or secret in a text, in order; pieces that overlap are one."""
-    folded = text if text.isascii() else _folded(text)
-    found = _apart(sorted(_everything(folded)))
-    if not found or folded is text:
-        return found
-    ends = list(accumulate(len(_FOLDING[ord(character)]) for character in text))
-    return [_moved(spotted, ends) for spotted in found]
+    plain = folded(text)
+    found: list[_Found] = []
+    for sort, spans in _everything(plain.text):
+        found += [(start, end, sort) for start, end in spans]
+    found.sort()
+    found = _apart(found)
+    if plain.ends is not None:
+        places = plain.written([piece[0] for piece in found], [piece[1] for piece in found])
+        found = [(start, end, piece[2]) for (start, end), piece in zip(places, found, strict=True)]
+    return list(map(tuple.__new__, repeat(Spotted), found))
 
 
 def redacted(text: str) -> str:
@@ -77,287 +90,184 @@ def named(found: Iterable[Spotted]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-class _Folding(dict[int, str]):
-    """What each character is taken for; learned as characters come by."""
-
-    def __missing__(self, code: int) -> str:
-        character = chr(code)
-        category = unicodedata.category(character)
-        if category == "Cf" or "\ufe00" <= character <= "\ufe0f":
-            folded = ""
-        elif category == "Pd" or character in "\u2212\u2043\u00b7":
-            folded = "-"
-        elif category == "Zs":
-            folded = " "
-        else:
-            folded = unicodedata.normalize("NFKC", character)
-            if len(folded) == 1 and not folded.isascii() and folded.isdecimal():
-                folded = str(unicodedata.decimal(folded))
-        if len(self) < 100_000:
-            self[code] = folded
-        return folded
+_Found = tuple[int, int, Sort]
+_Match = re.Match[str]
 
 
-_FOLDING = _Folding()
-_FEW_REPLACED = 16
+def _apart(found: list[_Found]) -> list[_Found]:
+    if not any(map(gt, map(itemgetter(1), found), map(itemgetter(0), found[1:]))):
+        return found
+    pieces: list[_Found] = []
+    start, end, sort = found[0]
+    for begin, until, other in found:
+        if begin >= end:
+            pieces.append((start, end, sort))
+            start, end, sort = begin, until, other
+        elif until > end:
+            end = until
+    return [*pieces, (start, end, sort)]
 
 
-def _folded(text: str) -> str:
-    """The text with every character taken for what it is taken for. Most texts have few that change, or none."""
-    table = {letter: _FOLDING[ord(letter)] for letter in set(text)}
-    changed = [letter for letter, taken in table.items() if taken != letter]
-    if len(changed) > _FEW_REPLACED:
-        return text.translate({ord(letter): taken for letter, taken in table.items()})
-    for letter in changed:
-        text = text.replace(letter, table[letter])
-    return text
-
-
-def _moved(spotted: Spotted, ends: list[int]) -> Spotted:
-    """The same piece in the text as it was written."""
-    return Spotted(bisect_right(ends, spotted.start), bisect_left(ends, spotted.end) + 1, spotted.sort)
-
-
-def _apart(found: Iterable[Spotted]) -> list[Spotted]:
-    pieces: list[Spotted] = []
-    for spotted in found:
-        if pieces and spotted.start < pieces[-1].end:
-            first = pieces[-1]
-            pieces[-1] = Spotted(first.start, max(first.end, spotted.end), first.sort)
-        else:
-            pieces.append(spotted)
-    return pieces
-
-
-def _everything(text: str) -> Iterator[Spotted]:
+def _everything(text: str) -> Iterator[tuple[Sort, Iterable[Span]]]:
     lower = text.replace("\u0130", "\u0131").lower()  # the one letter whose small form is two characters
-    hinted, hinted_small = _Hints(text), _Hints(lower)
-    if _DIGIT.search(text):
-        yield from _cards(text, lower)
-        yield from _ssns(text, lower)
-        if "pin" in lower:
-            yield from (Spotted(*match.span("value"), "password") for match in PIN.finditer(lower))
-    for _, pattern in hinted(PRIVATE_KEYS):
-        yield from (Spotted(*match.span(), "private_key") for match in pattern.finditer(text))
+    if len(text) < LONG:
+        yield from _of_short(text, lower)
+        yield from _by_hints(text, lower, text.__contains__, lower.__contains__)
+    else:
+        from lukasa.gate.bulk import Ground
+
+        ground = Ground(text, lower)
+        yield from _of_long(ground)
+        yield from _by_hints(text, lower, ground.may_have, ground.may_have_small)
+
+
+def _by_hints(
+    text: str, lower: str, has: Callable[[str], bool], has_small: Callable[[str], bool]
+) -> Iterator[tuple[Sort, Iterable[Span]]]:
+    for hint, pattern, _ in PRIVATE_KEYS:
+        if has(hint):
+            yield "private_key", Crowds(text).finds(partial(pattern.finditer, text), _Match.span)
+    crowds = Crowds(text)
+    if has_small("pin"):
+        yield "password", crowds.finds(partial(PIN.finditer, lower), _pin)
+    for hint, pattern, _ in PASSWORDS:
+        if has_small(hint):
+            yield "password", crowds.finds(partial(pattern.finditer, lower), partial(_password, text))
+    if has("://") and "@" in text:
+        yield "password", crowds.finds(partial(IN_URL.finditer, text), _in_url)
+
+
+def _of_short(text: str, lower: str) -> Iterator[tuple[Sort, Iterable[Span]]]:
+    if DIGIT.search(text):
+        yield "card", numbers.cards(text, lower)
+        yield "ssn", numbers.ssns(text, lower)
     if _LONG_WORD.search(text):
-        yield from _secrets(text, lower, hinted, hinted_small)
-    for _, pattern in hinted_small(PASSWORDS):
-        yield from (match for found in pattern.finditer(lower) for match in _password(text, found))
-    if "://" in text and "@" in text:
-        for match in IN_URL.finditer(text):
-            if not is_placeholder(match["value"]) and match["value"].lower() not in ("password", "pass", "pwd"):
-                yield Spotted(*match.span("value"), "password")
+        crowds = Crowds(text)
+        for hint, pattern, _ in PROVIDERS:
+            if hint in text:
+                yield "secret", crowds.finds(partial(pattern.finditer, text), _token)
+        for hint, pattern, _ in ANNOUNCED:
+            if hint in lower:
+                yield "secret", crowds.finds(partial(pattern.finditer, lower), partial(_announced, text, hint))
+
+
+def _of_long(ground: Ground) -> Iterator[tuple[Sort, Iterable[Span]]]:
+    from lukasa.gate import bulk
+
+    if ground.digit.any():
+        yield "card", bulk.cards(ground)
+        yield "ssn", bulk.ssns(ground)
+    if ground.long_words.any():
+        crowds = Crowds(ground.text)
+        for _, matches in bulk.tokens(ground, PROVIDERS):
+            yield "secret", crowds.finds(matches, _token)
+        for word, matches in bulk.announced(ground, ANNOUNCED):
+            yield "secret", crowds.finds(matches, partial(_announced, ground.text, word))
 
 
 _LONG_WORD = re.compile(r"[A-Za-z0-9+/_=.:~-]{16}")
 """No key or token is shorter, and few texts have such a word."""
 
-
-def _secrets(text: str, lower: str, hinted: _Hints, hinted_small: _Hints) -> Iterator[Spotted]:
-    for hint, pattern in hinted(PROVIDERS):
-        for match in pattern.finditer(text):
-            if _random_enough(match.group()[len(hint) :], 2.0) and _DIGIT.search(match.group()):
-                yield Spotted(*match.span(), "secret")
-    for hint, pattern in hinted_small(ANNOUNCED):
-        yield from (match for found in pattern.finditer(lower) for match in _announced(text, hint, found))
-
-
-class _Hints:
-    """Tells which spellings a text could have. A long text is asked first whether it has the letters at all."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._letters = set(text) if len(text) > _LONG else None
-        self._plain = b"" if self._letters is None or text.isascii() else text.encode("ascii", "replace")
-
-    def __call__(self, spellings: tuple[Spelling, ...]) -> list[Spelling]:
-        if self._letters is None:
-            text = self._text
-            return [spelling for spelling in spellings if spelling.hint in text]
-        return [spelling for spelling in spellings if self._letters.issuperset(spelling.hint) and self._has(spelling)]
-
-    def _has(self, spelling: Spelling) -> bool:
-        if self._plain and spelling.hint.isascii():  # bytes are quicker to search than wide characters
-            return spelling.hint.encode() in self._plain
-        return spelling.hint in self._text
-
-
-# Cards
-
-_DIGIT = re.compile(r"\d")
-_RUN = re.compile(r"\d(?<![A-Za-z0-9_].)\d*(?:[ -]{1,2}\d+|\.\d{4}(?!\d))*")
-_LETTER = re.compile(r"[A-Za-z_]")
-_GROUP, _LONG_GROUP = re.compile(r"\d+"), re.compile(r"\d{12,}")
-_LONG = 10_000
-_LONGEST_RUN = 120
-"""Digits that go on for longer are a table: there a card stands in one piece."""
-_CARD_WORDS = re.compile(
-    r"card|\bcc\b|visa|master|amex|american express|discover|maestro|diners|jcb|unionpay|cvv|cvc|\bpan\b|karte|carte|tarjeta|billing|expir"
-)
-_OTHER_NUMBERS = re.compile(
-    r"(?:order|tracking|track|invoice|ticket|refer\w*|ref|serial|imei|imsi|iccid|isbn|ean|upc|gtin|barcode|timestamp|case|sku|uuid|guid|hash|build|commit|"
-    r"version|phone|tel|call|fax|mobile|shipment|parcel|package|receipt|transaction|batch|lot|part|model|customer|member|user|device|session|request|trace|span|"
-    r"job|run|id|no|nr|number|iban|account|acct|routing|license|licence|passport|seed|checksum|epoch|bestellung|rechnung|sendung)[^\w\n]{0,3}(?:id|no|nr|number|code|#)?[^\w\n]{0,4}$"
-)
-_BEFORE, _AFTER = 40, 24
-_SHORTEST_CARD, _LONGEST_CARD = 12, 19
-_ODD = bytes.maketrans(b"0123456789", bytes(range(10)))
-_EVEN = bytes.maketrans(b"0123456789", bytes((0, 2, 4, 6, 8, 1, 3, 5, 7, 9)))
-
-
-def _cards(text: str, lower: str) -> Iterator[Spotted]:
-    for run in _RUN.finditer(text):
-        start, end = run.span()
-        if end - start < _SHORTEST_CARD or _LETTER.match(text, end):
-            continue
-        short = end - start <= _LONGEST_RUN
-        groups = [group.span() for group in (_GROUP if short else _LONG_GROUP).finditer(text, start, end)]
-        most = _LONGEST_CARD if short else 1
-        at = 0
-        while at < len(groups):
-            until = _card_from(text, lower, groups, at, most=most)
-            if until:
-                yield Spotted(groups[at][0], groups[until - 1][1], "card")
-            at = until or at + 1
-
-
-def _card_from(text: str, lower: str, groups: list[tuple[int, int]], at: int, *, most: int) -> int:
-    """After which group a card ends that begins with this one; 0 if none does."""
-    start = groups[at][0]
-    if text[start] not in "23456" or (start and text[start - 1] in ".,/" and text[start - 2 : start - 1].isdigit()):
-        return 0
-    digits = ""
-    for until in range(at, min(at + most, len(groups))):
-        digits += text[groups[until][0] : groups[until][1]]
-        if len(digits) > _LONGEST_CARD:
-            return 0
-        if len(digits) >= _SHORTEST_CARD and _checks(digits) and (sure := _brand(digits)) is not None:
-            spoken_of = _CARD_WORDS.search(lower[max(0, start - _BEFORE) : groups[until][1] + _AFTER]) is not None
-            if spoken_of or (
-                sure
-                and _usual(groups[at : until + 1])
-                and not _OTHER_NUMBERS.search(lower[max(0, start - _BEFORE) : start])
-            ):
-                return until + 1
-    return 0
-
-
-def _usual(groups: list[tuple[int, int]]) -> bool:
-    """Whether digits are grouped as on a card, or not at all."""
-    sizes = tuple(end - start for start, end in groups)
-    return (
-        len(sizes) == 1 or (sizes[0] == 4 and max(sizes) <= 6 and len(sizes) <= 5) or all(size == 1 for size in sizes)
-    )
-
-
-def _brand(digits: str) -> bool | None:
-    """Whether a number of a card's brand and length stands for itself; ``False`` if the text must speak of a card."""
-    length, two, four = len(digits), int(digits[:2]), int(digits[:4])
-    if digits[0] == "4":
-        return True if length == 16 else False if length in (13, 19) else None
-    if 51 <= two <= 55 or 2221 <= four <= 2720:
-        return True if length == 16 else None
-    if two in (34, 37):
-        return True if length == 15 else None
-    if four == 6011 or two == 65 or 6440 <= four <= 6499 or 3528 <= four <= 3589 or two == 62 or two in (60, 81, 82):
-        return True if length == 16 else False if 16 < length <= 19 else None
-    if two in (36, 38, 39) or 3000 <= four <= 3059:
-        return False if 14 <= length <= 19 else None
-    if two in (50, 56, 57, 58) or digits[0] == "6":
-        return False
-    return None
-
-
-def _checks(digits: str) -> bool:
-    """The check digit of Luhn; a number of one digit alone is nobody's."""
-    spelled = digits.encode()
-    total = sum(spelled[-1::-2].translate(_ODD)) + sum(spelled[-2::-2].translate(_EVEN))
-    return total % 10 == 0 and len(set(digits)) > 1
-
-
-# Social security numbers
-
-_SSN = re.compile(r"(\d(?<![\w.-].)\d\d)([ .-]?)(\d\d)\2(\d{4})(?![\w-]|\.\d)")
-_SSN_WORDS = re.compile(
-    r"\bssn?s?\b|social[ -]?security|soc\.? sec|\bsocial (?:number|is|no)|tax(?:payer)? id|\btin\b|\bitin\b"
-)
-_ADVERTISED = frozenset({"078051120", "219099999", "123456789"})
-
-
-def _ssns(text: str, lower: str) -> Iterator[Spotted]:
-    for match in _SSN.finditer(text):
-        area, sign, group, serial = match.groups()
-        if area in ("000", "666") or area[0] == "9" or group == "00" or serial == "0000":
-            continue
-        if (sign == "-" and area + group + serial not in _ADVERTISED) or _SSN_WORDS.search(
-            lower[max(0, match.start() - 60) : match.end() + 30]
-        ):
-            yield Spotted(*match.span(), "ssn")
-
-
 # Secrets and passwords
 
 
-def _announced(text: str, word: str, match: re.Match[str]) -> Iterator[Spotted]:
+def _token(match: _Match) -> Span | None:
+    if not DIGIT.search(match[0]):
+        return None
+    value = match[match.lastindex or 0]
+    return match.span() if _random_enough(value[:64], 2.0) or _random_enough(value[64:], 2.0) else None
+
+
+def _announced(text: str, word: str, match: _Match) -> Span | None:
+    start, end = match.span(1)
+    value = text[start:end]
+    if value[0] in _TRIMMED or value[-1] in _TRIMMED:
+        value = value.strip(_TRIMMED)
+    at = match.start()
+    if word == "key":
+        if not KEYS_THAT_ARE_SECRET.match(text[max(0, at - 12) : at].lower()[::-1]):
+            return None
+    elif at and text[at - 1].isalpha():
+        return None
+    if len(value) >= 16 and _mixed(value) and _random_enough(value, 3.2) and not is_placeholder(value):
+        return start, end
+    return None
+
+
+_TRIMMED = ".=-_"
+
+
+def _pin(match: _Match) -> Span:
+    return match.span("value")
+
+
+def _in_url(match: _Match) -> Span | None:
+    value = match["value"]
+    if is_placeholder(value) or value.lower() in ("password", "pass", "pwd"):
+        return None
+    return match.span("value")
+
+
+def _password(text: str, match: _Match) -> Span | None:
     start, end = match.span("value")
-    value = text[start:end].strip(".=-_")
-    if (
-        len(value) < 16
-        or len(set(value)) < 8
-        or (match.start() and text[match.start() - 1].isalpha() and word != "key")
-    ):
-        return
-    if word == "key" and not KEYS_THAT_ARE_SECRET.search(text[max(0, match.start() - 12) : match.start()].lower()):
-        return
-    if _mixed(value) and _random_enough(value, 3.2) and not is_placeholder(value):
-        yield Spotted(start, end, "secret")
-
-
-def _password(text: str, match: re.Match[str]) -> Iterator[Spotted]:
-    start = match.start("value")
-    value = text[start : match.end("value")].rstrip(".!?)")
-    before = text[match.start() - 1 : match.start()]
-    if value and not before.isalnum() and _is_password(value, match):
-        yield Spotted(start, start + len(value), "password")
+    at = match.start()
+    if text[start] in "<[{$%(" or (at and text[at - 1].isalnum()):
+        return None
+    value = text[start:end].rstrip(".!?)")
+    return (start, start + len(value)) if value and _is_password(value, match) else None
 
 
 _NOT_A_PASSWORD = re.compile(r"\d{1,3}(?:[-–+]\w+)?|\d+[-–]\d+|https?:.*|/\S*|[\w.]+[(\[].*")
 """Lengths, ranges, addresses, paths and calls of functions."""
 
-
 _UNLIKE_A_WORD = re.compile(r"[\d_]|[^\w'’.-]|[a-z][A-Z]")
+_MORE_WORDS = re.compile(r"[\"'`”’»]?[^\S\n]+\w")
 
 
-def _is_password(value: str, match: re.Match[str]) -> bool:
+def _is_password(value: str, match: _Match) -> bool:
     """Whether what follows the word is a password, and not something said about one."""
-    if value.lower() in COMMON_AFTER_PASSWORD or match["many"] or is_placeholder(value):
+    if value.lower() in COMMON_AFTER_PASSWORD or match["many"]:
         return False
     if _UNLIKE_A_WORD.search(value):
-        return not _NOT_A_PASSWORD.fullmatch(value)
-    if match["quote"]:
-        return True
-    last = not re.match(r"[\"'`”’»]?[^\S\n]+\w", match["after"])
-    return (
-        last
-        and len(value) >= 4
-        and (match["sign"] in ("=", ":=", "==") or not value.endswith(("ed", "ing", "able", "ible", "ly")))
-    )
+        return not _NOT_A_PASSWORD.fullmatch(value) and not is_placeholder(value)
+    if not match["quote"]:
+        if len(value) < 4 or _MORE_WORDS.match(match["after"]):
+            return False
+        if value.endswith(("ed", "ing", "able", "ible", "ly")) and match["sign"] not in ("=", ":=", "=="):
+            return False
+    return not is_placeholder(value)
 
 
 def _random_enough(value: str, least: float) -> bool:
     """Whether a piece of text has at least so many bits in each character."""
-    size = len(value)
-    if not size:
+    size, letters = len(value), set(value)
+    if len(letters) < 2**least:
         return False
-    return -sum(count / size * log2(count / size) for count in map(value.count, set(value))) >= least
+    if len(letters) >= _surely_random(size, least):
+        return True
+    return log2(size) - sum(map(_times_log2, map(value.count, letters))) / size >= least
 
 
-_PARTS = re.compile(r"[-_./]")
+@cache
+def _times_log2(count: int) -> float:
+    return count * log2(count)
+
+
+@cache
+def _surely_random(size: int, least: float) -> int:
+    """So many different characters are enough, however they are distributed."""
+    for letters in range(1, size + 1):
+        most = size - letters + 1
+        if (letters - 1) / size * log2(size) - most / size * log2(most / size) >= least:
+            return letters
+    return size + 1
+
+
+_LETTER_AND_DIGITS = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?=[^0-9]*[0-9][^0-9]*[0-9]).*?[^-_./]{10}")
 
 
 def _mixed(value: str) -> bool:
     """Letters and digits both, and not the parts of a sentence or a path."""
-    digits = sum(map(str.isdigit, value))
-    if digits < 2 or digits >= 0.95 * len(value) or not any(map(str.isalpha, value)):
+    if not _LETTER_AND_DIGITS.match(value):
         return False
-    return max(map(len, _PARTS.split(value))) >= 10
+    return len(value) < 20 or len(value.encode().translate(None, b"0123456789")) > 0.05 * len(value)

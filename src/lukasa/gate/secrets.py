@@ -6,64 +6,68 @@ Every pattern starts at a fixed beginning or at a word's start and is bounded, s
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 
 class Spelling(NamedTuple):
-    """One sort of secret: a piece of text without which there is none, and how the whole looks."""
+    """One sort of secret: a piece of text without which there is none, and how the whole looks.
+
+    ``before`` says how many characters may stand before that piece. A token's own part is the pattern's last group.
+    """
 
     hint: str
     pattern: re.Pattern[str]
+    before: range = range(1)
 
 
-def _spelled(hint: str, rest: str) -> Spelling:
-    """A pattern that begins with the hint, which is quick to find, is then looked back over for a word's start."""
-    beginning = next((way for way in (re.escape(hint), hint) if rest.startswith(way)), None)
-    if beginning is not None:
-        rest = f"{re.escape(hint)}(?<![A-Za-z0-9]{re.escape(hint)}){rest[len(beginning) :]}"
-    else:
-        rest = "(?<![A-Za-z0-9])" + rest
-    return Spelling(hint, re.compile(rest))
+def _grouped(spellings: Iterable[tuple[str, str]]) -> Iterator[Spelling]:
+    """Tokens with the same first letters are one spelling, which is quick to find by them and then looked back over."""
+    alike: dict[str, list[str]] = {}
+    for hint, rest in spellings:
+        alike.setdefault(hint[:3], []).append(f"{re.escape(hint[3:])}{rest}")
+    for first, ways in alike.items():
+        beginning = re.escape(first)
+        yield Spelling(first, re.compile(f"{beginning}(?<![A-Za-z0-9]{beginning})(?:{'|'.join(ways)})", re.ASCII))
 
 
-PROVIDERS: tuple[Spelling, ...] = tuple(
-    _spelled(hint, rest)
-    for hint, rest in (
-        *((hint, hint + r"[A-Z0-9]{16}(?![A-Za-z0-9])") for hint in ("AKIA", "ASIA", "AGPA", "AIDA", "AROA", "ABIA")),
-        *((hint, hint + r"[A-Za-z0-9]{30,255}") for hint in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
-        ("github_pat_", r"github_pat_[A-Za-z0-9_]{22,255}"),
-        *((hint, hint + r"[\w-]{16,200}") for hint in ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glsoat-")),
-        *((hint, hint + r"[A-Za-z0-9-]{12,250}") for hint in ("xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-")),
-        ("hooks.slack.com", r"hooks\.slack\.com/(?:services|workflows)/[\w/+-]{20,200}"),
-        ("discord", r"discord(?:app)?\.com/api/webhooks/\d{10,25}/[\w-]{40,100}"),
-        *((hint, hint + r"[\w-]{16,250}") for hint in ("sk-ant-", "sk-proj-", "sk-svcacct-", "sk-admin-", "sk-or-")),
-        ("sk-", r"sk-[A-Za-z0-9]{20,100}(?![\w-])"),
-        ("AIza", r"AIza[\w-]{35}(?![\w-])"),
-        ("ya29.", r"ya29\.[\w-]{20,2000}"),
-        ("GOCSPX-", r"GOCSPX-[\w-]{24,40}"),
-        *((hint, hint + r"[A-Za-z0-9_]{10,250}") for hint in ("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_")),
-        ("SK", r"SK[0-9a-f]{32}(?![A-Za-z0-9])"),
-        ("SG.", r"SG\.[\w-]{16,64}\.[\w-]{16,128}"),
-        ("key-", r"key-[0-9a-f]{32}(?![A-Za-z0-9])"),
-        ("-us", r"[0-9a-f]{32}-us\d{1,2}(?!\w)"),
-        *((hint, hint + r"[\w.-]{16,400}") for hint in (
+PROVIDERS: tuple[Spelling, ...] = (
+    *_grouped((
+        *((hint, r"([A-Z0-9]{16})(?![A-Za-z0-9])") for hint in ("AKIA", "ASIA", "AGPA", "AIDA", "AROA", "ABIA")),
+        *((hint, r"([A-Za-z0-9]{30,255})") for hint in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
+        ("github_pat_", r"([A-Za-z0-9_]{22,255})"),
+        *((hint, r"([\w-]{16,200})") for hint in ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glsoat-")),
+        *((hint, r"([A-Za-z0-9-]{12,250})") for hint in ("xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-")),
+        ("hooks.slack.com", r"(/(?:services|workflows)/[\w/+-]{20,200})"),
+        ("discord", r"((?:app)?\.com/api/webhooks/\d{10,25}/[\w-]{40,100})"),
+        *((hint, r"([\w-]{16,250})") for hint in ("sk-ant-", "sk-proj-", "sk-svcacct-", "sk-admin-", "sk-or-")),
+        ("sk-", r"([A-Za-z0-9]{20,100})(?![\w-])"),
+        ("AIza", r"([\w-]{35})(?![\w-])"),
+        ("ya29.", r"([\w-]{20,2000})"),
+        ("GOCSPX-", r"([\w-]{24,40})"),
+        *((hint, r"([A-Za-z0-9_]{10,250})") for hint in ("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_")),
+        ("SK", r"([0-9a-f]{32})(?![A-Za-z0-9])"),
+        ("SG.", r"([\w-]{16,64}\.[\w-]{16,128})"),
+        ("key-", r"([0-9a-f]{32})(?![A-Za-z0-9])"),
+        *((hint, r"([\w.-]{16,400})") for hint in (
             "npm_", "pypi-Ag", "hf_", "dop_v1_", "doo_v1_", "dor_v1_", "shpat_", "shpca_", "shppa_", "shpss_", "sq0atp-",
             "sq0csp-", "lin_api_", "ntn_", "PMAK-", "NRAK-", "glc_", "glsa_", "dp.pt.", "dp.st.", "hvs.", "hvb.", "gsk_",
             "xai-", "pplx-", "r8_", "sbp_", "fo1_", "ATATT3", "ATBB", "sntrys_", "sntryu_", "figd_", "ops_eyJ", "xkeysib-",
             "pcsk_", "lsv2_pt_", "lsv2_sk_", "tskey-", "dckr_pat_", "bkua_", "CCIPAT_", "nfp_", "secret_", "rubygems_",
             "PRIVATE-TOKEN", "EAACEdEose0cBA", "AGE-SECRET-KEY-1", "tfp_", "nvapi-", "fw_", "csk-", "key_live_", "pul-",
         )),
-        ("dapi", r"dapi[0-9a-f]{32}(?:-\d)?(?!\w)"),
-        ("re_", r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,30}"),
-        ("EAAA", r"EAAA[\w-]{56,70}"),
-        (".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,100}"),
-        ("pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
-        (":AA", r"\d{8,10}:AA[\w-]{32,34}(?!\w)"),
-        ("eyJ", r"eyJ[\w-]{8,2000}\.eyJ[\w-]{8,4000}\.[\w-]{10,2000}"),
-        (".", r"[MNO][A-Za-z\d]{23,27}\.[\w-]{6}\.[\w-]{27,40}(?!\w)"),
-        ("AccountKey=", r"AccountKey=[A-Za-z0-9+/]{40,100}={0,2}"),
-        ("SharedAccessKey=", r"SharedAccessKey=[A-Za-z0-9+/]{40,100}={0,2}"),
-    )
+        ("dapi", r"([0-9a-f]{32}(?:-\d)?)(?!\w)"),
+        ("re_", r"([A-Za-z0-9]{8}_[A-Za-z0-9]{20,30})"),
+        ("EAAA", r"([\w-]{56,70})"),
+        ("pat", r"([A-Za-z0-9]{14}\.[0-9a-f]{64})"),
+        ("eyJ", r"([A-Za-z0-9_-]{8,2000}\.eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{10,2000})"),
+        ("AccountKey=", r"([A-Za-z0-9+/]{40,100}={0,2})"),
+        ("SharedAccessKey=", r"([A-Za-z0-9+/]{40,100}={0,2})"),
+    )),
+    Spelling("-us", re.compile(r"(?<![A-Za-z0-9])[0-9a-f]{32}-us\d{1,2}(?!\w)", re.ASCII), range(32, 33)),
+    Spelling(".atlasv1.", re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,100}", re.ASCII), range(14, 15)),
+    Spelling(":AA", re.compile(r"(?<![A-Za-z0-9])[0-9]{8,10}:AA[\w-]{32,34}(?!\w)", re.ASCII), range(8, 11)),
+    Spelling(".", re.compile(r"(?<![A-Za-z0-9])[MNO][A-Za-z0-9]{23,27}\.[\w-]{6}\.[\w-]{27,40}(?!\w)", re.ASCII), range(24, 29)),
 )  # fmt: skip
 """Keys and tokens that tell by their beginning whose they are."""
 
@@ -81,18 +85,20 @@ ANNOUNCED: tuple[Spelling, ...] = tuple(
 """A word that announces a secret, then something that may be one, in small letters; entropy decides."""
 
 KEYS_THAT_ARE_SECRET = re.compile(
-    r"(?:api|access|secret|client|app|auth|deploy|signing|encryption|master|account|private|service|ssh|license|_)[_ -]?$"
+    r"\n?[_ -]?(?:ipa|ssecca|terces|tneilc|ppa|htua|yolped|gningis|noitpyrcne|retsam|tnuocca|etavirp|ecivres|hss|esnecil|_)"
 )
-"""What must stand before ``key``: there are primary keys, cache keys and keys of dictionaries."""
+"""What must stand before ``key``, from its end: there are primary keys, cache keys and keys of dictionaries."""
 
 _SIGN = (
-    r"[\"'`]{0,2}[ \t]{0,3}(?P<sign>:=|==|=>|=|:|是|は|(?:is|was|are|to|ist|est|es|é)"
+    r"[\"'`]{0,2}[ \t]{0,3}(?=[:=是はiwateé])(?P<sign>:=|==|=>|=|:|是|は|(?:is|was|are|to|ist|est|es|é)"
     r"(?: (?:still|now|just|set to|currently|actually|simply))?:?(?=[ \t\"'`]))"
-    r"[ \t]{0,3}(?P<quote>[\"'`“‘«]?)(?P<value>[^\s\"'`“”‘’«»,;]{3,128})(?P<after>[\"'`”’»]?[^\n]{0,12})"
+    r"[ \t]{0,3}(?P<quote>[\"'`“‘«]?)(?P<value>[^\s\"'`“”‘’«»,;]{3,128})(?=(?P<after>[\"'`”’»]?[^\n]{0,12}))"
 )
 
+_WHOSE = r"(?P<many>s?)(?: (?:for|of|to|on|at)(?: [^\s:=]{1,30}(?=[\s:=\"'`是は])){1,3}?)?"
+
 PASSWORDS: tuple[Spelling, ...] = tuple(
-    Spelling(word, re.compile(word + rest + r"(?P<many>s?)(?P<whose> (?:for|of|to|on|at)(?: [^\s:=]{1,30}){1,3}?)?" + _SIGN))
+    Spelling(word, re.compile(word + rest + _WHOSE + _SIGN))
     for word, rest in (
         ("pass", r"[ -]?(?:word|code|phrase|wd|wort)"), ("pwd", ""), ("pw", ""), ("kennwort", ""), ("mot de passe", ""),
         ("contrase", "[nñ]a"), ("senha", ""), ("пароль", ""), ("密码", ""), ("密碼", ""), ("パスワード", ""),
@@ -106,16 +112,18 @@ IN_URL = re.compile(r"://[^\s:/@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{3,100})@")
 """A password between a user's name and a host."""
 
 _STANDS_FOR = re.compile(
-    r"example|placeholder|changeme|change_me|redacted|dummy|goes_here|_here|xxxx|\*\*\*|\.\.\.|"
-    r"\A(?:os|process|env|config|settings|secrets|vault|self|this|request|args|params)[.\[(]|"
-    r"\A(?:x+|\*+|\.+|-+|_+|#+|none|null|nil|true|false|undefined|todo|tbd|n/a)\Z"
+    r"example|placeholder|change_?me|redacted|dummy|goes_here|_here|xxxx|\*\*\*|\.\.\.",
+)
+_IS_NO_VALUE = re.compile(
+    r"[<\[{$%(]|your|(?:os|process|env|config|settings|secrets|vault|self|this|request|args|params)[.\[(]|"
+    r"(?:x+|\*+|\.+|-+|_+|#+|none|null|nil|true|false|undefined|todo|tbd|n/a)\Z"
 )
 
 
 def is_placeholder(value: str) -> bool:
     """Whether this stands where a secret would be: nothing to hide."""
     small = value.lower()
-    return small[0] in "<[{$%(" or small[-1] in ">]})" or small.startswith("your") or bool(_STANDS_FOR.search(small))
+    return small[-1] in ">]})" or bool(_IS_NO_VALUE.match(small) or _STANDS_FOR.search(small))
 
 
 COMMON_AFTER_PASSWORD = frozenset(

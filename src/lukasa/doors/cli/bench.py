@@ -152,6 +152,32 @@ def gate(
         _show_gate(report)
 
 
+@app.command()
+def guard(
+    ctx: typer.Context,
+    size: Annotated[str, typer.Option(help="Characters in each text, such as 10k or 1m.")] = "1m",
+    rounds: Annotated[int, typer.Option(min=1, help="How often both take turns in each case.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure how long texts that are made to be slow take the guard, beside ordinary text of the same size.
+
+    Example: lukasa bench guard --size 100k
+    """
+    from lukasa.benchmarks.guard import run
+    from lukasa.benchmarks.store import parse_sizes
+
+    try:
+        (wanted,) = parse_sizes(size)
+    except (InvalidInput, ValueError) as error:
+        raise typer.BadParameter(str(error), param_hint="--size") from error
+    with _progress() as progress:
+        report = run(wanted, rounds, progress=progress)
+    if caller(ctx, as_json).json:
+        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+    else:
+        show(report, sized="characters")
+
+
 def _show_gate(report: GateReport) -> None:
     from rich import box
     from rich.console import Console

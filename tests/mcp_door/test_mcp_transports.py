@@ -118,6 +118,28 @@ def test_calls_that_come_together_are_all_answered(process):
     assert all(each["result"]["structuredContent"]["outcome"] == "done" for each in told)
 
 
+def test_messages_come_in_pieces_several_at_once_and_without_a_last_line_end(process):
+    data = json.dumps(HELLO).encode() + b"\n" + json.dumps(call(2, "snapshot")).encode()
+    for piece in (data[:10], data[10:40], data[40:]):
+        process.process.stdin.write(piece)
+        process.process.stdin.flush()
+        time.sleep(0.05)
+    process.process.stdin.close()
+    told = [json.loads(line) for line in process.process.stdout]
+    assert [each["id"] for each in told] == [1, 2]
+    assert process.process.wait(20) == 0
+    process.process.stdout.close()
+
+
+def test_messages_may_stand_in_a_file(lukasa_program, tmp_path):
+    file = tmp_path / "messages"
+    file.write_text(json.dumps(HELLO) + "\n" + json.dumps(call(2, "snapshot")) + "\n")
+    words = [lukasa_program, "--store", str(tmp_path / "agents.db"), "mcp"]
+    with file.open("rb") as messages:
+        done = subprocess.run(words, stdin=messages, capture_output=True, timeout=60, check=True)
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1, 2]
+
+
 WORDS = ("cellos", "harbours", "granite", "pepper", "lanterns", "orchids", "railways", "violets")
 
 

@@ -143,6 +143,7 @@ def _strict(tool: Tool) -> Tool:
     tool.parameters = strict.model_json_schema(by_alias=True)
     told = tool.fn_metadata.output_schema or {}
     tool.fn_metadata.output_schema = _lean(told, told.get("$defs", {}))
+    tool.fn_metadata.output_model = None  # an answer is made by its model; it need not be checked by it again
     return tool
 
 

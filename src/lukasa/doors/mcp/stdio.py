@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import select
+import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, cast
 
@@ -21,8 +22,42 @@ from pydantic import ValidationError
 
 _AT_ONCE = getattr(select, "PIPE_BUF", -1)
 """Bytes that a pipe which can be written takes whole; none where the system does not say."""
+_READ_AT_ONCE = 1 << 16
+_PARTING = 10.0
+"""Seconds that are left for answers once the client has closed its end."""
 _TOGETHER = 0.03
 """Seconds within which two messages that wait already have been read."""
+
+
+class Lines:
+    """Standard input, read as soon as something has come; no thread stands between."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """The lines, without what ends them; the last one also if nothing does."""
+        begun: list[bytes] = []
+        while piece := await self._piece():
+            *whole, rest = piece.split(b"\n")
+            for line in whole:
+                yield b"".join((*begun, line)).decode("utf-8", "replace")
+                begun.clear()
+            begun.append(rest)
+        if any(begun):
+            yield b"".join(begun).decode("utf-8", "replace")
+
+    async def _piece(self) -> bytes:
+        await anyio.wait_readable(self._descriptor)
+        return os.read(self._descriptor, _READ_AT_ONCE)
+
+
+def _lines() -> Lines | None:
+    """Standard input where one can wait for it: not a file, and not on Windows."""
+    if sys.platform == "win32":
+        return None
+    mode = os.fstat(0).st_mode
+    return Lines(0) if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else None
 
 
 class Wire:
@@ -71,23 +106,38 @@ async def serve(server: MCPServer[Any]) -> None:
 
 
 async def _serve(low: Any, wire: Wire) -> None:
-    async with stdio_server(stdout=cast("anyio.AsyncFile[str]", wire)) as (received, written):
+    streams = {"stdin": cast("anyio.AsyncFile[str] | None", _lines()), "stdout": cast("anyio.AsyncFile[str]", wire)}
+    async with stdio_server(**streams) as (received, written):
         passing, read = create_context_streams[SessionMessage | Exception](0)
+        answering, answers = create_context_streams[SessionMessage](0)
+        waiting: set[object] = set()
 
         async def pass_on() -> None:
             async with passing:
                 for item in await _opening(received, written):
+                    waiting.add(getattr(item.message, "id", None))
                     await passing.send(item)
                 async for item in received:
                     if isinstance(item, Exception):
                         await written.send(SessionMessage(complaint(item)))
                     else:
+                        waiting.add(getattr(item.message, "id", None))
                         await passing.send(item)
+                with anyio.move_on_after(_PARTING):  # whoever asked and hung up is answered all the same
+                    while waiting - {None}:
+                        await anyio.sleep(0.01)
+
+        async def answer() -> None:
+            async for item in answers:
+                await written.send(item)
+                waiting.discard(getattr(item.message, "id", None))
 
         async with anyio.create_task_group() as group:
             group.start_soon(pass_on)
-            await low.run(read, written, low.create_initialization_options())
+            group.start_soon(answer)
+            await low.run(read, answering, low.create_initialization_options())
             group.cancel_scope.cancel()
+        await written.aclose()
 
 
 async def _opening(received: Any, written: Any) -> list[SessionMessage]:

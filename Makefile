@@ -29,7 +29,8 @@ test-faults: setup  ## the long fault and load tests
 test-clients: setup  ## real clients of the MCP server: conformance, the reference memory server, Claude Code
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group clients
 	mkdir -p build/clients && cp tests/clients/package.json build/clients/
-	-cd build/clients && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --silent --no-audit --no-fund --no-package-lock
+	-cd build/clients && PATH="$(CURDIR)/$(BIN):$$PATH" NODE_USE_SYSTEM_CA=1 npm install --silent --no-audit --no-fund \
+		--no-package-lock --fetch-retries=1 --fetch-timeout=60000
 	$(BIN)/python -m pytest -m slow tests/clients
 
 pictures: setup  ## the picture in the README, from commands that are really run

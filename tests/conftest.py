@@ -1,4 +1,4 @@
-"""What all tests share: how hard hypothesis tries, and the requirements that the shipped exam notes on its tests."""
+"""What all tests share: how hard hypothesis tries, a PostgreSQL server, and the requirements that the shipped exam notes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from lukasa.testing.postgres import shared_server
 
 _ANY_SPEED = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
@@ -27,3 +29,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     numbers = getattr(getattr(item, "function", None), "requirements", ())
     if numbers:
         item.add_marker(pytest.mark.requirement(*numbers))
+
+
+@pytest.fixture(scope="session")
+def server():
+    """A real PostgreSQL server, for whoever asks for it."""
+    with shared_server() as server:
+        yield server
+
+
+@pytest.fixture
+def url(server):
+    """A database of its own."""
+    with server.database() as url:
+        yield url

@@ -7,22 +7,9 @@ import pytest
 
 import lukasa
 from lukasa.testing import CountingIds, FrozenClock
-from lukasa.testing.postgres import shared_server
 
 TREE = Path(__file__).parents[2] / "examples" / "loki"
 STEPS = ("read_file", "write_file", "run_test", "edit_file", "run_test")
-
-
-@pytest.fixture(scope="session")
-def server():
-    with shared_server() as server:
-        yield server
-
-
-@pytest.fixture
-def url(server):
-    with server.database() as url:
-        yield url
 
 
 @pytest.fixture

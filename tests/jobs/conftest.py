@@ -15,23 +15,9 @@ import pytest
 import lukasa
 from lukasa.jobs import Register
 from lukasa.testing import FrozenClock
-from lukasa.testing.postgres import shared_server
 
 ACTORS = Path(__file__).with_name("actors.py")
 PATIENCE = 60
-
-
-@pytest.fixture(scope="session")
-def server():
-    with shared_server() as server:
-        yield server
-
-
-@pytest.fixture
-def url(server):
-    """A database of its own."""
-    with server.database() as url:
-        yield url
 
 
 @pytest.fixture(params=["file", "postgresql"])

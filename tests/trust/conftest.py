@@ -7,21 +7,8 @@ import pytest
 
 import lukasa
 from lukasa.testing import FrozenClock, seeded_ids
-from lukasa.testing.postgres import shared_server
 
 NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)
-
-
-@pytest.fixture(scope="session")
-def server():
-    with shared_server() as server:
-        yield server
-
-
-@pytest.fixture
-def url(server):
-    with server.database() as url:
-        yield url
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -51,17 +51,14 @@ def store(
 
     With --store postgresql://… the stores are made in new databases on that server, and dropped at the end.
     """
-    from lukasa.benchmarks.store import parse_sizes, run
+    from lukasa.benchmarks.store import run
 
     server = _server(on or caller(ctx, as_json).store)
-    try:
-        wanted = parse_sizes(sizes)
-    except InvalidInput as error:
-        raise typer.BadParameter(str(error), param_hint="--sizes") from error
+    wanted = _sizes(sizes)
     with _progress() as progress:
         report = run(wanted, rounds, keep=keep, server=server, progress=progress)
     if caller(ctx, as_json).json:
-        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+        _as_json(report.as_json())
     else:
         show(report)
 
@@ -91,7 +88,7 @@ def recall(
     with _progress() as progress:
         reports = run(files, embedder=embedder, server=server, baselines=names, progress=progress)
     if caller(ctx, as_json).json:
-        typer.echo(json.dumps([report.as_json() for report in reports], ensure_ascii=False, indent=2))
+        _as_json([report.as_json() for report in reports])
         return
     for report in reports:
         _show_recall(report)
@@ -110,17 +107,13 @@ def search(
     Example: lukasa bench search --sizes 1k,10k,100k
     """
     from lukasa.benchmarks.search import run
-    from lukasa.benchmarks.store import parse_sizes
 
     server = _server(on or caller(ctx, as_json).store)
-    try:
-        wanted = parse_sizes(sizes)
-    except InvalidInput as error:
-        raise typer.BadParameter(str(error), param_hint="--sizes") from error
+    wanted = _sizes(sizes)
     with _progress() as progress:
         report = run(wanted, rounds, server=server, progress=progress)
     if caller(ctx, as_json).json:
-        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+        _as_json(report.as_json())
     else:
         show(report)
 
@@ -137,17 +130,13 @@ def gate(
     Example: lukasa bench gate --sizes 1k,100k,1m
     """
     from lukasa.benchmarks.gate import run
-    from lukasa.benchmarks.store import parse_sizes
 
     server = _server(on or caller(ctx, as_json).store)
-    try:
-        wanted = parse_sizes(sizes)
-    except InvalidInput as error:
-        raise typer.BadParameter(str(error), param_hint="--sizes") from error
+    wanted = _sizes(sizes)
     with _progress() as progress:
         report = run(wanted, server=server, progress=progress)
     if caller(ctx, as_json).json:
-        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+        _as_json(report.as_json())
     else:
         _show_gate(report)
 
@@ -173,7 +162,7 @@ def guard(
     with _progress() as progress:
         report = run(wanted, rounds, progress=progress)
     if caller(ctx, as_json).json:
-        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+        _as_json(report.as_json())
     else:
         show(report, sized="characters")
 
@@ -233,6 +222,20 @@ def _show_recall(report: SetReport) -> None:
     )
 
 
+def _as_json(report: Any) -> None:
+    typer.echo(json.dumps(report, ensure_ascii=False, indent=2))
+
+
+def _sizes(told: str) -> tuple[int, ...]:
+    """The sizes that an option names."""
+    from lukasa.benchmarks.store import parse_sizes
+
+    try:
+        return tuple(parse_sizes(told))
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error), param_hint="--sizes") from error
+
+
 def _server(named: str | None) -> str | None:
     """The server to measure on, if the store that was named is one."""
     return named if named is not None and named.startswith(("postgresql://", "postgres://")) else None
@@ -255,7 +258,7 @@ def mcp(
     with _progress() as progress:
         report = run(size, rounds, calls=calls, progress=progress)
     if caller(ctx, as_json).json:
-        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+        _as_json(report.as_json())
     else:
         show(report, sized="memories")
 
@@ -372,7 +375,7 @@ def checkpoint(
     with _progress() as progress:
         report = run(rounds, server=server, progress=progress)
     if caller(ctx, as_json).json:
-        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+        _as_json(report.as_json())
     else:
         show(report, sized="bytes")
 
@@ -397,25 +400,21 @@ def context(
     Example: lukasa bench context --recall locomo.json
     """
     from lukasa.benchmarks.context import find, run
-    from lukasa.benchmarks.store import parse_sizes
 
     call = caller(ctx, as_json)
     if recall:
         with _progress() as progress:
             found = find(recall, embedder=embedder, progress=progress)
         if call.json:
-            typer.echo(json.dumps([each.as_json() for each in found], ensure_ascii=False, indent=2))
+            _as_json([each.as_json() for each in found])
         else:
             _show_found(found)
         return
-    try:
-        wanted = parse_sizes(sizes)
-    except InvalidInput as error:
-        raise typer.BadParameter(str(error), param_hint="--sizes") from error
+    wanted = _sizes(sizes)
     with _progress() as progress:
         report = run(wanted, rounds, server=_server(on or call.store), progress=progress)
     if call.json:
-        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+        _as_json(report.as_json())
     else:
         show(report)
 
@@ -453,16 +452,12 @@ def consolidate(
     Example: lukasa bench consolidate --sizes 1k,10k
     """
     from lukasa.benchmarks.consolidate import run
-    from lukasa.benchmarks.store import parse_sizes
 
-    try:
-        wanted = parse_sizes(sizes)
-    except InvalidInput as error:
-        raise typer.BadParameter(str(error), param_hint="--sizes") from error
+    wanted = _sizes(sizes)
     with _progress() as progress:
         report = run(wanted, server=_server(on or caller(ctx, as_json).store), progress=progress)
     if caller(ctx, as_json).json:
-        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+        _as_json(report.as_json())
     else:
         show(report)
 
@@ -480,17 +475,13 @@ def trust(
 
     Example: lukasa bench trust --seeds 10
     """
-    from lukasa.benchmarks.store import parse_sizes
     from lukasa.benchmarks.trust import run
 
-    try:
-        wanted = parse_sizes(sizes)
-    except InvalidInput as error:
-        raise typer.BadParameter(str(error), param_hint="--sizes") from error
+    wanted = _sizes(sizes)
     with _progress() as progress:
         report = run(seeds, rounds=rounds, sizes=wanted, embedder=embedder, progress=progress)
     if caller(ctx, as_json).json:
-        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+        _as_json(report.as_json())
     else:
         _show_trust(report)
 

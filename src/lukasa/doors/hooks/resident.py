@@ -193,7 +193,7 @@ def _sole(path: Path) -> Iterator[bool]:
             else:
                 import msvcrt
 
-                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]  # known on Windows alone
         except OSError:
             yield False
         else:

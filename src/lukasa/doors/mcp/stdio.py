@@ -167,7 +167,7 @@ async def _message(received: Any, written: Any) -> SessionMessage | None:
     """The next message; what is none is answered on the way. Nothing at the end."""
     async for item in received:
         if not isinstance(item, Exception):
-            return item  # type: ignore[no-any-return]
+            return item  # type: ignore[no-any-return]  # the SDK's streams are not typed here
         await written.send(SessionMessage(complaint(item)))
     return None
 

@@ -3,18 +3,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup run test test-clients test-faults pictures lint types contract check clean
+.PHONY: help setup run test test-clients test-faults pictures lint types contract house check clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(READY)  ## make .venv with everything that is needed
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml benchmarks/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lukasa needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group dev -e ".[backup,mcp,minilm,plots,postgres,static,tokens]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group dev -e ".[backup,mcp,minilm,plots,postgres,static,tokens]" -e ./benchmarks
 	@touch $@
 
 run: setup  ## a short real walk through Lukasa, in a temporary store
@@ -45,6 +45,9 @@ types: setup
 
 contract: setup
 	$(BIN)/lint-imports
+
+house: setup  ## the size and shape of the code beside their limits
+	$(BIN)/python tools/house.py
 
 check: lint types contract test  ## what CI runs
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from lukasa.testing.postgres import shared_server
+from support.postgres import shared_server
 
 _ANY_SPEED = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
@@ -21,6 +22,7 @@ settings.register_profile(
 settings.register_profile(
     "thorough", max_examples=1500, deadline=None, print_blob=True, suppress_health_check=_ANY_SPEED
 )
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
 settings.load_profile(os.environ.get("LUKASA_HYPOTHESIS", "ci"))
 
 

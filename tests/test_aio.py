@@ -38,7 +38,7 @@ def test_many_tasks_write_at_once_and_nothing_is_lost(tmp_path):
 
 
 @pytest.mark.requirement("DOO-1")
-@pytest.mark.parametrize("room", ["", *sorted(Memory.ROOMS)])
+@pytest.mark.parametrize("room", ["", *sorted(Memory.SERVICES)])
 def test_every_public_method_can_be_awaited(room, tmp_path):
     async def scenario():
         async with await lukasa.aio.open(tmp_path / "a.db") as memory:

@@ -8,9 +8,9 @@ import pytest
 
 import lukasa
 from lukasa import Draft, Key, Link, Refused
-from lukasa.engine import RESERVED_KINDS
-from lukasa.gate import Gate, Limits, Policy
-from lukasa.record import Sealed
+from lukasa.gate import Gate, KindPolicy, RecordLimits
+from lukasa.record import ValidatedDraft
+from lukasa.storage.engine import RESERVED_KINDS
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_odd_but_good_input_survives_the_round_trip(draft):
 
 
 def test_a_tuple_in_a_body_comes_back_as_a_list(gate):
-    sealed = gate.admit(Draft("note", body={"pair": (1, 2)}), "i")
+    sealed = gate.validate(Draft("note", body={"pair": (1, 2)}), "i")
     assert b'"pair":[1,2]' in sealed.content
 
 
@@ -130,22 +130,22 @@ def test_a_kind_has_the_limits_and_checks_of_its_policy():
     def no_shouting(draft, limits):
         return Refused("shouting", "Please lower your voice.") if draft.text.isupper() else None
 
-    gate = Gate({"quiet": Policy(Limits(record_bytes=200), checks=(no_shouting,))})
-    assert isinstance(gate.admit(Draft("quiet", "fine"), "i"), Sealed)
-    assert gate.admit(Draft("quiet", "LOUD"), "i").code == "shouting"
-    assert gate.admit(Draft("quiet", "x" * 190), "i").code == "too_large"
-    assert isinstance(gate.admit(Draft("other", "LOUD"), "i"), Sealed)
+    gate = Gate({"quiet": KindPolicy(RecordLimits(record_bytes=200), checks=(no_shouting,))})
+    assert isinstance(gate.validate(Draft("quiet", "fine"), "i"), ValidatedDraft)
+    assert gate.validate(Draft("quiet", "LOUD"), "i").code == "shouting"
+    assert gate.validate(Draft("quiet", "x" * 190), "i").code == "too_large"
+    assert isinstance(gate.validate(Draft("other", "LOUD"), "i"), ValidatedDraft)
 
 
 def test_the_glance_that_spares_most_checks_never_lets_a_fault_through(gate):
-    gate.admit(Draft("note"), "i")  # the names are known from here on
-    assert gate.admit(Draft("note", body={"n": float("nan")}), "i").code == "bad_json"
-    assert gate.admit(Draft("note", body={"n": 2**64}), "i").code == "bad_json"
-    assert gate.admit(Draft("note", body={3: "x"}), "i").code == "bad_json"
-    assert gate.admit(Draft("note", "\ud800"), "i").code == "bad_unicode"
+    gate.validate(Draft("note"), "i")  # the names are known from here on
+    assert gate.validate(Draft("note", body={"n": float("nan")}), "i").code == "bad_json"
+    assert gate.validate(Draft("note", body={"n": 2**64}), "i").code == "bad_json"
+    assert gate.validate(Draft("note", body={3: "x"}), "i").code == "bad_json"
+    assert gate.validate(Draft("note", "\ud800"), "i").code == "bad_unicode"
 
 
 def test_the_store_keeps_its_own_books_to_itself(gate):
     for kind in RESERVED_KINDS:
-        assert gate.admit(Draft(kind), "i").code == "reserved_kind"
-        assert isinstance(gate.admit(Draft(kind, body={"author": "x"}), "i", reserved=True), Sealed)
+        assert gate.validate(Draft(kind), "i").code == "reserved_kind"
+        assert isinstance(gate.validate(Draft(kind, body={"author": "x"}), "i", allow_reserved=True), ValidatedDraft)

@@ -6,9 +6,9 @@ import pytest
 
 import lukasa
 from lukasa import Accepted, Conflict, Draft, Key, Link, Refused
-from lukasa.engine import ERASURE, Query
 from lukasa.errors import InvalidInput, NotAllowed
 from lukasa.scope import SYSTEM
+from lukasa.storage.engine import ERASURE, Query
 
 
 class Clock:
@@ -109,8 +109,8 @@ def test_a_decision_looks_and_writes_in_one_step(journal):
         known = reader.match_text("unique")
         return Refused("duplicate", "It is there.") if known else [Draft("note", "unique")]
 
-    assert journal.decide(once)
-    assert journal.decide(once) == Refused("duplicate", "It is there.")
+    assert journal.append_if(once)
+    assert journal.append_if(once) == Refused("duplicate", "It is there.")
 
 
 @pytest.mark.requirement("LOG-4")
@@ -157,7 +157,7 @@ def test_an_erased_record_leaves_a_receipt_without_content(journal):
     source = journal.write("note", "patient zero has the flu", author="nurse").record.key
     made = journal.write("fact", "somebody has the flu", links=derived(source)).record.key
     other = journal.write("note", "the weather is fine").record.key
-    assert set(journal.would_erase(source)) == {source, made}
+    assert set(journal.preview_erase(source)) == {source, made}
     receipt = journal.erase(source, reason="asked by letter")
     assert (receipt.records, receipt.versions, receipt.by_kind) == (2, 2, {"note": 1, "fact": 1})
     assert journal.history(source) == journal.history(made) == []

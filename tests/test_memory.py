@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import lukasa
-from lukasa.config import find_store, locate
+from lukasa.config import find_store, locate_store
 from lukasa.errors import InvalidInput, StoreClosed, StoreForeign
 
 
@@ -32,7 +32,7 @@ def test_a_new_store_is_one_private_file(tmp_path):
 
 
 def test_a_folder_as_store_holds_the_default_file(tmp_path):
-    assert locate(tmp_path).path == tmp_path / "memory.db"
+    assert locate_store(tmp_path).path == tmp_path / "memory.db"
 
 
 @pytest.mark.parametrize("name", ["", "a\0b"])
@@ -105,11 +105,11 @@ def test_an_open_store_is_lent_with_a_smaller_reach_and_not_closed_by_it(tmp_pat
     with lukasa.open(tmp_path / "agents.db") as owner:
         owner.journal.write("note", "for all")
         owner.journal.write("note", "for bob", scope="bob")
-        lent = owner.seen_by("ada")
+        lent = owner.as_agent("ada")
         assert [record.text for record in lent.journal.read()] == ["for all"]
         assert lent.journal.write("note", "mine", scope="ada").record.author == "ada"
         with pytest.raises(lukasa.errors.NotAllowed):
-            lent.seen_by("bob")
+            lent.as_agent("bob")
         lent.close()
         assert len(list(owner.journal.read())) == 3
 

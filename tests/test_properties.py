@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import lukasa
-from lukasa import Accepted, Conflict, Draft, Key, Link, Reach, Refused, canonical
+from lukasa import Accepted, Conflict, Draft, Key, Link, Reach, Refused, canonical_json
 from lukasa.clock import to_iso
-from lukasa.engine import Query
 from lukasa.errors import InvalidInput, LukasaError, NotAllowed
 from lukasa.gate import Gate
 from lukasa.journal import Journal
-from lukasa.record import DERIVED_FROM, digest_of, line_of, seal, stamp
+from lukasa.record import DERIVED_FROM, digest_of, encode_draft, entry_bytes, entry_suffix
 from lukasa.scope import SYSTEM
+from lukasa.storage.engine import Query
 from lukasa.testing import CountingIds, FrozenClock, bad_drafts, bodies, drafts, ids, texts
 from lukasa.testing.clock import NOON
-from lukasa.testing.strategies import FAULTS, LONE_SURROGATE, bad_draft, json_values, nested
+from lukasa.testing.strategies import FAULT_NAMES, LONE_SURROGATE, bad_draft, json_values, nested_object
 
 
 def in_memory(clock=None, **options):
@@ -61,17 +61,17 @@ def test_a_good_draft_survives_the_round_trip_byte_for_byte(draft):
             draft.author,
         )
         assert record.id == draft.id or not draft.id
-        assert canonical.encode(record.body) == canonical.encode(draft.body)
+        assert canonical_json.encode(record.body) == canonical_json.encode(draft.body)
         assert (record.links, record.labels, record.origin) == (draft.links, draft.labels, draft.origin)
         assert record.happened_at == draft.happened_at
-        assert digest_of(line_of(record)) == record.digest
+        assert digest_of(entry_bytes(record)) == record.digest
         assert memory.journal.history(record.key) == [record]
         assert list(memory.journal.read(Query(labels=draft.labels))) == [record]
         assert memory.verify().findings == ()
 
 
 @pytest.mark.requirement("LOG-1")
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", FAULT_NAMES)
 def test_every_fault_is_refused_with_its_code_and_leaves_nothing(fault):
     bad = bad_draft(fault, Draft("note", "hello", {"x": 1}, id="a"))
     with in_memory() as memory:
@@ -119,12 +119,12 @@ def test_ids_that_differ_at_all_are_different_records(one, other):
 
 @given(json_values(30))
 def test_canonical_json_reads_back_what_it_wrote(value):
-    spelled = canonical.encode(value)
-    again = canonical.decode(spelled)
-    assert canonical.encode(again) == spelled
-    assert canonical.parse(spelled) == again
-    assert canonical.fault_of(value) is None
-    assert canonical.fault_of(again) is None
+    spelled = canonical_json.encode(value)
+    again = canonical_json.decode(spelled)
+    assert canonical_json.encode(again) == spelled
+    assert canonical_json.parse(spelled) == again
+    assert canonical_json.find_json_fault(value) is None
+    assert canonical_json.find_json_fault(again) is None
 
 
 def shuffled(value, chance):
@@ -139,14 +139,14 @@ def shuffled(value, chance):
 
 @given(json_values(30), st.randoms(use_true_random=False))
 def test_equal_values_have_one_spelling(value, chance):
-    assert canonical.encode(shuffled(value, chance)) == canonical.encode(value)
+    assert canonical_json.encode(shuffled(value, chance)) == canonical_json.encode(value)
 
 
 @given(json_values(20), st.booleans(), st.sampled_from([None, 2]))
 def test_any_other_spelling_is_read_as_the_same_value(value, ascii_only, indent):
     other = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
-    assert canonical.encode(canonical.decode(other)) == canonical.encode(value)
-    assert canonical.encode(canonical.decode(other.encode())) == canonical.encode(value)
+    assert canonical_json.encode(canonical_json.decode(other)) == canonical_json.encode(value)
+    assert canonical_json.encode(canonical_json.decode(other.encode())) == canonical_json.encode(value)
 
 
 _NOT_JSON = [
@@ -160,7 +160,7 @@ _NOT_JSON = [
 @pytest.mark.parametrize("data", _NOT_JSON, ids=lambda data: ascii(data[:24]))
 def test_what_parsers_disagree_on_is_refused(data):
     with pytest.raises(InvalidInput):
-        canonical.decode(data)
+        canonical_json.decode(data)
 
 
 def test_the_limits_of_canonical_json_are_within_reach():
@@ -171,9 +171,9 @@ def test_the_limits_of_canonical_json_are_within_reach():
         b'"\\ud83d\\ude00"',
         b'"\\u0000"',
     ):
-        canonical.decode(data)
-    assert canonical.fault_of(nested(64)) is None
-    assert canonical.fault_of(nested(65)) is not None
+        canonical_json.decode(data)
+    assert canonical_json.find_json_fault(nested_object(64)) is None
+    assert canonical_json.find_json_fault(nested_object(65)) is not None
 
 
 @given(st.text(st.characters(), max_size=20), st.text(st.characters(categories=("Cs",)), min_size=1, max_size=3))
@@ -185,7 +185,7 @@ def test_text_with_a_lone_surrogate_is_refused_however_it_is_spelled(text, broke
         json.dumps({text + broken: 1}),
     ):
         with pytest.raises(InvalidInput):
-            canonical.decode(spelled)
+            canonical_json.decode(spelled)
 
 
 def _pairs_up(text):
@@ -202,11 +202,11 @@ _PIECES = st.sampled_from(
 @example(b"[" * 3000)
 def test_no_bytes_at_all_raise_anything_but_invalid_input(data):
     try:
-        value = canonical.decode(data)
+        value = canonical_json.decode(data)
     except InvalidInput:
         return
-    assert canonical.fault_of(value) is None
-    assert canonical.encode(canonical.decode(canonical.encode(value))) == canonical.encode(value)
+    assert canonical_json.find_json_fault(value) is None
+    assert canonical_json.encode(canonical_json.decode(canonical_json.encode(value))) == canonical_json.encode(value)
 
 
 # Export and import.
@@ -214,7 +214,7 @@ def test_no_bytes_at_all_raise_anything_but_invalid_input(data):
 
 @pytest.mark.requirement("LOG-7")
 @given(st.lists(drafts(), max_size=8))
-@example([Draft("note", body=nested(64), id="deep")])
+@example([Draft("note", body=nested_object(64), id="deep")])
 def test_an_export_replayed_into_an_empty_store_gives_the_same_export_and_the_same_state(batch):
     with in_memory() as memory, in_memory() as copy:
         for draft in batch:
@@ -230,7 +230,7 @@ def test_an_export_replayed_into_an_empty_store_gives_the_same_export_and_the_sa
         assert copy.verify().findings == ()
 
 
-_SOUND = seal(Draft("note", "hello", id="a")).content[:-1] + stamp(1, to_iso(NOON), to_iso(NOON))
+_SOUND = encode_draft(Draft("note", "hello", id="a")).content[:-1] + entry_suffix(1, to_iso(NOON), to_iso(NOON))
 
 
 @pytest.mark.requirement("LOG-7")
@@ -291,7 +291,9 @@ def test_a_line_that_was_tampered_with_is_refused_although_its_digest_fits(line)
     ids=str,
 )
 def test_a_quarantine_that_makes_no_sense_is_refused_and_the_rest_is_taken(body):
-    bad = seal(Draft("quarantine", body=body, id="q", scope=SYSTEM)).content[:-1] + stamp(1, to_iso(NOON), to_iso(NOON))
+    bad = encode_draft(Draft("quarantine", body=body, id="q", scope=SYSTEM)).content[:-1] + entry_suffix(
+        1, to_iso(NOON), to_iso(NOON)
+    )
     with in_memory() as memory:
         answers = memory.journal.replay([(bad, digest_of(bad)), (_SOUND, digest_of(_SOUND))])
         assert [answer.state for answer in answers] == ["refused", "added"]
@@ -300,7 +302,7 @@ def test_a_quarantine_that_makes_no_sense_is_refused_and_the_rest_is_taken(body)
 
 
 @pytest.mark.requirement("LOG-7")
-@given(st.lists(st.one_of(st.binary(max_size=60), bodies().map(canonical.encode), st.just(_SOUND)), max_size=6))
+@given(st.lists(st.one_of(st.binary(max_size=60), bodies().map(canonical_json.encode), st.just(_SOUND)), max_size=6))
 def test_no_lines_at_all_break_a_replay(lines):
     with in_memory() as memory:
         answers = [answer.state for answer in memory.journal.replay([(line, digest_of(line)) for line in lines])]
@@ -402,7 +404,7 @@ def test_a_walled_caller_cannot_look_after_the_whole_store(two_sides):
         with pytest.raises(NotAllowed):
             deed()
     assert walled.quarantined() == {}
-    assert walled.would_erase(subject=_SECRET) == []
+    assert walled.preview_erase(subject=_SECRET) == []
     assert not walled.quarantine("ada")
     assert not walled.release("mallory")
     assert owner.verify().sound
@@ -651,7 +653,7 @@ class Life(RuleBasedStateMachine):
     def erase(self, key):
         doomed = self.model.offspring(key)
         there = [version for version in self.model.log if version.key in doomed]
-        assert set(self.journal.would_erase(key)) == {version.key for version in there}
+        assert set(self.journal.preview_erase(key)) == {version.key for version in there}
         receipt = self.journal.erase(key)
         assert (receipt.versions, receipt.records) == (len(there), len({version.key for version in there}))
         self.model.forget({version.position for version in there})
@@ -659,7 +661,7 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: hasattr(self, "model"))
     @invariant()
     def the_store_holds_what_the_model_holds(self):
-        with self.journal.looking() as reader:
+        with self.journal.snapshot() as reader:
             live = [record for record in reader.read() if record.scope != SYSTEM]
             assert [(record.key, record.version, record.text) for record in live] == [
                 (version.key, version.number, version.text) for version in self.model.live()

@@ -35,7 +35,7 @@ __all__ = [
     "restore",
 ]
 
-_PLACES = {
+_LAZY_IMPORTS = {
     "LukasaError": "errors",
     "Memory": "memory",
     "find_backups": "memory",
@@ -49,14 +49,14 @@ _PLACES = {
 
 def __getattr__(name: str) -> Any:
     """Names and modules load on first use, so that a command that needs few of them starts at once."""
-    module, _, other = _PLACES.get(name, name).partition(".")
+    module, _, other = _LAZY_IMPORTS.get(name, name).partition(".")
     try:
         loaded = import_module(f"lukasa.{module}")
     except ModuleNotFoundError as error:
         if error.name != f"lukasa.{module}":
             raise
         raise AttributeError(f"module 'lukasa' has no attribute {name!r}") from None
-    found = getattr(loaded, other or name) if name in _PLACES else loaded
+    found = getattr(loaded, other or name) if name in _LAZY_IMPORTS else loaded
     globals()[name] = found
     return found
 

@@ -15,10 +15,10 @@ from typing import Any, Generic, Self, TypeVar
 from lukasa.memory import Memory, open_memory
 
 T = TypeVar("T")
-_PAGE = 256
+_PAGE_SIZE = 256
 
 
-class Awaited(Generic[T]):
+class AsyncProxy(Generic[T]):
     """Stands in for a synchronous object: its methods are awaited, its rooms are wrapped, its values are plain."""
 
     def __init__(self, inner: T) -> None:
@@ -28,11 +28,11 @@ class Awaited(Generic[T]):
         if name.startswith("_"):
             raise AttributeError(name)
         value = getattr(self._inner, name)
-        if name in getattr(self._inner, "ROOMS", ()):
-            return Awaited(value)
+        if name in getattr(self._inner, "SERVICES", ()):
+            return AsyncProxy(value)
         if inspect.isgeneratorfunction(value):
-            return functools.partial(_stream, value)
-        return functools.partial(_run, value) if callable(value) else value
+            return functools.partial(_stream_in_thread, value)
+        return functools.partial(_run_in_thread, value) if callable(value) else value
 
     def __dir__(self) -> list[str]:
         return [name for name in dir(self._inner) if not name.startswith("_")]
@@ -44,22 +44,22 @@ class Awaited(Generic[T]):
         await self.close()
 
 
-async def open(*arguments: Any, **options: Any) -> Awaited[Memory]:
+async def open(*arguments: Any, **options: Any) -> AsyncProxy[Memory]:
     """Opens a store as ``lukasa.open`` does."""
-    return Awaited(await _run(open_memory, *arguments, **options))
+    return AsyncProxy(await _run_in_thread(open_memory, *arguments, **options))
 
 
-def _run(function: Callable[..., T], *arguments: Any, **options: Any) -> Awaitable[T]:
+def _run_in_thread(function: Callable[..., T], *arguments: Any, **options: Any) -> Awaitable[T]:
     return asyncio.to_thread(function, *arguments, **options)
 
 
-async def _stream(function: Callable[..., Iterator[T]], *arguments: Any, **options: Any) -> AsyncIterator[T]:
+async def _stream_in_thread(function: Callable[..., Iterator[T]], *arguments: Any, **options: Any) -> AsyncIterator[T]:
     """A generator, drawn page by page in a thread."""
     items = function(*arguments, **options)
 
-    def page() -> list[T]:
-        return [item for _, item in zip(range(_PAGE), items, strict=False)]
+    def next_page() -> list[T]:
+        return [item for _, item in zip(range(_PAGE_SIZE), items, strict=False)]
 
-    while drawn := await asyncio.to_thread(page):
+    while drawn := await asyncio.to_thread(next_page):
         for item in drawn:
             yield item

@@ -41,27 +41,27 @@ class SortableIds:
     The chance is drawn once per maker: it tells makers apart, the counter tells one maker's ids apart.
     """
 
-    def __init__(self, clock: Clock, chance: random.Random) -> None:
+    def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._now = clock.now
-        self._chance = chance
-        self._last, self._time = -1, ""
-        self._renew()
+        self._rng = rng
+        self._last_milliseconds, self._time_prefix = -1, ""
+        self._reseed()
         if hasattr(os, "register_at_fork"):
-            renew = weakref.WeakMethod(self._renew)
+            renew = weakref.WeakMethod(self._reseed)
             os.register_at_fork(after_in_child=lambda: (own := renew()) and own())  # a fork must not repeat its parent
 
-    def _renew(self) -> None:
-        self._maker = f"{self._chance.getrandbits(32):08x}"
-        self._counter = itertools.count(self._chance.getrandbits(20))
+    def _reseed(self) -> None:
+        self._suffix = f"{self._rng.getrandbits(32):08x}"
+        self._counter = itertools.count(self._rng.getrandbits(20))
 
     def __call__(self) -> str:
         now = int(self._now().timestamp() * 1000)
-        if now != self._last:
-            self._last, self._time = now, f"{now:012x}"
-        return f"{self._time}{next(self._counter) & 0xFFFFFF:06x}{self._maker}"
+        if now != self._last_milliseconds:
+            self._last_milliseconds, self._time_prefix = now, f"{now:012x}"
+        return f"{self._time_prefix}{next(self._counter) & 0xFFFFFF:06x}{self._suffix}"
 
 
-def microseconds(moment: datetime) -> int:
+def to_microseconds(moment: datetime) -> int:
     """Microseconds since 1970, exact (no float in between)."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
@@ -85,10 +85,10 @@ def from_iso(text: str) -> datetime:
         raise InvalidInput(
             f"{text[:60]!r} is not a time.", hint="Use ISO 8601, such as 2026-02-03T12:00:00Z."
         ) from error
-    return moment if moment.tzinfo is UTC else aware(moment)
+    return moment if moment.tzinfo is UTC else to_utc(moment)
 
 
-def aware(moment: datetime) -> datetime:
+def to_utc(moment: datetime) -> datetime:
     """The moment in UTC; one without a zone is taken as UTC. A zone may push it off the calendar: refused."""
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)

@@ -5,36 +5,23 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from platformdirs import user_data_path
 
-from lukasa.canonical import SURROGATES
-from lukasa.errors import FormatError, InvalidInput, without_password
+from lukasa.canonical_json import SURROGATES
+from lukasa.errors import FormatError, InvalidInput
+from lukasa.storage.location import IN_MEMORY, StoreLocation
 
 if TYPE_CHECKING:
-    from lukasa.vault import Rules
+    from lukasa.vault import VaultSettings
 
 STORE_VARIABLE = "LUKASA_STORE"
 READ_VARIABLE = "LUKASA_READ_URL"
 PROFILE_VARIABLE = "LUKASA_PROFILE"
 FILES_VARIABLE = "LUKASA_FILES"
 STORE_FILE = "memory.db"
-IN_MEMORY = "memory:"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a store lives: a file, a server, or this process alone."""
-
-    engine: Literal["sqlite", "postgresql", "memory"]
-    path: Path | None = None
-    url: str = field(default="", repr=False)  # it may hold a password
-
-    def __str__(self) -> str:
-        return without_password(self.url) or (str(self.path) if self.path else IN_MEMORY)
 
 
 def find_store(environment: Mapping[str, str] | None = None, start: Path | None = None) -> str:
@@ -49,7 +36,7 @@ def find_store(environment: Mapping[str, str] | None = None, start: Path | None 
     return str(user_data_path("lukasa") / STORE_FILE)
 
 
-def locate(store: str | os.PathLike[str] | None) -> Place:
+def locate_store(store: str | os.PathLike[str] | None) -> StoreLocation:
     """Reads a store's name: a path, ``sqlite:PATH``, ``postgresql://…`` or ``memory:``."""
     name = os.fspath(store) if store is not None else find_store()
     if not name:
@@ -57,16 +44,16 @@ def locate(store: str | os.PathLike[str] | None) -> Place:
     if "\0" in name or SURROGATES.search(name):
         raise InvalidInput("The store's name holds a character that no file name of a store may have.")
     if name == IN_MEMORY:
-        return Place("memory")
+        return StoreLocation("memory")
     if name.startswith(("postgresql://", "postgres://")):
-        return Place("postgresql", url=name)
+        return StoreLocation("postgresql", url=name)
     path = Path(name.removeprefix("sqlite:")).expanduser()
     if path.is_dir():
         path = path / STORE_FILE
-    return Place("sqlite", path.absolute())
+    return StoreLocation("sqlite", path.absolute())
 
 
-def read_profile(profile: str | os.PathLike[str] | Rules | None) -> Rules | None:
+def read_profile(profile: str | os.PathLike[str] | VaultSettings | None) -> VaultSettings | None:
     """The vault's rules: as given, or from a YAML file; ``None`` where nobody names one.
 
     The file is the document's: ``memory: {enabled, scopes, max_items, similarity_threshold}``, and any other rule.
@@ -84,15 +71,15 @@ def read_profile(profile: str | os.PathLike[str] | Rules | None) -> Rules | None
     settings = told.get("memory", {}) if isinstance(told, dict) else told if told is not None else {}
     if not isinstance(settings, dict):
         raise FormatError(f"{os.fspath(profile)} is not a profile.", hint="It needs a mapping named memory.")
-    return _rules(settings)
+    return _parse_settings(settings)
 
 
-def _rules(settings: dict[str, Any]) -> Rules:
+def _parse_settings(settings: dict[str, Any]) -> VaultSettings:
     from dataclasses import fields
 
-    from lukasa.vault import Rules
+    from lukasa.vault import VaultSettings
 
-    kinds = {field.name: type(getattr(Rules(), field.name)) for field in fields(Rules)}
+    kinds = {field.name: type(getattr(VaultSettings(), field.name)) for field in fields(VaultSettings)}
     kinds["scopes"] = tuple
     for name, value in settings.items():
         if name not in kinds:
@@ -103,10 +90,10 @@ def _rules(settings: dict[str, Any]) -> Rules:
             settings[name] = float(value)
         elif type(value) is not kinds[name] or (name == "pii" and not all(isinstance(kind, str) for kind in value)):
             raise InvalidInput(f"The setting {name!r} of memory cannot be {value!r:.60}.")
-    return Rules(**settings)
+    return VaultSettings(**settings)
 
 
-def files_of(place: Place, environment: Mapping[str, str] | None = None) -> str | None:
+def locate_files(location: StoreLocation, environment: Mapping[str, str] | None = None) -> str | None:
     """Where a store keeps what is not in the database: checkpoints. ``None`` for a store that lives in memory.
 
     ``LUKASA_FILES`` says it, as a folder or a URL. Else they lie beside the store's file, in a folder of its name, or in
@@ -115,9 +102,9 @@ def files_of(place: Place, environment: Mapping[str, str] | None = None) -> str 
     environment = os.environ if environment is None else environment
     if named := environment.get(FILES_VARIABLE):
         return named
-    if place.path is not None:
-        own = place.path.name == STORE_FILE
-        return str(place.path.parent if own else place.path.with_name(f"{place.path.name}.files"))
-    if place.engine == "memory":
+    if location.path is not None:
+        own = location.path.name == STORE_FILE
+        return str(location.path.parent if own else location.path.with_name(f"{location.path.name}.files"))
+    if location.engine == "memory":
         return None
-    return str(user_data_path("lukasa") / f"files-{hashlib.sha256(str(place).encode()).hexdigest()[:16]}")
+    return str(user_data_path("lukasa") / f"files-{hashlib.sha256(str(location).encode()).hexdigest()[:16]}")

@@ -110,7 +110,7 @@ class FileTaken(StoreError):
     """There is a file of that name already."""
 
 
-def without_password(text: str) -> str:
+def mask_password(text: str) -> str:
     """A URL, or a message that quotes one, with the password left out."""
     text = re.sub(r"(?<=://)([^/@:\s]*):[^@/\s]*@", r"\1:***@", text)
     return re.sub(r"(?i)(password\s*=\s*)('[^']*'|[^\s&]+)", r"\1***", text)

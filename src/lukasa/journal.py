@@ -14,42 +14,53 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lukasa.clock import Clock, IdMaker, aware, to_iso
-from lukasa.engine import (
-    ALL,
+from lukasa.clock import Clock, IdMaker, to_iso, to_utc
+from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
+from lukasa.gate import Gate
+from lukasa.outcome import Outcome, Refused
+from lukasa.record import (
+    DERIVED_FROM,
+    NO_BODY,
+    Draft,
+    Key,
+    Record,
+    ValidatedDraft,
+    digest_of,
+    draft_from,
+    entry_bytes,
+    parse_entry,
+)
+from lukasa.scope import SYSTEM, Reach
+from lukasa.storage.engine import (
+    ALL_RECORDS,
     COMPACTION,
     ERASURE,
     QUARANTINE,
     RESERVED_KINDS,
     AsOf,
-    Compacted,
     Engine,
-    Erased,
+    EraseResult,
+    LogCompactionResult,
     Match,
     Neighbour,
     Progress,
     Query,
     Reader,
-    Replayed,
+    ReplayResult,
     Tally,
-    Verdict,
-    erasure_mark,
+    VerifyReport,
+    hash_erased_key,
 )
-from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
-from lukasa.gate import Gate
-from lukasa.outcome import Outcome, Refused
-from lukasa.record import DERIVED_FROM, NO_BODY, Draft, Key, Record, Sealed, digest_of, line_of, redraft, unfold
-from lukasa.scope import SYSTEM, Reach
 
-_PAGE = 500
-_QUARANTINES = Query(kinds=(QUARANTINE,), scopes=(SYSTEM,))
+_PAGE_SIZE = 500
+_QUARANTINE_QUERY = Query(kinds=(QUARANTINE,), scopes=(SYSTEM,))
 
-Deciding = Callable[[Reader], "Sequence[Draft] | Refused"]
+ConditionalDrafts = Callable[[Reader], "Sequence[Draft] | Refused"]
 """Looks at the store inside the write lock and answers with drafts, or refuses."""
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class UndoResult:
     """What an undo did: the records it reverted, and those it left because somebody else wrote them since."""
 
     reverted: tuple[Key, ...]
@@ -58,7 +69,7 @@ class Undone:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class ErasureReceipt:
     """Proof of an erasure, without content: the id of its record, what went, and anything still to be overwritten.
 
     When there was nothing to erase, nothing was recorded and ``id`` is ``None``.
@@ -84,9 +95,9 @@ class Journal:
         self.reach = reach
         self.author = author
 
-    def seen_by(self, reach: Reach, author: str) -> Journal:
+    def with_reach(self, reach: Reach, author: str) -> Journal:
         """The same log on behalf of another caller. Only the owner may hand it out."""
-        self._require_everything("hand it out")
+        self._require_owner("hand it out")
         return Journal(self._engine, self._gate, reach, self._clock, self._new_id, author=author)
 
     # Writing
@@ -99,17 +110,17 @@ class Journal:
 
     def append(self, drafts: Draft | Iterable[Draft], *, key: str | None = None) -> Outcome:
         """Writes a draft or a batch of them, all or nothing."""
-        sealed = self._seal([drafts] if isinstance(drafts, Draft) else drafts)
+        sealed = self._validate_drafts([drafts] if isinstance(drafts, Draft) else drafts)
         return sealed if isinstance(sealed, Refused) else self._engine.append(self.reach, sealed, key=key)
 
-    def decide(self, decision: Deciding, *, key: str | None = None) -> Outcome:
+    def append_if(self, condition: ConditionalDrafts, *, key: str | None = None) -> Outcome:
         """Looks and writes in one step that nobody can get between. The decision may run again; it must not write."""
 
-        def sealing(reader: Reader) -> Sequence[Sealed] | Refused:
-            answer = decision(reader)
-            return answer if isinstance(answer, Refused) else self._seal(answer)
+        def validate(reader: Reader) -> Sequence[ValidatedDraft] | Refused:
+            answer = condition(reader)
+            return answer if isinstance(answer, Refused) else self._validate_drafts(answer)
 
-        return self._engine.append(self.reach, sealing, key=key)
+        return self._engine.append(self.reach, validate, key=key)
 
     def delete(self, key: Key, *, expected: int | None = None, origin: str = "manual") -> Outcome:
         """Appends a tombstone. Deleting what is not there is refused with ``not_found``."""
@@ -118,17 +129,19 @@ class Journal:
             record = reader.get(key)
             if record is None:
                 return Refused("not_found", f"There is no record {key}.")
-            return [_tombstone(record, self.author, origin, expected)]
+            return [_tombstone_draft(record, self.author, origin, expected)]
 
-        return self.decide(tombstone)
+        return self.append_if(tombstone)
 
-    def _seal(self, drafts: Iterable[Draft], *, reserved: bool = False) -> list[Sealed] | Refused:
-        sealed: list[Sealed] = []
-        admit, new_id, author = self._gate.admit, self._new_id, self.author
+    def _validate_drafts(
+        self, drafts: Iterable[Draft], *, allow_reserved: bool = False
+    ) -> list[ValidatedDraft] | Refused:
+        sealed: list[ValidatedDraft] = []
+        admit, new_id, author = self._gate.validate, self._new_id, self.author
         for draft in drafts:
             if isinstance(draft.happened_at, datetime) and draft.happened_at.tzinfo is not UTC:
-                draft = draft._replace(happened_at=aware(draft.happened_at))
-            answer = admit(draft, draft.id or new_id(), author, reserved=reserved)
+                draft = draft._replace(happened_at=to_utc(draft.happened_at))
+            answer = admit(draft, draft.id or new_id(), author, allow_reserved=allow_reserved)
             if isinstance(answer, Refused):
                 return Refused(answer.code, answer.reason, {**answer.details, "at": len(sealed)})
             sealed.append(answer)
@@ -136,25 +149,25 @@ class Journal:
 
     # Reading
 
-    def looking(self) -> AbstractContextManager[Reader]:
+    def snapshot(self) -> AbstractContextManager[Reader]:
         """One consistent look for several questions."""
-        return self._engine.reading(self.reach)
+        return self._engine.snapshot(self.reach)
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
         """The record now, as of a time or position, or one version of it."""
-        with self._engine.reading(self.reach, once=True) as reader:
-            return reader.get(key, as_of=aware(as_of) if isinstance(as_of, datetime) else as_of, version=version)
+        with self._engine.snapshot(self.reach, single_query=True) as reader:
+            return reader.get(key, as_of=to_utc(as_of) if isinstance(as_of, datetime) else as_of, version=version)
 
-    def read(self, query: Query = ALL) -> Iterator[Record]:
+    def read(self, query: Query = ALL_RECORDS) -> Iterator[Record]:
         """Records in log order, page by page, so that no reader holds the store for long."""
         left = query.limit
-        query = replace(_in_utc(query), limit=_PAGE)
-        if query.after is None and not query.newest_first and (left is None or left > _PAGE):
+        query = replace(_query_in_utc(query), limit=_PAGE_SIZE)
+        if query.after is None and not query.newest_first and (left is None or left > _PAGE_SIZE):
             query = replace(query, after=0)  # pages go on after each other, and miss nothing in between
         while left is None or left > 0:
-            if left is not None and left < _PAGE:
+            if left is not None and left < _PAGE_SIZE:
                 query = replace(query, limit=left)
-            with self._engine.reading(self.reach, once=query.mentions is None) as reader:
+            with self._engine.snapshot(self.reach, single_query=query.mentions is None) as reader:
                 page = reader.read(query)
             yield from page
             if not page or len(page) < (query.limit or 0):
@@ -167,29 +180,29 @@ class Journal:
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
         """Every version that is kept, oldest first; ``hidden`` adds, for the owner, what is in quarantine."""
-        with self._engine.reading(self.reach, once=True) as reader:
+        with self._engine.snapshot(self.reach, single_query=True) as reader:
             return reader.history(key, hidden=hidden)
 
-    def find(self, words: str, query: Query = ALL) -> list[Match]:
+    def find(self, words: str, query: Query = ALL_RECORDS) -> list[Match]:
         """Records by the words in their text, best first."""
-        with self.looking() as reader:
-            return reader.match_text(words, _in_utc(query))
+        with self.snapshot() as reader:
+            return reader.match_text(words, _query_in_utc(query))
 
     def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
-        with self.looking() as reader:
+        with self.snapshot() as reader:
             return reader.neighbours(key, relation)
 
     def tally(self) -> list[Tally]:
-        with self._engine.reading(self.reach, once=True) as reader:
+        with self._engine.snapshot(self.reach, single_query=True) as reader:
             return reader.tally()
 
     def tip(self) -> int:
-        with self._engine.reading(self.reach, once=True) as reader:
+        with self._engine.snapshot(self.reach, single_query=True) as reader:
             return reader.tip()
 
     # Undo
 
-    def undo(self, *, author: str | None = None, since: datetime | None = None, label: str | None = None) -> Undone:
+    def undo(self, *, author: str | None = None, since: datetime | None = None, label: str | None = None) -> UndoResult:
         """Reverts, by new versions, what an author wrote since a time or what carries a label, and what came of it.
 
         A record goes back to its newest version that is not part of what is undone, or is deleted if there is none.
@@ -199,26 +212,26 @@ class Journal:
         if author is None and label is None:
             raise InvalidInput("Nothing to undo was named.", hint="Name an author or a label.")
         mark = f"undo={self._new_id()}"
-        result = Undone((), ())
+        result = UndoResult((), ())
 
         def revert(reader: Reader) -> Sequence[Draft]:
             nonlocal result
             labels = () if label is None else (label,)
-            recorded_since = None if since is None else aware(since)
+            recorded_since = None if since is None else to_utc(since)
             query = Query(author=author, recorded_since=recorded_since, labels=labels, every_version=True)
             undone = [
                 record
                 for record in reader.read(query)
                 if record.scope != SYSTEM and (label is not None or record.origin != "undo")
             ]
-            bad = _with_offspring(reader, undone)
-            held = {book.body["author"] for book in reader.read(_QUARANTINES) if not book.body.get("released")}
+            bad = _positions_with_derived(reader, undone)
+            held = {book.body["author"] for book in reader.read(_QUARANTINE_QUERY) if not book.body.get("released")}
             drafts, kept = [], []
             for key, positions in bad.items():
                 history = reader.history(key)
                 if history[-1].seq in positions:
                     good = next((record for record in reversed(history) if record.seq not in positions), None)
-                    reverted = _revert(history[-1], good, self.author, mark)
+                    reverted = _revert_draft(history[-1], good, self.author, mark)
                     if (
                         reverted.author in held
                     ):  # its work from before the quarantine is good; a new version would be hidden
@@ -226,10 +239,10 @@ class Journal:
                     drafts.append(reverted)
                 else:
                     kept.append(key)
-            result = Undone(tuple(draft.key for draft in drafts), tuple(kept), mark)
+            result = UndoResult(tuple(draft.key for draft in drafts), tuple(kept), mark)
             return drafts
 
-        outcome = self.decide(revert)
+        outcome = self.append_if(revert)
         if isinstance(outcome, Refused):
             raise NotAllowed(outcome.reason)
         return result
@@ -238,103 +251,103 @@ class Journal:
 
     def quarantine(self, author: str, *, since: datetime | None = None, reason: str = "") -> Outcome:
         """Hides what an author wrote (since a time), and what was derived from it, at once and until released."""
-        body = {"author": author, "since": None if since is None else to_iso(aware(since)), "reason": reason}
-        return self._book(Draft(QUARANTINE, body=body, id=_name_id(author), scope=SYSTEM))
+        body = {"author": author, "since": None if since is None else to_iso(to_utc(since)), "reason": reason}
+        return self._append_system_record(Draft(QUARANTINE, body=body, id=_hash_author(author), scope=SYSTEM))
 
     def release(self, author: str) -> Outcome:
         """Brings back everything a quarantine hid."""
         if author not in self.quarantined():
             return Refused("not_found", f"{author!r} is not in quarantine.")
-        return self._book(
-            Draft(QUARANTINE, body={"author": author, "released": True}, id=_name_id(author), scope=SYSTEM)
+        return self._append_system_record(
+            Draft(QUARANTINE, body={"author": author, "released": True}, id=_hash_author(author), scope=SYSTEM)
         )
 
     def quarantined(self) -> dict[str, Record]:
         """The authors in quarantine, each with the record that put it there."""
-        records = self.read(_QUARANTINES)
+        records = self.read(_QUARANTINE_QUERY)
         return {record.body["author"]: record for record in records if not record.body.get("released")}
 
     # Erasure, proof, upkeep
 
-    def erase(self, *keys: Key, subject: str | None = None, reason: str = "") -> Receipt:
+    def erase(self, *keys: Key, subject: str | None = None, reason: str = "") -> ErasureReceipt:
         """Removes records for good: every version, every index entry, and whatever was derived from them.
 
         ``subject`` takes everything a subject wrote or is named in, anywhere in the record.
         """
-        self._require_everything("erase from it")
+        self._require_owner("erase from it")
         if not keys and not subject:
             raise InvalidInput("Nothing to erase was named.", hint="Name a record or a subject.")
         chosen: list[Key] = []
-        salt, receipt_id = self._salt(), self._new_id()
+        salt, receipt_id = self._erasure_salt(), self._new_id()
 
         def choose(reader: Reader) -> Sequence[Key]:
-            chosen[:] = self._doomed(reader, keys, subject)
+            chosen[:] = self._keys_to_erase(reader, keys, subject)
             return chosen
 
-        def receipt(erased: Erased) -> Sealed:
+        def receipt(erased: EraseResult) -> ValidatedDraft:
             body = {
                 "records": erased.records, "versions": erased.versions, "by_kind": dict(erased.by_kind),
-                "reason": reason, "salt": salt, "marks": sorted(erasure_mark(key, salt) for key in chosen),
+                "reason": reason, "salt": salt, "marks": sorted(hash_erased_key(key, salt) for key in chosen),
             }  # fmt: skip
             draft = Draft(ERASURE, body=body, id=receipt_id, scope=SYSTEM, author=self.author, origin="erasure")
-            sealed = self._gate.admit(draft, reserved=True)
+            sealed = self._gate.validate(draft, allow_reserved=True)
             if isinstance(sealed, Refused):
                 raise InvalidInput(sealed.reason)
             return sealed
 
         erased = self._engine.erase(choose, receipt)
-        return Receipt(
+        return ErasureReceipt(
             receipt_id if erased.versions else None, erased.records, erased.versions, erased.by_kind, erased.residue
         )
 
-    def would_erase(self, *keys: Key, subject: str | None = None) -> list[Key]:
+    def preview_erase(self, *keys: Key, subject: str | None = None) -> list[Key]:
         """What ``erase`` would remove."""
-        with self.looking() as reader:
-            return [key for key in self._doomed(reader, keys, subject) if reader.history(key, hidden=True)]
+        with self.snapshot() as reader:
+            return [key for key in self._keys_to_erase(reader, keys, subject) if reader.history(key, hidden=True)]
 
-    def verify(self, progress: Progress | None = None) -> Verdict:
+    def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Proves the log whole and the indexes true to it."""
-        self._require_everything("verify it")
+        self._require_owner("verify it")
         return self._engine.verify(progress)
 
     def backup(self, target: Path) -> None:
         """Writes a consistent copy of the whole store to a new file."""
-        self._require_everything("back it up")
+        self._require_owner("back it up")
         self._engine.backup(target)
 
     def reindex(self, progress: Progress | None = None) -> None:
         """Rebuilds everything that is derived from the log."""
-        self._require_everything("reindex it")
+        self._require_owner("reindex it")
         self._engine.reindex(progress)
 
-    def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> Compacted:
+    def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> LogCompactionResult:
         """Drops superseded versions for good, and gives the space back. The newest version always stays."""
-        self._require_everything("compact it")
-        done = self._engine.compact(before=None if before is None else aware(before), progress=progress)
+        self._require_owner("compact it")
+        done = self._engine.compact(before=None if before is None else to_utc(before), progress=progress)
         if done.versions:
-            body = {"versions": done.versions, "before": None if before is None else to_iso(aware(before))}
-            self._book(Draft(COMPACTION, body=body, scope=SYSTEM))
+            body = {"versions": done.versions, "before": None if before is None else to_iso(to_utc(before))}
+            self._append_system_record(Draft(COMPACTION, body=body, scope=SYSTEM))
         return done
 
     def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
         """Keeps vectors as (position, chunk, vector) for a model; what was there before is replaced."""
-        self._require_everything("keep vectors")
+        self._require_owner("keep vectors")
         self._engine.put_vectors(model, vectors)
 
-    def replay(self, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[Replayed]:
+    def replay(self, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[ReplayResult]:
         """Takes lines of another log, verbatim. They pass the gate like everything else."""
-        refusals: dict[int, Replayed] = {}
+        refusals: dict[int, ReplayResult] = {}
 
-        def admitted() -> Iterator[tuple[bytes, bytes]]:
+        def accepted_entries() -> Iterator[tuple[bytes, bytes]]:
             for at, (line, digest) in enumerate(lines):
-                refused = self._judge(line, digest)
+                refused = self._check_entry(line, digest)
                 if refused is None:
                     yield line, digest
                 else:
                     refusals[at] = refused
 
         at = 0
-        for answer in self._engine.replay(self.reach, admitted()):
+        for answer in self._engine.replay(self.reach, accepted_entries()):
             while at in refusals:
                 yield refusals.pop(at)
                 at += 1
@@ -342,31 +355,31 @@ class Journal:
             at += 1
         yield from (refusals[place] for place in sorted(refusals))
 
-    def _judge(self, line: bytes, digest: bytes) -> Replayed | None:
+    def _check_entry(self, entry: bytes, digest: bytes) -> ReplayResult | None:
         """Why a line of another log may not come in; ``None`` when it may."""
-        if digest_of(line) != digest:
-            return Replayed("refused", "the line does not match its digest")
+        if digest_of(entry) != digest:
+            return ReplayResult("refused", "the line does not match its digest")
         try:
-            record = unfold(line, 0, digest)
-            sealed = self._gate.admit(redraft(record), reserved=True)
+            record = parse_entry(entry, 0, digest)
+            sealed = self._gate.validate(draft_from(record), allow_reserved=True)
             if isinstance(sealed, Refused):
-                return Replayed("refused", sealed.reason)
+                return ReplayResult("refused", sealed.reason)
             if not record.id:
-                return Replayed("refused", "the id is empty")
-            if record.version.__class__ is not int or not 0 < record.version < 2**31 or line_of(record) != line:
-                return Replayed("refused", "the line is not in canonical form")
+                return ReplayResult("refused", "the id is empty")
+            if record.version.__class__ is not int or not 0 < record.version < 2**31 or entry_bytes(record) != entry:
+                return ReplayResult("refused", "the line is not in canonical form")
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            return Replayed("refused", f"not a line of a log ({error})")
+            return ReplayResult("refused", f"not a line of a log ({error})")
         return None
 
-    def _book(self, draft: Draft) -> Outcome:
+    def _append_system_record(self, draft: Draft) -> Outcome:
         """Writes one of the store's own records."""
         if not self.reach.unlimited:
             return Refused("not_allowed", "Only the owner of the store may do this.")
-        sealed = self._seal([draft], reserved=True)
+        sealed = self._validate_drafts([draft], allow_reserved=True)
         return sealed if isinstance(sealed, Refused) else self._engine.append(self.reach, sealed)
 
-    def _doomed(self, reader: Reader, keys: Sequence[Key], subject: str | None) -> list[Key]:
+    def _keys_to_erase(self, reader: Reader, keys: Sequence[Key], subject: str | None) -> list[Key]:
         doomed = dict.fromkeys(keys)
         if subject:
             about = Query(mentions=subject, every_version=True, hidden=True)
@@ -375,17 +388,17 @@ class Journal:
         books = RESERVED_KINDS - {QUARANTINE} if subject else RESERVED_KINDS
         return [key for key in doomed if key.scope != SYSTEM or key.kind not in books]
 
-    def _salt(self) -> str:
+    def _erasure_salt(self) -> str:
         """One salt for all receipts of a store, so that one look tells whether a key was erased."""
         earlier = next(self.read(Query(kinds=(ERASURE,), scopes=(SYSTEM,), limit=1)), None)
         return earlier.body["salt"] if earlier is not None else self._new_id()
 
-    def _require_everything(self, deed: str) -> None:
+    def _require_owner(self, action: str) -> None:
         if not self.reach.unlimited:
-            raise NotAllowed(f"Only the owner of the store may {deed}.")
+            raise NotAllowed(f"Only the owner of the store may {action}.")
 
 
-def _with_offspring(reader: Reader, records: Sequence[Record]) -> dict[Key, set[int]]:
+def _positions_with_derived(reader: Reader, records: Sequence[Record]) -> dict[Key, set[int]]:
     """The positions of these versions and of every version that was derived from them, however indirectly.
 
     What a version was derived from is the version of its source that was the newest when it was written.
@@ -404,32 +417,32 @@ def _with_offspring(reader: Reader, records: Sequence[Record]) -> dict[Key, set[
     return bad
 
 
-def _tombstone(record: Record, author: str, origin: str, expected: int | None) -> Draft:
+def _tombstone_draft(record: Record, author: str, origin: str, expected: int | None) -> Draft:
     return Draft(
         record.kind, id=record.id, scope=record.scope, author=author, origin=origin, labels=record.labels,
         deleted=True, expected=expected,
     )  # fmt: skip
 
 
-def _revert(newest: Record, good: Record | None, author: str, mark: str) -> Draft:
+def _revert_draft(newest: Record, good: Record | None, author: str, undo_label: str) -> Draft:
     """The next version of a record: as it was when it was good, or gone."""
-    labels = (*(label for label in (good or newest).labels if not label.startswith("undo=")), mark)
+    labels = (*(label for label in (good or newest).labels if not label.startswith("undo=")), undo_label)
     if good is None or good.deleted:
-        return _tombstone(newest, author, "undo", None)._replace(labels=labels)
-    return redraft(good, origin="undo", labels=labels)
+        return _tombstone_draft(newest, author, "undo", None)._replace(labels=labels)
+    return draft_from(good, origin="undo", labels=labels)
 
 
-def _name_id(author: str) -> str:
+def _hash_author(author: str) -> str:
     """An id for whatever an author is called."""
     return hashlib.sha256(author.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _in_utc(query: Query) -> Query:
+def _query_in_utc(query: Query) -> Query:
     """The same question with every time in UTC; one without a zone is taken as UTC."""
     return replace(
         query,
-        since=query.since and aware(query.since),
-        until=query.until and aware(query.until),
-        recorded_since=query.recorded_since and aware(query.recorded_since),
-        as_of=aware(query.as_of) if isinstance(query.as_of, datetime) else query.as_of,
+        since=query.since and to_utc(query.since),
+        until=query.until and to_utc(query.until),
+        recorded_since=query.recorded_since and to_utc(query.recorded_since),
+        as_of=to_utc(query.as_of) if isinstance(query.as_of, datetime) else query.as_of,
     )

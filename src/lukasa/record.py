@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from lukasa import canonical
+from lukasa import canonical_json
 from lukasa.clock import from_iso, to_iso
 from lukasa.scope import SHARED
 
@@ -94,7 +94,7 @@ class Draft(NamedTuple):
         return Key(self.scope, self.kind, self.id)
 
 
-class Sealed(NamedTuple):
+class ValidatedDraft(NamedTuple):
     """A draft that passed the gate: under which key and author, and its content spelled canonically.
 
     Only the gate makes these. ``fresh`` says that the id was made for this very draft, so no record can have it yet.
@@ -106,7 +106,7 @@ class Sealed(NamedTuple):
     id: str
     author: str
     content: bytes
-    fresh: bool
+    has_new_id: bool
 
     @property
     def key(self) -> Key:
@@ -152,7 +152,7 @@ class Record:
         return None
 
 
-def seal(draft: Draft, id: str = "", author: str = "") -> Sealed:
+def encode_draft(draft: Draft, id: str = "", author: str = "") -> ValidatedDraft:
     """Spells the draft's content canonically; ``id`` and ``author`` fill what it leaves open.
 
     Raises ``InvalidInput`` for what JSON or UTF-8 cannot hold.
@@ -178,21 +178,21 @@ def seal(draft: Draft, id: str = "", author: str = "") -> Sealed:
             {"id": link.to.id, "kind": link.to.kind, "relation": link.relation, "scope": link.to.scope}
             for link in draft.links
         ]
-    return Sealed(draft, draft.scope, draft.kind, id, author, canonical.encode(content), fresh)
+    return ValidatedDraft(draft, draft.scope, draft.kind, id, author, canonical_json.encode(content), fresh)
 
 
-def stamp(version: int, created_at: str, recorded_at: str) -> bytes:
+def entry_suffix(version: int, created_at: str, recorded_at: str) -> bytes:
     """The end of a line: what the store adds to sealed content."""
     return f',"created_at":"{created_at}","recorded_at":"{recorded_at}","version":{version}}}'.encode()
 
 
-def digest_of(line: bytes) -> bytes:
-    return hashlib.sha256(line).digest()
+def digest_of(entry: bytes) -> bytes:
+    return hashlib.sha256(entry).digest()
 
 
-def unfold(line: bytes | str, seq: int, digest: bytes) -> Record:
+def parse_entry(entry: bytes | str, seq: int, digest: bytes) -> Record:
     """The record that a line of the log spells."""
-    fields = canonical.parse(line)
+    fields = canonical_json.parse(entry)
     optional = fields.get
     created, recorded, happened = fields["created_at"], fields["recorded_at"], optional("happened_at")
     at = from_iso(recorded)
@@ -216,7 +216,7 @@ def unfold(line: bytes | str, seq: int, digest: bytes) -> Record:
     )
 
 
-def redraft(record: Record, **changes: Any) -> Draft:
+def draft_from(record: Record, **changes: Any) -> Draft:
     """A draft that repeats a record's content, with changes: the next version starts from here."""
     fields: dict[str, Any] = {
         "kind": record.kind,
@@ -234,7 +234,7 @@ def redraft(record: Record, **changes: Any) -> Draft:
     return Draft(**(fields | changes))
 
 
-def line_of(record: Record) -> bytes:
+def entry_bytes(record: Record) -> bytes:
     """The line that ``record`` was unfolded from; its digest is the proof."""
-    content = seal(redraft(record)).content
-    return content[:-1] + stamp(record.version, to_iso(record.created_at), to_iso(record.recorded_at))
+    content = encode_draft(draft_from(record)).content
+    return content[:-1] + entry_suffix(record.version, to_iso(record.created_at), to_iso(record.recorded_at))

@@ -40,5 +40,5 @@ class Reach:
         return self.readable is None and self.writable is None
 
 
-EVERYTHING = Reach(None, None)
+FULL_REACH = Reach(None, None)
 """The reach of whoever owns the store."""

@@ -10,10 +10,10 @@ pytest.importorskip("mcp")
 
 import uvicorn
 
-from lukasa.doors.mcp import http
-from lukasa.doors.mcp.callers import Caller
-from lukasa.doors.mcp.server import build
-from lukasa.doors.tokens import plain_token
+from lukasa.interfaces.api_tokens import token_from_environment
+from lukasa.interfaces.mcp import http
+from lukasa.interfaces.mcp.server import build_server
+from lukasa.interfaces.stores import Caller
 
 pytestmark = [pytest.mark.slow, pytest.mark.requirement("DOO-3")]
 
@@ -32,24 +32,26 @@ TOKEN = "a-token-for-the-conformance-suite"
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     """A server whose door is shown a token for the suite, which has none."""
-    server, stores = build(str(tmp_path_factory.mktemp("conformance") / "agents.db"), Caller("ada"), embedder="hash")
-    holder = plain_token(TOKEN, "ada", None)
+    server, stores = build_server(
+        str(tmp_path_factory.mktemp("conformance") / "agents.db"), Caller("ada"), embedder="hash"
+    )
+    holder = token_from_environment(TOKEN, "ada", None)
     hosts: list[str] = []
 
     async def with_token(scope, receive, send):
         if scope["type"] == "http":
             scope = {**scope, "headers": [*scope["headers"], (b"authorization", f"Bearer {TOKEN}".encode())]}
-        door._hosts = frozenset(hosts)
+        door._allowed_hosts = frozenset(hosts)
         await door(scope, receive, send)
 
-    door = http.application(server, lambda: [holder], [])
+    door = http.build_app(server, lambda: [holder], [])
     running = uvicorn.Server(uvicorn.Config(with_token, port=0, log_level="error"))
     thread = threading.Thread(target=lambda: asyncio.run(running.serve()))
     thread.start()
     while not running.started:
         threading.Event().wait(0.02)
     port = running.servers[0].sockets[0].getsockname()[1]
-    hosts += http.names_of("127.0.0.1", port)
+    hosts += http.list_host_names("127.0.0.1", port)
     yield f"http://127.0.0.1:{port}/mcp"
     running.should_exit = True
     thread.join(10)

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lukasa
-from lukasa.context import ContextCompactor, Settings, Turn, plan
+from lukasa.context import ContextCompactor, ConversationSettings, Turn, plan_compaction
 from lukasa.context.state import Fact
-from lukasa.prompt import open_counter
+from lukasa.models.token_counter import open_token_counter
+from lukasa.storage.engine import Query
 from lukasa.testing import FrozenClock
 from lukasa.testing.clock import NOON
 
@@ -20,7 +21,7 @@ def turns(*tokens):
 
 
 def planned(said, limits=None, **more):
-    return plan(said, [], [], limits or Settings(), NOON, **more)
+    return plan_compaction(said, [], [], limits or ConversationSettings(), NOON, **more)
 
 
 # The plan
@@ -30,16 +31,16 @@ def planned(said, limits=None, **more):
 @pytest.mark.parametrize(("entries", "folded"), [(1, 0), (50, 0), (51, 21), (60, 30), (100, 70)])
 def test_more_than_fifty_entries_leave_the_newest_thirty(entries, folded):
     made = planned(turns(*[1] * entries))
-    assert len(made.fold) == folded
-    assert [turn.id for turn in (*made.fold, *made.keep)] == [f"t{at}" for at in range(entries)]
+    assert len(made.turns_to_fold) == folded
+    assert [turn.id for turn in (*made.turns_to_fold, *made.turns_to_keep)] == [f"t{at}" for at in range(entries)]
     assert made.steps == (("entries",) if folded else ())
 
 
 @pytest.mark.requirement("CTX-3")
 def test_the_history_step_folds_the_oldest_and_keeps_the_order():
     made = planned(turns(*[5] * 51))
-    assert [turn.id for turn in made.fold] == [f"t{at}" for at in range(21)]
-    assert [turn.id for turn in made.keep] == [f"t{at}" for at in range(21, 51)]
+    assert [turn.id for turn in made.turns_to_fold] == [f"t{at}" for at in range(21)]
+    assert [turn.id for turn in made.turns_to_keep] == [f"t{at}" for at in range(21, 51)]
 
 
 @pytest.mark.requirement("CTX-4")
@@ -57,15 +58,15 @@ def test_the_history_step_folds_the_oldest_and_keeps_the_order():
 )
 def test_too_many_tokens_fold_the_older_half_until_they_fit_but_never_the_newest_turn(tokens, kept):
     made = planned(turns(*tokens))
-    assert len(made.keep) == kept
-    assert made.steps == (("tokens",) if made.fold else ())
+    assert len(made.turns_to_keep) == kept
+    assert made.steps == (("tokens",) if made.turns_to_fold else ())
 
 
 @pytest.mark.requirement("CTX-2")
 def test_both_limits_and_what_is_kept_can_be_set():
-    limits = Settings(entries=10, keep=4, tokens=100)
-    assert len(planned(turns(*[1] * 11), limits).keep) == 4
-    assert len(planned(turns(*[40] * 4), limits).keep) == 2
+    limits = ConversationSettings(entries=10, keep=4, tokens=100)
+    assert len(planned(turns(*[1] * 11), limits).turns_to_keep) == 4
+    assert len(planned(turns(*[40] * 4), limits).turns_to_keep) == 2
     assert planned(turns(*[40] * 11), limits).steps == ("entries", "tokens")
 
 
@@ -73,20 +74,20 @@ def test_both_limits_and_what_is_kept_can_be_set():
 def test_by_hand_a_session_within_its_limits_is_folded_too():
     assert not planned(turns(*[1] * 40))
     made = planned(turns(*[1] * 40), by_hand=True)
-    assert (len(made.fold), made.steps) == (10, ("by hand",))
-    assert len(planned(turns(*[1] * 40), by_hand=True, keep=3).keep) == 3
+    assert (len(made.turns_to_fold), made.steps) == (10, ("by hand",))
+    assert len(planned(turns(*[1] * 40), by_hand=True, keep=3).turns_to_keep) == 3
     assert not planned(turns(*[1] * 30), by_hand=True)
 
 
 @given(st.lists(st.integers(0, 200), max_size=120), st.integers(1, 60), st.integers(1, 500), st.data())
 def test_a_plan_loses_nothing_holds_its_limits_and_has_nothing_left_to_do(tokens, entries, limit, data):
-    limits = Settings(entries=entries, keep=data.draw(st.integers(0, entries)), tokens=limit)
+    limits = ConversationSettings(entries=entries, keep=data.draw(st.integers(0, entries)), tokens=limit)
     said = turns(*tokens)
     made = planned(said, limits)
-    assert [*made.fold, *made.keep] == said
-    assert len(made.keep) <= entries
-    assert sum(turn.tokens for turn in made.keep) <= limit or len(made.keep) == 1
-    assert not planned(made.keep, limits)
+    assert [*made.turns_to_fold, *made.turns_to_keep] == said
+    assert len(made.turns_to_keep) <= entries
+    assert sum(turn.tokens for turn in made.turns_to_keep) <= limit or len(made.turns_to_keep) == 1
+    assert not planned(made.turns_to_keep, limits)
 
 
 @pytest.mark.requirement("CTX-5")
@@ -101,16 +102,16 @@ def test_completed_tasks_are_pruned_after_a_day_and_all_others_kept():
         {"id": "undated", "status": "Completed"},
         {"id": "odd", "status": "Completed", "updated_at": "yesterday"},
     ]
-    made = plan([], tasks, [], Settings(), NOON)
-    assert [task["id"] for task in made.pruned] == ["old"]
-    assert [task["id"] for task in made.tasks] == ["running", "failed", "fresh", "edge", "undated", "odd"]
-    assert len(plan([], tasks, [], Settings(finished_hours=1), NOON).pruned) == 3
+    made = plan_compaction([], tasks, [], ConversationSettings(), NOON)
+    assert [task["id"] for task in made.pruned_tasks] == ["old"]
+    assert [task["id"] for task in made.remaining_tasks] == ["running", "failed", "fresh", "edge", "undated", "odd"]
+    assert len(plan_compaction([], tasks, [], ConversationSettings(finished_hours=1), NOON).pruned_tasks) == 3
 
 
 @pytest.mark.requirement("CTX-5")
 def test_facts_that_say_the_same_are_there_twice():
     facts = [Fact("User speaks English", id="a"), Fact("user speaks  english.", id="b"), Fact("Other", id="c")]
-    assert [fact.id for fact in plan([], [], facts, Settings(), NOON).twice] == ["b"]
+    assert [fact.id for fact in plan_compaction([], [], facts, ConversationSettings(), NOON).duplicate_facts] == ["b"]
 
 
 # In a loaded context, as the document has it
@@ -190,7 +191,7 @@ def test_a_turn_of_half_a_million_tokens_is_kept_whole(contexts, memory):
     assert contexts.append("s", "user", "After")
     context = contexts.load("s")
     assert [turn.content for turn in context.turns] == ["After"]
-    assert open_counter()(context.long_term_summary) <= 2_000
+    assert open_token_counter()(context.long_term_summary) <= 2_000
     assert [turn.content for turn in contexts.transcript("s")] == ["Before", said, "After"]
     assert contexts.assemble("s", 1_000).tokens <= 1_000
     assert not contexts.compact("s")
@@ -238,8 +239,8 @@ def test_a_pruned_task_is_told_in_the_summary(contexts, clock, talk):
 
 @pytest.mark.requirement("CTX-8")
 def test_tokens_are_counted_by_a_real_tokenizer_per_message_and_session(contexts):
-    counter = open_counter()
-    assert counter.exact
+    counter = open_token_counter()
+    assert counter.is_exact
     said = ["Create a new file", "I'll create the file for you", "会話は続く"]
     for text in said:
         contexts.append("s", "user", text)
@@ -253,12 +254,12 @@ def test_tokens_are_counted_by_a_real_tokenizer_per_message_and_session(contexts
 
 @pytest.mark.requirement("CTX-8")
 def test_an_estimate_says_that_it_is_one(opened):
-    from lukasa.prompt import Counter
+    from lukasa.models.token_counter import TokenCounter
 
     memory = opened()
-    memory.context._count = Counter("characters/4", exact=False, count=lambda text: -(-len(text) // 4))
+    memory.context._counter = TokenCounter("characters/4", is_exact=False, count=lambda text: -(-len(text) // 4))
     memory.context.append("s", "user", "x" * 41)
-    (record,) = memory.journal.read(lukasa.engine.Query(kinds=("turn",)))
+    (record,) = memory.journal.read(Query(kinds=("turn",)))
     assert (record.body["tokens"], record.body["counted_by"]) == (11, "characters/4")
 
 
@@ -280,7 +281,7 @@ DEEDS = st.lists(
 @settings(max_examples=25)
 @given(DEEDS, st.integers(2, 20), st.integers(20, 200))
 def test_no_turn_is_lost_by_any_sequence_of_deeds_and_no_limit_is_passed(deeds, entries, tokens):
-    counter = open_counter()
+    counter = open_token_counter()
     limits = {"entries": entries, "keep": entries // 2, "tokens": tokens, "summary_tokens": 120}
     with lukasa.open("memory:", clock=FrozenClock(), embedder="hash") as memory:
         contexts = memory.context
@@ -309,7 +310,7 @@ def test_no_turn_is_lost_by_any_sequence_of_deeds_and_no_limit_is_passed(deeds, 
                 assert contexts.save(context)
                 said += fresh
             else:
-                contexts._gauges.forget(session, "shared")
+                contexts._size_tracker.invalidate(session, "shared")
             context = contexts.load(session)
             assert [turn.content for turn in contexts.transcript(session)] == said
             assert context.folded + len(context.recent_history) == len(said)
@@ -356,4 +357,4 @@ def test_two_who_compact_at_once_fold_once(contexts, memory, talk, monkeypatch):
 
 def test_settings_of_a_session_stay_with_it(contexts, opened):
     contexts.configure("s", entries=70, summary_tokens=500)
-    assert contexts.load("s").settings == replace(Settings(), entries=70, summary_tokens=500)
+    assert contexts.load("s").settings == replace(ConversationSettings(), entries=70, summary_tokens=500)

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lukasa import open as lukasa_open
-from lukasa.doors.cli.app import app
+from lukasa.interfaces.cli.app import app
 
 DOCUMENT = {
     "session_id": "s9",

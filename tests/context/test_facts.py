@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lukasa.context import Turn
-from lukasa.context.facts import extract, fact_id, normal
-from lukasa.context.sentences import sentences
+from lukasa.context.facts import extract_facts, fact_id, normalise_fact_text
 from lukasa.record import Key
+from lukasa.text.sentences import split_sentences
 
 
 def stated(text, role="user", **more):
-    return [fact.text for fact in extract(Turn(role, text, **more))]
+    return [fact.text for fact in extract_facts(Turn(role, text, **more))]
 
 
 @pytest.mark.requirement("CTX-10")
@@ -62,7 +62,7 @@ def test_tools_are_not_listened_to_and_assistants_only_for_decisions():
 
 @given(st.text(max_size=400))
 def test_any_text_can_be_looked_through(text):
-    for fact in extract(Turn("user", text)):
+    for fact in extract_facts(Turn("user", text)):
         assert fact.text.strip()
         assert len(fact.text) < 600
 
@@ -72,8 +72,8 @@ def test_any_text_can_be_looked_through(text):
     ["I prefer " * 100_000, "**a " * 50_000, "." * 100_000, "x " * 200_000, "/a" * 100_000, "I am " + "a" * 400_000 + " b.", "- " * 100_000, ".)" * 100_000, "。" * 100_000, "(((" * 60_000, "!?" * 100_000, "a. " * 60_000, "| " * 100_000],
 )  # fmt: skip
 def test_hostile_text_is_looked_through_in_no_time(text, spent):
-    sentences(text)
-    extract(Turn("user", text))
+    split_sentences(text)
+    extract_facts(Turn("user", text))
     assert spent() < 5
 
 
@@ -140,5 +140,5 @@ def test_extraction_can_be_switched_off(contexts):
 def test_case_spaces_and_a_full_stop_make_no_other_fact(text):
     from lukasa.context.state import Fact
 
-    assert normal(normal(text)) == normal(text)
+    assert normalise_fact_text(normalise_fact_text(text)) == normalise_fact_text(text)
     assert fact_id("s", Fact(text)) == fact_id("s", Fact(f"  {text} . "))

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lukasa.context import Summary, Turn, summarise
-from lukasa.context.sentences import sentences
-from lukasa.context.summary import HEADING, shortened, worth
-from lukasa.prompt import open_counter
+from lukasa.context import ConversationSummary, Turn, summarise
+from lukasa.context.summary import HEADING, score_sentence, shorten_summary
+from lukasa.models.token_counter import open_token_counter
+from lukasa.text.sentences import split_sentences
 
-COUNT = open_counter()
-NOTHING = Summary()
+COUNT = open_token_counter()
+NOTHING = ConversationSummary()
 
 CONVERSATION = [
     ("user", "Hi there! How are you?"),
@@ -56,15 +56,17 @@ def test_it_tells_who_said_what_in_the_order_it_was_said():
 
 
 def test_every_line_is_a_whole_sentence_of_what_was_said():
-    whole = {sentence for _, said in CONVERSATION for sentence in sentences(said)} | {said for _, said in CONVERSATION}
+    whole = {sentence for _, said in CONVERSATION for sentence in split_sentences(said)} | {
+        said for _, said in CONVERSATION
+    }
     for line in summarise(NOTHING, turns(CONVERSATION), 150, COUNT).lines:
         assert line.text.split(": ", 1)[1] in whole
 
 
 def test_an_open_question_is_worth_more_than_one_that_was_answered():
     question = "Who will own the invoices table?"
-    assert worth(question, open=True) > worth(question)
-    assert worth("We decided to use Rust.") > worth("That is nice.") > worth("Thanks!")
+    assert score_sentence(question, is_unanswered=True) > score_sentence(question)
+    assert score_sentence("We decided to use Rust.") > score_sentence("That is nice.") > score_sentence("Thanks!")
 
 
 def test_what_is_too_long_to_quote_is_said_to_be_there():
@@ -107,7 +109,7 @@ def test_it_stands_still_when_nothing_is_added():
 
 
 def test_a_text_that_was_written_by_hand_is_kept_sentence_by_sentence():
-    earlier = Summary(text="User requested file creation. Successfully created test.txt.")
+    earlier = ConversationSummary(text="User requested file creation. Successfully created test.txt.")
     text = summarise(earlier, turns(CONVERSATION), 400, COUNT).text
     assert "- User requested file creation.\n- Successfully created test.txt.\n" in text
 
@@ -121,7 +123,7 @@ def test_what_is_said_again_stands_once():
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=20), st.integers(0, 120))
 def test_a_summary_is_shortened_by_whole_lines(texts, budget):
     whole = summarise(NOTHING, turns([("user", text) for text in texts]), 1_000, COUNT)
-    brief = shortened(whole.text, budget, COUNT)
+    brief = shorten_summary(whole.text, budget, COUNT)
     assert COUNT(brief) <= budget
     assert set(brief.splitlines()) <= set(whole.text.splitlines()) | {HEADING}
 
@@ -146,11 +148,11 @@ def test_a_summary_is_shortened_by_whole_lines(texts, budget):
     ],
 )
 def test_sentences_end_where_they_end(text, found):
-    assert sentences(text) == found
+    assert split_sentences(text) == found
 
 
 @given(st.text(max_size=300))
 def test_sentences_say_only_what_the_text_says(text):
     bare = "".join(text.replace("*", "").replace("_", "").split())
-    for sentence in sentences(text):
+    for sentence in split_sentences(text):
         assert "".join(sentence.replace("*", "").replace("_", "").split()) in bare

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from lukasa.briefing import BEST
 from lukasa.errors import InvalidInput
-from lukasa.prompt import open_counter
+from lukasa.experience.briefing import MAX_ENTRIES
+from lukasa.models.token_counter import open_token_counter
 
 GOAL = "Implement POST /api/todos endpoint"
 ERROR = {"type": "TypeScript compilation", "message": "Missing return type annotation", "resolution": "Add :void"}
@@ -26,7 +26,7 @@ def test_what_matters_for_a_goal_comes_from_patterns_episodes_and_skills(full):
     kinds = [entry.record.kind for entry in found.entries]
     assert kinds[0] == "pattern"
     assert {"pattern", "episode", "skill"} <= set(kinds)
-    assert len(found.entries) <= BEST
+    assert len(found.entries) <= MAX_ENTRIES
     assert [entry.score for entry in found.entries] == sorted((entry.score for entry in found.entries), reverse=True)
 
 
@@ -116,7 +116,7 @@ def test_a_briefing_stays_within_its_budget(full, budget):
     lines = [
         line for name in ("relevant_patterns", "avoid_these", "applicable_skills") for line in briefing.context[name]
     ]
-    assert sum(open_counter()(line) + 1 for line in lines) <= budget
+    assert sum(open_token_counter()(line) + 1 for line in lines) <= budget
     assert lines if budget >= 40 else len(lines) <= 1
 
 

@@ -12,13 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lukasa
-from lukasa.benchmarks.histories import History
-from lukasa.consolidation.extracting import ALONE, THRESHOLD, common_sequence, confidence_of, general_goal
-from lukasa.consolidation.suspicion import suspicious
-from lukasa.consolidation.traits import Trouble, goal_likeness, marks_of, terms_of
-from lukasa.engine import Query
-from lukasa.jobs import REGISTER, Register
-from lukasa.testing.model import ModelStandIn
+from lukasa.experience.consolidation.extract import (
+    MAX_SINGLE_AUTHOR_CONFIDENCE,
+    MIN_CONFIDENCE,
+    common_sequence,
+    compute_confidence,
+    general_goal,
+)
+from lukasa.experience.consolidation.injection_filter import is_suspicious
+from lukasa.experience.consolidation.similarity import EpisodeError, goal_pair_keys, goal_similarity, goal_terms
+from lukasa.jobs import REGISTRY, TaskRegistry
+from lukasa.storage.engine import Query
+from lukasa.testing.fake_llm import FakeLLM
+from lukasa_bench.episodes import EpisodeCorpus
 
 pytestmark = pytest.mark.requirement("EXP-3")
 ERROR = {
@@ -184,7 +190,7 @@ def test_clear_mixed_and_contradictory_histories(memory, told):
     [
         (2, 0, 1.0, 2, 0.84),
         (3, 0, 1.0, 2, 0.936),
-        (3, 0, 1.0, 1, ALONE),
+        (3, 0, 1.0, 1, MAX_SINGLE_AUTHOR_CONFIDENCE),
         (3, 1, 1.0, 2, 0.731),
         (9, 1, 1.0, 2, 0.9),
         (3, 0, 0.0, 2, 0.562),
@@ -193,16 +199,16 @@ def test_clear_mixed_and_contradictory_histories(memory, told):
     ],
 )
 def test_the_formula_is_the_documented_one(successes, failures, agreement, voices, expected):
-    assert confidence_of(successes, failures, agreement, voices) == pytest.approx(expected, abs=0.001)
+    assert compute_confidence(successes, failures, agreement, voices) == pytest.approx(expected, abs=0.001)
 
 
 @given(st.integers(1, 50), st.integers(0, 50), st.floats(0, 1), st.integers(1, 5))
 def test_confidence_is_monotone(successes, failures, agreement, voices):
-    sure = confidence_of(successes, failures, agreement, voices)
-    assert 0 <= sure <= (1 if voices > 1 else ALONE)
-    assert confidence_of(successes, failures + 1, agreement, voices) <= sure + 0.2 / (successes + failures)
-    assert confidence_of(successes + 1, failures, agreement, voices) >= sure
-    assert confidence_of(successes, failures, agreement / 2, voices) <= sure
+    sure = compute_confidence(successes, failures, agreement, voices)
+    assert 0 <= sure <= (1 if voices > 1 else MAX_SINGLE_AUTHOR_CONFIDENCE)
+    assert compute_confidence(successes, failures + 1, agreement, voices) <= sure + 0.2 / (successes + failures)
+    assert compute_confidence(successes + 1, failures, agreement, voices) >= sure
+    assert compute_confidence(successes, failures, agreement / 2, voices) <= sure
 
 
 def test_failures_lower_what_was_sure(memory, fill, told):
@@ -211,7 +217,7 @@ def test_failures_lower_what_was_sure(memory, fill, told):
     memory.episodes.add([told(goal, outcome="failure") for goal in ENDPOINTS[3:]])
     memory.consolidate()
     (pattern,) = memory.knowledge.patterns()
-    assert pattern.confidence < THRESHOLD
+    assert pattern.confidence < MIN_CONFIDENCE
     assert pattern.record.body["evidence"]["failures"] == 2
 
 
@@ -253,7 +259,7 @@ def test_one_author_is_never_enough_for_high_trust_or_a_skill(memory, fill):
     fill(memory, 5, agents=("mallory",), errors=[ERROR])
     done = memory.consolidate(skills=True)
     (pattern,) = done.of("pattern")
-    assert (pattern.confidence, pattern.voices) == (ALONE, 1)
+    assert (pattern.confidence, pattern.voices) == (MAX_SINGLE_AUTHOR_CONFIDENCE, 1)
     assert done.of("skill") == []
 
 
@@ -262,7 +268,7 @@ def test_names_that_an_author_gives_itself_are_one_author(opened, file, fill):
     fill(mallory, 5, agents=("eng-001", "eng-002", "eng-003"))
     (pattern,) = opened(file).consolidate(skills=True).proposals
     assert pattern.voices == 1
-    assert pattern.confidence == ALONE
+    assert pattern.confidence == MAX_SINGLE_AUTHOR_CONFIDENCE
 
 
 def test_a_skill_needs_independent_authors_and_links_to_its_pattern(memory, fill):
@@ -303,7 +309,7 @@ def test_quarantine_of_a_source_takes_the_pattern_with_it(memory, told):
     ],
 )
 def test_orders_are_suspicious(text):
-    assert suspicious({"context": {"goal": "x"}, "errors_encountered": [{"resolution": text}]})
+    assert is_suspicious({"context": {"goal": "x"}, "errors_encountered": [{"resolution": text}]})
 
 
 @pytest.mark.parametrize(
@@ -318,7 +324,7 @@ def test_orders_are_suspicious(text):
     ],
 )
 def test_plain_telling_is_not(text):
-    assert not suspicious({"context": {"goal": text}})
+    assert not is_suspicious({"context": {"goal": text}})
 
 
 # walls
@@ -353,7 +359,7 @@ with lukasa.open(sys.argv[1]) as memory:
 def test_killed_at_any_moment_the_whole_run_is_there_or_none_of_it(tmp_path):
     source = tmp_path / "source.db"
     with lukasa.open(source) as memory:
-        memory.episodes.add([episode for _, episode in History(3, patterns=30).episodes(900)])
+        memory.episodes.add([episode for _, episode in EpisodeCorpus(3, pattern_count=30).episodes(900)])
     reached = set()
     for turn, delay in enumerate((0.1, 0.6, 1.0, 1.4, None)):
         store = tmp_path / f"{turn}.db"
@@ -383,7 +389,7 @@ def test_killed_at_any_moment_the_whole_run_is_there_or_none_of_it(tmp_path):
 
 def test_two_processes_at_once_consolidate_once(file):
     with lukasa.open(file) as memory:
-        memory.episodes.add([episode for _, episode in History(4, patterns=10).episodes(150)])
+        memory.episodes.add([episode for _, episode in EpisodeCorpus(4, pattern_count=10).episodes(150)])
     actors = [
         subprocess.Popen([sys.executable, "-c", ACTOR, file], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         for _ in range(2)
@@ -444,14 +450,14 @@ def test_an_unfinished_episode_waits_for_its_end(memory, fill):
 
 
 def test_it_runs_as_a_job_after_a_task(memory, fill):
-    from lukasa.consolidation import chores
+    from lukasa.experience.consolidation import jobs
 
     fill(memory, errors=[ERROR])
-    own = Register()  # the chores go into the common register, where other tests' workers would find them
-    for name, chore in (("experience.consolidate", chores.consolidate), ("experience.prune", chores.prune)):
+    own = TaskRegistry()  # the chores go into the common register, where other tests' workers would find them
+    for name, chore in (("experience.consolidate", jobs.consolidate), ("experience.prune", jobs.prune)):
         own.job(name)(chore)
-        if name in REGISTER:
-            REGISTER.forget(name)
+        if name in REGISTRY:
+            REGISTRY.forget(name)
     memory.jobs = memory.jobs.serving(own)
     for _ in range(3):
         assert memory.jobs.defer("experience.consolidate", key="soon")
@@ -509,11 +515,11 @@ def test_a_bad_proposal_is_held_back_and_the_rules_answer_stands(local, fill, an
 
 def test_the_language_model_that_is_configured_is_asked_for_json_and_heard(local, fill, monkeypatch):
     answer = 'Sure: {"pattern": "P", "source_episodes": ["ep-2026-02-03-001", "ep-2026-02-03-002"]}'
-    with ModelStandIn(answer) as model:
-        monkeypatch.setenv("LUKASA_LLM", model.place)
+    with FakeLLM(answer) as model:
+        monkeypatch.setenv("LUKASA_LLM", model.url)
         fill(local)
         local.consolidate()
-    assert "data" in model.asked[0]["messages"][0]["content"]
+    assert "data" in model.requests[0]["messages"][0]["content"]
     assert local.knowledge.patterns()[0].says == "P"
 
 
@@ -538,12 +544,12 @@ def test_the_common_sequence_is_what_most_share_in_order():
 
 @given(st.text(), st.text())
 def test_likeness_is_symmetric_and_bounded(a, b):
-    one, other = terms_of(a), terms_of(b)
-    assert goal_likeness(one, other) == goal_likeness(other, one)
-    assert 0 <= goal_likeness(one, other) <= 1
+    one, other = goal_terms(a), goal_terms(b)
+    assert goal_similarity(one, other) == goal_similarity(other, one)
+    assert 0 <= goal_similarity(one, other) <= 1
     if one:
-        assert goal_likeness(one, one) == pytest.approx(1)
-        assert marks_of(one)
+        assert goal_similarity(one, one) == pytest.approx(1)
+        assert goal_pair_keys(one)
 
 
 @given(
@@ -552,10 +558,10 @@ def test_likeness_is_symmetric_and_bounded(a, b):
 )
 def test_goals_that_share_two_terms_share_a_mark(a, b):
     one, other = frozenset(a), frozenset(b)
-    assert bool(set(marks_of(one)) & set(marks_of(other))) == (len(one & other) >= 2)
+    assert bool(set(goal_pair_keys(one)) & set(goal_pair_keys(other))) == (len(one & other) >= 2)
 
 
 def test_the_same_error_is_known_whatever_names_it_holds():
-    first = Trouble("IOError", "cannot open '/tmp/a1.txt' after 3 tries", "")
-    assert first.id == Trouble("ioerror", "Cannot open '/var/b2.txt' after 17 tries", "x").id
-    assert first.id != Trouble("IOError", "cannot close '/tmp/a1.txt'", "").id
+    first = EpisodeError("IOError", "cannot open '/tmp/a1.txt' after 3 tries", "")
+    assert first.id == EpisodeError("ioerror", "Cannot open '/var/b2.txt' after 17 tries", "x").id
+    assert first.id != EpisodeError("IOError", "cannot close '/tmp/a1.txt'", "").id

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lukasa.continuity import SECTIONS, merged
 from lukasa.errors import FormatError
+from lukasa.experience.continuity import SECTIONS, merge_sections
 
 pytestmark = pytest.mark.requirement("EXP-13")
 GOAL = "Implement POST /api/todos endpoint"
@@ -91,12 +91,12 @@ pieces = st.one_of(
 
 @given(st.lists(pieces, max_size=12).map(b"".join))
 def test_whatever_stands_in_the_file_merging_twice_is_merging_once(text):
-    once = merged(text, SECTION)
-    assert merged(once, SECTION) == once
+    once = merge_sections(text, SECTION)
+    assert merge_sections(once, SECTION) == once
     for name in SECTIONS:
         assert f"## {name}".encode() in once
 
 
 @given(st.binary(max_size=200).filter(lambda raw: b"#" not in raw and b"`" not in raw and b"~" not in raw))
 def test_whatever_was_there_is_still_there(text):
-    assert merged(text, SECTION).startswith(text)
+    assert merge_sections(text, SECTION).startswith(text)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa import Accepted, Refused
-from lukasa.episodes import Episode
+from lukasa.experience.episode import Episode
 from lukasa.testing import FrozenClock
 
 NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)

@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from typer.testing import CliRunner
 
-from lukasa.doors.cli.app import app
+from lukasa.interfaces.cli.app import app
 
 pytestmark = pytest.mark.requirement("DOO-2")
 GOAL = "Implement POST /api/todos endpoint"
@@ -156,7 +156,7 @@ def test_a_prompt_block_stays_within_its_budget(full):
 
 def test_continuity_watches_and_stops_when_interrupted(full, file, tmp_path):
     path = tmp_path / "CONTINUITY.md"
-    code = "from lukasa.doors.cli import main; main()"
+    code = "from lukasa.interfaces.cli import main; main()"
     words = ["--store", file, "continuity", str(path), "--goal", GOAL, "--watch", "--every", "0.1"]
     watcher = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:

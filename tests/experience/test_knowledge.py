@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa import Key, Refused
-from lukasa.knowledge import RELATIONS, Knowing
+from lukasa.experience.knowledge_items import RELATIONS, KnowledgeItem
 
 
 @pytest.mark.requirement("EXP-2")
 def test_the_documents_pattern_comes_back_field_by_field(memory, tree):
     (told,) = json.loads((tree / "semantic/patterns.json").read_text())
     record = memory.knowledge.add("pattern", told, id=told["id"]).record
-    assert Knowing(record).as_json() == told
+    assert KnowledgeItem(record).as_json() == told
     assert [link.to.id for link in record.links if link.relation == "derived_from"] == told["source_episodes"]
 
 

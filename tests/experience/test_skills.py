@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lukasa.skills import Skill, SkillText, parse, render
-from lukasa.skills.room import file_name
+from lukasa.experience.skill_markdown import SkillText, parse_skill, render_skill
+from lukasa.experience.skills import Skill, file_stem
 
 pytestmark = pytest.mark.requirement("EXP-5")
 GOOD = "# Skill: Tidy Up\n\n## Steps\n1. Look\n2. Sweep\n"
@@ -22,7 +22,7 @@ def test_the_documents_skill_is_read_in_parts_and_kept_to_the_letter(memory, tre
     assert body["steps"][1] == "Create route handler in src/routes/{resource}.ts"
     assert body["common_errors"][0] == {"error": "Missing return type", "fix": "Add `: void` to handler"}
     assert body["exit_criteria"][-1] == "No TypeScript errors"
-    assert render(parse(text)) == text
+    assert render_skill(parse_skill(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_the_documents_skill_is_read_in_parts_and_kept_to_the_letter(memory, tre
     ],
 )
 def test_faults_are_told_with_their_line(local, text, faults):
-    found = parse(text)
+    found = parse_skill(text)
     assert isinstance(found, list)
     assert [fault.line for fault in found][: len(faults)] == [line for line, _ in faults]
     for line, part in faults:
@@ -51,7 +51,7 @@ def test_faults_are_told_with_their_line(local, text, faults):
 
 
 def test_headings_in_code_are_no_headings():
-    told = parse("# Skill: X\n## Steps\n1. Write\n```\n# not a title\n## Steps\n```\n2. Run\n")
+    told = parse_skill("# Skill: X\n## Steps\n1. Write\n```\n# not a title\n## Steps\n```\n2. Run\n")
     assert isinstance(told, SkillText)
     assert len(told.steps) == 2
 
@@ -71,12 +71,12 @@ words = (
 )
 def test_what_is_rendered_is_read_again(title, steps, errors, criteria):
     text = SkillText(title, (), tuple(steps), tuple(errors), tuple(criteria))
-    assert parse(render(text)) == text
+    assert parse_skill(render_skill(text)) == text
 
 
 @given(st.text())
 def test_any_text_at_all_is_a_skill_or_has_faults(text):
-    found = parse(text)
+    found = parse_skill(text)
     assert isinstance(found, SkillText) or found
 
 
@@ -143,5 +143,5 @@ def test_no_id_leads_out_of_the_folder(local, tmp_path, id):
     local.skills.sync(folder)
     (written,) = list(tmp_path.rglob("*.md"))
     assert written.parent == folder
-    assert written.stem == file_name(id)
+    assert written.stem == file_stem(id)
     assert local.skills.sync(folder).taken == ()  # and it is known again by that name

@@ -8,7 +8,8 @@ import pytest
 
 import lukasa
 from lukasa import Accepted, Refused
-from lukasa.teamwork import Handoff, Ledger
+from lukasa.experience.handoffs import Handoff
+from lukasa.experience.ledgers import Ledger
 
 
 @pytest.mark.requirement("EXP-8")

@@ -22,9 +22,9 @@ import apsw
 
 import lukasa
 from lukasa import Draft, Key, Link, Refused
-from lukasa.engine import Query
 from lukasa.errors import LukasaError
-from lukasa.testing.faults import FaultyDisk
+from lukasa.storage.engine import Query
+from support.faulty_disk import FaultyDisk
 
 ENTIRE_LOG = Query(every_version=True, hidden=True)
 
@@ -91,7 +91,7 @@ def deciding(store, facts, name, **_):
                     return Refused("present", "Somebody has added this fact.")
                 return [Draft("fact", f"{fact} is so", labels=(f"fact={fact}",))]
 
-            tally["added" if memory.journal.decide(unless_known) else "present"] += 1
+            tally["added" if memory.journal.append_if(unless_known) else "present"] += 1
     report(**tally)
 
 
@@ -125,7 +125,7 @@ def holding(store, **_):
 def looking(store, **_):
     """Looks at one moment of the store until it is told to stop, then keeps the store open until told again."""
     with lukasa.open(store) as memory:
-        with memory.journal.looking() as reader:
+        with memory.journal.snapshot() as reader:
             reader.read()
             wait_for_the_signal()
         wait_for_the_signal()
@@ -283,7 +283,7 @@ def dying(folder, deed, size, sample, seed, **_):
 def _die(deed, store, number, keep):
     try:
         disk = FaultyDisk()
-        with disk.failing(None, nth=number, keep=keep, then=lambda: os.kill(os.getpid(), signal.SIGKILL)):
+        with disk.inject_fault(None, nth=number, keep=keep, then=lambda: os.kill(os.getpid(), signal.SIGKILL)):
             _perform(deed, store, disk)
     finally:
         os._exit(1)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import lukasa
-from lukasa.engine import Query
-from lukasa.testing.faults import FaultyDisk
+from lukasa.storage.engine import Query
+from support.faulty_disk import FaultyDisk
 
 ACTORS = Path(__file__).with_name("actors.py")
 ENTIRE_LOG = Query(every_version=True, hidden=True)
@@ -141,7 +141,7 @@ def proven():
     """Opens a store, proves it sound, and returns every version in it."""
 
     def check(path):
-        with lukasa.open(path, patience=5) as memory:
+        with lukasa.open(path, timeout=5) as memory:
             verdict = memory.verify()
             assert verdict.sound, verdict.findings
             return everything_in(memory)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import lukasa
-from lukasa.engine import Query
+from lukasa.storage.engine import Query
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 

@@ -12,8 +12,8 @@ import pytest
 
 import lukasa
 from lukasa import Draft, Key, Link
-from lukasa.engine import Query
 from lukasa.errors import LukasaError, StoreError
+from lukasa.storage.engine import Query
 
 EVERYTHING = Query(every_version=True, hidden=True)
 WORDS = ("river", "stone", "heron", "ledger", "lantern", "copper", "willow", "harbour", "sparrow", "granite", "meadow")
@@ -101,7 +101,7 @@ def examine(path, exported):
     """Opens and proves a store; returns what was found wrong (or why it would not open) and what can be read."""
     before = hashlib.sha256(path.read_bytes()).digest()
     try:
-        memory = lukasa.open(path, patience=1)
+        memory = lukasa.open(path, timeout=1)
     except LukasaError as error:
         findings, view = [str(error)], None
     else:

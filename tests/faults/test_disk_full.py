@@ -27,7 +27,7 @@ def test_a_full_disk_refuses_a_write_and_leaves_everything_else_as_it_was(disk, 
     with disk.open(store) as memory:
         early = fill(memory)
         before = exported(memory)
-        with disk.failing("write", errno.ENOSPC, nth=nth, keep=keep):
+        with disk.inject_fault("write", errno.ENOSPC, nth=nth, keep=keep):
             for _ in range(3):
                 with pytest.raises(StoreFull):
                     memory.journal.append([Draft("note", f"late {number} " * 400) for number in range(10)])
@@ -56,12 +56,12 @@ def test_everyone_in_a_group_that_found_the_disk_full_is_told_so(disk, store, pr
                     answers[number, turn] = error
 
         threads = [threading.Thread(target=write, args=(number,)) for number in range(writers)]
-        with disk.failing("write", errno.ENOSPC, file="wal", nth=6, times=12) as fault:
+        with disk.inject_fault("write", errno.ENOSPC, file="wal", nth=6, times=12) as fault:
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-        assert fault.reached == 12
+        assert fault.reached_count == 12
         refused = {place for place, answer in answers.items() if isinstance(answer, StoreFull)}
         assert len(refused) >= 12
         assert len(answers) == writers * 10

@@ -8,8 +8,8 @@ import pytest
 
 import lukasa
 from lukasa import Draft, Key, Link
-from lukasa.engine import Query
-from lukasa.engines.sqlite.vectors import pack
+from lukasa.storage.engine import Query
+from lukasa.storage.sqlite.vectors import encode_vector
 
 CANARY = "Quixotrine"
 FOREIGN = "Žluťásek"
@@ -20,7 +20,7 @@ TRACES = {
     "its stem behind a shared beginning": b"ixotrin",
     "the foreign word": FOREIGN[1:].encode(),
     "the foreign word without its marks": b"lutasek",
-    "the vector": pack(VECTOR)[1],
+    "the vector": encode_vector(VECTOR)[1],
 }
 VOCABULARY_SEED = 11
 
@@ -112,7 +112,7 @@ def check_gone(memory, store, keys, tmp_path):
 @pytest.mark.requirement("LOG-5")
 def test_erased_by_key_nothing_is_left_in_any_file_nor_of_what_was_derived(canaries, store, tmp_path):
     memory, keys = canaries
-    doomed = memory.journal.would_erase(*keys)
+    doomed = memory.journal.preview_erase(*keys)
     assert {key.id for key in doomed} == {*(f"c-{number}" for number in range(8)), "s-1", "s-2"}
     receipt = memory.journal.erase(*keys, reason="asked to")
     assert (receipt.records, receipt.versions, receipt.residue) == (10, 16, None)
@@ -221,7 +221,7 @@ def test_erasing_leaves_nothing_though_another_process_has_the_store_open(canari
 @pytest.mark.requirement("LOG-5")
 @pytest.mark.parametrize("then", ["erased again", "written to", "closed"])
 def test_erasing_under_the_eyes_of_another_process_says_so_and_finishes_once_it_looks_away(store, actors, then):
-    with lukasa.open(store, patience=0.5) as memory:
+    with lukasa.open(store, timeout=0.5) as memory:
         keys = write_canaries(memory)
         reader = actors.start("looking", store=store)
         reader.stdout.readline()

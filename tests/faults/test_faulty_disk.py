@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from lukasa.errors import StoreFull, StoreUnavailable
-from lukasa.testing.faults import FaultNotReached
+from support.faulty_disk import FaultNotReached
 
 
 def test_a_disk_without_faults_keeps_a_store_like_any_other(disk, store, proven):
@@ -18,14 +18,14 @@ def test_a_disk_without_faults_keeps_a_store_like_any_other(disk, store, proven)
 
 
 def test_a_fault_that_nothing_ran_into_is_an_error(disk, store):
-    with disk.open(store) as memory, pytest.raises(FaultNotReached), disk.failing("write", errno.ENOSPC, nth=1000):
+    with disk.open(store) as memory, pytest.raises(FaultNotReached), disk.inject_fault("write", errno.ENOSPC, nth=1000):
         memory.journal.write("note", "one write is not a thousand")
 
 
 def test_a_fault_strikes_from_its_turn_on_and_as_often_as_told(disk, store):
     with disk.open(store) as memory:
         memory.journal.write("note", "so that the log has begun")
-        with disk.failing("sync", file="wal", nth=3, times=1) as fault:
+        with disk.inject_fault("sync", file="wal", nth=3, times=1) as fault:
             outcomes = []
             for number in range(5):
                 try:
@@ -33,7 +33,7 @@ def test_a_fault_strikes_from_its_turn_on_and_as_often_as_told(disk, store):
                 except StoreUnavailable:
                     outcomes.append(False)
         assert outcomes == [True, True, False, True, True]
-        assert fault.reached == 1
+        assert fault.reached_count == 1
 
 
 def test_a_fault_can_keep_a_part_of_the_write_that_fails(disk, store):
@@ -41,7 +41,7 @@ def test_a_fault_can_keep_a_part_of_the_write_that_fails(disk, store):
         memory.journal.write("note", "so that the log has begun")
         wal = store.with_name(store.name + "-wal")
         before = wal.stat().st_size
-        with disk.failing("write", errno.ENOSPC, file="wal", nth=2, keep=0.5), pytest.raises(StoreFull):
+        with disk.inject_fault("write", errno.ENOSPC, file="wal", nth=2, keep=0.5), pytest.raises(StoreFull):
             memory.journal.write("note", "torn " * 1000)
         assert before < wal.stat().st_size < before + 4096 + 24
 

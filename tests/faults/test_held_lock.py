@@ -35,7 +35,7 @@ DEEDS = {
     "write": lambda memory: memory.journal.write("note", "late"),
     "batch": lambda memory: memory.journal.append([Draft("note", "late")] * 3),
     "delete": lambda memory: memory.journal.delete(Key("shared", "note", "n-1")),
-    "decide": lambda memory: memory.journal.decide(lambda _: [Draft("note", "late")]),
+    "decide": lambda memory: memory.journal.append_if(lambda _: [Draft("note", "late")]),
     "undo": lambda memory: memory.journal.undo(author=""),
     "quarantine": lambda memory: memory.journal.quarantine("a"),
     "erase": lambda memory: memory.journal.erase(Key("shared", "note", "n-1")),
@@ -48,7 +48,7 @@ DEEDS = {
 @pytest.mark.requirement("LOG-3")
 @pytest.mark.parametrize("deed", DEEDS)
 def test_a_lock_held_by_another_process_is_a_typed_error_after_the_patience_given(held, store, exported, deed):
-    with lukasa.open(store, patience=0.2) as memory:
+    with lukasa.open(store, timeout=0.2) as memory:
         before, beside = exported(memory), files_beside(store)
         began = time.monotonic()
         with pytest.raises(StoreBusy, match="nothing was written"):
@@ -63,7 +63,7 @@ def test_a_lock_held_by_another_process_is_a_typed_error_after_the_patience_give
 
 @pytest.mark.requirement("LOG-1", "LOG-2", "LOG-7")
 def test_readers_do_not_wait_for_a_lock_that_another_process_holds(held, store, exported, tmp_path):
-    with lukasa.open(store, patience=30) as memory:
+    with lukasa.open(store, timeout=30) as memory:
         began = time.monotonic()
         assert len(list(memory.journal.read())) == 5
         assert [record.version for record in memory.journal.history(Key("shared", "note", "n-0"))] == [1, 2]
@@ -79,7 +79,7 @@ def test_readers_do_not_wait_for_a_lock_that_another_process_holds(held, store, 
 
 @pytest.mark.requirement("LOG-5")
 def test_a_sound_store_is_not_called_damaged_because_another_process_holds_its_lock(held, store):
-    with lukasa.open(store, patience=0.2) as memory:
+    with lukasa.open(store, timeout=0.2) as memory:
         try:
             verdict = memory.verify()
         except StoreBusy:

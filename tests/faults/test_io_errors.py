@@ -10,7 +10,7 @@ import pytest
 import lukasa
 from lukasa import Draft, Key, Link
 from lukasa.errors import StoreError, StoreUnavailable
-from lukasa.testing.faults import FaultNotReached, FaultyDisk
+from support.faulty_disk import FaultNotReached, FaultyDisk
 
 
 def fill(memory, count=20):
@@ -24,7 +24,7 @@ def test_a_device_that_fails_gives_a_typed_error_and_acknowledges_nothing(disk, 
         early = fill(memory)
         before = exported(memory)
         with (
-            disk.failing(verb, errno.EIO, file="wal", nth=nth),
+            disk.inject_fault(verb, errno.EIO, file="wal", nth=nth),
             pytest.raises(StoreUnavailable, match="not acknowledged"),
         ):
             memory.journal.append([Draft("note", f"late {number} " * 400) for number in range(10)])
@@ -39,18 +39,18 @@ def test_a_failing_device_gives_a_typed_error_however_often_it_is_tried(disk, st
     with disk.open(store) as memory:
         early = fill(memory)
         before = exported(memory)
-        with disk.failing("sync", errno.EIO, file="wal") as fault:
+        with disk.inject_fault("sync", errno.EIO, file="wal") as fault:
             for _ in range(5):
                 with pytest.raises(StoreUnavailable):
                     memory.journal.write("note", "late")
                 assert list(memory.journal.read()) == early
-        assert fault.reached >= 5
+        assert fault.reached_count >= 5
         assert exported(memory) == before
         assert memory.journal.write("note", "the device is back")
 
 
 def check_that_the_handle_was_given_up(disk):
-    (failed,) = disk.failed
+    (failed,) = disk.failed_steps
     assert [step for step in disk.steps[failed.number :] if step.handle == failed.handle] == []
 
 
@@ -62,7 +62,7 @@ def test_a_handle_that_failed_to_write_never_writes_or_syncs_again(disk, store, 
     fill(memory)
     if readers:
         assert memory.journal.tip()
-    with disk.failing(verb, errno.EIO, file="wal", times=1), pytest.raises(StoreUnavailable):
+    with disk.inject_fault(verb, errno.EIO, file="wal", times=1), pytest.raises(StoreUnavailable):
         memory.journal.write("note", "late")
     assert memory.journal.write("note", "through another handle")
     memory.close()
@@ -75,7 +75,7 @@ def test_a_handle_that_failed_in_a_checkpoint_never_writes_or_syncs_again(disk, 
     memory = disk.open(store)
     early = fill(memory)
     memory.journal.write("note", "changed", id=early[0].id)
-    with disk.failing("sync", errno.EIO, file="database", times=1), contextlib.suppress(StoreUnavailable):
+    with disk.inject_fault("sync", errno.EIO, file="database", times=1), contextlib.suppress(StoreUnavailable):
         memory.compact() if deed == "compact" else memory.journal.erase(early[1].key)
     assert memory.journal.write("note", "through another handle")
     assert memory.verify().sound
@@ -99,7 +99,7 @@ def test_everyone_in_a_group_whose_sync_failed_is_told_so(disk, store, proven):
                     answers[number, turn] = error
 
         threads = [threading.Thread(target=write, args=(number,)) for number in range(writers)]
-        with disk.failing("sync", errno.EIO, file="wal", nth=4, times=3):
+        with disk.inject_fault("sync", errno.EIO, file="wal", nth=4, times=3):
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -120,9 +120,9 @@ def test_nothing_is_acknowledged_that_a_power_cut_could_still_take(disk, store):
     with disk.open(store) as memory:
         for number in range(300):
             assert memory.journal.write("note", f"number {number} " * 50)
-            assert "wal" not in disk.unsynced
+            assert "wal" not in disk.unsynced_files
         memory.journal.erase(memory.journal.write("note", "to be erased").record.key)
-        assert not disk.unsynced
+        assert not disk.unsynced_files
     assert any(step.file == "database" for step in disk.steps), "no checkpoint was reached"
 
 
@@ -184,7 +184,7 @@ def test_a_deed_that_fails_at_any_step_fails_with_a_typed_error_and_is_done_whol
         with disk.open(store) as memory:
             error_seen = None
             try:
-                with disk.failing(None, error, nth=nth, times=1):
+                with disk.inject_fault(None, error, nth=nth, times=1):
                     try:
                         deed(memory)
                     except StoreError as told:

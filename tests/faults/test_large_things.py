@@ -8,10 +8,10 @@ import pytest
 
 import lukasa
 from lukasa import Draft, Key, Link
-from lukasa.gate import Limits
+from lukasa.gate import RecordLimits
 
 HUGE = 100_000_000
-LIMIT = Limits().record_bytes
+LIMIT = RecordLimits().record_bytes
 
 
 class Peak:

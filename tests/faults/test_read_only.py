@@ -41,7 +41,7 @@ def test_a_disk_that_turns_read_only_under_an_open_store_refuses_writes_and_can_
     with disk.open(store) as memory:
         early = [memory.journal.write("note", f"early {number}").record for number in range(5)]
         disk.read_only = True
-        with disk.failing("write"):
+        with disk.inject_fault("write"):
             with pytest.raises((StoreReadOnly, StoreUnavailable)):
                 memory.journal.write("note", "late")
             with pytest.raises(StoreReadOnly, match="reading still works"):

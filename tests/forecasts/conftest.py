@@ -6,7 +6,7 @@ import pytest
 
 import lukasa
 from lukasa.testing import FrozenClock
-from lukasa.testing.postgres import shared_server
+from support.postgres import shared_server
 
 
 @pytest.fixture(scope="session")

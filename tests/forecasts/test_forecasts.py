@@ -7,8 +7,8 @@ import pytest
 
 from lukasa import Accepted, Conflict, Refused
 from lukasa.errors import InvalidInput, NetworkDown
-from lukasa.forecasts import drawing
-from lukasa.forecasts.scoring import Settled, score
+from lukasa.forecasts import diagram
+from lukasa.forecasts.scoring import ResolvedPrediction, compute_scores
 
 
 def settle(forecasts, pairs, category=""):
@@ -260,13 +260,13 @@ def test_forecasts_are_told_in_the_sections_of_a_session_and_taken_in_from_them(
 
 @pytest.mark.requirement("FOR-4")
 def test_the_diagram_is_drawn_as_text_svg_and_png():
-    scores = score([Settled(0.1 * at, float(at > 5)) for at in range(11)])
-    svg = ET.fromstring(drawing.picture(scores).svg())
+    scores = compute_scores([ResolvedPrediction(0.1 * at, float(at > 5)) for at in range(11)])
+    svg = ET.fromstring(diagram.draw_diagram(scores).svg())
     assert len(svg.findall("{http://www.w3.org/2000/svg}circle")) == len(scores.reliability)
-    png = drawing.picture(scores).png()
+    png = diagram.draw_diagram(scores).png()
     assert png.startswith(b"\x89PNG")
-    rows = drawing.bars(scores.reliability)
+    rows = diagram.format_bar_rows(scores.reliability)
     assert len(rows) == len(scores.reliability)
     assert all(len(row[-1]) == 24 and row[-1].count("|") == 1 for row in rows)
-    assert "no resolved" in drawing.title(score([]))
-    assert ET.fromstring(drawing.picture(score([])).svg()) is not None
+    assert "no resolved" in diagram.format_title(compute_scores([]))
+    assert ET.fromstring(diagram.draw_diagram(compute_scores([])).svg()) is not None

@@ -8,8 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lukasa.forecasts.learning import LEAST, Correction, areas, cross_validated_gain, fit, learn, trend
-from lukasa.forecasts.scoring import Settled, brier, decompose, log_score, reliability, score, wilson
+from lukasa.forecasts.calibration import (
+    MIN_PREDICTIONS,
+    ProbabilityCorrection,
+    build_calibration_report,
+    compute_trend,
+    cross_validated_gain,
+    find_weak_categories,
+    fit_correction,
+)
+from lukasa.forecasts.scoring import (
+    ResolvedPrediction,
+    brier_score,
+    compute_scores,
+    decompose_brier,
+    log_score,
+    reliability_bins,
+    wilson_interval,
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -21,21 +37,21 @@ PAIRS = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size
 
 
 def settled(pairs):
-    return [Settled(probability, float(outcome)) for probability, outcome in pairs]
+    return [ResolvedPrediction(probability, float(outcome)) for probability, outcome in pairs]
 
 
 def drawn(count, truth=lambda p: p, seed=1, **fields):
     """Predictions of which the outcome follows a rule."""
     chance = random.Random(seed)
     said = [chance.random() for _ in range(count)]
-    return [Settled(p, float(chance.random() < truth(p)), **fields) for p in said]
+    return [ResolvedPrediction(p, float(chance.random() < truth(p)), **fields) for p in said]
 
 
 @pytest.mark.requirement("FOR-4")
 @given(PAIRS)
 def test_brier_and_log_scores_are_those_of_scikit_learn(pairs):
     probabilities, outcomes = [p for p, _ in pairs], [int(o) for _, o in pairs]
-    scores = score(settled(pairs))
+    scores = compute_scores(settled(pairs))
     assert scores.brier_score == pytest.approx(
         brier_score_loss(outcomes, probabilities, labels=[0, 1], pos_label=1), abs=1e-12
     )
@@ -46,7 +62,7 @@ def test_brier_and_log_scores_are_those_of_scikit_learn(pairs):
 @given(PAIRS)
 def test_the_reliability_table_is_that_of_scikit_learn(pairs):
     nudged = [(min(max(p, 1e-6), 1 - 1e-6) if round(p * 10, 9) % 1 else min(p + 1e-6, 1 - 1e-6), o) for p, o in pairs]
-    table = reliability(settled(nudged))
+    table = reliability_bins(settled(nudged))
     observed, said = calibration_curve([int(o) for _, o in nudged], [p for p, _ in nudged], n_bins=10, pos_label=1)
     assert [row.observed for row in table] == pytest.approx(list(observed))
     assert [row.mean_probability for row in table] == pytest.approx(list(said))
@@ -60,10 +76,10 @@ def test_the_reliability_table_is_that_of_scikit_learn(pairs):
 @given(PAIRS)
 def test_the_parts_of_the_brier_score_add_up_to_it(pairs):
     items = settled(pairs)
-    parts = decompose(items)
-    assert parts.brier == pytest.approx(brier(items), abs=1e-12)
+    parts = decompose_brier(items)
+    assert parts.brier == pytest.approx(brier_score(items), abs=1e-12)
     assert min(parts.reliability, parts.resolution, parts.uncertainty, parts.within_spread) >= 0
-    scores = score(items)
+    scores = compute_scores(items)
     assert scores.calibration_score == pytest.approx(1 - scores.calibration_error)
     assert 0 <= scores.calibration_error <= 1
     assert sum(held.count for held in scores.by_confidence_bucket.values()) == len(items)
@@ -71,27 +87,33 @@ def test_the_parts_of_the_brier_score_add_up_to_it(pairs):
 
 @pytest.mark.requirement("FOR-4")
 def test_extremes_are_defined():
-    nothing = score([])
+    nothing = compute_scores([])
     assert (nothing.count, nothing.brier_score, nothing.log_score, nothing.calibration_score) == (0, None, None, None)
     assert nothing.by_confidence_bucket["high"].accuracy is None
-    right, wrong = score(settled([(1, True), (0, False)])), score(settled([(1, False), (0, True)]))
+    right, wrong = compute_scores(settled([(1, True), (0, False)])), compute_scores(settled([(1, False), (0, True)]))
     assert (right.brier_score, wrong.brier_score) == (0, 1)
     assert right.log_score == pytest.approx(0, abs=1e-15)
     assert wrong.log_score == pytest.approx(math.log(2**-52))
     assert (right.accuracy, wrong.accuracy) == (1, 0)
-    one_class = score(settled([(0.7, True)] * 5))
+    one_class = compute_scores(settled([(0.7, True)] * 5))
     assert one_class.skill is None
     assert one_class.decomposition.uncertainty == 0
-    assert score(settled([(0.5, True)])).accuracy == 0.5
-    assert wilson(0, 1)[0] == 0
-    assert wilson(1, 1)[1] == 1
+    assert compute_scores(settled([(0.5, True)])).accuracy == 0.5
+    assert wilson_interval(0, 1)[0] == 0
+    assert wilson_interval(1, 1)[1] == 1
 
 
 @pytest.mark.requirement("FOR-4")
 def test_confidence_makes_the_bucket_and_without_one_the_probability_does():
-    items = [Settled(0.5, 1, 0.8), Settled(0.5, 1, 0.79), Settled(0.9, 1, 0.1), Settled(0.1, 0), Settled(0.55, 0)]
-    assert [item.bucket for item in items] == ["high", "medium", "low", "high", "low"]
-    assert score(items).by_confidence_bucket["low"].accuracy == 0.5
+    items = [
+        ResolvedPrediction(0.5, 1, 0.8),
+        ResolvedPrediction(0.5, 1, 0.79),
+        ResolvedPrediction(0.9, 1, 0.1),
+        ResolvedPrediction(0.1, 0),
+        ResolvedPrediction(0.55, 0),
+    ]
+    assert [item.confidence_bucket for item in items] == ["high", "medium", "low", "high", "low"]
+    assert compute_scores(items).by_confidence_bucket["low"].accuracy == 0.5
 
 
 # Learning
@@ -99,9 +121,9 @@ def test_confidence_makes_the_bucket_and_without_one_the_probability_does():
 
 @pytest.mark.requirement("FOR-5")
 def test_the_fit_is_that_of_logistic_regression_when_the_prior_is_taken_away(monkeypatch):
-    monkeypatch.setattr("lukasa.forecasts.learning.PRIOR", 1e-9)
+    monkeypatch.setattr("lukasa.forecasts.calibration.PRIOR", 1e-9)
     items = drawn(400, lambda p: 0.2 + 0.5 * p)
-    bias, scaling = fit(items)
+    bias, scaling = fit_correction(items)
     logits = [[math.log(item.probability / (1 - item.probability))] for item in items]
     model = LogisticRegression(C=1e9, tol=1e-10, max_iter=1000).fit(logits, [item.outcome for item in items])
     assert bias == pytest.approx(model.intercept_[0], abs=1e-4)
@@ -111,34 +133,34 @@ def test_the_fit_is_that_of_logistic_regression_when_the_prior_is_taken_away(mon
 @pytest.mark.requirement("FOR-5")
 def test_an_agent_that_is_too_sure_of_itself_is_corrected_and_the_gain_is_on_predictions_not_fitted_on():
     overconfident = drawn(400, lambda p: 0.5 + 0.4 * (p - 0.5))
-    learned = learn(overconfident)
+    learned = build_calibration_report(overconfident)
     assert learned.correction.applies
     assert learned.correction.confidence_scaling < 0.7
     assert learned.correction.gain > 0.01
     assert abs(learned.correction(0.95) - 0.5) < 0.45
     fresh = drawn(2000, lambda p: 0.5 + 0.4 * (p - 0.5), seed=2)
-    corrected = [Settled(learned.correction(item.probability), item.outcome) for item in fresh]
-    assert brier(corrected) < brier(fresh)
+    corrected = [ResolvedPrediction(learned.correction(item.probability), item.outcome) for item in fresh]
+    assert brier_score(corrected) < brier_score(fresh)
     assert log_score(corrected) > log_score(fresh)
 
 
 @pytest.mark.requirement("FOR-5")
 def test_an_agent_that_expects_too_much_has_a_bias_below_zero():
-    learned = learn(drawn(400, lambda p: 0.6 * p))
+    learned = build_calibration_report(drawn(400, lambda p: 0.6 * p))
     assert learned.correction.bias_correction < -0.2
     assert learned.mean_error > 0.1
 
 
 @pytest.mark.requirement("FOR-5")
 def test_nothing_is_corrected_below_the_minimum_or_where_it_would_not_help():
-    few = learn(drawn(LEAST - 1, lambda p: 0.1))
-    assert few.correction == Correction(samples=LEAST - 1)
+    few = build_calibration_report(drawn(MIN_PREDICTIONS - 1, lambda p: 0.1))
+    assert few.correction == ProbabilityCorrection(samples=MIN_PREDICTIONS - 1)
     assert not few.correction.applies
-    assert str(LEAST) in few.why
-    good = learn(drawn(3000))
+    assert str(MIN_PREDICTIONS) in few.why
+    good = build_calibration_report(drawn(3000))
     assert abs(good.correction.confidence_scaling - 1) < 0.1
     assert abs(good.correction.gain) < 0.002
-    assert not Correction(0.1, 0.9, 100, -0.001).applies
+    assert not ProbabilityCorrection(0.1, 0.9, 100, -0.001).applies
 
 
 @pytest.mark.requirement("FOR-5")
@@ -149,26 +171,30 @@ def test_nothing_is_corrected_below_the_minimum_or_where_it_would_not_help():
 )
 def test_learning_is_finite_whatever_was_said_and_whatever_happened(pairs):
     items = settled(pairs)
-    bias, scaling = fit(items)
+    bias, scaling = fit_correction(items)
     assert math.isfinite(bias)
     assert 0 <= scaling < 100
-    assert all(0 <= Correction(bias, scaling)(p) <= 1 for p, _ in pairs)
-    assert math.isfinite(cross_validated_gain(items)) if len(items) >= LEAST else True
-    assert learn(items).performance_trend in ("improving", "stable", "declining")
+    assert all(0 <= ProbabilityCorrection(bias, scaling)(p) <= 1 for p, _ in pairs)
+    assert math.isfinite(cross_validated_gain(items)) if len(items) >= MIN_PREDICTIONS else True
+    assert build_calibration_report(items).performance_trend in ("improving", "stable", "declining")
 
 
 @pytest.mark.requirement("FOR-5")
 def test_the_trend_compares_the_newer_half_with_the_older_one():
     bad, good = settled([(0.9, False)] * 20), settled([(0.9, True)] * 20)
-    assert trend(bad + good) == "improving"
-    assert trend(good + bad) == "declining"
-    assert trend(good + good) == "stable"
-    assert trend((bad + good)[:19]) == "stable"
+    assert compute_trend(bad + good) == "improving"
+    assert compute_trend(good + bad) == "declining"
+    assert compute_trend(good + good) == "stable"
+    assert compute_trend((bad + good)[:19]) == "stable"
 
 
 @pytest.mark.requirement("FOR-5")
 def test_weak_areas_are_the_categories_clearly_worse_than_the_whole():
-    items = [Settled(0.9, 1, None, "releases")] * 20 + [Settled(0.9, 0, None, "regulation")] * 5
-    items += [Settled(0.9, 0, None, "rare")] * 4 + [Settled(0.7, 0, None, "weather")] * 6 + [Settled(0.9, 0)] * 9
-    assert areas(items) == ("regulation", "weather")
-    assert areas([]) == ()
+    items = [ResolvedPrediction(0.9, 1, None, "releases")] * 20 + [ResolvedPrediction(0.9, 0, None, "regulation")] * 5
+    items += (
+        [ResolvedPrediction(0.9, 0, None, "rare")] * 4
+        + [ResolvedPrediction(0.7, 0, None, "weather")] * 6
+        + [ResolvedPrediction(0.9, 0)] * 9
+    )
+    assert find_weak_categories(items) == ("regulation", "weather")
+    assert find_weak_categories([]) == ()

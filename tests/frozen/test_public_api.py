@@ -68,7 +68,7 @@ def test_the_awaited_memory_has_the_same_names(tmp_path: Path) -> None:
 def test_the_test_tools_stay_importable(frozen: Frozen) -> None:
     """Compare the names of lukasa.testing, and the signatures of its clock and ids, with the frozen file."""
     lines = [f"lukasa.testing.{name}" for name in lukasa.testing.__all__]
-    for name in ("FrozenClock", "CountingIds", "ModelStandIn"):
+    for name in ("FrozenClock", "CountingIds", "FakeLLM"):
         lines += _class_lines(f"lukasa.testing.{name}", getattr(lukasa.testing, name))
     lines += _callable_lines("lukasa.testing.seeded_ids", lukasa.testing.seeded_ids)
     frozen("public_testing.txt", "".join(f"{line}\n" for line in sorted(set(lines))))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import lukasa
-from lukasa.jobs import Register
+from lukasa.jobs import TaskRegistry
 from lukasa.testing import FrozenClock
 
 ACTORS = Path(__file__).with_name("actors.py")
@@ -38,7 +38,7 @@ def clock():
 
 @pytest.fixture
 def register():
-    return Register()
+    return TaskRegistry()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lukasa.errors import InvalidInput
-from lukasa.jobs import Deferred, Job, Ran, Status
+from lukasa.jobs import DeferredJob, Job, JobCounts, RunSummary
 from lukasa.outcome import Refused
 
 pytestmark = pytest.mark.requirement("OPS-3")
@@ -29,12 +29,12 @@ def done(register):
 
 
 def test_a_deferred_job_is_done_with_its_arguments_and_then_gone(memory, done):
-    assert isinstance(memory.jobs.defer("note", what={"a": [1, None]}), Deferred)
-    assert memory.jobs.status() == Status(waiting=1)
-    assert memory.jobs.run_waiting() == Ran(done=1)
+    assert isinstance(memory.jobs.defer("note", what={"a": [1, None]}), DeferredJob)
+    assert memory.jobs.status() == JobCounts(waiting=1)
+    assert memory.jobs.run_waiting() == RunSummary(done=1)
     assert done == [{"a": [1, None]}]
-    assert memory.jobs.status() == Status()
-    assert memory.jobs.run_waiting() == Ran()
+    assert memory.jobs.status() == JobCounts()
+    assert memory.jobs.run_waiting() == RunSummary()
 
 
 def test_arguments_arrive_as_they_were_sent(memory, done):
@@ -65,13 +65,13 @@ def test_what_could_never_be_done_is_refused_at_once(memory, done, name, call, c
     outcome = memory.jobs.defer(name, **call)
     assert isinstance(outcome, Refused)
     assert outcome.code == code
-    assert memory.jobs.status() == Status()
+    assert memory.jobs.status() == JobCounts()
 
 
 def test_of_one_key_one_job_waits(memory, done):
     first = memory.jobs.defer("note", key="daily", what="first")
     assert not first.repeated
-    assert memory.jobs.defer("note", key="daily", what="second") == Deferred(first.id, repeated=True)
+    assert memory.jobs.defer("note", key="daily", what="second") == DeferredJob(first.id, repeated=True)
     assert not memory.jobs.defer("note", key="daily", scope="shared", what="elsewhere").repeated
     assert not memory.jobs.defer("note", key="weekly", what="another").repeated
     assert not memory.jobs.defer("note", what="without a key").repeated
@@ -97,9 +97,9 @@ def test_what_is_deferred_anew_while_it_runs_is_done_once_more(memory, register)
             assert lent.jobs.defer("tidy", key="k", what="third").repeated
 
     memory.jobs.defer("tidy", key="k", what="first")
-    assert memory.jobs.run_waiting() == Ran(done=2)
+    assert memory.jobs.run_waiting() == RunSummary(done=2)
     assert done == ["first", "second"]
-    assert memory.jobs.status() == Status()
+    assert memory.jobs.status() == JobCounts()
 
 
 def test_a_job_that_fails_while_it_was_deferred_anew_does_not_get_stuck(memory, register):
@@ -115,17 +115,17 @@ def test_a_job_that_fails_while_it_was_deferred_anew_does_not_get_stuck(memory, 
     memory.jobs.defer("tidy", key="k", what="first")
     memory.jobs.run_waiting()
     assert done == ["second"]
-    assert memory.jobs.status() == Status()
+    assert memory.jobs.status() == JobCounts()
 
 
 def test_a_job_that_always_fails_ends_as_failed_and_is_shown(memory, done):
     deferred = memory.jobs.defer("stumble", key="k")
-    assert memory.jobs.run_waiting() == Ran(retried=2, failed=1)
-    assert memory.jobs.status() == Status(failed=1)
+    assert memory.jobs.run_waiting() == RunSummary(retried=2, failed=1)
+    assert memory.jobs.status() == JobCounts(failed=1)
     (job,) = memory.jobs.find("failed")
     error = "RuntimeError: there is a stone in the way"
     assert job == Job(deferred.id, "stumble", {}, "_lukasa", "", "k", "failed", 3, None, error)
-    assert memory.jobs.run_waiting() == Ran()
+    assert memory.jobs.run_waiting() == RunSummary()
 
 
 def test_a_failed_job_can_be_tried_again_with_all_its_attempts(memory, done):
@@ -133,15 +133,15 @@ def test_a_failed_job_can_be_tried_again_with_all_its_attempts(memory, done):
     assert not memory.jobs.retry(id)
     memory.jobs.run_waiting()
     assert memory.jobs.retry(id)
-    assert memory.jobs.status() == Status(waiting=1)
-    assert memory.jobs.run_waiting() == Ran(retried=2, failed=1)
+    assert memory.jobs.status() == JobCounts(waiting=1)
+    assert memory.jobs.run_waiting() == RunSummary(retried=2, failed=1)
 
 
 def test_a_failed_job_that_is_deferred_anew_is_not_shown_twice(memory, done):
     memory.jobs.defer("stumble", key="k")
     memory.jobs.run_waiting()
     assert not memory.jobs.defer("stumble", key="k").repeated
-    assert memory.jobs.status() == Status(waiting=1)
+    assert memory.jobs.status() == JobCounts(waiting=1)
 
 
 @pytest.mark.parametrize("name", ["note", "stumble"])
@@ -151,8 +151,8 @@ def test_a_job_that_is_dropped_is_not_done(memory, done, name):
         memory.jobs.run_waiting()
     assert memory.jobs.drop(id)
     assert not memory.jobs.drop(id)
-    assert memory.jobs.status() == Status()
-    assert memory.jobs.run_waiting() == Ran()
+    assert memory.jobs.status() == JobCounts()
+    assert memory.jobs.run_waiting() == RunSummary()
     assert done == []
 
 
@@ -171,17 +171,17 @@ def test_a_running_job_is_shown_and_cannot_be_dropped(memory, register):
         seen.append((job.attempts, memory.jobs.status(), memory.jobs.drop(job.id), memory.jobs.retry(job.id)))
 
     memory.jobs.defer("look")
-    assert memory.jobs.run_waiting() == Ran(done=1)
-    assert seen == [(1, Status(running=1), False, False)]
+    assert memory.jobs.run_waiting() == RunSummary(done=1)
+    assert seen == [(1, JobCounts(running=1), False, False)]
 
 
 def test_a_limit_bounds_the_attempts(memory, done):
     for number in range(5):
         memory.jobs.defer("note", what=number)
-    assert memory.jobs.run_waiting(0) == Ran()
-    assert memory.jobs.run_waiting(2) == Ran(done=2)
-    assert memory.jobs.status() == Status(waiting=3)
-    assert memory.jobs.run_waiting(10) == Ran(done=3)
+    assert memory.jobs.run_waiting(0) == RunSummary()
+    assert memory.jobs.run_waiting(2) == RunSummary(done=2)
+    assert memory.jobs.status() == JobCounts(waiting=3)
+    assert memory.jobs.run_waiting(10) == RunSummary(done=3)
     assert sorted(done) == [0, 1, 2, 3, 4]
 
 
@@ -191,7 +191,7 @@ def test_a_delayed_job_waits_and_says_until_when(opened, place, done):
     memory.jobs.defer("note", delay=3600)
     after = datetime.now(UTC)
     assert before <= memory.jobs.find()[0].due - timedelta(hours=1) <= after
-    assert memory.jobs.run_waiting() == Ran()
+    assert memory.jobs.run_waiting() == RunSummary()
     assert done == []
 
 
@@ -201,8 +201,8 @@ def test_a_worker_leaves_alone_what_it_has_no_function_for(memory, done, registe
     memory.jobs.defer("note", what="today")
     today = type(register)()
     today.add(register["note"])
-    assert memory.jobs.serving(today).run_waiting() == Ran(done=1)
-    assert (done, memory.jobs.status()) == (["today"], Status(waiting=1))
+    assert memory.jobs.serving(today).run_waiting() == RunSummary(done=1)
+    assert (done, memory.jobs.status()) == (["today"], JobCounts(waiting=1))
 
 
 def test_the_teller_hears_how_each_attempt_ended(memory, done):
@@ -239,8 +239,8 @@ def test_a_worker_does_jobs_as_they_come_and_finishes_the_last_one_when_it_is_st
     stop.set()
     memory.jobs.defer("note", what="came too late")
     go.set()
-    assert end() == [Ran(done=2)]
-    assert (done[1:], memory.jobs.status()) == (["slow"], Status(waiting=1))
+    assert end() == [RunSummary(done=2)]
+    assert (done[1:], memory.jobs.status()) == (["slow"], JobCounts(waiting=1))
 
 
 def test_a_lease_of_no_length_is_refused(memory):
@@ -291,7 +291,7 @@ def test_an_agent_defers_only_where_it_can_write(place, opened, register):
     orion = opened(place, agent="orion")
     for scope in ("elysia", "_lukasa"):
         assert orion.jobs.defer("look", scope=scope).code == "scope_closed"
-    assert opened(place).jobs.status() == Status()
+    assert opened(place).jobs.status() == JobCounts()
     with pytest.raises(InvalidInput):
         opened(place, scopes=["a", "b"]).jobs.defer("look")
 
@@ -316,5 +316,5 @@ def test_what_a_job_was_lent_stays_open_when_the_job_closes_it(memory, register)
             pass
 
     memory.jobs.defer("close")
-    assert memory.jobs.run_waiting() == Ran(done=1)
+    assert memory.jobs.run_waiting() == RunSummary(done=1)
     assert memory.journal.write("note", "still open")

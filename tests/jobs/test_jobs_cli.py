@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import lukasa
-from lukasa.doors.cli.app import app
-from lukasa.jobs import REGISTER, Status
+from lukasa.interfaces.cli.app import app
+from lukasa.jobs import REGISTRY, JobCounts
 
 pytestmark = pytest.mark.requirement("OPS-3", "DOO-2")
 
@@ -44,8 +44,8 @@ def chores(tmp_path, monkeypatch):
     __import__("chores")
     yield
     sys.modules.pop("chores")
-    for name in [name for name in REGISTER if name.startswith("chores.")]:
-        REGISTER.forget(name)
+    for name in [name for name in REGISTRY if name.startswith("chores.")]:
+        REGISTRY.forget(name)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_worker_makes_no_store(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_worker_that_is_told_to_stop_finishes_what_it_is_doing(store, tmp_path, eventually, number):
     defer(store, "chores.slow", folder=str(tmp_path))
-    command = [sys.executable, "-m", "lukasa.doors.cli", "--store", store, "worker", "--jobs", "chores"]
+    command = [sys.executable, "-m", "lukasa.interfaces.cli", "--store", store, "worker", "--jobs", "chores"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
         eventually((tmp_path / "started").exists)
         worker.send_signal(number)
@@ -145,7 +145,7 @@ def test_a_worker_that_is_told_to_stop_finishes_what_it_is_doing(store, tmp_path
 
 def test_a_second_signal_ends_a_worker_at_once_and_its_job_is_kept(store, tmp_path, eventually):
     defer(store, "chores.slow", folder=str(tmp_path))
-    command = [sys.executable, "-m", "lukasa.doors.cli", "--store", store, "worker", "--jobs", "chores"]
+    command = [sys.executable, "-m", "lukasa.interfaces.cli", "--store", store, "worker", "--jobs", "chores"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
         eventually((tmp_path / "started").exists)
         worker.send_signal(signal.SIGINT)
@@ -154,4 +154,4 @@ def test_a_second_signal_ends_a_worker_at_once_and_its_job_is_kept(store, tmp_pa
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == -signal.SIGTERM
     with lukasa.open(store) as memory:
-        assert memory.jobs.status() == Status(running=1)
+        assert memory.jobs.status() == JobCounts(running=1)

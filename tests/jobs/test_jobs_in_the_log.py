@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa import Key
-from lukasa.engine import Query
 from lukasa.errors import StoreBusy
-from lukasa.jobs import Ran, Register, Status
-from lukasa.jobs.job import DIED
+from lukasa.jobs import JobCounts, RunSummary, TaskRegistry
+from lukasa.jobs.job import WORKER_DIED
+from lukasa.storage.engine import Query
 from lukasa.testing import FrozenClock
 
 pytestmark = pytest.mark.requirement("OPS-3")
@@ -43,10 +43,10 @@ def fate(register):
 def test_pauses_grow_from_attempt_to_attempt(memory, clock, fate):
     fate += [RuntimeError("one"), RuntimeError("two")]
     memory.jobs.defer("venture")
-    assert memory.jobs.run_waiting() == Ran(retried=1)
-    for pause, ran in ((10, Ran(retried=1)), (20, Ran(done=1))):
+    assert memory.jobs.run_waiting() == RunSummary(retried=1)
+    for pause, ran in ((10, RunSummary(retried=1)), (20, RunSummary(done=1))):
         clock.advance(pause - 0.001)
-        assert memory.jobs.run_waiting() == Ran()
+        assert memory.jobs.run_waiting() == RunSummary()
         clock.advance(0.001)
         assert memory.jobs.run_waiting() == ran
 
@@ -54,9 +54,9 @@ def test_pauses_grow_from_attempt_to_attempt(memory, clock, fate):
 def test_a_delayed_job_is_done_when_its_time_has_come(memory, clock, fate):
     memory.jobs.defer("venture", delay=60)
     clock.advance(59)
-    assert memory.jobs.run_waiting() == Ran()
+    assert memory.jobs.run_waiting() == RunSummary()
     clock.advance(1)
-    assert memory.jobs.run_waiting() == Ran(done=1)
+    assert memory.jobs.run_waiting() == RunSummary(done=1)
 
 
 def test_a_dead_workers_job_is_taken_up_after_its_lease_and_not_before(memory, clock, fate):
@@ -64,11 +64,11 @@ def test_a_dead_workers_job_is_taken_up_after_its_lease_and_not_before(memory, c
     memory.jobs.defer("venture")
     with pytest.raises(Death):
         memory.jobs.run_waiting(lease=60)
-    assert memory.jobs.status() == Status(running=1)
+    assert memory.jobs.status() == JobCounts(running=1)
     clock.advance(59.999)
-    assert memory.jobs.run_waiting() == Ran()
+    assert memory.jobs.run_waiting() == RunSummary()
     clock.advance(0.001)
-    assert memory.jobs.run_waiting() == Ran(done=1)
+    assert memory.jobs.run_waiting() == RunSummary(done=1)
 
 
 def test_a_job_that_kills_every_worker_ends_as_failed(memory, clock, fate):
@@ -78,9 +78,9 @@ def test_a_job_that_kills_every_worker_ends_as_failed(memory, clock, fate):
         with pytest.raises(Death):
             memory.jobs.run_waiting()
         clock.advance(60)
-    assert memory.jobs.run_waiting() == Ran(failed=1)
+    assert memory.jobs.run_waiting() == RunSummary(failed=1)
     (job,) = memory.jobs.find("failed")
-    assert (job.attempts, job.error) == (3, DIED)
+    assert (job.attempts, job.error) == (3, WORKER_DIED)
 
 
 def test_a_worker_that_lost_its_job_to_another_cannot_note_how_it_ended(opened, file, clock, register):
@@ -95,8 +95,8 @@ def test_a_worker_that_lost_its_job_to_another_cannot_note_how_it_ended(opened, 
         by_other.append(other.jobs.run_waiting())
 
     memory.jobs.defer("doze")
-    assert memory.jobs.run_waiting() == Ran(lost=1)
-    assert by_other == ["on it", Ran(retried=1)]
+    assert memory.jobs.run_waiting() == RunSummary(lost=1)
+    assert by_other == ["on it", RunSummary(retried=1)]
     (job,) = memory.jobs.find("waiting")
     assert (job.attempts, job.error) == (2, "RuntimeError: not yet")
 
@@ -117,8 +117,8 @@ def test_a_long_job_is_held_by_signs_of_life(opened, file, clock, register, even
 
     memory = opened(file, clock=clock)
     memory.jobs.defer("long")
-    assert memory.jobs.run_waiting(lease=0.03) == Ran(done=1)
-    assert seen == [Ran()] * 5
+    assert memory.jobs.run_waiting(lease=0.03) == RunSummary(done=1)
+    assert seen == [RunSummary()] * 5
 
 
 def test_of_many_who_claim_a_job_at_once_one_gets_it(opened, file, register):
@@ -157,7 +157,7 @@ def test_jobs_survive_closing_and_compacting_the_store(opened, file, fate, clock
         memory.jobs.serving(opened(file).jobs.register).defer("venture")
         memory.compact()
     memory = opened(file, clock=clock)
-    assert memory.jobs.run_waiting() == Ran(done=1)
+    assert memory.jobs.run_waiting() == RunSummary(done=1)
     assert memory.verify().sound
 
 
@@ -178,8 +178,8 @@ def test_jobs_survive_closing_and_compacting_the_store(opened, file, fate, clock
 def test_a_record_that_only_looks_like_a_job_stops_nobody(memory, fate, body):
     memory.journal.write("job", body=body, id="odd", scope="shared", labels=("job=open",))
     memory.jobs.defer("venture")
-    assert memory.jobs.run_waiting() == Ran(done=1)
-    assert memory.jobs.status() == Status()
+    assert memory.jobs.run_waiting() == RunSummary(done=1)
+    assert memory.jobs.status() == JobCounts()
     assert not memory.jobs.drop("odd")
 
 
@@ -190,9 +190,9 @@ def test_the_jobs_of_a_quarantined_agent_rest_until_it_is_released(opened, file,
     owner.jobs.run_waiting()
     clock.advance(10)
     owner.journal.quarantine("mallory")
-    assert owner.jobs.run_waiting() == Ran()
+    assert owner.jobs.run_waiting() == RunSummary()
     owner.journal.release("mallory")
-    assert owner.jobs.run_waiting() == Ran(done=1)
+    assert owner.jobs.run_waiting() == RunSummary(done=1)
 
 
 def test_undoing_an_agents_work_gives_up_its_waiting_jobs_and_brings_none_back(opened, file, clock, fate):
@@ -202,8 +202,8 @@ def test_undoing_an_agents_work_gives_up_its_waiting_jobs_and_brings_none_back(o
     owner.jobs.run_waiting()
     orion.jobs.defer("venture")
     owner.journal.undo(author="orion", since=since)
-    assert owner.jobs.status() == Status()
-    assert owner.jobs.run_waiting() == Ran()
+    assert owner.jobs.status() == JobCounts()
+    assert owner.jobs.run_waiting() == RunSummary()
 
 
 def test_erasing_a_subject_erases_the_jobs_of_agents_that_name_it(opened, file, register):
@@ -213,19 +213,19 @@ def test_erasing_a_subject_erases_the_jobs_of_agents_that_name_it(opened, file, 
     owner.jobs.run_waiting(1)
     owner.journal.erase(subject="Ada Lovelace")
     assert [owner.journal.history(Key("orion", "job", id)) for id in (done, waiting)] == [[], []]
-    assert owner.jobs.status() == Status()
+    assert owner.jobs.status() == JobCounts()
 
 
 def test_an_agent_does_the_jobs_of_its_own_scopes(opened, file, fate):
     owner, orion = opened(file), opened(file, agent="orion")
     owner.jobs.defer("venture")
     orion.jobs.defer("venture")
-    assert orion.jobs.run_waiting() == Ran(done=1)
-    assert owner.jobs.status() == Status(waiting=1)
+    assert orion.jobs.run_waiting() == RunSummary(done=1)
+    assert owner.jobs.status() == JobCounts(waiting=1)
 
 
 def test_a_worker_waits_while_the_store_is_busy(opened, file, fate, working, eventually):
-    memory, holder, troubles = opened(file, patience=0.01), opened(file), []
+    memory, holder, troubles = opened(file, timeout=0.01), opened(file), []
     memory.jobs.defer("venture")
     letting_go = threading.Event()
 
@@ -233,13 +233,13 @@ def test_a_worker_waits_while_the_store_is_busy(opened, file, fate, working, eve
         letting_go.wait(60)
         return []
 
-    holding = threading.Thread(target=holder.journal.decide, args=(hold,))
+    holding = threading.Thread(target=holder.journal.append_if, args=(hold,))
     holding.start()
     working(memory, trouble=troubles.append)
     eventually(lambda: troubles)
     letting_go.set()
     holding.join()
-    eventually(lambda: memory.jobs.status() == Status())
+    eventually(lambda: memory.jobs.status() == JobCounts())
     assert {type(trouble) for trouble in troubles} == {StoreBusy}
 
 
@@ -255,7 +255,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_whatever_happens_a_job_is_done_or_shown_as_failed_or_asked_for_anew(steps):
-    register, clock, keys, kept = Register(), FrozenClock(), {}, set()
+    register, clock, keys, kept = TaskRegistry(), FrozenClock(), {}, set()
     fate = "succeed"
 
     @register.job("venture", attempts=3)
@@ -282,7 +282,7 @@ def test_whatever_happens_a_job_is_done_or_shown_as_failed_or_asked_for_anew(ste
             clock.advance(7200)
             jobs.run_waiting()
         shown = {job.arguments["number"] for job in jobs.find("failed")}
-        assert jobs.status() == Status(failed=len(shown))
+        assert jobs.status() == JobCounts(failed=len(shown))
         anew = {n for n, key in keys.items() if key and any(keys[later] == key for later in keys if later > n)}
         assert kept | shown <= set(keys) <= kept | shown | anew
         assert not kept & shown

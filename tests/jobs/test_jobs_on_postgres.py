@@ -6,12 +6,12 @@ import psycopg
 import pytest
 
 from lukasa.errors import LukasaError, NotAllowed, StoreNewer, StoreUnavailable
-from lukasa.jobs import Ran, Status
-from lukasa.jobs.keepers.lines import Lines
-from lukasa.jobs.keepers.postgres import PostgresKeeper
-from lukasa.jobs.keepers.schema import RESCUE_LOCK, migrations, set_up
-from lukasa.scope import EVERYTHING
-from lukasa.testing.postgres import PostgresServer
+from lukasa.jobs import JobCounts, RunSummary
+from lukasa.jobs.connections import JobConnectionPool
+from lukasa.jobs.postgres_queue import PostgresJobQueue
+from lukasa.jobs.postgres_schema import RESCUE_LOCK, load_migrations, migrate_schema
+from lukasa.scope import FULL_REACH
+from support.postgres import PostgresServer
 
 pytestmark = pytest.mark.requirement("OPS-3")
 
@@ -53,10 +53,10 @@ def abandon(sql, *ids):
 
 
 def test_a_database_of_an_older_procrastinate_is_brought_up_to_date(url, opened, done):
-    set_up(url, dict(list(migrations().items())[:-3]))
+    migrate_schema(url, dict(list(load_migrations().items())[:-3]))
     memory = opened(url)
     memory.jobs.defer("note", key="k", what="still here")
-    assert memory.jobs.run_waiting() == Ran(done=1)
+    assert memory.jobs.run_waiting() == RunSummary(done=1)
     assert done == ["still here"]
 
 
@@ -66,7 +66,7 @@ def test_any_number_of_processes_may_set_it_up_at_once(url, server):
     def first():
         ready.wait()
         try:
-            set_up(url)
+            migrate_schema(url)
         except (psycopg.Error, LukasaError) as error:
             failures.append(error)
 
@@ -79,17 +79,19 @@ def test_any_number_of_processes_may_set_it_up_at_once(url, server):
 
 
 def test_a_database_of_a_newer_procrastinate_is_refused(url, opened, done):
-    set_up(url, migrations() | {"99.00.00_01_of_tomorrow.sql": "CREATE TABLE of_tomorrow (id int)"})
+    migrate_schema(url, load_migrations() | {"99.00.00_01_of_tomorrow.sql": "CREATE TABLE of_tomorrow (id int)"})
     with pytest.raises(StoreNewer, match="of_tomorrow"):
         opened(url).jobs.status()
 
 
 def test_a_migration_that_fails_leaves_nothing_half_done(url, opened, done):
     with pytest.raises(psycopg.Error):
-        set_up(url, migrations() | {"99.00.00_01_bad.sql": "ALTER TABLE migration RENAME TO where_it_cannot_be_noted"})
+        migrate_schema(
+            url, load_migrations() | {"99.00.00_01_bad.sql": "ALTER TABLE migration RENAME TO where_it_cannot_be_noted"}
+        )
     memory = opened(url)
     memory.jobs.defer("note")
-    assert memory.jobs.run_waiting() == Ran(done=1)
+    assert memory.jobs.run_waiting() == RunSummary(done=1)
 
 
 def test_a_role_without_rights_is_told_what_to_run(server, url, opened, done):
@@ -97,12 +99,12 @@ def test_a_role_without_rights_is_told_what_to_run(server, url, opened, done):
     try:
         modest = url.replace("postgres@", "modest@")
         with pytest.raises(NotAllowed) as refusal:
-            set_up(modest)
+            migrate_schema(modest)
         statement = str(refusal.value).rpartition("once: ")[2]
         assert statement == "CREATE SCHEMA lukasa_jobs AUTHORIZATION modest;"
         with psycopg.connect(url) as connection:
             connection.execute(statement)
-        set_up(modest)
+        migrate_schema(modest)
         with psycopg.connect(url) as connection:
             connection.execute("DROP OWNED BY modest")
     finally:
@@ -114,7 +116,7 @@ def test_a_role_that_is_kept_out_is_told_whose_the_jobs_are(server, memory, url,
     server.execute("CREATE ROLE outsider LOGIN")
     try:
         with pytest.raises(NotAllowed, match="belong to another role"):
-            set_up(url.replace("postgres@", "outsider@"))
+            migrate_schema(url.replace("postgres@", "outsider@"))
     finally:
         server.execute("DROP ROLE outsider")
 
@@ -122,8 +124,8 @@ def test_a_role_that_is_kept_out_is_told_whose_the_jobs_are(server, memory, url,
 def test_a_stalled_job_gives_way_to_a_newer_one_with_its_key(memory, done, sql):
     abandon(sql, memory.jobs.defer("note", key="k", what="older").id)
     memory.jobs.defer("note", key="k", what="newer")
-    assert memory.jobs.run_waiting() == Ran(done=1)
-    assert (done, memory.jobs.status()) == (["newer"], Status())
+    assert memory.jobs.run_waiting() == RunSummary(done=1)
+    assert (done, memory.jobs.status()) == (["newer"], JobCounts())
 
 
 def test_retrying_a_failed_job_while_a_newer_one_waits_leaves_the_newer_one(memory, done, sql):
@@ -148,7 +150,7 @@ def test_rescuers_take_turns(memory, done, sql, eventually):
     sql("UPDATE procrastinate_jobs SET worker_id = %s", living)
     sql("SELECT pg_advisory_unlock(%s, %s)", *RESCUE_LOCK)
     rescuer.join()
-    assert (done, memory.jobs.status()) == ([], Status(running=1))
+    assert (done, memory.jobs.status()) == ([], JobCounts(running=1))
 
 
 def test_a_worker_that_lost_its_job_to_another_goes_on(memory, opened, url, register, sql):
@@ -164,8 +166,8 @@ def test_a_worker_that_lost_its_job_to_another_goes_on(memory, opened, url, regi
     memory.jobs.defer("doze", what="doze")
     memory.jobs.defer("doze", what="on with it")
     memory.jobs.run_waiting()
-    assert by_other == ["on it", Ran(done=1)]
-    assert memory.jobs.status() == Status()
+    assert by_other == ["on it", RunSummary(done=1)]
+    assert memory.jobs.status() == JobCounts()
 
 
 @pytest.mark.parametrize("ending", ["told to stop", "at its limit"])
@@ -195,7 +197,7 @@ def test_a_worker_that_is_about_to_leave_holds_on_to_its_last_job(memory, regist
         )
     go.set()
     end()
-    assert memory.jobs.status() == Status()
+    assert memory.jobs.status() == JobCounts()
 
 
 def test_a_worker_goes_on_after_its_connections_were_cut(memory, done, sql, working, eventually):
@@ -207,7 +209,7 @@ def test_a_worker_goes_on_after_its_connections_were_cut(memory, done, sql, work
         " WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
     memory.jobs.defer("note", what="after")
-    eventually(lambda: "after" in done and memory.jobs.status() == Status())
+    eventually(lambda: "after" in done and memory.jobs.status() == JobCounts())
 
 
 @pytest.mark.slow
@@ -242,7 +244,7 @@ def test_a_job_whose_end_could_not_be_noted_is_done_again(memory, register, sql,
     eventually(lambda: done)
     eventually(lambda: not sql("SELECT 1 FROM procrastinate_jobs WHERE worker_id IS NOT NULL").fetchone())
     sql("ALTER FUNCTION out_of_order RENAME TO procrastinate_finish_job_v1")
-    eventually(lambda: memory.jobs.status() == Status())
+    eventually(lambda: memory.jobs.status() == JobCounts())
     assert len(done) >= 2
 
 
@@ -255,9 +257,9 @@ def test_jobs_that_came_with_the_log_of_a_file_are_taken_over(opened, url, file,
             source.jobs.run_waiting()
     source.export(tmp_path / "log.jsonl")
     target.import_(tmp_path / "log.jsonl")
-    assert target.jobs.status() == Status(waiting=4)
-    assert target.jobs.run_waiting() == Ran(done=3, failed=1)
-    assert opened(url).jobs.status() == Status(failed=1)
+    assert target.jobs.status() == JobCounts(waiting=4)
+    assert target.jobs.run_waiting() == RunSummary(done=3, failed=1)
+    assert opened(url).jobs.status() == JobCounts(failed=1)
 
 
 def test_only_the_owner_works(opened, url, done):
@@ -271,7 +273,7 @@ def test_only_the_owner_works(opened, url, done):
 
 def test_a_server_that_is_not_there_is_an_error_of_ours():
     with pytest.raises(StoreUnavailable):
-        PostgresKeeper("postgresql://postgres:secret@127.0.0.1:1/nowhere", EVERYTHING)
+        PostgresJobQueue("postgresql://postgres:secret@127.0.0.1:1/nowhere", FULL_REACH)
 
 
 def test_nothing_of_the_jobs_stays_when_they_are_done(memory, done, sql):
@@ -291,8 +293,8 @@ def test_the_tables_of_jobs_stand_apart_from_those_of_the_store(memory, done, sq
 def test_what_was_deferred_is_committed_for_good_whatever_the_server_says(url, sql):
     name = sql("SELECT current_database()").fetchone()[0]
     sql(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
-    lines = Lines(url, patience=10)
-    with lines.line() as connection:
+    lines = JobConnectionPool(url, timeout=10)
+    with lines.transaction() as connection:
         assert connection.execute("SHOW synchronous_commit").fetchone()["synchronous_commit"] == "on"
     lines.close()
 
@@ -303,7 +305,7 @@ def test_a_password_with_odd_characters_is_understood(server, url, done, opened)
         name = url.split("/")[3].split("?")[0]
         memory = opened(server.url(name, user="odd", password="p@ss/wörd%", tcp=True))
         memory.jobs.defer("note")
-        assert memory.jobs.run_waiting() == Ran(done=1)
+        assert memory.jobs.run_waiting() == RunSummary(done=1)
         memory.close()
     finally:
         with psycopg.connect(url) as connection:

@@ -8,8 +8,8 @@ import pytest
 
 import lukasa
 from lukasa.errors import InvalidInput
-from lukasa.jobs import REGISTER, Ran, Work, job
-from lukasa.jobs.job import sentence
+from lukasa.jobs import REGISTRY, RunSummary, Task, job
+from lukasa.jobs.job import describe_error
 
 pytestmark = pytest.mark.requirement("OPS-3")
 
@@ -27,7 +27,7 @@ def test_a_name_is_short_and_plain(register, name):
 @pytest.mark.parametrize("name", ["a", "tidy", "recall.embed-all_2", "x" * 40])
 def test_a_plain_name_is_taken(register, name):
     assert register.job(name)(nothing) is nothing
-    assert register[name] == Work(name, nothing)
+    assert register[name] == Task(name, nothing)
 
 
 def test_a_name_stands_for_one_function(register):
@@ -51,10 +51,10 @@ def test_attempts_and_pauses_are_sensible(register, bad):
 
 
 def test_pauses_double_up_to_an_hour():
-    work = Work("tidy", nothing, attempts=2000, backoff=10)
-    assert [work.pause(attempts).total_seconds() for attempts in (1, 2, 3, 4)] == [10, 20, 40, 80]
-    assert work.pause(9) == timedelta(seconds=2560)
-    assert work.pause(10) == work.pause(1999) == timedelta(hours=1)
+    work = Task("tidy", nothing, attempts=2000, backoff=10)
+    assert [work.retry_delay(attempts).total_seconds() for attempts in (1, 2, 3, 4)] == [10, 20, 40, 80]
+    assert work.retry_delay(9) == timedelta(seconds=2560)
+    assert work.retry_delay(10) == work.retry_delay(1999) == timedelta(hours=1)
 
 
 def test_the_one_register_serves_every_memory():
@@ -63,10 +63,10 @@ def test_the_one_register_serves_every_memory():
     try:
         with lukasa.open("memory:") as memory:
             memory.jobs.defer("test.serve")
-            assert memory.jobs.run_waiting() == Ran(done=1)
+            assert memory.jobs.run_waiting() == RunSummary(done=1)
         assert done == ["memory"]
     finally:
-        REGISTER.forget("test.serve")
+        REGISTRY.forget("test.serve")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_one_register_serves_every_memory():
     ],
 )
 def test_an_error_is_told_in_one_short_line(error, said):
-    assert sentence(error) == said
+    assert describe_error(error) == said
 
 
 def test_nothing_heavy_is_loaded_before_it_is_needed():

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from lukasa.jobs import Ran, Status
+from lukasa.jobs import JobCounts, RunSummary
 from lukasa.testing import FrozenClock
 
 pytestmark = pytest.mark.requirement("OPS-3")
@@ -45,7 +45,7 @@ def race(place, opened, company, ledger, workers, jobs):
         *(company.start("do_what_is_due", place=place, ledger=ledger.path, workers=workers) for _ in range(workers))
     )
     assert sorted(ledger.lines()) == sorted([f"job {number}" for number in range(jobs)] + ["ready"] * workers)
-    assert memory.jobs.status() == Status()
+    assert memory.jobs.status() == JobCounts()
 
 
 def test_two_workers_do_a_hundred_jobs_once_each(place, opened, company, ledger):
@@ -62,10 +62,10 @@ def test_the_job_of_a_killed_worker_is_taken_up_by_another_and_not_too_early(pla
     memory.jobs.defer("hang")
     worker = company.start("work", place=place, ledger=ledger.path)
     ledger.wait_for("hanging")
-    assert memory.jobs.status() == Status(running=1)
+    assert memory.jobs.status() == JobCounts(running=1)
     company.kill(worker)
-    assert memory.jobs.run_waiting() == Ran()
-    assert later().jobs.run_waiting() == Ran(done=1)
+    assert memory.jobs.run_waiting() == RunSummary()
+    assert later().jobs.run_waiting() == RunSummary(done=1)
     assert ledger.lines() == ["hanging", "done"]
 
 
@@ -74,7 +74,7 @@ def test_a_living_worker_keeps_its_job(place, opened, company, ledger):
     memory.jobs.defer("hang")
     company.start("work", place=place, ledger=ledger.path)
     ledger.wait_for("hanging")
-    assert memory.jobs.run_waiting() == Ran()
+    assert memory.jobs.run_waiting() == RunSummary()
 
 
 def test_a_job_that_was_done_but_not_noted_is_done_again(place, opened, company, ledger, later):
@@ -83,7 +83,7 @@ def test_a_job_that_was_done_but_not_noted_is_done_again(place, opened, company,
     worker.wait(60)
     assert worker.returncode == -signal.SIGKILL
     assert ledger.lines() == ["done"]
-    assert later().jobs.run_waiting() == Ran(done=1)
+    assert later().jobs.run_waiting() == RunSummary(done=1)
     assert ledger.lines() == ["done", "done"]
 
 
@@ -91,7 +91,7 @@ def test_a_job_that_kills_its_last_worker_ends_as_failed(place, opened, company,
     opened(place).jobs.defer("do-and-die-at-once")
     company.start("work", place=place, ledger=ledger.path).wait(60)
     memory = later()
-    assert memory.jobs.run_waiting() == Ran(failed=1)
+    assert memory.jobs.run_waiting() == RunSummary(failed=1)
     assert [job.error for job in memory.jobs.find("failed")] == ["Its worker died or gave no sign of life."]
     assert ledger.lines() == ["done"]
 
@@ -100,7 +100,7 @@ def test_a_deferred_job_survives_the_death_of_whoever_deferred_it(place, opened,
     promising = company.start("defer_and_die", place=place, ledger=ledger.path)
     promising.wait(60)
     assert promising.returncode == -signal.SIGKILL
-    assert opened(place).jobs.run_waiting() == Ran(done=1)
+    assert opened(place).jobs.run_waiting() == RunSummary(done=1)
     assert ledger.lines() == ["a promise"]
 
 
@@ -108,5 +108,5 @@ def test_ten_processes_that_start_at_once_all_defer(place, opened, company, ledg
     ten = [company.start("defer_one", place=place, ledger=ledger.path, go=tmp_path / "go") for _ in range(10)]
     (tmp_path / "go").touch()
     company.finish(*ten)
-    assert opened(place).jobs.run_waiting() == Ran(done=10)
+    assert opened(place).jobs.run_waiting() == RunSummary(done=10)
     assert len(set(ledger.lines())) == 10

@@ -5,8 +5,8 @@ import random
 import pytest
 
 import lukasa
-from lukasa.engine import Query
 from lukasa.record import Draft
+from lukasa.storage.engine import Query
 
 THINGS = [
     "kettle",

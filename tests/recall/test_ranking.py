@@ -7,18 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lukasa.engines.tokens import tokens_of
-from lukasa.recall import WEIGHTS, Candidate, Corpus, rank, understand
+from lukasa.recall import WEIGHTS, CorpusStatistics, RecallCandidate, parse_question, rank_candidates
+from lukasa.text.tokenizer import tokenize_text
 
 
 def corpus_of(texts):
-    kept = [set(tokens_of(text)) for text in texts]
-    return Corpus(len(texts), {token: sum(token in text for text in kept) for text in kept for token in text})
+    kept = [set(tokenize_text(text)) for text in texts]
+    return CorpusStatistics(len(texts), {token: sum(token in text for text in kept) for text in kept for token in text})
 
 
 def ask(question, candidates, speakers=None, **more):
     speakers = {candidate.author for candidate in candidates} if speakers is None else speakers
-    return rank(understand(question, speakers=speakers), candidates, corpus_of([c.text for c in candidates]), **more)
+    return rank_candidates(
+        parse_question(question, speakers=speakers), candidates, corpus_of([c.text for c in candidates]), **more
+    )
 
 
 def talk(*turns, session="s1", start=0, day=15):
@@ -26,7 +28,7 @@ def talk(*turns, session="s1", start=0, day=15):
     moment = datetime(2024, 5, day, 12, tzinfo=UTC)
     texts = [text for _, text in turns]
     return [
-        Candidate(
+        RecallCandidate(
             seq=start + nr,
             text=text,
             author=author,
@@ -65,27 +67,29 @@ def test_an_answer_is_found_by_the_question_before_it():
 
 
 def test_meaning_counts_where_words_do_not_match():
-    near = Candidate(seq=1, text="The pup needs a vet.", cosine=0.8)
-    far = Candidate(seq=2, text="The tap needs a washer.", cosine=0.1)
+    near = RecallCandidate(seq=1, text="The pup needs a vet.", cosine=0.8)
+    far = RecallCandidate(seq=2, text="The tap needs a washer.", cosine=0.1)
     assert ask("Is the dog ill?", [far, near])[0].candidate == near
 
 
 def test_a_record_without_a_vector_is_still_found_by_its_words():
-    named = Candidate(seq=1, text="The heron nests by the old mill.")
-    others = [Candidate(seq=2 + nr, text=f"Note {nr} about taxes.", cosine=0.2) for nr in range(20)]
+    named = RecallCandidate(seq=1, text="The heron nests by the old mill.")
+    others = [RecallCandidate(seq=2 + nr, text=f"Note {nr} about taxes.", cosine=0.2) for nr in range(20)]
     assert ask("Where does the heron nest?", [*others, named])[0].candidate == named
 
 
 def test_what_was_said_in_the_asked_month_comes_first():
     june = talk(("Amara", "I went hiking and it was grand."), session="a", day=3)
-    other = [Candidate(seq=9, text=june[0].text + " Again.", author="Amara", moment=datetime(2024, 9, 3, tzinfo=UTC))]
+    other = [
+        RecallCandidate(seq=9, text=june[0].text + " Again.", author="Amara", moment=datetime(2024, 9, 3, tzinfo=UTC))
+    ]
     assert ask("Where did Amara hike in May 2024?", [*other, *june])[0].candidate.seq == 0
 
 
 def test_a_relative_date_counts_by_the_day_it_was_said():
     said = datetime(2024, 7, 2, tzinfo=UTC)
-    told = Candidate(seq=1, text="I went hiking three weeks ago.", author="Amara", moment=said)
-    plain = Candidate(
+    told = RecallCandidate(seq=1, text="I went hiking three weeks ago.", author="Amara", moment=said)
+    plain = RecallCandidate(
         seq=2, text="I went hiking, that was nice.", author="Amara", moment=datetime(2024, 8, 30, tzinfo=UTC)
     )
     hits = ask("When did Amara go hiking in June 2024?", [plain, told])
@@ -94,9 +98,9 @@ def test_a_relative_date_counts_by_the_day_it_was_said():
 
 
 def test_a_standing_rule_comes_up_for_a_request_but_not_for_a_look_back():
-    rule = Candidate(seq=1, text="Always give the price when I ask about plants.", author="user", cosine=0.4)
+    rule = RecallCandidate(seq=1, text="Always give the price when I ask about plants.", author="user", cosine=0.4)
     notes = [
-        Candidate(seq=2 + nr, text=f"I saw tree number {nr} by the gate.", author="user", cosine=0.2 + nr / 100)
+        RecallCandidate(seq=2 + nr, text=f"I saw tree number {nr} by the gate.", author="user", cosine=0.2 + nr / 100)
         for nr in range(30)
     ]
     assert ask("Which fern is good for a hall?", [*notes, rule])[0].candidate == rule
@@ -107,21 +111,24 @@ def test_an_assistant_sets_no_rules():
     rule = "Always give the price when I ask about plants."
     hits = ask(
         "Which fern is good?",
-        [Candidate(seq=nr, text=rule, author=who) for nr, who in enumerate(["user", "assistant"])],
+        [RecallCandidate(seq=nr, text=rule, author=who) for nr, who in enumerate(["user", "assistant"])],
     )
     assert {hit.candidate.author: value(hit, "rule") for hit in hits} == {"user": 1.0, "assistant": 0.0}
 
 
 def test_a_preference_comes_up_when_advice_is_asked_for():
-    prefers = Candidate(seq=1, text="I prefer trains over planes, since I like the views.", author="user", cosine=0.3)
-    plain = Candidate(seq=2, text="I took planes and trains, since I had to.", author="user", cosine=0.3)
+    prefers = RecallCandidate(
+        seq=1, text="I prefer trains over planes, since I like the views.", author="user", cosine=0.3
+    )
+    plain = RecallCandidate(seq=2, text="I took planes and trains, since I had to.", author="user", cosine=0.3)
     assert ask("How should I travel, by trains or planes?", [plain, prefers])[0].candidate == prefers
 
 
 def test_a_denial_comes_up_when_it_is_asked_whether_something_was_done():
-    denies = Candidate(seq=1, text="I've never flown a glider.", author="user", cosine=0.5)
+    denies = RecallCandidate(seq=1, text="I've never flown a glider.", author="user", cosine=0.5)
     plain = [
-        Candidate(seq=2 + nr, text=f"I was flown by glider pilot {nr}.", author="user", cosine=0.5) for nr in range(9)
+        RecallCandidate(seq=2 + nr, text=f"I was flown by glider pilot {nr}.", author="user", cosine=0.5)
+        for nr in range(9)
     ]
     hits = ask("Have I ever flown a glider?", [*plain, denies])
     assert hits[0].candidate == denies
@@ -129,7 +136,7 @@ def test_a_denial_comes_up_when_it_is_asked_whether_something_was_done():
 
 def test_an_identifier_is_found_as_it_is_written():
     texts = ["We fixed foo_bar() at last.", "The foo stands beside the bar.", "A bar of foo."]
-    hits = ask("What about foo_bar()?", [Candidate(seq=nr, text=text) for nr, text in enumerate(texts)])
+    hits = ask("What about foo_bar()?", [RecallCandidate(seq=nr, text=text) for nr, text in enumerate(texts)])
     assert hits[0].candidate.seq == 0
     assert value(hits[0], "phrases") == 1.0
     assert value(hits[1], "phrases") == 0.0
@@ -137,7 +144,9 @@ def test_an_identifier_is_found_as_it_is_written():
 
 def test_the_same_words_of_the_same_author_come_up_once():
     texts = ["The key is under the mat.", "The key is under the mat.", "Something else about a door."]
-    hits = ask("Where is the key?", [Candidate(seq=nr, text=text, author="user") for nr, text in enumerate(texts)])
+    hits = ask(
+        "Where is the key?", [RecallCandidate(seq=nr, text=text, author="user") for nr, text in enumerate(texts)]
+    )
     assert [hit.candidate.seq for hit in hits] == [1, 2, 0]
     assert [hit.repeats for hit in hits] == [None, None, 1]
 
@@ -153,7 +162,7 @@ def test_the_same_words_of_the_same_author_come_up_once():
     ],
 )
 def test_another_author_repeats_when_the_telling_words_are_the_same_and_not_about_themselves(first, second, repeats):
-    asked = [Candidate(seq=1, text=first, author="amara"), Candidate(seq=2, text=second, author="bela")]
+    asked = [RecallCandidate(seq=1, text=first, author="amara"), RecallCandidate(seq=2, text=second, author="bela")]
     assert any(hit.repeats for hit in ask("Where is the key to the port?", asked, speakers=())) is repeats
 
 
@@ -163,7 +172,7 @@ def test_another_author_repeats_when_the_telling_words_are_the_same_and_not_abou
 )
 def test_what_is_newest_or_oldest_comes_first_when_that_is_asked_for(question, day):
     said = [
-        Candidate(seq=at, text=f"Port {8080 + at} is in use.", moment=datetime(2024, 5, at, tzinfo=UTC))
+        RecallCandidate(seq=at, text=f"Port {8080 + at} is in use.", moment=datetime(2024, 5, at, tzinfo=UTC))
         for at in (5, 3, 9, 7)
     ]
     assert ask(question, said)[0].candidate.moment.day == day
@@ -172,7 +181,10 @@ def test_what_is_newest_or_oldest_comes_first_when_that_is_asked_for(question, d
 @pytest.mark.requirement("RCL-1")
 @pytest.mark.parametrize("reason", ["tier", "trust"])
 def test_of_two_that_match_alike_the_settled_and_the_trusted_come_first(reason):
-    said = [Candidate(seq=1, text="The port is 8080.", **{reason: 0.9}), Candidate(seq=2, text="The port is 8081.")]
+    said = [
+        RecallCandidate(seq=1, text="The port is 8080.", **{reason: 0.9}),
+        RecallCandidate(seq=2, text="The port is 8081."),
+    ]
     best = ask("What is the port?", said)[0]
     assert best.candidate.seq == 1
     assert value(best, reason) == 0.9
@@ -181,16 +193,18 @@ def test_of_two_that_match_alike_the_settled_and_the_trusted_come_first(reason):
 @pytest.mark.requirement("RCL-1")
 def test_what_is_linked_with_a_good_hit_is_lifted():
     said = [
-        Candidate(seq=1, text="The heron nests by the mill."),
-        Candidate(seq=2, text="Closed for repairs.", links=frozenset({1})),
-        Candidate(seq=3, text="Closed for holidays."),
+        RecallCandidate(seq=1, text="The heron nests by the mill."),
+        RecallCandidate(seq=2, text="Closed for repairs.", links=frozenset({1})),
+        RecallCandidate(seq=3, text="Closed for holidays."),
     ]
     assert [hit.candidate.seq for hit in ask("Where does the heron nest?", said)] == [1, 2, 3]
 
 
 def test_of_many_rules_only_the_nearest_few_come_up():
     rules = [
-        Candidate(seq=nr, text=f"Always mention shop {nr} when I ask about plants.", author="user", cosine=nr / 100)
+        RecallCandidate(
+            seq=nr, text=f"Always mention shop {nr} when I ask about plants.", author="user", cosine=nr / 100
+        )
         for nr in range(40)
     ]
     hits = ask("Which fern is good for a hall?", rules)
@@ -206,12 +220,12 @@ def test_a_good_hit_lifts_its_session():
 
 
 def test_no_candidates_give_no_hits():
-    assert rank(understand("anything"), [], Corpus(0)) == []
+    assert rank_candidates(parse_question("anything"), [], CorpusStatistics(0)) == []
 
 
 CANDIDATES = st.lists(
     st.builds(
-        Candidate,
+        RecallCandidate,
         seq=st.integers(0, 10**6),
         text=st.text(max_size=80)
         | st.sampled_from(["I never met Amara.", "Always ask. " * 60, "In June I went home."]),
@@ -361,7 +375,7 @@ def test_facts_deep_inside_long_messages_are_found(seed, words):
         )
     ]
     messages = [
-        Candidate(
+        RecallCandidate(
             seq=nr,
             text=f"{filler(20)} The {thing} of {owner} stands in the {place}. {filler(chance.randint(0, 20))}",
             author=chance.choice(["user", "assistant"]),
@@ -373,7 +387,7 @@ def test_facts_deep_inside_long_messages_are_found(seed, words):
     found = 0.0
     for owner, thing in dict.fromkeys((owner, thing) for owner, thing, _ in facts):
         right = {nr for nr, fact in enumerate(facts) if fact[:2] == (owner, thing)}
-        question = understand(f"Where does the {thing} of {owner} stand?", speakers=["user", "assistant"])
-        best = {hit.candidate.seq for hit in rank(question, messages, corpus, k=10)}
+        question = parse_question(f"Where does the {thing} of {owner} stand?", speakers=["user", "assistant"])
+        best = {hit.candidate.seq for hit in rank_candidates(question, messages, corpus, k=10)}
         found += len(right & best) / len(right) / len({fact[:2] for fact in facts})
     assert found >= 0.97

@@ -13,12 +13,21 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa import Draft
-from lukasa.engine import Query
-from lukasa.engines.sqlite import SqliteEngine
-from lukasa.engines.sqlite import vectors as kept
-from lukasa.engines.sqlite.sql import SQL
-from lukasa.engines.sqlite.vectors import Shelf, Sketches, cosines, deep, fine, nearest, pack, packed
-from lukasa.scope import EVERYTHING
+from lukasa.scope import FULL_REACH
+from lukasa.storage.engine import Query
+from lukasa.storage.sqlite import SqliteEngine
+from lukasa.storage.sqlite import vectors as kept
+from lukasa.storage.sqlite.sql import SQL
+from lukasa.storage.sqlite.vectors import (
+    ModelSketches,
+    SketchArray,
+    compute_cosines,
+    encode_vector,
+    encode_vectors,
+    rank_nearest,
+    rerank_size,
+    scan_size,
+)
 
 LENGTH = 128
 MANY = 6_000
@@ -33,8 +42,8 @@ def bundles(seed, count, length=LENGTH):
 
 
 def sketched(vectors, first=1):
-    words = kept._sketches(vectors)
-    return Sketches(np.arange(first, first + len(vectors)), np.ascontiguousarray(words.T))
+    words = kept._compute_sketches(vectors)
+    return SketchArray(np.arange(first, first + len(vectors)), np.ascontiguousarray(words.T))
 
 
 def test_of_the_truly_nearest_hardly_any_is_missed():
@@ -42,15 +51,15 @@ def test_of_the_truly_nearest_hardly_any_is_missed():
     sketches, found = sketched(vectors), 0
     for asked in 0.5 * bundles(2, 20, 384) + vectors[:20]:
         truly = set((np.argsort(-(vectors @ asked))[:10] + 1).tolist())
-        found += len(truly & set(sketches.nearest(asked, deep(len(vectors)))[: fine(10, 384)]))
+        found += len(truly & set(sketches.find_nearest(asked, scan_size(len(vectors)))[: rerank_size(10, 384)]))
     assert found >= 0.97 * 200
 
 
 def test_sketches_are_compared_by_their_signs_then_by_the_questions_numbers():
     vectors = np.array([[1, 1, 1], [1, 1, -1], [-1, 1, 1], [-1, -1, -1]], dtype=np.float32)
-    assert sketched(vectors).nearest([0.9, 0.3, 0.1], 4) == [1, 2, 3, 4]
-    assert sketched(vectors).nearest([0.1, 0.3, 0.9], 4) == [1, 3, 2, 4]
-    assert sketched(vectors).nearest([0.1, 0.3, 0.9], 1) == [1]
+    assert sketched(vectors).find_nearest([0.9, 0.3, 0.1], 4) == [1, 2, 3, 4]
+    assert sketched(vectors).find_nearest([0.1, 0.3, 0.9], 4) == [1, 3, 2, 4]
+    assert sketched(vectors).find_nearest([0.1, 0.3, 0.9], 1) == [1]
 
 
 @settings(max_examples=30)
@@ -59,36 +68,36 @@ def test_vectors_of_any_length_have_sketches_that_count_every_sign(length, count
     vectors = np.random.default_rng(seed).standard_normal((count, length)).astype(np.float32)
     sketches = sketched(vectors)
     apart = ((vectors > 0) != (vectors[0] > 0)).sum(axis=1)
-    assert sketches._apart(kept._sketches(vectors[:1])[0]).tolist() == apart.tolist()
-    near = sketches.nearest(vectors[0], wanted)
+    assert sketches._count_differing_signs(kept._compute_sketches(vectors[:1])[0]).tolist() == apart.tolist()
+    near = sketches.find_nearest(vectors[0], wanted)
     assert len(near) == min(wanted, count)
     assert len(set(near)) == len(near)
     assert near[0] == 1
 
 
 def test_a_block_more_than_one_block_is_scanned_whole():
-    vectors = np.random.default_rng(5).standard_normal((kept._BLOCK * 2 + 3, 64)).astype(np.float32)
+    vectors = np.random.default_rng(5).standard_normal((kept._BLOCK_SIZE * 2 + 3, 64)).astype(np.float32)
     sketches = sketched(vectors)
-    for at in (0, kept._BLOCK - 1, kept._BLOCK, len(vectors) - 1):
-        assert sketches.nearest(vectors[at], 1) == [at + 1]
+    for at in (0, kept._BLOCK_SIZE - 1, kept._BLOCK_SIZE, len(vectors) - 1):
+        assert sketches.find_nearest(vectors[at], 1) == [at + 1]
 
 
 def test_a_question_of_another_length_finds_nothing():
-    assert sketched(bundles(1, 10, 64)).nearest([1.0] * 65, 3) == []
+    assert sketched(bundles(1, 10, 64)).find_nearest([1.0] * 65, 3) == []
 
 
 def test_many_vectors_are_packed_as_one_by_one():
     vectors = [*bundles(3, 5).tolist(), [0.0] * LENGTH, [3.0, 4.0], []]
-    assert list(packed(vectors)) == [pack(vector) for vector in vectors]
-    assert np.frombuffer(pack([3.0, 4.0])[1], "<f2").tolist() == pytest.approx([0.6, 0.8], abs=1e-3)
+    assert list(encode_vectors(vectors)) == [encode_vector(vector) for vector in vectors]
+    assert np.frombuffer(encode_vector([3.0, 4.0])[1], "<f2").tolist() == pytest.approx([0.6, 0.8], abs=1e-3)
 
 
 def test_cosines_leave_out_vectors_of_another_length():
-    rows = [(1, pack([1.0, 0.0])[1]), (2, pack([1.0])[1]), (3, pack([0.0, 2.0])[1])]
-    seqs, scores = cosines([5.0, 0.0], rows)
+    rows = [(1, encode_vector([1.0, 0.0])[1]), (2, encode_vector([1.0])[1]), (3, encode_vector([0.0, 2.0])[1])]
+    seqs, scores = compute_cosines([5.0, 0.0], rows)
     assert (seqs, scores.tolist()) == ([1, 3], [1.0, 0.0])
-    assert nearest([0.0, 1.0], rows, 1) == [(3, 1.0)]
-    assert nearest([0.0, 1.0], [], 1) == []
+    assert rank_nearest([0.0, 1.0], rows, 1) == [(3, 1.0)]
+    assert rank_nearest([0.0, 1.0], [], 1) == []
 
 
 @pytest.fixture
@@ -103,12 +112,12 @@ def filled(engine, count=MANY, **fields):
     memory = lukasa.open(engine.path, embedder="hash")
     memory.journal.append(Draft("note", f"text {nr}", **fields) for nr in range(count))
     memory.close()
-    with engine.reading(EVERYTHING) as look:
+    with engine.snapshot(FULL_REACH) as look:
         return [record.seq for record in look.read(Query(kinds=("note",)))]
 
 
 def found(engine, vector, limit=3, **filters):
-    with engine.reading(EVERYTHING) as look:
+    with engine.snapshot(FULL_REACH) as look:
         return [match.record.seq for match in look.match_vector("m", vector, Query(limit=limit, **filters))]
 
 
@@ -144,14 +153,14 @@ def test_a_filter_that_leaves_little_still_finds_it_among_the_farthest(engine):
 def test_sketches_are_read_once_and_then_only_what_is_new(engine):
     seqs = filled(engine)
     engine.put_vectors("m", [(seq, 0, vector) for seq, vector in zip(seqs[:-1], bundles(7, MANY - 1), strict=True)])
-    shelf, read = Shelf(), []
+    shelf, read = ModelSketches(), []
 
-    with engine._borrowed() as database:
+    with engine._borrow_connection() as database:
         database.trace_v2(1, lambda event: read.append(event["sql"]))
-        assert len(shelf.refreshed(database, "m").seqs) == MANY - 1
-        before = shelf.refreshed(database, "m")
+        assert len(shelf.refresh(database, "m").seqs) == MANY - 1
+        before = shelf.refresh(database, "m")
         engine.put_vectors("m", [(seqs[-1], 0, [1.0] * LENGTH)])
-        after = shelf.refreshed(database, "m")
+        after = shelf.refresh(database, "m")
         database.trace_v2(0)
     assert (len(before.seqs), len(after.seqs)) == (MANY - 1, MANY)
     assert after.seqs[-1] == seqs[-1]
@@ -160,7 +169,7 @@ def test_sketches_are_read_once_and_then_only_what_is_new(engine):
 
 def test_the_same_vectors_put_by_another_process_change_nothing(engine):
     def edition():
-        with engine._borrowed() as database:
+        with engine._borrow_connection() as database:
             return database.execute(SQL["edition"], ("m",)).get
 
     seqs = filled(engine, 5)
@@ -176,7 +185,7 @@ def test_the_same_vectors_put_by_another_process_change_nothing(engine):
 
 
 def test_vectors_of_two_lengths_under_one_name_do_not_hide_each_other(engine, monkeypatch):
-    monkeypatch.setattr(kept, "_AT_ONCE", 1_000)
+    monkeypatch.setattr(kept, "_LOAD_BATCH_SIZE", 1_000)
     seqs = filled(engine)
     short, long = [1.0] * 64, [1.0] * LENGTH
     engine.put_vectors("m", [(seq, 0, short if nr % 1_000 == 0 else long) for nr, seq in enumerate(seqs)])

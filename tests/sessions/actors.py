@@ -10,8 +10,8 @@ from pathlib import Path
 
 import lukasa
 from lukasa import Accepted, Conflict
-from lukasa.blobs import FolderBlobs
 from lukasa.sessions import NEVER, Retention, Significance
+from lukasa.storage.local_files import LocalFiles
 
 FACTS = json.loads(sys.argv[2])
 
@@ -79,7 +79,7 @@ def dying():
             os.kill(os.getpid(), signal.SIGKILL)
 
     with lukasa.open(FACTS["place"]) as memory:
-        memory.sessions._made = FolderBlobs(Path(os.environ["LUKASA_FILES"]), hook)
+        memory.sessions._blobs = LocalFiles(Path(os.environ["LUKASA_FILES"]), hook)
         retention = Retention(plain=FACTS.get("plain", 10), compressed=FACTS.get("compressed", 100))
         memory.sessions.save_checkpoint(FACTS["state"], "demo", retention=retention)
     say(steps=steps)

@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 import lukasa
-from lukasa import canonical
-from lukasa.archive import Archives
-from lukasa.archive.packing import Packed, pack, unpack
-from lukasa.archive.room import names
-from lukasa.archive.sealing import seal, unseal
-from lukasa.blob import whole
-from lukasa.blobs import FolderBlobs, MemoryBlobs, open_blobs
+from lukasa import canonical_json
 from lukasa.errors import FileMissing, FormatError, InvalidInput, NotAllowed, StoreUnavailable
+from lukasa.storage.archive import Archives, list_archive_names
+from lukasa.storage.encryption import decrypt, encrypt
+from lukasa.storage.file_stores import open_file_store
+from lukasa.storage.files import read_whole
+from lukasa.storage.local_files import LocalFiles
+from lukasa.storage.memory_files import MemoryFiles
+from lukasa.storage.tar import ArchivedFile, pack, unpack
 from lukasa.testing import CountingIds
 
 pytestmark = pytest.mark.requirement("CHK-6")
@@ -165,7 +166,7 @@ def test_a_session_is_backed_up_every_two_hours_and_when_it_is_closed(in_file, c
     clock.advance(60)
     assert session.tick() == ("backup",)
     session.close()
-    archives = Archives(open_blobs(tmp_path / "b"), "session-demo", clock, CountingIds())
+    archives = Archives(open_file_store(tmp_path / "b"), "session-demo", clock, CountingIds())
     assert archives.numbers() == [1, 2]
     assert [event["event"] for event in in_file.sessions.events("demo")][-3:] == ["backed_up", "closed", "backed_up"]
 
@@ -182,29 +183,30 @@ def some(tmp_path):
 
 
 def test_the_newest_few_are_kept_and_what_a_broken_upload_left_is_cleared_away(clock, some):
-    blobs = MemoryBlobs()
+    blobs = MemoryFiles()
     archives = Archives(blobs, "store", clock, CountingIds())
     blobs.put("store/archive-left-behind.tar.gz", b"half", at=clock.now())
     for _ in range(5):
         archives.put(some, {}, keep=2)
     assert archives.numbers() == [4, 5]
-    assert len(blobs.find("store")) == 5
+    assert len(blobs.list_files("store")) == 5
     clock.advance(25 * 3600)
     archives.put(some, {}, keep=2)
     assert (
-        sorted(blob.name.partition("/")[2][:9] for blob in blobs.find("store")) == ["archive-i"] * 2 + ["manifest-"] * 2
+        sorted(blob.name.partition("/")[2][:9] for blob in blobs.list_files("store"))
+        == ["archive-i"] * 2 + ["manifest-"] * 2
     )
-    assert names(blobs) == ["store"]
+    assert list_archive_names(blobs) == ["store"]
     assert archives.verify().number == 6
 
 
 def test_two_machines_that_back_up_at_once_get_two_numbers(clock, some):
-    blobs = MemoryBlobs()
+    blobs = MemoryFiles()
     one, other = (Archives(blobs, "store", clock, CountingIds(name)) for name in ("a", "b"))
     real = blobs.put
 
     def put(name, data, **options):
-        if name == "store/manifest-000001.json" and name not in blobs._held:
+        if name == "store/manifest-000001.json" and name not in blobs._files:
             blobs.put = real
             other.put(some, {})
         real(name, data, **options)
@@ -217,11 +219,11 @@ def test_two_machines_that_back_up_at_once_get_two_numbers(clock, some):
 
 @pytest.mark.parametrize("part", ["archive", "manifest"])
 def test_every_damage_of_a_backup_is_noticed(clock, some, part, tmp_path):
-    blobs = MemoryBlobs()
+    blobs = MemoryFiles()
     archives = Archives(blobs, "store", clock, CountingIds())
     archives.put(some, {"engine": "sqlite"})
-    (name,) = [blob.name for blob in blobs.find("store") if part in blob.name]
-    data = whole(blobs, name)
+    (name,) = [blob.name for blob in blobs.list_files("store") if part in blob.name]
+    data = read_whole(blobs, name)
     for place in range(0, len(data), max(1, len(data) // 200)):
         blobs.put(name, data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
         with pytest.raises(FormatError):
@@ -237,7 +239,7 @@ def test_every_damage_of_a_backup_is_noticed(clock, some, part, tmp_path):
 
 
 def test_there_is_no_backup_without_a_manifest(clock):
-    archives = Archives(MemoryBlobs(), "store", clock, CountingIds())
+    archives = Archives(MemoryFiles(), "store", clock, CountingIds())
     with pytest.raises(FileMissing, match="no backup"):
         archives.verify()
 
@@ -277,7 +279,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("sort", HOSTILE)
 def test_a_hostile_archive_is_refused_and_nothing_lands_outside(tmp_path, sort):
-    expected = [Packed("good", 4, hashlib.sha256(b"good").hexdigest())]
+    expected = [ArchivedFile("good", 4, hashlib.sha256(b"good").hexdigest())]
     with pytest.raises(FormatError):
         unpack(iter([crafted(tmp_path, *HOSTILE[sort])]), expected, tmp_path / "out" / "in")
     assert not list(tmp_path.rglob("escaped"))
@@ -288,7 +290,7 @@ def test_a_hostile_archive_is_refused_and_nothing_lands_outside(tmp_path, sort):
 def test_a_bomb_is_stopped_at_the_size_its_manifest_says(tmp_path):
     bomb = gzip.compress(bytes(50_000_000))
     with pytest.raises(FormatError):
-        unpack(iter([bomb]), [Packed("good", 4, "")], tmp_path / "out")
+        unpack(iter([bomb]), [ArchivedFile("good", 4, "")], tmp_path / "out")
     long_name = tarfile.TarInfo("x" * 5_000_000)
     with pytest.raises(FormatError, match="no file"):
         unpack(iter([crafted(tmp_path, (long_name, b""), format=tarfile.PAX_FORMAT)]), [], tmp_path / "out")
@@ -297,7 +299,7 @@ def test_a_bomb_is_stopped_at_the_size_its_manifest_says(tmp_path):
 @pytest.mark.parametrize("data", [b"", b"rubbish", gzip.compress(b"rubbish"), gzip.compress(b"x" * 1024)], ids=range(4))
 def test_what_is_no_archive_is_refused(tmp_path, data):
     with pytest.raises(FormatError):
-        unpack(iter([data]), [Packed("good", 4, "")], tmp_path / "out")
+        unpack(iter([data]), [ArchivedFile("good", 4, "")], tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -316,23 +318,25 @@ def test_what_is_no_archive_is_refused(tmp_path, data):
     ],
 )
 def test_a_hostile_manifest_is_refused_even_when_its_seal_is_right(clock, some, changes):
-    blobs = MemoryBlobs()
+    blobs = MemoryFiles()
     archives = Archives(blobs, "store", clock, CountingIds())
     archives.put(some, {})
-    body = json.loads(whole(blobs, "store/manifest-000001.json")) | changes
+    body = json.loads(read_whole(blobs, "store/manifest-000001.json")) | changes
     del body["seal"]
-    sealed = {**body, "seal": hashlib.sha256(canonical.encode(body)).hexdigest()}
-    blobs.put("store/manifest-000001.json", canonical.encode(sealed) + b"\n")
+    sealed = {**body, "seal": hashlib.sha256(canonical_json.encode(body)).hexdigest()}
+    blobs.put("store/manifest-000001.json", canonical_json.encode(sealed) + b"\n")
     with pytest.raises(FormatError):
         archives.verify(1)
 
 
 def test_sealing_hides_everything_and_notices_every_change():
     plain = [b"a" * 700_000, b"b" * 900_000, b"", b"c"]
-    sealed = b"".join(seal(plain, "secret"))
-    assert b"".join(unseal([sealed], "secret")) == b"".join(plain)
-    assert b"".join(unseal((sealed[at : at + 7919] for at in range(0, len(sealed), 7919)), "secret")) == b"".join(plain)
-    assert b"".join(unseal(seal([], "secret"), "secret")) == b""
+    sealed = b"".join(encrypt(plain, "secret"))
+    assert b"".join(decrypt([sealed], "secret")) == b"".join(plain)
+    assert b"".join(decrypt((sealed[at : at + 7919] for at in range(0, len(sealed), 7919)), "secret")) == b"".join(
+        plain
+    )
+    assert b"".join(decrypt(encrypt([], "secret"), "secret")) == b""
     cut_between_pieces = sealed[: 32 + 4 + (1 << 20) + 16]
     for hurt in (
         sealed[:-1],
@@ -343,15 +347,15 @@ def test_sealing_hides_everything_and_notices_every_change():
         sealed[:99] + b"?" + sealed[100:],
     ):
         with pytest.raises(FormatError):
-            list(unseal([hurt], "secret"))
+            list(decrypt([hurt], "secret"))
     with pytest.raises(FormatError):
-        list(unseal([sealed], "another"))
+        list(decrypt([sealed], "another"))
 
 
 def test_packing_tells_what_was_packed(tmp_path, some):
     with (tmp_path / "archive").open("wb") as target:
         packed = pack(some, target)
-    assert packed[0] == Packed("one", 3_000_000, hashlib.sha256(b"1" * 3_000_000).hexdigest())
+    assert packed[0] == ArchivedFile("one", 3_000_000, hashlib.sha256(b"1" * 3_000_000).hexdigest())
     assert len((tmp_path / "archive").read_bytes()) < 100_000
 
 
@@ -393,21 +397,21 @@ def test_a_store_goes_to_a_bucket_and_comes_back(store, faulty, tmp_path):
 
 
 def test_a_bucket_keeps_blobs_like_a_folder(faulty):
-    blobs = open_blobs(URL)
+    blobs = open_file_store(URL)
     blobs.put("a/one", [b"1", b"2"])
     blobs.put("a/b/two", b"22", new=True)
     with pytest.raises(Exception, match="already"):
         blobs.put("a/b/two", b"22", new=True)
-    assert whole(blobs, "a/one") == b"12"
-    assert [(blob.name, blob.size) for blob in blobs.find("a")] == [("a/one", 2)]
-    assert blobs.folders("a") == ["b"]
+    assert read_whole(blobs, "a/one") == b"12"
+    assert [(blob.name, blob.size) for blob in blobs.list_files("a")] == [("a/one", 2)]
+    assert blobs.list_folders("a") == ["b"]
     blobs.rename("a/one", "a/uno")
     blobs.delete("a/one")
-    assert [blob.name for blob in blobs.find("a")] == ["a/uno"]
+    assert [blob.name for blob in blobs.list_files("a")] == ["a/uno"]
     assert not blobs.append("a/uno", b"3")
-    assert blobs.sweep("a") == 0
+    assert blobs.delete_partial_files("a") == 0
     with pytest.raises(FileMissing):
-        whole(blobs, "a/one")
+        read_whole(blobs, "a/one")
 
 
 def test_checkpoints_may_lie_in_a_bucket(faulty, tmp_path, monkeypatch):
@@ -443,7 +447,7 @@ def test_an_archive_that_comes_back_different_is_no_backup(store, faulty):
     with lukasa.open(store) as memory, pytest.raises(StoreUnavailable, match="came back different"):
         memory.backup(URL)
     faulty.fault = lambda method, path: None
-    assert names(open_blobs(URL)) == []
+    assert list_archive_names(open_file_store(URL)) == []
 
 
 def test_a_lost_answer_to_the_last_write_makes_no_second_backup(store, faulty):
@@ -470,7 +474,7 @@ def test_a_bucket_that_ignores_conditional_writes_is_found_out_before_anything_i
     with lukasa.open(store) as memory:
         with pytest.raises(StoreUnavailable, match="ignores conditional writes"):
             memory.backup(URL)
-        assert open_blobs(URL).find("agents.db") == []
+        assert open_file_store(URL).list_files("agents.db") == []
         assert memory.backup(URL, alone=True).number == 1
 
 
@@ -480,5 +484,5 @@ def test_a_bucket_that_is_not_there_is_told(store, faulty):
 
 
 def test_a_folder_is_trusted_to_give_a_name_once(tmp_path, clock):
-    Archives(FolderBlobs(tmp_path), "store", clock, CountingIds()).probe()
+    Archives(LocalFiles(tmp_path), "store", clock, CountingIds()).probe()
     assert list(tmp_path.iterdir()) == []

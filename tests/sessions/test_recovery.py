@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa.errors import InvalidInput, NetworkDown, RateLimited
-from lukasa.network import Metered, NetworkState
-from lukasa.network.hub import Hub
+from lukasa.network import NetworkState, RateLimitedNetwork
+from lukasa.network.hub import NetworkHub
 from lukasa.sessions import NEVER
-from lukasa.sessions.patching import apply
-from lukasa.sessions.recovery import marking, reconcile, restored
+from lukasa.sessions.patch import apply_changes
+from lukasa.sessions.recovery import build_recovering_changes, reconcile_predictions, restore_status
 from lukasa.sessions.state import fresh_state
+from lukasa.storage.engine import Query
 from lukasa.testing import FrozenClock
 from lukasa.testing.clock import NOON
 
@@ -108,7 +109,7 @@ def test_without_the_log_the_files_bring_everything_back(tmp_path, opened, lived
     memory.close()
     lose_the_log(place)
     memory = opened(place, clock=clock)
-    report = memory.sessions.recover("demo", network=Hub(memory.journal, clock))
+    report = memory.sessions.recover("demo", network=NetworkHub(memory.journal, clock))
     assert report.used == "checkpoint 6 of files"
     assert report.replayed == 5
     assert report.state["configuration"] == state["configuration"]
@@ -251,7 +252,7 @@ def test_a_compressed_checkpoint_serves_where_all_plain_ones_are_damaged(tmp_pat
 @pytest.mark.requirement("CHK-9")
 def test_changes_that_are_missing_are_named_and_nothing_after_the_gap_is_guessed(memory, lived, tmp_path):
     state = lived(memory)
-    numbers = {delta.body["n"]: delta for delta in memory.journal.read(lukasa.engine.Query(kinds=("session_delta",)))}
+    numbers = {delta.body["n"]: delta for delta in memory.journal.read(Query(kinds=("session_delta",)))}
     last = max(numbers)
     memory.journal.delete(numbers[last - 2].key)
     for file in (tmp_path / CHECKPOINTS).glob("deltas_*"):
@@ -269,7 +270,7 @@ def test_changes_that_are_missing_are_named_and_nothing_after_the_gap_is_guessed
 
 def test_a_change_that_was_undone_does_not_come_back_from_the_files(memory, lived):
     lived(memory)
-    newest = max(memory.journal.read(lukasa.engine.Query(kinds=("session_delta",))), key=lambda delta: delta.body["n"])
+    newest = max(memory.journal.read(Query(kinds=("session_delta",))), key=lambda delta: delta.body["n"])
     memory.journal.delete(newest.key)
     assert "late-4" not in memory.sessions.recover("demo").state["configuration"]
 
@@ -302,7 +303,7 @@ def test_where_no_checkpoint_is_left_the_network_gives_back_what_it_has(tmp_path
 def test_predictions_are_marked_then_verified_one_by_one_each_step_durable(memory, lived, make):
     lived(memory)
     report = memory.sessions.recover("demo")
-    deltas = list(memory.journal.read(lukasa.engine.Query(kinds=("session_delta",))))[-4:]
+    deltas = list(memory.journal.read(Query(kinds=("session_delta",))))[-4:]
     marked, *steps = [delta.body["changes"] for delta in deltas]
     assert [change["value"] for change in marked] == ["recovering", "active"] * 3
     assert [change["value"]["status"] for (change,) in steps] == ["active"] * 3
@@ -323,7 +324,7 @@ def test_while_the_network_is_down_predictions_stay_recovering_until_it_answers(
 
 @pytest.mark.requirement("CHK-8")
 def test_newer_wins_per_prediction_and_every_conflict_is_recorded(memory, clock, make):
-    hub = Hub(memory.journal, clock)
+    hub = NetworkHub(memory.journal, clock)
     early, late = "2026-02-03T12:00:00Z", "2026-02-03T13:00:00Z"
     hub.broadcast("agent", "prediction", make.prediction("theirs", probability=0.9, last_updated=late))
     hub.broadcast("agent", "prediction", make.prediction("ours", probability=0.1, last_updated=early))
@@ -370,22 +371,22 @@ def as_predictions(rows):
 def test_reconciling_keeps_every_prediction_and_the_newer_side_of_each(ours, theirs, sure, reachable):
     state = fresh_state("s", "a", NOON)
     state["active_predictions"] = as_predictions(ours)
-    state = apply(state, marking(state))
+    state = apply_changes(state, build_recovering_changes(state))
     network = NetworkState("a", tuple(as_predictions(theirs))) if reachable else None
-    verdicts = {verdict.prediction_id: verdict for verdict in reconcile(state, network, sure=sure)}
+    verdicts = {verdict.prediction_id: verdict for verdict in reconcile_predictions(state, network, is_complete=sure)}
     local, remote = ({item["prediction_id"]: item for item in as_predictions(rows)} for rows in (ours, theirs))
     for id, item in local.items():
         if item["status"] != "active":
-            assert id not in verdicts or verdicts[id].deed == "add"
+            assert id not in verdicts or verdicts[id].action == "add"
             continue
         verdict = verdicts[id]
         if not reachable or (id not in remote and not sure):
-            assert verdict.deed == "hold"
+            assert verdict.action == "hold"
             assert verdict.flag
         elif id in remote and remote[id]["last_updated"] > item["last_updated"]:
-            assert restored(verdict.prediction) == remote[id]
+            assert restore_status(verdict.prediction) == remote[id]
         else:
-            assert restored(verdict.prediction) == item
+            assert restore_status(verdict.prediction) == item
         assert (verdict.conflict is not None) == (reachable and id in remote and remote[id] != item)
 
 
@@ -414,7 +415,7 @@ def test_two_agents_on_one_store_hear_each_other(place, opened, make, clock):
 def test_a_signal_is_received_once_however_often_it_is_sent_and_an_older_prediction_changes_nothing(
     memory, clock, make
 ):
-    hub = Hub(memory.journal, clock)
+    hub = NetworkHub(memory.journal, clock)
     assert [hub.broadcast("a", "signal", make.signal()).repeated for _ in range(3)] == [False, True, True]
     assert len(hub.inbox("b")) == 1
     hub.broadcast("a", "prediction", make.prediction(last_updated="2026-02-03T13:00:00Z", probability=0.9))
@@ -432,7 +433,7 @@ def test_a_signal_is_received_once_however_often_it_is_sent_and_an_older_predict
 @pytest.mark.requirement("CHK-12")
 def test_requests_are_counted_against_the_rate_limit_of_the_hour(in_file, make):
     clock = FrozenClock()
-    metered = Metered(Hub(in_file.journal, clock), clock, limit=3)
+    metered = RateLimitedNetwork(NetworkHub(in_file.journal, clock), clock, limit=3)
     in_file.sessions.network = metered
     session = in_file.sessions.start("demo")
     session.update("/active_predictions/-", make.prediction())
@@ -440,7 +441,7 @@ def test_requests_are_counted_against_the_rate_limit_of_the_hour(in_file, make):
     assert section["connected"]
     assert section["api_usage"] == {"requests_this_hour": 2, "rate_limit": 3, "last_request": "2026-02-03T12:00:00Z"}
     assert session.sync()["connected"] is False
-    assert metered.denied == 1
+    assert metered.requests_denied == 1
     with pytest.raises(RateLimited, match="next hour"):
         metered.peers("demo")
     clock.advance(3600)

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from lukasa.errors import FormatError, InvalidInput
-from lukasa.formats.session import export_session, import_session, read_session, write_session
 from lukasa.sessions.state import SECTIONS
+from lukasa.transfer.layouts.session_json import export_session, import_session, read_session, write_session
 
 pytestmark = pytest.mark.requirement("CHK-13")
 

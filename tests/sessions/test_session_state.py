@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lukasa.errors import InvalidInput, StoreNewer
 from lukasa.sessions import state as states
-from lukasa.sessions.patching import apply, setting, settled
-from lukasa.sessions.state import SECTIONS, completed, fresh_state, objection, upgraded
+from lukasa.sessions.patch import apply_changes, build_set_change, resolve_and_apply
+from lukasa.sessions.state import SECTIONS, fill_missing_sections, find_state_fault, fresh_state, upgrade_state
 
 pytestmark = pytest.mark.requirement("CHK-1")
 NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)
@@ -26,18 +26,18 @@ def test_a_fresh_state_has_the_eight_sections_and_fits():
     state = fresh_state("s", "a", NOON)
     assert list(state) == list(SECTIONS)
     assert len(SECTIONS) == 8
-    assert objection(state) is None
+    assert find_state_fault(state) is None
 
 
 def test_the_documents_own_state_fits(make):
-    assert objection(make.state()) is None
+    assert find_state_fault(make.state()) is None
 
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_a_missing_section_is_named(make, section):
     state = make.state()
     del state[section]
-    assert section in objection(state)
+    assert section in find_state_fault(state)
 
 
 @pytest.mark.parametrize(
@@ -69,22 +69,25 @@ def test_a_missing_section_is_named(make, section):
 )
 def test_what_does_not_fit_is_refused_by_name_wherever_it_is_looked_for(make, place, value, said):
     before = make.state()
-    state, _, touched = settled(before, [setting(before, place, value)])
-    assert said in objection(state)
-    assert said in objection(state, touched)
+    state, _, touched = resolve_and_apply(before, [build_set_change(before, place, value)])
+    assert said in find_state_fault(state)
+    assert said in find_state_fault(state, touched)
 
 
 def test_the_items_of_a_list_are_known_by_their_ids(make):
     state = make.state()
-    changed = apply(state, [setting(state, "/active_predictions/pred-2/probability", 0.9)])
+    changed = apply_changes(state, [build_set_change(state, "/active_predictions/pred-2/probability", 0.9)])
     assert [item["probability"] for item in changed["active_predictions"]] == [0.6, 0.6, 0.9]
-    assert setting(state, "configuration.confidence_threshold", 1)["path"] == "/configuration/confidence_threshold"
+    assert (
+        build_set_change(state, "configuration.confidence_threshold", 1)["path"]
+        == "/configuration/confidence_threshold"
+    )
 
 
 @given(st.dictionaries(st.sampled_from([*SECTIONS, "mine", "x/y~"]), JSON, max_size=3), JSON)
 def test_any_json_at_all_is_judged_and_unknown_fields_are_kept(parts, more):
-    whole = completed({**parts, "unknown": more}, "s", "a", NOON)
-    assert objection(whole) is None or objection(whole).startswith("The state")
+    whole = fill_missing_sections({**parts, "unknown": more}, "s", "a", NOON)
+    assert find_state_fault(whole) is None or find_state_fault(whole).startswith("The state")
     assert whole["unknown"] == more
     for name, value in parts.items():
         assert whole[name] == value or name == "metadata"
@@ -95,9 +98,9 @@ def test_a_state_of_an_older_schema_is_brought_up_to_date_and_a_newer_one_refuse
     monkeypatch.setattr(
         states, "UPGRADES", {1: lambda state: {**state, "two": 2}, 2: lambda state: {**state, "three": 3}}
     )
-    assert {"two", "three"} <= set(upgraded(make.state(), 1))
+    assert {"two", "three"} <= set(upgrade_state(make.state(), 1))
     with pytest.raises(StoreNewer, match="schema 4"):
-        upgraded(make.state(), 4)
+        upgrade_state(make.state(), 4)
 
 
 # Changes
@@ -138,10 +141,10 @@ def test_a_change_does_what_json_patch_says_and_never_touches_the_state_it_was_g
     path = data.draw(st.sampled_from([path for path in steps_of(state) if path]))
     spelled = "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in path)
     change = {"op": data.draw(st.sampled_from(["add", "replace", "remove"])), "path": spelled, "value": data.draw(JSON)}
-    after, kept, _ = settled(state, [change])
+    after, kept, _ = resolve_and_apply(state, [change])
     assert after == reference(before, change)
     assert state == before
-    assert apply(before, kept) == after
+    assert apply_changes(before, kept) == after
 
 
 @pytest.mark.parametrize(
@@ -169,12 +172,12 @@ def test_a_change_does_what_json_patch_says_and_never_touches_the_state_it_was_g
 )
 def test_a_change_that_cannot_be_made_is_refused(make, change):
     with pytest.raises(InvalidInput):
-        settled(make.state(), [change])
+        resolve_and_apply(make.state(), [change])
 
 
 def test_things_can_be_moved_copied_and_tested(make):
     state = make.state()
-    after = apply(
+    after = apply_changes(
         state,
         [
             {"op": "test", "path": "/metadata/version", "value": "1.0.0"},

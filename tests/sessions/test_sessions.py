@@ -10,10 +10,10 @@ import pytest
 
 import lukasa
 from lukasa import Accepted, Conflict, Key, Refused
-from lukasa.blobs import FolderBlobs
-from lukasa.engine import Query
 from lukasa.errors import InvalidInput, StoreClosed, StoreFull
 from lukasa.sessions import NEVER, Budget, Retention, Significance
+from lukasa.storage.engine import Query
+from lukasa.storage.local_files import LocalFiles
 
 
 def files(tmp_path, name="*"):
@@ -277,13 +277,13 @@ def test_the_scheduler_saves_by_itself(tmp_path, opened):
     memory = opened(str(tmp_path / "agents.db"))
     session = memory.sessions.start("demo", significance=NEVER)
     saved = threading.Event()
-    real = session._folder.save
+    real = session._files.save
 
     def save(checkpoint):
         saved.set()
         return real(checkpoint)
 
-    session._folder.save = save
+    session._files.save = save
     session.update("/configuration/checkpoint_interval_minutes", 0.001)
     session.run(signals=False)
     assert saved.wait(30)
@@ -418,7 +418,7 @@ def test_while_the_disk_for_files_is_full_changes_go_on_and_a_checkpoint_says_so
         if full and step == "write":
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    memory.sessions._made = FolderBlobs(tmp_path / "files", hook)
+    memory.sessions._blobs = LocalFiles(tmp_path / "files", hook)
     session = memory.sessions.start("demo", significance=Significance(changes=2, sections=()))
     full = True
     assert session.update("/configuration/x", 1)

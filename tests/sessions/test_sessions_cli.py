@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from lukasa.doors.cli.app import app
+from lukasa.interfaces.cli.app import app
 
 
 @pytest.fixture

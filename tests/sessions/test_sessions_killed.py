@@ -9,8 +9,8 @@ import time
 import pytest
 
 import lukasa
-from lukasa.blobs import FolderBlobs
-from lukasa.sessions.files import Folder
+from lukasa.sessions.checkpoint_files import CheckpointFiles
+from lukasa.storage.local_files import LocalFiles
 
 
 def lines_of(ledger):
@@ -107,7 +107,7 @@ def killed_at_each_step(company, tmp_path, make, content, every):
     for at in range(1, len(steps) + 1, every):
         begin_again()
         killed += company.play("dying", at=at, **facts) is None
-        newest, damaged = Folder(FolderBlobs(files), "demo", "shared").newest_valid()
+        newest, damaged = CheckpointFiles(LocalFiles(files), "demo", "shared").find_newest_valid()
         assert damaged == [], (at, steps[at - 1])
         assert newest.number >= 4, (at, steps[at - 1])
         with lukasa.open(place) as memory:

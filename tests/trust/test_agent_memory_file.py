@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lukasa.errors import FormatError
-from lukasa.formats.agent_memory import export_agents, file_name, import_file, read
-from lukasa.trust.books import DISSENT, about
+from lukasa.transfer.layouts.agent_memory import export_agents, file_name, import_file, parse_agent
+from lukasa.trust.records import DISSENT, agent_events_query
 
 DOCUMENT = {
     "agent_name": "Creator1",
@@ -123,7 +123,7 @@ def test_an_agent_that_is_known_is_not_imported_over(trust, folder, essay):
 )
 def test_a_file_that_is_not_what_it_says_is_refused_with_a_sentence(broken):
     with pytest.raises(FormatError):
-        read(broken)
+        parse_agent(broken)
 
 
 def test_a_link_is_not_followed(trust, folder, tmp_path):
@@ -159,7 +159,7 @@ def test_events_that_tell_little_are_taken_and_worked_with(trust, memory, clock)
     assert trust.adopt(told)
     assert trust.score("a").events == 1
     assert trust.predict("no").prospects[0].dissents == 0
-    (dissent,) = memory.journal.read(about("a", DISSENT))
+    (dissent,) = memory.journal.read(agent_events_query("a", DISSENT))
     assert trust.judge(dissent.id, impact=False)
     clock.advance(86_401)
     assert len(trust.check_reverts("r1", "y").records) > 1

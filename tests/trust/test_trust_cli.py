@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from typer.testing import CliRunner
 
-from lukasa.benchmarks import trust as benchmark
-from lukasa.benchmarks.trust import Bar, Figure, rank_correlation
-from lukasa.doors.cli.app import app
-from lukasa.doors.cli.outcome import Ending
-from lukasa.drawing import Course
-from lukasa.trust.chart import picture, sparkline
+from lukasa.charts import Polyline
+from lukasa.interfaces.cli.app import app
+from lukasa.interfaces.cli.exit_codes import ExitCode
+from lukasa.trust.chart import draw_trust_chart, sparkline
+from lukasa_bench import trust as benchmark
+from lukasa_bench.trust import TrustBar, TrustFigure, rank_correlation
 
 pytestmark = pytest.mark.requirement("DOO-2")
 
@@ -23,7 +23,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setenv("LUKASA_EMBEDDER", "hash")
     runner = CliRunner(env={"LUKASA_STORE": str(tmp_path / "t.db")})
 
-    def command(*words, ends=Ending.OK):
+    def command(*words, ends=ExitCode.OK):
         answer = runner.invoke(app, ["trust", *words])
         assert answer.exit_code == ends, answer.output
         return answer.stdout if "--json" not in words else json.loads(answer.stdout)
@@ -48,8 +48,8 @@ def test_an_override_is_logged_reverted_and_told(run):
     assert run("check", "--json") == []
     (told,) = run("revert", held["id"], "--by", "ben", "--json")
     assert (told["regret"], told["reverted_by"]) == (True, "ben")
-    run("revert", held["id"], "--by", "ben", ends=Ending.REFUSED)
-    run("revert", "nothing", "--by", "ben", ends=Ending.NOT_FOUND)
+    run("revert", held["id"], "--by", "ben", ends=ExitCode.REFUSED)
+    run("revert", "nothing", "--by", "ben", ends=ExitCode.NOT_FOUND)
     assert run("controversy", "--json")[0]["reverts"] == 1
     assert run("influence", "--json")["reverts"] == {"ada": {"ben": 1}}
 
@@ -57,25 +57,25 @@ def test_an_override_is_logged_reverted_and_told(run):
 @pytest.mark.requirement("TRU-6")
 def test_an_artifact_is_named_by_scope_kind_and_id(run, tmp_path):
     told = ("override", "creator", "--output", "a", "--decision", "b", "--artifact")
-    run(*told, "nonsense", ends=Ending.USAGE)
-    run(*told, "shared/adr/none", ends=Ending.NOT_FOUND)
+    run(*told, "nonsense", ends=ExitCode.USAGE)
+    run(*told, "shared/adr/none", ends=ExitCode.NOT_FOUND)
 
 
 @pytest.mark.parametrize(
     ("words", "ends"),
     [
-        (("show", "nobody"), Ending.NOT_FOUND),
-        (("history", "nobody"), Ending.NOT_FOUND),
-        (("judge", "nothing", "--impact"), Ending.NOT_FOUND),
-        (("judge", "nothing"), Ending.USAGE),
-        (("dissent", "a", " "), Ending.REFUSED),
-        (("dissent", "", "x"), Ending.REFUSED),
-        (("rubric", "show"), Ending.NOT_FOUND),
-        (("rubric", "set", "Accuracy", "--by", "ada"), Ending.USAGE),
-        (("rubric", "set", "Accuracy=-1", "--by", "ada"), Ending.REFUSED),
-        (("rubric", "apply", "nothing", "--by", "ada"), Ending.NOT_FOUND),
-        (("import", "missing.json"), Ending.NOT_FOUND),
-        (("check", "--round", "r1"), Ending.USAGE),
+        (("show", "nobody"), ExitCode.NOT_FOUND),
+        (("history", "nobody"), ExitCode.NOT_FOUND),
+        (("judge", "nothing", "--impact"), ExitCode.NOT_FOUND),
+        (("judge", "nothing"), ExitCode.USAGE),
+        (("dissent", "a", " "), ExitCode.REFUSED),
+        (("dissent", "", "x"), ExitCode.REFUSED),
+        (("rubric", "show"), ExitCode.NOT_FOUND),
+        (("rubric", "set", "Accuracy", "--by", "ada"), ExitCode.USAGE),
+        (("rubric", "set", "Accuracy=-1", "--by", "ada"), ExitCode.REFUSED),
+        (("rubric", "apply", "nothing", "--by", "ada"), ExitCode.NOT_FOUND),
+        (("import", "missing.json"), ExitCode.NOT_FOUND),
+        (("check", "--round", "r1"), ExitCode.USAGE),
     ],
 )
 def test_every_no_has_its_exit_code(run, words, ends):
@@ -84,7 +84,7 @@ def test_every_no_has_its_exit_code(run, words, ends):
 
 def test_an_agent_has_no_access(run, tmp_path):
     answer = CliRunner().invoke(app, ["--store", str(tmp_path / "t.db"), "--agent", "x", "trust", "show"])
-    assert answer.exit_code == Ending.REFUSED
+    assert answer.exit_code == ExitCode.REFUSED
 
 
 @pytest.mark.requirement("TRU-16")
@@ -99,9 +99,9 @@ def test_files_go_out_and_come_in(run, tmp_path):
         "overrides": 0,
         "refused": "",
     }
-    run("import", "out", ends=Ending.REFUSED)
+    run("import", "out", ends=ExitCode.REFUSED)
     (tmp_path / "bad.json").write_text("{")
-    run("import", "bad.json", ends=Ending.DAMAGED)
+    run("import", "bad.json", ends=ExitCode.DAMAGED)
 
 
 def test_a_terminal_is_not_obeyed_by_what_agents_say(run):
@@ -130,14 +130,14 @@ def test_the_course_of_trust_in_one_line():
 @pytest.mark.parametrize("agent", ["critic-1", "<script>\"&'", "a\x07b", "漢字"])
 @pytest.mark.parametrize("scores", [(), (0.6,), (0.6, 0.9, 0.1)])
 def test_the_picture_is_whole_xml_whatever_the_agent_is_called(agent, scores):
-    drawn = ET.fromstring(picture(agent, points(*scores)).svg())
+    drawn = ET.fromstring(draw_trust_chart(agent, points(*scores)).svg())
     assert drawn.tag.endswith("svg")
     assert drawn[0].text.startswith("Trust of")
-    assert picture(agent, points(*scores)).png().startswith(b"\x89PNG")
+    assert draw_trust_chart(agent, points(*scores)).png().startswith(b"\x89PNG")
 
 
 def test_the_course_is_drawn_in_steps_from_the_first_score_to_the_last():
-    (course,) = [shape for shape in picture("a", points(0.6, 1.0, 0.0)).shapes if isinstance(shape, Course)]
+    (course,) = [shape for shape in draw_trust_chart("a", points(0.6, 1.0, 0.0)).shapes if isinstance(shape, Polyline)]
     assert [round(x) for x, _ in course.points] == [44, 44, 374, 374, 704, 704, 704]
     assert course.points[0][1] == pytest.approx(210 - 0.6 * 176)
     assert course.points[-1] == (704, 210)
@@ -149,7 +149,7 @@ def test_a_picture_is_written_to_a_file(run, tmp_path):
     assert ET.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
     run("history", "a", "--out", "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    run("history", "a", "--out", "a.gif", ends=Ending.USAGE)
+    run("history", "a", "--out", "a.gif", ends=ExitCode.USAGE)
     assert not (tmp_path / "a.gif").exists()
 
 
@@ -157,7 +157,7 @@ def test_a_picture_is_written_to_a_file(run, tmp_path):
 
 
 def test_the_benchmark_runs_and_tells_what_it_found(monkeypatch):
-    report = benchmark.run(1, rounds=12, sizes=(100,), embedder="hash", asked=2, flood=20)
+    report = benchmark.run(1, rounds=12, sizes=(100,), embedder="hash", question_count=2, flood_size=20)
     monkeypatch.setattr(benchmark, "run", lambda seeds, **_: report)
     told = json.loads(CliRunner().invoke(app, ["bench", "trust", "--json"]).stdout)
     cases = {figure["case"]: figure for figure in told["figures"]}
@@ -174,7 +174,7 @@ def test_rank_correlation_is_spearmans():
 
 
 def test_a_bar_is_held_against_the_worst_seed():
-    assert Figure("x", (0.9, 0.8), bar=Bar("least", 0.8)).met
-    assert not Figure("x", (0.9, 0.7), bar=Bar("least", 0.8)).met
-    assert not Figure("x", (0.0, 3.0), bar=Bar("most", 2)).met
-    assert Figure("x", (1.0,)).met is None
+    assert TrustFigure("x", (0.9, 0.8), bar=TrustBar("least", 0.8)).is_met
+    assert not TrustFigure("x", (0.9, 0.7), bar=TrustBar("least", 0.8)).is_met
+    assert not TrustFigure("x", (0.0, 3.0), bar=TrustBar("most", 2)).is_met
+    assert TrustFigure("x", (1.0,)).is_met is None

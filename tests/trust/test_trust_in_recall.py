@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lukasa import Draft, Key, Link
-from lukasa.recall.ranking import Hit, shared_out, with_trust
-from lukasa.recall.room import block
-from lukasa.recall.signals import Candidate
+from lukasa.recall.ranking import RankedCandidate, cap_author_share, with_trust
+from lukasa.recall.recall import build_prompt_block
+from lukasa.recall.signals import RecallCandidate
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_between_equals_the_more_trusted_comes_first(judged):
 def test_the_fence_tells_how_far_each_author_is_trusted(judged):
     judged.journal.write("note", "The heron release is on Friday", author="good")
     judged.journal.write("note", "The heron release is on Monday")
-    text = block(judged.recall("heron release", 2)).text
+    text = build_prompt_block(judged.recall("heron release", 2)).text
     assert "by good" in text
     assert "trust 1.00" in text
     assert text.count("trust ") == 1, "the owner is not judged"
@@ -137,7 +137,7 @@ def test_an_agent_is_told_the_trust_of_authors_it_can_see_and_nothing_else(tmp_p
 
 def hits(*authors, score=None):
     return [
-        Hit(Candidate(at, f"t{at}", author=author), score(at) if score else 10 - at / 100, (), {})
+        RankedCandidate(RecallCandidate(at, f"t{at}", author=author), score(at) if score else 10 - at / 100, (), {})
         for at, author in enumerate(authors)
     ]
 
@@ -145,7 +145,7 @@ def hits(*authors, score=None):
 @pytest.mark.requirement("TRU-17")
 def test_no_author_fills_more_than_half_of_an_answer_while_others_have_something_to_say():
     line = hits(*["spam"] * 20, "a", "b", "a", "b", "a", "b")
-    best = shared_out(line, 10)
+    best = cap_author_share(line, 10)
     assert [hit.candidate.author for hit in best[:10]] == ["spam"] * 5 + ["a", "b", "a", "b", "a"]
     assert [hit.crowded for hit in best[:10]] == [False] * 10
     assert sum(hit.crowded for hit in best) == 15
@@ -154,25 +154,25 @@ def test_no_author_fills_more_than_half_of_an_answer_while_others_have_something
 @pytest.mark.requirement("TRU-17")
 def test_two_who_talk_to_each_other_are_not_held_back():
     line = hits(*["a"] * 9, *["b"] * 9)
-    assert shared_out(line, 10) == line
+    assert cap_author_share(line, 10) == line
 
 
 @pytest.mark.requirement("TRU-17")
 def test_nobody_makes_room_for_what_is_not_a_quarter_as_good():
     line = hits(*["a"] * 10, "b", "c", score=lambda at: 10.0 if at < 10 else 2.4)
-    assert shared_out(line, 10) == line
+    assert cap_author_share(line, 10) == line
 
 
 @pytest.mark.requirement("TRU-17")
 def test_the_owner_is_not_held_back():
     line = hits(*[""] * 10, "a", "b", "c")
-    assert shared_out(line, 10) == line
+    assert cap_author_share(line, 10) == line
 
 
 @given(st.lists(st.sampled_from(["", "a", "b", "c", "d"]), max_size=40), st.integers(0, 15))
 def test_sharing_out_loses_nothing_and_keeps_each_authors_order(authors, k):
     line = hits(*authors)
-    best = shared_out(line, k)
+    best = cap_author_share(line, k)
     assert sorted(hit.candidate.seq for hit in best) == list(range(len(authors)))
     for author in set(authors):
         own = [hit.candidate.seq for hit in best if hit.candidate.author == author]
@@ -188,7 +188,7 @@ def test_sharing_out_loses_nothing_and_keeps_each_authors_order(authors, k):
 
 
 def test_less_trust_lowers_the_score_by_as_much_as_it_counts():
-    hit = Hit(Candidate(1, "x", trust=0.9), 1.0, (0.5, 0.9), {"words": 1.0, "trust": 0.2})
+    hit = RankedCandidate(RecallCandidate(1, "x", trust=0.9), 1.0, (0.5, 0.9), {"words": 1.0, "trust": 0.2})
     lowered = with_trust(hit, 0.4)
     assert lowered.score == pytest.approx(0.9)
     assert lowered.values == (0.5, 0.4)
@@ -228,7 +228,7 @@ def test_a_recall_never_looks_twice_at_a_time(tmp_path, opened, essay, monkeypat
     derive(owner, "clean", "Egret release notes: reviews matter", "other", "fact")
     memory.recall("warm up")
     engine, held = memory._parts.engine, []
-    reading = engine.reading
+    reading = engine.snapshot
 
     @contextmanager
     def counting(*words, **options):
@@ -240,6 +240,6 @@ def test_a_recall_never_looks_twice_at_a_time(tmp_path, opened, essay, monkeypat
         finally:
             held.pop()
 
-    monkeypatch.setattr(engine, "reading", counting)
+    monkeypatch.setattr(engine, "snapshot", counting)
     trust = {hit.record.id: hit.trust for hit in memory.recall("egret release", 5).hits}
     assert trust == {"fact": 1.0, "clean": 0.6}

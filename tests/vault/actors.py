@@ -4,16 +4,16 @@ import json
 import sys
 
 import lukasa
-from lukasa.vault import Rules
+from lukasa.vault import VaultSettings
 
 
 def add(store, texts, **fields):
-    with lukasa.open(store, profile=Rules(capacity=1_000_000)) as memory:
+    with lukasa.open(store, profile=VaultSettings(capacity=1_000_000)) as memory:
         return [getattr(memory.vault.add_memory(text, **fields), "code", "kept") for text in texts]
 
 
 def bulk(store, texts, **fields):
-    with lukasa.open(store, profile=Rules(capacity=1_000_000)) as memory:
+    with lukasa.open(store, profile=VaultSettings(capacity=1_000_000)) as memory:
         items = [{"text": text, **fields} for text in texts]
         return [getattr(outcome, "code", "kept") for outcome in memory.vault.bulk_add(items)]
 

@@ -10,7 +10,7 @@ import pytest
 
 import lukasa
 from lukasa.testing import FrozenClock
-from lukasa.vault import Rules
+from lukasa.vault import VaultSettings
 
 ACTORS = Path(__file__).with_name("actors.py")
 PATIENCE = 120
@@ -47,7 +47,7 @@ def memory(opened, place):
 @pytest.fixture
 def vault(opened):
     """The owner's vault in a store of its own, with room enough."""
-    return opened(profile=Rules(capacity=1_000_000)).vault
+    return opened(profile=VaultSettings(capacity=1_000_000)).vault
 
 
 @pytest.fixture(scope="session")

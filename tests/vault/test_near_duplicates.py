@@ -7,8 +7,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lukasa
-from lukasa.likeness import COMPLETE_UP_TO, LEAST_OVERLAP, coverage, folded, marks, overlap, sequence, words
-from lukasa.vault import Rules, duplicates
+from lukasa.text.similarity import (
+    MAX_COMPLETE_WORDS,
+    MIN_OVERLAP,
+    distinct_words,
+    normalise_text,
+    pair_keys,
+    query_coverage,
+    sequence_similarity,
+    word_overlap,
+)
+from lukasa.vault import VaultSettings, duplicates
 
 WORDS = st.sampled_from(
     [f"{head}{tail}" for head in ("ka", "lu", "sa", "mo", "ti", "re") for tail in ("", "n", "ra", "lito", "berg", "s")]
@@ -29,24 +38,24 @@ def lcs(a, b):
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_sequence_is_twice_the_longest_common_subsequence_over_both_lengths(a, b):
     expected = 2 * lcs(a, b) / (len(a) + len(b)) if a or b else 1.0
-    assert sequence(a, b) == pytest.approx(expected)
-    assert sequence(a, b) == sequence(b, a)
+    assert sequence_similarity(a, b) == pytest.approx(expected)
+    assert sequence_similarity(a, b) == sequence_similarity(b, a)
 
 
 @given(SETS, SETS)
 def test_overlap_is_the_share_of_words_in_common(a, b):
-    assert overlap(a, b) == pytest.approx(len(a & b) / len(a | b))
-    assert coverage(a, b) == pytest.approx(len(a & b) / len(a))
+    assert word_overlap(a, b) == pytest.approx(len(a & b) / len(a | b))
+    assert query_coverage(a, b) == pytest.approx(len(a & b) / len(a))
 
 
 @pytest.mark.requirement("VLT-6")
 @given(SETS, SETS)
 def test_texts_that_overlap_enough_always_share_a_mark(a, b):
-    if overlap(a, b) >= LEAST_OVERLAP:
-        assert set(marks(a)) & set(marks(b))
+    if word_overlap(a, b) >= MIN_OVERLAP:
+        assert set(pair_keys(a)) & set(pair_keys(b))
 
 
-@given(st.integers(1, COMPLETE_UP_TO), st.randoms(use_true_random=False))
+@given(st.integers(1, MAX_COMPLETE_WORDS), st.randoms(use_true_random=False))
 @settings(max_examples=300)
 def test_marks_are_complete_up_to_the_promised_number_of_words(size, chance):
     """The worst that can happen: the words two texts share are the last in the order."""
@@ -56,8 +65,8 @@ def test_marks_are_complete_up_to_the_promised_number_of_words(size, chance):
     shared = sorted(a, key=lambda word: (len(word), word))[:least]  # short words come last
     other = frozenset(shared) | {f"{'x' * 12}{n}" for n in range(max(0, round(len(a | set(shared)) / 1) - size))}
     for b in (frozenset(shared), other):
-        if overlap(a, b) >= LEAST_OVERLAP:
-            assert set(marks(a)) & set(marks(b))
+        if word_overlap(a, b) >= MIN_OVERLAP:
+            assert set(pair_keys(a)) & set(pair_keys(b))
 
 
 @pytest.mark.parametrize(
@@ -72,20 +81,23 @@ def test_marks_are_complete_up_to_the_promised_number_of_words(size, chance):
     ],
 )
 def test_words_are_folded_and_scripts_without_spaces_give_characters(text, found):
-    assert words(folded(text)) == found
+    assert distinct_words(normalise_text(text)) == found
 
 
 def verdicts_by_comparing_with_all(texts, rules, *, as_documented=False):
     """The gate's verdict the slow way. As documented, sequences count between texts that share two telling words."""
     kept, verdicts = [], []
     for text in texts:
-        plain = folded(text)
-        known = words(plain)
+        plain = normalise_text(text)
+        known = distinct_words(plain)
         again = any(
-            overlap(known, words(folded(other))) >= rules.overlap_threshold
+            word_overlap(known, distinct_words(normalise_text(other))) >= rules.overlap_threshold
             or (
-                sequence(plain, folded(other)) >= rules.similarity_threshold
-                and (not as_documented or not set(marks(known)).isdisjoint(marks(words(folded(other)))))
+                sequence_similarity(plain, normalise_text(other)) >= rules.similarity_threshold
+                and (
+                    not as_documented
+                    or not set(pair_keys(known)).isdisjoint(pair_keys(distinct_words(normalise_text(other))))
+                )
             )
             for other in kept
         )
@@ -110,7 +122,7 @@ def verdicts_of(vault, texts):
 )
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_in_a_small_vault_the_verdict_is_that_of_comparing_with_everything_whatever_the_text(texts):
-    rules = Rules(signals=(), pii={"memory": "allow"}, capacity=10_000)
+    rules = VaultSettings(signals=(), pii={"memory": "allow"}, capacity=10_000)
     with lukasa.open("memory:", profile=rules) as memory:
         assert verdicts_of(memory.vault, texts) == verdicts_by_comparing_with_all(texts, rules)
 
@@ -121,9 +133,9 @@ def test_in_a_small_vault_the_verdict_is_that_of_comparing_with_everything_whate
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 def test_by_the_index_alone_the_overlap_gives_the_verdict_of_comparing_with_everything(texts, threshold):
-    rules = Rules(signals=(), overlap_threshold=threshold, similarity_threshold=1.0, capacity=10_000)
+    rules = VaultSettings(signals=(), overlap_threshold=threshold, similarity_threshold=1.0, capacity=10_000)
     with pytest.MonkeyPatch.context() as patch, lukasa.open("memory:", profile=rules) as memory:
-        patch.setattr(duplicates, "FEW", -1)
+        patch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
         assert verdicts_of(memory.vault, texts) == verdicts_by_comparing_with_all(texts, rules)
 
 
@@ -131,20 +143,20 @@ def test_by_the_index_alone_the_overlap_gives_the_verdict_of_comparing_with_ever
 @pytest.mark.parametrize("size", [600, pytest.param(6_000, marks=pytest.mark.slow)])
 def test_in_a_large_vault_the_overlap_gives_the_verdict_of_comparing_with_everything(size, opened, place):
     """Word order is no part of it: texts are made of many words in many orders, and varied word by word."""
-    chance, rules = random.Random(size), Rules(signals=(), similarity_threshold=1.0, capacity=1_000_000)
+    chance, rules = random.Random(size), VaultSettings(signals=(), similarity_threshold=1.0, capacity=1_000_000)
     pool = [f"{chance.getrandbits(30):x}" + "w" * chance.randint(0, 6) for _ in range(3_000)] + ["the", "is", "of"]
     kept = [" ".join(chance.choices(pool, k=chance.randint(2, 24))) for _ in range(size)]
     vault = opened(place, profile=rules).vault
     held = [text for text, outcome in zip(kept, vault.bulk_add(kept), strict=True) if outcome]
-    known = [words(folded(text)) for text in held]
+    known = [distinct_words(normalise_text(text)) for text in held]
     codes = set()
     for text in chance.choices(held, k=150):
         parts = text.split()
         for _ in range(chance.randint(0, len(parts) // 2)):
             parts[chance.randrange(len(parts))] = chance.choice(pool)
         chance.shuffle(parts)
-        asked = words(folded(" ".join(parts)))
-        again = any(overlap(asked, other) >= rules.overlap_threshold for other in known)
+        asked = distinct_words(normalise_text(" ".join(parts)))
+        again = any(word_overlap(asked, other) >= rules.overlap_threshold for other in known)
         refused = vault.judge(" ".join(parts))
         assert (refused is not None and refused.code == "duplicate") == again, parts
         codes.add(again)
@@ -207,9 +219,9 @@ def varied(chance, text):
 @pytest.mark.requirement("VLT-6")
 @pytest.mark.parametrize("seed", range(2))
 def test_by_the_index_alone_variations_of_facts_are_judged_as_documented(seed, opened, monkeypatch):
-    monkeypatch.setattr(duplicates, "FEW", -1)
+    monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
     texts = facts(random.Random(seed), 300)
-    rules = Rules(capacity=10_000)
+    rules = VaultSettings(capacity=10_000)
     expected = verdicts_by_comparing_with_all(texts, rules, as_documented=True)
     assert verdicts_of(opened(profile=rules).vault, texts) == expected
     assert {"kept", "duplicate"} == set(expected)
@@ -217,8 +229,8 @@ def test_by_the_index_alone_variations_of_facts_are_judged_as_documented(seed, o
 
 @pytest.mark.requirement("VLT-6")
 def test_a_text_with_a_typo_in_it_is_found_by_the_index_alone(opened, monkeypatch):
-    monkeypatch.setattr(duplicates, "FEW", -1)
-    chance, vault = random.Random(7), opened(profile=Rules(capacity=10_000)).vault
+    monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
+    chance, vault = random.Random(7), opened(profile=VaultSettings(capacity=10_000)).vault
     kept = [item for item in facts(chance, 300) if vault.add_memory(item)]
     for text in kept:
         at = chance.randrange(len(text))
@@ -248,7 +260,7 @@ def test_duplicates_are_looked_for_within_the_scope_alone(opened, place):
 
 @pytest.mark.requirement("VLT-6")
 def test_what_was_forgotten_or_rewritten_or_hidden_is_no_longer_in_the_way(memory, monkeypatch):
-    monkeypatch.setattr(duplicates, "FEW", -1)
+    monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
     vault = memory.vault
     first = vault.add_memory("The staging database is called heron").record
     vault.delete(first.id)
@@ -272,8 +284,8 @@ def test_the_same_fact_from_many_processes_is_kept_once(place, opened, together)
 
 @pytest.mark.requirement("VLT-6")
 def test_after_a_rebuild_of_everything_derived_near_duplicates_are_found_as_before(opened, tmp_path, monkeypatch):
-    monkeypatch.setattr(duplicates, "FEW", -1)
-    memory = opened(tmp_path / "a.db", profile=Rules(capacity=1000))
+    monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
+    memory = opened(tmp_path / "a.db", profile=VaultSettings(capacity=1000))
     texts = facts(random.Random(5), 60)
     memory.vault.bulk_add(texts)
     memory.journal.reindex()

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lukasa
-from lukasa.prompt import open_counter
-from lukasa.vault import Rules, build_memory_block, build_snapshot_block
+from lukasa.models.token_counter import open_token_counter
+from lukasa.vault import VaultSettings, build_memory_block, build_snapshot_block
 
 HOSTILE = st.text(max_size=120) | st.sampled_from(
     [
@@ -63,8 +63,10 @@ def test_the_memory_block_brings_what_is_relevant_canon_first(told):
 @given(st.lists(HOSTILE, max_size=12), st.integers(1, 400))
 @settings(deadline=None, max_examples=60)
 def test_no_block_exceeds_its_budget_or_lets_a_memory_out_of_its_line(texts, budget):
-    count = open_counter()
-    rules = Rules(signals=(), pii={"memory": "allow", "note": "allow"}, overlap_threshold=1.0, similarity_threshold=1.0)
+    count = open_token_counter()
+    rules = VaultSettings(
+        signals=(), pii={"memory": "allow", "note": "allow"}, overlap_threshold=1.0, similarity_threshold=1.0
+    )
     with lukasa.open("memory:", profile=rules, embedder="hash") as memory:
         for n, text in enumerate(texts):
             memory.vault.note(text) if n % 3 == 0 else memory.vault.add_memory(
@@ -84,6 +86,6 @@ def test_no_block_exceeds_its_budget_or_lets_a_memory_out_of_its_line(texts, bud
 
 
 def test_a_vault_that_is_not_enabled_adds_nothing_to_a_prompt(opened):
-    vault = opened(profile=Rules(enabled=False)).vault
+    vault = opened(profile=VaultSettings(enabled=False)).vault
     vault.add_memory("Mission: stabilise the runtime")
     assert build_snapshot_block(vault).text == build_memory_block(vault, query="mission").text == ""

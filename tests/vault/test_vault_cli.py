@@ -5,8 +5,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from lukasa.doors.cli.app import app
-from lukasa.doors.cli.outcome import Ending
+from lukasa.interfaces.cli.app import app
+from lukasa.interfaces.cli.exit_codes import ExitCode
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_what_the_issue_shows(run):
         == 0
     )
     refused = run("remember", "tick marker for burst 5")
-    assert (refused.exit_code, "burst journal" in refused.output) == (Ending.REFUSED, True)
+    assert (refused.exit_code, "burst journal" in refused.output) == (ExitCode.REFUSED, True)
     assert "- [mission] CANON: Mission" in run("vault", "snapshot").stdout
     stats = told(run("vault", "stats", "--json"))
     assert (stats["active"], stats["refused"]) == (1, {"noise": 1})
@@ -39,7 +39,7 @@ def test_what_the_issue_shows(run):
 
 def test_a_refusal_is_told_as_json_with_its_code(run):
     answer = run("remember", "my password is hunter2", "--json")
-    assert answer.exit_code == Ending.REFUSED
+    assert answer.exit_code == ExitCode.REFUSED
     assert json.loads(answer.stdout)["error"]["code"] == "pii"
     assert "hunter2" not in answer.output
 
@@ -54,8 +54,8 @@ def test_a_memory_is_remembered_searched_and_forgotten(run):
         told(run("recall", "staging database", "--kind", "memory", "--json"))["hits"][0]["record"]["id"] == kept["id"]
     )
     assert run("forget", kept["id"]).exit_code == 0
-    assert run("forget", kept["id"]).exit_code == Ending.NOT_FOUND
-    assert run("forget", kept["id"], "other").exit_code == Ending.NOT_FOUND
+    assert run("forget", kept["id"]).exit_code == ExitCode.NOT_FOUND
+    assert run("forget", kept["id"], "other").exit_code == ExitCode.NOT_FOUND
     assert "no such memory" in run("vault", "list").stdout
 
 
@@ -69,7 +69,7 @@ def test_a_text_may_come_from_a_pipe(run):
 def test_a_file_is_scanned_and_the_values_are_never_shown(run, tmp_path):
     (tmp_path / "bad.txt").write_bytes(b"fine\ncard 4111 1111 1111 1111\n\xff pwd=hunter2!")
     answer = run("scan", "bad.txt", "--json")
-    assert answer.exit_code == Ending.REFUSED
+    assert answer.exit_code == ExitCode.REFUSED
     assert json.loads(answer.stdout)["found"] == [
         {"line": 2, "column": 6, "class": "card"},
         {"line": 3, "column": 7, "class": "password"},
@@ -78,7 +78,7 @@ def test_a_file_is_scanned_and_the_values_are_never_shown(run, tmp_path):
     assert "payment card" in shown
     assert "4111" not in shown
     assert run("scan", "-", input="nothing here").exit_code == 0
-    assert run("scan", "missing.txt").exit_code == Ending.NOT_FOUND
+    assert run("scan", "missing.txt").exit_code == ExitCode.NOT_FOUND
 
 
 def test_an_audit_counts_what_the_gate_would_refuse_and_keeps_nothing(run, tmp_path):
@@ -120,7 +120,7 @@ def test_a_register_is_corroborated_and_promoted(run):
     kept = told(
         run("--agent", "orion", "remember", "The release is in May", "--tier", "register", "--topic", "r", "--json")
     )
-    assert run("vault", "promote", kept["id"]).exit_code == Ending.REFUSED
+    assert run("vault", "promote", kept["id"]).exit_code == ExitCode.REFUSED
     assert run("--agent", "elysia", "vault", "corroborate", kept["id"]).exit_code == 0
     assert "corroborated by elysia, orion" in run("vault", "promote", kept["id"]).stdout
     other = told(run("remember", "Projects: email", "--tier", "register", "--topic", "p", "--json"))
@@ -146,13 +146,13 @@ def test_an_import_with_refusals_names_their_lines_and_ends_so(run, tmp_path):
     good = {"id": "aaaaaaaaaaaa", "text": "Deploys happen on Thursday", "created_at": "2026-01-01T00:00:00Z"}
     (tmp_path / "vault.jsonl").write_text(json.dumps(good) + "\nnot json\n")
     answer = run("vault", "import", "vault.jsonl", "--json")
-    assert answer.exit_code == Ending.REFUSED
+    assert answer.exit_code == ExitCode.REFUSED
     done = json.loads(answer.stdout)
     assert (done["memories"], done["refused"][0]["line"], done["refused"][0]["code"]) == (1, 2, "bad_line")
-    assert run("vault", "import", "nothing.jsonl").exit_code == Ending.NOT_FOUND
+    assert run("vault", "import", "nothing.jsonl").exit_code == ExitCode.NOT_FOUND
 
 
 @pytest.mark.parametrize("command", ["list", "stats", "snapshot", "propose-deletions", "candidates", "compact"])
 def test_a_store_that_is_not_there_is_not_made_by_looking(command, run, tmp_path):
-    assert run("vault", command).exit_code == Ending.NOT_FOUND
+    assert run("vault", command).exit_code == ExitCode.NOT_FOUND
     assert not (tmp_path / "v.db").exists()

@@ -8,9 +8,9 @@ import pytest
 import lukasa
 from lukasa.config import read_profile
 from lukasa.errors import FormatError, InvalidInput
-from lukasa.formats.foreign import proposals_in
-from lukasa.formats.vault_jsonl import export_vault, import_vault
-from lukasa.vault import Rules
+from lukasa.transfer.layouts.other_systems import read_proposals
+from lukasa.transfer.layouts.vault_jsonl import export_vault, import_vault
+from lukasa.vault import VaultSettings
 
 EXAMPLE = [
     {"id": "a1b2c3d4e5f6", "text": "CANON: Mission — stabilize runtime, explore boundaries, add tools in layers", "scope": "shared", "category": "mission", "tier": "canon", "topic_id": None, "tags": [], "created_at": "2026-01-02T03:04:05Z", "updated_at": None, "source": "operator", "deleted_at": None, "version": 1},
@@ -84,7 +84,7 @@ def test_the_profile_of_the_document_is_read(tmp_path, opened, monkeypatch):
     )
     monkeypatch.setenv("LUKASA_PROFILE", str(path))
     assert opened().vault.rules == rules
-    assert opened(profile=Rules(capacity=7)).vault.rules.capacity == 7
+    assert opened(profile=VaultSettings(capacity=7)).vault.rules.capacity == 7
 
 
 @pytest.mark.requirement("VLT-14")
@@ -112,7 +112,7 @@ def test_a_profile_that_makes_no_sense_is_told(text, error, tmp_path):
 
 def test_an_empty_profile_is_the_default(tmp_path):
     (tmp_path / "p.yaml").write_text("")
-    assert read_profile(tmp_path / "p.yaml") == Rules()
+    assert read_profile(tmp_path / "p.yaml") == VaultSettings()
 
 
 GRAPH = {
@@ -149,7 +149,7 @@ MEM0 = {
 )
 def test_memories_of_other_systems_are_read_as_proposals(content, name, texts, tmp_path):
     (tmp_path / "memory.json").write_text(content)
-    found, proposals = proposals_in(tmp_path / "memory.json")
+    found, proposals = read_proposals(tmp_path / "memory.json")
     assert found == name
     assert [proposal.text for proposal in proposals] == texts
 
@@ -158,7 +158,7 @@ def test_memories_of_other_systems_are_read_as_proposals(content, name, texts, t
 def test_a_file_of_no_known_format_is_told(content, tmp_path):
     (tmp_path / "x").write_text(content)
     with pytest.raises(FormatError):
-        proposals_in(tmp_path / "x")
+        read_proposals(tmp_path / "x")
 
 
 def test_importing_needs_the_reach(tmp_path):

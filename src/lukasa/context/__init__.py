@@ -4,24 +4,32 @@ Turns are appended to the log and stay there. What a context shows is a view: th
 before, facts, and a small state. ``ContextCompactor`` keeps the view within its limits; the transcript is not touched.
 """
 
-from lukasa.context.assembling import Assembled
-from lukasa.context.planning import ContextCompactor, Plan, plan
-from lukasa.context.room import Contexts
-from lukasa.context.state import Compaction, Context, Fact, Session, Settings, Summary, Turn
+from lukasa.context.compaction import CompactionPlan, ContextCompactor, plan_compaction
+from lukasa.context.conversations import Conversations
+from lukasa.context.prompt import AssembledPrompt
+from lukasa.context.state import (
+    CompactionReport,
+    Context,
+    ConversationInfo,
+    ConversationSettings,
+    ConversationSummary,
+    Fact,
+    Turn,
+)
 from lukasa.context.summary import summarise
 
 __all__ = [
-    "Assembled",
-    "Compaction",
+    "AssembledPrompt",
+    "CompactionPlan",
+    "CompactionReport",
     "Context",
     "ContextCompactor",
-    "Contexts",
+    "ConversationInfo",
+    "ConversationSettings",
+    "ConversationSummary",
+    "Conversations",
     "Fact",
-    "Plan",
-    "Session",
-    "Settings",
-    "Summary",
     "Turn",
-    "plan",
+    "plan_compaction",
     "summarise",
 ]

@@ -12,26 +12,26 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from lukasa.clock import aware, from_iso
+from lukasa.clock import from_iso, to_utc
 from lukasa.errors import InvalidInput
 
-Moment = datetime | int | float | str
+TimeLike = datetime | int | float | str
 """A time as callers tell it: a datetime, seconds since 1970, or ISO 8601."""
 
 
-def moment_of(told: Moment) -> datetime:
+def parse_time(value: TimeLike) -> datetime:
     """The moment that was told, in UTC."""
-    if isinstance(told, datetime):
-        return aware(told)
-    if isinstance(told, str):
-        return from_iso(told)
+    if isinstance(value, datetime):
+        return to_utc(value)
+    if isinstance(value, str):
+        return from_iso(value)
     try:
-        if isinstance(told, bool):
+        if isinstance(value, bool):
             raise TypeError
-        return datetime.fromtimestamp(told, UTC)
+        return datetime.fromtimestamp(value, UTC)
     except (TypeError, ValueError, OverflowError, OSError) as error:
         raise InvalidInput(
-            f"{told!r:.60} is not a time.", hint="Use seconds since 1970, or ISO 8601 such as 2026-02-03T12:00:00Z."
+            f"{value!r:.60} is not a time.", hint="Use seconds since 1970, or ISO 8601 such as 2026-02-03T12:00:00Z."
         ) from error
 
 
@@ -50,11 +50,11 @@ class Turn:
     id: str = ""
 
     @classmethod
-    def of(cls, told: Turn | Mapping[str, Any]) -> Turn:
+    def from_entry(cls, value: Turn | Mapping[str, Any]) -> Turn:
         """A turn, or the document's entry as a mapping; fields it does not know are kept as ``extra``."""
-        if isinstance(told, Turn):
-            return told
-        entry: object = told
+        if isinstance(value, Turn):
+            return value
+        entry: object = value
         if not isinstance(entry, Mapping) or not isinstance(entry.get("role"), str):
             raise InvalidInput("An entry of the history needs a role and a content.")
         known: dict[str, Any] = dict(entry)
@@ -68,7 +68,7 @@ class Turn:
         return cls(
             role=known.pop("role"),
             content=content,
-            timestamp=None if timestamp is None else moment_of(timestamp),
+            timestamp=None if timestamp is None else parse_time(timestamp),
             token_count=count,
             speaker=speaker or "",
             tool_calls=tuple(calls or ()),
@@ -88,7 +88,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ConversationSettings:
     """The limits of one session, and what happens by itself.
 
     More than ``entries`` turns or ``tokens`` tokens in the recent view trigger a compaction, which leaves ``keep``
@@ -117,7 +117,7 @@ class Settings:
         if self.keep > self.entries:
             raise InvalidInput("A compaction cannot keep more entries than it lets gather.", hint="Let keep ≤ entries.")
 
-    def changed(self, changes: Mapping[str, Any]) -> Settings:
+    def with_changes(self, changes: Mapping[str, Any]) -> ConversationSettings:
         """The same with changes."""
         unknown = sorted(set(changes) - {each.name for each in fields(self)})
         if unknown:
@@ -127,19 +127,19 @@ class Settings:
             changes = {**changes, "keep": min(self.keep, max(changes["entries"], 0))}
         return replace(self, **changes)
 
-    def differing(self) -> dict[str, Any]:
+    def non_default_values(self) -> dict[str, Any]:
         """What is not as it is by default: all that has to be kept."""
-        default = asdict(DEFAULTS)
+        default = asdict(DEFAULT_SETTINGS)
         return {name: value for name, value in asdict(self).items() if value != default[name]}
 
 
-DEFAULTS = Settings()
+DEFAULT_SETTINGS = ConversationSettings()
 
-FIELDS = ("system_state", "active_tasks", "tool_stats", "last_known_environment", "token_usage")
+STATE_FIELDS = ("system_state", "active_tasks", "tool_stats", "last_known_environment", "token_usage")
 """The fields of a context that are kept together, as one small record."""
 
 
-def fresh_fields() -> dict[str, Any]:
+def default_state() -> dict[str, Any]:
     """What these fields hold in a new session."""
     return {
         "system_state": {"last_workspace": None, "preferences": {}},
@@ -162,7 +162,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SummaryLine:
     """One line of a summary, and what it is worth; ``round`` counts the compactions up to the one that wrote it."""
 
     text: str
@@ -171,14 +171,14 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ConversationSummary:
     """The long-term summary of a session: what it says, of how many turns, and who wrote it.
 
     ``edge`` holds the ids of the newest folded turns, the very newest first: the recent view begins after them.
     """
 
     text: str = ""
-    lines: tuple[Line, ...] = ()
+    lines: tuple[SummaryLine, ...] = ()
     tokens: int = 0
     turns: int = 0
     folded_tokens: int = 0
@@ -188,21 +188,21 @@ class Summary:
     why: str = ""
 
 
-NO_SUMMARY = Summary()
+NO_SUMMARY = ConversationSummary()
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class LoadedConversation:
     """What a context was when it was loaded, to tell its edits and those of others by."""
 
-    head: int = 0
-    summary: int = 0
+    state_version: int = 0
+    summary_version: int = 0
     state: Mapping[str, Any] = field(default_factory=dict)
-    settings: Settings = DEFAULTS
-    kept: Summary = NO_SUMMARY
+    settings: ConversationSettings = DEFAULT_SETTINGS
+    latest_summary: ConversationSummary = NO_SUMMARY
     turns: tuple[Turn, ...] = ()
     facts: tuple[Fact, ...] = ()
-    edge: int = 0
+    folded_position: int = 0
 
 
 @dataclass(slots=True)
@@ -210,23 +210,23 @@ class Context:
     """A session as the document has it. Edit it and ``save`` it; turns are appended, never changed."""
 
     session_id: str
-    system_state: dict[str, Any] = field(default_factory=lambda: fresh_fields()["system_state"])
+    system_state: dict[str, Any] = field(default_factory=lambda: default_state()["system_state"])
     facts: list[str] = field(default_factory=list)
     recent_history: list[Turn | Mapping[str, Any]] = field(default_factory=list)
     long_term_summary: str = ""
     active_tasks: list[dict[str, Any]] = field(default_factory=list)
-    tool_stats: dict[str, Any] = field(default_factory=lambda: fresh_fields()["tool_stats"])
-    last_known_environment: dict[str, Any] = field(default_factory=lambda: fresh_fields()["last_known_environment"])
-    token_usage: dict[str, Any] = field(default_factory=lambda: fresh_fields()["token_usage"])
+    tool_stats: dict[str, Any] = field(default_factory=lambda: default_state()["tool_stats"])
+    last_known_environment: dict[str, Any] = field(default_factory=lambda: default_state()["last_known_environment"])
+    token_usage: dict[str, Any] = field(default_factory=lambda: default_state()["token_usage"])
     extra: dict[str, Any] = field(default_factory=dict)
-    settings: Settings = DEFAULTS
+    settings: ConversationSettings = DEFAULT_SETTINGS
     scope: str = ""
     recovered: tuple[str, ...] = ()
     """What was damaged, and what serves in its place."""
-    origin: Origin = field(default_factory=Origin, repr=False, compare=False)
+    origin: LoadedConversation = field(default_factory=LoadedConversation, repr=False, compare=False)
 
     @classmethod
-    def loaded(cls, session_id: str, scope: str, origin: Origin, recovered: tuple[str, ...]) -> Self:
+    def from_loaded(cls, session_id: str, scope: str, origin: LoadedConversation, recovered: tuple[str, ...]) -> Self:
         """The context that an origin describes, in values of its own."""
         state = deepcopy(dict(origin.state))
         extra = state.pop("extra", {})
@@ -234,19 +234,19 @@ class Context:
             session_id=session_id,
             facts=[fact.text for fact in origin.facts],
             recent_history=list(origin.turns),
-            long_term_summary=origin.kept.text,
+            long_term_summary=origin.latest_summary.text,
             extra=extra,
             settings=origin.settings,
             scope=scope,
             recovered=recovered,
             origin=origin,
-            **{name: state[name] for name in FIELDS},
+            **{name: state[name] for name in STATE_FIELDS},
         )
 
     @property
     def turns(self) -> list[Turn]:
         """The recent history, each entry as a turn."""
-        return [Turn.of(entry) for entry in self.recent_history]
+        return [Turn.from_entry(entry) for entry in self.recent_history]
 
     @property
     def tokens(self) -> int:
@@ -256,16 +256,16 @@ class Context:
     @property
     def folded(self) -> int:
         """How many turns before the recent history the summary stands for."""
-        return self.origin.kept.turns
+        return self.origin.latest_summary.turns
 
     @property
     def state(self) -> dict[str, Any]:
         """The fields that are kept together, and the unknown ones."""
-        return {name: getattr(self, name) for name in FIELDS} | ({"extra": self.extra} if self.extra else {})
+        return {name: getattr(self, name) for name in STATE_FIELDS} | ({"extra": self.extra} if self.extra else {})
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction:
+class CompactionReport:
     """What a compaction did; true when it did anything.
 
     ``steps`` names what led to it: ``entries``, ``tokens``, ``by hand``. ``by`` is who summarised, ``why`` the reason
@@ -293,7 +293,7 @@ class Compaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class ConversationInfo:
     """A session in a list."""
 
     id: str

@@ -4,8 +4,8 @@
 memory hands out as ``memory.forecasts``.
 """
 
-from lukasa.forecasts.learning import Correction, Learning
-from lukasa.forecasts.room import Forecasts
-from lukasa.forecasts.scoring import Scores
+from lukasa.forecasts.calibration import CalibrationReport, ProbabilityCorrection
+from lukasa.forecasts.forecasts import Forecasts
+from lukasa.forecasts.scoring import ForecastScores
 
-__all__ = ["Correction", "Forecasts", "Learning", "Scores"]
+__all__ = ["CalibrationReport", "ForecastScores", "Forecasts", "ProbabilityCorrection"]

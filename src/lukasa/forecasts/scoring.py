@@ -21,16 +21,16 @@ from math import fsum, log, sqrt
 from typing import Any
 
 EPSILON = 2.0**-52
-BINS = 10
-HIGH, MEDIUM = 0.8, 0.6
+BIN_COUNT = 10
+HIGH_CONFIDENCE, MEDIUM_CONFIDENCE = 0.8, 0.6
 """From which confidence on a prediction counts as high and as medium."""
 
-BUCKETS = ("high", "medium", "low")
-_Z = 1.959963984540054  # 95 % of a normal distribution
+CONFIDENCE_BUCKETS = ("high", "medium", "low")
+_Z_95 = 1.959963984540054  # 95 % of a normal distribution
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class ResolvedPrediction:
     """A prediction whose outcome is known. ``confidence`` is how sure it was; without one, p's distance from 0.5 tells."""
 
     probability: float
@@ -39,13 +39,13 @@ class Settled:
     category: str = ""
 
     @property
-    def bucket(self) -> str:
+    def confidence_bucket(self) -> str:
         sure = max(self.probability, 1 - self.probability) if self.confidence is None else self.confidence
-        return "high" if sure >= HIGH else "medium" if sure >= MEDIUM else "low"
+        return "high" if sure >= HIGH_CONFIDENCE else "medium" if sure >= MEDIUM_CONFIDENCE else "low"
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
+class ReliabilityBin:
     """The predictions between two probabilities: what they said on average, and how often it happened."""
 
     lower: float
@@ -58,7 +58,7 @@ class Bin:
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class ConfidenceBucket:
     """The predictions of one confidence."""
 
     count: int
@@ -66,7 +66,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Decomposition:
+class BrierDecomposition:
     """What a Brier score is made of."""
 
     reliability: float
@@ -81,7 +81,7 @@ class Decomposition:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class ForecastScores:
     """Every score of a set of settled predictions."""
 
     count: int
@@ -93,32 +93,35 @@ class Scores:
     base_rate: float | None
     skill: float | None
     """How much better than always saying the base rate: 1 − Brier / uncertainty. ``None`` if all outcomes are alike."""
-    decomposition: Decomposition | None
-    by_confidence_bucket: dict[str, Bucket]
-    reliability: tuple[Bin, ...]
+    decomposition: BrierDecomposition | None
+    by_confidence_bucket: dict[str, ConfidenceBucket]
+    reliability: tuple[ReliabilityBin, ...]
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def score(settled: Sequence[Settled]) -> Scores:
+def compute_scores(predictions: Sequence[ResolvedPrediction]) -> ForecastScores:
     """Every score at once."""
-    buckets = {name: bucket(item for item in settled if item.bucket == name) for name in BUCKETS}
-    if not settled:
-        return Scores(0, None, None, None, None, None, None, None, None, buckets, ())
-    table = reliability(settled)
+    buckets = {
+        name: score_bucket(item for item in predictions if item.confidence_bucket == name)
+        for name in CONFIDENCE_BUCKETS
+    }
+    if not predictions:
+        return ForecastScores(0, None, None, None, None, None, None, None, None, buckets, ())
+    table = reliability_bins(predictions)
     error = calibration_error(table)
-    parts = decompose(settled)
-    quality = brier(settled)
+    parts = decompose_brier(predictions)
+    quality = brier_score(predictions)
     skill = 1 - quality / parts.uncertainty if parts.uncertainty > 0 else None
-    return Scores(
-        len(settled),
+    return ForecastScores(
+        len(predictions),
         quality,
-        log_score(settled),
+        log_score(predictions),
         1 - error,
         error,
-        accuracy(settled),
-        _mean(item.outcome for item in settled),
+        accuracy(predictions),
+        _mean(item.outcome for item in predictions),
         skill,
         parts,
         buckets,
@@ -126,79 +129,90 @@ def score(settled: Sequence[Settled]) -> Scores:
     )
 
 
-def brier(settled: Sequence[Settled]) -> float:
-    return _mean((item.probability - item.outcome) ** 2 for item in settled)
+def brier_score(predictions: Sequence[ResolvedPrediction]) -> float:
+    return _mean((item.probability - item.outcome) ** 2 for item in predictions)
 
 
-def log_score(settled: Sequence[Settled]) -> float:
-    return _mean(_log_likelihood(item.probability, item.outcome) for item in settled)
+def log_score(predictions: Sequence[ResolvedPrediction]) -> float:
+    return _mean(_log_likelihood(item.probability, item.outcome) for item in predictions)
 
 
-def accuracy(settled: Sequence[Settled]) -> float:
-    return _mean(_right(item) for item in settled)
+def accuracy(predictions: Sequence[ResolvedPrediction]) -> float:
+    return _mean(_correctness(item) for item in predictions)
 
 
-def bucket(settled: Iterable[Settled]) -> Bucket:
-    held = list(settled)
-    return Bucket(len(held), accuracy(held) if held else None)
+def score_bucket(predictions: Iterable[ResolvedPrediction]) -> ConfidenceBucket:
+    held = list(predictions)
+    return ConfidenceBucket(len(held), accuracy(held) if held else None)
 
 
-def reliability(settled: Sequence[Settled]) -> tuple[Bin, ...]:
+def reliability_bins(predictions: Sequence[ResolvedPrediction]) -> tuple[ReliabilityBin, ...]:
     """The bins that hold any predictions, from low to high."""
     bins = []
-    for at, held in enumerate(_binned(settled)):
+    for at, held in enumerate(_group_into_bins(predictions)):
         if held:
             observed = _mean(item.outcome for item in held)
             said = _mean(item.probability for item in held)
-            bins.append(Bin(at / BINS, (at + 1) / BINS, len(held), said, observed, wilson(observed, len(held))))
+            bins.append(
+                ReliabilityBin(
+                    at / BIN_COUNT,
+                    (at + 1) / BIN_COUNT,
+                    len(held),
+                    said,
+                    observed,
+                    wilson_interval(observed, len(held)),
+                )
+            )
     return tuple(bins)
 
 
-def calibration_error(table: Sequence[Bin]) -> float:
+def calibration_error(table: Sequence[ReliabilityBin]) -> float:
     total = sum(row.count for row in table)
     return fsum(row.count * abs(row.mean_probability - row.observed) for row in table) / total
 
 
-def decompose(settled: Sequence[Settled]) -> Decomposition:
+def decompose_brier(predictions: Sequence[ResolvedPrediction]) -> BrierDecomposition:
     """The Brier score taken apart."""
-    total, rate = len(settled), _mean(item.outcome for item in settled)
+    total, rate = len(predictions), _mean(item.outcome for item in predictions)
     reliable, resolved, spread, together = [], [], [], []
-    for held in _binned(settled):
+    for held in _group_into_bins(predictions):
         if held:
             said, observed = _mean(item.probability for item in held), _mean(item.outcome for item in held)
             reliable.append(len(held) * (said - observed) ** 2)
             resolved.append(len(held) * (observed - rate) ** 2)
             spread += [(item.probability - said) ** 2 for item in held]
             together += [2 * (item.probability - said) * (item.outcome - observed) for item in held]
-    return Decomposition(
+    return BrierDecomposition(
         fsum(reliable) / total, fsum(resolved) / total, rate * (1 - rate), fsum(spread) / total, fsum(together) / total
     )
 
 
-def wilson(share: float, count: int) -> tuple[float, float]:
+def wilson_interval(share: float, count: int) -> tuple[float, float]:
     """Where a true frequency lies with 95 % when a share of so many was seen."""
-    square = _Z * _Z
+    square = _Z_95 * _Z_95
     middle = (share + square / (2 * count)) / (1 + square / count)
-    reach = _Z / (1 + square / count) * sqrt(share * (1 - share) / count + square / (4 * count * count))
+    reach = _Z_95 / (1 + square / count) * sqrt(share * (1 - share) / count + square / (4 * count * count))
     return max(0.0, middle - reach), min(1.0, middle + reach)
 
 
-def by(settled: Sequence[Settled], name: Callable[[Settled], str]) -> dict[str, list[Settled]]:
+def group_predictions(
+    predictions: Sequence[ResolvedPrediction], key: Callable[[ResolvedPrediction], str]
+) -> dict[str, list[ResolvedPrediction]]:
     """Settled predictions in groups."""
-    groups: dict[str, list[Settled]] = {}
-    for item in settled:
-        groups.setdefault(name(item), []).append(item)
+    groups: dict[str, list[ResolvedPrediction]] = {}
+    for item in predictions:
+        groups.setdefault(key(item), []).append(item)
     return groups
 
 
-def _binned(settled: Sequence[Settled]) -> list[list[Settled]]:
-    bins: list[list[Settled]] = [[] for _ in range(BINS)]
-    for item in settled:
-        bins[min(int(item.probability * BINS), BINS - 1)].append(item)
+def _group_into_bins(predictions: Sequence[ResolvedPrediction]) -> list[list[ResolvedPrediction]]:
+    bins: list[list[ResolvedPrediction]] = [[] for _ in range(BIN_COUNT)]
+    for item in predictions:
+        bins[min(int(item.probability * BIN_COUNT), BIN_COUNT - 1)].append(item)
     return bins
 
 
-def _right(item: Settled) -> float:
+def _correctness(item: ResolvedPrediction) -> float:
     if item.probability == 0.5:
         return 0.5
     return float((item.probability > 0.5) == (item.outcome > 0.5))

@@ -8,7 +8,18 @@ A job is done at least once: whoever dies between doing it and noting it leaves 
 be idempotent. Two workers never hold the same job at the same time, as long as its holder gives signs of life.
 """
 
-from lukasa.jobs.job import REGISTER, Deferred, Job, Keeper, Ran, Register, Status, Work, job
-from lukasa.jobs.room import Jobs
+from lukasa.jobs.job import REGISTRY, DeferredJob, Job, JobCounts, JobQueue, RunSummary, Task, TaskRegistry, job
+from lukasa.jobs.jobs import Jobs
 
-__all__ = ["REGISTER", "Deferred", "Job", "Jobs", "Keeper", "Ran", "Register", "Status", "Work", "job"]
+__all__ = [
+    "REGISTRY",
+    "DeferredJob",
+    "Job",
+    "JobCounts",
+    "JobQueue",
+    "Jobs",
+    "RunSummary",
+    "Task",
+    "TaskRegistry",
+    "job",
+]

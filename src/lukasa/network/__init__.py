@@ -22,11 +22,11 @@ from lukasa.clock import Clock, to_iso
 from lukasa.errors import RateLimited
 
 News = Mapping[str, Any]
-Sort = Literal["prediction", "signal"]
+NewsType = Literal["prediction", "signal"]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SendReceipt:
     """The network has the news. ``repeated`` says that it had it already."""
 
     id: str
@@ -61,10 +61,10 @@ class Network(Protocol):
     def fetch_state(self, agent_id: str) -> NetworkState:
         """What the network last heard from an agent."""
 
-    def broadcast(self, agent_id: str, sort: Sort, news: News) -> Told:
+    def broadcast(self, agent_id: str, news_type: NewsType, news: News) -> SendReceipt:
         """Tells everybody a prediction or a signal of an agent."""
 
-    def acknowledge(self, agent_id: str, signal_id: str, sender: str) -> Told:
+    def acknowledge(self, agent_id: str, signal_id: str, sender: str) -> SendReceipt:
         """An agent's word that it has taken a signal of another."""
 
     def acknowledged(self, agent_id: str, signal_id: str) -> tuple[str, ...]:
@@ -78,51 +78,51 @@ class Network(Protocol):
 
 
 @dataclass(slots=True)
-class Metered:
+class RateLimitedNetwork:
     """A network with a rate limit: so many requests in each hour, counted here."""
 
     network: Network
     clock: Clock
     limit: int = 1000
-    used: int = 0
-    hour: datetime | None = None
-    last: datetime | None = None
-    denied: int = field(default=0)
+    requests_used: int = 0
+    hour_start: datetime | None = None
+    last_request: datetime | None = None
+    requests_denied: int = field(default=0)
 
     def fetch_state(self, agent_id: str) -> NetworkState:
-        return self._counted().fetch_state(agent_id)
+        return self._count_request().fetch_state(agent_id)
 
-    def broadcast(self, agent_id: str, sort: Sort, news: News) -> Told:
-        return self._counted().broadcast(agent_id, sort, news)
+    def broadcast(self, agent_id: str, news_type: NewsType, news: News) -> SendReceipt:
+        return self._count_request().broadcast(agent_id, news_type, news)
 
-    def acknowledge(self, agent_id: str, signal_id: str, sender: str) -> Told:
-        return self._counted().acknowledge(agent_id, signal_id, sender)
+    def acknowledge(self, agent_id: str, signal_id: str, sender: str) -> SendReceipt:
+        return self._count_request().acknowledge(agent_id, signal_id, sender)
 
     def acknowledged(self, agent_id: str, signal_id: str) -> tuple[str, ...]:
-        return self._counted().acknowledged(agent_id, signal_id)
+        return self._count_request().acknowledged(agent_id, signal_id)
 
     def inbox(self, agent_id: str) -> list[News]:
-        return self._counted().inbox(agent_id)
+        return self._count_request().inbox(agent_id)
 
     def peers(self, agent_id: str) -> list[Peer]:
-        return self._counted().peers(agent_id)
+        return self._count_request().peers(agent_id)
 
     def usage(self) -> dict[str, Any]:
         """The usage in the words of a session's state."""
-        self._turn()
-        usage: dict[str, Any] = {"requests_this_hour": self.used, "rate_limit": self.limit}
-        return usage if self.last is None else usage | {"last_request": to_iso(self.last)}
+        self._reset_after_hour()
+        usage: dict[str, Any] = {"requests_this_hour": self.requests_used, "rate_limit": self.limit}
+        return usage if self.last_request is None else usage | {"last_request": to_iso(self.last_request)}
 
-    def _counted(self) -> Network:
-        self._turn()
-        if self.used >= self.limit:
-            self.denied += 1
+    def _count_request(self) -> Network:
+        self._reset_after_hour()
+        if self.requests_used >= self.limit:
+            self.requests_denied += 1
             raise RateLimited(f"All {self.limit:,} requests of this hour are used; the next hour brings new ones.")
-        self.used += 1
-        self.last = self.clock.now()
+        self.requests_used += 1
+        self.last_request = self.clock.now()
         return self.network
 
-    def _turn(self) -> None:
+    def _reset_after_hour(self) -> None:
         hour = self.clock.now().replace(minute=0, second=0, microsecond=0)
-        if self.hour is None or abs(hour - self.hour) >= timedelta(hours=1):
-            self.hour, self.used = hour, 0
+        if self.hour_start is None or abs(hour - self.hour_start) >= timedelta(hours=1):
+            self.hour_start, self.requests_used = hour, 0

@@ -4,20 +4,20 @@
 them in order. All of it is pure: the same question, candidates and corpus give the same hits.
 """
 
-from lukasa.recall.passages import head
-from lukasa.recall.ranking import WEIGHTS, Hit, Signal, rank
-from lukasa.recall.signals import Candidate, Corpus
-from lukasa.recall.understanding import Kind, Question, understand
+from lukasa.recall.passages import lead_passage
+from lukasa.recall.query import ParsedQuestion, QuestionKind, parse_question
+from lukasa.recall.ranking import WEIGHTS, RankedCandidate, RankingSignal, rank_candidates
+from lukasa.recall.signals import CorpusStatistics, RecallCandidate
 
 __all__ = [
     "WEIGHTS",
-    "Candidate",
-    "Corpus",
-    "Hit",
-    "Kind",
-    "Question",
-    "Signal",
-    "head",
-    "rank",
-    "understand",
+    "CorpusStatistics",
+    "ParsedQuestion",
+    "QuestionKind",
+    "RankedCandidate",
+    "RankingSignal",
+    "RecallCandidate",
+    "lead_passage",
+    "parse_question",
+    "rank_candidates",
 ]

@@ -9,31 +9,31 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-WHOLE = 450
+MAX_WHOLE_LENGTH = 450
 """Up to this many characters a text stays whole."""
-PART = 400
+MAX_PART_LENGTH = 400
 """How long a part of a longer text may be."""
-SENTENCE = 100
+SENTENCE_SPAN = 100
 """How far apart words of one sentence usually stand."""
-WINDOW = 600
+MAX_WINDOW_LENGTH = 600
 """Neighbours join a head's window while all together stay within this many characters."""
 
 _SENTENCE_ENDS = (". ", "! ", "? ", "\n")
 
 
-def head(text: str) -> str:
+def lead_passage(text: str) -> str:
     """The part of a text that stands for it: all of a short one, the first sentences of a long one."""
-    if len(text) <= WHOLE:
+    if len(text) <= MAX_WHOLE_LENGTH:
         return text
     bare = text.lstrip()
-    end = max(bare.rfind(mark, 0, PART + 1) for mark in _SENTENCE_ENDS)
-    return bare[: end + 1 if end > 0 else PART].rstrip()
+    end = max(bare.rfind(mark, 0, MAX_PART_LENGTH + 1) for mark in _SENTENCE_ENDS)
+    return bare[: end + 1 if end > 0 else MAX_PART_LENGTH].rstrip()
 
 
-def window(
-    own: NDArray[np.int64], before: NDArray[np.int64], after: NDArray[np.int64]
+def neighbours_in_window(
+    own_lengths: NDArray[np.int64], before_lengths: NDArray[np.int64], after_lengths: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which heads before and after join a head's window, by their lengths; short ones do, the one before first."""
-    room = WINDOW - own
-    first = before <= room
-    return first, after <= room - np.where(first, before, 0)
+    room = MAX_WINDOW_LENGTH - own_lengths
+    first = before_lengths <= room
+    return first, after_lengths <= room - np.where(first, before_lengths, 0)

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lukasa.recall.marks import speaks_of_self
-from lukasa.recall.passages import WHOLE
-from lukasa.recall.signals import JOINT, SIGNALS, Candidate, Corpus, Evidence
-from lukasa.recall.understanding import Question
-from lukasa.recall.words import content_words, fold
+from lukasa.recall.passages import MAX_WHOLE_LENGTH
+from lukasa.recall.query import ParsedQuestion
+from lukasa.recall.signals import JOINT_SIGNALS, SIGNALS, CorpusStatistics, RankingEvidence, RecallCandidate
+from lukasa.recall.text_features import speaks_of_self
+from lukasa.text.terms import fold_text, list_content_words
 
 WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
@@ -45,13 +45,13 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
     }
 )
 
-SHARE = 0.5
+MAX_AUTHOR_SHARE = 0.5
 """Where more than two authors could answer, no one of them fills more than this share of an answer."""
-_WORTHY = 0.25  # a hit makes room for one that is at least this good beside it; what is worse says nothing
-_LOOKED_AT = 100  # how many of the best places are looked through for repetitions
+_MIN_RELATIVE_SCORE = 0.25  # a hit makes room for one that is at least this good beside it; what is worse says nothing
+_REPETITION_DEPTH = 100  # how many of the best places are looked through for repetitions
 
 
-class Signal(NamedTuple):
+class RankingSignal(NamedTuple):
     """One reason for a hit's place: how strongly it speaks and how much that counts."""
 
     name: str
@@ -65,10 +65,10 @@ class Signal(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class RankedCandidate:
     """A candidate in its place, with the reasons; their shares add up to the score."""
 
-    candidate: Candidate
+    candidate: RecallCandidate
     score: float
     values: tuple[float, ...]
     weights: Mapping[str, float]
@@ -79,31 +79,32 @@ class Hit:
     """Whether it had to make room because its author had filled their share already."""
 
     @property
-    def signals(self) -> tuple[Signal, ...]:
+    def signals(self) -> tuple[RankingSignal, ...]:
         """Every reason with what it counts."""
         return tuple(
-            Signal(name, value, weight) for value, (name, weight) in zip(self.values, self.weights.items(), strict=True)
+            RankingSignal(name, value, weight)
+            for value, (name, weight) in zip(self.values, self.weights.items(), strict=True)
         )
 
 
-def rank(
-    question: Question,
-    candidates: Sequence[Candidate],
-    corpus: Corpus,
+def rank_candidates(
+    question: ParsedQuestion,
+    candidates: Sequence[RecallCandidate],
+    corpus: CorpusStatistics,
     *,
     k: int | None = None,
     weights: Mapping[str, float] = WEIGHTS,
-) -> list[Hit]:
+) -> list[RankedCandidate]:
     """The candidates, best first (the best ``k`` of them), whatever order they came in; equal ones, latest first."""
     ordered = sorted(candidates, key=lambda candidate: -candidate.seq)
     if not ordered:
         return []
-    evidence = Evidence(question, ordered, corpus)
+    evidence = RankingEvidence(question, ordered, corpus)
     values = {name: SIGNALS[name](evidence) for name in SIGNALS if weights.get(name)}
     scores = np.zeros(len(ordered))
     for name, value in values.items():
         scores = scores + weights[name] * value
-    company = {name: JOINT[name](ordered, scores) for name in JOINT if weights.get(name)}
+    company = {name: JOINT_SIGNALS[name](ordered, scores) for name in JOINT_SIGNALS if weights.get(name)}
     for name, value in company.items():
         scores = scores + weights[name] * value
     values |= company
@@ -111,12 +112,12 @@ def rank(
     table = np.column_stack(list(values.values())).tolist() if values else [[]] * len(ordered)
     counting = MappingProxyType({name: weights[name] for name in values})
     return [
-        Hit(ordered[place], float(scores[place]), tuple(table[place]), counting, repeats)
-        for place, repeats in _repeats_last(ordered, places)[:k]
+        RankedCandidate(ordered[place], float(scores[place]), tuple(table[place]), counting, repeats)
+        for place, repeats in _move_repeats_last(ordered, places)[:k]
     ]
 
 
-def with_trust(hit: Hit, trust: float) -> Hit:
+def with_trust(hit: RankedCandidate, trust: float) -> RankedCandidate:
     """The same hit with another trust, its reasons and its score following."""
     names = list(hit.weights)
     if "trust" not in names or trust == hit.candidate.trust:
@@ -127,7 +128,9 @@ def with_trust(hit: Hit, trust: float) -> Hit:
     return replace(hit, candidate=replace(hit.candidate, trust=trust), values=values, score=score)
 
 
-def shared_out(hits: Sequence[Hit], k: int, share: float = SHARE) -> list[Hit]:
+def cap_author_share(
+    hits: Sequence[RankedCandidate], k: int, max_share: float = MAX_AUTHOR_SHARE
+) -> list[RankedCandidate]:
     """The hits, of which no author fills more than a share of the best ``k`` while others have something to say.
 
     It holds where more than two authors are among the hits: two who talk to each other answer as they talk. A hit makes
@@ -136,12 +139,12 @@ def shared_out(hits: Sequence[Hit], k: int, share: float = SHARE) -> list[Hit]:
     line = list(hits)
     if k < 1 or len({hit.candidate.author for hit in line if hit.candidate.author}) <= 2:
         return line
-    most = max(1, ceil(k * share))
+    most = max(1, ceil(k * max_share))
     taken: dict[str, int] = {}
     for place in range(min(k, len(line))):
         chosen = place
         if (author := line[place].candidate.author) and taken.get(author, 0) >= most:
-            worthy = line[place].score * _WORTHY
+            worthy = line[place].score * _MIN_RELATIVE_SCORE
             chosen = next(
                 (
                     at
@@ -165,24 +168,24 @@ def shared_out(hits: Sequence[Hit], k: int, share: float = SHARE) -> list[Hit]:
     ]
 
 
-def _repeats_last(candidates: Sequence[Candidate], places: Sequence[int]) -> list[tuple[int, int | None]]:
+def _move_repeats_last(candidates: Sequence[RecallCandidate], places: Sequence[int]) -> list[tuple[int, int | None]]:
     """Places with what each repeats; among the best, what was said before in the same telling words comes after all else."""
     first: dict[tuple[str, ...], int] = {}
     fresh: list[tuple[int, int | None]] = []
     again: list[tuple[int, int | None]] = []
-    for place in places[:_LOOKED_AT]:
+    for place in places[:_REPETITION_DEPTH]:
         candidate = candidates[place]
-        said = _said(candidate.text, candidate.author)
+        said = _content_key(candidate.text, candidate.author)
         if said in first:
             again.append((place, first[said]))
         else:
             first[said] = candidate.seq
             fresh.append((place, None))
-    return fresh + [(place, None) for place in places[_LOOKED_AT:]] + again
+    return fresh + [(place, None) for place in places[_REPETITION_DEPTH:]] + again
 
 
 @lru_cache(maxsize=1 << 14)
-def _said(text: str, author: str) -> tuple[str, ...]:
+def _content_key(text: str, author: str) -> tuple[str, ...]:
     """What a text says, by its telling words in order; whoever speaks of themselves says something of their own."""
-    words = content_words(text) if len(text) <= WHOLE else ()
-    return (author if not words or speaks_of_self(text) else "", *(words or (fold(text).strip(),)))
+    words = list_content_words(text) if len(text) <= MAX_WHOLE_LENGTH else ()
+    return (author if not words or speaks_of_self(text) else "", *(words or (fold_text(text).strip(),)))

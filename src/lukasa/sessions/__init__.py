@@ -7,10 +7,10 @@ what is left. ``budget`` keeps the state small, ``room`` is what a memory hands 
 """
 
 from lukasa.sessions.budget import Budget
-from lukasa.sessions.files import Retention
-from lukasa.sessions.recovery import Recovery
-from lukasa.sessions.room import Sessions
+from lukasa.sessions.checkpoint_files import Retention
+from lukasa.sessions.recovery import RecoveryReport
 from lukasa.sessions.session import Session
+from lukasa.sessions.sessions import Sessions
 from lukasa.sessions.significance import NEVER, Significance
 
-__all__ = ["NEVER", "Budget", "Recovery", "Retention", "Session", "Sessions", "Significance"]
+__all__ = ["NEVER", "Budget", "RecoveryReport", "Retention", "Session", "Sessions", "Significance"]

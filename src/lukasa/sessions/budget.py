@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from lukasa.clock import from_iso
-from lukasa.sessions.state import State
+from lukasa.sessions.state import SessionState
 
 _EPOCH = from_iso("1970-01-01")
 
@@ -30,7 +30,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class RemovedItems:
     """Items that leave a section, and why."""
 
     section: str
@@ -39,11 +39,11 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
-class Pruning:
+class PruningPlan:
     """What pruning comes to: the changes to make, what leaves by them, and what is still above its limit."""
 
     changes: tuple[Mapping[str, Any], ...] = ()
-    leaving: tuple[Leaving, ...] = ()
+    leaving: tuple[RemovedItems, ...] = ()
     above: tuple[str, ...] = ()
 
     @property
@@ -55,7 +55,7 @@ class Pruning:
         return counted
 
 
-def reached(state: State, budget: Budget) -> bool:
+def is_over_budget(state: SessionState, budget: Budget) -> bool:
     """Whether a limit is reached, so that it is time to prune."""
     return (
         len(state["active_predictions"]) > budget.predictions
@@ -64,26 +64,26 @@ def reached(state: State, budget: Budget) -> bool:
     )
 
 
-def prune(state: State, now: datetime, budget: Budget = Budget()) -> Pruning:  # noqa: B008 - frozen
+def plan_pruning(state: SessionState, now: datetime, budget: Budget = Budget()) -> PruningPlan:  # noqa: B008 - frozen
     """The plan in four steps: settled predictions, old signals, reasoning on idle markets, old metrics."""
-    steps = (_predictions, _signals, _reasoning, _metrics)
+    steps = (_prune_predictions, _prune_signals, _prune_reasoning, _prune_metrics)
     changes: list[Mapping[str, Any]] = []
-    leaving: list[Leaving] = []
+    leaving: list[RemovedItems] = []
     above: list[str] = []
     for step in steps:
         plan = step(state, now, budget)
         changes += plan.changes
         leaving += plan.leaving
         above += plan.above
-    return Pruning(tuple(changes), tuple(part for part in leaving if part.items), tuple(above))
+    return PruningPlan(tuple(changes), tuple(part for part in leaving if part.items), tuple(above))
 
 
-def _predictions(state: State, now: datetime, budget: Budget) -> Pruning:
+def _prune_predictions(state: SessionState, now: datetime, budget: Budget) -> PruningPlan:
     """Resolved and expired predictions leave after 30 days, or at once where there is no room for the active ones."""
     held = state["active_predictions"]
     settled = [item for item in held if item.get("status") in ("resolved", "expired")]
-    old = [item for item in settled if now - _when(item, "last_updated") > budget.resolved_for]
-    rest = sorted((item for item in settled if item not in old), key=lambda item: _when(item, "last_updated"))
+    old = [item for item in settled if now - _time_field(item, "last_updated") > budget.resolved_for]
+    rest = sorted((item for item in settled if item not in old), key=lambda item: _time_field(item, "last_updated"))
     room = len(held) - len(old) - budget.predictions
     crowded = rest[: max(room, 0)]
     gone = {item["prediction_id"] for item in (*old, *crowded)}
@@ -93,33 +93,38 @@ def _predictions(state: State, now: datetime, budget: Budget) -> Pruning:
         if len(stay) > budget.predictions
         else ()
     )
-    return Pruning(
-        _replaced("active_predictions", stay, gone),
+    return PruningPlan(
+        _replace_section("active_predictions", stay, gone),
         (
-            Leaving("active_predictions", old, "settled more than 30 days ago"),
-            Leaving("active_predictions", crowded, "settled, and the budget is reached"),
+            RemovedItems("active_predictions", old, "settled more than 30 days ago"),
+            RemovedItems("active_predictions", crowded, "settled, and the budget is reached"),
         ),
         above,
     )
 
 
-def _signals(state: State, now: datetime, budget: Budget) -> Pruning:
+def _prune_signals(state: SessionState, now: datetime, budget: Budget) -> PruningPlan:
     """Signals leave after 7 days, or when there are more than a thousand; a summary per market stays behind."""
     held = state["signal_history"]
-    newest = sorted(held, key=lambda item: _when(item, "timestamp"), reverse=True)
+    newest = sorted(held, key=lambda item: _time_field(item, "timestamp"), reverse=True)
     stay_ids = {
-        item["signal_id"] for item in newest[: budget.signals] if now - _when(item, "timestamp") <= budget.signals_for
+        item["signal_id"]
+        for item in newest[: budget.signals]
+        if now - _time_field(item, "timestamp") <= budget.signals_for
     }
     gone = [item for item in held if item["signal_id"] not in stay_ids]
     if not gone:
-        return Pruning()
+        return PruningPlan()
     stay = [item for item in held if item["signal_id"] in stay_ids]
-    summary = _summed(state.get("signal_summary", {}), gone)
-    changes = (*_replaced("signal_history", stay, gone), {"op": "add", "path": "/signal_summary", "value": summary})
-    return Pruning(changes, (Leaving("signal_history", gone, "older than 7 days, or beyond the last 1000"),))
+    summary = _summarise_signals(state.get("signal_summary", {}), gone)
+    changes = (
+        *_replace_section("signal_history", stay, gone),
+        {"op": "add", "path": "/signal_summary", "value": summary},
+    )
+    return PruningPlan(changes, (RemovedItems("signal_history", gone, "older than 7 days, or beyond the last 1000"),))
 
 
-def _summed(summary: Any, signals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _summarise_signals(summary: Any, signals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Signals folded into one line per market: how many, their mean, the first and the last of them."""
     summed = {name: dict(line) for name, line in summary.items()} if isinstance(summary, dict) else {}
     for signal in signals:
@@ -134,41 +139,41 @@ def _summed(summary: Any, signals: Sequence[Mapping[str, Any]]) -> dict[str, Any
     return summed
 
 
-def _reasoning(state: State, now: datetime, budget: Budget) -> Pruning:
+def _prune_reasoning(state: SessionState, now: datetime, budget: Budget) -> PruningPlan:
     """Reasoning on markets without an active prediction leaves; of the rest the hundred analysed last stay."""
     del now
     held = state["reasoning_cache"]
     busy = {
         item.get("market_id") for item in state["active_predictions"] if item.get("status") in ("active", "recovering")
     }
-    newest = sorted(held, key=lambda market: _when(held[market], "last_analysis"), reverse=True)
+    newest = sorted(held, key=lambda market: _time_field(held[market], "last_analysis"), reverse=True)
     stay = set([market for market in newest if market in busy][: budget.markets])
     gone = {market: held[market] for market in held if market not in stay}
     if not gone:
-        return Pruning()
-    changes = tuple({"op": "remove", "path": f"/reasoning_cache/{_escaped(market)}"} for market in gone)
-    return Pruning(changes, (Leaving("reasoning_cache", gone, "its market is not active"),))
+        return PruningPlan()
+    changes = tuple({"op": "remove", "path": f"/reasoning_cache/{_escape_step(market)}"} for market in gone)
+    return PruningPlan(changes, (RemovedItems("reasoning_cache", gone, "its market is not active"),))
 
 
-def _metrics(state: State, now: datetime, budget: Budget) -> Pruning:
+def _prune_metrics(state: SessionState, now: datetime, budget: Budget) -> PruningPlan:
     """Daily figures leave after 30 days and are added up in a summary."""
     metrics = state["performance_metrics"]
     held = metrics.get("daily")
     if not isinstance(held, list):
-        return Pruning()
-    old = [day for day in held if isinstance(day, dict) and now - _when(day, "date") > budget.metrics_for]
+        return PruningPlan()
+    old = [day for day in held if isinstance(day, dict) and now - _time_field(day, "date") > budget.metrics_for]
     if not old:
-        return Pruning()
+        return PruningPlan()
     before = metrics.get("summary") if isinstance(metrics.get("summary"), dict) else {}
-    summary = _added_up(before, old)
+    summary = _summarise_days(before, old)
     changes = (
         {"op": "replace", "path": "/performance_metrics/daily", "value": [day for day in held if day not in old]},
         {"op": "add", "path": "/performance_metrics/summary", "value": summary},
     )
-    return Pruning(changes, (Leaving("performance_metrics", old, "older than 30 days"),))
+    return PruningPlan(changes, (RemovedItems("performance_metrics", old, "older than 30 days"),))
 
 
-def _added_up(summary: Mapping[str, Any], days: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _summarise_days(summary: Mapping[str, Any], days: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Days folded into one: how many resolved, their mean scores weighted by that, from when to when."""
     total, dates = summary.get("resolved", 0), [summary.get("from"), summary.get("to")]
     means = {name: summary.get(name, 0.0) * total for name in ("brier_score", "log_score")}
@@ -183,25 +188,25 @@ def _added_up(summary: Mapping[str, Any], days: Sequence[Mapping[str, Any]]) -> 
     return {"resolved": total, **averages, "from": min(known, default=None), "to": max(known, default=None)}
 
 
-def _replaced(section: str, stay: list[Any], gone: Any) -> tuple[Mapping[str, Any], ...]:
-    return ({"op": "replace", "path": f"/{section}", "value": stay},) if gone else ()
+def _replace_section(section: str, remaining: list[Any], removed: Any) -> tuple[Mapping[str, Any], ...]:
+    return ({"op": "replace", "path": f"/{section}", "value": remaining},) if removed else ()
 
 
-def _when(item: Any, name: str) -> datetime:
+def _time_field(item: Any, name: str) -> datetime:
     value = item.get(name) if isinstance(item, dict) else None
     return from_iso(value) if isinstance(value, str) else _EPOCH
 
 
-def _escaped(step: str) -> str:
+def _escape_step(step: str) -> str:
     return step.replace("~", "~0").replace("/", "~1")
 
 
-def parcels(leaving: Leaving, size: int = 500) -> list[Leaving]:
+def split_into_chunks(removed: RemovedItems, size: int = 500) -> list[RemovedItems]:
     """The same in parcels that fit into a record each."""
-    items = leaving.items
+    items = removed.items
     if isinstance(items, dict):
         names = list(items)
         chunks: list[Any] = [{name: items[name] for name in names[at : at + size]} for at in range(0, len(names), size)]
     else:
         chunks = [items[at : at + size] for at in range(0, len(items), size)]
-    return [Leaving(leaving.section, chunk, leaving.why) for chunk in chunks]
+    return [RemovedItems(removed.section, chunk, removed.why) for chunk in chunks]

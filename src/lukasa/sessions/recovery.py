@@ -26,84 +26,86 @@ from typing import Any, Literal
 from lukasa.clock import from_iso
 from lukasa.errors import InvalidInput
 from lukasa.network import NetworkState
-from lukasa.sessions.files import Checkpoint, Damage, Delta
-from lukasa.sessions.patching import apply
-from lukasa.sessions.state import State
+from lukasa.sessions.checkpoint_files import Checkpoint, DamagedCheckpoint, Delta
+from lukasa.sessions.patch import apply_changes
+from lukasa.sessions.state import SessionState
 
-Mode = Literal["new", "normal", "crash", "corruption"]
-Source = Literal["files", "log", "both"]
-HELD = "recovering_from"
+RecoveryMode = Literal["new", "normal", "crash", "corruption"]
+CheckpointSource = Literal["files", "log", "both"]
+PREVIOUS_STATUS_KEY = "recovering_from"
 """What a prediction's status was before it was marked as recovering."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class RecoveryEvidence:
     """What the two witnesses say."""
 
-    filed: Checkpoint | None
-    damaged: Sequence[Damage]
-    logged: Checkpoint | None
-    status: str | None
+    file_checkpoint: Checkpoint | None
+    damaged: Sequence[DamagedCheckpoint]
+    log_checkpoint: Checkpoint | None
+    log_status: str | None
     """The status in the log; ``None`` when the log knows nothing of the session."""
-    in_log: Mapping[int, Delta]
-    in_files: Mapping[int, Delta]
-    reopened: bool
+    log_deltas: Mapping[int, Delta]
+    file_deltas: Mapping[int, Delta]
+    was_reopened: bool
     """Whether the files tell that the session was opened again after its newest checkpoint."""
-    known_upto: int
+    highest_known_delta: int
     """The highest number of a change that anybody has heard of."""
 
     @property
-    def newer_damaged(self) -> bool:
+    def has_newer_damage(self) -> bool:
         """Whether a file is damaged that would have served before the one that does."""
-        return any(self.filed is None or damage.number >= self.filed.number for damage in self.damaged)
+        return any(
+            self.file_checkpoint is None or damage.number >= self.file_checkpoint.number for damage in self.damaged
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RecoveredState:
     """A session's state as the evidence gives it."""
 
-    mode: Mode
-    state: State
+    mode: RecoveryMode
+    state: SessionState
     base: Checkpoint
-    source: Source
+    source: CheckpointSource
     upto: int
-    highest: int
+    highest_delta: int
     replayed: int
     lost: tuple[int, ...]
-    sure: bool
+    is_complete: bool
     """Whether it is proved that nothing is missing: the log is there and has no gap, or the session was closed."""
 
 
-def judge(evidence: Evidence, taken_back: Callable[[int], bool]) -> Found | None:
+def recover_state(evidence: RecoveryEvidence, was_withdrawn: Callable[[int], bool]) -> RecoveredState | None:
     """The newest state that can be proved; ``None`` when there is none at all."""
-    base, source = _base(evidence)
+    base, source = _newest_checkpoint(evidence)
     if base is None:
         return None
     known = {
         number: delta
-        for number, delta in evidence.in_files.items()
-        if number in evidence.in_log or evidence.status is None or not taken_back(number)
-    } | dict(evidence.in_log)
+        for number, delta in evidence.file_deltas.items()
+        if number in evidence.log_deltas or evidence.log_status is None or not was_withdrawn(number)
+    } | dict(evidence.log_deltas)
     state, upto = base.state, base.upto
     while (delta := known.get(upto + 1)) is not None and delta.changes is not None:
         try:
-            state = after(state, delta)
+            state = apply_delta(state, delta)
         except InvalidInput:
             break
         upto += 1
-    highest = max(upto, evidence.known_upto, *known, 0)
+    highest = max(upto, evidence.highest_known_delta, *known, 0)
     lost = tuple(range(upto + 1, highest + 1))
     clean = base.clean and upto == base.upto
-    closed = evidence.status == "closed" if evidence.status is not None else not evidence.reopened
-    sure = not lost and (evidence.status is not None or (clean and closed and not evidence.newer_damaged))
-    mode: Mode = "normal" if clean and closed else "crash"
-    if lost or evidence.newer_damaged:
+    closed = evidence.log_status == "closed" if evidence.log_status is not None else not evidence.was_reopened
+    sure = not lost and (evidence.log_status is not None or (clean and closed and not evidence.has_newer_damage))
+    mode: RecoveryMode = "normal" if clean and closed else "crash"
+    if lost or evidence.has_newer_damage:
         mode = "corruption"
-    return Found(mode, state, base, source, upto, highest, upto - base.upto, lost, sure)
+    return RecoveredState(mode, state, base, source, upto, highest, upto - base.upto, lost, sure)
 
 
-def _base(evidence: Evidence) -> tuple[Checkpoint | None, Source]:
-    filed, logged = evidence.filed, evidence.logged
+def _newest_checkpoint(evidence: RecoveryEvidence) -> tuple[Checkpoint | None, CheckpointSource]:
+    filed, logged = evidence.file_checkpoint, evidence.log_checkpoint
     if filed is None or logged is None:
         return filed or logged, "files" if logged is None else "log"
     if (filed.upto, filed.number) == (logged.upto, logged.number):
@@ -112,90 +114,100 @@ def _base(evidence: Evidence) -> tuple[Checkpoint | None, Source]:
     return newer, "files" if newer is filed else "log"
 
 
-def after(state: State, delta: Delta) -> State:
+def apply_delta(state: SessionState, delta: Delta) -> SessionState:
     """The state after a change."""
-    state = apply(state, delta.changes or ())
+    state = apply_changes(state, delta.changes or ())
     return {**state, "metadata": {**state["metadata"], "last_updated": delta.at}} if delta.at else state
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PredictionDecision:
     """What becomes of one prediction, and why."""
 
     prediction_id: str
-    deed: Literal["keep", "take", "add", "hold"]
+    action: Literal["keep", "take", "add", "hold"]
     prediction: Mapping[str, Any]
     conflict: Mapping[str, Any] | None = None
     flag: str | None = None
 
 
-def marking(state: State) -> list[dict[str, Any]]:
+def build_recovering_changes(state: SessionState) -> list[dict[str, Any]]:
     """The changes that mark every active prediction as recovering."""
     return [
         {"op": "add", "path": f"/active_predictions/{at}/{name}", "value": value}
         for at, item in enumerate(state["active_predictions"])
         if item.get("status") == "active"
-        for name, value in (("status", "recovering"), (HELD, "active"))
+        for name, value in (("status", "recovering"), (PREVIOUS_STATUS_KEY, "active"))
     ]
 
 
-def restored(prediction: Mapping[str, Any]) -> dict[str, Any]:
+def restore_status(prediction: Mapping[str, Any]) -> dict[str, Any]:
     """A prediction with the status it had before it was marked."""
-    status = prediction.get(HELD, "active") if prediction.get("status") == "recovering" else prediction.get("status")
-    return {name: value for name, value in prediction.items() if name != HELD} | {"status": status}
+    status = (
+        prediction.get(PREVIOUS_STATUS_KEY, "active")
+        if prediction.get("status") == "recovering"
+        else prediction.get("status")
+    )
+    return {name: value for name, value in prediction.items() if name != PREVIOUS_STATUS_KEY} | {"status": status}
 
 
-def reconcile(state: State, network: NetworkState | None, *, sure: bool) -> list[Verdict]:
+def reconcile_predictions(
+    state: SessionState, network: NetworkState | None, *, is_complete: bool
+) -> list[PredictionDecision]:
     """What becomes of each prediction that is recovering, and of those only the network has."""
     heard = {item["prediction_id"]: item for item in (network.active_predictions if network else ())}
     verdicts = [
-        _settle(item, heard.get(item["prediction_id"]), reachable=network is not None, sure=sure)
+        _decide_prediction(
+            item, heard.get(item["prediction_id"]), reachable=network is not None, is_complete=is_complete
+        )
         for item in state["active_predictions"]
         if item.get("status") == "recovering"
     ]
     ours = {item["prediction_id"] for item in state["active_predictions"]}
-    known = _moment(state["metadata"])
+    known = _last_updated(state["metadata"])
     for id, item in heard.items():
-        if id not in ours and item.get("status") == "active" and (not sure or _moment(item) > known):
-            verdicts.append(Verdict(id, "add", item))
+        if id not in ours and item.get("status") == "active" and (not is_complete or _last_updated(item) > known):
+            verdicts.append(PredictionDecision(id, "add", item))
     return verdicts
 
 
-def _settle(local: Mapping[str, Any], remote: Mapping[str, Any] | None, *, reachable: bool, sure: bool) -> Verdict:
-    own, id = restored(local), local["prediction_id"]
+def _decide_prediction(
+    local: Mapping[str, Any], remote: Mapping[str, Any] | None, *, reachable: bool, is_complete: bool
+) -> PredictionDecision:
+    own, id = restore_status(local), local["prediction_id"]
     if not reachable:
-        return Verdict(id, "hold", local, flag="the network did not answer")
+        return PredictionDecision(id, "hold", local, flag="the network did not answer")
     if remote is None:
-        if sure:
-            return Verdict(id, "keep", own)
-        return Verdict(id, "hold", local, flag="changes were lost, and the network does not know it")
-    theirs = restored(remote)
+        if is_complete:
+            return PredictionDecision(id, "keep", own)
+        return PredictionDecision(id, "hold", local, flag="changes were lost, and the network does not know it")
+    theirs = restore_status(remote)
     if own == theirs:
-        return Verdict(id, "keep", own)
-    newer = _moment(theirs) > _moment(own)
+        return PredictionDecision(id, "keep", own)
+    newer = _last_updated(theirs) > _last_updated(own)
     conflict = {"prediction_id": id, "kept": "network" if newer else "own", "own": own, "network": theirs}
-    return Verdict(id, "take" if newer else "keep", theirs if newer else own, conflict)
+    return PredictionDecision(id, "take" if newer else "keep", theirs if newer else own, conflict)
 
 
-def _moment(item: Mapping[str, Any]) -> Any:
+def _last_updated(item: Mapping[str, Any]) -> Any:
     value = item.get("last_updated")
     return from_iso(value if isinstance(value, str) else "1970-01-01")
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
+class RecoveryReport:
     """What a recovery found, did and could not do."""
 
     session: str
-    mode: Mode
-    state: State = field(repr=False)
+    mode: RecoveryMode
+    state: SessionState = field(repr=False)
     used: str = ""
     """Which checkpoint, and whose."""
     number: int = 0
     replayed: int = 0
     lost: tuple[int, ...] = ()
     sure: bool = True
-    damaged: tuple[Damage, ...] = ()
+    damaged: tuple[DamagedCheckpoint, ...] = ()
     incidents: tuple[str, ...] = ()
     conflicts: tuple[Mapping[str, Any], ...] = ()
     rebuilt: tuple[str, ...] = ()

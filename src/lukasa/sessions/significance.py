@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lukasa.sessions.state import State
+from lukasa.sessions.state import SessionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,22 @@ NEVER = Significance(probability=2.0, statuses=False, sections=(), changes=1 << 
 """No change is significant; checkpoints come by time and by hand."""
 
 
-def significant(saved: State, state: State, touched: Sequence[Sequence[str]], changes: int, rule: Significance) -> bool:
+def is_significant(
+    saved_state: SessionState,
+    state: SessionState,
+    touched_paths: Sequence[Sequence[str]],
+    changes: int,
+    rule: Significance,
+) -> bool:
     """Whether a state that differs from the saved one in these places deserves a checkpoint."""
-    if changes >= rule.changes or any(path and path[0] in rule.sections for path in touched):
+    if changes >= rule.changes or any(path and path[0] in rule.sections for path in touched_paths):
         return True
-    places = {path[1] for path in touched if len(path) > 1 and path[0] == "active_predictions" and path[1].isdigit()}
+    places = {
+        path[1] for path in touched_paths if len(path) > 1 and path[0] == "active_predictions" and path[1].isdigit()
+    }
     if not places:
         return False
-    before = {item["prediction_id"]: item for item in saved["active_predictions"]}
+    before = {item["prediction_id"]: item for item in saved_state["active_predictions"]}
     for place in places:
         item = state["active_predictions"][int(place)]
         old = before.get(item["prediction_id"])

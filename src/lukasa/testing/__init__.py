@@ -11,11 +11,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from lukasa.testing.clock import CountingIds, FrozenClock, seeded_ids
-from lukasa.testing.extra import needs
+from lukasa.testing.optional import require_package
 
 if TYPE_CHECKING:
     from lukasa.testing.contract import EngineContract
-    from lukasa.testing.model import MISBEHAVIOURS, ModelStandIn
+    from lukasa.testing.fake_llm import MISBEHAVIOURS, FakeLLM
     from lukasa.testing.strategies import BadDraft, bad_drafts, bodies, drafts, ids, texts
 
 __all__ = [
@@ -23,8 +23,8 @@ __all__ = [
     "BadDraft",
     "CountingIds",
     "EngineContract",
+    "FakeLLM",
     "FrozenClock",
-    "ModelStandIn",
     "bad_drafts",
     "bodies",
     "drafts",
@@ -35,17 +35,17 @@ __all__ = [
 
 _CONTRACT = "lukasa.testing.contract"
 _STRATEGIES = "lukasa.testing.strategies"
-_LAZY = {
+_LAZY_MODULES = {
     "EngineContract": _CONTRACT,
-    **dict.fromkeys(("MISBEHAVIOURS", "ModelStandIn"), "lukasa.testing.model"),
+    **dict.fromkeys(("MISBEHAVIOURS", "FakeLLM"), "lukasa.testing.fake_llm"),
     **dict.fromkeys(("BadDraft", "bad_drafts", "bodies", "drafts", "ids", "texts"), _STRATEGIES),
 }
 
 
 def __getattr__(name: str) -> Any:
-    room = _LAZY.get(name)
+    room = _LAZY_MODULES.get(name)
     if room is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if room == _CONTRACT and room not in sys.modules:
-        needs("pytest").register_assert_rewrite(_CONTRACT)  # so that a failed exam tells what it saw
+        require_package("pytest").register_assert_rewrite(_CONTRACT)  # so that a failed exam tells what it saw
     return getattr(importlib.import_module(room), name)

@@ -7,7 +7,7 @@ import random
 import threading
 from datetime import UTC, datetime, timedelta
 
-from lukasa.clock import SortableIds, aware
+from lukasa.clock import SortableIds, to_utc
 
 NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)
 
@@ -16,18 +16,18 @@ class FrozenClock:
     """Stands still until it is told to move, forwards or backwards."""
 
     def __init__(self, moment: datetime = NOON) -> None:
-        self._moment = aware(moment)
-        self._moving = threading.Lock()
+        self._moment = to_utc(moment)
+        self._lock = threading.Lock()
 
     def now(self) -> datetime:
         return self._moment
 
     def set(self, moment: datetime) -> None:
-        self._moment = aware(moment)
+        self._moment = to_utc(moment)
 
     def advance(self, seconds: float = 1.0) -> datetime:
         """Moves by so many seconds, back if they are negative; returns the new moment."""
-        with self._moving:
+        with self._lock:
             self._moment += timedelta(seconds=seconds)
             return self._moment
 

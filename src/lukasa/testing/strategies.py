@@ -9,24 +9,24 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from lukasa.engine import RESERVED_KINDS
-from lukasa.gate.checks import DEFAULT_LIMITS
+from lukasa.gate import DEFAULT_LIMITS
 from lukasa.record import DERIVED_FROM, Draft, Key, Link
-from lukasa.testing.extra import needs
+from lukasa.storage.engine import RESERVED_KINDS
+from lukasa.testing.optional import require_package
 
 if TYPE_CHECKING:
     from hypothesis import strategies as st
     from hypothesis.strategies import SearchStrategy
 else:
-    needs("hypothesis")
+    require_package("hypothesis")
     from hypothesis import strategies as st
 
-_NO_CONTROLS: tuple[Literal["L", "M", "N", "P", "S", "Z", "Cf", "Co", "Cn"], ...]
-_NO_CONTROLS = ("L", "M", "N", "P", "S", "Z", "Cf", "Co", "Cn")
-LONGEST_NAME = DEFAULT_LIMITS.name_characters
+_PRINTABLE_CATEGORIES: tuple[Literal["L", "M", "N", "P", "S", "Z", "Cf", "Co", "Cn"], ...]
+_PRINTABLE_CATEGORIES = ("L", "M", "N", "P", "S", "Z", "Cf", "Co", "Cn")
+MAX_NAME_LENGTH = DEFAULT_LIMITS.name_characters
 LONE_SURROGATE = "\ud800"
 
-_TRICKY = (
+_TRICKY_TEXTS = (
     "",
     "\0",
     "before\0after",
@@ -43,12 +43,14 @@ _TRICKY = (
 def texts(max_size: int = 60) -> SearchStrategy[str]:
     """Any Unicode text that UTF-8 can hold: astral, combining, bidirectional, control characters, NUL."""
     anything = st.text(st.characters(codec="utf-8"), max_size=max_size)
-    return st.one_of(anything, st.sampled_from(_TRICKY), st.tuples(anything, st.sampled_from(_TRICKY)).map("".join))
+    return st.one_of(
+        anything, st.sampled_from(_TRICKY_TEXTS), st.tuples(anything, st.sampled_from(_TRICKY_TEXTS)).map("".join)
+    )
 
 
-def ids(max_size: int = LONGEST_NAME) -> SearchStrategy[str]:
+def ids(max_size: int = MAX_NAME_LENGTH) -> SearchStrategy[str]:
     """Names and ids that the gate lets through: anything printable in any script, and paths that mean mischief."""
-    letters = st.characters(codec="utf-8", categories=_NO_CONTROLS)
+    letters = st.characters(codec="utf-8", categories=_PRINTABLE_CATEGORIES)
     tricky = (
         "../../etc/passwd",
         "a/b",
@@ -64,7 +66,7 @@ def ids(max_size: int = LONGEST_NAME) -> SearchStrategy[str]:
     return st.one_of(st.text(letters, min_size=1, max_size=min(max_size, 20)), st.sampled_from(tricky))
 
 
-def _leaves() -> SearchStrategy[Any]:
+def _json_scalars() -> SearchStrategy[Any]:
     return st.one_of(
         st.none(),
         st.booleans(),
@@ -78,7 +80,7 @@ def _leaves() -> SearchStrategy[Any]:
 def json_values(max_leaves: int = 10) -> SearchStrategy[Any]:
     """Nested JSON within the limits of the canonical form."""
     return st.recursive(
-        _leaves(),
+        _json_scalars(),
         lambda deeper: st.one_of(st.lists(deeper, max_size=4), st.dictionaries(texts(12), deeper, max_size=4)),
         max_leaves=max_leaves,
     )
@@ -87,10 +89,10 @@ def json_values(max_leaves: int = 10) -> SearchStrategy[Any]:
 def bodies(max_leaves: int = 10) -> SearchStrategy[dict[str, Any]]:
     """JSON objects, now and then nested as deep as is allowed."""
     plain = st.dictionaries(texts(12), json_values(max_leaves), max_size=4)
-    return st.one_of(plain, plain, plain, st.integers(30, 64).map(nested))
+    return st.one_of(plain, plain, plain, st.integers(30, 64).map(nested_object))
 
 
-def nested(depth: int) -> dict[str, Any]:
+def nested_object(depth: int) -> dict[str, Any]:
     """An object with so many levels of brackets, a number in the innermost."""
     value: Any = 1
     for level in range(depth):
@@ -144,99 +146,110 @@ class BadDraft:
         return f"<{self.fault}: {self.code}>"  # some faults cannot be printed, others fill a screen
 
 
-_LINK = Link("about", Key("shared", "note", "target"))
+_EXAMPLE_LINK = Link("about", Key("shared", "note", "target"))
 
 
-def _bad(field: str, fault: str, code: str, value: Callable[[], Any]) -> tuple[str, str, str, Callable[[], Any]]:
+def _bad_field(field: str, fault: str, code: str, value: Callable[[], Any]) -> tuple[str, str, str, Callable[[], Any]]:
     return field, f"{field}: {fault}", code, value
 
 
-def _bad_names() -> list[tuple[str, str, str, Callable[[], Any]]]:
+def _bad_name_faults() -> list[tuple[str, str, str, Callable[[], Any]]]:
     faults: list[tuple[str, str, str, Callable[[], Any]]] = []
     for field in ("kind", "scope", "origin", "author", "id"):
         code = f"bad_{field}"
         faults += [
-            _bad(field, "10 KB", code, lambda: "x" * 10_000),
-            _bad(field, "one character too long", code, lambda: "x" * (LONGEST_NAME + 1)),
-            _bad(field, "NUL", code, lambda: "a\0b"),
-            _bad(field, "line break", code, lambda: "a\nb"),
-            _bad(field, "control character", code, lambda: "a\x9fb"),
-            _bad(field, "lone surrogate", code, lambda: f"a{LONE_SURROGATE}"),
-            _bad(field, "not text", code, lambda: 7),
-            _bad(field, "nothing", code, lambda: None),
-            _bad(field, "bytes", code, lambda: b"note"),
-            _bad(field, "unhashable", code, lambda: ["note"]),
+            _bad_field(field, "10 KB", code, lambda: "x" * 10_000),
+            _bad_field(field, "one character too long", code, lambda: "x" * (MAX_NAME_LENGTH + 1)),
+            _bad_field(field, "NUL", code, lambda: "a\0b"),
+            _bad_field(field, "line break", code, lambda: "a\nb"),
+            _bad_field(field, "control character", code, lambda: "a\x9fb"),
+            _bad_field(field, "lone surrogate", code, lambda: f"a{LONE_SURROGATE}"),
+            _bad_field(field, "not text", code, lambda: 7),
+            _bad_field(field, "nothing", code, lambda: None),
+            _bad_field(field, "bytes", code, lambda: b"note"),
+            _bad_field(field, "unhashable", code, lambda: ["note"]),
         ]
         if field in ("kind", "scope", "origin"):
-            faults.append(_bad(field, "empty", code, str))
-    faults += [_bad("kind", f"reserved {kind}", "reserved_kind", partial(str, kind)) for kind in sorted(RESERVED_KINDS)]
+            faults.append(_bad_field(field, "empty", code, str))
+    faults += [
+        _bad_field("kind", f"reserved {kind}", "reserved_kind", partial(str, kind)) for kind in sorted(RESERVED_KINDS)
+    ]
     return faults
 
 
-_FAULTS: tuple[tuple[str, str, str, Callable[[], Any]], ...] = (
-    *_bad_names(),
-    _bad("text", "lone surrogate", "bad_unicode", lambda: f"half a pair {LONE_SURROGATE}"),
-    _bad("text", "not text", "bad_text", lambda: 7),
-    _bad("text", "nothing", "bad_text", lambda: None),
-    _bad("text", "bytes", "bad_text", lambda: b"text"),
-    _bad("text", "too large", "too_large", lambda: "x" * (DEFAULT_LIMITS.record_bytes + 1)),
-    _bad("text", "too large in bytes only", "too_large", lambda: "\U0001f600" * (DEFAULT_LIMITS.record_bytes // 4)),
-    _bad("body", "too large", "too_large", lambda: {"blob": "x" * DEFAULT_LIMITS.record_bytes}),
-    _bad("body", "not an object", "bad_json", lambda: [1]),
-    _bad("body", "nothing", "bad_json", lambda: None),
-    _bad("body", "text", "bad_json", lambda: "{}"),
-    _bad("body", "NaN", "bad_json", lambda: {"x": float("nan")}),
-    _bad("body", "infinite", "bad_json", lambda: {"x": [float("-inf")]}),
-    _bad("body", "more than 64 bits", "bad_json", lambda: {"x": 2**64}),
-    _bad("body", "less than 64 bits", "bad_json", lambda: {"x": -(2**63) - 1}),
-    _bad("body", "5000 digits", "bad_json", lambda: {"x": 10**5000}),
-    _bad("body", "lone surrogate", "bad_json", lambda: {"x": LONE_SURROGATE}),
-    _bad("body", "lone surrogate in a key", "bad_json", lambda: {LONE_SURROGATE: 1}),
-    _bad("body", "too deep", "bad_json", lambda: nested(65)),
-    _bad("body", "far too deep", "bad_json", lambda: nested(5000)),
-    _bad("body", "number as a key", "bad_json", lambda: {1: "x"}),
-    _bad("body", "nothing as a key", "bad_json", lambda: {None: "x"}),
-    _bad("body", "a set", "bad_json", lambda: {"x": {1}}),
-    _bad("body", "bytes", "bad_json", lambda: {"x": b"x"}),
-    _bad("body", "a time", "bad_json", lambda: {"x": datetime(2026, 1, 1, tzinfo=UTC)}),
-    _bad("body", "a decimal", "bad_json", lambda: {"x": Decimal(1)}),
-    _bad("body", "an object of ours", "bad_json", lambda: {"x": _LINK}),
-    _bad("links", "too many", "too_many_links", lambda: (_LINK,) * (DEFAULT_LIMITS.links + 1)),
-    _bad("links", "no relation", "bad_link", lambda: (replace(_LINK, relation=""),)),
-    _bad("links", "no id", "bad_link", lambda: (replace(_LINK, to=Key("shared", "note", "")),)),
-    _bad("links", "lone surrogate", "bad_link", lambda: (replace(_LINK, to=Key("shared", "note", LONE_SURROGATE)),)),
-    _bad("links", "10 KB", "bad_link", lambda: (replace(_LINK, to=Key("shared", "note", "x" * 10_000)),)),
-    _bad("links", "NUL", "bad_link", lambda: (replace(_LINK, relation="a\0b"),)),
-    _bad("links", "number for a scope", "bad_link", lambda: (Link("about", Key(7, "note", "x")),)),  # type: ignore[arg-type]
-    _bad("links", "text for a key", "bad_link", lambda: (Link("about", "shared/note/x"),)),  # type: ignore[arg-type]
-    _bad("links", "text for a link", "bad_link", lambda: ("shared/note/x",)),
-    _bad("links", "text for all", "bad_link", lambda: "about"),
-    _bad("links", "nothing", "bad_link", lambda: None),
-    _bad("labels", "too many", "too_many_labels", lambda: tuple(f"n={n}" for n in range(DEFAULT_LIMITS.labels + 1))),
-    _bad("labels", "empty", "bad_label", lambda: ("",)),
-    _bad("labels", "10 KB", "bad_label", lambda: ("x" * 10_000,)),
-    _bad("labels", "line break", "bad_label", lambda: ("a\nb",)),
-    _bad("labels", "lone surrogate", "bad_label", lambda: (LONE_SURROGATE,)),
-    _bad("labels", "a number", "bad_label", lambda: (7,)),
-    _bad("labels", "text for all", "bad_label", lambda: "session=s1"),
-    _bad("labels", "nothing", "bad_label", lambda: None),
-    _bad("happened_at", "text", "bad_happened_at", lambda: "yesterday"),
-    _bad("happened_at", "a number", "bad_happened_at", lambda: 1_700_000_000),
-    _bad("deleted", "text", "bad_deleted", lambda: "yes"),
-    _bad("expected", "text", "bad_expected", lambda: "1"),
-    _bad("expected", "negative", "bad_expected", lambda: -1),
+_FAULT_TABLE: tuple[tuple[str, str, str, Callable[[], Any]], ...] = (
+    *_bad_name_faults(),
+    _bad_field("text", "lone surrogate", "bad_unicode", lambda: f"half a pair {LONE_SURROGATE}"),
+    _bad_field("text", "not text", "bad_text", lambda: 7),
+    _bad_field("text", "nothing", "bad_text", lambda: None),
+    _bad_field("text", "bytes", "bad_text", lambda: b"text"),
+    _bad_field("text", "too large", "too_large", lambda: "x" * (DEFAULT_LIMITS.record_bytes + 1)),
+    _bad_field(
+        "text", "too large in bytes only", "too_large", lambda: "\U0001f600" * (DEFAULT_LIMITS.record_bytes // 4)
+    ),
+    _bad_field("body", "too large", "too_large", lambda: {"blob": "x" * DEFAULT_LIMITS.record_bytes}),
+    _bad_field("body", "not an object", "bad_json", lambda: [1]),
+    _bad_field("body", "nothing", "bad_json", lambda: None),
+    _bad_field("body", "text", "bad_json", lambda: "{}"),
+    _bad_field("body", "NaN", "bad_json", lambda: {"x": float("nan")}),
+    _bad_field("body", "infinite", "bad_json", lambda: {"x": [float("-inf")]}),
+    _bad_field("body", "more than 64 bits", "bad_json", lambda: {"x": 2**64}),
+    _bad_field("body", "less than 64 bits", "bad_json", lambda: {"x": -(2**63) - 1}),
+    _bad_field("body", "5000 digits", "bad_json", lambda: {"x": 10**5000}),
+    _bad_field("body", "lone surrogate", "bad_json", lambda: {"x": LONE_SURROGATE}),
+    _bad_field("body", "lone surrogate in a key", "bad_json", lambda: {LONE_SURROGATE: 1}),
+    _bad_field("body", "too deep", "bad_json", lambda: nested_object(65)),
+    _bad_field("body", "far too deep", "bad_json", lambda: nested_object(5000)),
+    _bad_field("body", "number as a key", "bad_json", lambda: {1: "x"}),
+    _bad_field("body", "nothing as a key", "bad_json", lambda: {None: "x"}),
+    _bad_field("body", "a set", "bad_json", lambda: {"x": {1}}),
+    _bad_field("body", "bytes", "bad_json", lambda: {"x": b"x"}),
+    _bad_field("body", "a time", "bad_json", lambda: {"x": datetime(2026, 1, 1, tzinfo=UTC)}),
+    _bad_field("body", "a decimal", "bad_json", lambda: {"x": Decimal(1)}),
+    _bad_field("body", "an object of ours", "bad_json", lambda: {"x": _EXAMPLE_LINK}),
+    _bad_field("links", "too many", "too_many_links", lambda: (_EXAMPLE_LINK,) * (DEFAULT_LIMITS.links + 1)),
+    _bad_field("links", "no relation", "bad_link", lambda: (replace(_EXAMPLE_LINK, relation=""),)),
+    _bad_field("links", "no id", "bad_link", lambda: (replace(_EXAMPLE_LINK, to=Key("shared", "note", "")),)),
+    _bad_field(
+        "links",
+        "lone surrogate",
+        "bad_link",
+        lambda: (replace(_EXAMPLE_LINK, to=Key("shared", "note", LONE_SURROGATE)),),
+    ),
+    _bad_field("links", "10 KB", "bad_link", lambda: (replace(_EXAMPLE_LINK, to=Key("shared", "note", "x" * 10_000)),)),
+    _bad_field("links", "NUL", "bad_link", lambda: (replace(_EXAMPLE_LINK, relation="a\0b"),)),
+    _bad_field("links", "number for a scope", "bad_link", lambda: (Link("about", Key(7, "note", "x")),)),  # type: ignore[arg-type]
+    _bad_field("links", "text for a key", "bad_link", lambda: (Link("about", "shared/note/x"),)),  # type: ignore[arg-type]
+    _bad_field("links", "text for a link", "bad_link", lambda: ("shared/note/x",)),
+    _bad_field("links", "text for all", "bad_link", lambda: "about"),
+    _bad_field("links", "nothing", "bad_link", lambda: None),
+    _bad_field(
+        "labels", "too many", "too_many_labels", lambda: tuple(f"n={n}" for n in range(DEFAULT_LIMITS.labels + 1))
+    ),
+    _bad_field("labels", "empty", "bad_label", lambda: ("",)),
+    _bad_field("labels", "10 KB", "bad_label", lambda: ("x" * 10_000,)),
+    _bad_field("labels", "line break", "bad_label", lambda: ("a\nb",)),
+    _bad_field("labels", "lone surrogate", "bad_label", lambda: (LONE_SURROGATE,)),
+    _bad_field("labels", "a number", "bad_label", lambda: (7,)),
+    _bad_field("labels", "text for all", "bad_label", lambda: "session=s1"),
+    _bad_field("labels", "nothing", "bad_label", lambda: None),
+    _bad_field("happened_at", "text", "bad_happened_at", lambda: "yesterday"),
+    _bad_field("happened_at", "a number", "bad_happened_at", lambda: 1_700_000_000),
+    _bad_field("deleted", "text", "bad_deleted", lambda: "yes"),
+    _bad_field("expected", "text", "bad_expected", lambda: "1"),
+    _bad_field("expected", "negative", "bad_expected", lambda: -1),
 )
 
-FAULTS = tuple(fault for _, fault, _, _ in _FAULTS)
+FAULT_NAMES = tuple(fault for _, fault, _, _ in _FAULT_TABLE)
 """Every fault there is, by name."""
 
 
 def bad_draft(fault: str, good: Draft) -> BadDraft:
     """A good draft with one fault put in."""
-    field, name, code, value = next(row for row in _FAULTS if row[1] == fault)
+    field, name, code, value = next(row for row in _FAULT_TABLE if row[1] == fault)
     return BadDraft(name, code, good._replace(**{field: value()}))
 
 
 def bad_drafts() -> SearchStrategy[BadDraft]:
     """Drafts with one fault each, and the code it must be refused with."""
-    return st.builds(bad_draft, st.sampled_from(FAULTS), drafts())
+    return st.builds(bad_draft, st.sampled_from(FAULT_NAMES), drafts())

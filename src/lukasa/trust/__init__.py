@@ -4,8 +4,8 @@
 the records, ``room.py`` is what a memory hands out as ``memory.trust``.
 """
 
-from lukasa.trust.agent import AgentMemory
-from lukasa.trust.room import Trust
-from lukasa.trust.score import INITIAL, Score, Sums
+from lukasa.trust.agent_view import AgentMemory
+from lukasa.trust.score import INITIAL_TRUST, TrustScore, TrustSums
+from lukasa.trust.trust import Trust
 
-__all__ = ["INITIAL", "AgentMemory", "Score", "Sums", "Trust"]
+__all__ = ["INITIAL_TRUST", "AgentMemory", "Trust", "TrustScore", "TrustSums"]

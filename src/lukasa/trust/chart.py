@@ -5,55 +5,57 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from lukasa.charts import GRID, RED, LineSegment, Picture, Polyline, Shape, TextLabel
 from lukasa.clock import to_iso
-from lukasa.drawing import GRID, RED, Course, Line, Picture, Shape, Words
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDTH, _HEIGHT = 720, 240
-_LEFT, _RIGHT, _TOP, _FLOOR = 44, 704, 34, 210
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 704, 34, 210
 
-Point = tuple[datetime, float]
+TrustPoint = tuple[datetime, float]
 
 
-def sparkline(points: Sequence[Point], width: int = 60) -> str:
+def sparkline(points: Sequence[TrustPoint], width: int = 60) -> str:
     """The course of trust in one line: equal steps of time, each the trust that held at its end."""
     if not points:
         return ""
     first, last = points[0][0], points[-1][0]
     span = (last - first) / max(width - 1, 1)
     if not span:
-        return _BLOCKS[_level(points[-1][1])]
+        return _BLOCKS[_block_index(points[-1][1])]
     line, at = "", 0
     for step in range(width):
         while at + 1 < len(points) and points[at + 1][0] <= first + span * step:
             at += 1
-        line += _BLOCKS[_level(points[at if step < width - 1 else -1][1])]
+        line += _BLOCKS[_block_index(points[at if step < width - 1 else -1][1])]
     return line
 
 
-def _level(score: float) -> int:
+def _block_index(score: float) -> int:
     return min(int(score * len(_BLOCKS)), len(_BLOCKS) - 1)
 
 
-def picture(agent: str, points: Sequence[Point], *, least: float = 0.2) -> Picture:
+def draw_trust_chart(agent: str, points: Sequence[TrustPoint], *, min_trust: float = 0.2) -> Picture:
     """The course of trust in steps, between 0 and 1, with the line below which no critical role is given."""
     last = f", now {points[-1][1]:.2f}" if points else ""
-    return Picture(_WIDTH, _HEIGHT, f"Trust of {agent}{last}", tuple(_shapes(f"Trust of {agent}{last}", points, least)))
+    return Picture(
+        _WIDTH, _HEIGHT, f"Trust of {agent}{last}", tuple(_shapes(f"Trust of {agent}{last}", points, min_trust))
+    )
 
 
-def _shapes(title: str, points: Sequence[Point], least: float) -> Iterator[Shape]:
+def _shapes(title: str, points: Sequence[TrustPoint], min_trust: float) -> Iterator[Shape]:
     for mark in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
-        yield Line(_LEFT, _y(mark), _RIGHT, _y(mark), GRID)
-        yield Words(_LEFT - 8, _y(mark) + 4, f"{mark:.1f}", "end")
-    yield Line(_LEFT, _y(least), _RIGHT, _y(least), RED, dashed=True)
-    yield Words(_LEFT, _TOP - 14, title, "start")
+        yield LineSegment(_LEFT, _y(mark), _RIGHT, _y(mark), GRID)
+        yield TextLabel(_LEFT - 8, _y(mark) + 4, f"{mark:.1f}", "end")
+    yield LineSegment(_LEFT, _y(min_trust), _RIGHT, _y(min_trust), RED, dashed=True)
+    yield TextLabel(_LEFT, _TOP - 14, title, "start")
     if points:
-        yield Words(_LEFT, _FLOOR + 18, to_iso(points[0][0])[:10], "start")
-        yield Words(_RIGHT, _FLOOR + 18, to_iso(points[-1][0])[:10], "end")
-        yield Course(tuple(_steps(points)))
+        yield TextLabel(_LEFT, _BOTTOM + 18, to_iso(points[0][0])[:10], "start")
+        yield TextLabel(_RIGHT, _BOTTOM + 18, to_iso(points[-1][0])[:10], "end")
+        yield Polyline(tuple(_step_points(points)))
 
 
-def _steps(points: Sequence[Point]) -> Iterator[tuple[float, float]]:
+def _step_points(points: Sequence[TrustPoint]) -> Iterator[tuple[float, float]]:
     """Each score from when it was reached until the next one was."""
     first, seconds = points[0][0], (points[-1][0] - points[0][0]).total_seconds()
     before = points[0][1]
@@ -66,4 +68,4 @@ def _steps(points: Sequence[Point]) -> Iterator[tuple[float, float]]:
 
 
 def _y(score: float) -> float:
-    return _FLOOR - score * (_FLOOR - _TOP)
+    return _BOTTOM - score * (_BOTTOM - _TOP)

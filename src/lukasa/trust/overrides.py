@@ -6,24 +6,33 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from lukasa.clock import aware, from_iso, to_iso
-from lukasa.engine import Query, Reader
+from lukasa.clock import from_iso, to_iso, to_utc
 from lukasa.errors import InvalidInput
 from lukasa.outcome import Outcome, Refused
-from lukasa.record import Draft, Key, Link, Record, redraft
+from lukasa.record import Draft, Key, Link, Record, draft_from
 from lukasa.scope import SYSTEM
-from lukasa.trust.books import CONTESTED_LABEL, CONTROVERSY, ORIGIN, OVERRIDE, PERSON, Books, hashed, key_of
-from lukasa.trust.desk import Desk, labels_of
-from lukasa.trust.score import Sums
-from lukasa.trust.values import Controversy
+from lukasa.storage.engine import Query, Reader
+from lukasa.trust.base import TrustBase, event_labels
+from lukasa.trust.records import (
+    CONTESTED_LABEL,
+    CONTROVERSY,
+    ORIGIN,
+    OVERRIDE,
+    PERSON,
+    TrustChanges,
+    hash_id,
+    trust_key,
+)
+from lukasa.trust.results import Controversy
+from lukasa.trust.score import TrustSums
 
-AUTO_CHECK = timedelta(hours=24)
+AUTO_CHECK_DELAY = timedelta(hours=24)
 """So long after an override it is checked whether it stood."""
-_SWEPT_DAYS = 7
-_AGENTS_NAMED = 64
+_CHECKED_DAYS = 7
+_MAX_AGENTS = 64
 
 
-class Overrides(Desk):
+class TrustOverrides(TrustBase):
     """Takes overrides in and notices when they are taken back."""
 
     def log_override(
@@ -45,11 +54,11 @@ class Overrides(Desk):
         ``artifact`` is the record that holds the decision: whoever puts it back to what it was reverts the override.
         ``criteria`` are those of the rubric that the decision was about.
         """
-        if (refused := self._objection(agent=agent, round=round_id, by=by)) is not None:
+        if (refused := self._check_owner_and_names(agent=agent, round=round_id, by=by)) is not None:
             return refused
         if by == agent or not by:
             return Refused("self_judged", "An override is another's decision: say whose with by=…")
-        when = aware(timestamp) if timestamp is not None else self._clock.now()
+        when = to_utc(timestamp) if timestamp is not None else self._clock.now()
         event = {
             "round_id": round_id,
             "timestamp": to_iso(when),
@@ -57,13 +66,13 @@ class Overrides(Desk):
             "agent_output": agent_output,
             "human_decision": human_decision,
             "regret": False,
-            "auto_check_deadline": to_iso(when + AUTO_CHECK),
+            "auto_check_deadline": to_iso(when + AUTO_CHECK_DELAY),
             "reverted_by": None,
         }
         id = self._new_id()
 
-        def taking(reader: Reader) -> Sequence[Draft] | Refused:
-            books = Books(reader, self._clock.now())
+        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
+            books = TrustChanges(reader, self._clock.now())
             held = None if artifact is None else reader.get(artifact)
             if artifact is not None and held is None:
                 return Refused("not_found", f"There is no record {artifact} to watch.")
@@ -78,23 +87,25 @@ class Overrides(Desk):
                 "reverted_at": None,
             }
             labels = (
-                *labels_of(OVERRIDE, agent, round_id),
-                f"due={(when + AUTO_CHECK).date().isoformat()}",
+                *event_labels(OVERRIDE, agent, round_id),
+                f"due={(when + AUTO_CHECK_DELAY).date().isoformat()}",
                 *(f"criterion={name}" for name in dict.fromkeys(criteria)),
             )
             links = () if held is None else (Link("about", held.key),)
             draft = Draft(
                 OVERRIDE, body=body, id=id, scope=SYSTEM, origin=ORIGIN, labels=labels, links=links, happened_at=when
             )
-            books.put(books.standing(agent).adding(Sums.of_override(useful=useful), when.date()))
-            for tally in _contested(books, round_id, artifact):
+            books.set_aggregate(
+                books.get_aggregate(agent).with_sums(TrustSums.from_override(useful=useful), when.date())
+            )
+            for tally in _controversy_tallies(books, round_id, artifact):
                 tally["overrides"] += 1
-                tally["agents"] = sorted({*tally["agents"], agent})[:_AGENTS_NAMED]
-            books.tally(PERSON, by, person=by, overrides=0, reverted=0, reverted_by={})["overrides"] += 1
-            books.note(agent, "override", draft.key)
-            return [draft, *books.drafts()]
+                tally["agents"] = sorted({*tally["agents"], agent})[:_MAX_AGENTS]
+            books.get_tally(PERSON, by, person=by, overrides=0, reverted=0, reverted_by={})["overrides"] += 1
+            books.record_trust_change(agent, "override", draft.key)
+            return [draft, *books.collect_drafts()]
 
-        return self._journal.decide(taking, key=key)
+        return self._journal.append_if(build_drafts, key=key)
 
     def check_reverts(
         self, round_id: str | None = None, final_output: str | None = None, *, agent: str = "", by: str = "system"
@@ -109,27 +120,27 @@ class Overrides(Desk):
         if (round_id is None) is not (final_output is None):
             raise InvalidInput("A round is checked against its final output: give both or neither.")
 
-        def checking(reader: Reader) -> Sequence[Draft] | Refused:
-            books = Books(reader, self._clock.now())
+        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
+            books = TrustChanges(reader, self._clock.now())
             marked: list[Draft] = []
             for record in self._open_overrides(reader, round_id, agent):
                 if final_output is None:
-                    reverter = _reverter(reader, record, books.now)
+                    reverter = _find_reverter(reader, record, books.now)
                 else:
                     decided = record.body["event"].get("human_decision")
-                    reverter = by if decided != final_output and _overdue(record, books.now) else None
+                    reverter = by if decided != final_output and _is_overdue(record, books.now) else None
                 if reverter is not None:
-                    marked.append(_regretted(books, record, reverter))
-            return [*marked, *books.drafts()] if marked else []
+                    marked.append(_mark_regretted(books, record, reverter))
+            return [*marked, *books.collect_drafts()] if marked else []
 
-        return self._journal.decide(checking)
+        return self._journal.append_if(build_drafts)
 
     def _open_overrides(self, reader: Reader, round_id: str | None, agent: str) -> list[Record]:
         if round_id is not None:
             labels = [f"round={round_id}"]
         else:
             today = self._clock.now().date()
-            labels = [f"due={(today - timedelta(days=back)).isoformat()}" for back in range(-1, _SWEPT_DAYS)]
+            labels = [f"due={(today - timedelta(days=back)).isoformat()}" for back in range(-1, _CHECKED_DAYS)]
         found = [
             record for label in labels
             for record in reader.read(Query(kinds=(OVERRIDE,), scopes=(SYSTEM,), labels=(label,)))
@@ -141,23 +152,23 @@ class Overrides(Desk):
 
     def revert(self, id: str, *, by: str) -> Outcome:
         """Marks an override as regretted at once, because a person took it back."""
-        if (refused := self._objection(by=by)) is not None:
+        if (refused := self._check_owner_and_names(by=by)) is not None:
             return refused
         if not by.strip():
             return Refused("no_person", "Somebody took it back: say who with by=…")
 
-        def reverting(reader: Reader) -> Sequence[Draft] | Refused:
-            record = reader.get(key_of(OVERRIDE, id))
+        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
+            record = reader.get(trust_key(OVERRIDE, id))
             if record is None:
                 return Refused("not_found", f"There is no override {id!r:.80}.")
             if record.body["event"]["regret"]:
                 who = record.body["event"]["reverted_by"]
                 return Refused("already_reverted", f"The override {id!r:.80} was reverted already, by {who!r}.")
-            books = Books(reader, self._clock.now())
-            draft = _regretted(books, record, by)
-            return [draft, *books.drafts()]
+            books = TrustChanges(reader, self._clock.now())
+            draft = _mark_regretted(books, record, by)
+            return [draft, *books.collect_drafts()]
 
-        return self._journal.decide(reverting)
+        return self._journal.append_if(build_drafts)
 
     def controversy(self, *, limit: int = 100) -> list[Controversy]:
         """Rounds and artifacts with repeated overrides and reverts, the most disputed first."""
@@ -167,31 +178,31 @@ class Overrides(Desk):
         return sorted(found, key=lambda each: (-each.reverts, -each.overrides, each.name))[:limit]
 
 
-def _contested(books: Books, round_id: str, artifact: Key | None) -> list[dict[str, Any]]:
+def _controversy_tallies(changes: TrustChanges, round_id: str, artifact: Key | None) -> list[dict[str, Any]]:
     """The running counts of the round and of the artifact that an override is about."""
     places = [("round", round_id)] if round_id else []
     places += [("artifact", str(artifact))] if artifact is not None else []
     return [
-        books.tally(CONTROVERSY, hashed(what, name), what=what, name=name, overrides=0, reverts=0, agents=[])
+        changes.get_tally(CONTROVERSY, hash_id(what, name), what=what, name=name, overrides=0, reverts=0, agents=[])
         for what, name in places
     ]
 
 
-def _artifact(record: Record) -> Key | None:
+def _artifact_key(record: Record) -> Key | None:
     place = record.body["artifact"]
     return None if place is None else Key(*place[:3])
 
 
-def _overdue(record: Record, now: datetime) -> bool:
+def _is_overdue(record: Record, now: datetime) -> bool:
     try:
         return now > from_iso(record.body["event"]["auto_check_deadline"])
     except (InvalidInput, KeyError, TypeError):  # a file need not have told it
-        return now > record.moment + AUTO_CHECK
+        return now > record.moment + AUTO_CHECK_DELAY
 
 
-def _reverter(reader: Reader, record: Record, now: datetime) -> str | None:
+def _find_reverter(reader: Reader, record: Record, now: datetime) -> str | None:
     """Who took an override back, seen by the versions of its artifact; nobody while it stands."""
-    artifact, event = _artifact(record), record.body["event"]
+    artifact, event = _artifact_key(record), record.body["event"]
     if artifact is None:
         return None
     versions = reader.history(artifact)
@@ -201,19 +212,21 @@ def _reverter(reader: Reader, record: Record, now: datetime) -> str | None:
     before = {version.text for version in versions if version.version < record.body["artifact"][3]}
     if not newest.deleted and newest.text in before | {event["agent_output"]}:
         return newest.author or "owner"
-    return "system" if _overdue(record, now) else None
+    return "system" if _is_overdue(record, now) else None
 
 
-def _regretted(books: Books, record: Record, by: str) -> Draft:
+def _mark_regretted(changes: TrustChanges, record: Record, by: str) -> Draft:
     """The next version of an override that did not stand; the agent's books follow."""
     agent, event = record.body["agent"], record.body["event"] | {"regret": True, "reverted_by": by}
-    body = dict(record.body) | {"event": event, "reverted_at": to_iso(books.now)}
-    lost = Sums(regrets=1, useful=-int(record.body["useful"]))
-    books.put(books.standing(agent).adding(lost, record.moment.date()))
-    for tally in _contested(books, record.label("round") or "", _artifact(record)):
+    body = dict(record.body) | {"event": event, "reverted_at": to_iso(changes.now)}
+    lost = TrustSums(regrets=1, useful=-int(record.body["useful"]))
+    changes.set_aggregate(changes.get_aggregate(agent).with_sums(lost, record.moment.date()))
+    for tally in _controversy_tallies(changes, record.label("round") or "", _artifact_key(record)):
         tally["reverts"] += 1
-    person = books.tally(PERSON, record.body["by"], person=record.body["by"], overrides=0, reverted=0, reverted_by={})
+    person = changes.get_tally(
+        PERSON, record.body["by"], person=record.body["by"], overrides=0, reverted=0, reverted_by={}
+    )
     person["reverted"] += 1
     person["reverted_by"] = {**person["reverted_by"], by: person["reverted_by"].get(by, 0) + 1}
-    books.note(agent, "override_regretted", record.key)
-    return redraft(record, body=body, expected=record.version)
+    changes.record_trust_change(agent, "override_regretted", record.key)
+    return draft_from(record, body=body, expected=record.version)

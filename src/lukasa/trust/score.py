@@ -16,36 +16,36 @@ from typing import Any, Literal, NamedTuple
 
 from lukasa.clock import to_iso
 
-INITIAL = 0.6
+INITIAL_TRUST = 0.6
 """The trust of whoever nothing is known of."""
 WINDOW_DAYS = 90
 """Ratios look back so many whole UTC days, today not counted among them."""
-FEWEST = 5
+MIN_WINDOW_EVENTS = 5
 """A ratio whose window holds fewer events than this looks at all history."""
-IMPACT, DEPTH, REGRET = 0.4, 0.3, 0.3
-DEEPEST = 2.0
+IMPACT_WEIGHT, DEPTH_WEIGHT, REGRET_WEIGHT = 0.4, 0.3, 0.3
+MAX_DEPTH = 2.0
 MILLION = 1_000_000
-_SURE = 1.96
+_Z_95 = 1.96
 
-Basis = Literal["window", "history", "nothing"]
+ScoreBasis = Literal["window", "history", "nothing"]
 
 
-def length_of(text: str) -> float:
+def length_score(text: str) -> float:
     """The part of a dissent's depth that its length makes: 1 from fifty words on."""
     return min(len(text.split()) / 50, 1.0)
 
 
-def bonus_of(citations: Sequence[str]) -> float:
+def citation_bonus(citations: Sequence[str]) -> float:
     """The part that its citations make: 0.2 each, at most 0.5."""
     return min(len(citations) * 0.2, 0.5)
 
 
-def depth_of(text: str, citations: Sequence[str], novelty: float) -> float:
+def compute_depth(text: str, citations: Sequence[str], novelty: float) -> float:
     """How deep a dissent is, between 0 and 2."""
-    return min(length_of(text) + bonus_of(citations) + novelty, DEEPEST)
+    return min(length_score(text) + citation_bonus(citations) + novelty, MAX_DEPTH)
 
 
-class Sums(NamedTuple):
+class TrustSums(NamedTuple):
     """What counts towards trust, added up. ``depth`` is in millionths, ``squares`` in millionths of squared depths."""
 
     dissents: int = 0
@@ -56,25 +56,25 @@ class Sums(NamedTuple):
     regrets: int = 0
     useful: int = 0
 
-    def plus(self, other: Sums) -> Sums:
-        return Sums(*(own + its for own, its in zip(self, other, strict=True)))
+    def plus(self, other: TrustSums) -> TrustSums:
+        return TrustSums(*(own + its for own, its in zip(self, other, strict=True)))
 
-    def minus(self, other: Sums) -> Sums:
-        return Sums(*(own - its for own, its in zip(self, other, strict=True)))
+    def minus(self, other: TrustSums) -> TrustSums:
+        return TrustSums(*(own - its for own, its in zip(self, other, strict=True)))
 
     @classmethod
-    def all(cls, many: Iterable[Sums]) -> Sums:
+    def sum_all(cls, parts: Iterable[TrustSums]) -> TrustSums:
         whole = cls()
-        for each in many:
+        for each in parts:
             whole = whole.plus(each)
         return whole
 
     @classmethod
-    def of_dissent(cls, *, impact: bool, depth: float) -> Sums:
+    def from_dissent(cls, *, impact: bool, depth: float) -> TrustSums:
         return cls(1, int(impact), round(depth * MILLION), round(depth * 1000) ** 2)
 
     @classmethod
-    def of_override(cls, *, useful: bool) -> Sums:
+    def from_override(cls, *, useful: bool) -> TrustSums:
         return cls(overrides=1, useful=int(useful))
 
     @property
@@ -96,7 +96,7 @@ class Sums(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class TrustScore:
     """An agent's trust, the three parts it is made of, and how much stands behind it.
 
     ``low`` and ``high`` enclose it with about 95 % confidence. ``raw`` is the formula before it is clamped.
@@ -110,8 +110,8 @@ class Score:
     regret_ratio: float
     dissents: int
     overrides: int
-    dissents_from: Basis
-    overrides_from: Basis
+    dissents_from: ScoreBasis
+    overrides_from: ScoreBasis
     low: float
     high: float
     at: datetime
@@ -127,12 +127,20 @@ class Score:
             "trust_score": self.trust,
             "raw": self.raw,
             "parts": {
-                "impact_ratio": {"value": self.impact_ratio, "weight": IMPACT, "share": IMPACT * self.impact_ratio},
-                "mean_depth": {"value": self.mean_depth, "weight": DEPTH, "share": DEPTH * self.mean_depth},
+                "impact_ratio": {
+                    "value": self.impact_ratio,
+                    "weight": IMPACT_WEIGHT,
+                    "share": IMPACT_WEIGHT * self.impact_ratio,
+                },
+                "mean_depth": {
+                    "value": self.mean_depth,
+                    "weight": DEPTH_WEIGHT,
+                    "share": DEPTH_WEIGHT * self.mean_depth,
+                },
                 "steadiness": {
                     "value": 1 - self.regret_ratio,
-                    "weight": REGRET,
-                    "share": REGRET * (1 - self.regret_ratio),
+                    "weight": REGRET_WEIGHT,
+                    "share": REGRET_WEIGHT * (1 - self.regret_ratio),
                 },
             },
             "regret_ratio": self.regret_ratio,
@@ -146,41 +154,47 @@ class Score:
         }
 
 
-def score(agent: str, window: Sums, total: Sums, at: datetime, initial: float = INITIAL) -> Score:
+def compute_score(
+    agent: str, window: TrustSums, total: TrustSums, at: datetime, initial: float = INITIAL_TRUST
+) -> TrustScore:
     """The trust that follows from the sums of the window and of all history."""
-    told, told_from = _basis(window, total, "dissents")
-    decided, decided_from = _basis(window, total, "overrides")
+    told, told_from = _choose_basis(window, total, "dissents")
+    decided, decided_from = _choose_basis(window, total, "overrides")
     if told_from == decided_from == "nothing":
-        return Score(agent, initial, initial, 0.0, 0.0, 0.0, 0, 0, told_from, decided_from, 0.0, 1.0, at)
-    raw = IMPACT * told.impact_ratio + DEPTH * told.mean_depth + REGRET * (1 - decided.regret_ratio)
-    spread = _SURE * sqrt(
-        IMPACT**2 * _doubt(told.impacts, told.dissents)
-        + DEPTH**2 * _depth_doubt(told)
-        + REGRET**2 * _doubt(decided.regrets, decided.overrides)
+        return TrustScore(agent, initial, initial, 0.0, 0.0, 0.0, 0, 0, told_from, decided_from, 0.0, 1.0, at)
+    raw = (
+        IMPACT_WEIGHT * told.impact_ratio + DEPTH_WEIGHT * told.mean_depth + REGRET_WEIGHT * (1 - decided.regret_ratio)
     )
-    return Score(
-        agent, round(_within(raw), 12), raw, told.impact_ratio, told.mean_depth, decided.regret_ratio, told.dissents,
-        decided.overrides, told_from, decided_from, _within(raw - spread), _within(raw + spread), at,
+    spread = _Z_95 * sqrt(
+        IMPACT_WEIGHT**2 * _ratio_variance(told.impacts, told.dissents)
+        + DEPTH_WEIGHT**2 * _depth_variance(told)
+        + REGRET_WEIGHT**2 * _ratio_variance(decided.regrets, decided.overrides)
+    )
+    return TrustScore(
+        agent, round(_clamp(raw), 12), raw, told.impact_ratio, told.mean_depth, decided.regret_ratio, told.dissents,
+        decided.overrides, told_from, decided_from, _clamp(raw - spread), _clamp(raw + spread), at,
     )  # fmt: skip
 
 
-def _basis(window: Sums, total: Sums, events: Literal["dissents", "overrides"]) -> tuple[Sums, Basis]:
-    if getattr(window, events) >= FEWEST:
+def _choose_basis(
+    window: TrustSums, total: TrustSums, events: Literal["dissents", "overrides"]
+) -> tuple[TrustSums, ScoreBasis]:
+    if getattr(window, events) >= MIN_WINDOW_EVENTS:
         return window, "window"
-    return (total, "history") if getattr(total, events) else (Sums(), "nothing")
+    return (total, "history") if getattr(total, events) else (TrustSums(), "nothing")
 
 
-def _within(value: float) -> float:
+def _clamp(value: float) -> float:
     return min(max(value, 0.0), 1.0)
 
 
-def _doubt(hits: int, tries: int) -> float:
+def _ratio_variance(hits: int, tries: int) -> float:
     """The variance of a ratio, with two hits and two misses added so that few tries never look certain."""
     ratio = (hits + 2) / (tries + 4)
     return ratio * (1 - ratio) / (tries + 4)
 
 
-def _depth_doubt(sums: Sums) -> float:
+def _depth_variance(sums: TrustSums) -> float:
     """The variance of the mean depth; of one dissent or none it is as wide as depths can be."""
     if sums.dissents < 2:
         return 1.0 / max(sums.dissents, 1)
@@ -188,7 +202,7 @@ def _depth_doubt(sums: Sums) -> float:
     return (variance + 0.25 / sums.dissents) / sums.dissents
 
 
-def as_few_as(hits: int, tries: int, ratio: float) -> float:
+def binomial_cdf(hits: int, tries: int, ratio: float) -> float:
     """How likely so few hits, or fewer, are when each try hits with this ratio."""
     if not 0 < ratio < 1:
         return 1.0 if ratio <= 0 or hits >= tries else 0.0
@@ -199,7 +213,7 @@ def as_few_as(hits: int, tries: int, ratio: float) -> float:
     )
 
 
-def weighted(values: Mapping[str, float], trust: Mapping[str, float]) -> float | None:
+def weighted_mean(values: Mapping[str, float], trust: Mapping[str, float]) -> float | None:
     """The mean of what agents say, each weighed by trust; none when nobody is trusted at all."""
     whole = sum(trust[name] for name in values)
     return sum(value * trust[name] for name, value in values.items()) / whole if whole else None

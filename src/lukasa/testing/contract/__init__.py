@@ -1,4 +1,4 @@
-"""The exam that every engine sits. An engine that passes it keeps the promise of ``lukasa.engine``.
+"""The exam that every engine sits. An engine that passes it keeps the promise of ``lukasa.storage.engine``.
 
     from lukasa.testing import EngineContract
 
@@ -19,51 +19,51 @@ A promise that an engine cannot keep by its nature is overridden in the subclass
 
 from __future__ import annotations
 
-from lukasa.testing.extra import needs
+from lukasa.testing.optional import require_package
 
-needs("pytest")
+require_package("pytest")
 
-from lukasa.testing.contract.appending import Appending, ExpectedVersions  # noqa: E402 - pytest must be there first
-from lukasa.testing.contract.compacting import Compacting  # noqa: E402
-from lukasa.testing.contract.concurrency import Concurrency  # noqa: E402
-from lukasa.testing.contract.deciding import Decisions  # noqa: E402
-from lukasa.testing.contract.erasing import Erasing  # noqa: E402
-from lukasa.testing.contract.idempotency import IdempotencyKeys  # noqa: E402
-from lukasa.testing.contract.keeping import Keeping  # noqa: E402
-from lukasa.testing.contract.links import Links, Sessions  # noqa: E402
-from lukasa.testing.contract.proof import Proof, Reindexing  # noqa: E402
-from lukasa.testing.contract.quarantine import Quarantine  # noqa: E402
-from lukasa.testing.contract.reading import AsOf, Bearing, Looking, Mentions, Queries  # noqa: E402
-from lukasa.testing.contract.replay import Replay  # noqa: E402
-from lukasa.testing.contract.vectors import Vectors  # noqa: E402
-from lukasa.testing.contract.walls import Walls  # noqa: E402
-from lukasa.testing.contract.words import Words  # noqa: E402
+from lukasa.testing.contract.append import AppendTests, ExpectedVersionTests  # noqa: E402 - pytest must be there first
+from lukasa.testing.contract.compact import CompactTests  # noqa: E402
+from lukasa.testing.contract.concurrency import ConcurrencyTests  # noqa: E402
+from lukasa.testing.contract.conditional_append import ConditionalAppendTests  # noqa: E402
+from lukasa.testing.contract.erase import EraseTests  # noqa: E402
+from lukasa.testing.contract.idempotency import IdempotencyTests  # noqa: E402
+from lukasa.testing.contract.integrity import ReindexTests, VerifyTests  # noqa: E402
+from lukasa.testing.contract.lifecycle import LifecycleTests  # noqa: E402
+from lukasa.testing.contract.links import AdjacentTurnTests, LinkTests  # noqa: E402
+from lukasa.testing.contract.quarantine import QuarantineTests  # noqa: E402
+from lukasa.testing.contract.read import AsOfTests, MentionsFilterTests, NearDuplicateTests, QueryTests, RecordReadTests  # noqa: E402
+from lukasa.testing.contract.replay import ReplayTests  # noqa: E402
+from lukasa.testing.contract.scopes import ScopeTests  # noqa: E402
+from lukasa.testing.contract.text_search import TextSearchTests  # noqa: E402
+from lukasa.testing.contract.vectors import VectorSearchTests  # noqa: E402
 
 __all__ = ["EngineContract"]
 
 
 class EngineContract(
-    Appending,
-    ExpectedVersions,
-    IdempotencyKeys,
-    Decisions,
-    Looking,
-    Bearing,
-    AsOf,
-    Queries,
-    Mentions,
-    Walls,
-    Words,
-    Links,
-    Sessions,
-    Vectors,
-    Quarantine,
-    Replay,
-    Proof,
-    Reindexing,
-    Compacting,
-    Erasing,
-    Keeping,
-    Concurrency,
+    AppendTests,
+    ExpectedVersionTests,
+    IdempotencyTests,
+    ConditionalAppendTests,
+    RecordReadTests,
+    NearDuplicateTests,
+    AsOfTests,
+    QueryTests,
+    MentionsFilterTests,
+    ScopeTests,
+    TextSearchTests,
+    LinkTests,
+    AdjacentTurnTests,
+    VectorSearchTests,
+    QuarantineTests,
+    ReplayTests,
+    VerifyTests,
+    ReindexTests,
+    CompactTests,
+    EraseTests,
+    LifecycleTests,
+    ConcurrencyTests,
 ):
     """Every promise of an engine as a test; inherit, say how to open one, and run."""

@@ -1,0 +1,511 @@
+"""``lukasa bench``: Lukasa measured beside the least work possible, on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lukasa.errors import InvalidInput
+from lukasa.interfaces.cli.options import get_options
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from lukasa_bench.context import FoldedRecallReport
+    from lukasa_bench.gate import GateReport
+    from lukasa_bench.recall import QuestionSetReport
+    from lukasa_bench.report import BenchmarkBar, BenchmarkReport, BenchmarkRow, Unit
+    from lukasa_bench.store import Progress
+    from lukasa_bench.trust import TrustBenchmarkReport as TrustReport
+
+ServerOption = Annotated[
+    str | None, typer.Option("--store", metavar="URL", help="Measure on this PostgreSQL server instead of in a file.")
+]
+
+app = typer.Typer(help="Measure Lukasa beside a bare store of the same engine, in one run.")
+
+
+@app.callback()
+def bench() -> None:
+    """Measure Lukasa beside a bare store of the same engine, in one run."""
+
+
+@app.command()
+def store(
+    ctx: typer.Context,
+    sizes: Annotated[str, typer.Option(help="Records present in the store, such as 1k,100k,1m.")] = "1k,100k",
+    rounds: Annotated[int, typer.Option(min=1, help="How often both take turns in each case.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="DIR", file_okay=False, help="Make the stores in DIR and leave them there.")
+    ] = None,
+    on: ServerOption = None,
+) -> None:
+    """Measure adding, reading and finding, by one and by many writers, as the store grows.
+
+    With --store postgresql://… the stores are made in new databases on that server, and dropped at the end.
+    """
+    from lukasa_bench.store import run
+
+    server = _server_url(on or get_options(ctx, as_json).store)
+    wanted = _parse_sizes_option(sizes)
+    with _progress_display() as progress:
+        report = run(wanted, rounds, keep=keep, server=server, progress=progress)
+    if get_options(ctx, as_json).json:
+        _print_json(report.as_json())
+    else:
+        print_report(report)
+
+
+@app.command()
+def recall(
+    ctx: typer.Context,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, dir_okay=False, help="Sets to measure.")],
+    embedder: Annotated[str | None, typer.Option(help="minilm, static, hash or http:URL#model.")] = None,
+    baseline: Annotated[
+        list[str] | None, typer.Option(help="vector, bm25, rrf or all, measured in the same run; may be repeated.")
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option("--store", "--engine", metavar="URL", help="Measure on this PostgreSQL server; else on SQLite."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Measure how well recall finds the evidence for questions about conversations.
+
+    Example: lukasa bench recall locomo.json beam.json --baseline all
+    """
+    from lukasa_bench.recall import BASELINES, run
+
+    names = list(BASELINES) if baseline and "all" in baseline else list(baseline or ())
+    server = _server_url(on or get_options(ctx, as_json).store)
+    with _progress_display() as progress:
+        reports = run(files, embedder=embedder, server=server, baselines=names, progress=progress)
+    if get_options(ctx, as_json).json:
+        _print_json([report.as_json() for report in reports])
+        return
+    for report in reports:
+        _print_recall(report)
+
+
+@app.command()
+def search(
+    ctx: typer.Context,
+    sizes: Annotated[str, typer.Option(help="Records present in the store, such as 1k,100k,1m.")] = "1k,10k,100k",
+    rounds: Annotated[int, typer.Option(min=1, help="How often both take turns in each case.")] = 5,
+    on: ServerOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure how fast recall answers beside a bare hybrid of text index and vectors, as the store grows.
+
+    Example: lukasa bench search --sizes 1k,10k,100k
+    """
+    from lukasa_bench.search import run
+
+    server = _server_url(on or get_options(ctx, as_json).store)
+    wanted = _parse_sizes_option(sizes)
+    with _progress_display() as progress:
+        report = run(wanted, rounds, server=server, progress=progress)
+    if get_options(ctx, as_json).json:
+        _print_json(report.as_json())
+    else:
+        print_report(report)
+
+
+@app.command()
+def gate(
+    ctx: typer.Context,
+    sizes: Annotated[str, typer.Option(help="Memories in the vault, such as 1k,100k,1m.")] = "1k,100k",
+    on: ServerOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure what a verdict of the vault's write gate costs as the vault grows, check by check.
+
+    Example: lukasa bench gate --sizes 1k,100k,1m
+    """
+    from lukasa_bench.gate import run
+
+    server = _server_url(on or get_options(ctx, as_json).store)
+    wanted = _parse_sizes_option(sizes)
+    with _progress_display() as progress:
+        report = run(wanted, server=server, progress=progress)
+    if get_options(ctx, as_json).json:
+        _print_json(report.as_json())
+    else:
+        _print_gate(report)
+
+
+@app.command()
+def guard(
+    ctx: typer.Context,
+    size: Annotated[str, typer.Option(help="Characters in each text, such as 10k or 1m.")] = "1m",
+    rounds: Annotated[int, typer.Option(min=1, help="How often both take turns in each case.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure how long texts that are made to be slow take the guard, beside ordinary text of the same size.
+
+    Example: lukasa bench guard --size 100k
+    """
+    from lukasa_bench.pii import run
+    from lukasa_bench.store import parse_sizes
+
+    try:
+        (wanted,) = parse_sizes(size)
+    except (InvalidInput, ValueError) as error:
+        raise typer.BadParameter(str(error), param_hint="--size") from error
+    with _progress_display() as progress:
+        report = run(wanted, rounds, progress=progress)
+    if get_options(ctx, as_json).json:
+        _print_json(report.as_json())
+    else:
+        print_report(report, size_label="characters")
+
+
+def _print_gate(report: GateReport) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from lukasa_bench.gate import BULK_BAR, DURABLE_ADD, GROWTH_BAR
+    from lukasa_bench.store import format_size
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    table = Table(box=box.MARKDOWN)
+    table.add_column("one verdict", no_wrap=True)
+    for size in report.sizes:
+        table.add_column(f"{format_size(size.memories)} memories", justify="right", no_wrap=True)
+    for check in report.sizes[0].checks:
+        table.add_row(check, *(format_figure(size.checks[check], "s") for size in report.sizes))
+    table.add_row(
+        "verdicts a second", *(format_figure(1 / size.checks["the whole gate"], "per_s") for size in report.sizes)
+    )
+    table.add_row("comparing with all instead", *(format_figure(size.comparing_with_all, "s") for size in report.sizes))
+    table.add_row("bulk adds, durable", *(format_figure(size.bulk_per_s, "per_s") for size in report.sizes))
+    console.print(table)
+    growth, bulk, many = report.growth(), report.bar_report.bulk_per_s, format_size(report.bar_report.memories)
+    verdict = {True: "met", False: "missed"}
+    console.print(
+        f"\nA verdict costs {growth:.2f} × as much among {many} memories as among {format_size(report.sizes[0].memories)} "
+        f"(bar ≤ {GROWTH_BAR:g}: {verdict[growth <= GROWTH_BAR]}), a durable add {report.growth(DURABLE_ADD):.2f} ×.\n"
+        f"Bulk adds at {many}: {bulk:,.0f} a second (bar ≥ {BULK_BAR:,.0f}: {verdict[bulk >= BULK_BAR]}).\n"
+        f"{report.machine.cores} cores (load {report.machine.load:.1f} at the start), {report.engine}, {report.seconds:,.0f} s.",
+        highlight=False,
+    )
+
+
+def _print_recall(report: QuestionSetReport) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    table = Table(box=box.MARKDOWN)
+    for name in (report.name, "questions", "R@5", "R@10", "nDCG@10", "session R@5", "ms/query", "p99"):
+        table.add_column(name, justify="left" if name == report.name else "right", no_wrap=True)
+    for way in report.ways:
+        rows = [(way.way, way.figures)]
+        if way.way == "lukasa":
+            rows += [(f"  {category}", figures) for category, figures in way.by_category.items()]
+        for name, found in rows:
+            figures = (found.recall_5, found.recall_10, found.ndcg_10, found.session_recall_5)
+            times = (f"{way.query_ms:.1f}", f"{way.query_ms_p99:.1f}") if name == way.way else ("", "")
+            table.add_row(name, f"{found.questions:,}", *(f"{figure:.3f}" for figure in figures), *times)
+    console.print(table)
+    console.print(
+        f"\n{report.conversations} conversations, {report.turns:,} turns; {report.embedder} on {report.engine}; taking in a turn "
+        f"{report.ingest_ms:.2f} ms, its vector {report.embed_ms:.2f} ms. Adversarial questions are not in the first row.",
+        highlight=False,
+    )
+
+
+def _print_json(report: Any) -> None:
+    typer.echo(json.dumps(report, ensure_ascii=False, indent=2))
+
+
+def _parse_sizes_option(value: str) -> tuple[int, ...]:
+    """The sizes that an option names."""
+    from lukasa_bench.store import parse_sizes
+
+    try:
+        return tuple(parse_sizes(value))
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error), param_hint="--sizes") from error
+
+
+def _server_url(store: str | None) -> str | None:
+    """The server to measure on, if the store that was named is one."""
+    return store if store is not None and store.startswith(("postgresql://", "postgres://")) else None
+
+
+@app.command()
+def mcp(
+    ctx: typer.Context,
+    size: Annotated[int, typer.Option(min=1, help="Memories present in the store.")] = 1_000,
+    rounds: Annotated[int, typer.Option(min=1, help="How often all take turns in each case.")] = 5,
+    calls: Annotated[int, typer.Option(min=1, help="Calls in one turn.")] = 60,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure remember and recall over stdio and HTTP beside the same calls of the library.
+
+    Example: lukasa bench mcp --rounds 3
+    """
+    from lukasa_bench.mcp import run
+
+    with _progress_display() as progress:
+        report = run(size, rounds, calls=calls, progress=progress)
+    if get_options(ctx, as_json).json:
+        _print_json(report.as_json())
+    else:
+        print_report(report, size_label="memories")
+
+
+def print_report(report: BenchmarkReport, *, size_label: str = "records") -> None:
+    """The report as a table that is also Markdown; ``sized`` says what its sizes count."""
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    console.print(_report_table(report, size_label))
+    machine = report.machine
+    console.print(
+        f"\n{machine.cores} cores (load {machine.load:.1f} at the start), {machine.system}, Python {machine.python}, SQLite {machine.sqlite}, "
+        f"one synced write {format_figure(machine.sync_s, 's')}; {report.rounds} rounds, {report.seconds:,.0f} s.",
+        highlight=False,
+    )
+    missed = len(report.missed_rows)
+    bars = sum(row.bar is not None for row in report.rows)
+    console.print(f"{bars - missed} of {bars} bars met.", highlight=False)
+
+
+def _report_table(report: BenchmarkReport, size_label: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    from lukasa_bench.store import format_size
+
+    table = Table(box=box.MARKDOWN)
+    for name in ("case", size_label, "Lukasa", "reference", "ratio", "(lowest–highest)", "bar", ""):
+        table.add_column(name, justify="left" if name in ("case", "bar", "") else "right", no_wrap=True)
+    for row in report.rows:
+        table.add_row(
+            row.case,
+            "" if row.size is None else format_size(row.size),
+            format_figure(row.lukasa, row.unit),
+            format_figure(row.reference, row.unit),
+            "" if row.ratio is None else f"{row.ratio:.2f}",
+            "" if row.low is None or row.high is None else f"({row.low:.2f}–{row.high:.2f})",
+            "" if row.bar is None else _format_bar(row.bar, row),
+            {None: "", True: "met", False: "missed"}[row.is_met],
+        )
+    return table
+
+
+def format_figure(value: float, unit: Unit) -> str:
+    """A figure for people."""
+    match unit:
+        case "s":
+            for scale, name in ((1.0, "s"), (1e-3, "ms")):
+                if value >= scale:
+                    return f"{value / scale:.3g} {name}"
+            return f"{value * 1e6:.0f} µs"
+        case "per_s":
+            return f"{value:,.0f}/s"
+        case "times":
+            return f"{value:.3g} ×"
+        case "count":
+            return f"{value:,.0f}"
+        case "bytes":
+            for scale, name in ((1e9, "GB"), (1e6, "MB")):
+                if value >= scale:
+                    return f"{value / scale:.3g} {name}"
+            return f"{value / 1e3:.3g} kB"
+
+
+def _format_bar(bar: BenchmarkBar, row: BenchmarkRow) -> str:
+    sign = "≤" if bar.at == "most" else "≥"
+    if bar.of == "ratio":
+        return f"ratio {sign} {bar.limit:g}"
+    return f"{sign} {format_figure(bar.limit, row.unit)}"
+
+
+def _progress_display() -> AbstractContextManager[Progress | None]:
+    """A bar for each stage where somebody is watching, nothing otherwise."""
+    return _ProgressBars() if sys.stderr.isatty() else nullcontext()
+
+
+class _ProgressBars(AbstractContextManager["Progress"]):
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import Progress as Bars
+        from rich.progress import TaskID
+
+        self._bars = Bars(console=Console(stderr=True))
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Progress:
+        self._bars.start()
+        return self._update
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def _update(self, what: str, done: int, total: int) -> None:
+        if what not in self._tasks:
+            self._tasks[what] = self._bars.add_task(what, total=total)
+        self._bars.update(self._tasks[what], completed=done)
+
+
+@app.command()
+def checkpoint(
+    ctx: typer.Context,
+    rounds: Annotated[int, typer.Option(min=1, help="How often both take turns in each case.")] = 5,
+    on: ServerOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure a small change, a whole checkpoint and a recovery beside rewriting a JSON file.
+
+    Example: lukasa bench checkpoint --rounds 3
+    """
+    from lukasa_bench.checkpoint import run
+
+    server = _server_url(on or get_options(ctx, as_json).store)
+    with _progress_display() as progress:
+        report = run(rounds, server=server, progress=progress)
+    if get_options(ctx, as_json).json:
+        _print_json(report.as_json())
+    else:
+        print_report(report, size_label="bytes")
+
+
+@app.command()
+def context(
+    ctx: typer.Context,
+    sizes: Annotated[str, typer.Option(help="Turns in the session, such as 100,10k,100k.")] = "100,10k,100k",
+    rounds: Annotated[int, typer.Option(min=1, help="How often the sizes take turns in each case.")] = 3,
+    recall: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", exists=True, dir_okay=False, help="Measure instead what is found of folded turns."
+        ),
+    ] = None,
+    embedder: Annotated[str | None, typer.Option(help="With --recall: minilm, static, hash or http:URL#model.")] = None,
+    on: ServerOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure sessions as they grow: append, load, compact, assemble; or what is still found of what was folded.
+
+    Example: lukasa bench context --recall locomo.json
+    """
+    from lukasa_bench.context import measure_folded_recall, run
+
+    call = get_options(ctx, as_json)
+    if recall:
+        with _progress_display() as progress:
+            found = measure_folded_recall(recall, embedder=embedder, progress=progress)
+        if call.json:
+            _print_json([each.as_json() for each in found])
+        else:
+            _print_folded_recall(found)
+        return
+    wanted = _parse_sizes_option(sizes)
+    with _progress_display() as progress:
+        report = run(wanted, rounds, server=_server_url(on or call.store), progress=progress)
+    if call.json:
+        _print_json(report.as_json())
+    else:
+        print_report(report)
+
+
+def _print_folded_recall(reports: Sequence[FoldedRecallReport]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    table = Table(box=box.MARKDOWN)
+    for name in ("set", "questions", "evidence folded", "in the summary", "by recall", "all of it", "in the prompt"):
+        table.add_column(name, justify="left" if name == "set" else "right", no_wrap=True)
+    for each in reports:
+        shares = (each.in_view, each.by_recall, each.all_by_recall, each.assembled)
+        table.add_row(each.name, f"{each.questions:,}", f"{each.folded:,}", *(f"{share:.3f}" for share in shares))
+    console.print(table)
+    for each in reports:
+        console.print(
+            f"{each.name}: {each.conversations} conversations, {each.turns:,} turns; {each.tokens:,} tokens compacted to "
+            f"{each.compacted_tokens:,} ({each.compacted_tokens / max(each.tokens, 1):.0%}).",
+            highlight=False,
+        )
+
+
+@app.command()
+def consolidate(
+    ctx: typer.Context,
+    sizes: Annotated[str, typer.Option(help="Episodes in the store, such as 1k,10k,100k.")] = "1k,10k",
+    on: ServerOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure consolidation: a first run, a second right after, and runs after a few more episodes.
+
+    Example: lukasa bench consolidate --sizes 1k,10k
+    """
+    from lukasa_bench.consolidate import run
+
+    wanted = _parse_sizes_option(sizes)
+    with _progress_display() as progress:
+        report = run(wanted, server=_server_url(on or get_options(ctx, as_json).store), progress=progress)
+    if get_options(ctx, as_json).json:
+        _print_json(report.as_json())
+    else:
+        print_report(report)
+
+
+@app.command()
+def trust(
+    ctx: typer.Context,
+    seeds: Annotated[int, typer.Option(min=1, help="How many runs of the simulation, each by its own seed.")] = 10,
+    rounds: Annotated[int, typer.Option(min=10, help="How many rounds each run has.")] = 1_000,
+    sizes: Annotated[str, typer.Option(help="Events in the store when costs are measured, such as 1k,1m.")] = "1k,100k",
+    embedder: Annotated[str | None, typer.Option(help="minilm, static, hash or http:URL#model, for recall.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Simulate agents of known quality and measure how trust tells them apart, and what it costs.
+
+    Example: lukasa bench trust --seeds 10
+    """
+    from lukasa_bench.trust import run
+
+    wanted = _parse_sizes_option(sizes)
+    with _progress_display() as progress:
+        report = run(seeds, rounds=rounds, sizes=wanted, embedder=embedder, progress=progress)
+    if get_options(ctx, as_json).json:
+        _print_json(report.as_json())
+    else:
+        _print_trust(report)
+
+
+def _print_trust(report: TrustReport) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    table = Table(box=box.MARKDOWN)
+    for name in ("case", "mean", "(lowest–highest)", "", "bar", " "):
+        table.add_column(name, justify="right" if name in ("mean", "(lowest–highest)") else "left", no_wrap=True)
+    for row in report.figures:
+        spread = f"({min(row.values):.3g}–{max(row.values):.3g})" if len(row.values) > 1 else ""
+        bar = "" if row.bar is None else f"{'≤' if row.bar.at == 'most' else '≥'} {row.bar.limit:g}"
+        met = {None: "", True: "met", False: "missed"}[row.is_met]
+        table.add_row(row.case, f"{row.mean:.3g}", spread, row.unit, bar, met)
+    console.print(table)
+    bars = [row.is_met for row in report.figures if row.is_met is not None]
+    console.print(
+        f"\n{report.seeds} seeds, {report.rounds:,} rounds, recall by {report.embedder}; {report.seconds:,.0f} s. "
+        f"{sum(bars)} of {len(bars)} bars met, each by the worst seed.",
+        highlight=False,
+    )

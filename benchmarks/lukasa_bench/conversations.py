@@ -1,0 +1,209 @@
+"""Talks to search: seeded conversations in which common words are as common as in English, and questions about them.
+
+Function words make up nearly half of every text, the other words are made up and follow Zipf's law. Each session has a
+few words of its own, so that its turns belong together; some turns carry an identifier, some are long. ``Gist`` makes
+vectors of them at hardly any cost: a word has a direction of its own, and the rarer it is the further it pulls.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache, lru_cache
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from lukasa.models.embedder import Vectors
+
+VECTOR_LENGTH = 384
+TURNS_IN_SESSION = 20
+START = datetime(2024, 1, 1, 9, tzinfo=UTC)
+_BETWEEN_TURNS = timedelta(minutes=2)
+_BETWEEN_SESSIONS = timedelta(hours=1)
+_VOCABULARY_SIZE = 30_000
+_MIN_WORDS, _MAX_WORDS = 8, 45
+_LONG_TURN_WORDS = 400
+_LONG_SHARE, _TAGGED_SHARE, _TOPIC_SHARE = 0.03, 0.05, 0.12
+_NAME_LIST = (
+    "Ada Ben Carla David Elena Felix Greta Hugo Ines Jonas Karin Leo Mara Nils Olga Paul Rosa Sven Tilda Victor"
+)
+_FUNCTION_WORD_LIST = """
+the of and to a in is that it was i for you on with as be at have this not but from they we are an or she he had his
+her which by there can all has were what about when out will my been would who so if more no do just your like how
+"""
+"""The commonest words of English, commonest first."""
+NAMES, FUNCTION_WORDS = _NAME_LIST.split(), _FUNCTION_WORD_LIST.split()
+_COMMON_RANGE = slice(len(FUNCTION_WORDS), len(FUNCTION_WORDS) + 100)
+"""Where in the vocabulary the words stand that tell something and yet are in every thirtieth text or so."""
+_WORD_PATTERN = re.compile(r"\w+")
+_TAG_FORMAT = "TKT-{:05d}"
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusTurn:
+    """Something said by somebody in a session."""
+
+    id: str
+    session: str
+    author: str
+    text: str
+    moment: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusQuestion:
+    """A question, and what sort of question it is."""
+
+    text: str
+    kind: str
+
+
+class ConversationCorpus:
+    """An endless supply of turns and of questions about those that were taken, the same for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._text_rng = _make_rng(seed, "texts")
+        self._question_rng = _make_rng(seed, "questions")
+        self.taken_count = 0
+
+    def take(self, count: int) -> list[CorpusTurn]:
+        """The next turns."""
+        return [self._next_turn() for _ in range(count)]
+
+    def questions(self, count: int) -> list[CorpusQuestion]:
+        """Questions of every sort in turn, each about a session that was told."""
+        sorts = list(QUESTION_TEMPLATES)
+        return [self._next_question(sorts[at % len(sorts)]) for at in range(count)]
+
+    def _next_turn(self) -> CorpusTurn:
+        nr, at = divmod(self.taken_count, TURNS_IN_SESSION)
+        self.taken_count += 1
+        chance = self._text_rng
+        speakers, topic = _session_profile(self._seed, nr)
+        long = chance.random() < _LONG_SHARE
+        words = _draw_text(chance, _LONG_TURN_WORDS if long else chance.randint(_MIN_WORDS, _MAX_WORDS), topic)
+        if chance.random() < _TAGGED_SHARE:
+            words.insert(len(words) // 2, _session_tag(self._seed, nr))
+        moment = START + nr * _BETWEEN_SESSIONS + at * _BETWEEN_TURNS
+        return CorpusTurn(
+            f"t{self.taken_count}", f"s{nr}", speakers[at % len(speakers)], _join_sentences(words), moment
+        )
+
+    def _next_question(self, kind: str) -> CorpusQuestion:
+        chance = self._question_rng
+        sessions = max(1, self.taken_count // TURNS_IN_SESSION)
+        nr = chance.randrange(sessions)
+        speakers, topic = _session_profile(self._seed, nr)
+        day = (START + nr * _BETWEEN_SESSIONS).strftime("%d %B %Y")
+        one, other = chance.sample(topic, 2)
+        common = chance.sample(_vocabulary()[0][_COMMON_RANGE], 2)
+        text = QUESTION_TEMPLATES[kind].format(
+            name=chance.choice(speakers),
+            one=one,
+            other=other,
+            tag=_session_tag(self._seed, nr),
+            day=day,
+            common=" and the ".join(common),
+        )
+        return CorpusQuestion(text, kind)
+
+
+QUESTION_TEMPLATES = {
+    "a name": "What did {name} say about the {one} and the {other}?",
+    "a topic": "How was the {one} with that {other}, and was there more?",
+    "an identifier": "Who has been working on {tag}?",
+    "common words": "What have you been doing about the {common}, and how was it?",
+    "a time": "What happened with the {one} on {day}?",
+}
+"""The sorts of question that are asked."""
+
+
+class RareWordEmbedder:
+    """Makes vectors of talks: near are texts that share rare words."""
+
+    name = f"gist-{VECTOR_LENGTH}"
+    length = VECTOR_LENGTH
+
+    def __init__(self) -> None:
+        self.embedded_count = 0
+        self._row_by_word: dict[str, int] = {}
+        self._word_vectors = np.empty((1024, VECTOR_LENGTH), dtype=np.float32)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        self.embedded_count += len(texts)
+        vectors = np.empty((len(texts), VECTOR_LENGTH), dtype=np.float32)
+        for nr, text in enumerate(texts):
+            rows = [self._get_row(word) for word in ("", *_WORD_PATTERN.findall(text.lower()))]
+            vectors[nr] = self._word_vectors[rows].sum(axis=0)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
+
+    def _get_row(self, word: str) -> int:
+        """Where the pull of a word is kept, made when the word is first met."""
+        row = self._row_by_word.get(word)
+        if row is None:
+            row = self._row_by_word[word] = len(self._row_by_word)
+            if row == len(self._word_vectors):
+                self._word_vectors = np.resize(self._word_vectors, (2 * row, VECTOR_LENGTH))
+            self._word_vectors[row] = _word_vector(word)
+        return row
+
+
+def _word_vector(word: str) -> Vectors:
+    """The direction of a word, short for common ones; that of no word is what all texts have in common."""
+    chance = np.random.default_rng(zlib.crc32(word.encode("utf-8", "replace")))
+    strength = 0.15 if word in FUNCTION_WORDS else 1.0 if word else 0.5
+    return strength * chance.standard_normal(VECTOR_LENGTH, dtype=np.float32)
+
+
+@cache
+def _vocabulary() -> tuple[list[str], list[float]]:
+    """Words with their cumulated frequencies after Zipf and Mandelbrot, function words first."""
+    chance = _make_rng(0, "vocabulary")
+    made: dict[str, None] = {}
+    while len(made) < _VOCABULARY_SIZE:
+        syllables = chance.randint(2, 4)
+        word = "".join(chance.choice("bdfghklmnprstvz") + chance.choice("aeiou") for _ in range(syllables))
+        made[word + chance.choice(("", "n", "r", "t", "k"))] = None
+    words = [*FUNCTION_WORDS, *made]
+    return words, list(accumulate(1 / (rank + 2.7) for rank in range(len(words))))
+
+
+def _draw_words(rng: random.Random, count: int) -> list[str]:
+    words, frequencies = _vocabulary()
+    return rng.choices(words, cum_weights=frequencies, k=count)
+
+
+def _draw_text(rng: random.Random, count: int, topic: Sequence[str]) -> list[str]:
+    return [
+        rng.choice(topic) if rng.random() < _TOPIC_SHARE else word for word in _draw_words(rng, count)
+    ]  # fmt: skip
+
+
+def _join_sentences(words: list[str]) -> str:
+    parts = [words[at : at + 12] for at in range(0, len(words), 12)]
+    return " ".join(" ".join(part).capitalize() + "." for part in parts)
+
+
+@lru_cache(maxsize=1024)
+def _session_profile(seed: int, nr: int) -> tuple[list[str], list[str]]:
+    """Who speaks in a session, and the words that are its own."""
+    chance = _make_rng(seed, f"session {nr}")
+    words, _ = _vocabulary()
+    return chance.sample(NAMES, chance.randint(2, 4)), chance.sample(words[len(FUNCTION_WORDS) :], 6)
+
+
+def _session_tag(seed: int, nr: int) -> str:
+    return _TAG_FORMAT.format(zlib.crc32(f"{seed} {nr}".encode()) % 100_000)
+
+
+def _make_rng(seed: int, purpose: str) -> random.Random:
+    return random.Random(f"{seed} {purpose}")  # noqa: S311 - repeatable on purpose

@@ -1,0 +1,194 @@
+"""The benchmark of the vault's write gate: what a verdict costs as the vault grows, check by check.
+
+For each size a vault is filled with made-up facts of 6 to 18 words through the gate itself; how fast that went over the
+last of them is the bulk rate. Then fresh facts and near-duplicates of kept ones are judged without being kept. The
+bars: a verdict among 100,000 memories costs at most twice what it costs in the smallest vault, and bulk adds reach 2,000
+a second there, durable, without embedding. Comparing with every memory instead is measured beside it, on a few texts.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+from lukasa.memory import Memory, open_memory
+from lukasa.outcome import Accepted
+from lukasa.pii.detector import find_pii
+from lukasa.text.similarity import distinct_words, normalise_text, sequence_similarity, word_overlap
+from lukasa.vault import VaultSettings
+from lukasa.vault.duplicates import ComparableText, DuplicateIndex
+from lukasa.vault.noise import find_noise_signal
+from lukasa.vault.settings import MEMORY_KIND, NOISE_SIGNALS
+from lukasa_bench.corpus import draw_words
+from lukasa_bench.databases import BenchmarkDatabases
+from lukasa_bench.report import MachineInfo
+
+Progress = Callable[[str, int, int], None]
+SEED = 2026
+CHUNK_SIZE = 1_000
+JUDGED_COUNT = 400
+COMPARED_COUNT = 5
+ADDED_COUNT = 50
+GROWTH_BAR, BULK_BAR, BAR_SIZE = 2.0, 2_000.0, 100_000
+WHOLE_GATE, DURABLE_ADD = "the whole gate", "one durable add"
+
+
+@dataclass(frozen=True, slots=True)
+class GateSizeReport:
+    """What was measured in a vault of one size; seconds for each check, memories a second for bulk adds."""
+
+    memories: int
+    refused: int
+    bulk_per_s: float
+    checks: dict[str, float]
+    comparing_with_all: float
+
+
+@dataclass(frozen=True, slots=True)
+class GateReport:
+    """A whole run."""
+
+    machine: MachineInfo
+    engine: str
+    seconds: float
+    sizes: tuple[GateSizeReport, ...]
+
+    @property
+    def bar_report(self) -> GateSizeReport:
+        """The vault that the bars speak of: the largest of up to 100,000 memories."""
+        return next((size for size in reversed(self.sizes) if size.memories <= BAR_SIZE), self.sizes[0])
+
+    def growth(self, check: str = WHOLE_GATE) -> float:
+        """How many times as much a check costs in that vault as in the smallest."""
+        return self.bar_report.checks[check] / self.sizes[0].checks[check]
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain JSON; times are in seconds."""
+        growth, bulk = self.growth(), self.bar_report.bulk_per_s
+        return asdict(self) | {
+            "bars_at": self.bar_report.memories,
+            "growth": growth,
+            "growth_of_an_add": self.growth(DURABLE_ADD),
+            "bars": {
+                "growth": {"most": GROWTH_BAR, "met": growth <= GROWTH_BAR},
+                "bulk_per_s": {"least": BULK_BAR, "met": bulk >= BULK_BAR},
+            },
+        }
+
+
+class FactCorpus:
+    """An endless supply of facts, the same for the same seed."""
+
+    def __init__(self, seed: int = SEED) -> None:
+        self._rng = random.Random(f"{seed} facts")  # noqa: S311 - repeatable on purpose
+
+    def take(self, count: int) -> list[str]:
+        return [" ".join(draw_words(self._rng, self._rng.randint(6, 18))) for _ in range(count)]
+
+    def vary(self, text: str) -> str:
+        """Nearly the same: one word is another."""
+        parts = text.split()
+        parts[self._rng.randrange(len(parts))] = "otherwise"
+        return " ".join(parts)
+
+
+def run(sizes: Sequence[int], *, server: str | None = None, progress: Progress | None = None) -> GateReport:
+    """Measures the gate at each size, in one vault that grows."""
+    tell = progress or (lambda *_: None)
+    began = perf_counter()
+    rules = VaultSettings(capacity=1_000_000_000)
+    with TemporaryDirectory(prefix="lukasa-bench-") as folder, ExitStack() as stack:
+        machine = MachineInfo.measure(Path(folder))
+        place = str(Path(folder) / "gate.db")
+        if server:
+            place = str(stack.enter_context(BenchmarkDatabases(server)).create_pair("gate").lukasa)
+        memory = stack.enter_context(open_memory(place, profile=rules))
+        facts = FactCorpus()
+        found = tuple(_measure_size(memory, facts, size, tell) for size in sorted(sizes))
+    return GateReport(machine, "postgresql" if server else "sqlite", perf_counter() - began, found)
+
+
+def _measure_size(memory: Memory, facts: FactCorpus, size: int, progress: Progress) -> GateSizeReport:
+    rate, refused = _fill_vault(memory, facts, size, progress)
+    kept = [record.text for record in memory.vault.list(limit=2_000)]
+    chance = random.Random(SEED)  # noqa: S311 - repeatable on purpose
+    fresh = facts.take(JUDGED_COUNT)
+    judged = [*fresh, *(facts.vary(text) for text in chance.choices(kept, k=JUDGED_COUNT // 4))]
+    checks = {
+        "noise": _mean_seconds(lambda text: find_noise_signal(text, NOISE_SIGNALS), judged),
+        "personal data and secrets": _mean_seconds(find_pii, judged),
+        "near-duplicates": _time_near_duplicates(memory, judged),
+        WHOLE_GATE: _mean_seconds(memory.vault.judge, judged),
+        DURABLE_ADD: _time_adds(memory, facts),
+    }
+    return GateSizeReport(size, refused, rate, checks, _time_full_comparison(memory, fresh[:COMPARED_COUNT]))
+
+
+def _fill_vault(memory: Memory, facts: FactCorpus, size: int, progress: Progress) -> tuple[float, int]:
+    """Brings the vault to a size; how fast the last tenth went, and how many were refused as near-duplicates."""
+    held = sum(row.live for row in memory.journal.tally() if row.kind == MEMORY_KIND)
+    refused, paces = 0, list[tuple[int, float]]()
+    while held < size:
+        texts = facts.take(min(CHUNK_SIZE, size - held))
+        began = perf_counter()
+        kept = sum(map(bool, memory.vault.bulk_add(texts)))
+        paces.append((len(texts), perf_counter() - began))
+        refused += len(texts) - kept
+        held += kept
+        progress(f"filling to {size:,}", held, size)
+    last = paces[-max(1, len(paces) // 10) :]
+    return sum(count for count, _ in last) / sum(took for _, took in last), refused
+
+
+def _mean_seconds(action: Callable[[str], Any], texts: Sequence[str]) -> float:
+    """The median of three rounds of what one text costs on average."""
+    rounds = []
+    for _ in range(3):
+        began = perf_counter()
+        for text in texts:
+            action(text)
+        rounds.append((perf_counter() - began) / len(texts))
+    return statistics.median(rounds)
+
+
+def _time_near_duplicates(memory: Memory, texts: Sequence[str]) -> float:
+    rules = memory.vault.rules
+
+    def look(text: str) -> object:
+        seen = ComparableText(text, "shared")
+        return DuplicateIndex(reader, rules, [seen]).find_nearest(seen)
+
+    with memory.journal.snapshot() as reader:
+        return _mean_seconds(look, texts)
+
+
+def _time_adds(memory: Memory, facts: FactCorpus) -> float:
+    """What it costs to add one memory through the gate, durably; they are forgotten again."""
+    texts = facts.take(ADDED_COUNT)
+    began = perf_counter()
+    outcomes = [memory.vault.add_memory(text) for text in texts]
+    took = (perf_counter() - began) / len(texts)
+    memory.vault.bulk_delete([outcome.record.id for outcome in outcomes if isinstance(outcome, Accepted)])
+    return took
+
+
+def _time_full_comparison(memory: Memory, texts: Sequence[str]) -> float:
+    """What it would cost to compare with every memory, if all stood ready in this process."""
+    ready = [(plain, distinct_words(plain)) for record in memory.vault.list() if (plain := normalise_text(record.text))]
+
+    def compare(text: str) -> int:
+        plain = normalise_text(text)
+        known = distinct_words(plain)
+        return sum(
+            sequence_similarity(plain, other, floor=0.7) >= 0.7 or word_overlap(known, theirs) >= 0.6
+            for other, theirs in ready
+        )
+
+    return _mean_seconds(compare, texts)

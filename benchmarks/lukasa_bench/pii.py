@@ -1,0 +1,104 @@
+"""The benchmark of the guard: how long it takes for texts made to make it slow, beside ordinary text of the same size.
+
+Time is that of the processor. The bar: a megabyte of any text in less than 100 ms.
+"""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time
+
+from lukasa.pii.detector import find_pii
+from lukasa.pii.patterns import LABELLED_SECRETS, PASSWORDS, PROVIDER_TOKENS
+from lukasa_bench.corpus import draw_words
+from lukasa_bench.interleave import compare, run_interleaved
+from lukasa_bench.report import BenchmarkBar, BenchmarkReport, BenchmarkRow, MachineInfo, comparison_row
+
+Progress = Callable[[str, int, int], None]
+SEED = 2026
+SIZE = 1_000_000
+_MAX_DRAWN_LENGTH = 100_000
+BAR = BenchmarkBar("lukasa", "most", 0.1)
+
+_ALNUM = string.ascii_letters + string.digits
+_HINTS = [spelling.hint for spelling in PROVIDER_TOKENS]
+_KEYWORDS = [spelling.hint for spelling in (*LABELLED_SECRETS, *PASSWORDS)]
+
+REPEATED_PIECES = (
+    "1", "4 ", "1.", "12-", "4111 1111 1111 1112 ", "4111 1111 1111 111x ", "4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 , ", "123-45-678", "123-45-6789 ",
+    "ssn 123456789 ", "id 4111111111111111 ", "sk-", "-eyJ", "SG.", ".", "N.", "_", "-----BEGIN ", "://a:b@", "://:abc@", "password ", "key: ",
+    "token=", "pw=a1!\n", "pw=the\n", "pw for ", "pin:1234 ", "密码", "пароль: тест ", "\u200b", "４", "½", "ﬁ", "ﷺ", "İ1", "e\u0301", "漢", "😀",
+)  # fmt: skip
+"""Pieces that are repeated until the text is full."""
+
+
+def _piece_generators(rng: random.Random) -> dict[str, Callable[[], str]]:
+    """Pieces that are drawn anew each time."""
+
+    def draw_letters(letters: str, count: int) -> str:
+        return "".join(rng.choices(letters, k=count))
+
+    return {
+        "random digits and signs": lambda: draw_letters(string.digits + " -.", 1_000),
+        "runs of single digits": lambda: " ".join(draw_letters("23456", 59)) + ",,",
+        "numbers that are nearly cards": lambda: f"4{draw_letters(string.digits, 15)} , ",
+        "payment cards after a word": lambda: f"card 4{draw_letters(string.digits, 15)},",
+        "numbers that are nearly social security numbers": lambda: f"9{draw_letters(string.digits, 2)}-12-{draw_letters(string.digits, 4)},",
+        "social security numbers": lambda: f"4{draw_letters(string.digits, 2)}-12-3{draw_letters(string.digits, 3)}\n",
+        "timestamps": lambda: f"2026-01-01 12:00:{draw_letters('012345', 2)},{draw_letters(string.digits, 3)} took {draw_letters('123', 2)} ms\n",
+        "hexadecimal dump": lambda: draw_letters("0123456789abcdef", 2) + " ",
+        "base64": lambda: draw_letters(_ALNUM + "+/", 1_000),
+        "printable characters": lambda: draw_letters(string.printable, 1_000),
+        "beginnings of tokens": lambda: rng.choice(_HINTS),
+        "tokens of all providers": lambda: rng.choice(_HINTS) + draw_letters(_ALNUM, 16) + " ",
+        "tokens": lambda: "fw_" + draw_letters(_ALNUM, 16) + " ",
+        "tokens that are not random": lambda: "fw_" + draw_letters("ab1", 16) + " ",
+        "announced tokens": lambda: "token " + draw_letters(_ALNUM, 16) + ",",
+        "announced words": lambda: "secret " + draw_letters(string.ascii_lowercase, 16) + ",",
+        "web tokens": lambda: f"eyJ{draw_letters(_ALNUM, 8)}.eyJ{draw_letters(_ALNUM, 8)}.{draw_letters(_ALNUM, 10)} ",
+        "passwords": lambda: "pw=" + draw_letters(_ALNUM, 3) + "\n",
+        "what is said of passwords": lambda: "pw is " + draw_letters(string.ascii_lowercase, 5) + " and\n",
+        "keywords and values": lambda: rng.choice(_KEYWORDS) + rng.choice(("=", " is ")) + draw_letters(_ALNUM, 8) + " ",
+        "every sort": lambda: rng.choice(("pw=a1!\n", "pin:1234 ", "455-99-6622 ", "4111111111111111\n", "hf_" + draw_letters(_ALNUM, 16) + " ")),
+        "all of Unicode": lambda: "".join(chr(rng.choice((rng.randrange(0xD800), rng.randrange(0xE000, 0x110000)))) for _ in range(1_000)),
+        "many scripts": lambda: draw_letters("абвгдеαβγδεרסתקאبتثج漢字仮名ひらがな한국어abcde 01234", 1_000),
+    }  # fmt: skip
+
+
+def hostile_texts(size: int = SIZE) -> dict[str, str]:
+    """Texts of a size that are made to make the guard slow. What is drawn begins again after a while."""
+    chance = random.Random(SEED)  # noqa: S311 - repeatable on purpose
+    texts = {f"{piece!r} again and again": (piece * (size // len(piece) + 1))[:size] for piece in REPEATED_PIECES}
+    for name, draw in _piece_generators(chance).items():
+        pieces, length = list[str](), 0
+        while length < min(size, _MAX_DRAWN_LENGTH):
+            pieces.append(draw())
+            length += len(pieces[-1])
+        texts[name] = ("".join(pieces) * (size // length + 1))[:size]
+    texts["every beginning once, then noise"] = (" ".join(_HINTS + _KEYWORDS) + " " + texts["base64"])[:size]
+    return texts
+
+
+def run(size: int = SIZE, rounds: int = 3, *, progress: Progress | None = None) -> BenchmarkReport:
+    """Measures the guard on every hostile text."""
+    tell, began = progress or (lambda *_: None), perf_counter()
+    with TemporaryDirectory(prefix="lukasa-bench-") as folder:
+        machine = MachineInfo.measure(Path(folder))
+    ordinary = " ".join(draw_words(random.Random(SEED), size // 6))[:size]  # noqa: S311 - repeatable on purpose
+    rows = list[BenchmarkRow]()
+    texts = hostile_texts(size)
+    for at, (name, text) in enumerate(texts.items(), 1):
+        hostile, plain = run_interleaved(rounds, (text, ordinary), lambda: None, lambda side, _: _scan_seconds(side))
+        rows.append(comparison_row(name, size, "s", compare(hostile, plain), BAR))
+        tell("hostile texts", at, len(texts))
+    return BenchmarkReport("guard", machine, rounds, SEED, perf_counter() - began, tuple(rows))
+
+
+def _scan_seconds(text: str) -> float:
+    began = process_time()
+    find_pii(text)
+    return process_time() - began

@@ -1,0 +1,110 @@
+"""Who is measured: Lukasa and the bare reference, behind the same few verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from lukasa.clock import IdMaker
+from lukasa.errors import LukasaError
+from lukasa.memory import open_memory
+from lukasa.outcome import Accepted, Outcome
+from lukasa.record import Draft, Key, Record
+from lukasa.scope import SHARED
+from lukasa.storage.engine import Match, Query
+from lukasa_bench.corpus import CorpusNote
+from lukasa_bench.reference_sqlite import SqliteReference
+
+KIND = "note"
+AUTHOR = "bench"
+_TOP_TEN = Query(limit=10)
+
+
+class BenchmarkSubject(Protocol):
+    """Keeps notes. What ``add`` returns is a receipt that ``ids`` can read, outside any measured time."""
+
+    @property
+    def name(self) -> str: ...
+    def add(self, note: CorpusNote) -> Any: ...
+    def add_all(self, notes: Sequence[CorpusNote]) -> Any: ...
+    def revise(self, note: CorpusNote, version: int) -> Any: ...
+    def get(self, id: str) -> Any: ...
+    def history(self, id: str) -> Sequence[Any]: ...
+    def find(self, words: str) -> Sequence[Any]: ...
+    def ids(self, receipts: Sequence[Any]) -> list[str]: ...
+    def close(self) -> None: ...
+
+
+class LukasaSubject:
+    """Lukasa as a user calls it. It makes its own ids, by a maker that repeats those of the notes."""
+
+    name = "lukasa"
+
+    def __init__(self, store: Path | str, new_id: IdMaker) -> None:
+        self._memory = open_memory(store, new_id=new_id)
+        self._journal = self._memory.journal
+
+    def add(self, note: CorpusNote) -> Accepted:
+        return _require_accepted(self._journal.write(KIND, note.text, note.body, author=AUTHOR))
+
+    def add_all(self, notes: Sequence[CorpusNote]) -> Accepted:
+        return _require_accepted(
+            self._journal.append(Draft(KIND, note.text, note.body, author=AUTHOR) for note in notes)
+        )
+
+    def revise(self, note: CorpusNote, version: int) -> Accepted:
+        before = version - 1
+        return _require_accepted(
+            self._journal.write(KIND, note.text, note.body, id=note.id, author=AUTHOR, expected=before)
+        )
+
+    def get(self, id: str) -> Record | None:
+        return self._journal.get(Key(SHARED, KIND, id))
+
+    def history(self, id: str) -> list[Record]:
+        return self._journal.history(Key(SHARED, KIND, id))
+
+    def find(self, words: str) -> list[Match]:
+        return self._journal.find(words, _TOP_TEN)
+
+    def ids(self, receipts: Sequence[Accepted]) -> list[str]:
+        return [receipt.record.id for receipt in receipts]
+
+    def close(self) -> None:
+        self._memory.close()
+
+
+class SubjectPair(NamedTuple):
+    """The two that are compared."""
+
+    lukasa: BenchmarkSubject
+    reference: BenchmarkSubject
+
+    def close(self) -> None:
+        for contender in self:
+            contender.close()
+
+
+class SubjectLocations(NamedTuple):
+    """Where the two keep what they are given: files, or databases of one server."""
+
+    lukasa: Path | str
+    reference: Path | str
+
+    @classmethod
+    def in_folder(cls, folder: Path, name: str) -> SubjectLocations:
+        return cls(folder / f"lukasa-{name}.db", folder / f"reference-{name}.db")
+
+    def open(self, new_id: IdMaker) -> SubjectPair:
+        if isinstance(self.reference, Path):
+            return SubjectPair(LukasaSubject(self.lukasa, new_id), SqliteReference(self.reference))
+        from lukasa_bench.reference_postgres import PostgresReference
+
+        return SubjectPair(LukasaSubject(self.lukasa, new_id), PostgresReference(self.reference))
+
+
+def _require_accepted(outcome: Outcome) -> Accepted:
+    if not isinstance(outcome, Accepted):
+        raise LukasaError(f"A benchmark's note was not accepted: {outcome.reason}")
+    return outcome

@@ -1,0 +1,158 @@
+"""Canonical JSON: one value, one spelling, so that a hash of the spelling is a hash of the value.
+
+UTF-8, no spaces, object keys sorted, integers of at most 64 bits, shortest floats. Reading is strict: what JSON
+parsers disagree on (duplicate keys, NaN, huge numbers, deep nesting, lone surrogates) is refused, never guessed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NoReturn
+
+import orjson
+
+from lukasa.errors import InvalidInput
+
+MAX_DEPTH = 64
+SURROGATES = re.compile("[\ud800-\udfff]")
+"""Half characters: a Python string can hold them, UTF-8 cannot."""
+TOO_LONG_FAULT = "its strings are too long in all; split it, or keep the large part outside and refer to it."
+_OPTIONS = (
+    orjson.OPT_SORT_KEYS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+_INFINITY = float("inf")
+
+
+def encode(value: Any) -> bytes:
+    """The canonical spelling. The value must be plain JSON; see ``fault_of`` for what that means."""
+    try:
+        return orjson.dumps(value, option=_OPTIONS)
+    except TypeError as error:
+        raise InvalidInput(_describe_error(error)) from error
+
+
+def decode(data: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
+    """Strict JSON from the outside world; every disagreement between parsers is an ``InvalidInput``."""
+    try:
+        text = data.decode("utf-8") if isinstance(data, bytes) else data
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"not UTF-8 at byte {error.start}.") from error
+    if _bracket_depth(text) > max_depth:
+        raise InvalidInput(f"nested deeper than {max_depth} levels.")
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=_reject_duplicate_keys,
+            parse_constant=_reject_constant,
+            parse_int=_parse_integer,
+            parse_float=_parse_float,
+        )
+    except InvalidInput:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"not JSON: {error}.") from error
+    if SURROGATES.search(text) or ("\\u" in text and _has_lone_surrogate(value)):
+        raise InvalidInput("a string has a lone surrogate, which is not valid Unicode.")
+    return value
+
+
+def parse(data: bytes | str) -> Any:
+    """Fast parsing of what we wrote ourselves."""
+    return orjson.loads(data)
+
+
+def find_json_fault(value: Any, *, max_characters: int | None = None) -> str | None:
+    """Why ``value`` is not plain JSON within our limits, or ``None`` when it is.
+
+    With ``characters`` the strings in it may not be longer than that in all; nothing is copied to find out.
+    """
+    level, length = [value], 0
+    for _ in range(MAX_DEPTH + 1):
+        deeper: list[Any] = []
+        for item in level:
+            kind = type(item)
+            if kind is str:
+                length += len(item)
+                if max_characters is not None and length > max_characters:
+                    return TOO_LONG_FAULT
+                if not item.isascii() and SURROGATES.search(item):
+                    return "a string has a lone surrogate, which is not valid Unicode."
+            elif kind is dict:
+                for name in item:
+                    if type(name) is not str:
+                        return f"an object key is {type(name).__name__}, not a string."
+                    if not name.isascii() and SURROGATES.search(name):
+                        return "an object key has a lone surrogate, which is not valid Unicode."
+                deeper.extend(item.values())
+            elif kind is list or kind is tuple:
+                deeper.extend(item)
+            elif kind is float:
+                if item != item or item in (_INFINITY, -_INFINITY):
+                    return "a number is NaN or infinite, which JSON cannot hold."
+            elif kind is int:
+                if not -(2**63) <= item < 2**64:
+                    return "an integer does not fit in 64 bits; store it as a string."
+            elif item is not None and kind is not bool:
+                return f"a value is {kind.__name__}, which is not JSON."
+        if not deeper:
+            return None
+        level = deeper
+    return f"nested deeper than {MAX_DEPTH} levels."
+
+
+def _has_lone_surrogate(value: Any) -> bool:
+    """Whether some string of a decoded value cannot be encoded again."""
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return True
+    return False
+
+
+_NON_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|[^\[\]{}"]+', re.DOTALL)
+
+
+def _bracket_depth(text: str) -> int:
+    """How deep the brackets go, strings left out; counted without recursion so that no input can overflow."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return 0
+    depth = deepest = 0
+    for bracket in _NON_BRACKETS.sub("", text):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]  # set.add as the "remember it" half of the test
+        raise InvalidInput(f"the key {twice[:60]!r} stands twice in one object.")
+    return found
+
+
+def _reject_constant(word: str) -> NoReturn:
+    raise InvalidInput(f"{word} is not JSON.")
+
+
+def _parse_integer(digits: str) -> int:
+    if len(digits) > 20 or not -(2**63) <= (value := int(digits)) < 2**64:
+        raise InvalidInput("an integer does not fit in 64 bits; write it as a string.")
+    return value
+
+
+def _parse_float(digits: str) -> float:
+    value = float(digits)
+    if value in (_INFINITY, -_INFINITY):
+        raise InvalidInput("a number is too large for a 64-bit float.")
+    return value
+
+
+def _describe_error(error: TypeError) -> str:
+    said = str(error)
+    return f"{said[:1].lower()}{said[1:]}."

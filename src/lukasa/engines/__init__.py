@@ -1,1 +1,0 @@
-"""The databases that keep the engine promise."""

@@ -1,5 +1,0 @@
-"""The SQL of the PostgreSQL engine."""
-
-from lukasa.engines.statements import load
-
-SQL = load(__name__)

@@ -1,0 +1,54 @@
+"""Experience: episodes, the knowledge drawn from them, skills, ledgers and handoffs."""
+
+from typing import TYPE_CHECKING
+
+from lukasa.lazy_imports import lazy_attributes
+
+if TYPE_CHECKING:
+    from lukasa.experience.briefing import Briefing
+    from lukasa.experience.consolidation import Consolidation, ConsolidationResult
+    from lukasa.experience.continuity import Continuity
+    from lukasa.experience.episode import Episode
+    from lukasa.experience.episodes import Episodes
+    from lukasa.experience.handoffs import Handoff, Handoffs
+    from lukasa.experience.knowledge import Knowledge
+    from lukasa.experience.ledgers import Ledger, Ledgers
+    from lukasa.experience.metrics import TaskMetrics
+    from lukasa.experience.skills import Skill, Skills
+
+__all__ = [
+    "Briefing",
+    "Consolidation",
+    "ConsolidationResult",
+    "Continuity",
+    "Episode",
+    "Episodes",
+    "Handoff",
+    "Handoffs",
+    "Knowledge",
+    "Ledger",
+    "Ledgers",
+    "Skill",
+    "Skills",
+    "TaskMetrics",
+]
+
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "Briefing": "lukasa.experience.briefing",
+        "Consolidation": "lukasa.experience.consolidation",
+        "ConsolidationResult": "lukasa.experience.consolidation",
+        "Continuity": "lukasa.experience.continuity",
+        "Episode": "lukasa.experience.episode",
+        "Episodes": "lukasa.experience.episodes",
+        "Handoff": "lukasa.experience.handoffs",
+        "Handoffs": "lukasa.experience.handoffs",
+        "Knowledge": "lukasa.experience.knowledge",
+        "Ledger": "lukasa.experience.ledgers",
+        "Ledgers": "lukasa.experience.ledgers",
+        "Skill": "lukasa.experience.skills",
+        "Skills": "lukasa.experience.skills",
+        "TaskMetrics": "lukasa.experience.metrics",
+    },
+)

@@ -1,0 +1,244 @@
+"""Handoffs: work passed from one agent to another.
+
+    unread ──► read ──► accepted ──► completed
+       └───────────────────┘ reopen or reassign brings it back to unread, for whoever takes over from an agent that died
+
+Each change is a version of one record, made inside the write lock: two agents cannot both accept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from lukasa.clock import Clock, from_iso, to_iso
+from lukasa.errors import InvalidInput
+from lukasa.journal import Journal
+from lukasa.outcome import Outcome, Refused
+from lukasa.readable_ids import find_by_id, free_ids
+from lukasa.record import Draft, Key, Record
+from lukasa.scope import SHARED
+from lukasa.storage.engine import Query, Reader
+
+HANDOFF = "handoff"
+HandoffStatus = Literal["unread", "read", "accepted", "completed"]
+STATUSES: tuple[HandoffStatus, ...] = ("unread", "read", "accepted", "completed")
+_FIELDS = ("id", "from_agent", "to_agent", "timestamp", "context")
+_STATUS_FIELDS = ("status", "read_at", "accepted_at", "accepted_by", "completed_at", "result")
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """A handoff as it stands in the log."""
+
+    record: Record
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def from_agent(self) -> str:
+        return str(self.record.body["from_agent"])
+
+    @property
+    def to_agent(self) -> str:
+        return str(self.record.body["to_agent"])
+
+    @property
+    def timestamp(self) -> datetime:
+        return self.record.moment
+
+    @property
+    def status(self) -> HandoffStatus:
+        found = self.record.body.get("status", "unread")
+        return found if found in STATUSES else "unread"
+
+    @property
+    def context(self) -> Mapping[str, Any]:
+        return self.record.body.get("context") or {}
+
+    @property
+    def what_was_done(self) -> str:
+        return str(self.context.get("what_was_done", ""))
+
+    def as_json(self) -> dict[str, Any]:
+        """The handoff as its document spells it; our own fields follow only once it has been read."""
+        body = {"id": self.id, **self.record.body}
+        if self.status == "unread":
+            body = {name: value for name, value in body.items() if name not in _STATUS_FIELDS}
+        known = {name: body.pop(name) for name in _FIELDS if name in body}
+        return known | body
+
+
+class Handoffs:
+    """Handing work over and taking it up, for one caller."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+
+    def create(
+        self,
+        to_agent: str,
+        what_was_done: str,
+        *,
+        from_agent: str = "",
+        artifacts: Sequence[str] = (),
+        git_state: str = "",
+        needs_testing: Sequence[str] = (),
+        known_issues: Sequence[str] = (),
+        relevant_patterns: Sequence[str] = (),
+        scope: str = SHARED,
+        key: str | None = None,
+        **more: Any,
+    ) -> Outcome:
+        """Hands work over. It stays in the receiver's inbox until it is completed, whoever dies meanwhile."""
+        context = {
+            "what_was_done": what_was_done,
+            "artifacts": list(artifacts),
+            "git_state": git_state,
+            "needs_testing": list(needs_testing),
+            "known_issues": list(known_issues),
+            "relevant_patterns": list(relevant_patterns),
+            **more,
+        }
+        told = {"from_agent": from_agent or self._journal.author, "to_agent": to_agent, "context": context}
+        return self.put(told, scope=scope, key=key)
+
+    def put(
+        self, told: Mapping[str, Any], *, scope: str = SHARED, origin: str = "manual", key: str | None = None
+    ) -> Outcome:
+        """Keeps a handoff spelled as its document does."""
+        body = {name: value for name, value in told.items() if name != "id"}
+        if (wrong := _validation_error(body)) is not None:
+            return Refused("bad_handoff", wrong)
+        try:
+            when = body.get("timestamp")
+            body["timestamp"] = to_iso(self._clock.now() if when is None else from_iso(str(when)))
+        except InvalidInput as error:
+            return Refused("bad_handoff", f"timestamp: {error.message}")
+        body.setdefault("status", "unread")
+        id = told.get("id", "")
+        if not isinstance(id, str):
+            return Refused("bad_id", "The id must be text.")
+
+        def build_drafts(reader: Reader) -> Sequence[Draft]:
+            known = reader.get(Key(scope, HANDOFF, id)) if id else None
+            if known is not None and _without_status_fields(known.body) == _without_status_fields(body):
+                return []
+            name = id or next(free_ids(reader, HANDOFF, "handoff-", scope))
+            return [_handoff_draft(body, name, scope, origin, None if id else 0)]
+
+        return self._journal.append_if(build_drafts, key=key)
+
+    def get(self, id: str, *, scope: str | None = None) -> Handoff | None:
+        with self._journal.snapshot() as reader:
+            record = find_by_id(reader, (HANDOFF,), id, scope=scope, own_scope=self._journal.author)
+        return None if record is None else Handoff(record)
+
+    def inbox(self, agent: str = "", *, completed: bool = False) -> list[Handoff]:
+        """What waits for an agent, the oldest first; what it has completed only when asked for.
+
+        Whoever owns the store and names nobody sees what waits for all.
+        """
+        name = agent or self._journal.author
+        own = (f"inbox={name}",) if name else ()
+        states = STATUSES if completed else STATUSES[:-1]
+        found = [
+            Handoff(record)
+            for state in states
+            for record in self._journal.read(Query(kinds=(HANDOFF,), labels=(*own, f"status={state}")))
+        ]
+        return sorted(found, key=lambda handoff: (handoff.timestamp, handoff.record.created_at, handoff.id))
+
+    def sent(self, agent: str = "") -> list[Handoff]:
+        """What an agent handed to others, the oldest first; what all did, for the owner who names nobody."""
+        name = agent or self._journal.author
+        own = (f"from={name}",) if name else ()
+        found = [Handoff(record) for record in self._journal.read(Query(kinds=(HANDOFF,), labels=own))]
+        return sorted(found, key=lambda handoff: (handoff.timestamp, handoff.record.created_at, handoff.id))
+
+    def read(self, id: str) -> Outcome:
+        """Notes that a handoff was read."""
+        return self._change_status(id, lambda _: {"status": "read", "read_at": self._now_iso()}, "unread")
+
+    def accept(self, id: str, agent: str = "") -> Outcome:
+        """Takes a handoff on. Only one agent can: the one it is for."""
+
+        def accept_change(handoff: Handoff) -> dict[str, Any] | Refused:
+            name = agent or self._journal.author or handoff.to_agent
+            if name != handoff.to_agent:
+                return Refused(
+                    "not_yours", f"{id} is for {handoff.to_agent!r:.80}; reassign it before another agent accepts it."
+                )
+            return {"status": "accepted", "accepted_at": self._now_iso(), "accepted_by": name}
+
+        return self._change_status(id, accept_change, "unread", "read")
+
+    def complete(self, id: str, result: str = "") -> Outcome:
+        """Notes that the work is done."""
+        done = {"status": "completed", "completed_at": self._now_iso()} | ({"result": result} if result else {})
+        return self._change_status(id, lambda _: done, "accepted")
+
+    def reassign(self, id: str, to_agent: str) -> Outcome:
+        """Gives work that is not completed to another agent, unread."""
+        if not to_agent:
+            return Refused("bad_handoff", "Name the agent it goes to.")
+        return self._change_status(id, lambda _: {"to_agent": to_agent, "status": "unread"}, *STATUSES[:-1])
+
+    def reopen(self, id: str) -> Outcome:
+        """Puts work back that was taken on and will not be finished: its agent died, or gave up."""
+        return self._change_status(id, lambda _: {"status": "unread"}, "read", "accepted")
+
+    def _change_status(
+        self, id: str, change: Callable[[Handoff], dict[str, Any] | Refused], *statuses: HandoffStatus
+    ) -> Outcome:
+        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
+            record = find_by_id(reader, (HANDOFF,), id, own_scope=self._journal.author)
+            if record is None:
+                return Refused("not_found", f"There is no handoff {id!r:.80}.")
+            handoff = Handoff(record)
+            if handoff.status not in statuses:
+                return Refused(
+                    "bad_status", f"{id} is {handoff.status}; this needs one that is {' or '.join(statuses)}."
+                )
+            changes = change(handoff)
+            if isinstance(changes, Refused):
+                return changes
+            body = dict(record.body)
+            if changes["status"] == "unread":
+                body = {name: value for name, value in body.items() if name not in _STATUS_FIELDS}
+            return [_handoff_draft(body | changes, record.id, record.scope, record.origin, record.version)]
+
+        return self._journal.append_if(build_drafts)
+
+    def _now_iso(self) -> str:
+        return to_iso(self._clock.now())
+
+
+def _handoff_draft(body: dict[str, Any], id: str, scope: str, origin: str, expected: int | None) -> Draft:
+    labels = (f"inbox={body['to_agent']}", f"from={body['from_agent']}", f"status={body['status']}")
+    context = body["context"]
+    text = f"Handoff from {body['from_agent']} to {body['to_agent']}: {context.get('what_was_done', '')}"
+    return Draft(
+        HANDOFF, text, body, id=id, scope=scope, origin=origin, labels=labels,
+        happened_at=from_iso(body["timestamp"]), expected=expected,
+    )  # fmt: skip
+
+
+def _without_status_fields(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if name not in _STATUS_FIELDS}
+
+
+def _validation_error(body: Mapping[str, Any]) -> str | None:
+    for name in ("from_agent", "to_agent"):
+        if not isinstance(body.get(name), str) or not body[name]:
+            return f"A handoff needs a {name}."
+    if not isinstance(body.get("context"), dict):
+        return "The context of a handoff must be an object."
+    if body.get("status", "unread") not in STATUSES:
+        return f"The status is one of {', '.join(STATUSES)}."
+    return None

@@ -1,0 +1,136 @@
+"""Ledgers: where each agent stands, so that whoever takes over its name takes up its work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lukasa.clock import Clock, from_iso, to_iso
+from lukasa.errors import InvalidInput
+from lukasa.journal import Journal
+from lukasa.outcome import Outcome, Refused
+from lukasa.readable_ids import find_by_id
+from lukasa.record import Draft, Key, Record
+from lukasa.scope import SHARED
+from lukasa.storage.engine import Query, Reader
+
+LEDGER = "ledger"
+_FIELDS = ("agent_id", "last_checkpoint", "tasks_completed", "current_task", "state", "context")
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The ledger of one agent as it stands in the log."""
+
+    record: Record
+
+    @property
+    def agent_id(self) -> str:
+        return self.record.id
+
+    @property
+    def last_checkpoint(self) -> datetime:
+        return from_iso(self.record.body["last_checkpoint"])
+
+    @property
+    def tasks_completed(self) -> int:
+        return int(self.record.body["tasks_completed"])
+
+    @property
+    def current_task(self) -> str | None:
+        return self.record.body.get("current_task")
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        return self.record.body.get("state") or {}
+
+    @property
+    def context(self) -> Mapping[str, Any]:
+        return self.record.body.get("context") or {}
+
+    def as_json(self) -> dict[str, Any]:
+        """The ledger as its document spells it."""
+        body = {"agent_id": self.agent_id, **self.record.body}
+        known = {name: body.pop(name) for name in _FIELDS if name in body}
+        return known | body
+
+
+class Ledgers:
+    """The ledgers of all agents that a caller may see."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+
+    def checkpoint(
+        self,
+        agent: str = "",
+        *,
+        current_task: str | None = None,
+        completed: int = 0,
+        state: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | None = None,
+        scope: str = SHARED,
+    ) -> Outcome:
+        """Notes where an agent stands. ``completed`` adds to its count of tasks; what is not said stays as it was.
+
+        ``current_task=""`` says that there is none.
+        """
+        name = agent or self._journal.author
+        if not name:
+            return Refused("bad_agent", "Whose ledger? Name the agent.")
+        if completed.__class__ is not int or completed < 0:
+            return Refused("bad_ledger", "completed is the number of tasks finished since the last checkpoint.")
+
+        def build_drafts(reader: Reader) -> Sequence[Draft]:
+            known = reader.get(Key(scope, LEDGER, name))
+            body: dict[str, Any] = {"tasks_completed": 0, "state": {}, "context": {}}
+            body |= {} if known is None else dict(known.body)
+            body["last_checkpoint"] = to_iso(self._clock.now())
+            body["tasks_completed"] += completed
+            told = {"current_task": current_task, "state": state, "context": context}
+            body |= {field: value for field, value in told.items() if value is not None}
+            if body.get("current_task") == "":
+                body.pop("current_task")
+            return [Draft(LEDGER, body=body, id=name, scope=scope, expected=0 if known is None else known.version)]
+
+        return self._journal.append_if(build_drafts)
+
+    def put(self, told: Mapping[str, Any], *, scope: str = SHARED, origin: str = "manual") -> Outcome:
+        """Keeps a ledger spelled as its document does."""
+        agent = told.get("agent_id")
+        if not isinstance(agent, str) or not agent:
+            return Refused("bad_ledger", "A ledger needs an agent_id.")
+        done = told.get("tasks_completed", 0)
+        if isinstance(done, bool) or not isinstance(done, int) or done < 0:
+            return Refused("bad_ledger", "tasks_completed must be a whole number that is not negative.")
+        for name in ("state", "context"):
+            if not isinstance(told.get(name, {}), dict):
+                return Refused("bad_ledger", f"{name} must be an object.")
+        body = {name: value for name, value in told.items() if name != "agent_id"}
+        body["tasks_completed"] = done
+        try:
+            when = body.get("last_checkpoint")
+            body["last_checkpoint"] = to_iso(self._clock.now() if when is None else from_iso(str(when)))
+        except InvalidInput as error:
+            return Refused("bad_ledger", f"last_checkpoint: {error.message}")
+
+        def build_drafts(reader: Reader) -> Sequence[Draft]:
+            known = reader.get(Key(scope, LEDGER, agent))
+            same = known is not None and known.body == body
+            return [] if same else [Draft(LEDGER, body=body, id=agent, scope=scope, origin=origin)]
+
+        return self._journal.append_if(build_drafts)
+
+    def get(self, agent: str = "", *, scope: str | None = None) -> Ledger | None:
+        with self._journal.snapshot() as reader:
+            name = agent or self._journal.author
+            record = find_by_id(reader, (LEDGER,), name, scope=scope, own_scope=self._journal.author)
+        return None if record is None else Ledger(record)
+
+    def list(self) -> Sequence[Ledger]:
+        """Every ledger, by agent."""
+        found = (Ledger(record) for record in self._journal.read(Query(kinds=(LEDGER,))))
+        return sorted(found, key=lambda ledger: (ledger.agent_id, ledger.record.scope))

@@ -1,1 +1,0 @@
-"""Those who keep jobs."""

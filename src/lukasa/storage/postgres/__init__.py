@@ -1,0 +1,5 @@
+"""PostgreSQL keeps the promise for many machines."""
+
+from lukasa.storage.postgres.engine import PostgresEngine
+
+__all__ = ["PostgresEngine"]

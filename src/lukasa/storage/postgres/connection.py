@@ -1,0 +1,334 @@
+"""Talking to one server: looks that stay the same, and writes that are tried again when a race or a connection is lost."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Generic, TypeVar
+
+import psycopg
+from psycopg import Cursor
+
+from lukasa.errors import LukasaError, StoreUnavailable
+from lukasa.storage.postgres.errors import (
+    RETRYABLE_ERRORS,
+    error_translation,
+    is_connection_lost,
+    translate_connection_error,
+    translate_error,
+)
+from lukasa.storage.postgres.pool import Database, PostgresPool, QueryTimeouts
+from lukasa.storage.postgres.sql import SQL
+
+T = TypeVar("T")
+
+_MAX_CONNECT_SECONDS = 10
+_MIN_BACKOFF, _MAX_BACKOFF = 0.001, 0.25
+_SETTLE_TIMEOUT = 2.0
+_BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+class PostgresClient:
+    """One PostgreSQL server, reached through a pool."""
+
+    def __init__(self, url: str, *, timeout: float, size: int) -> None:
+        self.url = url
+        self.timeout = timeout
+        self._size = size
+        self.closed = False
+        self._pool, self.query_timeouts = self._new_pool()
+
+    def _new_pool(self) -> tuple[PostgresPool, QueryTimeouts]:
+        return PostgresPool(self.connect, size=self._size, timeout=self.timeout), QueryTimeouts(self.timeout)
+
+    def reset_after_fork(self) -> None:
+        """A fork inherits connections it must not use: it starts with none of its own."""
+        _parent_pools.append(self._pool)
+        self._pool, self.query_timeouts = self._new_pool()
+
+    def connect(self) -> Database:
+        """A new connection."""
+        failure: LukasaError
+        try:
+            database: Database = psycopg.connect(
+                self.url,
+                autocommit=True,
+                application_name="lukasa",
+                connect_timeout=max(2, min(_MAX_CONNECT_SECONDS, int(self.timeout))),
+            )
+        except psycopg.Error as error:
+            failure = translate_connection_error(error, self.url)
+        else:
+            try:
+                with error_translation():
+                    self._configure_connection(database)
+            except BaseException:
+                database.close()
+                raise
+            return database
+        raise failure  # outside of the handler: the driver's own words may quote the URL, password and all
+
+    def _configure_connection(self, database: Database) -> None:
+        database.execute(
+            """SELECT set_config('search_path', 'lukasa, public', false), set_config('lock_timeout', %s, false),
+                set_config('jit', 'off', false), set_config('timezone', 'UTC', false),
+                set_config('synchronous_commit',
+                    CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' WHEN 'local' THEN 'on'
+                        ELSE current_setting('synchronous_commit') END, false)""",
+            (str(max(1, int(self.timeout * 1000))),),
+        )
+
+    @contextmanager
+    def borrow_connection(self) -> Iterator[Database]:
+        """A connection from the pool, and back into it unless it broke."""
+        database = self._pool.acquire()
+        try:
+            yield database
+        finally:
+            self._pool.release(database)
+
+    def close(self) -> None:
+        self.closed = True
+        self._pool.close()
+
+    def write(self, work: Callable[[Database], T], *, limit_time: bool = False) -> T:
+        """Runs ``work``, which commits, until it neither loses a race nor its connection, or patience ends.
+
+        After a cut nobody knows whether the commit happened. The work is run again all the same, and must find out.
+        ``brief`` work is cut off when the server does not answer.
+        """
+        deadline = time.monotonic() + self.timeout
+        nap = _MIN_BACKOFF
+        while True:
+            try:
+                return self._run_once(work, limit_time=limit_time)
+            except (psycopg.Error, StoreUnavailable) as error:
+                lost = not isinstance(error, psycopg.Error) or is_connection_lost(error)
+                if lost:
+                    self._pool.close_idle()
+                if not (lost or isinstance(error, RETRYABLE_ERRORS)) or time.monotonic() + nap > deadline:
+                    if isinstance(error, psycopg.Error):
+                        raise translate_error(error) from error
+                    raise
+            time.sleep(random.uniform(nap / 2, nap))  # noqa: S311 - naps need no secrecy
+            nap = min(2 * nap, _MAX_BACKOFF)
+
+    def _run_once(self, work: Callable[[Database], T], *, limit_time: bool) -> T:
+        database = self._pool.acquire()
+        try:
+            if limit_time:
+                self.query_timeouts.start_timer(database)
+            return work(database)
+        except BaseException:
+            roll_back(database)
+            raise
+        finally:
+            if limit_time:
+                self.query_timeouts.stop_timer(database)
+            self._pool.release(database)
+
+    @contextmanager
+    def snapshot(self, settled_position: int | None = None) -> Iterator[TransactionSnapshot]:
+        """One consistent look. A replica cannot know what is settled and is told."""
+        look = self._begin_snapshot(settled_position)
+        try:
+            with error_translation():
+                yield look
+        finally:
+            roll_back(look.database)
+            self._pool.release(look.database)
+
+    def _begin_snapshot(self, settled_position: int | None) -> TransactionSnapshot:
+        """A look on a connection that is alive: after a restart, those that are kept are not."""
+        for last in (False, True):
+            database = self._pool.acquire()
+            try:
+                look = TransactionSnapshot(database, self.query_timeouts)
+                look.begin(settled_position)
+            except BaseException as error:
+                self._pool.release(database)
+                if not isinstance(error, psycopg.Error):
+                    raise
+                if last or not is_connection_lost(error):
+                    raise translate_error(error) from error
+                self._pool.close_idle()
+            else:
+                return look
+        raise StoreUnavailable
+
+    @contextmanager
+    def statement_snapshot(self) -> Iterator[StatementSnapshot]:
+        """A look for one question, which needs no transaction: what a statement sees is one moment already."""
+        glance = StatementSnapshot(self._pool, self.query_timeouts)
+        try:
+            with error_translation():
+                yield glance
+        finally:
+            self._pool.release(glance.database)
+
+
+class TransactionSnapshot:
+    """A transaction that sees one moment, and knows up to which position nothing can come before any more."""
+
+    def __init__(self, database: Database, query_timeouts: QueryTimeouts) -> None:
+        self.database = database
+        self.settled_position = 0
+        self._query_timeouts = query_timeouts
+        self._newest_position = 0
+        self._is_unused = True
+
+    def begin(self, settled_position: int | None = None) -> None:
+        with self._query_timeouts.limit_time(self.database):
+            if settled_position is None:
+                self._read_positions()
+            else:
+                self.settled_position = self._newest_position = settled_position
+            self.database.execute(_BEGIN_SNAPSHOT)
+        self._is_unused = True
+
+    def _read_positions(self) -> None:
+        """Must come before the moment that is seen: who is not writing yet will draw a later position."""
+        self.settled_position, self._newest_position = fetch_single_row(self.database.execute(SQL["settled"]))
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
+        self._is_unused = False
+        with self._query_timeouts.limit_time(self.database):
+            return self.database.execute(statement, values, binary=True)
+
+    def find_settled_position(self) -> int | None:
+        """The newest settled position. Waits a moment for writers on their way, so that it covers every finished write."""
+        if self.settled_position < self._newest_position and self._is_unused:
+            wanted, deadline, nap = self._newest_position, time.monotonic() + _SETTLE_TIMEOUT, _MIN_BACKOFF
+            self.database.execute("ROLLBACK")
+            while self.settled_position < wanted and time.monotonic() < deadline:
+                time.sleep(nap)
+                nap = min(2 * nap, 0.05)
+                self._read_positions()
+            self.database.execute(_BEGIN_SNAPSHOT)
+        return self.settled_position
+
+
+class StatementSnapshot:
+    """A look for one question. A connection that turns out to be dead, as all are after a restart, is replaced."""
+
+    def __init__(self, pool: PostgresPool, query_timeouts: QueryTimeouts) -> None:
+        self._pool = pool
+        self._query_timeouts = query_timeouts
+        self.database = pool.acquire()
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
+        try:
+            return self._execute(statement, values)
+        except psycopg.Error as error:
+            if not is_connection_lost(error):
+                raise
+        self._pool.release(self.database)
+        self._pool.close_idle()
+        self.database = self._pool.acquire()
+        return self._execute(statement, values)
+
+    def _execute(self, statement: str, values: Sequence[Any]) -> Cursor[tuple[Any, ...]]:
+        self._query_timeouts.start_timer(self.database)
+        try:
+            return self.database.execute(statement, values, binary=True)
+        finally:
+            self._query_timeouts.stop_timer(self.database)
+
+    def find_settled_position(self) -> int | None:
+        """The newest settled position, measured before the question is asked."""
+        settled, newest = fetch_single_row(self.run(SQL["settled"]))
+        deadline, nap = time.monotonic() + _SETTLE_TIMEOUT, _MIN_BACKOFF
+        while settled < newest and time.monotonic() < deadline:
+            time.sleep(nap)
+            nap = min(2 * nap, 0.05)
+            settled, _ = fetch_single_row(self.run(SQL["settled"]))
+        return int(settled)
+
+
+class WriterSnapshot:
+    """The look that a decision has: from inside a write that keeps everybody else out of what it can see."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
+        return self.database.execute(statement, values, binary=True)
+
+    def find_settled_position(self) -> int | None:
+        return None
+
+
+class RetryableTransaction(Generic[T]):
+    """Work in one transaction that takes effect once, however often it has to be tried.
+
+    The server remembers what became of a transaction by its number. When the answer to a commit got lost, it is asked
+    before anything is done again. A server that crashed may give a number to somebody else that it never wrote down,
+    so ``proof`` looks whether what was done is there.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Database], T],
+        *,
+        should_commit: Callable[[T], bool],
+        is_applied: Callable[[Database, T], bool],
+        timeout: float,
+    ) -> None:
+        self._work = work
+        self._should_commit = should_commit
+        self._is_applied = is_applied
+        self._timeout = timeout
+        self._last_attempt: tuple[str, T] | None = None
+
+    def __call__(self, database: Database) -> T:
+        if self._last_attempt is not None:
+            number, result = self._last_attempt
+            if self._is_committed(database, number) and self._is_applied(database, result):
+                return result
+            self._last_attempt = None
+        database.execute("BEGIN")
+        result = self._work(database)
+        if not self._should_commit(result):
+            database.execute("ROLLBACK")
+            return result
+        (number,) = fetch_single_row(database.execute("SELECT pg_current_xact_id_if_assigned()::text"))
+        if number is not None:
+            self._last_attempt = (number, result)
+        database.execute("COMMIT")
+        return result
+
+    def _is_committed(self, database: Database, number: str) -> bool:
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                (status,) = fetch_single_row(database.execute("SELECT pg_xact_status(%s::xid8)", (number,)))
+            except psycopg.DataError:
+                return False  # a number from before a crash that was never given out again
+            if status != "in progress" or time.monotonic() > deadline:
+                return bool(status == "committed")
+            time.sleep(0.01)
+
+
+def always_true(*_: object) -> bool:
+    """Keeps whatever was done, and takes the server's word for it."""
+    return True
+
+
+def roll_back(database: Database) -> None:
+    if not database.closed and database.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        with suppress(psycopg.Error):  # what led here tells more, and a broken connection is dropped
+            database.execute("ROLLBACK")
+
+
+def fetch_single_row(cursor: Cursor[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The only row of an answer that always has one."""
+    row = cursor.fetchone()
+    if row is None:
+        raise LukasaError("The server gave no answer where it always does.")
+    return row
+
+
+_parent_pools: list[PostgresPool] = []
+"""Connections of a parent process, kept so that they are never closed here: closing would speak in the parent's name."""

@@ -1,0 +1,293 @@
+"""The PostgreSQL engine: one database, writers that wait only for those they would trip over, readers that wait for nobody."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+
+from lukasa.clock import Clock, SystemClock, to_microseconds
+from lukasa.errors import LukasaError, StoreClosed, StoreError, mask_password
+from lukasa.outcome import Outcome
+from lukasa.record import Key, ValidatedDraft
+from lukasa.scope import Reach
+from lukasa.storage.append import find_single_insert
+from lukasa.storage.engine import (
+    ConditionalBatch,
+    EraseResult,
+    LogCompactionResult,
+    Progress,
+    Reader,
+    ReplayResult,
+    VerifyReport,
+    split_into_chunks,
+)
+from lukasa.storage.postgres import dump, maintenance, schema
+from lukasa.storage.postgres.append import AppendOperation, InsertSingle, PostgresReplay, find_position, write_receipt
+from lukasa.storage.postgres.batch import PostgresLogRow
+from lukasa.storage.postgres.connection import PostgresClient, RetryableTransaction, always_true, fetch_single_row
+from lukasa.storage.postgres.errors import error_translation
+from lukasa.storage.postgres.pool import Database
+from lukasa.storage.postgres.reader import PostgresReader
+from lukasa.storage.postgres.sql import SQL
+from lukasa.storage.postgres.vectors import put_vectors
+
+T = TypeVar("T")
+
+_REPLAY_CHUNK = 1000
+_REPLICA_TIMEOUT = 2.0
+_MAX_TIMED_BATCH = 10_000
+_RESIDUE_NOTE = (
+    "the server's write-ahead log, its replicas and backups keep what was erased until they are recycled, and freed "
+    "space until it is overwritten; VACUUM FULL rewrites the tables"
+)
+
+
+class PostgresEngine:
+    """Keeps the engine promise in one PostgreSQL database, in the schema ``lukasa``."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        timeout: float = 30.0,
+        read_url: str | None = None,
+        pool_size: int = 8,
+        create: bool = True,
+    ) -> None:
+        self.url = url
+        self._clock = clock or SystemClock()
+        self._server = PostgresClient(url, timeout=timeout, size=pool_size)
+        self._replica = PostgresClient(read_url, timeout=timeout, size=pool_size) if read_url else None
+        self._thread = threading.local()
+        database = self._server.connect()
+        try:
+            with error_translation():
+                schema.migrate(database, create=create)
+        finally:
+            database.close()
+        _open_engines.add(self)
+
+    @classmethod
+    def restore(cls, url: str, file: Path) -> None:
+        """Brings what ``backup`` wrote into a database whose store is empty."""
+        engine = cls(url)
+        try:
+            engine._run_unpooled(lambda database: dump.load_dump(database, file))
+        finally:
+            engine.close()
+
+    def grant(self, role: str, *, read: Iterable[str], write: Iterable[str] | None = None) -> None:
+        """Lets a database role reach exactly these scopes, whatever statements it writes by hand."""
+        reach = Reach.of(read, write)
+        assert reach.readable is not None
+        assert reach.writable is not None
+        readable, writable = reach.readable, reach.writable
+        self._run_unpooled(lambda database: schema.grant_scopes(database, role, readable, writable))
+
+    # Log
+
+    @contextmanager
+    def snapshot(self, reach: Reach, *, single_query: bool = False) -> Iterator[PostgresReader]:
+        settled = self._wait_for_replica()
+        if self._replica is not None and settled is not None:
+            with self._replica.snapshot(settled) as look:
+                yield PostgresReader(look, reach)
+        else:
+            with self._server.statement_snapshot() if single_query else self._server.snapshot() as look:
+                yield PostgresReader(look, reach)
+
+    def append(
+        self, reach: Reach, batch: Sequence[ValidatedDraft] | ConditionalBatch, *, key: str | None = None
+    ) -> Outcome:
+        now = self._clock.now()
+        if key is None and not callable(batch) and (one := find_single_insert(reach, batch)) is not None:
+            outcome = self._write(InsertSingle(one, now), limit_time=True)
+            if outcome is not None:
+                return outcome
+        return self._transact(
+            AppendOperation(reach, batch, key, now),
+            should_commit=AppendOperation.should_commit,
+            is_applied=AppendOperation.is_written,
+            is_decision=callable(batch),
+            limit_time=callable(batch) or len(batch) <= _MAX_TIMED_BATCH,
+        )
+
+    def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[ReplayResult]:
+        for chunk in split_into_chunks(lines, _REPLAY_CHUNK):
+            self._check_not_in_decision()
+            yield from self._transact(PostgresReplay(reach, chunk))
+
+    def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
+        rows = list(vectors)
+        self._transact(lambda database: put_vectors(database, model, rows))
+
+    def close(self) -> None:
+        self._server.close()
+        if self._replica is not None:
+            self._replica.close()
+
+    # Upkeep
+
+    def verify(self, progress: Progress | None = None) -> VerifyReport:
+        return self._run_unpooled(lambda database: maintenance.verify(database, progress))
+
+    def reindex(self, progress: Progress | None = None) -> None:
+        self._transact(lambda database: maintenance.reindex(database, progress))
+
+    def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> LogCompactionResult:
+        bound = 2**63 - 1 if before is None else to_microseconds(before)
+        bytes_before = self._size_in_bytes()
+        dropped = self._transact(lambda database: maintenance.compact(database, bound, progress))
+        if dropped:
+            self._run_unpooled(_vacuum)
+        return LogCompactionResult(dropped, bytes_before, self._size_in_bytes())
+
+    def erase(
+        self, choose: Callable[[Reader], Sequence[Key]], receipt: Callable[[EraseResult], ValidatedDraft]
+    ) -> EraseResult:
+        now = self._clock.now()
+
+        receipts: list[PostgresLogRow] = []
+
+        def work(database: Database) -> EraseResult:
+            receipts.clear()
+            return maintenance.erase(
+                database, choose, lambda erased: receipts.extend(write_receipt(database, receipt(erased), now))
+            )
+
+        erased = self._transact(
+            work,
+            should_commit=lambda erased: bool(erased.versions),
+            is_applied=lambda database, _: find_position(database, receipts[0]) is not None,
+            is_decision=True,
+        )
+        if not erased.versions:
+            return erased
+        self._run_unpooled(_vacuum)
+        return replace(erased, residue=_RESIDUE_NOTE)
+
+    def backup(self, target: Path) -> None:
+        self._run_unpooled(lambda database: dump.dump_store(database, target))
+
+    def describe(self) -> Mapping[str, Any]:
+        def work(database: Database) -> dict[str, Any]:
+            (version, durable, role, extension) = fetch_single_row(database.execute(_SELECT_SERVER_FACTS))
+            return {
+                "engine": "postgresql",
+                "postgresql": version,
+                "pgvector": extension or "not installed",
+                "schema": schema.latest_version(),
+                "store": mask_password(self.url),
+                "role": role,
+                "synchronous_commit": durable,
+                "read_only": False,
+                "replica": mask_password(self._replica.url) if self._replica else None,
+                "bytes": fetch_single_row(database.execute(SQL["bytes"]))[0],
+            }
+
+        return self._run_unpooled(work)
+
+    def _size_in_bytes(self) -> int:
+        return int(self._run_unpooled(lambda database: fetch_single_row(database.execute(SQL["bytes"]))[0]))
+
+    # Connections
+
+    def _transact(
+        self,
+        work: Callable[[Database], T],
+        *,
+        should_commit: Callable[[T], bool] = always_true,
+        is_applied: Callable[[Database, T], bool] = always_true,
+        is_decision: bool = False,
+        limit_time: bool = False,
+    ) -> T:
+        """Runs work in a transaction that takes effect once, and only if ``keeps`` says so of what it returns."""
+        transaction = RetryableTransaction(
+            work, should_commit=should_commit, is_applied=is_applied, timeout=self._server.timeout
+        )
+        return self._write(transaction, is_decision=is_decision, limit_time=limit_time)
+
+    def _write(self, work: Callable[[Database], T], *, is_decision: bool = False, limit_time: bool = False) -> T:
+        """Runs work that commits; while it decides, this thread must not write anything else."""
+        self._check_not_in_decision()
+        self._thread.deciding = is_decision
+        try:
+            return self._server.write(work, limit_time=limit_time)
+        finally:
+            self._thread.deciding = False
+
+    def _check_not_in_decision(self) -> None:
+        if getattr(self._thread, "deciding", False):
+            raise LukasaError("A decision tried to write.", hint="Return what to append instead.")
+
+    def _run_unpooled(self, work: Callable[[Database], T]) -> T:
+        """Runs work over a connection of its own, outside the pool: long, or not to be tried again."""
+        if self._server.closed:
+            raise StoreClosed
+        database = self._server.connect()
+        try:
+            with error_translation():
+                return work(database)
+        finally:
+            database.close()
+
+    def _wait_for_replica(self) -> int | None:
+        """Waits for the replica to have everything that was written when we asked; tells up to where that is settled.
+
+        ``None`` without a replica, or when it lags too far behind.
+        """
+        if self._replica is None:
+            return None
+        try:
+            with self._server.borrow_connection() as database:
+                settled, _ = fetch_single_row(database.execute(SQL["settled"]))
+                (position,) = fetch_single_row(database.execute("SELECT pg_current_wal_flush_lsn()::text"))
+            deadline = time.monotonic() + _REPLICA_TIMEOUT
+            with self._replica.borrow_connection() as database:
+                while time.monotonic() < deadline:
+                    (there,) = fetch_single_row(
+                        database.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (position,))
+                    )
+                    if there or there is None:
+                        return int(settled)
+                    time.sleep(0.002)
+        except (psycopg.Error, StoreError):
+            return None
+        return None
+
+    def _reset_after_fork(self) -> None:
+        for server in (self._server, self._replica):
+            if server is not None:
+                server.reset_after_fork()
+
+
+_SELECT_SERVER_FACTS = """SELECT current_setting('server_version'), current_setting('synchronous_commit'), current_user,
+    (SELECT extversion FROM pg_extension WHERE extname = 'vector')"""
+
+
+def _vacuum(database: Database) -> None:
+    """Takes dead rows away, in tables and indexes."""
+    database.execute("VACUUM log, link, hidden, tally")
+
+
+_open_engines: weakref.WeakSet[PostgresEngine] = weakref.WeakSet()
+
+
+def _reset_engines_after_fork() -> None:
+    for engine in list(_open_engines):
+        engine._reset_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_engines_after_fork)

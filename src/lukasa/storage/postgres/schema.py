@@ -1,0 +1,133 @@
+"""The schema: numbered steps, run once whoever comes first, and refused when they are newer than we are."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cache
+from importlib.resources import files
+
+import psycopg
+
+from lukasa.errors import LukasaError, NotAllowed, StoreForeign, StoreMissing, StoreNewer
+from lukasa.storage.postgres.connection import fetch_single_row
+from lukasa.storage.postgres.pool import Database
+
+_MIGRATION_LOCK = (19531, 1)
+
+
+@cache
+def load_migrations() -> tuple[tuple[int, str], ...]:
+    """All steps with their numbers, in order."""
+    scripts = [file for file in files(__package__).joinpath("migrations").iterdir() if file.name.endswith(".sql")]
+    return tuple((int(file.name[:4]), file.read_text("utf-8")) for file in sorted(scripts, key=lambda file: file.name))
+
+
+def latest_version() -> int:
+    """The schema this Lukasa knows."""
+    return load_migrations()[-1][0]
+
+
+def migrate(database: Database, *, create: bool = True) -> None:
+    """Brings the schema up to date, in one transaction, while everybody else who comes to do the same waits."""
+    (encoding,) = fetch_single_row(database.execute("SHOW server_encoding"))
+    if encoding != "UTF8":
+        raise StoreForeign(
+            f"The database has the encoding {encoding}, which cannot hold every text.",
+            hint="Make a database with ENCODING 'UTF8'.",
+        )
+    found = _read_version(database)
+    if found == latest_version():
+        return
+    if not found and not create:
+        raise StoreMissing("There is no store in the database.", hint="Name another one.")
+    database.execute("BEGIN")
+    try:
+        database.execute("SELECT pg_advisory_xact_lock(%s, %s)", _MIGRATION_LOCK)
+        present = _read_version(database)
+        if not present:
+            _create_schema(database)
+        for number, script in load_migrations():
+            if number > present:
+                database.execute(script)
+        _install_pgvector(database)
+        database.execute(
+            "INSERT INTO fact (name, value) VALUES ('schema', %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            (str(latest_version()),),
+        )
+        database.execute("COMMIT")
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise NotAllowed(
+            "This role may not set up a store in the database.",
+            hint="Let the database's owner open it once, or run: GRANT CREATE ON DATABASE … TO …",
+        ) from error
+    finally:
+        if database.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            with suppress(psycopg.Error):  # what led here tells more
+                database.execute("ROLLBACK")
+
+
+def _install_pgvector(database: Database) -> None:
+    """Brings pgvector into the database. Who may, does; who may not, is told when vectors are needed."""
+    database.execute("SAVEPOINT vectors")
+    try:
+        database.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
+    except (
+        psycopg.errors.InsufficientPrivilege,
+        psycopg.errors.FeatureNotSupported,
+        psycopg.errors.UndefinedFile,
+        psycopg.errors.InvalidSchemaName,
+    ):
+        database.execute("ROLLBACK TO vectors")
+
+
+def _read_version(database: Database) -> int:
+    """The number of the schema that is there; 0 when there is none."""
+    (table,) = fetch_single_row(database.execute("SELECT to_regclass('lukasa.fact')::text"))
+    if table is None:
+        return 0
+    row = database.execute("SELECT value FROM lukasa.fact WHERE name = 'schema'").fetchone()
+    present = int(row[0]) if row is not None else 0
+    if present > latest_version():
+        raise StoreNewer(
+            f"The database has schema {present}; this Lukasa knows up to {latest_version()}.",
+            hint="Upgrade Lukasa to open it.",
+        )
+    return present
+
+
+def _create_schema(database: Database) -> None:
+    """Makes the schema that holds the store, unless somebody else's things are in it."""
+    (foreign,) = fetch_single_row(
+        database.execute("SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('lukasa')")
+    )
+    if foreign:
+        raise StoreForeign("The schema 'lukasa' of the database holds something else; it was left untouched.")
+    database.execute("CREATE SCHEMA IF NOT EXISTS lukasa")
+
+
+def grant_scopes(database: Database, role: str, read: frozenset[str], write: frozenset[str]) -> None:
+    """Lets a role reach scopes: exactly these from now on."""
+    if not role or "\0" in role:
+        raise LukasaError("A role has a name.")
+    name = psycopg.sql.Identifier(role)
+    database.execute("BEGIN")
+    database.execute("DELETE FROM admission WHERE role = %s", (role,))
+    with database.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO admission (role, scope, writes) VALUES (%s, %s, %s)",
+            [(role, scope, scope in write) for scope in sorted(read | write)],
+        )
+    for right, things in (
+        ("USAGE", "SCHEMA lukasa"),
+        ("SELECT", "TABLE log, link, hidden, tally, veil, model, admission, answered, fact"),
+        ("INSERT", "TABLE log, link, hidden, tally, answered"),
+        ("UPDATE", "TABLE tally"),
+        ("UPDATE (live)", "TABLE log"),
+        ("USAGE", "SEQUENCE position"),
+    ):
+        database.execute(psycopg.sql.SQL(f"GRANT {right} ON {things} TO {{}}").format(name))
+    for (number,) in database.execute("SELECT number FROM model").fetchall():
+        database.execute(
+            psycopg.sql.SQL(f"GRANT SELECT, INSERT, UPDATE, DELETE ON vector_{int(number)} TO {{}}").format(name)
+        )
+    database.execute("COMMIT")

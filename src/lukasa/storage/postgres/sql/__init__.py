@@ -1,0 +1,5 @@
+"""The SQL of the PostgreSQL engine."""
+
+from lukasa.storage.sql_loader import load_statements
+
+SQL = load_statements(__name__)

@@ -1,0 +1,19 @@
+"""An engine's SQL, by name: each ``.sql`` file of its package holds statements headed ``-- name: x``."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+
+def load_statements(package: str) -> dict[str, str]:
+    """All named statements of a package, comments left out."""
+    statements: dict[str, str] = {}
+    for file in sorted(files(package).iterdir(), key=lambda f: f.name):
+        if not file.name.endswith(".sql"):
+            continue
+        for part in file.read_text("utf-8").split("-- name: ")[1:]:
+            name, _, body = part.partition("\n")
+            if name in statements:
+                raise RuntimeError(f"two SQL statements are named {name}")
+            statements[name] = "\n".join(line for line in body.splitlines() if not line.startswith("--")).strip()
+    return statements

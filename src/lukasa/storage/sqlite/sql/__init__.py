@@ -1,0 +1,17 @@
+"""The SQL of the SQLite engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import apsw
+
+from lukasa.storage.sql_loader import load_statements
+
+SQL = load_statements(__name__)
+
+
+def query_rows(database: apsw.Connection, name: str, values: tuple[Any, ...] = ()) -> Iterable[Any]:
+    """What a named statement yields. SQLite's columns have no static types, so the caller's schema knowledge decides."""
+    return database.execute(SQL[name], values)

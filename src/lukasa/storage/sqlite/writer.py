@@ -1,0 +1,248 @@
+"""One writer at a time, many writes per commit.
+
+Every write is a job. Whoever finds nobody writing takes all waiting jobs into one transaction and commits once for
+all of them; the others find their job done when they get their turn. One fsync then serves as many threads as were
+waiting, and nobody is told of success before that fsync returned.
+
+Jobs put lines on a shared stage, which is written once for all. A job that fails must leave the stage as it found it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+import apsw
+
+from lukasa.errors import LukasaError, StoreClosed, StoreDamaged
+from lukasa.storage.sqlite.batch import SqlitePendingBatch
+from lukasa.storage.sqlite.errors import translate_error
+
+T = TypeVar("T")
+Connect = Callable[[], apsw.Connection]
+
+_MAX_GATHER_SECONDS = 0.002
+_GATHER_SHARE_OF_COMMIT = 0.5
+
+
+BatchWork = Callable[[SqlitePendingBatch], T]
+FastPath = Callable[[apsw.Connection], T | None]
+"""A short way to do the same work when nobody else waits; ``None`` means that it has to be the long way."""
+ConnectionWork = Callable[[apsw.Connection], T]
+
+
+class _WriteJob(Generic[T]):
+    __slots__ = ("error", "exclusive_work", "fast_path", "is_leader", "result", "wake_lock", "work")
+
+    def __init__(
+        self,
+        work: BatchWork[T] | None,
+        *,
+        fast_path: FastPath[T] | None = None,
+        exclusive_work: ConnectionWork[T] | None = None,
+    ) -> None:
+        self.work = work
+        self.fast_path = fast_path
+        self.exclusive_work = exclusive_work
+        self.result: T | None = None
+        self.error: BaseException | None = None
+        self.is_leader = False
+        self.wake_lock: threading.Lock | None = None  # only those who wait need one
+
+    def get_result(self) -> T:
+        if self.error is not None:
+            raise self.error
+        return self.result  # type: ignore[return-value]  # done without error means that the work returned a T
+
+
+class SqliteWriter:
+    """The write side of one database in one process."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._connection: apsw.Connection | None = None
+        self._lock = threading.Lock()  # guards the queue and whether anybody leads; held for moments only
+        self._queue: list[_WriteJob[Any]] = []
+        self._has_leader = False
+        self._leader_thread = 0
+        self._group_size = 1
+        self._commit_seconds = 0.0
+        self._closed = False
+
+    @property
+    def is_writing_thread(self) -> bool:
+        """Whether the calling thread is in the middle of a write of its own."""
+        return self._leader_thread == threading.get_ident()
+
+    def run(self, work: BatchWork[T], fast_path: FastPath[T] | None = None) -> T:
+        """Runs ``work`` in a write transaction and returns once it is durable."""
+        return self._submit(_WriteJob(work, fast_path=fast_path))
+
+    def run_exclusively(self, work: ConnectionWork[T]) -> T:
+        """Runs ``errand`` with the connection outside any transaction, while nobody here writes."""
+        return self._submit(_WriteJob(None, exclusive_work=work))
+
+    def use_connection(self, database: apsw.Connection) -> None:
+        """Takes over a connection that was opened to look the store over."""
+        self._connection = database
+
+    def close(self) -> None:
+        def shut(_: apsw.Connection) -> None:
+            self._closed = True
+            self._close_connection()
+
+        if self._connection is not None:
+            self.run_exclusively(shut)
+        self._closed = True
+
+    def _submit(self, job: _WriteJob[T]) -> T:
+        me = threading.get_ident()
+        if self._leader_thread == me:
+            raise LukasaError("A decision tried to write.", hint="Return what to append instead.")
+        with self._lock:
+            if self._has_leader:
+                job.wake_lock = threading.Lock()
+                job.wake_lock.acquire()
+                self._queue.append(job)
+            else:
+                self._has_leader = job.is_leader = True
+        if job.wake_lock is not None:
+            job.wake_lock.acquire()  # until the job is done, or until it is this thread's turn to lead
+        if job.is_leader:
+            self._leader_thread = me
+            self._run_group(job)
+        return job.get_result()
+
+    def _run_group(self, own_job: _WriteJob[Any]) -> None:
+        """Does its own job and all that are waiting in one transaction, then hands the lead to the next in line."""
+        if self._group_size > 1:
+            self._wait_for_writers()
+        jobs = [own_job]
+        if self._queue and own_job.exclusive_work is None:
+            with self._lock:
+                jobs += [job for job in self._queue if job.exclusive_work is None]
+                self._queue = [job for job in self._queue if job.exclusive_work is not None]
+        try:
+            if own_job.exclusive_work is not None:
+                own_job.result = own_job.exclusive_work(self._get_connection())
+            elif own_job.fast_path is None or len(jobs) > 1 or not self._try_fast_path(own_job, own_job.fast_path):
+                self._run_transaction(jobs)
+        except BaseException as error:  # noqa: BLE001 - handed to the threads whose jobs these are
+            if isinstance(error, apsw.IOError | apsw.ReadOnlyError):
+                self._abandon_connection()
+            failure = _translate_failure(error)
+            for job in jobs:
+                job.error = job.error or failure
+        finally:
+            self._leader_thread = 0
+            with self._lock:
+                self._group_size = len(jobs) + len(self._queue)
+                successor = self._queue.pop(0) if self._queue else None
+                self._has_leader = successor is not None
+            if successor is not None:
+                successor.is_leader = True
+                jobs.append(successor)
+            for job in jobs[1:]:
+                assert job.wake_lock is not None
+                job.wake_lock.release()
+
+    def _wait_for_writers(self) -> None:
+        """Where several threads were writing a moment ago, waits a fraction of a commit for them to come back."""
+        deadline = time.perf_counter() + min(self._commit_seconds * _GATHER_SHARE_OF_COMMIT, _MAX_GATHER_SECONDS)
+        while len(self._queue) + 1 < self._group_size and time.perf_counter() < deadline:
+            time.sleep(0)
+
+    def _run_transaction(self, jobs: list[_WriteJob[Any]], *, check_fresh_ids: bool = False) -> None:
+        database = self._get_connection()
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            stage = SqlitePendingBatch(database, check_fresh_ids=check_fresh_ids)
+            for job in jobs:
+                self._run_job(stage, job)
+            stage.flush()
+            if len(jobs) == 1:
+                database.execute("COMMIT")
+            else:
+                began = time.perf_counter()
+                database.execute("COMMIT")
+                self._commit_seconds = time.perf_counter() - began
+        except BaseException as error:
+            _roll_back(database)
+            if isinstance(error, apsw.ConstraintError) and not check_fresh_ids:
+                self._run_transaction(
+                    jobs, check_fresh_ids=True
+                )  # a made-up id was taken: look before each write this time
+                return
+            raise
+
+    def _try_fast_path(self, job: _WriteJob[T], fast_path: FastPath[T]) -> bool:
+        """The short way of a lone job; ``False`` when it has to be the long one."""
+        database = self._get_connection()
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            job.result = fast_path(database)
+            database.execute("COMMIT" if job.result is not None else "ROLLBACK")
+        except BaseException as error:
+            _roll_back(database)
+            if isinstance(error, apsw.ConstraintError):
+                return False
+            raise
+        return job.result is not None
+
+    def _run_job(self, pending: SqlitePendingBatch, job: _WriteJob[Any]) -> None:
+        """One job of a group. A failure of its own is its own; a failure of the database is everybody's."""
+        pending.has_direct_writes = False
+        try:
+            assert job.work is not None
+            job.result = job.work(pending)
+        except BaseException as error:
+            if pending.has_direct_writes or isinstance(error, apsw.Error):
+                raise
+            job.error = error
+
+    def _get_connection(self) -> apsw.Connection:
+        if self._connection is None:
+            if self._closed:
+                raise StoreClosed
+            self._connection = self._connect()
+        return self._connection
+
+    def _abandon_connection(self) -> None:
+        """After a failed write or fsync a handle is not to be trusted again, not even to tidy up as it closes."""
+        if self._connection is not None:
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            self._close_connection()
+
+    def _close_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(True)
+
+
+def _roll_back(database: apsw.Connection) -> None:
+    if database.in_transaction:
+        with suppress(apsw.Error):  # the error that led here tells more
+            database.execute("ROLLBACK")
+
+
+def _translate_failure(error: BaseException) -> BaseException:
+    """What the threads whose jobs these were are told."""
+    if not isinstance(error, apsw.Error):
+        return error
+    failure = translate_error(error)
+    failure.__cause__ = error
+    return failure
+
+
+def checkpoint(database: apsw.Connection) -> bool:
+    """Moves the write-ahead log into the database and empties it; ``False`` when a reader was in the way."""
+    try:
+        busy, *_ = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").get
+    except apsw.BusyError:
+        return False
+    except apsw.CorruptError as error:
+        raise StoreDamaged from error
+    return not busy

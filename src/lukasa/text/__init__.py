@@ -1,0 +1,1 @@
+"""Text handling: tokens, terms, sentences, dates, similarity."""

@@ -1,0 +1,209 @@
+"""Times that a text names, as days: "on 3 May 2024", "in June", "last Friday", "two weeks ago".
+
+A time is a period of days. What a text names relative to its own moment is resolved against that moment, so a record
+made on a Monday that says "yesterday" is known to speak of a Sunday. A month named without its year is every such month.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+_MONTHS = [
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+]
+_MONTH_NUMBERS = {name: number for number, name in enumerate(_MONTHS, 1)}
+_MONTH_NUMBERS |= {name[:3]: number for name, number in _MONTH_NUMBERS.items()} | {"sept": 9}
+_WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+_NUMERALS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+_NUMBER_WORDS = {word: count for count, word in enumerate(_NUMERALS)} | {"a": 1, "an": 1, "couple": 2, "few": 3}
+_SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
+
+_MONTH = "(?P<month>" + "|".join(sorted(_MONTH_NUMBERS, key=len, reverse=True)) + r")\b\.?"
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?\b"
+_YEAR = r"(?P<year>(?:19|20)\d\d)\b"
+_ABSOLUTE_PATTERNS = [
+    rf"\b{_YEAR}-(?P<mm>\d\d)-(?P<day>\d\d)\b",
+    rf"\b{_DAY}(?: of)? {_MONTH},? {_YEAR}",
+    rf"\b{_MONTH} {_DAY},? {_YEAR}",
+    rf"\b{_MONTH},?(?: of)? {_YEAR}",
+    rf"\b{_MONTH} {_DAY}",
+    rf"\b{_DAY}(?: of)? {_MONTH}",
+    rf"\b(?:in|of|during|since|by|until|late|early|mid|this|last|next|and|from|through)[ -]{_MONTH}",
+    rf"\b(?:in|during|of|since|by|until|through|year) {_YEAR}",
+]
+_ABSOLUTE_RE = [re.compile(pattern, re.IGNORECASE) for pattern in _ABSOLUTE_PATTERNS]
+_ABSOLUTE_HINT = re.compile(rf"[12][09][0-9][0-9]|\b(?:{'|'.join(name[:3] for name in _MONTHS)})", re.IGNORECASE)
+_COUNT_PATTERN = r"(?P<count>\d{1,3}|" + "|".join(_NUMBER_WORDS) + r")(?: of)?"
+_RELATIVE_RE = re.compile(
+    rf"\b(?:(?P<near>yesterday|today|tonight|tomorrow|last night|this morning|the other day|the day before yesterday)"
+    rf"|(?P<which>last|past|this|next|previous|coming) (?P<unit>week(?:end)?|month|year|{'|'.join(_WEEKDAYS)}|{'|'.join(_SEASONS)})"
+    rf"|{_COUNT_PATTERN} (?P<steps>day|week|weekend|month|year)s? (?P<way>ago|back|from now|later)"
+    rf"|in {_COUNT_PATTERN.replace('count', 'ahead')} (?P<stride>day|week|month|year)s?)\b",
+    re.IGNORECASE,
+)
+_RELATIVE_HINTS = [
+    *("ago", "last ", "next ", "this ", "past ", "yesterday", "tomorrow", "today", "tonight", "from now"),
+    *("previous ", "coming ", "back", "later", "other day"),
+]
+_FUTURE_HINT = re.compile(r"in (?:\d|" + "|".join(_NUMBER_WORDS) + r").{0,12} (?:day|week|month|year)")
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Days from the first to the last; of every year when the year was not said."""
+
+    first: date
+    last: date
+    repeats_yearly: bool = False
+
+    def contains(self, day: date) -> bool:
+        return any(one.first <= day <= one.last for one in self._occurrences_near(day.year))
+
+    def days_since(self, day: date) -> int | None:
+        """How many days a day lies after the period's end; 0 inside; none when it lies before."""
+        gaps = [max((day - one.last).days, 0) for one in self._occurrences_near(day.year) if day >= one.first]
+        return min(gaps, default=None)
+
+    def overlaps(self, other: Period) -> bool:
+        """Whether the two have a day in common."""
+        years = {other.first.year, other.last.year} if self.repeats_yearly else {self.first.year, self.last.year}
+        return any(
+            mine.first <= theirs.last and theirs.first <= mine.last
+            for year in years
+            for mine in self._occurrences_near(year)
+            for theirs in other._occurrences_near(year)
+        )
+
+    @property
+    def length(self) -> int:
+        return (self.last - self.first).days + 1
+
+    def _occurrences_near(self, year: int) -> list[Period]:
+        if not self.repeats_yearly:
+            return [self]
+        shift = year - self.first.year
+        return [one for step in (shift - 1, shift) if (one := _shift_years(self, step)) is not None]
+
+
+def _shift_years(period: Period, years: int) -> Period | None:
+    try:
+        first = period.first.replace(year=period.first.year + years)
+        return Period(first, first + (period.last - period.first))
+    except (ValueError, OverflowError):
+        return None  # 29 February is not every year's
+
+
+def find_periods(text: str, moment: date | None = None) -> tuple[Period, ...]:
+    """The periods that a text names; those relative to its moment only when the moment is given."""
+    found: dict[Period, None] = {}
+    if _ABSOLUTE_HINT.search(text):
+        rest = text
+        for pattern in _ABSOLUTE_RE:
+            rest = pattern.sub(_make_collector(found), rest)
+    lowered = text.lower()
+    if moment is not None and (any(sign in lowered for sign in _RELATIVE_HINTS) or _FUTURE_HINT.search(lowered)):
+        for match in _RELATIVE_RE.finditer(text):
+            for period in _parse_relative(match, moment):
+                found[period] = None
+    return tuple(found)
+
+
+def _make_collector(found: dict[Period, None]) -> Callable[[re.Match[str]], str]:
+    def collect(match: re.Match[str]) -> str:
+        period = _parse_absolute(match.groupdict())
+        if period is None:
+            return match[0]
+        found[period] = None
+        return " " * len(match[0])
+
+    return collect
+
+
+def _parse_absolute(parts: dict[str, str | None]) -> Period | None:
+    month = int(mm) if (mm := parts.get("mm")) else _MONTH_NUMBERS.get((parts.get("month") or "").lower(), 0)
+    year, day = int(parts.get("year") or 0), int(parts.get("day") or 0)
+    try:
+        if not month:
+            return Period(date(year, 1, 1), date(year, 12, 31))
+        yearly = not year
+        year = year or 2000  # a leap year, so that every day of a year can be named
+        if day:
+            return Period(date(year, month, day), date(year, month, day), yearly)
+        return Period(date(year, month, 1), _last_day_of_month(year, month), yearly)
+    except ValueError:
+        return None
+
+
+def _last_day_of_month(year: int, month: int) -> date:
+    return date(year + month // 12, month % 12 + 1, 1) - timedelta(1)
+
+
+def _parse_relative(match: re.Match[str], moment: date) -> Iterator[Period]:
+    try:
+        yield from _resolve_relative(
+            {name: value.lower() for name, value in match.groupdict().items() if value}, moment
+        )
+    except (ValueError, OverflowError):
+        return  # a thousand years ago is no day of the calendar
+
+
+def _resolve_relative(groups: dict[str, str], moment: date) -> Iterator[Period]:
+    if near := groups.get("near"):
+        shifts = {"yesterday": -1, "last night": -1, "tomorrow": 1, "the other day": -2, "the day before yesterday": -2}
+        yield _period_around(moment + timedelta(shifts.get(near, 0)), 1 if near == "the other day" else 0)
+    elif which := groups.get("which"):
+        yield _calendar_period(groups["unit"], {"this": 0, "next": 1, "coming": 1}.get(which, -1), moment)
+    elif steps := groups.get("steps"):
+        count = _parse_count(groups["count"])
+        yield _period_at_distance(steps, count if groups["way"] in {"from now", "later"} else -count, moment)
+    elif stride := groups.get("stride"):
+        yield _period_at_distance(stride, _parse_count(groups["ahead"]), moment)
+
+
+def _parse_count(word: str) -> int:
+    return int(word) if word.isdigit() else _NUMBER_WORDS[word]
+
+
+def _period_around(day: date, days: int) -> Period:
+    return Period(day - timedelta(days), day + timedelta(days))
+
+
+def _calendar_period(unit: str, offset: int, moment: date) -> Period:
+    """This week, last month, next Friday."""
+    if unit in _WEEKDAYS:
+        gap = (_WEEKDAYS.index(unit) - moment.weekday()) % 7
+        day = (
+            moment + timedelta(gap or (7 if offset > 0 else 0))
+            if offset >= 0
+            else moment - timedelta((7 - gap) % 7 or 7)
+        )
+        return Period(day, day)
+    monday = moment - timedelta(moment.weekday())
+    if unit == "week":
+        return Period(monday + timedelta(7 * offset), monday + timedelta(7 * offset + 6))
+    if unit == "weekend":
+        return Period(monday + timedelta(7 * offset + 5), monday + timedelta(7 * offset + 6))
+    if unit == "month":
+        year, month = divmod(moment.year * 12 + moment.month - 1 + offset, 12)
+        return Period(date(year, month + 1, 1), _last_day_of_month(year, month + 1))
+    if unit == "year":
+        return Period(date(moment.year + offset, 1, 1), date(moment.year + offset, 12, 31))
+    start = date(moment.year + offset if offset > 0 else moment.year, _SEASONS[unit], 1)
+    if offset < 0 and start + timedelta(92) > moment:
+        start = start.replace(year=start.year - 1)
+    return Period(start, start + timedelta(91))
+
+
+def _period_at_distance(unit: str, count: int, moment: date) -> Period:
+    """Three days ago, in two weeks: the vaguer the unit, the wider."""
+    if unit == "day":
+        return _period_around(moment + timedelta(count), 0 if abs(count) < 4 else 1)
+    if unit in {"week", "weekend"}:
+        return _period_around(moment + timedelta(7 * count), 3)
+    if unit == "month":
+        return _period_around(moment + timedelta(round(30.4 * count)), 15)
+    return Period(date(moment.year + count, 1, 1), date(moment.year + count, 12, 31))

@@ -1,0 +1,118 @@
+"""Sentences, found so that none is ever half of one.
+
+Text of conversations is prose, lists, headings, code and tables in one. Code and tables are no sentences and are left
+out; an item of a list is one; prose is cut where a sentence ends and not at "e.g.", "Dr. Ng", "v1.2.3" or inside a URL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_CODE_FENCE = re.compile(r"^\s{0,3}(```|~~~)")
+_LIST_ITEM = re.compile(r"^\s*(?:[-*+•‣–]|\(?\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?(?=\S)")
+_HEADING = re.compile(r"^\s{0,3}#{1,6}\s|^\s*(?:=+|-{3,}|\*{3,}|_{3,})\s*$")
+_TABLE_ROW = re.compile(r"^\s*\|.*\|\s*$")
+_INDENTED_CODE = re.compile(r"^(?: {4}|\t)\s*(?:\S*[{}();=<>]|\w+\()")
+_EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.{1,300}?)(?<=\S)\1")
+_SENTENCE_END = re.compile(r"(?:(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s)|[。！？｡]+[」』”）]*|[।॥؟۔](?=\s|$))")
+_SENTENCE_START = re.compile(r"\s*[\"'“‘«(\[*_¿¡]*(\S)")
+_ABBREVIATION_LIST = """
+mr mrs ms dr prof sr jr st mt rev hon gen col capt lt sgt messrs mme mlle
+e.g i.e eg ie etc vs cf al ca approx resp viz incl excl esp inc ltd co corp dept univ assn bros
+a.m p.m u.s u.k e.u u.n ph.d b.sc m.sc
+"""
+_NUMERIC_ABBREVIATION_LIST = """
+no nos vol fig figs sec ch eq p pp par art ed min max tel ext nr jan feb mar apr jun jul aug sep sept oct nov dec
+"""
+_ABBREVIATIONS = frozenset(_ABBREVIATION_LIST.split())
+_NUMERIC_ABBREVIATIONS = frozenset(_NUMERIC_ABBREVIATION_LIST.split())
+_ENDING_ABBREVIATIONS = frozenset({"etc", "a.m", "p.m", "u.s", "u.k", "e.u", "inc", "ltd", "co", "jr", "al", "ph.d"})
+"""Abbreviations that also close sentences: before a capital letter, they do."""
+_MAX_CHARACTERS = 200_000
+_MAX_WORD_LENGTH = 40
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a text, in order, each whole and on one line."""
+    found: list[str] = []
+    for paragraph in _iterate_paragraphs(text[:_MAX_CHARACTERS]):
+        found.extend(_cut_sentences(paragraph))
+    if len(text) > _MAX_CHARACTERS and found:
+        found.pop()  # it may go on behind what was looked at
+    return found
+
+
+def _iterate_paragraphs(text: str) -> Iterator[str]:
+    """Runs of prose and items of lists, each on one line; code, headings and tables are passed over."""
+    gathered: list[str] = []
+    in_code = ""
+    for line in text.replace("\r\n", "\n").replace("\u2028", "\n").replace("\u2029", "\n").splitlines():
+        if fence := _CODE_FENCE.match(line):
+            if not in_code:
+                in_code = fence[1]
+            elif fence[1] == in_code:
+                in_code = ""
+            yield from _flush_paragraph(gathered)
+        elif in_code:
+            continue
+        elif not line.strip() or _HEADING.match(line) or _TABLE_ROW.match(line) or _INDENTED_CODE.match(line):
+            yield from _flush_paragraph(gathered)
+        elif item := _LIST_ITEM.match(line):
+            yield from _flush_paragraph(gathered)
+            gathered.append(line[item.end() :])
+        else:
+            if gathered and not _continues_line(gathered[-1], line):
+                yield from _flush_paragraph(gathered)
+            gathered.append(line)
+    yield from _flush_paragraph(gathered)
+
+
+def _continues_line(previous_line: str, line: str) -> bool:
+    """Whether a line carries on the one before: a hard wrap, not a new thought."""
+    first = line.lstrip()[:1]
+    return first.islower() or (
+        len(previous_line) > 60 and not previous_line.rstrip().endswith((".", "!", "?", ":", ";", "…"))
+    )
+
+
+def _flush_paragraph(lines: list[str]) -> Iterator[str]:
+    if lines:
+        whole = " ".join(" ".join(lines).split())
+        lines.clear()
+        if whole:
+            yield _EMPHASIS.sub(r"\2", whole)
+
+
+def _cut_sentences(paragraph: str) -> Iterator[str]:
+    start = 0
+    for end in _SENTENCE_END.finditer(paragraph):
+        if end.start() > start and _is_sentence_end(paragraph, start, end):
+            yield paragraph[start : end.end()].strip()
+            start = end.end()
+    if rest := paragraph[start:].strip():
+        yield rest
+
+
+def _is_sentence_end(paragraph: str, start: int, end: re.Match[str]) -> bool:
+    """Whether the mark at ``end`` closes the sentence that began at ``start``."""
+    following = _SENTENCE_START.match(paragraph, end.end())
+    if following is None:
+        return True
+    if end[0][0] in "。！？｡।॥؟۔":
+        return True
+    opens = following[1]
+    if opens in ",;:)]}…–—-&/=" or (opens.islower() and end[0] not in ("?", "!", "??", "!!", "?!")):
+        return False
+    if end[0][0] != ".":
+        return True
+    before = paragraph[max(start, end.start() - _MAX_WORD_LENGTH) : end.start()].split()
+    word = before[-1].lstrip("([\"'“‘«") if before else ""
+    bare = word.lower().rstrip(".")
+    if bare in _ABBREVIATIONS:
+        return bare in _ENDING_ABBREVIATIONS and opens.isupper()
+    if bare in _NUMERIC_ABBREVIATIONS and opens.isdigit():
+        return False
+    if len(word) == 1 and word.isupper() and word != "I":
+        return False
+    return not (word.isdigit() and len(word) <= 2 and end.start() - start <= 3)

@@ -1,0 +1,1 @@
+"""Transfer: export, import, copy, back up and restore whole stores."""

@@ -1,0 +1,184 @@
+"""A memory of the vault: the document's fields, read from a record and written as a draft."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lukasa.clock import to_iso
+from lukasa.record import Draft, Key, Link, Record, digest_of, encode_draft, entry_suffix
+from lukasa.scope import SHARED
+from lukasa.vault.settings import CANON, MEMORY_KIND
+
+UNKNOWN_SOURCE = "unsaid"
+"""The origin of a memory whose source was not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryProposal:
+    """A memory that somebody would like to keep."""
+
+    text: str
+    scope: str = SHARED
+    category: str = "general"
+    tier: str = CANON
+    topic_id: str | None = None
+    tags: tuple[str, ...] = ()
+    source: str | None = "manual"
+    author: str = ""
+
+    @classmethod
+    def from_item(cls, item: MemoryProposal | Mapping[str, Any] | str) -> MemoryProposal:
+        """A proposal from what a caller passes: one, its fields, or a text alone."""
+        if isinstance(item, MemoryProposal):
+            return item
+        if isinstance(item, str):
+            return cls(item)
+        fields = {name: item[name] for name in cls.__slots__ if name in item}
+        tags = fields.get("tags")
+        if isinstance(tags, str):
+            fields["tags"] = (tags,)
+        elif isinstance(tags, Iterable):
+            fields["tags"] = tuple(tags)
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class VaultMemory:
+    """A memory as the vault hands it out."""
+
+    id: str
+    text: str
+    scope: str
+    category: str
+    tier: str
+    topic_id: str | None
+    tags: tuple[str, ...]
+    created_at: datetime
+    updated_at: datetime | None
+    source: str | None
+    deleted_at: datetime | None
+    version: int
+    author: str = ""
+
+    def to_proposal(self) -> MemoryProposal:
+        """What would have to be proposed to keep the same."""
+        return MemoryProposal(self.text, self.scope, self.category, self.tier, self.topic_id, self.tags, self.source)
+
+    def as_json(self) -> dict[str, Any]:
+        """The record of the document: these fields in this order, times in ISO 8601."""
+        return {
+            "id": self.id,
+            "text": self.text,
+            "scope": self.scope,
+            "category": self.category,
+            "tier": self.tier,
+            "topic_id": self.topic_id,
+            "tags": list(self.tags),
+            "created_at": to_iso(self.created_at),
+            "updated_at": None if self.updated_at is None else to_iso(self.updated_at),
+            "source": self.source,
+            "deleted_at": None if self.deleted_at is None else to_iso(self.deleted_at),
+            "version": self.version,
+        }
+
+
+def parse_memory(record: Record, before: Record | None = None) -> VaultMemory:
+    """The memory that a record keeps. A tombstone says what it said before, if that is known."""
+    told = before if record.deleted and before is not None else record
+    tags = told.body.get("tags")
+    return VaultMemory(
+        id=record.id,
+        text=told.text,
+        scope=record.scope,
+        category=_text_field(told, "category") or "general",
+        tier=_text_field(told, "tier") or CANON,
+        topic_id=_text_field(told, "topic_id"),
+        tags=tuple(tags) if isinstance(tags, list) else (),
+        created_at=record.created_at,
+        updated_at=record.recorded_at if record.version > 1 and not record.deleted else _last_update_time(before),
+        source=None if told.origin == UNKNOWN_SOURCE else told.origin,
+        deleted_at=record.recorded_at if record.deleted else None,
+        version=record.version,
+        author=record.author,
+    )
+
+
+def parse_versions(history: Sequence[Record]) -> list[VaultMemory]:
+    """Every version of a memory, each tombstone with what it ended."""
+    told, last = [], None
+    for record in history:
+        told.append(parse_memory(record, last))
+        if not record.deleted:
+            last = record
+    return told
+
+
+def memory_draft(
+    proposal: MemoryProposal, id: str, *, expected: int | None, links: tuple[Link, ...] = (), **notes: Any
+) -> Draft:
+    """The record that a memory is kept as; ``notes`` go into its body."""
+    body: dict[str, Any] = {"category": proposal.category, "tier": proposal.tier, **notes}
+    if proposal.topic_id is not None:
+        body["topic_id"] = proposal.topic_id
+    if proposal.tags:
+        body["tags"] = list(proposal.tags)
+    return Draft(
+        MEMORY_KIND,
+        proposal.text,
+        body,
+        id=id,
+        scope=proposal.scope,
+        author=proposal.author,
+        origin=proposal.source or UNKNOWN_SOURCE,
+        links=links,
+        labels=memory_labels(proposal),
+        expected=expected,
+    )
+
+
+def memory_labels(proposal: MemoryProposal) -> tuple[str, ...]:
+    """What a memory can be filtered by."""
+    topic = () if proposal.topic_id is None else (f"topic={proposal.topic_id}",)
+    return (
+        f"tier={proposal.tier}",
+        f"category={proposal.category}",
+        *topic,
+        *[f"tag={tag}" for tag in proposal.tags],
+    )
+
+
+def encode_version(memory: VaultMemory, author: str = "") -> tuple[bytes, bytes]:
+    """The line of the log, with its digest, that keeps one version of a memory with its own times."""
+    if memory.deleted_at is not None:
+        origin = memory.source or UNKNOWN_SOURCE
+        draft = Draft(MEMORY_KIND, id=memory.id, scope=memory.scope, origin=origin, deleted=True)
+    else:
+        draft = memory_draft(memory.to_proposal(), memory.id, expected=None)
+    recorded = memory.deleted_at or memory.updated_at or memory.created_at
+    content = encode_draft(draft, author=author).content
+    line = content[:-1] + entry_suffix(memory.version, to_iso(memory.created_at), to_iso(recorded))
+    return line, digest_of(line)
+
+
+def memory_key(scope: str, id: str) -> Key:
+    return Key(scope, MEMORY_KIND, id)
+
+
+def proposal_from_record(record: Record) -> MemoryProposal:
+    """What would have to be proposed to keep the memory as it is."""
+    told = parse_memory(record)
+    return MemoryProposal(
+        told.text, told.scope, told.category, told.tier, told.topic_id, told.tags, told.source, told.author
+    )
+
+
+def _text_field(record: Record, name: str) -> str | None:
+    value = record.body.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _last_update_time(before: Record | None) -> datetime | None:
+    return before.recorded_at if before is not None and before.version > 1 else None

@@ -1,0 +1,90 @@
+"""What a vault goes by: its tiers, its limits, its thresholds. The defaults are those of the document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lukasa.errors import InvalidInput
+from lukasa.text.similarity import MIN_OVERLAP
+
+MEMORY_KIND = "memory"
+CANON, REGISTER, LOG = "canon", "register", "log"
+TIERS = (CANON, REGISTER)
+SOURCES = ("chat", "manual", "tool", "operator", "promotion", "consolidation", "import")
+PiiHandling = Literal["block", "redact", "allow"]
+PII_HANDLINGS = ("block", "redact", "allow")
+
+NOISE_SIGNALS = (
+    "tick marker",
+    "runtime snapshot",
+    "check-in",
+    "heartbeat",
+    "burst tick",
+    "no changes",
+    "nothing to report",
+    "status unchanged",
+    "routine scan",
+    "ephemeral",
+)
+AMBIGUOUS_SIGNALS = frozenset({"check-in", "heartbeat", "no changes", "ephemeral"})
+"""Signals that are also plain words; see ``lukasa.vault.noise``."""
+
+DEFAULT_CAPACITY = 100
+DEFAULT_MAX_LENGTH = 1200
+
+
+@dataclass(frozen=True, slots=True)
+class VaultSettings:
+    """The settings of one vault; a profile file changes them.
+
+    ``scopes`` are the scopes memories may stand in; ``None`` leaves that to the caller's reach. ``pii`` says for each
+    kind of record whether personal data and secrets are blocked, redacted or allowed.
+    """
+
+    enabled: bool = True
+    scopes: tuple[str, ...] | None = None
+    max_items: int = 20
+    capacity: int = DEFAULT_CAPACITY
+    longest: int = DEFAULT_MAX_LENGTH
+    overlap_threshold: float = 0.60
+    similarity_threshold: float = 0.70
+    signals: tuple[str, ...] = NOISE_SIGNALS
+    sources: tuple[str, ...] = SOURCES
+    voices: int = 2
+    pii: dict[str, PiiHandling] = field(default_factory=dict)
+    snapshot_tokens: int = 1_000
+    memory_tokens: int = 1_500
+    ticks: int = 200
+    tick_hours: float = 24.0
+    notes: int = 20
+    note_characters: int = 300
+
+    def __post_init__(self) -> None:
+        if not MIN_OVERLAP <= self.overlap_threshold <= 1:
+            raise InvalidInput(
+                f"overlap_threshold must lie between {MIN_OVERLAP} and 1: below that, near-duplicates cannot be found "
+                "without comparing with everything."
+            )
+        if not 0.5 <= self.similarity_threshold <= 1:
+            raise InvalidInput("similarity_threshold must lie between 0.5 and 1.")
+        for name in (
+            "capacity",
+            "longest",
+            "max_items",
+            "snapshot_tokens",
+            "memory_tokens",
+            "ticks",
+            "notes",
+            "voices",
+        ):
+            value = getattr(self, name)
+            if value.__class__ is not int or value < 1:
+                raise InvalidInput(f"{name} must be a whole number above 0.")
+        for kind, handling in self.pii.items():
+            if handling not in PII_HANDLINGS:
+                raise InvalidInput(f"pii of {kind!r:.40} must be one of {', '.join(PII_HANDLINGS)}.")
+
+    def pii_handling(self, kind: str) -> PiiHandling:
+        """What is done with personal data and secrets in a kind of record. What enters by the vault is blocked."""
+        return self.pii.get(kind, "block")

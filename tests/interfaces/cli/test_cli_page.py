@@ -1,0 +1,139 @@
+"""The page about the command line tells the truth: every command, every option, every exit code, real output."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from lukasa.interfaces.cli.app import app
+from lukasa.interfaces.cli.exit_codes import EXIT_CODES, ExitCode
+from lukasa.interfaces.cli.tour import TOUR_STEPS, run_steps
+
+pytestmark = pytest.mark.requirement("DOO-2")
+
+FOLDER = Path(__file__).parents[3] / "docs" / "reference"
+PAGE = (FOLDER / "cli.md").read_text("utf-8")
+PAGES = {page.name: text for page in sorted(FOLDER.glob("*.md")) if "```console" in (text := page.read_text("utf-8"))}
+SECTIONS = {
+    command: section
+    for page in PAGES.values()
+    for command, section in re.findall(r"^### `lukasa ([a-z -]+)`\n(.*?)(?=^##|\Z)", page, re.DOTALL | re.MULTILINE)
+}
+CHANGING = [
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "DAY"),
+    (re.compile(r"\b[0-9a-f]{64}\b"), "DIGEST"),
+    (re.compile(r"\b[0-9a-f]{26}\b"), "ID"),
+    (re.compile(r"\b[0-9a-f]{12}\b"), "ID"),
+    (re.compile(r"[\d.]+ (bytes|[kMG]B)"), "SIZE"),
+    (re.compile(r"\b3\.\d+\.\d+\b"), "SQLITE"),
+    (re.compile(r"─+"), "─"),
+]
+
+
+def commands(group, *path):
+    for name, command in group.commands.items():
+        yield " ".join((*path, name)), command
+        if hasattr(command, "commands"):
+            yield from commands(command, *path, name)
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_on_the_page_with_its_options_and_an_example(name):
+    section = SECTIONS[name]
+    for parameter in COMMANDS[name].params:
+        for option in parameter.opts:
+            if option.startswith("--") and option not in ("--help", "--json"):
+                assert f"`{option}" in section, option
+    if not hasattr(COMMANDS[name], "commands"):
+        assert re.search(rf"^\$ lukasa (--\S+ \S+ )*{name}\b", section, re.MULTILINE)
+
+
+def test_the_page_tells_of_no_command_that_is_not_there():
+    assert set(SECTIONS) == set(COMMANDS)
+
+
+def test_every_exit_code_is_on_the_page_with_what_leads_to_it():
+    rows = {int(code): rest for code, rest in re.findall(r"^\| (\d+) \|(.*)", PAGE, re.MULTILINE)}
+    assert set(rows) == {int(ending) for ending in ExitCode}
+    for kind, ending in EXIT_CODES.items():
+        if kind.__module__.startswith("lukasa"):
+            assert f"`{kind.__name__}`" in rows[ending], kind
+
+
+def settled(text):
+    """The text without what is different each time."""
+    for changing, word in CHANGING:
+        text = changing.sub(word, text)
+    return text.strip()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_of_a_page_answer_as_it_says(page, tmp_path, monkeypatch):
+    """They run in order in an empty folder, after the first Python example that says it makes their store."""
+    monkeypatch.chdir(tmp_path)
+    if made := re.search(r"a store that was made by\n\n```python\n(.*?)```", PAGES[page], re.DOTALL):
+        exec(made[1], {})
+    runner = CliRunner(env={"LUKASA_STORE": "agents.db"})
+    for block in re.findall(r"```console\n(.*?)```", PAGES[page], re.DOTALL):
+        for example in re.split(r"^\$ lukasa ", block, flags=re.MULTILINE)[1:]:
+            line, _, said = example.partition("\n")
+            answer = settled(runner.invoke(app, shlex.split(line)).output.replace(str(tmp_path), "/srv/agents"))
+            beginning, more, _ = settled(said).partition("\n…")
+            assert (answer[: len(beginning)] if more else answer) == beginning, line
+
+
+# the tour
+
+
+@pytest.fixture(scope="module")
+def walked():
+    """Every statement of the tour with what it came to."""
+    return [line for _, lines in run_steps() for line in lines]
+
+
+def test_the_tour_takes_every_step(walked):
+    assert "".join(code + "\n" for code, _ in walked) == "".join(step.code for step in TOUR_STEPS)
+
+
+@pytest.mark.parametrize(
+    ("code", "result"),
+    [
+        ("orion.journal.get(Key(", "None"),
+        ('orion.journal.write("note", "Let me in."', "Refused (scope_closed)"),
+        ('orion.journal.write("note", body=', "Refused (bad_json)"),
+        ('orion.journal.write("note", "Deploys run on Monday."', "Conflict: shared/note/deploy-day is at version 2"),
+        ("orion.journal.get(deploy_day, as_of=", "shared/note/deploy-day version 1: Deploys run on Tuesday."),
+        ('orion.journal.find("deploy review")', "shared/note/review version 1"),
+        ("len(orion.journal.find(", "3"),
+        ("undone.reverted", "shared/note/rumour"),
+        ("owner.journal.erase(", "ErasureReceipt(id="),
+        ("elysia.journal.history(", "[]"),
+        ("owner.verify()", "VerifyReport(versions=10, findings=())"),
+        ('(folder / "here.jsonl").read_bytes() ==', "True"),
+    ],
+)
+def test_the_tour_shows_what_really_happens(walked, code, result):
+    (shown,) = [shown for statement, shown in walked if statement.startswith(code)]
+    assert shown[0].startswith(result)
+
+
+def test_on_the_tour_a_rumour_is_seen_then_hidden_then_undone(walked):
+    found = [shown for statement, shown in walked if statement == 'orion.journal.find("review")']
+    assert [len(shown) for shown in found] == [3, 1, 1]
+
+
+def test_the_tour_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(app, ["tour"])
+    assert shown.exit_code == 0
+    assert all(f"{number}. {step.title}" in shown.stdout for number, step in enumerate(TOUR_STEPS, 1))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,124 @@
+"""Embedders: near meanings, near vectors; offline; any text at all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from lukasa.errors import InvalidInput, StoreUnavailable
+from lukasa.models.embedders import EMBEDDER_VARIABLE, best_installed_embedder, open_embedder
+
+OFFLINE = ("minilm", "static", "hash")
+ODD = ["", " ", "\0", "\ud800 half", "\U0001f680", "x" * 100_000, "word " * 5_000, "\u202e", "日本語のテキスト"]
+
+
+@pytest.fixture(scope="module", params=OFFLINE)
+def embedder(request):
+    return open_embedder(request.param)
+
+
+@pytest.mark.parametrize("name", ["minilm", "static"])
+def test_what_means_the_same_is_nearer_than_what_does_not(name):
+    one, same, other = open_embedder(name).embed(
+        ["She adopted a puppy last week", "A young dog has a new home with her", "The tax form is due in April"]
+    )
+    assert one @ same > one @ other + 0.1
+
+
+def test_vectors_have_their_length_and_point_somewhere(embedder):
+    vectors = embedder.embed(["a short text", "quite another one"])
+    assert vectors.shape == (2, embedder.length)
+    assert vectors.dtype == np.float32
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1], abs=1e-5)
+
+
+def test_a_text_has_the_same_vector_whoever_comes_with_it(embedder):
+    alone = embedder.embed(["the build is green"])
+    crowd = embedder.embed(["x", "the build is green", "a much longer text " * 20])
+    assert crowd[1] == pytest.approx(alone[0], abs=0.02)  # eight bits round differently in other company
+
+
+def test_any_text_at_all_gets_a_vector(embedder):
+    vectors = embedder.embed(ODD)
+    assert vectors.shape == (len(ODD), embedder.length)
+    assert np.isfinite(vectors).all()
+    assert embedder.embed([]).shape[0] == 0
+
+
+def test_embedders_load_without_a_network():
+    code = """
+import socket
+def refuse(*_, **__):
+    raise OSError("no network here")
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
+from lukasa.models.embedders import open_embedder
+for name in ("minilm", "static", "hash"):
+    assert open_embedder(name).embed(["hello"]).any(), name
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_importing_lukasa_loads_no_model_and_no_numbers():
+    code = "import sys, lukasa; assert not {'numpy', 'onnxruntime', 'tokenizers', 'wordllama'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_environment_chooses_and_the_best_is_taken_otherwise(monkeypatch):
+    monkeypatch.delenv(EMBEDDER_VARIABLE, raising=False)
+    assert best_installed_embedder() == "minilm"
+    monkeypatch.setenv(EMBEDDER_VARIABLE, "hash")
+    assert open_embedder().name == "hash-64"
+
+
+@pytest.mark.parametrize("name", ["nonsense", "http:", "http:ftp://host#m", "http:https://host/v1"])
+def test_a_name_that_means_nothing_is_told_so(name):
+    with pytest.raises(InvalidInput):
+        open_embedder(name)
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """Answers like an embeddings API, with vectors that tell how long each text is, in another order."""
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if asked["model"] == "broken":
+            self.send_error(500)
+            return
+        rows = [{"index": at, "embedding": [len(text), 1.0]} for at, text in enumerate(asked["input"])]
+        body = json.dumps({"data": rows[::-1]}).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        """Says nothing."""
+
+
+@pytest.fixture
+def endpoint():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http:http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_any_compatible_endpoint_is_an_embedder(endpoint):
+    embedder = open_embedder(f"{endpoint}#any")
+    assert embedder.length == 2
+    assert embedder.name.endswith("#any")
+    vectors = embedder.embed(["x" * number for number in range(1, 100)])
+    assert vectors[3] == pytest.approx(np.array([4, 1]) / np.sqrt(17))
+
+
+def test_an_endpoint_that_fails_is_an_error_of_ours(endpoint):
+    with pytest.raises(StoreUnavailable, match="gave no vectors"):
+        open_embedder(f"{endpoint}#broken").embed(["x"])

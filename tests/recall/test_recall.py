@@ -1,0 +1,230 @@
+"""Recalling from a store: by words and by meaning, within the wall, with the reasons, while others write."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import lukasa
+from lukasa import Draft, Key
+from lukasa.errors import FormatError, InvalidInput
+from lukasa.models.embedders.hashing import HashEmbedder
+from lukasa.recall.recall import build_prompt_block
+from lukasa.recall.vector_index import EMBEDDER_SETTING_KEY, PREPARATION
+from lukasa_bench import recall as benchmark
+
+TALK = [
+    ("Anna", "I adopted a puppy called Biscuit last Friday."),
+    ("Ben", "Congratulations! What breed is he?"),
+    ("Anna", "A beagle. We see the vet on Monday."),
+    ("Ben", "My patch for CVE-2025-64439 is in review, it touches foo_bar() only."),
+    ("Anna", "The quarterly report is due in April."),
+]
+
+
+@pytest.fixture(scope="module")
+def talk():
+    with lukasa.open("memory:", embedder="static") as memory:
+        for author, text in TALK:
+            assert memory.journal.write("turn", text, author=author, labels=("session=s1",))
+        yield memory
+
+
+def texts(recalled):
+    return [record.text for record in recalled.records]
+
+
+@pytest.mark.requirement("RCL-1")
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What kind of dog does Anna have?", 0),
+        ("CVE-2025-64439", 3),
+        ("foo_bar()", 3),
+        ("When is the report due?", 4),
+        ("Who goes to the veterinarian?", 2),
+    ],
+)
+def test_the_right_memory_is_among_the_first(talk, question, answer):
+    assert TALK[answer][1] in texts(talk.recall(question, 2))
+
+
+@pytest.mark.requirement("RCL-2")
+def test_every_hit_says_why_and_the_reasons_add_up(talk):
+    recalled = talk.recall("Which breed is the dog?", 2)
+    for hit in recalled.hits:
+        assert hit.why
+        assert sum(signal.share for signal in hit.signals) == pytest.approx(hit.score)
+    assert len(recalled.dropped) == 3
+    assert recalled.hits[-1].score >= recalled.dropped[0].score
+
+
+@pytest.mark.requirement("RCL-1")
+def test_filters_hold_in_recall():
+    clock = datetime(2026, 2, 3, tzinfo=UTC)
+    with lukasa.open("memory:", embedder="hash") as memory:
+        journal = memory.journal
+        journal.write("note", "green tea", id="a", labels=("tag=x", "session=s1"), author="ada", happened_at=clock)
+        journal.write("fact", "green tea", id="b", scope="ben", author="ben", happened_at=clock + timedelta(days=9))
+        then = journal.tip()
+        journal.write("note", "black coffee", id="a")
+
+        def found(**filters):
+            return [record.id for record in memory.recall("green tea", **filters).records]
+
+        assert found(kinds=("fact",)) == ["b"]
+        assert found(scopes=("ben",)) == ["b"]
+        assert found(author="ben") == ["b"]
+        assert found(labels=("tag=x",)) == []
+        assert found(labels=("tag=x",), as_of=then) == ["a"]
+        assert found(session="s1", as_of=then) == ["a"]
+        assert found(since=clock + timedelta(days=5), kinds=("fact",)) == ["b"]
+        assert found(until=clock + timedelta(days=5), as_of=then) == ["a"]
+        assert found(k=0) == []
+
+
+@pytest.mark.requirement("RCL-1", "LOG-4")
+def test_nothing_is_recalled_through_a_wall(tmp_path):
+    store = tmp_path / "x.db"
+    with (
+        lukasa.open(store, agent="ada", embedder="hash") as ada,
+        lukasa.open(store, agent="ben", embedder="hash") as ben,
+    ):
+        ada.journal.write("note", "the heron nests at dawn", scope="ada")
+        ben.journal.write("note", "a shared heron")
+        assert texts(ben.recall("heron")) == ["a shared heron"]
+        assert sorted(texts(ada.recall("heron"))) == ["a shared heron", "the heron nests at dawn"]
+
+
+@pytest.mark.requirement("RCL-1", "RCL-5")
+def test_what_another_process_added_is_found_by_the_next_recall(tmp_path):
+    store = tmp_path / "x.db"
+    with lukasa.open(store, embedder="hash") as one, lukasa.open(store) as other:
+        one.journal.write("note", "first light")
+        assert texts(other.recall("light")) == ["first light"]
+        one.journal.write("note", "second light")
+        assert sorted(texts(other.recall("light"))) == ["first light", "second light"]
+
+
+@pytest.mark.requirement("RCL-5")
+def test_what_could_not_be_indexed_in_time_is_said_and_found_by_its_words():
+    with lukasa.open("memory:", embedder="hash") as memory:
+        memory.journal.append(Draft("note", f"heron number {number}") for number in range(20))
+        recalled = memory.recall("heron", 5, patience=0)
+        assert recalled.unindexed == 20
+        assert len(recalled.hits) == 5
+        assert memory.recall("heron", 5).unindexed == 0
+
+
+@pytest.mark.requirement("RCL-3")
+def test_a_store_remembers_its_embedder_and_notices_another(tmp_path):
+    store = tmp_path / "x.db"
+    with lukasa.open(store, embedder="hash") as memory:
+        memory.journal.write("note", "hello")
+        memory.recall("hello")
+        assert memory.journal.get(EMBEDDER_SETTING_KEY).body == {
+            "embedder": "hash",
+            "model": f"hash-64+{PREPARATION}",
+            "length": 64,
+        }
+    with lukasa.open(store) as memory:
+        assert memory.recall.index.embedder.name == f"hash-64+{PREPARATION}"
+    with lukasa.open(store, embedder="static") as memory, pytest.raises(InvalidInput, match="reembed"):
+        memory.recall("hello")
+
+
+class Watching(HashEmbedder):
+    """An embedder that lets somebody look while it works."""
+
+    name = "watching"
+
+    def __init__(self, look):
+        super().__init__()
+        self._look = look
+
+    def embed(self, texts):
+        if len(texts) > 1:
+            self._look()
+        return super().embed(texts)
+
+
+@pytest.mark.requirement("RCL-3")
+def test_the_old_vectors_serve_while_new_ones_are_made_and_a_broken_run_goes_on(tmp_path, monkeypatch):
+    with lukasa.open(tmp_path / "x.db", embedder="hash") as memory:
+        memory.journal.append(Draft("note", f"heron {number}") for number in range(600))
+        memory.recall("heron", patience=60)
+        seen, calls = [], 0
+
+        def look():
+            nonlocal calls
+            calls += 1
+            seen.append((memory.recall.index.embedder.name, len(memory.recall("heron", 3).hits)))
+            if calls == 2:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr("lukasa.recall.vector_index.open_embedder", lambda _: Watching(look))
+        with pytest.raises(KeyboardInterrupt):
+            memory.recall.reembed("new")
+        assert memory.recall.reembed("new") == f"watching+{PREPARATION}"
+        assert set(seen) == {(f"hash-64+{PREPARATION}", 3)}
+        assert calls == 4, "600 texts take three batches, one of which failed and was made again"
+        assert memory.recall.index.embedder.name == f"watching+{PREPARATION}"
+        assert len(memory.recall("heron", 3).hits) == 3
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(question=st.text(max_size=60))
+def test_any_string_at_all_is_a_question(talk, question):
+    assert len(talk.recall(question, 3).hits) <= 3
+
+
+@pytest.mark.parametrize(
+    "question", ["", " ", "\0", "\ud800", '"', "OR", "x" * 100_000, "word " * 5_000, "\u202e", "NEAR("]
+)
+def test_so_is_an_odd_one(talk, question):
+    assert len(talk.recall(question, 3).hits) <= 3
+
+
+@pytest.mark.requirement("RCL-4")
+def test_hits_become_a_fenced_piece_of_prompt_within_its_budget(talk):
+    made = build_prompt_block(talk.recall("Which breed is the dog?", 5), budget=200)
+    assert made.tokens <= 200
+    assert made.told >= 1
+    assert "by Anna" in made.text
+
+
+def test_an_erased_record_is_not_recalled(tmp_path):
+    with lukasa.open(tmp_path / "x.db", embedder="hash") as memory:
+        memory.journal.write("note", "the secret heron", id="s")
+        assert texts(memory.recall("heron")) == ["the secret heron"]
+        memory.journal.erase(Key("shared", "note", "s"))
+        assert texts(memory.recall("heron")) == []
+
+
+@pytest.mark.requirement("RCL-6")
+def test_the_benchmark_measures_recall_beside_its_baselines(tmp_path):
+    turns = [
+        {"id": f"t{at}", "session": "s", "time": "1:56 pm on 8 May, 2023", "speaker": who, "text": text}
+        for at, (who, text) in enumerate(TALK)
+    ]
+    questions = [
+        {"id": "q1", "question": "What breed is the dog?", "category": "easy", "evidence": ["t2"]},
+        {"id": "q2", "question": "Who flew to the moon?", "category": "adversarial", "evidence": ["t1"]},
+    ]
+    file = tmp_path / "set.json"
+    file.write_text(
+        json.dumps({"set": "made up", "conversations": [{"id": "c", "turns": turns, "questions": questions}]})
+    )
+    (report,) = benchmark.run([file], embedder="hash", baselines=benchmark.BASELINES)
+    assert [way.way for way in report.ways] == ["lukasa", "vector", "bm25", "rrf"]
+    assert (report.turns, report.questions, report.ways[0].figures.questions) == (5, 2, 1)
+    assert report.ways[0].figures.recall_10 == 1.0
+    with pytest.raises(InvalidInput):
+        benchmark.run([file], baselines=["nonsense"])
+    file.write_text("{}")
+    with pytest.raises(FormatError):
+        benchmark.load_question_set(file)

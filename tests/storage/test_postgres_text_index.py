@@ -1,0 +1,70 @@
+"""Words for PostgreSQL's text index: SQLite's tokens, spelled so that any text at all can be indexed."""
+
+from __future__ import annotations
+
+import pytest
+
+from lukasa.storage.postgres import PostgresEngine
+from lukasa.storage.postgres.text_index import CorpusStats, TextQuery, bm25_score, format_tsvector
+from lukasa.testing.contract.base import find_ids, write_note
+from lukasa.text.tokenizer import tokenize_text
+
+
+@pytest.fixture
+def engine(fresh_store):
+    engine = PostgresEngine(fresh_store())
+    yield engine
+    engine.close()
+
+
+def test_words_are_folded_stemmed_and_freed_of_accents():
+    assert tokenize_text("The DEPLOYED crème-brûlée's") == ["the", "deploi", "creme", "brule", "s"]
+
+
+def test_a_word_with_punctuation_is_asked_for_as_a_phrase():
+    assert TextQuery.from_words("multi-agent Multi-Agent plain ()").phrases == {("multi", "agent"): 2, ("plain",): 1}
+
+
+def test_a_phrase_counts_where_its_tokens_stand_side_by_side():
+    question, corpus = TextQuery.from_words("multi-agent"), CorpusStats(10, 100, {("multi", "agent"): 1})
+    assert bm25_score(question, corpus, {"multi": [1, 7], "agent": [2, 9]}, 10) > 0
+    assert bm25_score(question, corpus, {"multi": [1], "agent": [3]}, 10) == 0
+    assert bm25_score(question, corpus, {"multi": [1]}, 10) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ".join(f"w{number}" for number in range(40_000)) + " needle",
+        " ".join(f"{number:0400}" for number in range(2_000)) + " needle",
+        "x" * 900_000 + " needle",
+        "needle " * 100_000,
+        "𐐨" * 900 + " needle",
+        "needle " + " ".join("Ⱥ" * 40 + chr(0x4E00 + number) for number in range(10_000)),
+    ],
+    ids=[
+        "many words",
+        "long words",
+        "one endless word",
+        "one word for ever",
+        "a word of many bytes",
+        "words that grow when folded",
+    ],
+)
+def test_a_text_of_any_length_is_indexed_and_proved(engine, text):
+    write_note(engine, "a", text)
+    write_note(engine, "b", "another")
+    assert find_ids(engine, "needle") == ["a"]
+    assert engine.verify().sound
+
+
+def test_places_that_do_not_fit_are_left_out_but_no_word_is():
+    tokens = [f"{number:0400}" for number in range(3_000)]
+    assert ":" not in format_tsvector(tokens)
+    assert format_tsvector(tokens[:100]).startswith(f"{tokens[0]}:1 ")
+
+
+def test_few_words_said_for_ever_are_spelled_once_each():
+    spelled = format_tsvector(["a", "handful", "of", "words"] * 100_000)
+    assert spelled.startswith("a:1,5,9,")
+    assert len(spelled) < 10_000

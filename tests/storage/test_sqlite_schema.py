@@ -1,0 +1,322 @@
+"""The SQLite file: its schema, its settings, its privacy, and what it refuses to touch."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import apsw
+import apsw.ext
+import pytest
+
+import lukasa.storage.sqlite
+from lukasa.errors import StoreDamaged, StoreError, StoreForeign, StoreNewer
+from lukasa.storage.sqlite import SqliteEngine, store_file
+from lukasa.storage.sqlite.sql import SQL
+from lukasa.testing.contract.base import list_ids, write_note
+
+_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name"
+_HOME = Path(lukasa.storage.sqlite.__file__).parent
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def made(store):
+    """A store with one note in it, closed."""
+    engine = SqliteEngine(store)
+    write_note(engine, "a", "hello")
+    engine.close()
+    return store
+
+
+def look(path, question):
+    database = apsw.Connection(str(path))
+    try:
+        return list(database.execute(question))
+    finally:
+        database.close()
+
+
+def precious(path, mode="delete"):
+    """A database of another program, open."""
+    database = apsw.Connection(str(path))
+    for statement in (f"PRAGMA journal_mode = {mode}", "CREATE TABLE precious (x)", "INSERT INTO precious VALUES (1)"):
+        list(database.execute(statement))
+    return database
+
+
+def everything_in(folder):
+    return {file.name: (file.read_bytes(), file.stat().st_mode) for file in sorted(folder.iterdir())}
+
+
+class TestSchema:
+    def test_a_fresh_store_is_the_sum_of_the_migrations(self, made):
+        database = apsw.Connection(":memory:")
+        for _, script in store_file.load_migrations():
+            database.execute(script)
+        assert look(made, _SCHEMA) == list(database.execute(_SCHEMA))
+
+    def test_migrations_are_numbered_without_gaps_and_the_last_is_the_schemas_version(self, made):
+        numbers = [number for number, _ in store_file.load_migrations()]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert look(made, "PRAGMA user_version") == [(numbers[-1],)]
+        assert look(made, "PRAGMA application_id") == [(store_file.APPLICATION_ID,)]
+
+    @pytest.mark.requirement("LOG-3")
+    def test_commits_are_really_durable(self, store):
+        engine = SqliteEngine(store)
+        facts = engine.describe()
+        assert facts["journal_mode"] == "wal"
+        assert facts["synchronous"] == 2, "FULL"
+        for connection in (engine._writer.run_exclusively(lambda database: database), engine._connect_reader()):
+            assert connection.pragma("journal_mode") == "wal"
+            assert connection.pragma("synchronous") == 2
+            assert connection.pragma("secure_delete") == 1, "freed pages are overwritten"
+            assert connection.pragma("trusted_schema") == 0, "a crafted file runs no functions"
+            assert connection.pragma("mmap_size") in (0, None)
+        engine.close()
+
+    def test_sqlite_is_free_of_the_wal_reset_bug(self):
+        assert apsw.sqlite_lib_version().split(".") > ["3", "51", "2"]
+
+
+class TestRefusals:
+    @pytest.mark.requirement("LOG-5")
+    def test_a_newer_schema_is_refused_and_left_untouched(self, made):
+        database = apsw.Connection(str(made))
+        database.execute(f"PRAGMA user_version = {store_file.SCHEMA_VERSION + 1}")
+        database.close()
+        before = everything_in(made.parent)
+        with pytest.raises(StoreNewer, match="Upgrade"):
+            SqliteEngine(made)
+        assert everything_in(made.parent) == before
+
+    @pytest.mark.parametrize("mode", ["delete", "wal"])
+    def test_a_database_of_another_program_is_refused_and_left_untouched(self, store, mode):
+        precious(store, mode).close()
+        before = everything_in(store.parent)
+        with pytest.raises(StoreForeign, match="untouched"):
+            SqliteEngine(store)
+        assert everything_in(store.parent) == before
+
+    def test_a_database_that_another_program_has_open_is_refused_and_left_untouched(self, store):
+        database = precious(store, "wal")
+        with pytest.raises(StoreForeign, match="untouched"):
+            SqliteEngine(store)
+        assert list(database.execute("SELECT * FROM precious")) == [(1,)]
+        database.close()
+        assert look(store, "SELECT name FROM sqlite_schema") == [("precious",)]
+
+    @pytest.mark.parametrize(
+        "content",
+        [b"hello", b"x" * 10_000, b"\0" * 4096, b"SQLite format 3\0" + b"\xff" * 5000, b"\x1f\x8b" + b"\7" * 50],
+        ids=["short text", "long text", "zeros", "false header", "archive"],
+    )
+    def test_a_file_that_is_no_database_is_refused_and_left_untouched(self, store, content):
+        store.write_bytes(content)
+        before = everything_in(store.parent)
+        with pytest.raises(StoreError):
+            SqliteEngine(store)
+        assert everything_in(store.parent) == before
+
+    def test_a_folder_is_no_store(self, tmp_path):
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        with pytest.raises(StoreForeign, match="folder"):
+            SqliteEngine(folder)
+        assert list(folder.iterdir()) == []
+
+    def test_an_emptied_file_is_not_taken_for_a_new_store(self, store):
+        store.touch()
+        with pytest.raises(StoreDamaged, match="empty"):
+            SqliteEngine(store)
+        assert store.read_bytes() == b""
+        assert [file.name for file in store.parent.iterdir()] == [store.name]
+
+    @pytest.mark.parametrize(
+        "name", ["a b.db", "sto?re#1.db", "100%.db", "\u65e5\u672c.db", "file:x.db", "-x", ".hidden"]
+    )
+    def test_any_file_name_will_do(self, tmp_path, name):
+        path = tmp_path / name
+        engine = SqliteEngine(path)
+        write_note(engine, "a")
+        engine.backup(tmp_path / f"{name}.copy")
+        engine.close()
+        copy = SqliteEngine(tmp_path / f"{name}.copy")
+        assert list_ids(copy) == ["a"]
+        copy.close()
+        assert {file.name for file in tmp_path.iterdir()} == {name, f"{name}.copy"}
+
+
+class TestPrivacy:
+    def test_only_the_owner_can_read_what_is_made(self, tmp_path):
+        before = os.umask(0)
+        try:
+            path = tmp_path / "deep" / "deeper" / "store.db"
+            engine = SqliteEngine(path)
+            write_note(engine, "a")
+            engine.backup(path.with_name("copy.db"))
+            made = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+            engine.close()
+        finally:
+            os.umask(before)
+        assert made == dict.fromkeys(["store.db", "store.db-wal", "store.db-shm", "copy.db"], 0o600)
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        assert stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o700
+
+
+_OPENER = """
+import sys
+from pathlib import Path
+from lukasa.storage.sqlite import SqliteEngine
+from lukasa.testing.contract.base import write_note
+engine = SqliteEngine(Path(sys.argv[1]))
+write_note(engine, sys.argv[2])
+engine.close()
+"""
+
+_FORK = """
+import os, sys
+from pathlib import Path
+from lukasa.storage.sqlite import SqliteEngine
+from lukasa.testing.contract.base import list_ids, write_note
+
+engine = SqliteEngine(Path(sys.argv[1]))
+write_note(engine, "parent before")
+child = os.fork()
+if child == 0:
+    code = 1
+    try:
+        assert list_ids(engine)[0] == "parent before"
+        write_note(engine, "child")
+        assert engine.verify().sound
+        engine.close()
+        code = 0
+    finally:
+        os._exit(code)
+for number in range(20):
+    write_note(engine, f"parent {number}")
+_, status = os.waitpid(child, 0)
+assert status == 0, status
+write_note(engine, "parent after")
+assert "child" in list_ids(engine)
+assert len(list_ids(engine)) == 23
+assert engine.verify().sound
+engine.close()
+engine.close()
+again = SqliteEngine(Path(sys.argv[1]))
+assert len(list_ids(again)) == 23
+again.close()
+"""
+
+
+def run(script, *arguments):
+    return subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True, timeout=120
+    )
+
+
+class TestProcesses:
+    @pytest.mark.requirement("LOG-3")
+    def test_ten_processes_may_make_one_store_at_once(self, store):
+        with ThreadPoolExecutor(10) as pool:
+            results = list(pool.map(lambda number: run(_OPENER, store, f"n{number}"), range(10)))
+        assert [(result.returncode, result.stderr) for result in results] == [(0, "")] * 10
+        engine = SqliteEngine(store)
+        assert sorted(list_ids(engine)) == [f"n{number}" for number in range(10)]
+        assert engine.verify().sound
+        engine.close()
+        assert [file.name for file in store.parent.iterdir()] == [store.name]
+
+    @pytest.mark.requirement("LOG-3")
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+    def test_a_forked_process_uses_the_store_without_harm_to_its_parent(self, store):
+        result = run(_FORK, store)
+        assert (result.returncode, result.stderr) == (0, "")
+
+
+def statements_named_in_code():
+    """Names used as ``SQL["x"]``, ``SQL[f"x_{y}"]`` or handed over as text, with f-strings as patterns."""
+    used, spoken = set(), set()
+    for file in (*_HOME.rglob("*.py"), *_HOME.parent.glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "SQL":
+                used |= patterns(node.slice)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                spoken.add(re.escape(node.value))
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in ("query_rows", "_check_count")
+            ):
+                used |= patterns(node.args[1])
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in ("fetch_rows", "execute_many")
+            ):
+                used |= patterns(node.args[0])
+    return used, spoken | used
+
+
+def patterns(node):
+    if isinstance(node, ast.Constant):
+        return {re.escape(node.value)}
+    if isinstance(node, ast.IfExp):
+        return patterns(node.body) | patterns(node.orelse)
+    if isinstance(node, ast.JoinedStr):
+        return {"".join(re.escape(part.value) if isinstance(part, ast.Constant) else r"\w+" for part in node.values)}
+    return set()
+
+
+class TestStatements:
+    def test_every_statement_in_the_files_is_used(self):
+        _, spoken = statements_named_in_code()
+        unused = [name for name in SQL if not any(re.fullmatch(pattern, name) for pattern in spoken)]
+        assert unused == []
+
+    def test_every_statement_in_use_is_in_the_files(self):
+        used, _ = statements_named_in_code()
+        assert len(used) > 20
+        missing = [pattern for pattern in used if not any(re.fullmatch(pattern, name) for name in SQL)]
+        assert missing == []
+
+    def test_every_statement_fits_the_schema(self):
+        database = apsw.Connection(":memory:")
+        for _, script in store_file.load_migrations():
+            database.execute(script)
+        shadows = [name for name in SQL if name.startswith("shadow_")]
+        for name in (*shadows, *(name for name in SQL if name not in shadows)):
+            assert apsw.ext.query_info(database, SQL[name]).query == SQL[name]
+            if name in shadows:
+                database.execute(SQL[name])
+
+
+def test_reading_among_the_records_of_a_label_enters_its_stream_at_the_asked_position(tmp_path):
+    """Positions are said of the label too; without that, every record of the label before them would be read."""
+    from lukasa.memory import open_memory
+    from lukasa.record import Draft
+    from lukasa.scope import FULL_REACH
+    from lukasa.storage.engine import Query
+    from lukasa.storage.sqlite.reader import SqliteReader
+
+    with open_memory(tmp_path / "labels.db") as memory:
+        memory.journal.append(Draft("turn", f"turn {number}", labels=("session=s",)) for number in range(20))
+        asked = {"after": 5, "before": 15, "as_of": 12}
+        query = Query(kinds=("turn",), labels=("session=s",), **asked)
+        assert [record.seq for record in memory.journal.read(query)] == list(range(6, 13))
+        database = apsw.Connection(str(tmp_path / "labels.db"))
+        statement, values = SqliteReader(database, FULL_REACH)._build_selection(query)
+        plan = " ".join(row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}", values))
+        database.close()
+    assert "label=? AND scope=? AND seq>? AND seq<?" in plan

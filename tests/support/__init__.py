@@ -1,0 +1,1 @@
+"""Servers, proxies and faulty disks for the tests."""

@@ -1,0 +1,697 @@
+"""The room of trust on real stores: dissents, overrides, reverts, roles, and what follows from them."""
+
+import random
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lukasa
+from lukasa import Key, Link
+from lukasa.errors import InvalidInput, NotAllowed
+from lukasa.scope import SYSTEM
+from lukasa.storage.engine import Query
+from lukasa.testing import FrozenClock, seeded_ids
+
+DAY = 86_400
+
+
+def dissent(trust, agent, text, **told):
+    outcome = trust.log_dissent(agent, text, **told)
+    assert outcome, outcome
+    return outcome.records[0]
+
+
+def override(trust, agent="creator", output="old", decision="new", **told):
+    outcome = trust.log_override(agent, output, decision, **told)
+    assert outcome, outcome
+    return outcome.records[0]
+
+
+def rounds(trust, agent, many=5):
+    for at in range(many):
+        assert trust.participate(agent, f"round-{at}")
+
+
+# An agent's memory
+
+
+@pytest.mark.requirement("TRU-1")
+def test_an_agents_memory_has_every_field_of_the_document(trust, clock, essay):
+    trust.register("Creator1", model="m-1", primary_role="creator")
+    dissent(
+        trust, "Creator1", essay(), round_id="run/round_2", rubric_citations=["Accuracy", "Completeness"], impact=True,
+        context={"task": "Write ADR", "artifact_type": "adr"},
+    )  # fmt: skip
+    override(trust, "Creator1", round_id="run/round_4", by="ada")
+    trust.participate("Creator1", "run/round_2")
+    trust.set_probation("Creator1", clock.now() + timedelta(days=2), reason="odd answers", by="ada")
+    told = trust.agent("Creator1").as_json()
+    assert told == {
+        "agent_name": "Creator1",
+        "model": "m-1",
+        "primary_role": "creator",
+        "dissent_history": [
+            {
+                "round_id": "run/round_2",
+                "timestamp": "2026-02-03T12:00:00Z",
+                "context": {"task": "Write ADR", "artifact_type": "adr"},
+                "dissent_text": essay(),
+                "rubric_citations": ["Accuracy", "Completeness"],
+                "impact": True,
+                "depth_score": 1.4,
+                "feedback_incorporated": True,
+            }
+        ],
+        "override_history": [
+            {
+                "round_id": "run/round_4",
+                "timestamp": "2026-02-03T12:00:00Z",
+                "context": {},
+                "agent_output": "old",
+                "human_decision": "new",
+                "regret": False,
+                "auto_check_deadline": "2026-02-04T12:00:00Z",
+                "reverted_by": None,
+            }
+        ],
+        "trust_score": 1.0,
+        "trust_score_history": [
+            {"timestamp": "2026-02-03T12:00:00Z", "score": 0.6, "reason": "initial"},
+            {"timestamp": "2026-02-03T12:00:00Z", "score": 1.0, "reason": "dissent_impact_true"},
+        ],
+        "long_term_stats": {
+            "avg_dissent_depth_last_90d": 1.4,
+            "dissent_impact_ratio_last_90d": 1.0,
+            "total_overrides": 1,
+            "regret_rate_last_90d": 0.0,
+        },
+        "rounds_participated": 1,
+        "probation_until": "2026-02-05T12:00:00Z",
+    }
+
+
+@pytest.mark.requirement("TRU-12")
+def test_state_reloads_exactly(tmp_path, clock, opened, essay):
+    place = tmp_path / "t.db"
+    with lukasa.open(place, clock=clock, embedder="hash") as memory:
+        for at in range(8):
+            dissent(memory.trust, "a", essay(at, 20 + at), impact=at % 3 > 0, rubric_citations=[f"c{at % 2}"], of="b")
+        override(memory.trust, "a")
+        before = (memory.trust.agent("a").as_json(), memory.trust.standing("a"), memory.trust.score("a"))
+    with lukasa.open(place, clock=clock) as memory:
+        assert (memory.trust.agent("a").as_json(), memory.trust.standing("a"), memory.trust.score("a")) == before
+
+
+@pytest.mark.requirement("TRU-1")
+def test_an_agent_keeps_its_history_when_its_model_changes(memory):
+    memory.trust.register("a", model="m-1", primary_role="creator")
+    memory.trust.register("a", model="m-2")
+    assert (memory.trust.agent("a").model, memory.trust.agent("a").primary_role) == ("m-2", "creator")
+    assert [each.body["model"] for each in memory.journal.history(Key(SYSTEM, "trust_agent", "a"))] == ["m-1", "m-2"]
+
+
+# Dissents
+
+
+@pytest.mark.requirement("TRU-2")
+def test_novelty_is_one_minus_the_highest_similarity_to_the_agents_own_past(trust, essay):
+    first = dissent(trust, "a", essay(1, 10), impact=True, rubric_citations=["x"])
+    again = dissent(trust, "a", essay(1, 10), impact=True, rubric_citations=["x"])
+    other = dissent(trust, "b", essay(1, 10), impact=False, rubric_citations=["x"])
+    assert first.body["event"]["depth_score"] == pytest.approx(0.4)
+    assert again.body["event"]["depth_score"] == pytest.approx(0.4, abs=2e-3)
+    assert other.body["novelty"] == 0
+    assert trust.dissent_depth("one two", ["x"]) == pytest.approx(0.24)
+    assert trust.dissent_depth("one two", ["x"], ["one two"]) == pytest.approx(0.24)
+    assert trust.dissent_depth("one two", [], ["one four"]) == pytest.approx(0.04 + 0.5)
+
+
+@pytest.mark.requirement("TRU-2")
+def test_novelty_sees_what_another_process_logged(tmp_path, clock, opened, essay):
+    one, other = opened(tmp_path / "t.db"), opened(tmp_path / "t.db")
+    dissent(one.trust, "a", essay(1), impact=True)
+    assert dissent(other.trust, "a", essay(2), impact=True).body["novelty"] > 0.5
+    assert dissent(one.trust, "a", essay(2), impact=True).body["novelty"] == pytest.approx(0, abs=2e-3)
+
+
+@pytest.mark.requirement("TRU-2")
+def test_vectors_are_kept_with_the_name_of_their_model_and_made_anew_for_another(memory, essay):
+    kept = dissent(memory.trust, "a", essay(1), impact=True)
+    assert kept.body["vector"]["model"] == "hash-64"
+    memory.recall.reembed("static")
+    again = dissent(memory.trust, "a", essay(1), impact=True)
+    assert again.body["vector"]["model"] == "wordllama-l2-256"
+    assert again.body["novelty"] == pytest.approx(0, abs=2e-3)
+
+
+@pytest.mark.requirement("TRU-3")
+def test_every_change_of_trust_is_a_record_with_its_reason_and_inputs(trust, essay):
+    for at, impact in enumerate([True, False]):
+        dissent(trust, "a", essay(at, 10), impact=impact, rubric_citations=["x"])
+    one, two = (event["depth_score"] for event in trust.agent("a").dissent_history)
+    history = trust.history("a")
+    assert [(change.body["event"]["reason"], change.body["event"]["score"]) for change in history] == [
+        ("initial", 0.6),
+        ("dissent_impact_true", pytest.approx(0.4 + 0.3 * one + 0.3)),
+        ("dissent_impact_false", pytest.approx(0.2 + 0.3 * (one + two) / 2 + 0.3)),
+    ]
+    inputs = history[-1].body["inputs"]
+    assert (inputs["impact_ratio"], inputs["dissents"], inputs["dissents_from"]) == (0.5, 2, "history")
+    assert history[-1].links[0].to.kind == "dissent"
+
+
+@pytest.mark.requirement("TRU-3")
+def test_old_dissents_leave_the_window_after_ninety_days(trust, clock, essay):
+    for at in range(5):
+        dissent(trust, "a", essay(at), impact=True)
+    clock.advance(60 * DAY)
+    for at in range(5, 10):
+        dissent(trust, "a", essay(at), impact=False)
+    assert trust.score("a").impact_ratio == 0.5
+    clock.advance(30 * DAY)
+    assert trust.score("a").impact_ratio == 0.5
+    clock.advance(1 * DAY)
+    assert (trust.score("a").impact_ratio, trust.score("a").dissents) == (0.0, 5)
+    clock.advance(60 * DAY)
+    assert (trust.score("a").impact_ratio, trust.score("a").dissents_from) == (0.5, "history")
+
+
+@pytest.mark.requirement("TRU-3")
+def test_a_score_of_any_past_day_is_recomputed_from_the_log(trust, clock, essay):
+    seen = {}
+    held = None
+    for day in range(12):
+        dissent(trust, "a", essay(day, 15), impact=day % 3 == 0, rubric_citations=["x"])
+        if day == 3:
+            held = override(trust, "a")
+        if day == 8:
+            assert trust.revert(held.id, by="ada")
+        seen[clock.now()] = trust.score("a")
+        clock.advance(10 * DAY)
+    for moment, score in seen.items():
+        assert trust.score("a", at=moment) == score
+    assert trust.score("a", at=min(seen) - timedelta(days=1)).trust == 0.6
+    assert trust.check() == []
+
+
+@pytest.mark.requirement("TRU-1")
+def test_a_dissent_counts_once_it_is_judged(trust, clock, essay):
+    record = dissent(trust, "a", essay())
+    assert trust.score("a").events == 0
+    clock.advance(3600)
+    assert trust.judge(record.id, impact=True)
+    assert (trust.score("a").impact_ratio, trust.score("a").dissents) == (1.0, 1)
+    assert trust.judge(record.id, impact=False).code == "already_judged"
+    assert trust.judge("nothing", impact=False).code == "not_found"
+    assert trust.check() == []
+
+
+@pytest.mark.requirement("TRU-1")
+def test_the_same_key_logs_a_dissent_once(trust, essay):
+    for _ in range(2):
+        dissent(trust, "a", essay(), impact=True, key="k1")
+    assert trust.score("a").dissents == 1
+
+
+@pytest.mark.requirement("TRU-1")
+@pytest.mark.parametrize(
+    ("agent", "text", "more", "code"),
+    [
+        ("", "x", {}, "bad_agent"),
+        ("a" * 201, "x", {}, "bad_agent"),
+        ("a\x00b", "x", {}, "bad_label"),
+        (7, "x", {}, "bad_agent"),
+        ("a", "   ", {}, "empty_dissent"),
+        ("a", "x", {"round_id": "r" * 300}, "bad_round"),
+        ("a", "x", {"rubric_citations": "Accuracy"}, "bad_citation"),
+        ("a", "x", {"rubric_citations": [""]}, "bad_citation"),
+        ("a", "x", {"context": {"n": float("nan")}}, "bad_json"),
+        ("a", "x" * 1_100_000, {}, "too_large"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_and_changes_nothing(trust, agent, text, more, code):
+    refused = trust.log_dissent(agent, text, **{"impact": True, **more})
+    assert refused.code == code
+    assert trust.agents() == []
+
+
+@pytest.mark.parametrize("agent", ["user:agent:123", "../../etc/passwd", "CON", "Ω≈ç 漢字", "a=b", "_lukasa", "shared"])
+def test_any_plain_name_is_an_agents_name(trust, agent, essay):
+    dissent(trust, agent, essay(), impact=True)
+    assert trust.agents() == [agent]
+    assert trust.agent(agent).dissent_history
+
+
+# Counter-measures
+
+
+@pytest.mark.requirement("TRU-3")
+def test_an_agent_cannot_write_into_the_books_nor_read_those_of_others(tmp_path, opened, essay):
+    owner, mallory = opened(tmp_path / "t.db"), opened(tmp_path / "t.db", agent="mallory")
+    dissent(owner.trust, "mallory", essay(), impact=False)
+    before = owner.trust.score("mallory")
+    for forbidden in (
+        lambda trust: trust.log_dissent("mallory", essay(), impact=True),
+        lambda trust: trust.log_override("other", "a", "b"),
+        lambda trust: trust.judge("x", impact=True),
+        lambda trust: trust.participate("mallory", "r"),
+        lambda trust: trust.revert("x", by="me"),
+        lambda trust: trust.set_probation("mallory", None),
+        lambda trust: trust.score("other"),
+        lambda trust: trust.history("mallory"),
+        lambda trust: trust.rubric.set({"a": 1}, by="me"),
+        lambda trust: trust.agent("mallory"),
+        lambda trust: trust.assign_devils_advocate(["mallory"]),
+    ):
+        with pytest.raises(NotAllowed):
+            forbidden(mallory.trust)
+    for kind in ("dissent", "trust_standing", "participation", "override"):
+        assert mallory.journal.write(kind, body={"agent": "mallory"}, scope=SYSTEM).code == "scope_closed"
+        assert mallory.journal.write(kind, body={"agent": "mallory"}, labels=(f"{kind}=mallory",))
+    assert owner.trust.score("mallory") == before
+    assert mallory.trust.score("mallory").trust == before.trust
+    assert owner.trust.check() == []
+
+
+@pytest.mark.requirement("TRU-3")
+def test_what_an_agent_files_itself_counts_for_nothing_until_the_owner_judges(tmp_path, opened, essay):
+    owner, agent = opened(tmp_path / "t.db"), opened(tmp_path / "t.db", agent="critic")
+    filed = agent.trust.file_dissent(essay(3, 60), rubric_citations=["Accuracy"], round_id="r1").record
+    assert owner.trust.score("critic").events == 0
+    assert [record.id for record in owner.trust.filed()] == [filed.id]
+    assert owner.trust.judge(filed.id, impact=True)
+    assert owner.trust.score("critic").dissents == 1
+    assert owner.trust.filed() == []
+    assert owner.trust.judge(filed.id, impact=True).code == "already_judged"
+    assert owner.trust.file_dissent("x").code == "no_author"
+
+
+@pytest.mark.requirement("TRU-3")
+def test_whatever_an_agent_writes_as_a_dissent_is_judged_without_harm(tmp_path, opened, essay):
+    owner = opened(tmp_path / "t.db")
+    agent = opened(tmp_path / "t.db", agent="critic", new_id=seeded_ids(2))
+    pending = dissent(owner.trust, "other", essay())
+    for body in ({}, {"event": 3, "of": []}, {"event": {"context": 1, "rubric_citations": [7, "", "x"]}, "of": "y"}):
+        assert agent.journal.write("dissent", "An objection", body)
+    assert agent.journal.write("dissent", "", {"of": "y"}, id="empty")
+    assert agent.journal.write("dissent", "in the way", id=pending.id)
+    filed = owner.trust.filed()
+    assert agent.journal.write("note", "nothing", links=(Link("derived_from", filed[0].key),))
+    assert owner.trust.judge("empty", impact=True).code == "empty_dissent"
+    for record in filed[:3]:
+        assert owner.trust.judge(record.id, impact=False)
+    assert owner.trust.judge(pending.id, impact=False)
+    assert (owner.trust.score("critic").dissents, owner.trust.score("other").dissents) == (3, 1)
+
+
+@pytest.mark.requirement("TRU-3")
+def test_copies_that_repeat_a_dissent_share_none_of_its_credit(trust, essay):
+    dissent(trust, "original", essay(1), impact=True, round_id="r1")
+    for copy in ("copy-1", "copy-2"):
+        record = dissent(trust, copy, essay(1) + " indeed", impact=True, round_id="r1")
+        assert record.body["why"] == "echo"
+        assert trust.score(copy).trust == 0.6
+    assert dissent(trust, "copy-1", essay(1), impact=True, round_id="r2").body["why"] == ""
+
+
+@pytest.mark.requirement("TRU-3")
+def test_an_objection_to_ones_own_output_counts_for_nothing(trust, essay):
+    assert dissent(trust, "a", essay(), impact=True, of="a").body["why"] == "own_output"
+    assert trust.score("a").trust == 0.6
+
+
+@pytest.mark.requirement("TRU-3")
+def test_many_shallow_impactful_dissents_do_not_raise_trust(trust):
+    for at in range(200):
+        dissent(trust, "a", f"typo{at} here", impact=True)
+    assert trust.score("a").trust < 0.6
+
+
+@pytest.mark.requirement("TRU-3", "TRU-13")
+def test_one_citation_over_and_over_earns_nothing_and_is_flagged(trust, essay):
+    for at in range(30):
+        dissent(trust, "varied", essay(at, 40), impact=True, rubric_citations=[f"c{at % 5}"])
+        dissent(trust, "same", essay(100 + at, 40), impact=True, rubric_citations=["Accuracy"])
+    varied, same = trust.score("varied"), trust.score("same")
+    assert same.mean_depth < varied.mean_depth - 0.1
+    assert not trust.diversity("varied").flagged
+    assert trust.diversity("same").flagged
+    assert "Accuracy" in trust.diversity("same").why
+
+
+@pytest.mark.requirement("TRU-13")
+def test_falling_diversity_is_flagged_only_while_trust_is_high(trust, essay):
+    for at in range(20):
+        for agent in ("high", "low"):
+            dissent(
+                trust, agent, essay(at), impact=agent == "high", rubric_citations=[f"c{at % 4}", f"c{(at + 1) % 4}"]
+            )
+    assert not trust.diversity("high").flagged
+    for at in range(20, 40):
+        for agent in ("high", "low"):
+            dissent(
+                trust, agent, "no" if agent == "low" else essay(at), impact=agent == "high", rubric_citations=["c1"]
+            )
+    assert trust.diversity("high").flagged
+    assert trust.diversity("high").before == pytest.approx(2.0)
+    assert trust.score("low").trust < 0.6
+    assert not trust.diversity("low").flagged
+
+
+@pytest.mark.requirement("TRU-3")
+def test_long_and_novel_dissents_that_never_change_anything_do_not_keep_trust_up(trust, essay):
+    for at in range(60):
+        dissent(trust, "a", essay(at, 60), impact=False, rubric_citations=["x", "y", f"c{at}"])
+    assert trust.score("a").trust < 0.45
+    assert trust.standing("a").aside == {"unheeded": 50}
+
+
+@pytest.mark.requirement("TRU-14")
+def test_favours_between_friends_are_set_aside(trust, essay):
+    for at in range(120):
+        of = f"agent-{at % 4}"
+        friend = of == "agent-0"
+        dissent(
+            trust,
+            "a",
+            essay(at, 20),
+            impact=friend or at // 4 % 10 in (1, 5, 7),
+            of=of,
+            rubric_citations=[f"c{at % 3}"],
+        )
+        dissent(trust, "b", essay(at, 20), impact=at // 4 % 10 in (1, 5, 7), of=of, rubric_citations=[f"c{at % 3}"])
+    assert trust.standing("a").aside["favour"] > 15
+    assert trust.standing("a").on["agent-0"] == (30, 30)
+    assert trust.score("a").impact_ratio - trust.score("b").impact_ratio < 0.05
+    assert trust.check() == []
+
+
+# Overrides and regret
+
+
+@pytest.mark.requirement("TRU-6")
+def test_an_override_is_regretted_when_it_did_not_stand_and_its_day_has_passed(trust, clock):
+    override(trust, round_id="r4", output="old", decision="new")
+    assert not trust.check_reverts("r4", "other").records
+    clock.advance(DAY)
+    assert not trust.check_reverts("r4", "other").records, "the deadline itself is not past it"
+    clock.advance(1)
+    assert not trust.check_reverts("r4", "new").records
+    assert not trust.check_reverts("r5", "other").records
+    assert trust.check_reverts("r4", "other")
+    (event,) = trust.agent("creator").override_history
+    assert (event["regret"], event["reverted_by"]) == (True, "system")
+    assert trust.score("creator").regret_ratio == 1.0
+    assert trust.history("creator")[-1].body["event"]["reason"] == "override_regretted"
+    assert trust.check() == []
+
+
+@pytest.mark.requirement("TRU-6")
+def test_a_revert_seen_in_the_artifacts_versions_is_regretted_at_once(memory, clock):
+    journal, trust = memory.journal, memory.trust
+    journal.write("adr", "agent's text", id="adr-1", author="creator")
+    journal.write("adr", "human text", id="adr-1", author="ada")
+    override(trust, output="agent's text", decision="human text", artifact=Key("shared", "adr", "adr-1"), by="ada")
+    assert not trust.check_reverts().records
+    journal.write("adr", "agent's text", id="adr-1", author="ben")
+    assert trust.check_reverts().records[0].body["event"]["reverted_by"] == "ben"
+    assert not trust.check_reverts().records
+    assert trust.influence().reverts == {"ada": {"ben": 1}}
+
+
+@pytest.mark.requirement("TRU-6")
+def test_an_artifact_that_was_changed_further_is_regretted_only_after_a_day(memory, clock):
+    journal, trust = memory.journal, memory.trust
+    journal.write("adr", "agent's text", id="adr-1")
+    journal.write("adr", "human text", id="adr-1")
+    override(trust, output="agent's text", decision="human text", artifact=Key("shared", "adr", "adr-1"))
+    journal.write("adr", "third text", id="adr-1")
+    assert not trust.check_reverts().records
+    clock.advance(DAY + 1)
+    assert trust.check_reverts().records[0].body["event"]["reverted_by"] == "system"
+
+
+@pytest.mark.requirement("TRU-6")
+def test_a_person_reverts_an_override_by_hand_once(trust):
+    held = override(trust, by="ada")
+    assert trust.revert(held.id, by="ben")
+    assert trust.revert(held.id, by="ben").code == "already_reverted"
+    assert trust.revert("nothing", by="ben").code == "not_found"
+    assert trust.log_override("a", "x", "y", by="a").code == "self_judged"
+    with pytest.raises(InvalidInput):
+        trust.check_reverts("r4")
+
+
+@pytest.mark.requirement("TRU-7")
+def test_rounds_and_artifacts_with_repeated_overrides_and_reverts_are_controversial(memory):
+    trust = memory.trust
+    memory.journal.write("adr", "new", id="adr-1")
+    artifact = Key("shared", "adr", "adr-1")
+    first = override(trust, "a", round_id="r1", artifact=artifact)
+    override(trust, "b", round_id="r2", artifact=artifact)
+    override(trust, "b", round_id="r3")
+    trust.revert(first.id, by="ben")
+    found = [(each.what, each.name, each.overrides, each.reverts, each.agents) for each in trust.controversy()]
+    assert found == [("artifact", "shared/adr/adr-1", 2, 1, ["a", "b"]), ("round", "r1", 1, 1, ["a"])]
+
+
+@pytest.mark.requirement("TRU-11")
+def test_metrics_tell_dissent_impact_regret_rate_and_escalation_usefulness(trust, essay):
+    for at in range(4):
+        dissent(trust, "a", essay(at), impact=at == 0)
+    held = [override(trust, "b", output="x", decision=decision) for decision in ("y", "z", "x", "w")]
+    trust.revert(held[0].id, by="ada")
+    told = trust.metrics().as_json()["all_history"]
+    assert (told["dissent_impact"], told["regret_rate"], told["escalation_usefulness"]) == (0.25, 0.25, 0.5)
+    assert trust.metrics("a").as_json()["last_90_days"]["overrides"] == 0
+
+
+# Roles
+
+
+@pytest.mark.requirement("TRU-4")
+def test_the_advocate_is_drawn_as_the_document_draws_it(trust, memory, essay):
+    for at, name in enumerate(["a", "b", "c"]):
+        rounds(trust, name)
+        dissent(trust, name, essay(at, 10 * (at + 1)), impact=at > 0)
+    weights = [trust.score(name).trust for name in "abc"]
+    for seed in range(30):
+        drawn = trust.assign_devils_advocate(["a", "b", "c", "new"], seed=seed, round_id=f"r{seed}")
+        assert drawn.chosen == random.Random(seed).choices(["a", "b", "c"], weights=weights, k=1)[0]
+        assert not drawn.fallback
+    record = list(memory.journal.read(Query(kinds=("advocate",), scopes=(SYSTEM,))))[-1]
+    assert record.body["seed"] == 29
+    assert record.body["candidates"][3]["why_not"] == ["new: 0 of 5 rounds"]
+
+
+@pytest.mark.requirement("TRU-4")
+def test_with_nobody_viable_all_are_candidates(trust):
+    drawn = trust.assign_devils_advocate(["x", trust.agent("y")], seed="s")
+    assert drawn.fallback
+    assert drawn.chosen in ("x", "y")
+    assert trust.assign_devils_advocate([]).code == "no_candidates"
+    for name in ("x", "y"):
+        trust.revert(override(trust, name).id, by="ada")
+    assert {trust.score(name).trust for name in "xy"} == {0.0}
+    assert trust.assign_devils_advocate(["x", "y"], seed=1).chosen in ("x", "y")
+
+
+@pytest.mark.requirement("TRU-4")
+def test_low_trust_excludes_and_is_told(trust, essay):
+    rounds(trust, "low")
+    trust.revert(override(trust, "low").id, by="ada")
+    dissent(trust, "low", "no " * 20, impact=False)
+    assert trust.score("low").trust == pytest.approx(0.3 * 0.4)
+    assert trust.eligibility("low").why == ("trust 0.12 is not above 0.2",)
+
+
+@pytest.mark.requirement("TRU-5")
+def test_new_agents_and_those_on_probation_are_kept_from_critical_roles(trust, clock):
+    assert trust.eligibility("n").why == ("new: 0 of 5 rounds",)
+    rounds(trust, "n", 4)
+    trust.participate("n", "round-3")
+    assert not trust.eligibility("n").viable, "the same round counts once"
+    rounds(trust, "n", 5)
+    assert trust.eligibility("n").viable
+    trust.set_probation("n", clock.now() + timedelta(days=1), by="ada")
+    assert not trust.eligibility("n").viable
+    clock.advance(DAY)
+    assert trust.eligibility("n").viable
+
+
+@pytest.mark.requirement("TRU-4", "LOG-6")
+def test_who_is_in_quarantine_is_not_drawn(trust):
+    rounds(trust, "a")
+    rounds(trust, "b")
+    trust.quarantine("a")
+    assert trust.eligibility("a").why == ("in quarantine",)
+    assert {trust.assign_devils_advocate(["a", "b"], seed=seed).chosen for seed in range(9)} == {"b"}
+
+
+@pytest.mark.requirement("TRU-5")
+def test_an_agent_that_turns_bad_goes_on_probation_with_the_reason(trust, clock, essay):
+    rounds(trust, "t")
+    for at in range(60):
+        dissent(trust, "t", essay(at, 30), impact=at < 40 and at % 5 > 0, rubric_citations=[f"c{at % 3}"])
+        if not trust.eligibility("t").viable:
+            break
+    assert 40 < at < 55
+    assert "of its last 10 dissents" in trust.eligibility("t").why[0]
+
+
+@pytest.mark.requirement("TRU-9")
+def test_feedback_is_weighed_by_the_trust_of_those_who_give_it(trust, essay):
+    dissent(trust, "good", essay(), impact=True)
+    trust.revert(override(trust, "bad").id, by="ada")
+    found = trust.weigh({"good": 1.0, "bad": 0.0})
+    assert found.value == 1.0
+    assert found.weights == {"good": 1.0, "bad": 0.0}
+    assert trust.weigh({"x": 0.2, "y": 0.4}).value == pytest.approx(0.3)
+
+
+# The rubric
+
+
+@pytest.mark.requirement("TRU-10")
+def test_repeated_overrides_by_trusted_people_propose_a_change_that_a_person_applies(trust, clock):
+    rubric = trust.rubric
+    rubric.set({"Accuracy": 2, "Style": 2}, by="ada")
+    for at in range(2):
+        override(trust, round_id=f"r{at}", criteria=["Accuracy"], by="ada")
+    override(trust, round_id="r1", criteria=["Accuracy"], by="ada")
+    assert rubric.propose() == [], "twice about the same round is once"
+    override(trust, round_id="r2", criteria=["Accuracy"], by="ben")
+    (proposal,) = rubric.propose()
+    assert rubric.propose() == [], "the same overrides propose once"
+    assert (proposal.body["criterion"], proposal.body["weight"], proposal.body["proposed"]) == ("Accuracy", 0.5, 0.625)
+    assert len(proposal.links) == 4
+    assert rubric.apply(proposal.id, by="").code == "no_person"
+    assert rubric.apply(proposal.id, by="carol")
+    assert rubric.apply(proposal.id, by="carol").code == "already_decided"
+    now = rubric.get()
+    assert (now.version, now.changed_by) == (2, "carol")
+    assert now.criteria == pytest.approx({"Accuracy": 0.625 / 1.125, "Style": 0.5 / 1.125})
+    assert rubric.get(version=1).criteria == {"Accuracy": 0.5, "Style": 0.5}
+    clock.advance(10 * DAY)
+    override(trust, round_id="r9", criteria=["Accuracy"], by="ada")
+    effect = rubric.effect(proposal.id)
+    assert (effect.days, effect.before, effect.after) == (10, 4, 1)
+
+
+@pytest.mark.requirement("TRU-10")
+def test_overrides_of_people_whose_overrides_fall_propose_nothing_and_a_rejection_stands(trust, clock):
+    rubric = trust.rubric
+    rubric.set({"Accuracy": 1}, by="ada")
+    for at in range(6):
+        held = override(trust, round_id=f"x{at}", criteria=["Accuracy"], by="rash")
+        if at < 3:
+            trust.revert(held.id, by="ada")
+    assert rubric.propose() == []
+    for at in range(3):
+        override(trust, round_id=f"y{at}", criteria=["Accuracy"], by="ada")
+    (proposal,) = rubric.propose()
+    assert rubric.reject(proposal.id, by="policy:frozen")
+    clock.advance(1)
+    assert rubric.propose() == []
+    assert rubric.get().version == 1
+    assert [each.id for each in rubric.proposals(state="rejected")] == [proposal.id]
+    assert rubric.effect(proposal.id) is None
+    assert rubric.set({}, by="ada").code == "bad_rubric"
+    assert rubric.set({"a": float("nan")}, by="ada").code == "bad_rubric"
+
+
+# Insight
+
+
+@pytest.mark.requirement("TRU-14")
+def test_influence_tells_whose_dissents_changed_whose_output(trust, essay):
+    dissent(trust, "a", essay(1), impact=True, of="b")
+    dissent(trust, "a", essay(2), impact=False, of="b")
+    dissent(trust, "b", essay(3), impact=True, of="c")
+    assert trust.influence().as_json()["dissents"] == {
+        "a": {"b": {"dissents": 2, "impacts": 1}},
+        "b": {"c": {"dissents": 1, "impacts": 1}},
+    }
+
+
+@pytest.mark.requirement("TRU-15")
+def test_who_was_right_on_a_topic_is_expected_to_be_right_again(opened):
+    trust = opened(embedder="static").trust
+    for at in range(12):
+        dissent(trust, "db", f"The database index number {at} misses the query planner statistics", impact=True)
+        dissent(trust, "db", f"The button colour {at} clashes with the page layout", impact=False)
+        dissent(trust, "ui", f"The database index number {at} is fine as a hash table", impact=False)
+        dissent(trust, "ui", f"The button colour {at} lacks contrast on the page", impact=True)
+    found = trust.predict("slow database query without an index")
+    assert [each.agent for each in found.prospects] == ["db", "ui"]
+    assert found.prospects[0].expected > 0.6 > 0.45 > found.prospects[1].expected
+    assert "database" in found.prospects[0].evidence[0].text
+    assert trust.predict("ugly button on the page", ["ui", "db"]).prospects[0].agent == "ui"
+    assert found.tested == 28
+    assert found.hit_rate > 0.9 > found.base_rate
+    assert 0 <= found.brier <= 1
+
+
+@pytest.mark.requirement("TRU-15")
+def test_a_prediction_from_nothing_says_so(trust):
+    found = trust.predict("anything", ["x"])
+    assert (found.prospects[0].expected, found.prospects[0].dissents, found.tested, found.hit_rate) == (0.5, 0, 0, None)
+    with pytest.raises(InvalidInput):
+        trust.predict("  ")
+
+
+# Proof
+
+
+@pytest.mark.requirement("TRU-8")
+def test_running_sums_that_were_lost_are_noticed_and_rebuilt(memory, essay):
+    trust = memory.trust
+    for at in range(7):
+        dissent(trust, "a", essay(at), impact=at % 2 == 0)
+    trust.participate("a", "r1")
+    before = trust.standing("a")
+    body = dict(memory.journal.get(Key(SYSTEM, "trust_standing", "a")).body) | {"total": [9] * 7, "rounds": 4}
+    memory.journal.write("trust_standing", body=body, id="a", scope=SYSTEM)
+    assert [finding.repairable for finding in trust.check()] == [True, True]
+    assert trust.rebuild("a")
+    assert trust.check() == []
+    assert trust.standing("a") == before
+
+
+@pytest.mark.requirement("TRU-3", "TRU-8")
+@given(st.data())
+def test_however_events_come_the_books_agree_with_the_log(data):
+    clock = FrozenClock()
+    with lukasa.open("memory:", clock=clock, embedder="hash") as memory:
+        trust = memory.trust
+        held = []
+        for at in range(data.draw(st.integers(0, 12))):
+            clock.advance(data.draw(st.sampled_from([0, 60, DAY, 45 * DAY, 100 * DAY])))
+            match data.draw(st.sampled_from(["dissent", "late", "override", "revert", "judge", "round"])):
+                case "dissent" | "late" as how:
+                    when = clock.now() - timedelta(days=data.draw(st.integers(0, 200))) if how == "late" else None
+                    text = " ".join(data.draw(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=30)))
+                    impact = data.draw(st.sampled_from([True, False, None]))
+                    assert trust.log_dissent("x", text, impact=impact, of="y", timestamp=when)
+                case "override":
+                    held.append(override(trust, "x", decision=data.draw(st.sampled_from(["old", "new"]))))
+                case "revert" if held:
+                    trust.revert(data.draw(st.sampled_from(held)).id, by="ada")
+                case "judge":
+                    for record in memory.journal.read(Query(kinds=("dissent",), scopes=(SYSTEM,))):
+                        if record.body["event"]["impact"] is None:
+                            assert trust.judge(record.id, impact=True)
+                            break
+                case "round":
+                    trust.participate("x", f"r{at % 3}")
+        assert trust.check() == []
+        assert trust.score("x") == trust.score("x", at=clock.now())
+        before = trust.standing("x")
+        if trust.agents():
+            trust.rebuild("x")
+            assert (
+                trust.standing("x").advance_to(clock.now().date()).window
+                == before.advance_to(clock.now().date()).window
+            )

@@ -8,7 +8,7 @@ import pytest
 
 import lukasa
 from lukasa import Draft, Key, Link, Refused
-from lukasa.gate import Gate, KindPolicy, RecordLimits
+from lukasa.gate import Gate, KindSpec, RecordLimits
 from lukasa.record import ValidatedDraft
 from lukasa.storage.engine import RESERVED_KINDS
 
@@ -130,7 +130,7 @@ def test_a_kind_has_the_limits_and_checks_of_its_policy():
     def no_shouting(draft, limits):
         return Refused("shouting", "Please lower your voice.") if draft.text.isupper() else None
 
-    gate = Gate({"quiet": KindPolicy(RecordLimits(record_bytes=200), checks=(no_shouting,))})
+    gate = Gate({"quiet": KindSpec(RecordLimits(record_bytes=200), checks=(no_shouting,))})
     assert isinstance(gate.validate(Draft("quiet", "fine"), "i"), ValidatedDraft)
     assert gate.validate(Draft("quiet", "LOUD"), "i").code == "shouting"
     assert gate.validate(Draft("quiet", "x" * 190), "i").code == "too_large"

@@ -1,4 +1,4 @@
-"""Recalled text in a prompt: within the fence, within the budget, and with no way out."""
+"""Fenced blocks of recalled text: nothing leaves the fence, and the budget holds."""
 
 from __future__ import annotations
 
@@ -52,34 +52,34 @@ def block(*texts, budget=4000, **fields):
 
 
 @pytest.mark.parametrize("text", ESCAPES, ids=lambda text: ascii(text)[:30])
-def test_no_text_gets_out_of_the_fence(text):
+def test_no_text_leaves_the_fence(text):
     lines = block("before", text, "after").text.split("\n")
-    word = lines[0].removeprefix("<lukasa ").removesuffix(">")
-    assert re.fullmatch("[0-9a-f]{16}", word)
-    assert lines[-1] == f"</lukasa {word}>"
+    nonce = lines[0].removeprefix("<lukasa ").removesuffix(">")
+    assert re.fullmatch("[0-9a-f]{16}", nonce)
+    assert lines[-1] == f"</lukasa {nonce}>"
     inside = lines[2:-1]
     assert all(line.startswith(("│ ", "• ")) for line in inside)
-    assert not any("lukasa" in line.lower() or word in line for line in inside)
-    said = [line.removeprefix("│ ") for line in inside]
-    assert not any(re.search(r"<\||\|>|\[/?INST|<</?SYS|</?(system|assistant)", line, re.IGNORECASE) for line in said)
-    assert not any(re.match(r"\W*(system|assistant|human|user)\s*:", line, re.IGNORECASE) for line in said)
+    assert not any("lukasa" in line.lower() or nonce in line for line in inside)
+    texts = [line.removeprefix("│ ") for line in inside]
+    assert not any(re.search(r"<\||\|>|\[/?INST|<</?SYS|</?(system|assistant)", line, re.IGNORECASE) for line in texts)
+    assert not any(re.match(r"\W*(system|assistant|human|user)\s*:", line, re.IGNORECASE) for line in texts)
 
 
 @pytest.mark.parametrize("field", ["source", "author", "when", "trust"])
 @pytest.mark.parametrize("text", ESCAPES, ids=lambda text: ascii(text)[:30])
-def test_nor_does_a_name(field, text):
-    told = PromptItem("text", "source", **({field: text} if field != "source" else {}))
+def test_no_source_author_time_or_trust_leaves_the_fence(field, text):
+    item = PromptItem("text", "source", **({field: text} if field != "source" else {}))
     if field == "source":
-        told = PromptItem("text", text)
-    lines = build_fenced_block([told], budget=4000, counter=COUNTER).text.split("\n")
+        item = PromptItem("text", text)
+    lines = build_fenced_block([item], budget=4000, counter=COUNTER).text.split("\n")
     assert len(lines) == 5
     assert lines[2].startswith("• ")
 
 
 @given(st.text())
-def test_what_cannot_be_seen_is_taken_out_and_what_can_stays(text):
-    seen = neutralise(text)
-    assert not any(unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t" for c in seen)
+def test_invisible_characters_are_removed_and_visible_ones_stay(text):
+    visible = neutralise(text)
+    assert not any(unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t" for c in visible)
     assert neutralise("plain words, 1 + 1 = 2") == "plain words, 1 + 1 = 2"
 
 
@@ -94,32 +94,32 @@ def test_letters_and_emoji_that_need_joiners_keep_them():
 
 @given(st.lists(st.text(max_size=300), max_size=8), st.integers(0, 400))
 def test_a_block_never_costs_more_than_its_budget(texts, budget):
-    made = build_fenced_block([PromptItem(text, "s") for text in texts], budget=budget, counter=COUNTER)
-    assert made.tokens == (COUNTER(made.text) if made.text else 0) <= max(budget, 0)
-    assert made.told <= len(texts)
+    built = build_fenced_block([PromptItem(text, "s") for text in texts], budget=budget, counter=COUNTER)
+    assert built.tokens == (COUNTER(built.text) if built.text else 0) <= max(budget, 0)
+    assert built.told <= len(texts)
 
 
-def test_as_many_as_fit_are_told_in_order_and_the_last_is_cut_at_a_word():
-    made = block("first " * 20, "second " * 200, "third", budget=150)
-    assert made.told == 2
-    assert made.cut
-    assert "first" in made.text
-    assert "third" not in made.text
-    assert "second […]" in made.text
+def test_a_block_holds_as_many_memories_as_fit_and_cuts_the_last_at_a_word():
+    built = block("first " * 20, "second " * 200, "third", budget=150)
+    assert built.told == 2
+    assert built.cut
+    assert "first" in built.text
+    assert "third" not in built.text
+    assert "second […]" in built.text
 
 
-def test_where_nothing_fits_nothing_is_said():
+def test_a_block_is_empty_where_nothing_fits():
     assert block("a text", budget=10).text == ""
     assert block(budget=1000).text == ""
 
 
-def test_every_block_has_a_word_of_its_own():
+def test_every_block_has_another_nonce():
     assert block("a").text != block("a").text
 
 
 def test_source_author_time_and_trust_are_shown():
-    made = block("a text", author="orion", when="2026-02-03", trust="0.9")
-    assert "• shared/note/1 · by orion · 2026-02-03 · trust 0.9" in made.text.split("\n")
+    built = block("a text", author="orion", when="2026-02-03", trust="0.9")
+    assert "• shared/note/1 · by orion · 2026-02-03 · trust 0.9" in built.text.split("\n")
 
 
 def test_tokens_are_counted_with_a_real_tokenizer():

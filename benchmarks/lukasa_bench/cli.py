@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lukasa.errors import InvalidInput
-from lukasa.interfaces.cli.options import get_options
+from lukasa.interfaces.cli.options import CommandApp, get_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,7 +28,7 @@ ServerOption = Annotated[
     str | None, typer.Option("--store", metavar="URL", help="Measure on this PostgreSQL server instead of in a file.")
 ]
 
-app = typer.Typer(help="Measure Lukasa beside a bare store of the same engine, in one run.")
+app = CommandApp(help="Measure Lukasa beside a bare store of the same engine, in one run.", no_args_is_help=False)
 
 
 @app.callback()

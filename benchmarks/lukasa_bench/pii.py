@@ -1,6 +1,6 @@
-"""The benchmark of the guard: how long it takes for texts made to make it slow, beside ordinary text of the same size.
+"""Benchmark of the PII detector: its time for texts made to make it slow, compared with ordinary text of the same size.
 
-Time is that of the processor. The bar: a megabyte of any text in less than 100 ms.
+Times are CPU times. The bar: a megabyte of any text in less than 100 ms.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 
 from lukasa.pii.detector import find_pii
-from lukasa.pii.patterns import LABELLED_SECRETS, PASSWORDS, PROVIDER_TOKENS
+from lukasa.pii.patterns import LABELLED_SECRETS, OTHER_TOKENS, PASSWORDS, PROVIDER_TOKENS
 from lukasa_bench.corpus import draw_words
 from lukasa_bench.interleave import compare, run_interleaved
 from lukasa_bench.report import BenchmarkBar, BenchmarkReport, BenchmarkRow, MachineInfo, comparison_row
@@ -25,7 +25,7 @@ _MAX_DRAWN_LENGTH = 100_000
 BAR = BenchmarkBar("lukasa", "most", 0.1)
 
 _ALNUM = string.ascii_letters + string.digits
-_HINTS = [spelling.hint for spelling in PROVIDER_TOKENS]
+_HINTS = ["eyJ", *(token.hint for token in (*PROVIDER_TOKENS, *OTHER_TOKENS))]
 _KEYWORDS = [spelling.hint for spelling in (*LABELLED_SECRETS, *PASSWORDS)]
 
 REPEATED_PIECES = (
@@ -33,11 +33,11 @@ REPEATED_PIECES = (
     "ssn 123456789 ", "id 4111111111111111 ", "sk-", "-eyJ", "SG.", ".", "N.", "_", "-----BEGIN ", "://a:b@", "://:abc@", "password ", "key: ",
     "token=", "pw=a1!\n", "pw=the\n", "pw for ", "pin:1234 ", "密码", "пароль: тест ", "\u200b", "４", "½", "ﬁ", "ﷺ", "İ1", "e\u0301", "漢", "😀",
 )  # fmt: skip
-"""Pieces that are repeated until the text is full."""
+"""Pieces that are repeated until a text has its size."""
 
 
 def _piece_generators(rng: random.Random) -> dict[str, Callable[[], str]]:
-    """Pieces that are drawn anew each time."""
+    """Return functions that draw a random piece, by the name of the text."""
 
     def draw_letters(letters: str, count: int) -> str:
         return "".join(rng.choices(letters, k=count))
@@ -70,10 +70,10 @@ def _piece_generators(rng: random.Random) -> dict[str, Callable[[], str]]:
 
 
 def hostile_texts(size: int = SIZE) -> dict[str, str]:
-    """Texts of a size that are made to make the guard slow. What is drawn begins again after a while."""
-    chance = random.Random(SEED)  # noqa: S311 - repeatable on purpose
+    """Return texts of a size that are made to make the detector slow. Random texts repeat after 100,000 characters."""
+    rng = random.Random(SEED)  # noqa: S311 - repeatable on purpose
     texts = {f"{piece!r} again and again": (piece * (size // len(piece) + 1))[:size] for piece in REPEATED_PIECES}
-    for name, draw in _piece_generators(chance).items():
+    for name, draw in _piece_generators(rng).items():
         pieces, length = list[str](), 0
         while length < min(size, _MAX_DRAWN_LENGTH):
             pieces.append(draw())
@@ -84,21 +84,21 @@ def hostile_texts(size: int = SIZE) -> dict[str, str]:
 
 
 def run(size: int = SIZE, rounds: int = 3, *, progress: Progress | None = None) -> BenchmarkReport:
-    """Measures the guard on every hostile text."""
-    tell, began = progress or (lambda *_: None), perf_counter()
+    """Measure the detector on every hostile text."""
+    report_progress, started = progress or (lambda *_: None), perf_counter()
     with TemporaryDirectory(prefix="lukasa-bench-") as folder:
         machine = MachineInfo.measure(Path(folder))
     ordinary = " ".join(draw_words(random.Random(SEED), size // 6))[:size]  # noqa: S311 - repeatable on purpose
     rows = list[BenchmarkRow]()
     texts = hostile_texts(size)
-    for at, (name, text) in enumerate(texts.items(), 1):
+    for index, (name, text) in enumerate(texts.items(), 1):
         hostile, plain = run_interleaved(rounds, (text, ordinary), lambda: None, lambda side, _: _scan_seconds(side))
         rows.append(comparison_row(name, size, "s", compare(hostile, plain), BAR))
-        tell("hostile texts", at, len(texts))
-    return BenchmarkReport("guard", machine, rounds, SEED, perf_counter() - began, tuple(rows))
+        report_progress("hostile texts", index, len(texts))
+    return BenchmarkReport("guard", machine, rounds, SEED, perf_counter() - started, tuple(rows))
 
 
 def _scan_seconds(text: str) -> float:
-    began = process_time()
+    started = process_time()
     find_pii(text)
-    return process_time() - began
+    return process_time() - started

@@ -24,9 +24,9 @@ from typing import Any, Literal, NamedTuple
 from lukasa.errors import LukasaError
 from lukasa.memory import open_memory
 from lukasa.outcome import Accepted
-from lukasa.recall.passages import lead_passage
+from lukasa.recall import lead_passage
 from lukasa.record import Draft, Record
-from lukasa.text.terms import STOP_WORDS
+from lukasa.text.stopwords import STOP_WORDS
 from lukasa_bench import single_thread  # noqa: F401 - before numpy comes
 from lukasa_bench.conversations import (
     QUESTION_TEMPLATES,

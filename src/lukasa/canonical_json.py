@@ -1,7 +1,7 @@
-"""Canonical JSON: one value, one spelling, so that a hash of the spelling is a hash of the value.
+"""Canonical JSON: equal values have equal bytes, so a hash of the bytes is a hash of the value.
 
-UTF-8, no spaces, object keys sorted, integers of at most 64 bits, shortest floats. Reading is strict: what JSON
-parsers disagree on (duplicate keys, NaN, huge numbers, deep nesting, lone surrogates) is refused, never guessed.
+UTF-8, no spaces, object keys sorted, integers of at most 64 bits, shortest floats. Decoding is strict:
+input on which JSON parsers disagree (duplicate keys, NaN, huge numbers, deep nesting, lone surrogates) is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lukasa.errors import InvalidInput
 
 MAX_DEPTH = 64
 SURROGATES = re.compile("[\ud800-\udfff]")
-"""Half characters: a Python string can hold them, UTF-8 cannot."""
+"""Lone surrogates: a Python string can hold them, UTF-8 cannot."""
 TOO_LONG_FAULT = "its strings are too long in all; split it, or keep the large part outside and refer to it."
 _OPTIONS = (
     orjson.OPT_SORT_KEYS
@@ -28,15 +28,16 @@ _INFINITY = float("inf")
 
 
 def encode(value: Any) -> bytes:
-    """The canonical spelling. The value must be plain JSON; see ``fault_of`` for what that means."""
+    """Encode a plain JSON value (see ``find_json_fault``) canonically."""
     try:
         return orjson.dumps(value, option=_OPTIONS)
     except TypeError as error:
-        raise InvalidInput(_describe_error(error)) from error
+        message = str(error)
+        raise InvalidInput(f"{message[:1].lower()}{message[1:]}.") from error
 
 
 def decode(data: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
-    """Strict JSON from the outside world; every disagreement between parsers is an ``InvalidInput``."""
+    """Decode JSON from outside strictly; raise ``InvalidInput`` for anything ambiguous."""
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
     except UnicodeDecodeError as error:
@@ -61,14 +62,14 @@ def decode(data: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
 
 
 def parse(data: bytes | str) -> Any:
-    """Fast parsing of what we wrote ourselves."""
+    """Parse JSON that Lukasa wrote, without checks."""
     return orjson.loads(data)
 
 
 def find_json_fault(value: Any, *, max_characters: int | None = None) -> str | None:
-    """Why ``value`` is not plain JSON within our limits, or ``None`` when it is.
+    """Return why ``value`` is not plain JSON within the limits, or ``None`` when it is.
 
-    With ``characters`` the strings in it may not be longer than that in all; nothing is copied to find out.
+    ``max_characters`` limits the total length of its strings.
     """
     level, length = [value], 0
     for _ in range(MAX_DEPTH + 1):
@@ -105,7 +106,7 @@ def find_json_fault(value: Any, *, max_characters: int | None = None) -> str | N
 
 
 def _has_lone_surrogate(value: Any) -> bool:
-    """Whether some string of a decoded value cannot be encoded again."""
+    """Tell whether a string in a decoded value cannot be encoded as UTF-8."""
     try:
         orjson.dumps(value)
     except TypeError:
@@ -117,7 +118,7 @@ _NON_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|[^\[\]{}"]+', re.DOTALL)
 
 
 def _bracket_depth(text: str) -> int:
-    """How deep the brackets go, strings left out; counted without recursion so that no input can overflow."""
+    """Count how deep brackets nest outside strings, without recursion."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return 0
     depth = deepest = 0
@@ -131,8 +132,8 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]  # set.add as the "remember it" half of the test
-        raise InvalidInput(f"the key {twice[:60]!r} stands twice in one object.")
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]  # set.add returns None, which is false
+        raise InvalidInput(f"the key {twice[:60]!r} occurs twice in one object.")
     return found
 
 
@@ -151,8 +152,3 @@ def _parse_float(digits: str) -> float:
     if value in (_INFINITY, -_INFINITY):
         raise InvalidInput("a number is too large for a 64-bit float.")
     return value
-
-
-def _describe_error(error: TypeError) -> str:
-    said = str(error)
-    return f"{said[:1].lower()}{said[1:]}."

@@ -1,6 +1,6 @@
-"""Time, ids and chance, injected so that every rule about them can be tested without waiting.
+"""The clock and the id generator. Both are injected, so that tests control them.
 
-Times are aware UTC datetimes with microseconds inside and ISO 8601 with ``Z`` at every door.
+Times are timezone-aware UTC datetimes with microseconds; every interface writes them as ISO 8601 with ``Z``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
-    """Tells the present moment."""
+    """A source of the current time."""
 
     def now(self) -> datetime: ...
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The system clock."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -35,10 +35,10 @@ IdMaker = Callable[[], str]
 
 
 class SortableIds:
-    """Ids that sort by the time they were made: 12 hex digits of milliseconds, 6 of a counter, 8 of chance.
+    """Generate ids that sort by creation time: 12 hex digits of milliseconds, 6 of a counter, 8 random ones.
 
-    Sorted ids keep the store's key index growing at its end, which is what keeps adds cheap at a million records.
-    The chance is drawn once per maker: it tells makers apart, the counter tells one maker's ids apart.
+    Sorted ids make the key index grow at its end, which keeps adds cheap at a million records. The random digits are
+    drawn once per generator and distinguish generators; the counter distinguishes the ids of one generator.
     """
 
     def __init__(self, clock: Clock, rng: random.Random) -> None:
@@ -48,7 +48,9 @@ class SortableIds:
         self._reseed()
         if hasattr(os, "register_at_fork"):
             renew = weakref.WeakMethod(self._reseed)
-            os.register_at_fork(after_in_child=lambda: (own := renew()) and own())  # a fork must not repeat its parent
+            os.register_at_fork(
+                after_in_child=lambda: (own := renew()) and own()
+            )  # a forked child must not repeat the ids of its parent
 
     def _reseed(self) -> None:
         self._suffix = f"{self._rng.getrandbits(32):08x}"
@@ -62,7 +64,7 @@ class SortableIds:
 
 
 def to_microseconds(moment: datetime) -> int:
-    """Microseconds since 1970, exact (no float in between)."""
+    """Return the microseconds since 1970 as an exact integer."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -71,14 +73,14 @@ def from_microseconds(value: int) -> datetime:
 
 
 def to_iso(moment: datetime) -> str:
-    """``2026-02-03T12:00:00Z``; microseconds appear only when there are any."""
+    """Format a time like ``2026-02-03T12:00:00Z``; microseconds appear only when they are not zero."""
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
     return moment.isoformat()[:-6] + "Z"
 
 
 def from_iso(text: str) -> datetime:
-    """Parses ISO 8601; a moment without a zone is taken as UTC."""
+    """Parse an ISO 8601 time; one without a zone is read as UTC."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
@@ -89,7 +91,10 @@ def from_iso(text: str) -> datetime:
 
 
 def to_utc(moment: datetime) -> datetime:
-    """The moment in UTC; one without a zone is taken as UTC. A zone may push it off the calendar: refused."""
+    """Convert a time to UTC; one without a zone is read as UTC.
+
+    Raises ``InvalidInput`` when the result would be outside the calendar.
+    """
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)
     try:

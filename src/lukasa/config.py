@@ -1,4 +1,7 @@
-"""Where the store is and what it may be told: environment, nearest ``.lukasa/``, the user's data folder."""
+"""Configuration: the location of the store and of its files, the profile, and every environment variable.
+
+No other module of the package reads the environment, but for the client of the hooks, which loads nothing else.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from platformdirs import user_data_path
+from platformdirs import user_config_path, user_data_path
 
 from lukasa.canonical_json import SURROGATES
 from lukasa.errors import FormatError, InvalidInput
+from lukasa.models.embedders import EMBEDDER_KEY_VARIABLE, EMBEDDER_VARIABLE
+from lukasa.storage.engines import find_engine_for_url
 from lukasa.storage.location import IN_MEMORY, StoreLocation
 
 if TYPE_CHECKING:
+    from lukasa.models.llm import LanguageModel
     from lukasa.vault import VaultSettings
 
 STORE_VARIABLE = "LUKASA_STORE"
 READ_VARIABLE = "LUKASA_READ_URL"
 PROFILE_VARIABLE = "LUKASA_PROFILE"
 FILES_VARIABLE = "LUKASA_FILES"
+TOKENS_VARIABLE = "LUKASA_TOKENS"
+TOKEN_VARIABLE = "LUKASA_TOKEN"  # noqa: S105 - the name of a variable
+BACKUP_SECRET_VARIABLE = "LUKASA_BACKUP_SECRET"  # noqa: S105 - the name of a variable
+SESSION_VARIABLES = ("LUKASA_SESSION_ID", "VOXSIGIL_SESSION_ID")
 STORE_FILE = "memory.db"
 
 
 def find_store(environment: Mapping[str, str] | None = None, start: Path | None = None) -> str:
-    """The store to use when none is named."""
+    """Return the store to use when the caller names none.
+
+    In this order: ``LUKASA_STORE``, the nearest ``.lukasa/`` folder upwards, the user's data folder.
+    """
     environment = os.environ if environment is None else environment
     if named := environment.get(STORE_VARIABLE):
         return named
@@ -37,7 +50,7 @@ def find_store(environment: Mapping[str, str] | None = None, start: Path | None 
 
 
 def locate_store(store: str | os.PathLike[str] | None) -> StoreLocation:
-    """Reads a store's name: a path, ``sqlite:PATH``, ``postgresql://…`` or ``memory:``."""
+    """Parse a store's name: a path, ``sqlite:PATH``, ``postgresql://…`` or ``memory:``."""
     name = os.fspath(store) if store is not None else find_store()
     if not name:
         raise InvalidInput("The store's name is empty.", hint="Give a file, such as agents.db, or a postgresql:// URL.")
@@ -45,18 +58,24 @@ def locate_store(store: str | os.PathLike[str] | None) -> StoreLocation:
         raise InvalidInput("The store's name holds a character that no file name of a store may have.")
     if name == IN_MEMORY:
         return StoreLocation("memory")
-    if name.startswith(("postgresql://", "postgres://")):
-        return StoreLocation("postgresql", url=name)
+    if (engine := find_engine_for_url(name)) is not None:
+        return StoreLocation(engine, url=name)
     path = Path(name.removeprefix("sqlite:")).expanduser()
     if path.is_dir():
         path = path / STORE_FILE
     return StoreLocation("sqlite", path.absolute())
 
 
-def read_profile(profile: str | os.PathLike[str] | VaultSettings | None) -> VaultSettings | None:
-    """The vault's rules: as given, or from a YAML file; ``None`` where nobody names one.
+def default_read_url() -> str | None:
+    """Return the replica that ``LUKASA_READ_URL`` names, or ``None``."""
+    return os.environ.get(READ_VARIABLE) or None
 
-    The file is the document's: ``memory: {enabled, scopes, max_items, similarity_threshold}``, and any other rule.
+
+def read_profile(profile: str | os.PathLike[str] | VaultSettings | None) -> VaultSettings | None:
+    """Return the vault's settings: as given, or from a YAML file, or ``None``.
+
+    The file has the layout of the document, ``memory: {enabled, scopes, max_items, similarity_threshold}``, and may hold
+    any other field of ``VaultSettings``.
     """
     if profile is None:
         profile = os.environ.get(PROFILE_VARIABLE) or None
@@ -65,10 +84,10 @@ def read_profile(profile: str | os.PathLike[str] | VaultSettings | None) -> Vaul
     import yaml  # type: ignore[import-untyped]  # its types come as another package
 
     try:
-        told = yaml.safe_load(Path(profile).expanduser().read_text("utf-8"))
+        document = yaml.safe_load(Path(profile).expanduser().read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise FormatError(f"{os.fspath(profile)} is not YAML.") from error
-    settings = told.get("memory", {}) if isinstance(told, dict) else told if told is not None else {}
+    settings = document.get("memory", {}) if isinstance(document, dict) else document if document is not None else {}
     if not isinstance(settings, dict):
         raise FormatError(f"{os.fspath(profile)} is not a profile.", hint="It needs a mapping named memory.")
     return _parse_settings(settings)
@@ -84,7 +103,7 @@ def _parse_settings(settings: dict[str, Any]) -> VaultSettings:
     for name, value in settings.items():
         if name not in kinds:
             raise InvalidInput(f"{name!r:.60} is not a setting of memory.", hint=f"Known are: {', '.join(kinds)}.")
-        if kinds[name] is tuple and isinstance(value, list) and all(isinstance(each, str) for each in value):
+        if kinds[name] is tuple and isinstance(value, list) and all(isinstance(item, str) for item in value):
             settings[name] = tuple(value)
         elif kinds[name] is float and type(value) in (int, float):
             settings[name] = float(value)
@@ -94,17 +113,58 @@ def _parse_settings(settings: dict[str, Any]) -> VaultSettings:
 
 
 def locate_files(location: StoreLocation, environment: Mapping[str, str] | None = None) -> str | None:
-    """Where a store keeps what is not in the database: checkpoints. ``None`` for a store that lives in memory.
+    """Return where a store keeps its checkpoint files, or ``None`` for a store in memory.
 
-    ``LUKASA_FILES`` says it, as a folder or a URL. Else they lie beside the store's file, in a folder of its name, or in
-    its own folder if the store is the ``memory.db`` there. A server's are in the user's data folder.
+    ``LUKASA_FILES`` names a folder or a URL. Without it, the files are next to the store's file: in a folder with the
+    file's name, or in the same folder if the file is ``memory.db``. For a server they are in the user's data folder.
     """
     environment = os.environ if environment is None else environment
     if named := environment.get(FILES_VARIABLE):
         return named
     if location.path is not None:
-        own = location.path.name == STORE_FILE
-        return str(location.path.parent if own else location.path.with_name(f"{location.path.name}.files"))
+        is_default = location.path.name == STORE_FILE
+        return str(location.path.parent if is_default else location.path.with_name(f"{location.path.name}.files"))
     if location.engine == "memory":
         return None
     return str(user_data_path("lukasa") / f"files-{hashlib.sha256(str(location).encode()).hexdigest()[:16]}")
+
+
+def default_session_id() -> str | None:
+    """Return the id of the session to resume that the environment names, or ``None``."""
+    return next((os.environ[name] for name in SESSION_VARIABLES if os.environ.get(name)), None)
+
+
+def locate_tokens(path: Path | None = None) -> Path:
+    """Return the file of API tokens: as named, else ``LUKASA_TOKENS``, else in the user's configuration."""
+    return path or Path(os.environ.get(TOKENS_VARIABLE) or user_config_path("lukasa") / "tokens.json")
+
+
+def single_token() -> str:
+    """Return the API token that ``LUKASA_TOKEN`` gives in the clear, or ""."""
+    return os.environ.get(TOKEN_VARIABLE, "")
+
+
+def backup_secret() -> str:
+    """Return the secret of encrypted backups from ``LUKASA_BACKUP_SECRET``, or ""."""
+    return os.environ.get(BACKUP_SECRET_VARIABLE, "")
+
+
+def embedder_name() -> str | None:
+    """Return the embedder that ``LUKASA_EMBEDDER`` names for new stores, or None."""
+    return os.environ.get(EMBEDDER_VARIABLE) or None
+
+
+def embedder_key() -> str:
+    """Return the API key of the embedder from ``LUKASA_EMBEDDER_KEY``."""
+    return os.environ.get(EMBEDDER_KEY_VARIABLE, "")
+
+
+def open_configured_model(url_and_model: str = "") -> LanguageModel | None:
+    """Open a language model with the key and the price in the environment; without a name, the one of ``LUKASA_LLM``."""
+    from lukasa.models import llm
+
+    return llm.open_language_model(
+        url_and_model or os.environ.get(llm.MODEL_VARIABLE, ""),
+        key=os.environ.get(llm.KEY_VARIABLE, ""),
+        price=os.environ.get(llm.PRICE_VARIABLE, ""),
+    )

@@ -1,13 +1,13 @@
-"""The gate: the one way in. Every draft passes the checks of its kind's policy, in order, or is refused with a reason.
+"""The gate: every draft passes the checks of its kind, in order, or is refused with a reason.
 
-A check is a small pure function of the draft. The first ones hold for every kind: shape, Unicode, JSON, size. A room
-adds its own by giving its kind a policy. Checks that must look at the store run inside the room's decision (see
-``Journal.decide``), under the same lock as the write; what they return passes through here like everything else.
+A check is a small pure function of the draft. The basic checks hold for every kind: names, Unicode, JSON, size. A service
+declares more for its own kinds with a ``KindSpec``. Checks that must read the store run inside the service's condition
+(see ``Journal.append_if``), under the same lock as the write; the drafts they return pass the gate too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import isfinite
@@ -24,7 +24,7 @@ from lukasa.storage.engine import QUARANTINE, RESERVED_KINDS
 
 @dataclass(frozen=True, slots=True)
 class RecordLimits:
-    """How large a record of one kind may be."""
+    """Size limits of one kind of record."""
 
     name_characters: int = 200
     record_bytes: int = 1_000_000
@@ -37,11 +37,11 @@ DraftCheck = Callable[[Draft, RecordLimits], Refused | None]
 
 
 _accepted_names: set[tuple[str, str, str, str]] = set()
-"""Combinations of kind, scope, origin and author that were found good: the same few come again and again."""
+"""A cache of (kind, scope, origin, author) that passed: the same few combinations come again and again."""
 
 
 def check_names(draft: Draft, limits: RecordLimits) -> Refused | None:
-    """Kind, scope, origin, author and id are short plain text; only author and id may be left open."""
+    """Require short printable text for kind, scope, origin, author and id. Author and id may be empty."""
     if not _has_accepted_names(draft):
         for field in ("kind", "scope", "origin", "author"):
             if (refused := _check_name(field, getattr(draft, field), limits, optional=field == "author")) is not None:
@@ -55,7 +55,7 @@ def check_names(draft: Draft, limits: RecordLimits) -> Refused | None:
 def _has_accepted_names(draft: Draft) -> bool:
     try:
         return (draft.kind, draft.scope, draft.origin, draft.author) in _accepted_names
-    except TypeError:  # something that is not even hashable, let alone text
+    except TypeError:  # an unhashable value is not text
         return False
 
 
@@ -76,7 +76,7 @@ def _check_name(field: str, value: object, limits: RecordLimits, *, optional: bo
 def check_text(draft: Draft, limits: RecordLimits) -> Refused | None:
     if draft.text.__class__ is not str:
         return Refused("bad_text", f"The text must be text, not {type(draft.text).__name__}.")
-    if len(draft.text) > limits.record_bytes:  # before anything is copied or encoded
+    if len(draft.text) > limits.record_bytes:  # checked before the text is copied or encoded
         return Refused(
             "too_large",
             f"The text has {len(draft.text):,} characters; a record of kind {draft.kind!r} "
@@ -134,7 +134,7 @@ def check_labels(draft: Draft, limits: RecordLimits) -> Refused | None:
 
 
 def check_metadata(draft: Draft, _: RecordLimits) -> Refused | None:
-    """When it happened, whether it is a tombstone, which version is expected."""
+    """Check the types of happened_at, deleted and expected."""
     happened_at: object = draft.happened_at
     if happened_at is not None and not isinstance(happened_at, datetime):
         return Refused("bad_happened_at", f"happened_at must be a datetime, not {type(happened_at).__name__}.")
@@ -149,7 +149,7 @@ def check_metadata(draft: Draft, _: RecordLimits) -> Refused | None:
 
 
 def check_quarantine(draft: Draft, _: RecordLimits) -> Refused | None:
-    """The body of a quarantine names an author, and when it began as a time or not at all."""
+    """Require a quarantine to name an author and, if it has a start, a valid time."""
     author, since, released = (draft.body.get(name) for name in ("author", "since", "released"))
     try:
         sensible = author.__class__ is str and author != "" and (since is None or from_iso(since) is not None)
@@ -166,7 +166,7 @@ _SCALAR_TYPES = frozenset({str, int, bool, float, type(None)})
 
 
 def passes_quick_check(draft: Draft, limits: RecordLimits) -> bool:
-    """Whether a glance is enough to know that no basic check can refuse. Most drafts are; the rest are looked at."""
+    """Tell cheaply that no basic check can refuse the draft. Most drafts pass here and skip the full checks."""
     return (
         draft.id == ""
         and draft.links == ()
@@ -184,7 +184,7 @@ def passes_quick_check(draft: Draft, limits: RecordLimits) -> bool:
 
 
 def _is_flat(body: Mapping[str, Any], limits: RecordLimits) -> bool:
-    """Whether a body holds nothing but short plain values."""
+    """Tell whether a body holds only short scalar values."""
     for value in body.values():
         kind = value.__class__
         if kind not in _SCALAR_TYPES or (kind is float and not isfinite(value)):
@@ -199,100 +199,87 @@ def _is_printable(value: str) -> bool:
 
 
 def _find_unprintable(value: str) -> str | None:
-    """What in a name cannot be shown or stored; spaces and joiners of living scripts are fine."""
-    return next(_iterate_faults(value), None)
-
-
-def _iterate_faults(value: str) -> Iterator[str]:
+    """Return why a name cannot be shown or stored, or ``None``. Spaces and joiners of living scripts are fine."""
     for character in value:
         code = ord(character)
         if 0xD800 <= code <= 0xDFFF:
-            yield "a lone surrogate, which is not valid Unicode"
-        elif code < 0x20 or 0x7F <= code < 0xA0:
-            yield f"a control character (U+{code:04X})"
+            return "a lone surrogate, which is not valid Unicode"
+        if code < 0x20 or 0x7F <= code < 0xA0:
+            return f"a control character (U+{code:04X})"
+    return None
 
 
 PiiHandling = Literal["block", "redact", "allow"]
-"""What is done with personal data and secrets in a record."""
+"""How personal data and secrets in a record are handled: refuse the record, redact them, or store them."""
 
 
 @dataclass(frozen=True, slots=True)
-class KindPolicy:
-    """How one kind of record is judged: its limits, then its own checks after the basic ones.
+class KindSpec:
+    """What a service declares about one kind of record.
 
-    ``personal`` says what is done with personal data and secrets: refuse the record, redact it, or let it be.
+    ``checks`` run after the basic ones. ``near_duplicates`` asks the engine to index the texts of this kind, so that
+    nearly equal texts are found without reading all of them.
     """
 
     limits: RecordLimits = DEFAULT_LIMITS
     checks: tuple[DraftCheck, ...] = ()
-    pii_handling: PiiHandling = "allow"
+    pii: PiiHandling = "allow"
+    near_duplicates: bool = False
 
 
-BUILTIN_POLICIES = {QUARANTINE: KindPolicy(checks=(check_quarantine,)), "memory": KindPolicy(pii_handling="block")}
+SYSTEM_KINDS: Mapping[str, KindSpec] = MappingProxyType({QUARANTINE: KindSpec(checks=(check_quarantine,))})
+"""The kinds that the journal itself writes and that need checks."""
 
 
-def apply_pii_handlings(
-    handlings: Mapping[str, PiiHandling], policies: Mapping[str, KindPolicy] | None = None
-) -> dict[str, KindPolicy]:
-    """The policies, with what is done with personal data and secrets in some kinds of record."""
-    guarded = dict(policies or {})
-    for kind, handling in handlings.items():
+def override_pii(kinds: Mapping[str, KindSpec], handling_by_kind: Mapping[str, PiiHandling]) -> dict[str, KindSpec]:
+    """Return the kinds with another handling of personal data for some of them. System kinds cannot be changed."""
+    changed = dict(kinds)
+    for kind, handling in handling_by_kind.items():
         if kind not in RESERVED_KINDS:
-            guarded[kind] = replace(guarded.get(kind, KindPolicy()), pii_handling=handling)
-    return guarded
+            changed[kind] = replace(changed.get(kind, KindSpec()), pii=handling)
+    return changed
 
 
 class Gate:
-    """Judges drafts by the policy of their kind."""
+    """Validates drafts by what their kinds declare. A kind that no service declares gets the defaults."""
 
-    def __init__(self, policies: Mapping[str, KindPolicy] | None = None) -> None:
-        self._policies = MappingProxyType(BUILTIN_POLICIES | dict(policies or {}))
-        self._default_policy = KindPolicy()
+    def __init__(self, kinds: Mapping[str, KindSpec] | None = None) -> None:
+        self._kinds = MappingProxyType({**SYSTEM_KINDS, **(kinds or {})})
+        self._default = KindSpec()
 
     def validate(
         self, draft: Draft, id: str = "", author: str = "", *, allow_reserved: bool = False
     ) -> ValidatedDraft | Refused:
-        """The sealed draft, or why it may not come in.
+        """Check a draft and encode it, or return why it is refused.
 
-        ``id`` and ``author`` fill what the draft leaves open; ``reserved`` lets the journal write the store's own books.
+        ``id`` and ``author`` are used where the draft has none. ``allow_reserved`` admits the store's own kinds.
         """
-        policy = (
-            self._policies.get(draft.kind, self._default_policy)
-            if draft.kind.__class__ is str
-            else self._default_policy
-        )
-        limits = policy.limits
+        spec = self._kinds.get(draft.kind, self._default) if draft.kind.__class__ is str else self._default
+        limits = spec.limits
         if not passes_quick_check(draft, limits):
             for check in BASIC_CHECKS:
                 if (refused := check(draft, limits)) is not None:
                     return refused
         if draft.kind in RESERVED_KINDS and not allow_reserved:
             return Refused("reserved_kind", f"Records of kind {draft.kind!r} are written by the store itself.")
-        for check in policy.checks:
+        for check in spec.checks:
             if (refused := check(draft, limits)) is not None:
                 return refused
-        if policy.pii_handling != "allow":
-            guarded = self._apply_pii_handling(draft, policy.pii_handling)
-            if isinstance(guarded, Refused):
-                return guarded
-            draft = guarded
+        if spec.pii != "allow":
+            from lukasa.pii.detector import apply_pii_handling
+
+            checked = apply_pii_handling(draft, spec.pii)
+            if isinstance(checked, Refused):
+                return checked
+            draft = checked
         try:
-            sealed = encode_draft(draft, id, author)
+            validated = encode_draft(draft, id, author)
         except InvalidInput as error:
             return Refused("bad_json", f"The record cannot be stored: {find_json_fault(draft.body) or error.message}")
-        if len(sealed.content) > limits.record_bytes:
+        if len(validated.content) > limits.record_bytes:
             return Refused(
                 "too_large",
-                f"The record has {len(sealed.content):,} bytes; at most {limits.record_bytes:,} are allowed "
+                f"The record has {len(validated.content):,} bytes; at most {limits.record_bytes:,} are allowed "
                 f"for {draft.kind!r}. Split it, or keep the large part outside and refer to it.",
             )
-        return sealed
-
-    def _apply_pii_handling(self, draft: Draft, handling: PiiHandling) -> Draft | Refused:
-        """The draft as it may be kept. A refusal names what was found, never the value."""
-        from lukasa.pii.check import check_pii, redact_draft
-
-        if handling == "redact":
-            return redact_draft(draft)
-        refused = check_pii(draft)
-        return draft if refused is None else refused
+        return validated

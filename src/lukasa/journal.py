@@ -1,7 +1,7 @@
-"""The journal: the one way into the log and out of it, for one caller.
+"""The journal: reads and writes of the log on behalf of one caller.
 
-It holds the caller's reach and name, passes every draft through the gate, and carries what holds for all kinds of
-memory alike: reading as of an earlier time, undo, quarantine, erasure, verification, compaction.
+A journal knows the caller's reach and name and passes every draft through the gate. Operations that work for every kind
+of record are here: reads as of an earlier time, undo, quarantine, erasure, verification, compaction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lukasa.record import (
     entry_bytes,
     parse_entry,
 )
-from lukasa.scope import SYSTEM, Reach
+from lukasa.scope import SHARED, SYSTEM, Reach
 from lukasa.storage.engine import (
     ALL_RECORDS,
     COMPACTION,
@@ -56,12 +56,12 @@ _PAGE_SIZE = 500
 _QUARANTINE_QUERY = Query(kinds=(QUARANTINE,), scopes=(SYSTEM,))
 
 ConditionalDrafts = Callable[[Reader], "Sequence[Draft] | Refused"]
-"""Looks at the store inside the write lock and answers with drafts, or refuses."""
+"""A function that reads the store inside the write lock and returns drafts to append, or a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class UndoResult:
-    """What an undo did: the records it reverted, and those it left because somebody else wrote them since."""
+    """The result of an undo: the reverted records, and those left alone because another author wrote them since."""
 
     reverted: tuple[Key, ...]
     kept: tuple[Key, ...] = ()
@@ -70,9 +70,9 @@ class UndoResult:
 
 @dataclass(frozen=True, slots=True)
 class ErasureReceipt:
-    """Proof of an erasure, without content: the id of its record, what went, and anything still to be overwritten.
+    """The receipt of an erasure, without content: its record's id, what was removed, and what is still on disk.
 
-    When there was nothing to erase, nothing was recorded and ``id`` is ``None``.
+    ``id`` is ``None`` when there was nothing to erase; nothing was recorded then.
     """
 
     id: str | None
@@ -83,7 +83,7 @@ class ErasureReceipt:
 
 
 class Journal:
-    """Reads and writes the log on behalf of one caller."""
+    """Read and write access to the log for one caller."""
 
     def __init__(
         self, engine: Engine, gate: Gate, reach: Reach, clock: Clock, new_id: IdMaker, *, author: str = ""
@@ -96,25 +96,37 @@ class Journal:
         self.author = author
 
     def with_reach(self, reach: Reach, author: str) -> Journal:
-        """The same log on behalf of another caller. Only the owner may hand it out."""
+        """Return a journal of the same log for another caller. Only the owner may do this."""
         self._require_owner("hand it out")
         return Journal(self._engine, self._gate, reach, self._clock, self._new_id, author=author)
+
+    @property
+    def home_scope(self) -> str | None:
+        """The scope of the caller's own records: the agent's, else the shared one, else the first usable one by name.
+
+        ``None`` when the caller may read and write no scope at all.
+        """
+        names = (self.author, SHARED, *sorted(self.reach.writable or ()))
+        return next((name for name in names if name and self.reach.reads(name) and self.reach.writes(name)), None)
 
     # Writing
 
     def write(
         self, kind: str, text: str = "", body: Mapping[str, Any] | None = None, *, key: str | None = None, **fields: Any
     ) -> Outcome:
-        """Writes one record. ``fields`` are those of ``Draft``; ``key`` makes a repeated call answer as the first did."""
+        """Write one record. ``fields`` are those of ``Draft``; a call with a ``key`` used before returns the first outcome."""
         return self.append(Draft(kind, text, NO_BODY if body is None else dict(body), **fields), key=key)
 
     def append(self, drafts: Draft | Iterable[Draft], *, key: str | None = None) -> Outcome:
-        """Writes a draft or a batch of them, all or nothing."""
-        sealed = self._validate_drafts([drafts] if isinstance(drafts, Draft) else drafts)
-        return sealed if isinstance(sealed, Refused) else self._engine.append(self.reach, sealed, key=key)
+        """Write a draft, or a batch of drafts as one atomic unit."""
+        validated = self._validate_drafts([drafts] if isinstance(drafts, Draft) else drafts)
+        return validated if isinstance(validated, Refused) else self._engine.append(self.reach, validated, key=key)
 
     def append_if(self, condition: ConditionalDrafts, *, key: str | None = None) -> Outcome:
-        """Looks and writes in one step that nobody can get between. The decision may run again; it must not write."""
+        """Read and write in one atomic step: append the drafts that ``condition`` returns inside the write lock.
+
+        The condition may run more than once and must not write.
+        """
 
         def validate(reader: Reader) -> Sequence[ValidatedDraft] | Refused:
             answer = condition(reader)
@@ -123,7 +135,7 @@ class Journal:
         return self._engine.append(self.reach, validate, key=key)
 
     def delete(self, key: Key, *, expected: int | None = None, origin: str = "manual") -> Outcome:
-        """Appends a tombstone. Deleting what is not there is refused with ``not_found``."""
+        """Append a tombstone; refuse with ``not_found`` when there is no such record."""
 
         def tombstone(reader: Reader) -> Sequence[Draft] | Refused:
             record = reader.get(key)
@@ -136,34 +148,34 @@ class Journal:
     def _validate_drafts(
         self, drafts: Iterable[Draft], *, allow_reserved: bool = False
     ) -> list[ValidatedDraft] | Refused:
-        sealed: list[ValidatedDraft] = []
-        admit, new_id, author = self._gate.validate, self._new_id, self.author
+        validated: list[ValidatedDraft] = []
+        validate, new_id, author = self._gate.validate, self._new_id, self.author
         for draft in drafts:
             if isinstance(draft.happened_at, datetime) and draft.happened_at.tzinfo is not UTC:
                 draft = draft._replace(happened_at=to_utc(draft.happened_at))
-            answer = admit(draft, draft.id or new_id(), author, allow_reserved=allow_reserved)
+            answer = validate(draft, draft.id or new_id(), author, allow_reserved=allow_reserved)
             if isinstance(answer, Refused):
-                return Refused(answer.code, answer.reason, {**answer.details, "at": len(sealed)})
-            sealed.append(answer)
-        return sealed
+                return Refused(answer.code, answer.reason, {**answer.details, "at": len(validated)})
+            validated.append(answer)
+        return validated
 
     # Reading
 
     def snapshot(self) -> AbstractContextManager[Reader]:
-        """One consistent look for several questions."""
+        """Open a consistent snapshot for several reads."""
         return self._engine.snapshot(self.reach)
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
-        """The record now, as of a time or position, or one version of it."""
+        """Return the current record, the one as of a time or position, or one version of it."""
         with self._engine.snapshot(self.reach, single_query=True) as reader:
             return reader.get(key, as_of=to_utc(as_of) if isinstance(as_of, datetime) else as_of, version=version)
 
     def read(self, query: Query = ALL_RECORDS) -> Iterator[Record]:
-        """Records in log order, page by page, so that no reader holds the store for long."""
+        """Yield records in log order, page by page, so that no read transaction lasts long."""
         left = query.limit
         query = replace(_query_in_utc(query), limit=_PAGE_SIZE)
         if query.after is None and not query.newest_first and (left is None or left > _PAGE_SIZE):
-            query = replace(query, after=0)  # pages go on after each other, and miss nothing in between
+            query = replace(query, after=0)  # so that no record between two pages is missed
         while left is None or left > 0:
             if left is not None and left < _PAGE_SIZE:
                 query = replace(query, limit=left)
@@ -179,12 +191,12 @@ class Journal:
             query = replace(query, before=edge) if query.newest_first else replace(query, after=edge)
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
-        """Every version that is kept, oldest first; ``hidden`` adds, for the owner, what is in quarantine."""
+        """Return every stored version, oldest first; ``hidden`` includes quarantined ones, for the owner only."""
         with self._engine.snapshot(self.reach, single_query=True) as reader:
             return reader.history(key, hidden=hidden)
 
     def find(self, words: str, query: Query = ALL_RECORDS) -> list[Match]:
-        """Records by the words in their text, best first."""
+        """Find records by words in their text, best first."""
         with self.snapshot() as reader:
             return reader.match_text(words, _query_in_utc(query))
 
@@ -203,15 +215,15 @@ class Journal:
     # Undo
 
     def undo(self, *, author: str | None = None, since: datetime | None = None, label: str | None = None) -> UndoResult:
-        """Reverts, by new versions, what an author wrote since a time or what carries a label, and what came of it.
+        """Revert what an author wrote since a time, or what carries a label, and everything derived from it.
 
-        A record goes back to its newest version that is not part of what is undone, or is deleted if there is none.
-        What somebody else has written since is kept and reported. The versions written here carry a label
-        (``Undone.label``): undoing that label undoes the undo.
+        Each record gets a new version with the content of its newest version that is not undone, or a tombstone if there
+        is none. Records that another author has changed since are left alone and reported. The new versions carry a
+        label (``UndoResult.label``); undoing that label takes the undo back.
         """
         if author is None and label is None:
             raise InvalidInput("Nothing to undo was named.", hint="Name an author or a label.")
-        mark = f"undo={self._new_id()}"
+        undo_label = f"undo={self._new_id()}"
         result = UndoResult((), ())
 
         def revert(reader: Reader) -> Sequence[Draft]:
@@ -219,27 +231,27 @@ class Journal:
             labels = () if label is None else (label,)
             recorded_since = None if since is None else to_utc(since)
             query = Query(author=author, recorded_since=recorded_since, labels=labels, every_version=True)
-            undone = [
+            written = [
                 record
                 for record in reader.read(query)
                 if record.scope != SYSTEM and (label is not None or record.origin != "undo")
             ]
-            bad = _positions_with_derived(reader, undone)
-            held = {book.body["author"] for book in reader.read(_QUARANTINE_QUERY) if not book.body.get("released")}
+            undone = _positions_with_derived(reader, written)
+            quarantined = {
+                record.body["author"] for record in reader.read(_QUARANTINE_QUERY) if not record.body.get("released")
+            }
             drafts, kept = [], []
-            for key, positions in bad.items():
+            for key, positions in undone.items():
                 history = reader.history(key)
                 if history[-1].seq in positions:
                     good = next((record for record in reversed(history) if record.seq not in positions), None)
-                    reverted = _revert_draft(history[-1], good, self.author, mark)
-                    if (
-                        reverted.author in held
-                    ):  # its work from before the quarantine is good; a new version would be hidden
+                    reverted = _revert_draft(history[-1], good, self.author, undo_label)
+                    if reverted.author in quarantined:  # a new version by a quarantined author would be hidden
                         reverted = reverted._replace(author=self.author)
                     drafts.append(reverted)
                 else:
                     kept.append(key)
-            result = UndoResult(tuple(draft.key for draft in drafts), tuple(kept), mark)
+            result = UndoResult(tuple(draft.key for draft in drafts), tuple(kept), undo_label)
             return drafts
 
         outcome = self.append_if(revert)
@@ -250,12 +262,12 @@ class Journal:
     # Quarantine
 
     def quarantine(self, author: str, *, since: datetime | None = None, reason: str = "") -> Outcome:
-        """Hides what an author wrote (since a time), and what was derived from it, at once and until released."""
+        """Hide what an author wrote (since a time) and everything derived from it, until ``release``."""
         body = {"author": author, "since": None if since is None else to_iso(to_utc(since)), "reason": reason}
         return self._append_system_record(Draft(QUARANTINE, body=body, id=_hash_author(author), scope=SYSTEM))
 
     def release(self, author: str) -> Outcome:
-        """Brings back everything a quarantine hid."""
+        """Show everything again that the quarantine of an author hid."""
         if author not in self.quarantined():
             return Refused("not_found", f"{author!r} is not in quarantine.")
         return self._append_system_record(
@@ -263,16 +275,16 @@ class Journal:
         )
 
     def quarantined(self) -> dict[str, Record]:
-        """The authors in quarantine, each with the record that put it there."""
+        """Return the quarantined authors, each with the record of its quarantine."""
         records = self.read(_QUARANTINE_QUERY)
         return {record.body["author"]: record for record in records if not record.body.get("released")}
 
-    # Erasure, proof, upkeep
+    # Erasure and maintenance
 
     def erase(self, *keys: Key, subject: str | None = None, reason: str = "") -> ErasureReceipt:
-        """Removes records for good: every version, every index entry, and whatever was derived from them.
+        """Remove records for good: every version, every index entry, and everything derived from them.
 
-        ``subject`` takes everything a subject wrote or is named in, anywhere in the record.
+        ``subject`` selects every record that the subject wrote or that mentions it anywhere.
         """
         self._require_owner("erase from it")
         if not keys and not subject:
@@ -290,10 +302,10 @@ class Journal:
                 "reason": reason, "salt": salt, "marks": sorted(hash_erased_key(key, salt) for key in chosen),
             }  # fmt: skip
             draft = Draft(ERASURE, body=body, id=receipt_id, scope=SYSTEM, author=self.author, origin="erasure")
-            sealed = self._gate.validate(draft, allow_reserved=True)
-            if isinstance(sealed, Refused):
-                raise InvalidInput(sealed.reason)
-            return sealed
+            validated = self._gate.validate(draft, allow_reserved=True)
+            if isinstance(validated, Refused):
+                raise InvalidInput(validated.reason)
+            return validated
 
         erased = self._engine.erase(choose, receipt)
         return ErasureReceipt(
@@ -301,27 +313,27 @@ class Journal:
         )
 
     def preview_erase(self, *keys: Key, subject: str | None = None) -> list[Key]:
-        """What ``erase`` would remove."""
+        """List the records that ``erase`` would remove."""
         with self.snapshot() as reader:
             return [key for key in self._keys_to_erase(reader, keys, subject) if reader.history(key, hidden=True)]
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Proves the log whole and the indexes true to it."""
+        """Check every log entry against its digest and every index against the log."""
         self._require_owner("verify it")
         return self._engine.verify(progress)
 
     def backup(self, target: Path) -> None:
-        """Writes a consistent copy of the whole store to a new file."""
+        """Write a consistent copy of the whole store to a new file."""
         self._require_owner("back it up")
         self._engine.backup(target)
 
     def reindex(self, progress: Progress | None = None) -> None:
-        """Rebuilds everything that is derived from the log."""
+        """Rebuild every index from the log."""
         self._require_owner("reindex it")
         self._engine.reindex(progress)
 
     def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> LogCompactionResult:
-        """Drops superseded versions for good, and gives the space back. The newest version always stays."""
+        """Remove superseded versions for good and free their space. The newest version of a record always stays."""
         self._require_owner("compact it")
         done = self._engine.compact(before=None if before is None else to_utc(before), progress=progress)
         if done.versions:
@@ -330,40 +342,40 @@ class Journal:
         return done
 
     def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
-        """Keeps vectors as (position, chunk, vector) for a model; what was there before is replaced."""
-        self._require_owner("keep vectors")
+        """Store vectors as (position, chunk, vector) for a model, replacing earlier ones."""
+        self._require_owner("store vectors")
         self._engine.put_vectors(model, vectors)
 
     def replay(self, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[ReplayResult]:
-        """Takes lines of another log, verbatim. They pass the gate like everything else."""
+        """Append entries of another log unchanged, after the gate has checked them; yield one result per entry."""
         refusals: dict[int, ReplayResult] = {}
 
         def accepted_entries() -> Iterator[tuple[bytes, bytes]]:
-            for at, (line, digest) in enumerate(lines):
-                refused = self._check_entry(line, digest)
+            for index, (entry, digest) in enumerate(lines):
+                refused = self._check_entry(entry, digest)
                 if refused is None:
-                    yield line, digest
+                    yield entry, digest
                 else:
-                    refusals[at] = refused
+                    refusals[index] = refused
 
-        at = 0
-        for answer in self._engine.replay(self.reach, accepted_entries()):
-            while at in refusals:
-                yield refusals.pop(at)
-                at += 1
-            yield answer
-            at += 1
-        yield from (refusals[place] for place in sorted(refusals))
+        index = 0
+        for result in self._engine.replay(self.reach, accepted_entries()):
+            while index in refusals:
+                yield refusals.pop(index)
+                index += 1
+            yield result
+            index += 1
+        yield from (refusals[index] for index in sorted(refusals))
 
     def _check_entry(self, entry: bytes, digest: bytes) -> ReplayResult | None:
-        """Why a line of another log may not come in; ``None`` when it may."""
+        """Return why an entry of another log is refused, or ``None``."""
         if digest_of(entry) != digest:
             return ReplayResult("refused", "the line does not match its digest")
         try:
             record = parse_entry(entry, 0, digest)
-            sealed = self._gate.validate(draft_from(record), allow_reserved=True)
-            if isinstance(sealed, Refused):
-                return ReplayResult("refused", sealed.reason)
+            validated = self._gate.validate(draft_from(record), allow_reserved=True)
+            if isinstance(validated, Refused):
+                return ReplayResult("refused", validated.reason)
             if not record.id:
                 return ReplayResult("refused", "the id is empty")
             if record.version.__class__ is not int or not 0 < record.version < 2**31 or entry_bytes(record) != entry:
@@ -373,23 +385,23 @@ class Journal:
         return None
 
     def _append_system_record(self, draft: Draft) -> Outcome:
-        """Writes one of the store's own records."""
+        """Write a record of a reserved kind."""
         if not self.reach.unlimited:
             return Refused("not_allowed", "Only the owner of the store may do this.")
-        sealed = self._validate_drafts([draft], allow_reserved=True)
-        return sealed if isinstance(sealed, Refused) else self._engine.append(self.reach, sealed)
+        validated = self._validate_drafts([draft], allow_reserved=True)
+        return validated if isinstance(validated, Refused) else self._engine.append(self.reach, validated)
 
     def _keys_to_erase(self, reader: Reader, keys: Sequence[Key], subject: str | None) -> list[Key]:
-        doomed = dict.fromkeys(keys)
+        chosen = dict.fromkeys(keys)
         if subject:
             about = Query(mentions=subject, every_version=True, hidden=True)
-            doomed.update(dict.fromkeys(record.key for record in reader.read(about)))
-        doomed.update(dict.fromkeys(reader.descendants(list(doomed), hidden=True)))
-        books = RESERVED_KINDS - {QUARANTINE} if subject else RESERVED_KINDS
-        return [key for key in doomed if key.scope != SYSTEM or key.kind not in books]
+            chosen.update(dict.fromkeys(record.key for record in reader.read(about)))
+        chosen.update(dict.fromkeys(reader.descendants(list(chosen), hidden=True)))
+        protected = RESERVED_KINDS - {QUARANTINE} if subject else RESERVED_KINDS
+        return [key for key in chosen if key.scope != SYSTEM or key.kind not in protected]
 
     def _erasure_salt(self) -> str:
-        """One salt for all receipts of a store, so that one look tells whether a key was erased."""
+        """Return the salt that all receipts of a store share, so that one hash tells whether a key was erased."""
         earlier = next(self.read(Query(kinds=(ERASURE,), scopes=(SYSTEM,), limit=1)), None)
         return earlier.body["salt"] if earlier is not None else self._new_id()
 
@@ -399,22 +411,22 @@ class Journal:
 
 
 def _positions_with_derived(reader: Reader, records: Sequence[Record]) -> dict[Key, set[int]]:
-    """The positions of these versions and of every version that was derived from them, however indirectly.
+    """Return the positions of these versions and of every version derived from them, directly or not.
 
-    What a version was derived from is the version of its source that was the newest when it was written.
+    A version is derived from the version of its source that was the newest when it was written.
     """
-    bad: dict[Key, set[int]] = {}
+    found: dict[Key, set[int]] = {}
     for record in records:
-        bad.setdefault(record.key, set()).add(record.seq)
-    histories = {key: reader.history(key) for key in (*bad, *reader.descendants(list(bad)))}
-    everything = (version for history in histories.values() for version in history)
-    for version in sorted(everything, key=lambda version: version.seq):
+        found.setdefault(record.key, set()).add(record.seq)
+    histories = {key: reader.history(key) for key in (*found, *reader.descendants(list(found)))}
+    versions = (version for history in histories.values() for version in history)
+    for version in sorted(versions, key=lambda version: version.seq):
         for link in version.links:
-            if link.relation == DERIVED_FROM and link.to in bad:
-                stood = [source.seq for source in histories[link.to] if source.seq < version.seq]
-                if stood and stood[-1] in bad[link.to]:
-                    bad.setdefault(version.key, set()).add(version.seq)
-    return bad
+            if link.relation == DERIVED_FROM and link.to in found:
+                earlier = [source.seq for source in histories[link.to] if source.seq < version.seq]
+                if earlier and earlier[-1] in found[link.to]:
+                    found.setdefault(version.key, set()).add(version.seq)
+    return found
 
 
 def _tombstone_draft(record: Record, author: str, origin: str, expected: int | None) -> Draft:
@@ -425,7 +437,7 @@ def _tombstone_draft(record: Record, author: str, origin: str, expected: int | N
 
 
 def _revert_draft(newest: Record, good: Record | None, author: str, undo_label: str) -> Draft:
-    """The next version of a record: as it was when it was good, or gone."""
+    """Return the next version of a record: the content of its last good version, or a tombstone."""
     labels = (*(label for label in (good or newest).labels if not label.startswith("undo=")), undo_label)
     if good is None or good.deleted:
         return _tombstone_draft(newest, author, "undo", None)._replace(labels=labels)
@@ -433,12 +445,12 @@ def _revert_draft(newest: Record, good: Record | None, author: str, undo_label: 
 
 
 def _hash_author(author: str) -> str:
-    """An id for whatever an author is called."""
+    """Return a valid record id for any author name."""
     return hashlib.sha256(author.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _query_in_utc(query: Query) -> Query:
-    """The same question with every time in UTC; one without a zone is taken as UTC."""
+    """Return the query with every time in UTC; one without a zone is read as UTC."""
     return replace(
         query,
         since=query.since and to_utc(query.since),

@@ -1,4 +1,4 @@
-"""Opening a store and handing out its rooms. Wiring only; the rules live in the rooms."""
+"""Open a store and hand out its services. This module only wires parts together; the rules live in the services."""
 
 from __future__ import annotations
 
@@ -7,20 +7,31 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
-from lukasa.config import READ_VARIABLE, locate_files, locate_store, read_profile
-from lukasa.errors import InvalidInput, MissingExtra, StoreMissing
-from lukasa.gate import Gate, KindPolicy, RecordLimits, apply_pii_handlings
+from lukasa.config import (
+    default_read_url,
+    default_session_id,
+    embedder_key,
+    embedder_name,
+    locate_files,
+    locate_store,
+    open_configured_model,
+    read_profile,
+)
+from lukasa.errors import InvalidInput
+from lukasa.gate import Gate, KindSpec, override_pii
 from lukasa.jobs import Jobs
 from lukasa.journal import Journal
 from lukasa.models.embedder import Embedder
+from lukasa.outcome import Outcome
 from lukasa.scope import FULL_REACH, SHARED, Reach
 from lukasa.storage.engine import Engine, LogCompactionResult, Progress, VerifyReport
+from lukasa.storage.engines import EngineOptions, open_engine
 from lukasa.storage.files import atomic_write
 from lukasa.storage.location import StoreLocation
 from lukasa.transfer import jsonl
@@ -28,15 +39,18 @@ from lukasa.transfer.layouts import LayoutImportResult, load_layout
 
 if TYPE_CHECKING:
     from lukasa.context import Conversations
-    from lukasa.experience.briefing import Briefing, RelevantMemories
-    from lukasa.experience.consolidation import Consolidation
-    from lukasa.experience.continuity import Continuity
-    from lukasa.experience.episodes import Episodes
-    from lukasa.experience.handoffs import Handoffs
-    from lukasa.experience.knowledge import Knowledge
-    from lukasa.experience.ledgers import Ledgers
-    from lukasa.experience.metrics import TaskMetrics
-    from lukasa.experience.skills import Skills
+    from lukasa.experience import (
+        Briefing,
+        Consolidation,
+        Continuity,
+        Episodes,
+        Handoffs,
+        Knowledge,
+        Ledgers,
+        Skills,
+        TaskMetrics,
+    )
+    from lukasa.experience.briefing import RelevantMemories
     from lukasa.forecasts import Forecasts
     from lukasa.memory_graph import MemoryGraph
     from lukasa.network import Network
@@ -46,22 +60,13 @@ if TYPE_CHECKING:
     from lukasa.storage.archive import Archives, Manifest
     from lukasa.storage.files import FileStore
     from lukasa.transfer.backup import RestoreResult
-    from lukasa.trust import Trust
+    from lukasa.trust import Trust, TrustSettings
     from lukasa.vault import Vault, VaultSettings
-
-_STATE_POLICY = KindPolicy(
-    RecordLimits(record_bytes=17_000_000)
-)  # what a session's state may hold, with what goes around it
-_TURN_POLICY = KindPolicy(RecordLimits(record_bytes=32_000_000))  # what somebody says is kept whole, however long
-KIND_POLICIES = {
-    "turn": _TURN_POLICY,
-    **dict.fromkeys(("checkpoint", "session_delta", "session_archive"), _STATE_POLICY),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class StoreParts:
-    """What the rooms of one store are made of, whoever enters them."""
+    """The parts of one open store that every caller's services share."""
 
     engine: Engine
     location: StoreLocation
@@ -70,20 +75,204 @@ class StoreParts:
     rng: random.Random
     open_recall: Callable[[Journal], Recall]
     owner_journal: Journal
-    """The store's own view of itself: what rooms must know beyond a caller's reach, and never show as it is."""
+    """A journal with full access, for lookups that services need internally; its results are never shown as they are."""
     vault_settings: VaultSettings | None = None
+    trust_settings: TrustSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One service of a memory: the package that declares its kinds, and the function that builds it for a caller."""
+
+    package: str
+    build: Callable[[Memory], Any]
+
+
+def _build_recall(memory: Memory) -> Recall:
+    return memory._parts.open_recall(memory.journal)
+
+
+def _build_context(memory: Memory) -> Conversations:
+    from lukasa.context import Conversations
+
+    parts = memory._parts
+    return Conversations(
+        memory.journal,
+        lambda: memory.recall,
+        parts.clock,
+        parts.new_id,
+        model=open_configured_model(),
+        open_model=open_configured_model,
+    )
+
+
+def _build_vault(memory: Memory) -> Vault:
+    from lukasa.vault import Vault
+
+    parts = memory._parts
+    return Vault(memory.journal, lambda: memory.recall, parts.clock, parts.rng, parts.vault_settings)
+
+
+def _build_sessions(memory: Memory) -> Sessions:
+    from lukasa.sessions import Sessions
+
+    parts = memory._parts
+    return Sessions(
+        memory.journal,
+        parts.clock,
+        parts.new_id,
+        lambda: _open_files(parts.location),
+        _open_hub(memory),
+        default_session_id,
+    )
+
+
+def _build_forecasts(memory: Memory) -> Forecasts:
+    from lukasa.forecasts import Forecasts
+
+    return Forecasts(memory.journal, memory._parts.clock, memory._parts.new_id, _open_hub(memory))
+
+
+def _open_hub(memory: Memory) -> Network | None:
+    """Return the hub of the agents that share the store, for a caller that may read and write the shared scope."""
+    from lukasa.network import NetworkHub
+
+    reach = memory.journal.reach
+    return NetworkHub(memory.journal, memory._parts.clock) if reach.reads(SHARED) and reach.writes(SHARED) else None
+
+
+def _build_episodes(memory: Memory) -> Episodes:
+    from lukasa.experience import Episodes
+
+    return Episodes(memory.journal, memory._parts.clock)
+
+
+def _build_knowledge(memory: Memory) -> Knowledge:
+    from lukasa.experience import Knowledge
+
+    return Knowledge(memory.journal, memory._parts.clock, memory._parts.new_id)
+
+
+def _build_skills(memory: Memory) -> Skills:
+    from lukasa.experience import Skills
+
+    return Skills(memory.journal, memory._parts.clock)
+
+
+def _build_ledgers(memory: Memory) -> Ledgers:
+    from lukasa.experience import Ledgers
+
+    return Ledgers(memory.journal, memory._parts.clock)
+
+
+def _build_handoffs(memory: Memory) -> Handoffs:
+    from lukasa.experience import Handoffs
+
+    return Handoffs(memory.journal, memory._parts.clock)
+
+
+def _build_metrics(memory: Memory) -> TaskMetrics:
+    from lukasa.experience import TaskMetrics
+
+    return TaskMetrics(memory.journal, memory._parts.clock)
+
+
+def _build_continuity(memory: Memory) -> Continuity:
+    from lukasa.experience import Continuity
+
+    return Continuity(memory.journal, memory.recall, memory._parts.clock)
+
+
+def _build_consolidation(memory: Memory) -> Consolidation:
+    from lukasa.experience import Consolidation
+
+    return Consolidation(memory.journal, memory._parts.new_id, open_configured_model())
+
+
+def _build_graph(memory: Memory) -> MemoryGraph:
+    from lukasa.memory_graph import MemoryGraph
+
+    return MemoryGraph(memory.journal)
+
+
+def _build_trust(memory: Memory) -> Trust:
+    from lukasa.trust import Trust, TrustLookup
+
+    parts = memory._parts
+    return Trust(
+        memory.journal,
+        parts.clock,
+        parts.new_id,
+        parts.rng,
+        lambda: memory.recall.index.embedder.embedder,
+        TrustLookup(parts.owner_journal, parts.clock),
+        parts.trust_settings,
+    )
+
+
+SERVICES: dict[str, Service] = {
+    "consolidate": Service("lukasa.experience", _build_consolidation),
+    "context": Service("lukasa.context", _build_context),
+    "continuity": Service("lukasa.experience", _build_continuity),
+    "episodes": Service("lukasa.experience", _build_episodes),
+    "forecasts": Service("lukasa.forecasts", _build_forecasts),
+    "graph": Service("lukasa.memory_graph", _build_graph),
+    "handoffs": Service("lukasa.experience", _build_handoffs),
+    "knowledge": Service("lukasa.experience", _build_knowledge),
+    "ledgers": Service("lukasa.experience", _build_ledgers),
+    "metrics": Service("lukasa.experience", _build_metrics),
+    "recall": Service("lukasa.recall", _build_recall),
+    "sessions": Service("lukasa.sessions", _build_sessions),
+    "skills": Service("lukasa.experience", _build_skills),
+    "trust": Service("lukasa.trust", _build_trust),
+    "vault": Service("lukasa.vault", _build_vault),
+}
+"""Every service of a memory by its attribute. A new service is its package and one line here."""
+
+
+def declared_kinds() -> dict[str, KindSpec]:
+    """Collect the kinds of record that the services declare."""
+    packages = dict.fromkeys(["lukasa.jobs", "lukasa.network", *(service.package for service in SERVICES.values())])
+    return {kind: spec for package in packages for kind, spec in import_module(package).KINDS.items()}
 
 
 class Memory:
-    """An open store, seen with one caller's reach. One that is lent, as jobs get it, closes nothing."""
+    """An open store as one caller sees it.
 
-    SERVICES: ClassVar[frozenset[str]] = frozenset(
-        {
-            "journal", "jobs", "context", "continuity", "episodes", "forecasts", "graph", "handoffs", "knowledge",
-            "ledgers", "metrics", "sessions", "skills", "trust", "vault",
-        }
-    )  # fmt: skip
-    """The attributes that have methods of their own."""
+    The services are built when they are first used. A memory made by ``as_agent``, and one that a job gets, shares the
+    engine of another memory and does not close it.
+    """
+
+    consolidate: Consolidation
+    """Draw knowledge from episodes: ``memory.consolidate(dry_run=True)``."""
+    context: Conversations
+    """Conversations: turns that are never lost, in views that never overflow."""
+    continuity: Continuity
+    """The file CONTINUITY.md, kept current."""
+    episodes: Episodes
+    """What happened, task by task."""
+    forecasts: Forecasts
+    """Predictions: stored, signalled, resolved and scored."""
+    graph: MemoryGraph
+    """The knowledge graph of the reference MCP memory server: entities, observations, relations."""
+    handoffs: Handoffs
+    """Work passed from one agent to another."""
+    knowledge: Knowledge
+    """Patterns, anti-patterns and facts, and the links between them."""
+    ledgers: Ledgers
+    """The progress of each agent."""
+    metrics: TaskMetrics
+    """Time, agents, retries and rewards of tasks."""
+    recall: Recall
+    """Answer a question from everything the caller may read: ``memory.recall("When is the release?")``."""
+    sessions: Sessions
+    """Agent state that survives crashes: ``memory.sessions.start("demo")``."""
+    skills: Skills
+    """Procedures as Markdown."""
+    trust: Trust
+    """Dissents, overrides, and how far each agent is trusted."""
+    vault: Vault
+    """Curated memory behind a write gate: ``memory.vault.add_memory("…", "shared", "mission")``."""
 
     def __init__(self, parts: StoreParts, journal: Journal, jobs: Jobs, *, shares_engine: bool = False) -> None:
         self._parts = parts
@@ -92,149 +281,62 @@ class Memory:
         self.journal = journal
         self.jobs = jobs
 
-    @cached_property
-    def recall(self) -> Recall:
-        """Finds what answers a question: ``memory.recall("When is the release?")``."""
-        return self._parts.open_recall(self.journal)
+    def __getattr__(self, name: str) -> Any:
+        """Build a service when it is first used."""
+        service = SERVICES.get(name)
+        if service is None:
+            raise AttributeError(f"A memory has no attribute {name!r}.")
+        built = service.build(self)
+        setattr(self, name, built)
+        return built
 
-    @cached_property
-    def context(self) -> Conversations:
-        """Sessions: turns that are never lost, in views that never overflow."""
-        from lukasa.context import Conversations
-        from lukasa.models.llm import open_language_model
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *SERVICES})
 
-        parts = self._parts
-        return Conversations(self.journal, lambda: self.recall, parts.clock, parts.new_id, model=open_language_model())
+    def remember(
+        self,
+        text: str,
+        *,
+        scope: str | None = None,
+        category: str = "general",
+        topic: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> Outcome:
+        """Store a fact in the vault: ``memory.remember("We deploy on Tuesdays.")``.
 
-    @cached_property
-    def vault(self) -> Vault:
-        """Curated memory behind a write gate: ``memory.vault.add_memory("…", "shared", "mission")``."""
-        from lukasa.vault import Vault
+        The scope is the shared one unless you name another. A fact with a ``topic`` replaces the fact of the same topic
+        and scope, and the history stays. ``memory.vault`` has more options. The outcome is true when the fact is stored.
+        """
+        tier = "canon" if topic is None else "register"
+        return self.vault.add_memory(text, scope or SHARED, category, tier=tier, topic_id=topic, tags=tags)
 
-        parts = self._parts
-        return Vault(self.journal, lambda: self.recall, parts.clock, parts.rng, parts.vault_settings)
-
-    @cached_property
-    def sessions(self) -> Sessions:
-        """Sessions whose state survives crashes: ``memory.sessions.start("demo")``."""
-        from lukasa.sessions import Sessions
-
-        parts = self._parts
-        return Sessions(self.journal, parts.clock, parts.new_id, lambda: _open_files(parts.location), self._open_hub())
-
-    @cached_property
-    def forecasts(self) -> Forecasts:
-        """Predictions that are kept, signalled, resolved and scored."""
-        from lukasa.forecasts import Forecasts
-
-        return Forecasts(self.journal, self._parts.clock, self._parts.new_id, self._open_hub())
-
-    def _open_hub(self) -> Network | None:
-        """The agents that share this store, for those who reach the shared scope."""
-        from lukasa.network.hub import NetworkHub
-
-        reach = self.journal.reach
-        return NetworkHub(self.journal, self._parts.clock) if reach.reads(SHARED) and reach.writes(SHARED) else None
-
-    @cached_property
-    def episodes(self) -> Episodes:
-        """What happened, task by task."""
-        from lukasa.experience.episodes import Episodes
-
-        return Episodes(self.journal, self._parts.clock)
-
-    @cached_property
-    def knowledge(self) -> Knowledge:
-        """Patterns, anti-patterns and facts, and the links between them."""
-        from lukasa.experience.knowledge import Knowledge
-
-        return Knowledge(self.journal, self._parts.clock, self._parts.new_id)
-
-    @cached_property
-    def skills(self) -> Skills:
-        """How things are done."""
-        from lukasa.experience.skills import Skills
-
-        return Skills(self.journal, self._parts.clock)
-
-    @cached_property
-    def ledgers(self) -> Ledgers:
-        """Where each agent stands."""
-        from lukasa.experience.ledgers import Ledgers
-
-        return Ledgers(self.journal, self._parts.clock)
-
-    @cached_property
-    def handoffs(self) -> Handoffs:
-        """Work passed from one agent to another."""
-        from lukasa.experience.handoffs import Handoffs
-
-        return Handoffs(self.journal, self._parts.clock)
-
-    @cached_property
-    def metrics(self) -> TaskMetrics:
-        """How tasks fare: time, agents, retries, rewards."""
-        from lukasa.experience.metrics import TaskMetrics
-
-        return TaskMetrics(self.journal, self._parts.clock)
-
-    @cached_property
-    def continuity(self) -> Continuity:
-        """The file CONTINUITY.md, kept current."""
-        from lukasa.experience.continuity import Continuity
-
-        return Continuity(self.journal, self.recall, self._parts.clock)
-
-    @cached_property
-    def graph(self) -> MemoryGraph:
-        """The knowledge graph of the reference MCP memory server: entities, observations, relations."""
-        from lukasa.memory_graph import MemoryGraph
-
-        return MemoryGraph(self.journal)
-
-    @cached_property
-    def consolidate(self) -> Consolidation:
-        """Turns episodes into knowledge: ``memory.consolidate(dry_run=True)``."""
-        from lukasa.experience.consolidation import Consolidation
-        from lukasa.models.llm import open_language_model
-
-        return Consolidation(self.journal, self._parts.new_id, open_language_model())
+    def forget(self, id: str, *, scope: str | None = None) -> Outcome:
+        """Delete a memory of the vault by its id. Its history stays; ``memory.journal.erase`` removes that too."""
+        return self.vault.delete(id, scope=scope)
 
     def retrieve_relevant_memory(self, goal: str, k: int = 5) -> RelevantMemories:
-        """The patterns, episodes and skills that matter for a goal, best first."""
+        """Return the patterns, episodes and skills that matter for a goal, best first."""
         from lukasa.experience.briefing import find_relevant
 
         return find_relevant(self.journal, self.recall, self.skills, self._parts.clock.now(), goal, k)
 
     def before_task(self, task: str | Mapping[str, Any], *, budget: int | None = None) -> Briefing:
-        """What is known that matters for a task, put into its context."""
+        """Collect what is known that matters for a task and put it into the task's context."""
         from lukasa.experience.briefing import build_briefing
 
         return build_briefing(self.journal, self.recall, self.skills, self._parts.clock.now(), task, budget=budget)
 
-    @cached_property
-    def trust(self) -> Trust:
-        """Who has been right: dissents, overrides, and the trust that follows from them."""
-        from lukasa.trust import Trust
-        from lukasa.trust.lookup import TrustLookup
-
-        parts = self._parts
-        belief = TrustLookup(parts.owner_journal, parts.clock)
-        return Trust(
-            self.journal, parts.clock, parts.new_id, parts.rng, lambda: self.recall.index.embedder.embedder, belief
-        )
-
     def as_agent(self, agent: str = "", scopes: Iterable[str] | None = None) -> Memory:
-        """The same open store with another caller's reach; it closes nothing. Only the owner may hand it out."""
+        """Return a memory of the same store for another caller; closing it leaves the store open. Only the owner may do this."""
         journal = self.journal.with_reach(_build_reach(agent, scopes), agent)
         return Memory(self._parts, journal, self.jobs.seen_by(journal), shares_engine=True)
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Proves the log whole and the indexes true to it."""
+        """Check every log entry against its digest and every index against the log."""
         return self.journal.verify(progress)
 
     def compact(self, progress: Progress | None = None) -> LogCompactionResult:
-        """Drops superseded versions and gives the space back."""
+        """Remove superseded versions and free their space."""
         return self.journal.compact(progress=progress)
 
     def export(
@@ -245,9 +347,10 @@ class Memory:
         format: str = "jsonl",
         scope: str = SHARED,
     ) -> int:
-        """Writes the log as JSONL; returns the number of versions. A file is replaced only once the new one is whole.
+        """Write the log as JSONL and return the number of versions. A file is replaced atomically.
 
-        Another ``format`` writes one scope in the layout of a document (``loki``: a folder) and returns how many records.
+        Another ``format`` writes one scope in the layout of a document (``loki``: a folder) and returns the number of
+        records.
         """
         if format != "jsonl":
             return load_layout(format).write(self.journal, _require_folder(target), scope)
@@ -267,9 +370,9 @@ class Memory:
         format: str = "jsonl",
         scope: str = SHARED,
     ) -> jsonl.LogImportResult | LayoutImportResult:
-        """Takes in an exported log. Lines that are already here are skipped, so it can be run again.
+        """Import an exported log. Entries that are already stored are skipped, so it can be run again.
 
-        Another ``format`` takes in the layout of a document (``loki``: a folder) into one scope.
+        Another ``format`` imports the layout of a document (``loki``: a folder) into one scope.
         """
         if format != "jsonl":
             parts, folder = self._parts, _require_folder(source)
@@ -282,10 +385,10 @@ class Memory:
     def backup(
         self, target: str | os.PathLike[str], *, secret: str = "", keep: int = 12, alone: bool = False
     ) -> Manifest | None:
-        """Writes a consistent copy of the store to a new file, or, to a URL, a backup that was read back and proved.
+        """Copy the store to a new file, or back it up to a URL and verify the backup by reading it.
 
         A backup (``file:///…``, ``s3://…``) holds the store and the files of its sessions. ``secret`` encrypts it,
-        ``keep`` is how many stay there, ``alone`` says that nobody else backs up to that bucket.
+        ``keep`` is how many backups stay there, ``alone`` promises that no other process backs up to that bucket.
         """
         from lukasa.storage.file_stores import is_url, open_file_store
 
@@ -311,7 +414,7 @@ class Memory:
         )
 
     def describe(self) -> Mapping[str, Any]:
-        """Facts about the store: place, engine, sizes."""
+        """Return facts about the store: location, engine, sizes."""
         return self._parts.engine.describe()
 
     def close(self) -> None:
@@ -345,14 +448,17 @@ def open_memory(
     create: bool = True,
     embedder: str | Embedder | None = None,
     profile: str | os.PathLike[str] | VaultSettings | None = None,
+    trust_settings: TrustSettings | None = None,
 ) -> Memory:
-    """Opens a store, making it if there is none and unless ``make`` says not to.
+    """Open a store. It is created if missing, unless ``create`` is false.
 
-    Without ``agent`` and ``scopes`` the caller owns the store and reaches everything. An agent reaches the shared
-    scope and its own, or exactly ``scopes``, and is the author of what it writes. On PostgreSQL ``read_url`` names a
-    replica to read from, as fresh as the server itself. ``embedder`` (``minilm``, ``static``, …) is who makes vectors
-    for recall in a store that has none yet; without it, the best that is installed. ``profile`` is a YAML file with the
-    vault's rules, or the rules themselves; else ``LUKASA_PROFILE``. Its scopes are the reach of whoever names none.
+    Without ``agent`` and ``scopes`` the caller is the owner and may use every scope. An agent may use the shared scope
+    and its own, or exactly ``scopes``, and is the author of what it writes. On PostgreSQL ``read_url`` names a replica to
+    read from; reads wait until the replica has caught up. ``embedder`` (``minilm``, ``static``, …) computes the vectors
+    of a store that has none yet; without it, the best one installed is used. ``profile`` is a YAML file with the vault's
+    settings, or the settings themselves; without it, ``LUKASA_PROFILE`` names the file. The scopes of the profile apply
+    to a caller that names none. ``timeout`` is how many seconds to wait for a busy store. ``trust_settings`` switches single
+    rules of trust off.
     """
     rules = read_profile(profile)
     if scopes is None and rules is not None and rules.scopes is not None:
@@ -361,7 +467,18 @@ def open_memory(
     clock = clock or SystemClock()
     rng = rng or random.SystemRandom()
     new_id = new_id or SortableIds(clock, rng)
-    engine = _open_engine(place, clock, timeout, read_url or os.environ.get(READ_VARIABLE), create=create)
+    kinds = declared_kinds()
+    engine = open_engine(
+        place,
+        EngineOptions(
+            clock=clock,
+            timeout=timeout,
+            read_url=read_url or default_read_url(),
+            create=create,
+            near_duplicate_kinds=frozenset(kind for kind, spec in kinds.items() if spec.near_duplicates),
+            group_label="session",
+        ),
+    )
     return build_memory(
         engine,
         place,
@@ -373,6 +490,7 @@ def open_memory(
         timeout=timeout,
         embedder=embedder,
         vault_settings=rules,
+        trust_settings=trust_settings,
     )
 
 
@@ -384,9 +502,9 @@ def restore_store(
     number: int | None = None,
     secret: str = "",
 ) -> RestoreResult:
-    """Brings a store back from a backup to a place where there is none, and proves that it is the same log.
+    """Restore a store from a backup to a location that has none, and prove that the log is the same.
 
-    ``name`` and ``number`` say which backup; without them, the newest of the only store that is backed up there.
+    ``name`` and ``number`` select the backup; without them, the newest of the only store that is backed up there.
     """
     from lukasa.transfer.backup import restore
 
@@ -398,7 +516,7 @@ def restore_store(
 
 
 def find_backups(source: str | os.PathLike[str], *, name: str | None = None) -> Archives:
-    """The backups of a store at a place: ``find_backups(url).verify()`` reads the newest back and proves it."""
+    """Return the backups of a store at a location: ``find_backups(url).verify()`` reads the newest one and proves it."""
     from lukasa.storage.file_stores import open_file_store
     from lukasa.transfer.backup import find_archives
 
@@ -418,21 +536,20 @@ def build_memory(
     timeout: float = 30.0,
     embedder: str | Embedder | None = None,
     vault_settings: VaultSettings | None = None,
+    trust_settings: TrustSettings | None = None,
 ) -> Memory:
-    """Wires a memory onto an open engine."""
-    gate = Gate(apply_pii_handlings(vault_settings.pii if vault_settings is not None else {}, KIND_POLICIES))
+    """Build a memory on an open engine."""
+    gate = Gate(override_pii(declared_kinds(), {} if vault_settings is None else vault_settings.pii))
     owner = Journal(engine, gate, FULL_REACH, clock, new_id)
-    index: list[
-        VectorIndex
-    ] = []  # one for all, made when something is first recalled: it loads what computes with numbers
+    index: list[VectorIndex] = []  # one for all callers, built at the first recall because it imports numpy
 
     def open_recall(journal: Journal) -> Recall:
         from lukasa.recall.recall import Recall
         from lukasa.recall.vector_index import VectorIndex
-        from lukasa.trust.lookup import TrustLookup
+        from lukasa.trust import TrustLookup
 
         if not index:
-            index.append(VectorIndex(owner, embedder))
+            index.append(VectorIndex(owner, embedder, default=embedder_name(), key=embedder_key()))
         return Recall(journal, index[0], clock, trust_provider=TrustLookup(owner, clock))
 
     def open_for_job(agent: str, reach: Reach, jobs: Jobs) -> Memory:
@@ -440,29 +557,19 @@ def build_memory(
         return Memory(parts, journal, jobs.seen_by(journal), shares_engine=True)
 
     parts = StoreParts(
-        engine, location, clock, new_id, rng or random.SystemRandom(), open_recall, owner, vault_settings
+        engine,
+        location,
+        clock,
+        new_id,
+        rng or random.SystemRandom(),
+        open_recall,
+        owner,
+        vault_settings,
+        trust_settings,
     )
     journal = Journal(engine, gate, reach, clock, new_id, author=agent)
     jobs = Jobs(journal, open_for_job, clock, new_id, url=location.url, timeout=timeout)
     return Memory(parts, journal, jobs)
-
-
-def _open_engine(
-    location: StoreLocation, clock: Clock, timeout: float, read_url: str | None, *, create: bool
-) -> Engine:
-    if location.engine != "postgresql":
-        if not create and location.path is not None and not location.path.exists():
-            raise StoreMissing(f"There is no store at {location.path}.")
-        from lukasa.storage.sqlite import SqliteEngine
-
-        return SqliteEngine(location.path, clock=clock, timeout=timeout)
-    try:
-        from lukasa.storage.postgres import PostgresEngine
-    except ImportError as error:
-        raise MissingExtra(
-            "The PostgreSQL engine is not installed.", hint="Run: pip install 'lukasa[postgres]'"
-        ) from error
-    return PostgresEngine(location.url, clock=clock, timeout=timeout, read_url=read_url or None, create=create)
 
 
 def _require_folder(path: str | os.PathLike[str] | BinaryIO) -> Path:
@@ -479,20 +586,20 @@ def _build_reach(agent: str, scopes: Iterable[str] | None) -> Reach:
 
 @contextmanager
 def _open_as_owner(location: StoreLocation) -> Iterator[Journal]:
-    """The store at a place as its owner sees it, for as long as it is looked at."""
+    """Open a store as its owner for the length of a block."""
     with open_memory(location.url or location.path) as memory:
         yield memory.journal
 
 
 def _restore_dump(url: str, file: Path) -> None:
-    """Puts the snapshot of a server's store into an empty database."""
+    """Load the dump of a PostgreSQL store into an empty database."""
     from lukasa.storage.postgres import PostgresEngine
 
     PostgresEngine.restore(url, file)
 
 
 def _open_files(location: StoreLocation) -> FileStore:
-    """What keeps the files of the store at a place."""
+    """Open the file store that belongs to a store."""
     from lukasa.storage.file_stores import open_file_store
     from lukasa.storage.memory_files import MemoryFiles
 

@@ -1,8 +1,8 @@
 """The knowledge graph of the reference MCP memory server, kept as records: entities, observations, relations.
 
-Each is a record of its own, so an observation has an author, a time and a history like every other memory, and recall
-finds it. Names may be anything, so ids are digests of names. Entities, and the observations of each, stand in the order
-in which they were made. Where the reference server keeps two of what is named twice in one call, this keeps one.
+Each of them is a separate record, so an observation has an author, a time and a history like every other memory, and
+recall finds it. Names may be any text, so ids are digests of names. Entities and their observations are returned in the
+order in which they were created. An item that occurs twice in one call is kept once; the reference server keeps two.
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from lukasa.errors import InvalidInput
+from lukasa.gate import KindSpec
 from lukasa.journal import Journal
 from lukasa.outcome import Accepted, Outcome, Refused
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
 
+KINDS = dict.fromkeys(("entity", "observation", "relation"), KindSpec())
+"""The kinds of record that the graph writes."""
+
 ENTITY, OBSERVATION, RELATION = "entity", "observation", "relation"
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A thing with a name, a type and what was observed of it."""
+    """A thing with a name, a type and observations."""
 
     name: str
     entity_type: str
@@ -33,7 +37,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """How one thing stands to another; neither need exist."""
+    """A named relation between two entities, which need not exist."""
 
     source: str
     target: str
@@ -49,59 +53,71 @@ class Subgraph:
 
 
 class MemoryGraph:
-    """The knowledge graph in one scope: the shared one where the caller may write there, else its own."""
+    """The knowledge graph in one scope: the shared one if the caller may write it, else the caller's."""
 
     def __init__(self, journal: Journal, scope: str = "") -> None:
         self._journal = journal
         self._scope = scope
 
     def within(self, scope: str) -> MemoryGraph:
-        """The graph in another scope."""
+        """Return the graph in another scope."""
         return MemoryGraph(self._journal, scope)
 
     @property
     def scope(self) -> str:
-        """Where the graph stands."""
+        """The scope of the graph."""
+        if self._scope:
+            return self._scope
         reach, author = self._journal.reach, self._journal.author
-        found = self._scope or next((name for name in (SHARED, author) if name and reach.writes(name)), None)
-        if found is None and reach.writable is not None and len(reach.writable) == 1:
-            (found,) = reach.writable
-        if found is None:
-            raise InvalidInput("This caller has no scope for a graph.", hint="Name one: graph.within(…)")
-        return found
+        for name in (SHARED, author):
+            if name and reach.writes(name):
+                return name
+        if reach.writable is not None and len(reach.writable) == 1:
+            return next(iter(reach.writable))
+        raise InvalidInput("This caller has no scope for a graph.", hint="Name one: graph.within(…)")
 
-    # Changing
+    # Writing
 
     def create_entities(self, entities: Iterable[Entity]) -> tuple[Entity, ...] | Refused:
-        """Makes the entities that are not there yet; says which."""
+        """Create the entities that do not exist yet and return them."""
         wanted: dict[str, Entity] = {}
         for entity in entities:
             wanted.setdefault(entity.name, entity)
-        made: list[Entity] = []
+        created: list[Entity] = []
 
         def create(reader: Reader) -> Sequence[Draft]:
-            made[:] = [entity for entity in wanted.values() if self._find_entity(reader, entity.name) is None]
-            return [draft for entity in made for draft in self._entity_drafts(entity)]
+            created[:] = [entity for entity in wanted.values() if self._find_entity(reader, entity.name) is None]
+            drafts: list[Draft] = []
+            for entity in created:
+                body = {"name": entity.name, "type": entity.entity_type}
+                text = f"{entity.name} ({entity.entity_type})"
+                id = _digest(entity.name)
+                drafts.append(Draft(ENTITY, text, body, id=id, scope=self.scope, origin="tool", expected=0))
+                drafts += [self._observation_draft(entity.name, content) for content in entity.observations]
+            return drafts
 
         outcome = self._append_if(create)
-        return outcome if isinstance(outcome, Refused) else tuple(made)
+        return outcome if isinstance(outcome, Refused) else tuple(created)
 
     def create_relations(self, relations: Iterable[Relation]) -> tuple[Relation, ...] | Refused:
-        """Makes the relations that are not there yet; says which."""
+        """Create the relations that do not exist yet and return them."""
         wanted = list(dict.fromkeys(relations))
-        made: list[Relation] = []
+        created: list[Relation] = []
 
         def create(reader: Reader) -> Sequence[Draft]:
-            made[:] = [relation for relation in wanted if reader.get(self._relation_key(relation)) is None]
-            return [self._relation_draft(relation) for relation in made]
+            created[:] = [relation for relation in wanted if reader.get(self._relation_key(relation)) is None]
+            return [self._relation_draft(relation) for relation in created]
 
         outcome = self._append_if(create)
-        return outcome if isinstance(outcome, Refused) else tuple(made)
+        return outcome if isinstance(outcome, Refused) else tuple(created)
 
     def add_observations(
         self, told: Iterable[tuple[str, Sequence[str]]]
     ) -> tuple[tuple[str, tuple[str, ...]], ...] | Refused:
-        """Adds to entities what is not known of them yet, all or nothing; says what was new."""
+        """Add to entities, given by name, the observations they do not have yet, and return those.
+
+        If one of the entities does not exist, nothing is added.
+        """
         wanted = list(told)
         added: list[tuple[str, tuple[str, ...]]] = []
 
@@ -114,82 +130,80 @@ class MemoryGraph:
                     if self._find_entity(reader, name) is None:
                         return Refused("not_found", f"Entity with name {name} not found")
                     known[name] = [record.text for record in self._read_observations(reader, name)]
-                fresh = [content for content in contents if content not in known[name]]
-                known[name] += fresh
-                added.append((name, tuple(fresh)))
-                drafts += [self._observation_draft(name, content) for content in fresh]
+                new = [content for content in contents if content not in known[name]]
+                known[name] += new
+                added.append((name, tuple(new)))
+                drafts += [self._observation_draft(name, content) for content in new]
             return drafts
 
         outcome = self._append_if(add)
         return outcome if isinstance(outcome, Refused) else tuple(added)
 
     def delete_entities(self, names: Iterable[str]) -> Outcome:
-        """Takes entities away, with what was observed of them and every relation from or to them."""
+        """Delete entities with their observations and all relations from or to them."""
         wanted = list(dict.fromkeys(names))
 
         def delete(reader: Reader) -> Sequence[Draft]:
-            gone: dict[Key, Record] = {}
+            found: list[Record] = []
             for name in wanted:
-                found = [
-                    self._find_entity(reader, name),
-                    *self._read_observations(reader, name),
-                    *self._read_relations(reader, name),
-                ]
-                gone.update({record.key: record for record in found if record is not None})
-            return [_tombstone(record) for record in gone.values()]
+                entity = self._find_entity(reader, name)
+                found += [] if entity is None else [entity]
+                found += [*self._read_observations(reader, name), *self._read_relations(reader, name)]
+            return _tombstones(found)
 
         return self._append_if(delete)
 
     def delete_observations(self, told: Iterable[tuple[str, Sequence[str]]]) -> Outcome:
-        """Takes away what is no longer so; what is not there is passed over."""
+        """Delete observations of entities, given by name; unknown ones are ignored."""
         wanted = list(told)
 
         def delete(reader: Reader) -> Sequence[Draft]:
-            gone: dict[Key, Record] = {}
-            for name, contents in wanted:
-                found = [record for record in self._read_observations(reader, name) if record.text in contents]
-                gone.update({record.key: record for record in found})
-            return [_tombstone(record) for record in gone.values()]
+            return _tombstones(
+                record
+                for name, contents in wanted
+                for record in self._read_observations(reader, name)
+                if record.text in contents
+            )
 
         return self._append_if(delete)
 
     def delete_relations(self, relations: Iterable[Relation]) -> Outcome:
-        """Takes relations away; those that are not there are passed over."""
-        wanted = [self._relation_key(relation) for relation in dict.fromkeys(relations)]
+        """Delete relations; unknown ones are ignored."""
+        keys = [self._relation_key(relation) for relation in relations]
 
         def delete(reader: Reader) -> Sequence[Draft]:
-            return [_tombstone(record) for key in wanted if (record := reader.get(key)) is not None]
+            return _tombstones(record for key in keys if (record := reader.get(key)) is not None)
 
         return self._append_if(delete)
 
-    # Looking
+    # Reading
 
     def read_graph(self) -> Subgraph:
-        """All of it."""
-        observed: dict[str, list[str]] = {}
+        """Return the whole graph."""
+        observations: dict[str, list[str]] = {}
         for record in self._read_records(OBSERVATION):
-            observed.setdefault(record.body["entity"], []).append(record.text)
+            observations.setdefault(record.body["entity"], []).append(record.text)
         entities = (
-            Entity(record.body["name"], record.body["type"], tuple(observed.get(record.body["name"], ())))
+            Entity(record.body["name"], record.body["type"], tuple(observations.get(record.body["name"], ())))
             for record in self._read_records(ENTITY)
         )
         return Subgraph(tuple(entities), tuple(_parse_relation(record) for record in self._read_records(RELATION)))
 
     def search_nodes(self, query: str) -> Subgraph:
-        """Entities whose name, type or an observation holds the words as they are, whatever their case."""
-        words = query.lower()
+        """Return the entities whose name, type or observations contain the query in any letter case, and their relations."""
+        lowered = query.lower()
         graph = self.read_graph()
-        found = [
+        entities = [
             entity
             for entity in graph.entities
-            if any(words in text.lower() for text in (entity.name, entity.entity_type, *entity.observations))
+            if any(lowered in text.lower() for text in (entity.name, entity.entity_type, *entity.observations))
         ]
-        names = {entity.name for entity in found}
-        near = [relation for relation in graph.relations if {relation.source, relation.target} & names]
-        return Subgraph(tuple(found), tuple(near))
+        names = {entity.name for entity in entities}
+        relations = [relation for relation in graph.relations if {relation.source, relation.target} & names]
+        return Subgraph(tuple(entities), tuple(relations))
 
     def open_nodes(self, names: Iterable[str]) -> Subgraph:
-        """Entities by name, and every relation from or to them."""
+        """Return entities by name, and all relations from or to them."""
         entities: list[tuple[int, Entity]] = []
         relations: dict[int, Relation] = {}
         with self._journal.snapshot() as reader:
@@ -197,9 +211,9 @@ class MemoryGraph:
                 record = self._find_entity(reader, name)
                 if record is None:
                     continue
-                observed = tuple(each.text for each in self._read_observations(reader, name))
-                entities.append((record.seq, Entity(name, record.body["type"], observed)))
-                relations.update({each.seq: _parse_relation(each) for each in self._read_relations(reader, name)})
+                observations = tuple(found.text for found in self._read_observations(reader, name))
+                entities.append((record.seq, Entity(name, record.body["type"], observations)))
+                relations.update({found.seq: _parse_relation(found) for found in self._read_relations(reader, name)})
         ordered = tuple(entity for _, entity in sorted(entities, key=lambda pair: pair[0]))
         return Subgraph(ordered, tuple(relations[seq] for seq in sorted(relations)))
 
@@ -228,16 +242,10 @@ class MemoryGraph:
         }
         return [found[seq] for seq in sorted(found)]
 
-    def _entity_drafts(self, entity: Entity) -> list[Draft]:
-        body = {"name": entity.name, "type": entity.entity_type}
-        text = f"{entity.name} ({entity.entity_type})"
-        own = Draft(ENTITY, text, body, id=_digest(entity.name), scope=self.scope, origin="tool", expected=0)
-        return [own, *(self._observation_draft(entity.name, content) for content in entity.observations)]
-
     def _observation_draft(self, name: str, content: str) -> Draft:
-        about = Link(DERIVED_FROM, Key(self.scope, ENTITY, _digest(name)))
+        entity = Link(DERIVED_FROM, Key(self.scope, ENTITY, _digest(name)))
         return Draft(
-            OBSERVATION, content, {"entity": name}, scope=self.scope, origin="tool", links=(about,),
+            OBSERVATION, content, {"entity": name}, scope=self.scope, origin="tool", links=(entity,),
             labels=(f"entity={_digest(name)}",),
         )  # fmt: skip
 
@@ -266,13 +274,17 @@ def _parse_relation(record: Record) -> Relation:
     return Relation(body["from"], body["to"], body["type"])
 
 
-def _tombstone(record: Record) -> Draft:
-    return Draft(
-        record.kind, id=record.id, scope=record.scope, labels=record.labels, origin="tool", deleted=True,
-        expected=record.version,
-    )  # fmt: skip
+def _tombstones(records: Iterable[Record]) -> list[Draft]:
+    """Return the tombstones of records, one for each key."""
+    return [
+        Draft(
+            record.kind, id=record.id, scope=record.scope, labels=record.labels, origin="tool", deleted=True,
+            expected=record.version,
+        )
+        for record in {record.key: record for record in records}.values()
+    ]  # fmt: skip
 
 
 def _digest(*parts: str) -> str:
-    told = "".join(f"{len(part)}:{part}" for part in parts)
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    joined = "".join(f"{len(part)}:{part}" for part in parts)
+    return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:32]

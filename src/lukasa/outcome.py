@@ -1,4 +1,4 @@
-"""What a write comes back with: accepted, refused or lost a race. All three are expected, so all are values.
+"""The outcome of a write: accepted, refused, or in conflict. All three are expected, so all are values.
 
 match journal.write("note", "the build is green"):
     case Accepted(records): ...
@@ -17,14 +17,14 @@ from lukasa.record import Key, Record
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The batch is durable. ``repeated`` says that an idempotency key had already brought it in."""
+    """The batch is durable. ``repeated`` is true when an earlier call with the same idempotency key wrote it."""
 
     records: Sequence[Record]
     repeated: bool = False
 
     @property
     def record(self) -> Record:
-        """The only record of a batch of one."""
+        """The record of a batch that has exactly one."""
         (only,) = self.records
         return only
 
@@ -34,7 +34,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The batch was not written. ``code`` is stable; ``reason`` is a sentence for the writer."""
+    """The batch was not written. ``code`` is stable and for programs; ``reason`` is a sentence for people."""
 
     code: str
     reason: str
@@ -46,7 +46,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Somebody else wrote ``key`` first: ``expected`` was asked for, ``found`` is there."""
+    """Another write changed ``key`` first: the caller expected one version and the store has another."""
 
     key: Key
     expected: int
@@ -54,7 +54,7 @@ class Conflict:
 
     @property
     def reason(self) -> str:
-        """The sentence for the writer."""
+        """The sentence for people."""
         there = f"is at version {self.found}" if self.found else "does not exist"
         return f"{self.key} {there}, expected {self.expected or 'no record'}; read it again and retry."
 

@@ -1,13 +1,13 @@
-"""The fence around recalled text. What is inside is data, however it is worded, and cannot get out.
+"""Fenced blocks of recalled text for a prompt: the text inside is data and cannot leave the fence.
 
-Recalled text may have been written by anybody: it may say "ignore previous instructions", close the fence, play another
-role, or hide characters that only a model reads. So:
+Any agent may have written a recalled text: it may say "ignore previous instructions", close the fence, play another role,
+or hide characters that only a model reads. Therefore:
 
-- the fence carries a word that is new for every block and stands nowhere in the text;
-- every line of text has a mark before it, so nothing in it begins a line of the prompt;
-- control, direction and other invisible characters are taken out;
-- signs that chat templates use for roles are broken up;
-- each memory says where it comes from, who wrote it, when, and how far they are trusted.
+- the fence has a nonce that is new for every block and occurs nowhere in the text;
+- every line of text has a prefix, so no text begins a line of the prompt;
+- control, direction and other invisible characters are removed;
+- the markup that chat templates use for roles is broken up;
+- each memory names its source, author, time and trust.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _BLANKS = str.maketrans("\n\t", "  ")
 _ELLIPSIS = " […]"
 _MIN_CHARACTERS = 24
 _CHARACTERS_PER_TOKEN = 4
-"""So many a token holds in most texts."""
+"""Estimate that holds for most texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptItem:
-    """One memory as a prompt tells it: the text, and where it comes from in a few words."""
+    """One memory for a prompt: its text, and its origin in a few words."""
 
     text: str
     source: str
@@ -53,7 +53,7 @@ class PromptItem:
 
 @dataclass(frozen=True, slots=True)
 class PromptBlock:
-    """A piece of prompt: its text and what it costs, how many memories are in it, whether the last was cut short."""
+    """Part of a prompt. ``told`` is the number of memories in it; ``cut`` says whether the last one was shortened."""
 
     text: str
     tokens: int
@@ -65,18 +65,23 @@ class PromptBlock:
 def build_fenced_block(
     memories: Sequence[PromptItem], *, budget: int, counter: TokenCounter, nonce: str | None = None
 ) -> PromptBlock:
-    """As many of the memories, in order, as fit into the budget; the last may be cut at a word. Empty if none fits."""
-    word = nonce or _new_nonce(memories)
-    head = [f"<lukasa {word}>", _PREFACE.format(nonce=word)]
-    tail = f"</lukasa {word}>"
-    if (
-        memories and sum(len(memory.text) for memory in memories) <= _CHARACTERS_PER_TOKEN * budget
-    ):  # all of it may well fit
+    """Build a block of as many memories, in order, as fit into the budget; the last may be cut at a word.
+
+    The block is empty if none fits.
+    """
+    while not nonce:
+        drawn = secrets.token_hex(8)
+        if not any(drawn in part for memory in memories for part in (memory.text, memory.source, memory.author)):
+            nonce = drawn
+    head = [f"<lukasa {nonce}>", _PREFACE.format(nonce=nonce)]
+    tail = f"</lukasa {nonce}>"
+    # all of it is likely to fit: count once
+    if memories and sum(len(memory.text) for memory in memories) <= _CHARACTERS_PER_TOKEN * budget:
         text = "\n".join([*head, *(_render_item(memory, memory.text) for memory in memories), tail])
         if (tokens := counter(text)) <= budget:
             return PromptBlock(text, tokens, len(memories), cut=False, counted_by=counter.name)
     parts: list[str] = []
-    spent, told, cut = counter("\n".join([*head, tail])) + 2, 0, False
+    spent, cut = counter("\n".join([*head, tail])) + 2, False
     for memory in memories:
         part = _render_item(memory, memory.text)
         cost = counter(part) + 1
@@ -86,41 +91,42 @@ def build_fenced_block(
         if not part:
             break
         parts.append(part)
-        spent, told = spent + cost, told + 1
+        spent += cost
         if cut:
             break
-    while parts:  # tokens of the parts need not add up exactly to those of the whole
+    while parts:  # the parts may have fewer tokens than the whole
         text = "\n".join([*head, *parts, tail])
         if (tokens := counter(text)) <= budget:
-            return PromptBlock(text, tokens, told, cut, counter.name)
+            return PromptBlock(text, tokens, len(parts), cut, counter.name)
         parts.pop()
-        told, cut = told - 1, False
+        cut = False
     return PromptBlock("", 0, 0, cut=False, counted_by=counter.name)
 
 
 def neutralise(text: str) -> str:
-    """The text without what cannot be seen, and with the signs of chat templates broken up."""
-    seen = text.translate(_NEWLINES)
-    if not (seen.isascii() and seen.translate(_BLANKS).isprintable()):  # what is plain is seen as it is
-        seen = "".join(_visible_characters(seen))
-    broken = _TEMPLATE_MARKUP.sub(lambda found: _break_markup(found.group()), seen)
-    return _FENCE_WORD.sub(lambda found: found.group()[0] + "·" + found.group()[1:], broken)
+    """Remove invisible characters from a text and break up the markup of chat templates."""
+    visible = text.translate(_NEWLINES)
+    if not (visible.isascii() and visible.translate(_BLANKS).isprintable()):
+        visible = "".join(_visible_characters(visible))
+    broken = _TEMPLATE_MARKUP.sub(_break_markup, visible)
+    return _FENCE_WORD.sub(lambda match: match[0][0] + "·" + match[0][1:], broken)
 
 
 def _visible_characters(text: str) -> Iterator[str]:
-    for at, character in enumerate(text):
+    for index, character in enumerate(text):
         if character in "\n\t" or character.isprintable():
             if not "\U000e0000" <= character <= "\U000e0fff" and character != "\u3164":  # tags and fillers
                 yield character
         elif character in _JOINERS:
-            if 0 < at < len(text) - 1 and not text[at - 1].isascii() and not text[at + 1].isascii():
+            if 0 < index < len(text) - 1 and not text[index - 1].isascii() and not text[index + 1].isascii():
                 yield character  # part of a letter or an emoji
         elif unicodedata.category(character) == "Zs":
             yield " "
 
 
-def _break_markup(markup: str) -> str:
-    """A sign that no template knows any more, and that a person still can read."""
+def _break_markup(match: re.Match[str]) -> str:
+    """Return markup that no template recognises and that a person can still read."""
+    markup = match[0]
     if markup.rstrip().endswith(":"):
         return markup.replace(":", " –")
     return "".join("‹" if character in "<[" else "›" if character in ">]" else character for character in markup)
@@ -138,7 +144,7 @@ def _render_item(memory: PromptItem, text: str) -> str:
 
 
 def _render_shortened(memory: PromptItem, max_tokens: int, counter: TokenCounter) -> tuple[str, int]:
-    """As much of a memory as fits, cut at a word; nothing if it would be too little to say anything."""
+    """Return as much of a memory as fits, cut at a word, and its tokens; nothing if it would be too short to be useful."""
     low, high = 0, len(memory.text)
     while low < high:
         middle = (low + high + 1) // 2
@@ -155,11 +161,3 @@ def _render_shortened(memory: PromptItem, max_tokens: int, counter: TokenCounter
         return "", 0
     part = _render_item(memory, kept + _ELLIPSIS)
     return part, counter(part) + 1
-
-
-def _new_nonce(memories: Sequence[PromptItem]) -> str:
-    """A word that stands in none of the memories."""
-    while True:
-        word = secrets.token_hex(8)
-        if not any(word in part for memory in memories for part in (memory.text, memory.source, memory.author)):
-            return word

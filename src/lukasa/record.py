@@ -1,13 +1,13 @@
-"""The record: the one shape of everything Lukasa keeps.
+"""The record: the one shape of everything Lukasa stores.
 
-A ``Draft`` is what a writer proposes. The gate checks it and ``Sealed`` is the proof: the draft together with the
-canonical spelling of its content. An engine stamps a sealed draft with a version and times, and the result is a
-line of the log. A ``Record`` is such a line read back.
+A caller proposes a ``Draft``. The gate checks it and returns a ``ValidatedDraft``, which holds the draft and its content
+as canonical JSON. An engine adds a version and times, and the result is one entry of the log. A ``Record`` is an entry
+that was read back.
 
-    line = content fields (sorted) , "created_at" , "recorded_at" , "version"
+    entry = content fields (sorted) , "created_at" , "recorded_at" , "version"
 
-The line's SHA-256 is the record's digest. Fields that are empty are left out of the line. ``seq``, the position in
-one store's log, is an address and not part of the line, so the same record has the same digest in every store.
+The SHA-256 of the entry is the record's digest. Empty fields are left out of the entry. ``seq``, the position in the log
+of one store, is not part of the entry, so the same record has the same digest in every store.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from lukasa.clock import from_iso, to_iso
 from lukasa.scope import SHARED
 
 DERIVED_FROM = "derived_from"
-"""The relation that undo, quarantine and erasure follow: a record made out of others links to them by it."""
+"""The relation from a record to those it was made from. Undo, quarantine and erasure follow it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
-    """What a record is known by: its scope, its kind, and an opaque id within both."""
+    """The identity of a record: scope, kind, and an opaque id that is unique within both."""
 
     scope: str
     kind: str
@@ -40,14 +40,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A typed arrow from the record that carries it to another record, which need not exist."""
+    """A typed link from the record that holds it to another record, which need not exist."""
 
     relation: str
     to: Key
 
 
 class _NoBody(Mapping[str, Any]):
-    """The body of a draft that has none: empty, and nobody can put anything into it."""
+    """An empty, immutable body for drafts without one."""
 
     def __getitem__(self, name: str) -> Any:
         raise KeyError(name)
@@ -71,9 +71,9 @@ NO_BODY = _NoBody()
 class Draft(NamedTuple):
     """A proposed record, or with ``deleted`` a proposed tombstone.
 
-    ``expected`` asks for optimistic concurrency: 0 means that no live record may have this key, ``n`` that its
-    newest version must be ``n``, ``None`` takes any. ``labels`` are ``name=value`` words the engine can filter by.
-    ``happened_at`` is when the thing told of happened, if that is not when it is written down.
+    ``expected`` asks for optimistic concurrency: 0 means that no current record may have this key, ``n`` that its
+    newest version must be ``n``, ``None`` accepts any. ``labels`` are ``name=value`` strings that queries filter by.
+    ``happened_at`` is the time of the event that the record describes, if it differs from the time of writing.
     """
 
     kind: str
@@ -95,9 +95,10 @@ class Draft(NamedTuple):
 
 
 class ValidatedDraft(NamedTuple):
-    """A draft that passed the gate: under which key and author, and its content spelled canonically.
+    """A draft that passed the gate, with its final key and author and its content as canonical JSON.
 
-    Only the gate makes these. ``fresh`` says that the id was made for this very draft, so no record can have it yet.
+    Only the gate creates these. ``has_new_id`` is true when the id was generated for this draft, so that no stored
+    record can have it.
     """
 
     draft: Draft
@@ -115,7 +116,7 @@ class ValidatedDraft(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One version of something kept."""
+    """One stored version of a record."""
 
     kind: str
     id: str
@@ -140,11 +141,11 @@ class Record:
 
     @property
     def moment(self) -> datetime:
-        """When it happened, as far as is known."""
+        """The time of the event if known, else the time of writing."""
         return self.happened_at or self.recorded_at
 
     def label(self, name: str) -> str | None:
-        """The value of the first ``name=value`` label, if there is one."""
+        """Return the value of the first ``name=value`` label, or ``None``."""
         prefix = name + "="
         for label in self.labels:
             if label.startswith(prefix):
@@ -153,11 +154,11 @@ class Record:
 
 
 def encode_draft(draft: Draft, id: str = "", author: str = "") -> ValidatedDraft:
-    """Spells the draft's content canonically; ``id`` and ``author`` fill what it leaves open.
+    """Encode a draft's content as canonical JSON; ``id`` and ``author`` are used where the draft has none.
 
-    Raises ``InvalidInput`` for what JSON or UTF-8 cannot hold.
+    Raises ``InvalidInput`` for values that JSON or UTF-8 cannot represent.
     """
-    fresh = not draft.id
+    has_new_id = not draft.id
     id = draft.id or id
     author = draft.author or author
     content: dict[str, Any] = {"id": id, "kind": draft.kind, "origin": draft.origin, "scope": draft.scope}
@@ -178,11 +179,11 @@ def encode_draft(draft: Draft, id: str = "", author: str = "") -> ValidatedDraft
             {"id": link.to.id, "kind": link.to.kind, "relation": link.relation, "scope": link.to.scope}
             for link in draft.links
         ]
-    return ValidatedDraft(draft, draft.scope, draft.kind, id, author, canonical_json.encode(content), fresh)
+    return ValidatedDraft(draft, draft.scope, draft.kind, id, author, canonical_json.encode(content), has_new_id)
 
 
 def entry_suffix(version: int, created_at: str, recorded_at: str) -> bytes:
-    """The end of a line: what the store adds to sealed content."""
+    """Return the end of a log entry: the fields that the engine adds to the content."""
     return f',"created_at":"{created_at}","recorded_at":"{recorded_at}","version":{version}}}'.encode()
 
 
@@ -191,12 +192,12 @@ def digest_of(entry: bytes) -> bytes:
 
 
 def parse_entry(entry: bytes | str, seq: int, digest: bytes) -> Record:
-    """The record that a line of the log spells."""
+    """Parse a log entry."""
     fields = canonical_json.parse(entry)
     optional = fields.get
     created, recorded, happened = fields["created_at"], fields["recorded_at"], optional("happened_at")
-    at = from_iso(recorded)
-    return Record(  # in the order of its fields: a search unfolds hundreds
+    recorded_at = from_iso(recorded)
+    return Record(  # positional arguments: a search parses hundreds of entries
         fields["kind"],
         fields["id"],
         fields["scope"],
@@ -204,8 +205,8 @@ def parse_entry(entry: bytes | str, seq: int, digest: bytes) -> Record:
         fields["origin"],
         fields["version"],
         seq,
-        at if created == recorded else from_iso(created),
-        at,
+        recorded_at if created == recorded else from_iso(created),
+        recorded_at,
         None if happened is None else from_iso(happened),
         optional("deleted", False),
         optional("body", {}),
@@ -217,7 +218,7 @@ def parse_entry(entry: bytes | str, seq: int, digest: bytes) -> Record:
 
 
 def draft_from(record: Record, **changes: Any) -> Draft:
-    """A draft that repeats a record's content, with changes: the next version starts from here."""
+    """Return a draft with a record's content and the given changes, to write as its next version."""
     fields: dict[str, Any] = {
         "kind": record.kind,
         "text": record.text,
@@ -235,6 +236,6 @@ def draft_from(record: Record, **changes: Any) -> Draft:
 
 
 def entry_bytes(record: Record) -> bytes:
-    """The line that ``record`` was unfolded from; its digest is the proof."""
+    """Encode a record back into its log entry."""
     content = encode_draft(draft_from(record)).content
     return content[:-1] + entry_suffix(record.version, to_iso(record.created_at), to_iso(record.recorded_at))

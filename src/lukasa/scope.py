@@ -1,4 +1,4 @@
-"""Scopes are walls. A ``Reach`` is the set of scopes one caller may read and write; every engine enforces it."""
+"""Scopes divide a store. A ``Reach`` is the set of scopes that one caller may read and write; engines enforce it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 SHARED = "shared"
 SYSTEM = "_lukasa"
-"""Where the store keeps its own books (quarantines, receipts). Only a reach without walls sees it."""
+"""The scope of the store's own records (quarantines, erasure receipts). Only the owner sees it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +20,12 @@ class Reach:
     def __post_init__(self) -> None:
         for name in ("readable", "writable"):
             scopes = getattr(self, name)
-            if scopes is not None:  # naming the store's own books does not open them
+            if scopes is not None:  # no limited reach may include the system scope
                 object.__setattr__(self, name, scopes - {SYSTEM})
 
     @classmethod
     def of(cls, read: Iterable[str], write: Iterable[str] | None = None) -> Reach:
-        """A reach of the named scopes; what may be written is what may be read unless said otherwise."""
+        """Return a reach for the named scopes. Without ``write``, every readable scope is writable."""
         readable = frozenset(read)
         return cls(readable, readable if write is None else frozenset(write))
 
@@ -41,4 +41,4 @@ class Reach:
 
 
 FULL_REACH = Reach(None, None)
-"""The reach of whoever owns the store."""
+"""The reach of the store's owner: every scope."""

@@ -1,4 +1,4 @@
-"""What the tests of sessions share: stores of every sort, and processes of their own."""
+"""Stores and processes that the conversation tests share."""
 
 import json
 import os
@@ -13,75 +13,75 @@ import pytest
 import lukasa
 from lukasa.testing import FrozenClock
 
-ACTORS = Path(__file__).with_name("actors.py")
-PATIENCE = 60
+PROCESS_PARTS = Path(__file__).with_name("process_parts.py")
+TIMEOUT = 60
 
 
 @pytest.fixture
-def file(tmp_path):
+def database_file(tmp_path) -> str:
     return str(tmp_path / "agents.db")
 
 
 @pytest.fixture(params=["file", "postgresql"])
-def place(request):
-    """A store that several processes can share."""
-    return request.getfixturevalue("url" if request.param == "postgresql" else "file")
+def location(request) -> str:
+    """Return where a store goes that several processes can share."""
+    return request.getfixturevalue("url" if request.param == "postgresql" else "database_file")
 
 
 @pytest.fixture
-def clock():
+def clock() -> FrozenClock:
     return FrozenClock()
 
 
 @pytest.fixture
-def opened(monkeypatch):
-    """Opens stores with the smallest embedder and no language model, and closes them again."""
+def open_store(monkeypatch):
+    """Open stores with the smallest embedder and no language model; close them after the test."""
     monkeypatch.delenv("LUKASA_LLM", raising=False)
     with ExitStack() as stack:
 
-        def open_(place="memory:", **options):
-            return stack.enter_context(lukasa.open(place, **{"embedder": "hash", **options}))
+        def open_store(location="memory:", **options):
+            return stack.enter_context(lukasa.open(location, **{"embedder": "hash", **options}))
 
-        yield open_
+        yield open_store
 
 
 @pytest.fixture(params=["memory", "postgresql"])
-def memory(request, opened, clock):
-    """The owner's view of a new store, on both engines."""
-    return opened(request.getfixturevalue("url") if request.param == "postgresql" else "memory:", clock=clock)
+def memory(request, open_store, clock):
+    """Open a new store as its owner, on both engines."""
+    return open_store(request.getfixturevalue("url") if request.param == "postgresql" else "memory:", clock=clock)
 
 
 @pytest.fixture
-def contexts(memory):
+def conversations(memory):
     return memory.context
 
 
 @pytest.fixture
-def quick(opened, clock):
-    """Sessions on the engine that opens fastest, for rules that no engine could change."""
-    return opened(clock=clock).context
+def in_memory(open_store, clock):
+    """Open conversations on the fastest engine, for rules that do not depend on the engine."""
+    return open_store(clock=clock).context
 
 
 @pytest.fixture
-def talk():
-    """Appends numbered turns to a session."""
+def append_turns():
+    """Append numbered turns to a conversation."""
 
-    def talk(contexts, session, count, *, start=1, role="user", **more):
+    def append_turns(conversations, session_id, count, *, start=1, role="user", **more):
         for number in range(start, start + count):
-            assert contexts.append(session, role, f"Message {number}", **more)
+            assert conversations.append(session_id, role, f"Message {number}", **more)
 
-    return talk
+    return append_turns
 
 
-class Company:
-    """Starts the parts of ``actors.py`` in processes of their own."""
+class Processes:
+    """Runs the functions of ``process_parts.py`` in separate processes."""
 
-    def __init__(self):
-        self._started = []
+    def __init__(self) -> None:
+        self._started: list[subprocess.Popen[str]] = []
 
-    def start(self, part, **facts):
+    def start(self, function: str, **arguments) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, str(ACTORS), part, json.dumps(facts)],
+            [sys.executable, str(PROCESS_PARTS), function, json.dumps(arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -89,17 +89,18 @@ class Company:
         self._started.append(process)
         return process
 
-    def finish(self, *processes):
+    def finish(self, *processes: subprocess.Popen[str]) -> None:
         for process in processes:
-            _, complaint = process.communicate(timeout=PATIENCE)
-            assert process.returncode == 0, complaint[-4000:]
+            _, errors = process.communicate(timeout=TIMEOUT)
+            assert process.returncode == 0, errors[-4000:]
 
-    def kill(self, process):
+    def kill(self, process: subprocess.Popen[str]) -> str:
+        """Kill a process and return what it printed and was not read yet."""
         os.kill(process.pid, signal.SIGKILL)
-        said, _ = process.communicate(timeout=PATIENCE)
-        return said
+        output, _ = process.communicate(timeout=TIMEOUT)
+        return output
 
-    def end(self):
+    def end(self) -> None:
         for process in self._started:
             if process.poll() is None:
                 process.kill()
@@ -107,7 +108,7 @@ class Company:
 
 
 @pytest.fixture
-def company():
-    company = Company()
-    yield company
-    company.end()
+def processes():
+    processes = Processes()
+    yield processes
+    processes.end()

@@ -1,11 +1,11 @@
-"""Sessions from a terminal."""
+"""The command ``lukasa context``."""
 
 import json
 
 import pytest
 from typer.testing import CliRunner
 
-from lukasa import open as lukasa_open
+from lukasa import open as open_store
 from lukasa.interfaces.cli.app import app
 
 DOCUMENT = {
@@ -16,7 +16,7 @@ DOCUMENT = {
 
 
 @pytest.fixture
-def lukasa(tmp_path, monkeypatch):
+def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LUKASA_LLM", raising=False)
     runner = CliRunner(env={"LUKASA_STORE": "c.db", "LUKASA_EMBEDDER": "hash"})
@@ -28,56 +28,56 @@ def lukasa(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def told(lukasa):
-    """The JSON that a command answers with."""
+def run_json(run):
+    """Run a command with ``--json`` and return its parsed output."""
 
-    def told(*words):
-        answer = lukasa(*words, "--json")
+    def run_json(*words):
+        answer = run(*words, "--json")
         assert answer.exit_code == 0, answer.output
         return json.loads(answer.stdout)
 
-    return told
+    return run_json
 
 
 @pytest.mark.requirement("CTX-2", "CTX-6")
-def test_sixty_messages_leave_a_bounded_view_and_every_turn(lukasa, told):
-    with lukasa_open("c.db", embedder="hash") as memory:
+def test_show_has_a_bounded_recent_view_and_with_all_the_whole_transcript(run, run_json):
+    with open_store("c.db", embedder="hash") as memory:
         for number in range(1, 49):
             memory.context.append("s1", "user", f"Message {number}")
     for number in range(49, 61):
-        assert lukasa("context", "append", "s1", "--role", "user", f"Message {number}").exit_code == 0
-    found = told("context", "show", "s1", "--all")
-    assert len(found["recent_history"]) <= 50
-    assert found["long_term_summary"].startswith("Previous conversation summary:")
-    assert [turn["content"] for turn in found["transcript"]] == [f"Message {number}" for number in range(1, 61)]
-    shown = lukasa("context", "show", "s1").stdout
-    assert "39 recent (117 tokens), 21 folded" in shown
+        assert run("context", "append", "s1", "--role", "user", f"Message {number}").exit_code == 0
+    context = run_json("context", "show", "s1", "--all")
+    assert len(context["recent_history"]) <= 50
+    assert context["long_term_summary"].startswith("Previous conversation summary:")
+    assert [turn["content"] for turn in context["transcript"]] == [f"Message {number}" for number in range(1, 61)]
+    shown = run("context", "show", "s1").stdout
+    assert "39 recent (117 tokens), 21 summarised" in shown
     assert "Message 60" in shown
 
 
-def test_a_session_from_beginning_to_end(lukasa, told, tmp_path):
-    assert told("context", "list") == []
-    turn = told("context", "append", "s1", "We decided to use PostgreSQL.", "--speaker", "Anna", "--time", "2026-02-03")
-    assert (turn["author"], turn["happened_at"]) == ("Anna", "2026-02-03T00:00:00Z")
-    assert (
-        told("context", "append", "s1", "Fine.", "--role", "assistant", "--tokens", "7", "--key", "k")["body"]["tokens"]
-        == 7
+def test_every_context_command_on_one_conversation(run, run_json, tmp_path):
+    assert run_json("context", "list") == []
+    turn = run_json(
+        "context", "append", "s1", "We decided to use PostgreSQL.", "--speaker", "Anna", "--time", "2026-02-03"
     )
-    again = told("context", "append", "s1", "Fine.", "--role", "assistant", "--tokens", "7", "--key", "k")
-    assert [session["session_id"] for session in told("context", "list")] == ["s1"]
-    assert told("context", "show", "s1")["facts"] == ["Decision: use PostgreSQL"]
-    assert told("context", "compact", "s1", "--keep", "1")["folded"] == [turn["id"]]
-    assert not told("context", "compact", "s1", "--keep", "1")["happened"]
-    made = told("context", "assemble", "s1", "--budget", "300", "--question", "Which database?")
-    assert made["tokens"] <= 300
-    assert made["recent"] == [again["id"]]
-    assert json.loads(lukasa("context", "assemble", "s1", "--messages").stdout)[0]["role"] == "system"
-    assert told("context", "fork", "s1", "s2", "--at", turn["id"])["recent_history"][0]["speaker"] == "Anna"
-    assert told("context", "configure", "s1", "--entries", "5", "--no-automatic")["automatic"] is False
-    path = told("context", "export", "s1", str(tmp_path), "--all")["path"]
-    assert told("context", "import", path, "--as", "s3")["folded"] == 1
-    assert told("context", "delete", "s1")["records"] == 5
-    assert [session["session_id"] for session in told("context", "list")] == ["s2", "s3"]
+    assert (turn["author"], turn["happened_at"]) == ("Anna", "2026-02-03T00:00:00Z")
+    append = ("context", "append", "s1", "Fine.", "--role", "assistant", "--tokens", "7", "--key", "k")
+    assert run_json(*append)["body"]["tokens"] == 7
+    again = run_json(*append)
+    assert [info["session_id"] for info in run_json("context", "list")] == ["s1"]
+    assert run_json("context", "show", "s1")["facts"] == ["Decision: use PostgreSQL"]
+    assert run_json("context", "compact", "s1", "--keep", "1")["folded"] == [turn["id"]]
+    assert not run_json("context", "compact", "s1", "--keep", "1")["happened"]
+    assembled = run_json("context", "assemble", "s1", "--budget", "300", "--question", "Which database?")
+    assert assembled["tokens"] <= 300
+    assert assembled["recent"] == [again["id"]]
+    assert json.loads(run("context", "assemble", "s1", "--messages").stdout)[0]["role"] == "system"
+    assert run_json("context", "fork", "s1", "s2", "--at", turn["id"])["recent_history"][0]["speaker"] == "Anna"
+    assert run_json("context", "configure", "s1", "--entries", "5", "--no-automatic")["automatic"] is False
+    path = run_json("context", "export", "s1", str(tmp_path), "--all")["path"]
+    assert run_json("context", "import", path, "--as", "s3")["folded"] == 1
+    assert run_json("context", "delete", "s1")["records"] == 5
+    assert [info["session_id"] for info in run_json("context", "list")] == ["s2", "s3"]
 
 
 @pytest.mark.parametrize(
@@ -97,39 +97,39 @@ def test_a_session_from_beginning_to_end(lukasa, told, tmp_path):
         (("show", "s", "--as-of", "1999-01-01"), 5),
     ],
 )
-def test_what_cannot_be_done_ends_with_its_code(lukasa, words, code):
-    lukasa("context", "append", "s", "Hello")
-    answer = lukasa("context", *words)
+def test_a_failed_command_ends_with_its_exit_code(run, words, code):
+    run("context", "append", "s", "Hello")
+    answer = run("context", *words)
     assert answer.exit_code == code, answer.output
     assert "Traceback" not in answer.output
 
 
-def test_a_session_is_taken_in_once(lukasa, tmp_path):
+def test_import_refuses_a_conversation_that_exists(run, tmp_path):
     (tmp_path / "s9.json").write_text(json.dumps(DOCUMENT))
-    assert "Took in s9 with 1 turn and 1 fact." in lukasa("context", "import", "s9.json").stdout
-    again = lukasa("context", "import", "s9.json")
+    assert "Imported s9 with 1 turn and 1 fact." in run("context", "import", "s9.json").stdout
+    again = run("context", "import", "s9.json")
     assert again.exit_code == 4
     assert "--as" in again.output
     (tmp_path / "bad.json").write_text("{")
-    assert lukasa("context", "import", "bad.json").exit_code == 6
+    assert run("context", "import", "bad.json").exit_code == 6
 
 
-def test_what_is_said_may_come_from_standard_input(lukasa, told):
-    lukasa("context", "append", "s", "-", input="two\nlines\n")
-    assert told("context", "show", "s")["recent_history"][0]["content"] == "two\nlines\n"
+def test_append_reads_the_content_from_standard_input(run, run_json):
+    run("context", "append", "s", "-", input="two\nlines\n")
+    assert run_json("context", "show", "s")["recent_history"][0]["content"] == "two\nlines\n"
 
 
-def test_a_terminal_never_obeys_what_was_said(lukasa):
-    lukasa("context", "append", "s\u202e1", "\x1b[31mred\u202e")
+def test_output_escapes_control_characters_of_a_turn(run):
+    run("context", "append", "s\u202e1", "\x1b[31mred\u202e")
     for words in (("show", "s\u202e1"), ("list",), ("assemble", "s\u202e1"), ("show", "s\u202e1", "--json")):
-        shown = lukasa("context", *words).output
+        shown = run("context", *words).output
         assert "\x1b[31m" not in shown
         assert "\u202e" not in shown
 
 
-def test_an_agent_has_its_own_sessions(lukasa, told):
-    lukasa("--agent", "orion", "context", "append", "s", "Mine")
-    assert lukasa("--agent", "elysia", "context", "show", "s").exit_code == 5
-    assert told("--agent", "orion", "context", "show", "s")["scope"] == "orion"
-    assert told("--scope", "orion", "context", "show", "s")["recent_history"][0]["content"] == "Mine"
-    assert told("context", "list")[0]["scope"] == "orion"
+def test_an_agent_sees_its_own_conversations_only(run, run_json):
+    run("--agent", "orion", "context", "append", "s", "Mine")
+    assert run("--agent", "elysia", "context", "show", "s").exit_code == 5
+    assert run_json("--agent", "orion", "context", "show", "s")["scope"] == "orion"
+    assert run_json("--scope", "orion", "context", "show", "s")["recent_history"][0]["content"] == "Mine"
+    assert run_json("context", "list")[0]["scope"] == "orion"

@@ -1,4 +1,4 @@
-"""The document's session file is read and written; what it cannot be is told."""
+"""The document's session file: import, export, and files that are refused."""
 
 import json
 
@@ -47,49 +47,49 @@ DOCUMENT = {
 
 
 @pytest.fixture
-def written(tmp_path):
-    def written(found, name="session.json"):
+def write_file(tmp_path):
+    def write_file(document, name="session.json"):
         path = tmp_path / name
-        path.write_text(found if isinstance(found, str) else json.dumps(found), "utf-8")
+        path.write_text(document if isinstance(document, str) else json.dumps(document), "utf-8")
         return path
 
-    return written
+    return write_file
 
 
 @pytest.mark.requirement("CTX-12")
-def test_the_documents_example_is_exported_as_it_was_imported(contexts, written, tmp_path):
-    assert import_conversation(contexts, written(DOCUMENT))
-    path = export_conversation(contexts, "user:agent:timestamp", tmp_path)
+def test_the_example_of_the_document_is_exported_as_it_was_imported(conversations, write_file, tmp_path):
+    assert import_conversation(conversations, write_file(DOCUMENT))
+    path = export_conversation(conversations, "user:agent:timestamp", tmp_path)
     assert path.name == "user:agent:timestamp.json"
     assert json.loads(path.read_text("utf-8")) == DOCUMENT
     assert list(json.loads(path.read_text("utf-8"))) == list(DOCUMENT)
-    context = contexts.load("user:agent:timestamp")
+    context = conversations.load("user:agent:timestamp")
     assert context.active_tasks[0]["created_at"] == "2024-02-23T02:06:40Z"
 
 
 @pytest.mark.requirement("CTX-12", "CTX-1")
-def test_unknown_fields_survive_everywhere(contexts, written):
+def test_unknown_fields_survive_import_and_export(conversations, write_file):
     odd = json.loads(json.dumps(DOCUMENT))
     odd["future"] = {"nested": [1, None, "é"]}
     odd["recent_history"][0] |= {"mood": "calm", "id": 7}
     odd["active_tasks"][0]["owner"] = "orion"
     odd["tool_stats"]["slowest"] = "echo"
-    assert import_conversation(contexts, written(odd))
-    assert conversation_to_json(contexts, "user:agent:timestamp") == odd
-    contexts.tool_call("user:agent:timestamp", "echo")
-    again = conversation_to_json(contexts, "user:agent:timestamp")
+    assert import_conversation(conversations, write_file(odd))
+    assert conversation_to_json(conversations, "user:agent:timestamp") == odd
+    conversations.tool_call("user:agent:timestamp", "echo")
+    again = conversation_to_json(conversations, "user:agent:timestamp")
     assert (again["future"], again["tool_stats"]["slowest"]) == (odd["future"], "echo")
 
 
 @pytest.mark.requirement("CTX-12")
-def test_a_whole_export_brings_the_folded_turns_along(contexts, opened, talk, tmp_path):
-    talk(contexts, "s", 60)
-    contexts.configure("s", summary_tokens=900)
-    path = export_conversation(contexts, "s", tmp_path / "s.json", include_all_turns=True)
-    other = opened().context
+def test_an_export_with_all_turns_includes_the_folded_ones(conversations, open_store, append_turns, tmp_path):
+    append_turns(conversations, "s", 60)
+    conversations.configure("s", summary_tokens=900)
+    path = export_conversation(conversations, "s", tmp_path / "s.json", include_all_turns=True)
+    other = open_store().context
     assert import_conversation(other, path)
-    here, there = contexts.load("s"), other.load("s")
-    assert [turn.content for turn in other.transcript("s")] == [turn.content for turn in contexts.transcript("s")]
+    here, there = conversations.load("s"), other.load("s")
+    assert [turn.content for turn in other.transcript("s")] == [turn.content for turn in conversations.transcript("s")]
     assert [turn.content for turn in there.turns] == [turn.content for turn in here.turns]
     assert (there.long_term_summary, there.folded, there.settings) == (
         here.long_term_summary,
@@ -97,30 +97,32 @@ def test_a_whole_export_brings_the_folded_turns_along(contexts, opened, talk, tm
         here.settings,
     )
     assert conversation_to_json(other, "s", include_all_turns=True) == conversation_to_json(
-        contexts, "s", include_all_turns=True
+        conversations, "s", include_all_turns=True
     )
 
 
-def test_a_session_that_is_there_is_not_overwritten(contexts, written):
-    path = written(DOCUMENT)
-    assert import_conversation(contexts, path)
-    assert isinstance(import_conversation(contexts, path), Conflict)
-    assert import_conversation(contexts, path, "copy")
-    assert len(contexts.list_sessions()) == 2
+def test_import_does_not_overwrite_an_existing_conversation(conversations, write_file):
+    path = write_file(DOCUMENT)
+    assert import_conversation(conversations, path)
+    assert isinstance(import_conversation(conversations, path), Conflict)
+    assert import_conversation(conversations, path, "copy")
+    assert len(conversations.list_sessions()) == 2
 
 
-def test_a_file_without_a_session_needs_a_name(quick, written):
-    assert isinstance(import_conversation(quick, written({"facts": ["One fact here"]})), Refused)
-    assert import_conversation(quick, written({"facts": ["One fact here"]}), "named")
-    assert quick.load("named").facts == ["One fact here"]
+def test_import_needs_an_id_for_a_file_without_one(in_memory, write_file):
+    assert isinstance(import_conversation(in_memory, write_file({"facts": ["One fact here"]})), Refused)
+    assert import_conversation(in_memory, write_file({"facts": ["One fact here"]}), "named")
+    assert in_memory.load("named").facts == ["One fact here"]
 
 
-def test_the_entries_of_the_compaction_example_need_no_time(quick, written):
+def test_import_accepts_entries_without_a_timestamp(in_memory, write_file):
     entries = [{"role": "user", "content": f"Message {number}", "token_count": 5} for number in range(60)]
-    assert import_conversation(quick, written({"session_id": "s", "recent_history": entries, "long_term_summary": ""}))
-    assert len(quick.load("s").recent_history) == 60
-    assert quick.append("s", "user", "One more")
-    assert len(quick.load("s").recent_history) == 30
+    assert import_conversation(
+        in_memory, write_file({"session_id": "s", "recent_history": entries, "long_term_summary": ""})
+    )
+    assert len(in_memory.load("s").recent_history) == 60
+    assert in_memory.append("s", "user", "One more")
+    assert len(in_memory.load("s").recent_history) == 30
 
 
 @pytest.mark.requirement("CTX-11")
@@ -135,14 +137,14 @@ def test_the_entries_of_the_compaction_example_need_no_time(quick, written):
         '{"x": ' + "[" * 100 + "]" * 100 + "}", '{"long_term_summary": null}', "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"),
     ],
 )  # fmt: skip
-def test_a_file_that_is_no_session_is_told_so_and_nothing_is_written(quick, written, content):
+def test_import_refuses_an_invalid_file_and_writes_nothing(in_memory, write_file, content):
     with pytest.raises(FormatError):
-        import_conversation(quick, written(content), "s")
-    assert quick.list_sessions() == []
+        import_conversation(in_memory, write_file(content), "s")
+    assert in_memory.list_sessions() == []
 
 
 @given(st.text(min_size=1, max_size=200))
-def test_a_file_name_is_always_one_plain_name(id):
+def test_a_file_name_is_a_plain_name_for_any_id(id):
     name = file_name(id)
     assert "/" not in name
     assert "\\" not in name
@@ -151,7 +153,7 @@ def test_a_file_name_is_always_one_plain_name(id):
     assert name.isprintable()
 
 
-def test_ids_that_could_be_paths_or_meet_get_names_of_their_own():
+def test_file_names_differ_for_ids_that_are_paths_reserved_or_nearly_equal():
     odd = [
         "../../etc/passwd",
         "a/b",
@@ -189,21 +191,21 @@ JSON = st.recursive(
 
 @pytest.mark.requirement("CTX-12")
 @given(st.lists(ENTRY, max_size=6), st.dictionaries(st.text(max_size=8), JSON, max_size=3), st.text(max_size=80))
-def test_whatever_a_session_holds_it_comes_back_equal(entries, state, summary):
+def test_any_conversation_survives_restore_and_export(entries, state, summary):
     import lukasa
 
-    found = {**DOCUMENT, "recent_history": entries, "system_state": state, "long_term_summary": summary}
+    document = {**DOCUMENT, "recent_history": entries, "system_state": state, "long_term_summary": summary}
     from lukasa.transfer.layouts.context_json import parse_conversation
 
     with lukasa.open("memory:", embedder="hash") as memory:
-        context, folded = parse_conversation(found)
+        context, folded = parse_conversation(document)
         assert memory.context.restore(context, folded)
-        assert conversation_to_json(memory.context, found["session_id"]) == found
+        assert conversation_to_json(memory.context, document["session_id"]) == document
 
 
-def test_a_restored_context_is_one_that_can_be_saved(quick, written):
-    import_conversation(quick, written(DOCUMENT))
-    context = quick.load("user:agent:timestamp")
+def test_a_restored_context_can_be_saved(in_memory, write_file):
+    import_conversation(in_memory, write_file(DOCUMENT))
+    context = in_memory.load("user:agent:timestamp")
     context.recent_history.append(Turn("user", "And another"))
-    assert quick.save(context)
-    assert len(quick.load("user:agent:timestamp").recent_history) == 4
+    assert in_memory.save(context)
+    assert len(in_memory.load("user:agent:timestamp").recent_history) == 4

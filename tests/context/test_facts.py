@@ -1,4 +1,4 @@
-"""Facts are drawn from what people say, known again, replaced by newer ones, and found by meaning."""
+"""Facts: extraction from turns, identity, replacement by newer ones, and search by meaning."""
 
 import pytest
 from hypothesis import given
@@ -10,13 +10,13 @@ from lukasa.record import Key
 from lukasa.text.sentences import split_sentences
 
 
-def stated(text, role="user", **more):
+def fact_texts(text, role="user", **more):
     return [fact.text for fact in extract_facts(Turn(role, text, **more))]
 
 
 @pytest.mark.requirement("CTX-10")
 @pytest.mark.parametrize(
-    ("said", "fact"),
+    ("sentence", "fact"),
     [
         ("I prefer verbose output.", "User prefers verbose output"),
         ("Actually I prefer concise output, but only for logs.", "User prefers concise output"),
@@ -38,30 +38,30 @@ def stated(text, role="user", **more):
         ("The demo moved to next Friday.", "The demo is next Friday"),
     ],
 )
-def test_a_fact_is_drawn_from_what_is_said(said, fact):
-    assert fact in stated(said)
+def test_extract_facts_finds_the_fact_in_a_sentence(sentence, fact):
+    assert fact in fact_texts(sentence)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sentence",
     [
         "Do I prefer tea?", "I'm happy.", "I'd like to know more.", "I like how you did it.", "I love it!", "Hello there!",
         "Always on the lookout for snacks.", "It is 3.50 in all.", "The path is long.", "", "???", "/", "I prefer",
     ],
 )  # fmt: skip
-def test_nothing_is_drawn_from_what_states_nothing(said):
-    assert stated(said) == []
+def test_extract_facts_finds_none_in_a_sentence_without_a_fact(sentence):
+    assert fact_texts(sentence) == []
 
 
-def test_tools_are_not_listened_to_and_assistants_only_for_decisions():
-    assert stated("I prefer verbose output.", role="tool") == []
-    assert stated("I prefer verbose output.", role="assistant") == []
-    assert stated("We decided to use PostgreSQL.", role="assistant") == ["Decision: use PostgreSQL"]
-    assert stated("I prefer tea.", speaker="Anna") == ["Anna prefers tea"]
+def test_extract_facts_ignores_tools_and_takes_only_decisions_from_assistants():
+    assert fact_texts("I prefer verbose output.", role="tool") == []
+    assert fact_texts("I prefer verbose output.", role="assistant") == []
+    assert fact_texts("We decided to use PostgreSQL.", role="assistant") == ["Decision: use PostgreSQL"]
+    assert fact_texts("I prefer tea.", speaker="Anna") == ["Anna prefers tea"]
 
 
 @given(st.text(max_size=400))
-def test_any_text_can_be_looked_through(text):
+def test_extract_facts_accepts_any_text(text):
     for fact in extract_facts(Turn("user", text)):
         assert fact.text.strip()
         assert len(fact.text) < 600
@@ -71,15 +71,15 @@ def test_any_text_can_be_looked_through(text):
     "text",
     ["I prefer " * 100_000, "**a " * 50_000, "." * 100_000, "x " * 200_000, "/a" * 100_000, "I am " + "a" * 400_000 + " b.", "- " * 100_000, ".)" * 100_000, "。" * 100_000, "(((" * 60_000, "!?" * 100_000, "a. " * 60_000, "| " * 100_000],
 )  # fmt: skip
-def test_hostile_text_is_looked_through_in_no_time(text, spent):
+def test_extract_facts_is_fast_on_hostile_text(text, cpu_seconds):
     split_sentences(text)
     extract_facts(Turn("user", text))
-    assert spent() < 5
+    assert cpu_seconds() < 5
 
 
 @pytest.fixture
-def spent():
-    """How much processor time has gone since the test began: a pattern that backtracks would take minutes."""
+def cpu_seconds():
+    """Measure processor time since the test began; a pattern that backtracks would take minutes."""
     import time
 
     began = time.process_time()
@@ -87,10 +87,10 @@ def spent():
 
 
 @pytest.mark.requirement("CTX-10")
-def test_a_fact_is_kept_with_the_turn_that_stated_it(contexts, memory):
-    turn = contexts.append("s", "user", "I prefer verbose output. Our project uses Rust 1.75.").record
-    assert contexts.load("s").facts == ["User prefers verbose output", "Project uses Rust 1.75"]
-    fact = contexts.facts("s")[0]
+def test_a_fact_is_stored_with_the_turn_that_stated_it(conversations, memory):
+    turn = conversations.append("s", "user", "I prefer verbose output. Our project uses Rust 1.75.").record
+    assert conversations.load("s").facts == ["User prefers verbose output", "Project uses Rust 1.75"]
+    fact = conversations.facts("s")[0]
     assert (fact.turn, fact.rule) == (turn.id, "preference")
     record = memory.journal.get(Key("shared", "fact", fact.id))
     assert [(link.relation, link.to.id) for link in record.links] == [("derived_from", turn.id)]
@@ -98,46 +98,46 @@ def test_a_fact_is_kept_with_the_turn_that_stated_it(contexts, memory):
 
 
 @pytest.mark.requirement("CTX-10", "CTX-5")
-def test_a_newer_fact_takes_the_place_of_one_it_contradicts_and_history_keeps_both(contexts, memory):
-    contexts.append("s", "user", "Our project uses Rust 1.75.")
-    contexts.append("s", "user", "I live in Oslo.")
-    contexts.append("s", "user", "We upgraded to Rust 1.80 today.")
-    contexts.append("s", "user", "I moved to Bergen.")
-    assert contexts.load("s").facts == ["Project uses Rust 1.80", "User moved to Bergen"]
-    history = memory.journal.history(Key("shared", "fact", contexts.facts("s")[0].id))
+def test_a_newer_fact_replaces_a_contradicted_one_and_history_keeps_both(conversations, memory):
+    conversations.append("s", "user", "Our project uses Rust 1.75.")
+    conversations.append("s", "user", "I live in Oslo.")
+    conversations.append("s", "user", "We upgraded to Rust 1.80 today.")
+    conversations.append("s", "user", "I moved to Bergen.")
+    assert conversations.load("s").facts == ["Project uses Rust 1.80", "User moved to Bergen"]
+    history = memory.journal.history(Key("shared", "fact", conversations.facts("s")[0].id))
     assert [record.text for record in history] == ["Project uses Rust 1.75", "Project uses Rust 1.80"]
 
 
 @pytest.mark.requirement("CTX-5")
-def test_the_same_fact_is_kept_once(contexts, memory):
+def test_a_repeated_fact_is_stored_once(conversations, memory):
     for _ in range(3):
-        contexts.append("s", "user", "I prefer verbose output.")
-    assert contexts.add_fact("s", "User speaks English")
-    assert contexts.add_fact("s", "user speaks  English.")
-    assert contexts.add_fact("s", "User speaks English").record.version >= 1
-    assert len(contexts.facts("s")) == 2
-    assert len(memory.journal.history(Key("shared", "fact", contexts.facts("s")[0].id))) == 1
+        conversations.append("s", "user", "I prefer verbose output.")
+    assert conversations.add_fact("s", "User speaks English")
+    assert conversations.add_fact("s", "user speaks  English.")
+    assert conversations.add_fact("s", "User speaks English").record.version >= 1
+    assert len(conversations.facts("s")) == 2
+    assert len(memory.journal.history(Key("shared", "fact", conversations.facts("s")[0].id))) == 1
 
 
 @pytest.mark.requirement("CTX-10")
-def test_facts_are_found_by_meaning(opened):
-    contexts = opened(embedder="static").context
-    contexts.append("s", "user", "I'm allergic to peanuts.")
-    contexts.append("s", "user", "We decided to use PostgreSQL.")
-    contexts.append("other", "user", "I'm allergic to cats.")
-    (best, *_) = contexts.find_facts("s", "which food must be avoided?")
+def test_find_facts_searches_by_meaning(open_store):
+    conversations = open_store(embedder="static").context
+    conversations.append("s", "user", "I'm allergic to peanuts.")
+    conversations.append("s", "user", "We decided to use PostgreSQL.")
+    conversations.append("other", "user", "I'm allergic to cats.")
+    (best, *_) = conversations.find_facts("s", "which food must be avoided?")
     assert best.text == "User is allergic to peanuts"
-    assert contexts.find_facts("s", "database choice")[0].text == "Decision: use PostgreSQL"
+    assert conversations.find_facts("s", "database choice")[0].text == "Decision: use PostgreSQL"
 
 
-def test_extraction_can_be_switched_off(contexts):
-    contexts.configure("s", extracting=False)
-    contexts.append("s", "user", "I prefer verbose output.")
-    assert contexts.load("s").facts == []
+def test_extraction_can_be_switched_off(conversations):
+    conversations.configure("s", extracting=False)
+    conversations.append("s", "user", "I prefer verbose output.")
+    assert conversations.load("s").facts == []
 
 
 @given(st.text(min_size=1, max_size=60))
-def test_case_spaces_and_a_full_stop_make_no_other_fact(text):
+def test_letter_case_white_space_and_a_full_stop_do_not_change_the_id_of_a_fact(text):
     from lukasa.context.state import Fact
 
     assert normalise_fact_text(normalise_fact_text(text)) == normalise_fact_text(text)

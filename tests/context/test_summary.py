@@ -1,4 +1,4 @@
-"""The deterministic summary is worth reading: whole sentences, what matters first, and never beyond its budget."""
+"""The rule-based summary: whole sentences, the most valuable ones, within its budget."""
 
 import pytest
 from hypothesis import given
@@ -26,12 +26,14 @@ CONVERSATION = [
 ]
 
 
-def turns(pairs, start=0):
-    return [Turn(role, text, token_count=COUNT(text), id=f"t{at}") for at, (role, text) in enumerate(pairs, start)]
+def make_turns(pairs, start=0):
+    return [
+        Turn(role, text, token_count=COUNT(text), id=f"t{index}") for index, (role, text) in enumerate(pairs, start)
+    ]
 
 
-def test_it_keeps_what_matters_and_leaves_small_talk():
-    text = summarise(NOTHING, turns(CONVERSATION), 400, COUNT).text
+def test_summarise_keeps_decisions_and_facts_and_drops_small_talk():
+    text = summarise(NOTHING, make_turns(CONVERSATION), 400, COUNT).text
     assert text.startswith(HEADING)
     for kept in (
         "We decided to use PostgreSQL 16 instead of MySQL for the billing service.",
@@ -45,53 +47,54 @@ def test_it_keeps_what_matters_and_leaves_small_talk():
         assert left not in text, left
 
 
-def test_it_tells_who_said_what_in_the_order_it_was_said():
-    text = summarise(NOTHING, turns(CONVERSATION), 400, COUNT).text
+def test_summary_lines_name_the_speaker_in_the_order_of_the_turns():
+    text = summarise(NOTHING, make_turns(CONVERSATION), 400, COUNT).text
     lines = text.splitlines()[1:]
     assert all(line.startswith(("- user: ", "- assistant: ", "- tool: ")) for line in lines)
-    places = [
-        next(at for at, (_, said) in enumerate(CONVERSATION) if line.split(": ", 1)[1][:30] in said) for line in lines
+    positions = [
+        next(index for index, (_, said) in enumerate(CONVERSATION) if line.split(": ", 1)[1][:30] in said)
+        for line in lines
     ]
-    assert places == sorted(places)
+    assert positions == sorted(positions)
 
 
-def test_every_line_is_a_whole_sentence_of_what_was_said():
+def test_every_summary_line_is_a_whole_sentence_of_a_turn():
     whole = {sentence for _, said in CONVERSATION for sentence in split_sentences(said)} | {
         said for _, said in CONVERSATION
     }
-    for line in summarise(NOTHING, turns(CONVERSATION), 150, COUNT).lines:
+    for line in summarise(NOTHING, make_turns(CONVERSATION), 150, COUNT).lines:
         assert line.text.split(": ", 1)[1] in whole
 
 
-def test_an_open_question_is_worth_more_than_one_that_was_answered():
+def test_score_sentence_prefers_open_questions_and_decisions():
     question = "Who will own the invoices table?"
     assert score_sentence(question, is_unanswered=True) > score_sentence(question)
     assert score_sentence("We decided to use Rust.") > score_sentence("That is nice.") > score_sentence("Thanks!")
 
 
-def test_what_is_too_long_to_quote_is_said_to_be_there():
+def test_summarise_mentions_a_message_that_is_too_long_to_quote():
     said = Turn("user", "word " * 3_000, token_count=3_000, id="t")
     assert summarise(NOTHING, [said], 500, COUNT).text == f"{HEADING}\n- user: (a message of 3,000 tokens, not quoted)"
 
 
 @pytest.mark.requirement("CTX-7")
 @given(st.lists(st.lists(st.text(max_size=80), max_size=12), max_size=6), st.integers(0, 300))
-def test_it_never_exceeds_its_budget_however_often_it_is_folded(rounds, budget):
-    summary, at = NOTHING, 0
+def test_summarise_never_exceeds_its_budget_in_any_number_of_rounds(rounds, budget):
+    summary, total = NOTHING, 0
     for texts in rounds:
-        said = turns([("user", text) for text in texts], at)
-        at += len(said)
+        said = make_turns([("user", text) for text in texts], total)
+        total += len(said)
         summary = summarise(summary, said, budget, COUNT)
         assert COUNT(summary.text) <= budget
         assert summary.tokens == (COUNT(summary.text) if summary.text else 0)
-    assert summary.turns == at
+    assert summary.turns == total
 
 
 @pytest.mark.requirement("CTX-7")
-def test_over_hundreds_of_rounds_the_summary_stays_within_its_budget_and_keeps_what_mattered_lately():
+def test_after_hundreds_of_rounds_the_summary_keeps_the_recent_decisions():
     summary = NOTHING
     for round in range(200):
-        said = turns([
+        said = make_turns([
             ("user", f"We decided to move project {round} to region eu-{round} on 3 March 2026."),
             ("assistant", "That sounds nice and I will have a look at it soon."),
             ("user", f"The weather in town number {round} was quite pleasant over there."),
@@ -103,33 +106,33 @@ def test_over_hundreds_of_rounds_the_summary_stays_within_its_budget_and_keeps_w
     assert summary.rounds == 200
 
 
-def test_it_stands_still_when_nothing_is_added():
-    summary = summarise(NOTHING, turns(CONVERSATION), 300, COUNT)
+def test_summarise_without_turns_keeps_the_text():
+    summary = summarise(NOTHING, make_turns(CONVERSATION), 300, COUNT)
     assert summarise(summary, [], 300, COUNT).text == summary.text
 
 
-def test_a_text_that_was_written_by_hand_is_kept_sentence_by_sentence():
+def test_summarise_splits_a_hand_written_text_into_sentences():
     earlier = ConversationSummary(text="User requested file creation. Successfully created test.txt.")
-    text = summarise(earlier, turns(CONVERSATION), 400, COUNT).text
+    text = summarise(earlier, make_turns(CONVERSATION), 400, COUNT).text
     assert "- User requested file creation.\n- Successfully created test.txt.\n" in text
 
 
-def test_what_is_said_again_stands_once():
-    again = turns([("user", "We decided to use PostgreSQL for billing.")] * 5)
+def test_summarise_drops_repeated_sentences():
+    again = make_turns([("user", "We decided to use PostgreSQL for billing.")] * 5)
     summary = summarise(summarise(NOTHING, again, 300, COUNT), again, 300, COUNT)
     assert summary.text.count("PostgreSQL") == 1
 
 
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=20), st.integers(0, 120))
-def test_a_summary_is_shortened_by_whole_lines(texts, budget):
-    whole = summarise(NOTHING, turns([("user", text) for text in texts]), 1_000, COUNT)
+def test_shorten_summary_drops_whole_lines(texts, budget):
+    whole = summarise(NOTHING, make_turns([("user", text) for text in texts]), 1_000, COUNT)
     brief = shorten_summary(whole.text, budget, COUNT)
     assert COUNT(brief) <= budget
     assert set(brief.splitlines()) <= set(whole.text.splitlines()) | {HEADING}
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "sentences"),
     [
         (
             "Dr. Ng met J. Smith at 3 p.m. on Friday. They left.",
@@ -147,12 +150,12 @@ def test_a_summary_is_shortened_by_whole_lines(texts, budget):
         ("\n\n  \n", []),
     ],
 )
-def test_sentences_end_where_they_end(text, found):
-    assert split_sentences(text) == found
+def test_split_sentences_finds_the_ends_of_sentences(text, sentences):
+    assert split_sentences(text) == sentences
 
 
 @given(st.text(max_size=300))
-def test_sentences_say_only_what_the_text_says(text):
+def test_split_sentences_adds_nothing_to_the_text(text):
     bare = "".join(text.replace("*", "").replace("_", "").split())
     for sentence in split_sentences(text):
         assert "".join(sentence.replace("*", "").replace("_", "").split()) in bare

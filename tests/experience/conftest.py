@@ -1,4 +1,4 @@
-"""What the tests of experience share: stores of both engines, and episodes to fill them with."""
+"""Shared fixtures of the experience tests: stores on both engines, and episodes to fill them with."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import lukasa
-from lukasa.testing import CountingIds, FrozenClock
+from lukasa.testing import FrozenClock
 
-TREE = Path(__file__).parents[2] / "examples" / "loki"
+LOKI_TREE = Path(__file__).parents[2] / "examples" / "loki"
 STEPS = ("read_file", "write_file", "run_test", "edit_file", "run_test")
 
 
@@ -18,61 +18,59 @@ def clock():
 
 
 @pytest.fixture
-def opened(clock):
-    """Opens stores with the test's clock and closes them again."""
+def open_store(clock):
+    """Return a function that opens stores with the test's clock; they are closed after the test."""
     with ExitStack() as stack:
 
-        def open_(place="memory:", **options):
-            return stack.enter_context(lukasa.open(place, clock=clock, embedder="hash", **options))
+        def open_store(location="memory:", **options):
+            return stack.enter_context(lukasa.open(location, clock=clock, embedder="hash", **options))
 
-        yield open_
+        yield open_store
 
 
 @pytest.fixture(params=["memory", "postgresql"])
-def memory(request, opened):
-    """The owner's view of a new store, on either engine."""
-    return opened("memory:" if request.param == "memory" else request.getfixturevalue("url"))
+def memory(request, open_store):
+    """Open a new store as its owner, on either engine."""
+    return open_store("memory:" if request.param == "memory" else request.getfixturevalue("url"))
 
 
 @pytest.fixture
-def local(opened):
-    """The owner's view of a new store in this process alone."""
-    return opened("memory:")
+def local(open_store):
+    """Open a new store in memory as its owner."""
+    return open_store("memory:")
 
 
 @pytest.fixture
-def file(tmp_path):
+def store_path(tmp_path):
     return str(tmp_path / "agents.db")
 
 
+@pytest.fixture(scope="session")
+def loki_tree():
+    return LOKI_TREE
+
+
 @pytest.fixture
-def place(request, file):
-    return file
+def loki_memory(memory, loki_tree):
+    """Import the example tree into a new store and consolidate it."""
+    memory.import_(loki_tree, format="loki")
+    memory.consolidate()
+    return memory
 
 
 @pytest.fixture(scope="session")
-def tree():
-    return TREE
+def make_episode():
+    """Return a function that makes an episode document."""
 
-
-@pytest.fixture(scope="session")
-def told():
-    """Makes an episode as its document spells it."""
-
-    def told(goal, *, outcome="success", agent="eng-001", steps=STEPS, errors=(), **more):
-        context = {"goal": goal, **more.pop("context", {})}
+    def make_episode(goal, *, outcome="success", agent="eng-001", steps=STEPS, errors=(), **fields):
+        context = {"goal": goal, **fields.pop("context", {})}
         return {
             "agent": agent,
             "context": context,
-            "action_log": [{"t": 10 * at, "action": step} for at, step in enumerate(steps)],
+            "action_log": [{"t": 10 * number, "action": step} for number, step in enumerate(steps)],
             "outcome": outcome,
             "errors_encountered": [dict(error) for error in errors],
-            **more,
+            **fields,
         }
 
-    return told
-
-
-@pytest.fixture(scope="session")
-def ids():
-    return CountingIds
+    return make_episode

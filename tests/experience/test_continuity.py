@@ -1,4 +1,4 @@
-"""CONTINUITY.md: its own sections are kept current, everything else stays byte for byte."""
+"""CONTINUITY.md: the four sections are updated, everything else stays byte for byte."""
 
 import pytest
 from hypothesis import given
@@ -11,54 +11,47 @@ pytestmark = pytest.mark.requirement("EXP-13")
 GOAL = "Implement POST /api/todos endpoint"
 
 
-@pytest.fixture
-def full(memory, tree):
-    memory.import_(tree, format="loki")
-    memory.consolidate()
-    return memory
-
-
-def test_a_new_file_names_goal_state_memories_and_mistakes(full, tmp_path):
-    kept = full.continuity.update(tmp_path / "CONTINUITY.md", goal=GOAL)
-    text = kept.path.read_text()
-    assert kept.changed
+def test_a_new_file_names_goal_state_memories_and_mistakes(loki_memory, tmp_path):
+    update = loki_memory.continuity.update(tmp_path / "CONTINUITY.md", goal=GOAL)
+    text = update.path.read_text()
+    assert update.changed
     assert [line for line in text.splitlines() if line.startswith("## ")] == [f"## {name}" for name in SECTIONS]
     assert f"## Current Goal\n{GOAL}\n" in text
     assert "- [sem-001] Express route handlers require explicit return types in strict mode\n" in text
     assert "- [skill: api-implementation] API Endpoint Implementation\n" in text
     assert "TypeScript compilation: Missing return type annotation" in text.partition("Mistakes")[2]
-    assert "Handler doesn't return a value" not in text  # by reference, never in full
+    assert "Handler doesn't return a value" not in text  # by reference, never the whole text
 
 
-def test_a_file_that_is_current_is_not_touched(full, tmp_path):
+def test_a_current_file_is_not_written(loki_memory, tmp_path):
     path = tmp_path / "CONTINUITY.md"
-    full.continuity.update(path, goal=GOAL)
+    loki_memory.continuity.update(path, goal=GOAL)
     before = path.stat()
-    assert not full.continuity.update(path).changed
+    assert not loki_memory.continuity.update(path).changed
     assert path.stat().st_mtime_ns == before.st_mtime_ns
     assert path.stat().st_ino == before.st_ino
 
 
-def test_hand_written_parts_survive_byte_for_byte(full, tmp_path):
+def test_hand_written_parts_survive_byte_for_byte(loki_memory, tmp_path):
     path = tmp_path / "CONTINUITY.md"
     mine = b"# Mine \xff\xfe\r\n\ttabs  \r\n\r\n## Notes\r\nkeep me\r\n"
     after = b"\r\n## Later\r\n```\r\n## Current Goal\r\nin code\r\n```\r\nno newline at the end"
     path.write_bytes(mine + b"## Current Goal\r\nOld goal\r\n" + after)
-    full.continuity.update(path, goal=GOAL)
+    loki_memory.continuity.update(path, goal=GOAL)
     text = path.read_bytes()
     assert text.startswith(mine + f"## Current Goal\r\n{GOAL}\r\n".encode() + after)
     assert b"Old goal" not in text
 
 
-def test_the_goal_comes_from_the_work_at_hand_else_from_the_file(memory, tmp_path):
+def test_the_goal_comes_from_episode_then_ledger_then_file(memory, tmp_path):
     path = tmp_path / "CONTINUITY.md"
     path.write_text("## Current Goal\nWritten by hand\n")
     assert memory.continuity.update(path).goal == "Written by hand"
     memory.ledgers.checkpoint("eng", current_task="task-7", completed=3, context={"current_goal": "From the ledger"})
     assert memory.continuity.update(path, agent="eng").goal == "From the ledger"
     run = memory.episodes.start("From the episode", agent="eng")
-    kept = memory.continuity.update(path, agent="eng")
-    assert kept.goal == "From the episode"
+    update = memory.continuity.update(path, agent="eng")
+    assert update.goal == "From the episode"
     assert run.id in path.read_text()
     assert "- Current task: task-7\n" in path.read_text()
     assert "3 tasks completed" in path.read_text()
@@ -73,7 +66,7 @@ def test_a_memory_cannot_break_out_of_its_line(memory, tmp_path):
     assert "\n## Notes" not in path.read_text()
 
 
-def test_a_file_that_is_too_large_is_left_alone(local, tmp_path):
+def test_a_file_that_is_too_large_is_refused_and_unchanged(local, tmp_path):
     path = tmp_path / "CONTINUITY.md"
     path.write_bytes(b"x" * 6_000_000)
     with pytest.raises(FormatError):
@@ -90,7 +83,7 @@ pieces = st.one_of(
 
 
 @given(st.lists(pieces, max_size=12).map(b"".join))
-def test_whatever_stands_in_the_file_merging_twice_is_merging_once(text):
+def test_merging_sections_twice_equals_merging_once(text):
     once = merge_sections(text, SECTION)
     assert merge_sections(once, SECTION) == once
     for name in SECTIONS:
@@ -98,5 +91,5 @@ def test_whatever_stands_in_the_file_merging_twice_is_merging_once(text):
 
 
 @given(st.binary(max_size=200).filter(lambda raw: b"#" not in raw and b"`" not in raw and b"~" not in raw))
-def test_whatever_was_there_is_still_there(text):
+def test_merging_sections_keeps_all_other_bytes(text):
     assert merge_sections(text, SECTION).startswith(text)

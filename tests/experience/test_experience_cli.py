@@ -1,4 +1,4 @@
-"""The commands of experience, as a person uses them."""
+"""The commands for episodes, knowledge, skills, handoffs, ledgers, briefing, continuity and metrics."""
 
 import json
 import signal
@@ -17,9 +17,9 @@ GOAL = "Implement POST /api/todos endpoint"
 
 
 @pytest.fixture
-def run(file):
+def run(store_path):
     def run(*words, expect=0, stdin=None):
-        result = CliRunner().invoke(app, ["--store", file, *words], input=stdin, catch_exceptions=False)
+        result = CliRunner().invoke(app, ["--store", store_path, *words], input=stdin, catch_exceptions=False)
         assert result.exit_code == expect, result.output
         return result
 
@@ -27,52 +27,54 @@ def run(file):
 
 
 @pytest.fixture
-def full(run, tree):
-    run("import", "--format", "loki", str(tree))
+def loki_run(run, loki_tree):
+    run("import", "--format", "loki", str(loki_tree))
     return run
 
 
-def answer(result):
+def parse_json(result):
     return json.loads(result.stdout)
 
 
-def test_the_walk_of_the_issue(full):
-    shown = full("consolidate", "--dry-run").stdout
+def test_consolidate_before_task_and_undo_work_together(loki_run):
+    shown = loki_run("consolidate", "--dry-run").stdout
     assert "2 would be new, 2 would be updated" in shown
-    told = answer(full("before-task", GOAL, "--json"))
-    assert set(told["context"]) == {"relevant_patterns", "avoid_these", "applicable_skills"}
-    done = answer(full("consolidate", "--json"))
+    briefing = parse_json(loki_run("before-task", GOAL, "--json"))
+    assert set(briefing["context"]) == {"relevant_patterns", "avoid_these", "applicable_skills"}
+    done = parse_json(loki_run("consolidate", "--json"))
     assert {proposal["id"] for proposal in done["proposals"]} >= {"sem-001", "sem-002"}
-    assert "No new episodes." in full("consolidate").stdout
-    assert "Reverted" in full("undo", "--label", done["label"]).stdout
-    assert [item["id"] for item in answer(full("knowledge", "list", "--kind", "pattern", "--json"))] == ["sem-001"]
+    assert "No new episodes." in loki_run("consolidate").stdout
+    assert "Reverted" in loki_run("undo", "--label", done["label"]).stdout
+    assert [item["id"] for item in parse_json(loki_run("knowledge", "list", "--kind", "pattern", "--json"))] == [
+        "sem-001"
+    ]
 
 
-def test_episodes_by_hand(run):
+def test_episode_commands(run):
     error = "Type:Missing return:Add :void"
     assert (
-        "Kept ep-"
+        "Stored ep-"
         in run("episode", "add", GOAL, "--by", "eng", "--step", "read", "--step", "write", "--error", error).stdout
     )
-    (episode,) = answer(run("episode", "list", "--json"))
+    (episode,) = parse_json(run("episode", "list", "--json"))
     assert [step["action"] for step in episode["action_log"]] == ["read", "write"]
     assert episode["errors_encountered"] == [{"type": "Type", "message": "Missing return", "resolution": "Add :void"}]
     assert GOAL in run("episode", "show", episode["id"]).stdout
     run("episode", "show", "ep-404", expect=5)
     run("episode", "add", expect=2)
     run("episode", "add", "  ", expect=3)
-    told = {"id": "ep-2026-01-06-009", "context": {"goal": "From a file"}, "timestamp": "2026-01-06T10:00:00Z"}
-    run("episode", "add", "--file", "-", stdin=json.dumps([told]))
+    document = {"id": "ep-2026-01-06-009", "context": {"goal": "From a file"}, "timestamp": "2026-01-06T10:00:00Z"}
+    run("episode", "add", "--file", "-", stdin=json.dumps([document]))
     assert "From a file" in run("episode", "list", "--day", "2026-01-06").stdout
     run("episode", "add", "--file", "-", stdin="nonsense", expect=2)
     assert "archived 1" in run("episode", "prune").stdout
-    assert "back in full" in run("episode", "restore", "ep-2026-01-06-009").stdout
+    assert "restored in full" in run("episode", "restore", "ep-2026-01-06-009").stdout
 
 
-def test_an_unfinished_episode_is_closed_by_hand(run, file):
+def test_episode_finish_closes_an_unfinished_episode(run, store_path):
     import lukasa
 
-    with lukasa.open(file) as memory:
+    with lukasa.open(store_path) as memory:
         id = memory.episodes.start("Go on").id
     assert id in run("episode", "list", "--unfinished").stdout
     run("episode", "finish", id, "--outcome", "failure")
@@ -80,23 +82,26 @@ def test_an_unfinished_episode_is_closed_by_hand(run, file):
     run("episode", "finish", id, expect=3)
 
 
-def test_knowledge_is_linked_walked_and_drawn(full):
-    full("knowledge", "add", "pattern", "Handlers return void", "--correct", "Say so", "--confidence", "0.9")
-    assert "Linked" in full("knowledge", "link", "sem-002", "elaborates", "sem-001").stdout
-    full("knowledge", "link", "sem-002", "hates", "sem-001", expect=3)
-    full("knowledge", "link", "sem-002", "elaborates", "sem-404", expect=5)
-    assert full("knowledge", "path", "sem-002", "ep-2026-01-06-001").stdout == "sem-002 – sem-001 – ep-2026-01-06-001\n"
-    assert "← elaborates sem-002" in full("knowledge", "show", "sem-001").stdout
-    dot = full("knowledge", "graph").stdout
+def test_knowledge_link_path_and_graph_commands(loki_run):
+    loki_run("knowledge", "add", "pattern", "Handlers return void", "--correct", "Say so", "--confidence", "0.9")
+    assert "Linked" in loki_run("knowledge", "link", "sem-002", "elaborates", "sem-001").stdout
+    loki_run("knowledge", "link", "sem-002", "hates", "sem-001", expect=3)
+    loki_run("knowledge", "link", "sem-002", "elaborates", "sem-404", expect=5)
+    assert (
+        loki_run("knowledge", "path", "sem-002", "ep-2026-01-06-001").stdout
+        == "sem-002 – sem-001 – ep-2026-01-06-001\n"
+    )
+    assert "← elaborates sem-002" in loki_run("knowledge", "show", "sem-001").stdout
+    dot = loki_run("knowledge", "graph").stdout
     assert dot.startswith("digraph knowledge {")
     assert '"shared/pattern/sem-002" -> "shared/pattern/sem-001" [label="elaborates"];' in dot
-    picture = ET.fromstring(full("knowledge", "graph", "sem-001", "--format", "svg", "--sources").stdout)
+    picture = ET.fromstring(loki_run("knowledge", "graph", "sem-001", "--format", "svg", "--sources").stdout)
     assert picture.tag.endswith("svg")
-    assert "dangling" in full("knowledge", "contradictions").stdout
-    assert "No patterns say the same." in full("knowledge", "merge").stdout
+    assert "dangling" in loki_run("knowledge", "contradictions").stdout
+    assert "No two patterns say the same." in loki_run("knowledge", "merge").stdout
 
 
-def test_a_hostile_text_cannot_break_out_of_a_drawing(run):
+def test_graph_export_escapes_hostile_text(run):
     run("knowledge", "add", "fact", 'x"];evil [label="</text><script>alert(1)</script>\\', "--id", 'a"b<c>&')
     dot = run("knowledge", "graph").stdout
     assert '];evil [label="</text>' not in dot.replace('\\"', "")
@@ -105,24 +110,24 @@ def test_a_hostile_text_cannot_break_out_of_a_drawing(run):
     ET.fromstring(svg)
 
 
-def test_skills_by_hand(full, tmp_path):
+def test_skill_commands(loki_run, tmp_path):
     good = tmp_path / "cook.md"
     good.write_text("# Skill: Cook\n\n## Steps\n1. Heat\n")
-    assert "Kept cook, version 1." in full("skill", "add", str(good)).stdout
-    assert full("skill", "show", "cook").stdout == good.read_text()
+    assert "Stored cook, version 1." in loki_run("skill", "add", str(good)).stdout
+    assert loki_run("skill", "show", "cook").stdout == good.read_text()
     assert (
         "cook: 1 worked, 1 failed."
-        in [full("skill", "used", "cook"), full("skill", "used", "cook", "--failed")][1].stdout
+        in [loki_run("skill", "used", "cook"), loki_run("skill", "used", "cook", "--failed")][1].stdout
     )
-    assert answer(full("skill", "search", "heat", "--json"))[0]["success_rate"] == 0.5
+    assert parse_json(loki_run("skill", "search", "heat", "--json"))[0]["success_rate"] == 0.5
     bad = tmp_path / "bad.md"
     bad.write_text("# Skill: Bad\n\n## Steps\n- no number\n")
-    assert "4" in full("skill", "check", str(bad), expect=3).stdout
-    full("skill", "add", str(bad), expect=3)
-    assert "wrote 4" in full("skill", "sync", str(tmp_path / "folder")).stdout
+    assert "4" in loki_run("skill", "check", str(bad), expect=3).stdout
+    loki_run("skill", "add", str(bad), expect=3)
+    assert "wrote 4" in loki_run("skill", "sync", str(tmp_path / "folder")).stdout
 
 
-def test_handoffs_and_ledgers_by_hand(run):
+def test_handoff_and_ledger_commands(run):
     run("handoff", "create", "qa", "Built it", "--from", "eng", "--test", "all")
     assert "Built it" in run("handoff", "inbox", "--for", "qa").stdout
     run("handoff", "accept", "handoff-001", "--as", "mallory", expect=3)
@@ -131,37 +136,37 @@ def test_handoffs_and_ledgers_by_hand(run):
     run("handoff", "complete", "handoff-001", expect=3)
     run("handoff", "accept", "handoff-001", "--as", "qa-2")
     assert "completed" in run("handoff", "complete", "handoff-001", "--result", "green").stdout
-    assert answer(run("handoff", "sent", "--for", "eng", "--json"))[0]["result"] == "green"
+    assert parse_json(run("handoff", "sent", "--for", "eng", "--json"))[0]["result"] == "green"
     run("handoff", "show", "handoff-404", expect=5)
     assert "task-1" in run("ledger", "eng", "--task", "task-1", "--completed", "2").stdout
-    assert answer(run("ledger", "--json"))[0]["tasks_completed"] == 2
+    assert parse_json(run("ledger", "--json"))[0]["tasks_completed"] == 2
     run("ledger", "nobody", expect=5)
 
 
-def test_metrics_by_hand(run):
+def test_metrics_command(run):
     run("episode", "add", "Do it", "--seconds", "30")
-    id = answer(run("episode", "list", "--json"))[0]["id"]
-    assert answer(run("metrics", "--prefer", f"{id}=1", "--json"))["rewards"]["preference"] == 1
+    id = parse_json(run("episode", "list", "--json"))[0]["id"]
+    assert parse_json(run("metrics", "--prefer", f"{id}=1", "--json"))["rewards"]["preference"] == 1
     assert "100 %" in run("metrics").stdout
     assert id in run("metrics", "--rewards").stdout
     assert "30" in run("metrics", "--tasks").stdout
     run("metrics", "--prefer", "nonsense", expect=2)
 
 
-def test_a_prompt_block_stays_within_its_budget(full):
-    block = full("before-task", GOAL, "--budget", "200").stdout
+def test_before_task_prints_a_prompt_block_within_its_budget(loki_run):
+    block = loki_run("before-task", GOAL, "--budget", "200").stdout
     assert block.startswith("<lukasa ")
-    assert "Express" in full("before-task", GOAL, "--full").stdout
+    assert "Express" in loki_run("before-task", GOAL, "--full").stdout
 
 
-def test_continuity_watches_and_stops_when_interrupted(full, file, tmp_path):
+def test_continuity_watches_and_stops_when_interrupted(loki_run, store_path, tmp_path):
     path = tmp_path / "CONTINUITY.md"
     code = "from lukasa.interfaces.cli import main; main()"
-    words = ["--store", file, "continuity", str(path), "--goal", GOAL, "--watch", "--every", "0.1"]
+    words = ["--store", store_path, "continuity", str(path), "--goal", GOAL, "--watch", "--every", "0.1"]
     watcher = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        assert b"brought up to date" in watcher.stdout.readline()
-        full("knowledge", "add", "pattern", f"{GOAL} with care", "--confidence", "1")
+        assert b"Updated" in watcher.stdout.readline()
+        loki_run("knowledge", "add", "pattern", f"{GOAL} with care", "--confidence", "1")
         deadline = time.monotonic() + 60
         while "with care" not in path.read_text():
             assert time.monotonic() < deadline
@@ -174,14 +179,14 @@ def test_continuity_watches_and_stops_when_interrupted(full, file, tmp_path):
         watcher.communicate()
 
 
-def test_the_tree_goes_out_by_command_too(full, tmp_path):
-    assert "Wrote 15 records" in full("export", "--format", "loki", str(tmp_path / "out")).stdout
-    assert "0 records added, 15 already here" in full("import", "--format", "loki", str(tmp_path / "out")).stdout
-    full("import", "--format", "loki", str(tmp_path / "nowhere"), expect=5)
-    full("import", "--format", "xml", str(tmp_path), expect=2)
+def test_export_and_import_of_a_loki_tree(loki_run, tmp_path):
+    assert "Wrote 15 records" in loki_run("export", "--format", "loki", str(tmp_path / "out")).stdout
+    assert "0 records added, 15 already here" in loki_run("import", "--format", "loki", str(tmp_path / "out")).stdout
+    loki_run("import", "--format", "loki", str(tmp_path / "nowhere"), expect=5)
+    loki_run("import", "--format", "xml", str(tmp_path), expect=2)
 
 
-def test_the_benchmark_runs_small():
+def test_the_consolidate_benchmark_runs_at_a_small_size():
     shown = CliRunner().invoke(app, ["bench", "consolidate", "--sizes", "100", "--json"], catch_exceptions=False)
     report = json.loads(shown.stdout)
     assert report["benchmark"] == "consolidate"

@@ -1,4 +1,4 @@
-"""Knowledge: patterns, anti-patterns, facts, their links and what contradicts what."""
+"""Knowledge: patterns, anti-patterns and facts, their links, contradictions and duplicates."""
 
 import json
 
@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa import Key, Refused
-from lukasa.experience.knowledge_items import RELATIONS, KnowledgeItem
+from lukasa.experience.knowledge import RELATIONS, KnowledgeItem
 
 
 @pytest.mark.requirement("EXP-2")
-def test_the_documents_pattern_comes_back_field_by_field(memory, tree):
-    (told,) = json.loads((tree / "semantic/patterns.json").read_text())
-    record = memory.knowledge.add("pattern", told, id=told["id"]).record
-    assert KnowledgeItem(record).as_json() == told
-    assert [link.to.id for link in record.links if link.relation == "derived_from"] == told["source_episodes"]
+def test_a_pattern_document_round_trips(memory, loki_tree):
+    (document,) = json.loads((loki_tree / "semantic/patterns.json").read_text())
+    record = memory.knowledge.add("pattern", document, id=document["id"]).record
+    assert KnowledgeItem(record).as_json() == document
+    assert [link.to.id for link in record.links if link.relation == "derived_from"] == document["source_episodes"]
 
 
 @pytest.mark.requirement("EXP-2")
@@ -31,7 +31,7 @@ def test_a_use_is_counted_with_its_time(memory, clock):
 
 
 @pytest.mark.requirement("EXP-2")
-def test_facts_and_antipatterns_are_kept_and_listed(memory):
+def test_facts_and_antipatterns_are_stored_and_listed(memory):
     memory.knowledge.add_fact("The database is SQLite", category="stack")
     memory.knowledge.add_antipattern("Deploying on Friday", why="nobody is there", prevention="Deploy on Tuesday")
     (fact,), (anti,) = memory.knowledge.facts(), memory.knowledge.antipatterns()
@@ -41,7 +41,7 @@ def test_facts_and_antipatterns_are_kept_and_listed(memory):
 
 @pytest.mark.requirement("EXP-2")
 @pytest.mark.parametrize(
-    "told",
+    "document",
     [
         {},
         {"pattern": " "},
@@ -55,13 +55,13 @@ def test_facts_and_antipatterns_are_kept_and_listed(memory):
         {"pattern": "x", "links": "sem-2"},
     ],
 )
-def test_what_is_no_pattern_is_refused(local, told):
-    assert isinstance(local.knowledge.add("pattern", told), Refused)
+def test_an_invalid_pattern_is_refused(local, document):
+    assert isinstance(local.knowledge.add("pattern", document), Refused)
     assert local.knowledge.add("opinion", {"pattern": "x"}).code == "bad_kind"
 
 
 @pytest.fixture
-def three(memory):
+def pattern_ids(memory):
     return [memory.knowledge.add_pattern(text).record.id for text in ("One", "Two", "Three")]
 
 
@@ -82,8 +82,8 @@ def links(memory, id):
         ("derived_from", None),
     ],
 )
-def test_links_keep_their_inverse_in_step(memory, three, relation, inverse):
-    a, b, _ = three
+def test_a_link_and_its_inverse_are_added_and_removed_together(memory, pattern_ids, relation, inverse):
+    a, b, _ = pattern_ids
     assert memory.knowledge.link(a, relation, b)
     assert links(memory, a) == {(relation, b)}
     assert links(memory, b) == ({(inverse, a)} if inverse else set())
@@ -93,8 +93,8 @@ def test_links_keep_their_inverse_in_step(memory, three, relation, inverse):
 
 
 @pytest.mark.requirement("EXP-4")
-def test_links_that_make_no_sense_are_refused(memory, three):
-    a, b, _ = three
+def test_invalid_links_are_refused(memory, pattern_ids):
+    a, b, _ = pattern_ids
     assert memory.knowledge.link(a, "hates", b).code == "bad_relation"
     assert memory.knowledge.link(a, "related_to", a).code == "bad_link"
     assert memory.knowledge.link(a, "related_to", "sem-404").code == "not_found"
@@ -103,13 +103,13 @@ def test_links_that_make_no_sense_are_refused(memory, three):
 
 
 @pytest.mark.requirement("EXP-4")
-def test_links_are_followed_in_both_directions(memory, three):
-    a, b, c = three
+def test_links_are_followed_in_both_directions(memory, pattern_ids):
+    a, b, c = pattern_ids
     episode = memory.episodes.record("See it").record.id
     memory.knowledge.link(a, "elaborates", b)
     memory.knowledge.link(c, "example_of", b)
     memory.knowledge.link(c, "derived_from", episode)
-    assert {(one.relation, one.key.id, one.direction) for one in memory.knowledge.neighbours(b)} == {
+    assert {(item.relation, item.key.id, item.direction) for item in memory.knowledge.neighbours(b)} == {
         ("elaborates", a, "in"),
         ("example_of", c, "in"),
     }
@@ -120,11 +120,11 @@ def test_links_are_followed_in_both_directions(memory, three):
 
 
 @pytest.mark.requirement("EXP-4")
-def test_contradictions_and_dangling_links_are_reported(memory, three):
-    a, b, c = three
+def test_contradictions_and_dangling_links_are_reported(memory, pattern_ids):
+    a, b, c = pattern_ids
     memory.knowledge.link(a, "contradicts", b)
     memory.knowledge.add("pattern", {"pattern": "Three", "links": [{"to": "sem-099", "relation": "elaborates"}]}, id=c)
-    found = {(one.kind, one.a.id, one.b.id) for one in memory.knowledge.contradictions()}
+    found = {(item.kind, item.a.id, item.b.id) for item in memory.knowledge.contradictions()}
     assert found == {("contradicts", a, b), ("dangling", c, "sem-099")}
 
 
@@ -132,7 +132,7 @@ def test_contradictions_and_dangling_links_are_reported(memory, three):
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.sampled_from(RELATIONS), st.integers(0, 4), st.booleans()), max_size=25)
 )
-def test_however_links_are_drawn_both_ends_agree(moves):
+def test_both_ends_of_a_link_agree_after_any_changes(changes):
     inverse = {
         "supersedes": "superseded_by",
         "superseded_by": "supersedes",
@@ -141,14 +141,14 @@ def test_however_links_are_drawn_both_ends_agree(moves):
     }
     with lukasa.open("memory:") as memory:
         ids = [memory.knowledge.add_pattern(f"Pattern {n}").record.id for n in range(5)]
-        for a, relation, b, draw in moves:
+        for a, relation, b, draw in changes:
             (memory.knowledge.link if draw else memory.knowledge.unlink)(ids[a], relation, ids[b])
-        every = {(id, *link) for id in ids for link in links(memory, id)}
-        for a, relation, b in every:
+        all_links = {(id, *link) for id in ids for link in links(memory, id)}
+        for a, relation, b in all_links:
             if relation in inverse:
-                assert (b, inverse[relation], a) in every
-        assert not {(a, b) for a, relation, b in every if relation == "supersedes"} & {
-            (b, a) for a, relation, b in every if relation == "supersedes"
+                assert (b, inverse[relation], a) in all_links
+        assert not {(a, b) for a, relation, b in all_links if relation == "supersedes"} & {
+            (b, a) for a, relation, b in all_links if relation == "supersedes"
         }
 
 
@@ -159,8 +159,8 @@ def test_duplicates_merge_into_the_most_confident(memory, clock):
     sure = add(text, confidence=0.9, source_episodes=["ep-1", "ep-2"], usage_count=3).record.id
     other = add(f"{text}.", confidence=0.7, source_episodes=["ep-2", "ep-3"], usage_count=2).record.id
     apart = add("Indexes belong on foreign keys", confidence=0.6).record.id
-    foretold = memory.knowledge.merge_duplicates(dry_run=True)
-    assert foretold.into == {sure: (other,)}
+    preview = memory.knowledge.merge_duplicates(dry_run=True)
+    assert preview.into == {sure: (other,)}
     assert memory.knowledge.get(other).superseded_by is None
     merged = memory.knowledge.merge_duplicates()
     assert merged.into == {sure: (other,)}
@@ -177,7 +177,7 @@ def test_duplicates_merge_into_the_most_confident(memory, clock):
 
 
 @pytest.mark.requirement("EXP-12")
-def test_what_says_the_opposite_is_no_duplicate(local):
+def test_patterns_that_differ_in_a_negation_are_not_duplicates(local):
     local.knowledge.add_pattern("Always run the contract tests before the merge of a branch into main")
     local.knowledge.add_pattern("Never run the contract tests before the merge of a branch into main")
     local.knowledge.add_pattern("Do not run the unit tests against the production database of the service")
@@ -185,8 +185,8 @@ def test_what_says_the_opposite_is_no_duplicate(local):
     assert local.knowledge.merge_duplicates().into == {}
 
 
-def test_an_agent_links_within_its_reach_only(opened, file):
-    owner, orion = opened(file), opened(file, agent="orion")
+def test_an_agent_links_only_within_its_reach(open_store, store_path):
+    owner, orion = open_store(store_path), open_store(store_path, agent="orion")
     owner.knowledge.add_pattern("Theirs", id="sem-9", scope="elysia")
     mine = orion.knowledge.add_pattern("Mine").record.id
     assert orion.knowledge.link(mine, "related_to", "sem-9").code == "not_found"

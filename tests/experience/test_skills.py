@@ -1,4 +1,4 @@
-"""Skills: Markdown that is parsed, versioned, found, counted, and kept in step with a folder."""
+"""Skills: parsed from Markdown, versioned, searched, counted and synchronised with a folder."""
 
 import pytest
 from hypothesis import given
@@ -11,8 +11,8 @@ pytestmark = pytest.mark.requirement("EXP-5")
 GOOD = "# Skill: Tidy Up\n\n## Steps\n1. Look\n2. Sweep\n"
 
 
-def test_the_documents_skill_is_read_in_parts_and_kept_to_the_letter(memory, tree):
-    text = (tree / "skills/api-implementation.md").read_text()
+def test_a_skill_document_is_parsed_and_kept_unchanged(memory, loki_tree):
+    text = (loki_tree / "skills/api-implementation.md").read_text()
     skill = Skill(memory.skills.add(text, id="api-implementation").record)
     assert skill.title == "API Endpoint Implementation"
     assert skill.markdown == text
@@ -39,7 +39,7 @@ def test_the_documents_skill_is_read_in_parts_and_kept_to_the_letter(memory, tre
         ("# Skill: X\n## Steps\n1. a\n## Steps\n1. b\n", [(4, "second section")]),
     ],
 )
-def test_faults_are_told_with_their_line(local, text, faults):
+def test_faults_are_reported_with_their_line(local, text, faults):
     found = parse_skill(text)
     assert isinstance(found, list)
     assert [fault.line for fault in found][: len(faults)] == [line for line, _ in faults]
@@ -50,10 +50,10 @@ def test_faults_are_told_with_their_line(local, text, faults):
     assert f"line {faults[0][0]}" in refused.reason
 
 
-def test_headings_in_code_are_no_headings():
-    told = parse_skill("# Skill: X\n## Steps\n1. Write\n```\n# not a title\n## Steps\n```\n2. Run\n")
-    assert isinstance(told, SkillText)
-    assert len(told.steps) == 2
+def test_headings_in_fenced_code_are_not_headings():
+    parsed = parse_skill("# Skill: X\n## Steps\n1. Write\n```\n# not a title\n## Steps\n```\n2. Run\n")
+    assert isinstance(parsed, SkillText)
+    assert len(parsed.steps) == 2
 
 
 words = (
@@ -69,18 +69,18 @@ words = (
     st.lists(st.tuples(words, words), max_size=3),
     st.lists(words, max_size=3),
 )
-def test_what_is_rendered_is_read_again(title, steps, errors, criteria):
+def test_a_rendered_skill_parses_to_the_same_skill(title, steps, errors, criteria):
     text = SkillText(title, (), tuple(steps), tuple(errors), tuple(criteria))
     assert parse_skill(render_skill(text)) == text
 
 
 @given(st.text())
-def test_any_text_at_all_is_a_skill_or_has_faults(text):
+def test_any_text_parses_to_a_skill_or_to_faults(text):
     found = parse_skill(text)
     assert isinstance(found, SkillText) or found
 
 
-def test_a_changed_skill_gets_a_version_and_keeps_its_counts(memory):
+def test_a_changed_skill_gets_a_new_version_and_keeps_its_counts(memory):
     id = memory.skills.add(GOOD).record.id
     memory.skills.record_use(id, success=True)
     memory.skills.record_use(id, success=True)
@@ -93,8 +93,8 @@ def test_a_changed_skill_gets_a_version_and_keeps_its_counts(memory):
     assert memory.skills.record_use("nothing", success=True).code == "not_found"
 
 
-def test_skills_are_found_by_keyword(memory, tree):
-    for path in sorted((tree / "skills").glob("*.md")):
+def test_skills_are_found_by_keyword(memory, loki_tree):
+    for path in sorted((loki_tree / "skills").glob("*.md")):
         memory.skills.add(path.read_text(), id=path.stem)
     assert memory.skills.search("write contract tests")[0].id == "test-writing"
     assert memory.skills.search("implementing an API endpoint")[0].id == "api-implementation"
@@ -116,10 +116,10 @@ def test_a_folder_is_synced_both_ways(memory, tmp_path):
     assert (tmp_path / "tidy.md").read_text() == GOOD + "3. Rest\n"
 
 
-def test_what_changed_on_both_sides_is_left_alone(memory, tmp_path):
+def test_a_skill_changed_on_both_sides_is_a_conflict(memory, tmp_path):
     memory.skills.add(GOOD, id="tidy")
     memory.skills.sync(tmp_path)
-    memory.skills.record_use("tidy", success=True)  # a use is no change
+    memory.skills.record_use("tidy", success=True)  # a use does not count as a change
     (tmp_path / "tidy.md").write_text(GOOD + "3. Mine\n")
     memory.skills.add(GOOD + "3. Theirs\n", id="tidy")
     done = memory.skills.sync(tmp_path)
@@ -127,7 +127,7 @@ def test_what_changed_on_both_sides_is_left_alone(memory, tmp_path):
     assert (tmp_path / "tidy.md").read_text() == GOOD + "3. Mine\n"
 
 
-def test_files_that_are_no_skills_are_named_and_left_alone(local, tmp_path):
+def test_files_that_are_not_skills_are_reported_and_unchanged(local, tmp_path):
     (tmp_path / "notes.md").write_text("just notes")
     (tmp_path / "binary.md").write_bytes(b"\xff\xfe")
     (tmp_path / "link.md").symlink_to("/etc/hostname")
@@ -137,11 +137,11 @@ def test_files_that_are_no_skills_are_named_and_left_alone(local, tmp_path):
 
 
 @pytest.mark.parametrize("id", ["../../etc/passwd", "CON", "a/b", "user:agent:123", "nul.md", "ü"])
-def test_no_id_leads_out_of_the_folder(local, tmp_path, id):
+def test_no_id_escapes_from_the_synced_folder(local, tmp_path, id):
     folder = tmp_path / "skills"
     local.skills.add(GOOD, id=id)
     local.skills.sync(folder)
     (written,) = list(tmp_path.rglob("*.md"))
     assert written.parent == folder
     assert written.stem == file_stem(id)
-    assert local.skills.sync(folder).taken == ()  # and it is known again by that name
+    assert local.skills.sync(folder).taken == ()  # the file name leads back to the same id

@@ -1,6 +1,6 @@
-"""Parts played in processes of their own: ``python actors.py PART '{"fact": …}'``.
+"""Parts of tests that run in separate processes: ``python actors.py PART '{"fact": …}'``.
 
-A part that is told of a ledger writes there what was acknowledged, after it was acknowledged. A part that is meant to
+A part that gets a ledger writes there what was acknowledged, after it was acknowledged. A part that is meant to
 end by itself prints a report, one line of JSON.
 """
 
@@ -47,12 +47,12 @@ def wait_for_the_signal():
     sys.stdin.readline()
 
 
-def told(records):
+def describe_records(records):
     return [[str(record.key), record.version, record.digest.hex()] for record in records]
 
 
 def appending(store, ledger, name, count, **_):
-    """Appends one record after the other, each with the time it took."""
+    """Append one record after the other; note how long each took."""
     wait_for_the_signal()
     book = Ledger(ledger)
     with lukasa.open(store, agent=name) as memory:
@@ -63,23 +63,28 @@ def appending(store, ledger, name, count, **_):
             except LukasaError as error:
                 book.note(number=number, error=repr(error), took=time.monotonic() - began)
                 continue
-            book.note(number=number, wrote=told(outcome.records), took=time.monotonic() - began, at=time.monotonic())
+            book.note(
+                number=number,
+                wrote=describe_records(outcome.records),
+                took=time.monotonic() - began,
+                at=time.monotonic(),
+            )
     report(done=True)
 
 
 def opening(name, **_):
-    """Opens each store it is told of, writes one record there, and says how that went."""
+    """Open each named store, write one record there, and report the outcome."""
     report(ready=True)
     for line in sys.stdin:
         try:
             with lukasa.open(line.strip(), agent=name) as memory:
-                report(wrote=told(memory.journal.write("note", f"{name} was here").records))
+                report(wrote=describe_records(memory.journal.write("note", f"{name} was here").records))
         except LukasaError as error:
             report(error=repr(error))
 
 
 def deciding(store, facts, name, **_):
-    """Adds each fact unless somebody else has added it, looking and writing in one step."""
+    """Add each fact unless another process has added it, with a conditional append."""
     with lukasa.open(store, agent=name) as memory:
         memory.journal.tip()
         wait_for_the_signal()
@@ -96,7 +101,7 @@ def deciding(store, facts, name, **_):
 
 
 def counting(store, times, name, **_):
-    """Raises one number many times by reading it, adding one and writing it back if nobody was faster."""
+    """Increment one number many times by compare and set."""
     key = Key("shared", "counter", "visits")
     races_lost = 0
     with lukasa.open(store, agent=name) as memory:
@@ -113,7 +118,7 @@ def counting(store, times, name, **_):
 
 
 def holding(store, **_):
-    """Holds the write lock until it is told to let go."""
+    """Hold the write lock until a line arrives on standard input."""
     database = apsw.Connection(store)
     database.execute("BEGIN IMMEDIATE")
     wait_for_the_signal()
@@ -123,7 +128,7 @@ def holding(store, **_):
 
 
 def looking(store, **_):
-    """Looks at one moment of the store until it is told to stop, then keeps the store open until told again."""
+    """Hold a snapshot until a line arrives on standard input, then hold the store open until the next line."""
     with lukasa.open(store) as memory:
         with memory.journal.snapshot() as reader:
             reader.read()
@@ -133,37 +138,40 @@ def looking(store, **_):
 
 
 def mixing(store, ledger, seed, round, **_):
-    """Adds, updates, deletes, batches, quarantines, undoes and compacts without end; says what it is about to do."""
-    chance = random.Random(f"{seed}/{round}")
+    """Add, update, delete, batch, quarantine, undo and compact without end; note each operation before it runs."""
+    rng = random.Random(f"{seed}/{round}")
     book = Ledger(ledger)
     with lukasa.open(store) as memory:
         journal = memory.journal
         for number in itertools.count():
             op = f"{round}.{number}"
             live = list(journal.read(Query(kinds=("note",))))
-            deed = chance.choices(["batch", "delete", "quarantine", "undo", "compact"], [60, 15, 8, 8, 4])[0]
+            deed = rng.choices(["batch", "delete", "quarantine", "undo", "compact"], [60, 15, 8, 8, 4])[0]
             if deed == "batch" or not live:
-                drafts = [_draft(chance, op, place, live) for place in range(chance.choice([1, 1, 3, 20]))]
+                drafts = [_draft(rng, op, place, live) for place in range(rng.choice([1, 1, 3, 20]))]
                 book.note(op=op, deed="batch", expects=len(drafts))
                 outcome = journal.append(drafts)
-                book.note(op=op, wrote=told(outcome.records))
+                book.note(op=op, wrote=describe_records(outcome.records))
             elif deed == "delete":
                 book.note(op=op, deed=deed, expects=1)
-                outcome = journal.delete(chance.choice(live).key)
-                book.note(op=op, wrote=told(outcome.records))
+                outcome = journal.delete(rng.choice(live).key)
+                book.note(op=op, wrote=describe_records(outcome.records))
             elif deed == "quarantine":
                 veiled = sorted(journal.quarantined())
                 book.note(op=op, deed=deed, expects=1)
-                outcome = journal.release(veiled[0]) if veiled else journal.quarantine(chance.choice("ab"))
-                book.note(op=op, wrote=told(outcome.records))
+                outcome = journal.release(veiled[0]) if veiled else journal.quarantine(rng.choice("ab"))
+                book.note(op=op, wrote=describe_records(outcome.records))
             elif deed == "undo":
-                label = f"op={chance.choice(live).label('op')}"
+                label = f"op={rng.choice(live).label('op')}"
                 keys = {record.key for record in journal.read(Query(labels=(label,), every_version=True))}
                 reverted = sum(label in journal.history(key)[-1].labels for key in keys)
                 book.note(op=op, deed=deed, expects=reverted)
                 undone = journal.undo(label=label)
                 book.note(
-                    op=op, wrote=told(journal.read(Query(labels=(undone.label,), every_version=True, hidden=True)))
+                    op=op,
+                    wrote=describe_records(
+                        journal.read(Query(labels=(undone.label,), every_version=True, hidden=True))
+                    ),
                 )
             else:
                 book.note(op=op, deed=deed, expects=1)
@@ -171,20 +179,20 @@ def mixing(store, ledger, seed, round, **_):
                 book.note(op=op, wrote=[], compacted=True)
 
 
-def _draft(chance, op, place, live):
-    earlier = chance.choice(live) if live and chance.random() < 0.3 else None
+def _draft(rng, op, place, live):
+    earlier = rng.choice(live) if live and rng.random() < 0.3 else None
     text = " ".join(
-        chance.choice(["the", "quick", "brown", "fox", "jumps", "over", "lazy", "dogs"])
-        for _ in range(chance.choice([3, 300]))
+        rng.choice(["the", "quick", "brown", "fox", "jumps", "over", "lazy", "dogs"])
+        for _ in range(rng.choice([3, 300]))
     )
     return Draft(
-        "note", text, {"op": op, "place": place}, id=earlier.id if earlier else "", author=chance.choice("abcdef"),
+        "note", text, {"op": op, "place": place}, id=earlier.id if earlier else "", author=rng.choice("abcdef"),
         labels=(f"op={op}",),
     )  # fmt: skip
 
 
 class Ticks:
-    """A clock that tells the same times to everyone who asks as often."""
+    """A clock that returns the same sequence of times in every process."""
 
     def __init__(self):
         self._seconds = itertools.count(1_800_000_000)
@@ -216,7 +224,7 @@ DEEDS = {"create": _create, "append": _append, "compact": _compact, "erase": _er
 
 
 def _prepare(store, size):
-    """A store with something to compact and something to erase."""
+    """Create a store with something to compact and something to erase."""
     with lukasa.open(store, clock=Ticks(), new_id=map("made-{}".format, itertools.count()).__next__) as memory:
         for number in range(size):
             assert memory.journal.write("note", f"note {number} about herons", {"n": number}, id=f"n-{number}")
@@ -233,7 +241,7 @@ def _perform(deed, store, disk):
 
 
 def _content(store):
-    """Every version in a store that must be sound, and fit for writing, without any repair."""
+    """Return every version of a store that must be sound and writable without any repair."""
     with lukasa.open(store) as memory:
         verdict = memory.verify()
         assert verdict.sound, verdict.findings
@@ -251,7 +259,7 @@ def _copy(store, to):
 
 
 def dying(folder, deed, size, sample, seed, **_):
-    """Does a deed again and again, killed at another step each time, and reports what was left each time."""
+    """Repeat an operation, killed at another step each time, and report what each kill left."""
     folder = Path(folder)
     before, copy = folder / "before.db", folder / "copy.db"
     if deed != "create":
@@ -290,14 +298,14 @@ def _die(deed, store, number, keep):
 
 
 def _erase_again(store):
-    """Whoever was killed while erasing erases again, and then no trace is left."""
+    """Erase again after a kill during an erasure, and check that no trace is left."""
     with lukasa.open(store) as memory:
         memory.journal.erase(Key("shared", "note", "n-3"), subject="cormorant")
         assert not _traces(store, [b"cormorant", b"ormor"])
 
 
 def _traces(store, fragments):
-    """Which of the fragments stand in the store's files; read by another process, as a live store must be."""
+    """Return the fragments found in the store's files; another process reads them, as a live store requires."""
     files = sorted(store.parent.glob(store.name + "*"))
     raw = subprocess.run(["cat", *files], stdout=subprocess.PIPE, check=True).stdout.lower()
     return [fragment for fragment in fragments if fragment in raw]
@@ -309,7 +317,7 @@ def _mounted(folder, *options):
 
 
 def filling(folder, **_):
-    """Writes to a disk of 3 MB until it is full, reads, makes space and writes again."""
+    """Write to a disk of 3 MB until it is full, read, free space and write again."""
     small = _mounted(folder, "-t", "tmpfs", "-o", "size=3m", "tmpfs")
     ballast = small / "ballast"
     ballast.write_bytes(bytes(1_000_000))
@@ -321,8 +329,10 @@ def filling(folder, **_):
                 acknowledged.append([str(record.key), record.version, record.digest.hex()])
             except LukasaError as error:
                 refused = type(error).__name__
-        kept = told(memory.journal.read())
-        found = told(sorted((match.record for match in memory.journal.find("number")), key=lambda record: record.seq))
+        kept = describe_records(memory.journal.read())
+        found = describe_records(
+            sorted((match.record for match in memory.journal.find("number")), key=lambda record: record.seq)
+        )
         sound = [memory.verify().sound]
         opened_while_full = _outcome(lambda: _count(small / "memory.db") == len(kept))
         ballast.unlink()
@@ -335,9 +345,9 @@ def filling(folder, **_):
 
 
 def sealing_off(folder, leftover, mounted, **_):
-    """Makes a store, makes its place read-only, opens it there, tries everything, and makes the place writable again.
+    """Create a store, make its folder read-only, open it there, try everything, and make the folder writable again.
 
-    ``leftover`` says what a killed writer left beside the store: nothing, the write-ahead log, or the log with its
+    ``leftover`` says what a killed writer left next to the store: nothing, the write-ahead log, or the log with its
     shared memory.
     """
     place = _mounted(folder, "-t", "tmpfs", "-o", "size=20m", "tmpfs") if mounted else Path(folder)
@@ -406,7 +416,7 @@ def _refusal(deed):
 
 
 def leaving(store, early, late, **_):
-    """Writes, moves all of that into the database file, writes more, and leaves without closing."""
+    """Write, checkpoint into the database file, write more, and exit without closing."""
     memory = lukasa.open(store)
     for number in range(early):
         memory.journal.write("note", f"number {number}")
@@ -430,7 +440,7 @@ def _count(store):
 
 
 def streaming(folder, count, limit, **_):
-    """Writes, exports, imports and verifies many records in a process that may not grow beyond a limit."""
+    """Write, export, import and verify many records in a process with a memory limit."""
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     folder = Path(folder)
     with lukasa.open(folder / "one.db") as memory:

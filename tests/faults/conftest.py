@@ -1,4 +1,4 @@
-"""What the fault tests share: seeds that are told on failure, other processes, and a look at a store from outside."""
+"""Fixtures of the fault tests: printed seeds, other processes, and checks of a store from outside."""
 
 import io
 import json
@@ -22,10 +22,10 @@ ENTIRE_LOG = Query(every_version=True, hidden=True)
 
 @pytest.fixture
 def seed(request):
-    """The same for every normal run of a test, another for every slow one; LUKASA_FAULT_SEED sets it."""
-    told = os.environ.get("LUKASA_FAULT_SEED")
-    if told is not None:
-        value = int(told)
+    """Return the same seed in every normal run of a test, a new one in every slow run; LUKASA_FAULT_SEED sets it."""
+    given = os.environ.get("LUKASA_FAULT_SEED")
+    if given is not None:
+        value = int(given)
     elif request.node.get_closest_marker("slow"):
         value = random.SystemRandom().getrandbits(32)
     else:
@@ -35,13 +35,13 @@ def seed(request):
 
 
 @pytest.fixture
-def chance(seed):
+def rng(seed):
     return random.Random(seed)
 
 
 @pytest.fixture
 def store(tmp_path):
-    """Where a store may be made."""
+    """Return the path of a store that does not exist yet."""
     return tmp_path / "store" / "memory.db"
 
 
@@ -53,7 +53,7 @@ def disk():
 
 
 class Actors:
-    """Starts the parts of ``actors.py`` in processes of their own."""
+    """Starts the parts of ``actors.py`` in separate processes."""
 
     def __init__(self, private_mounts):
         self._mounting = private_mounts
@@ -72,13 +72,13 @@ class Actors:
         return process
 
     def run(self, part, *, mounting=False, **facts):
-        """Plays a part to its end and returns what it reports."""
+        """Run a part to its end and return its report."""
         return self.report(self.start(part, mounting=mounting, **facts))
 
     def report(self, process):
-        said, complaint = process.communicate(timeout=300)
-        assert process.returncode == 0, complaint[-4000:]
-        return json.loads(said.splitlines()[-1])
+        output, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors[-4000:]
+        return json.loads(output.splitlines()[-1])
 
     def end(self):
         for process in self._started:
@@ -88,7 +88,7 @@ class Actors:
 
 @pytest.fixture(scope="session")
 def private_mounts():
-    """The command under which a process may mount for itself alone, or ``None`` where that is not permitted."""
+    """Return the command under which a process gets private mounts; None where that is not permitted."""
     for command in (["unshare", "--mount"], ["unshare", "--user", "--map-root-user", "--mount"]):
         trial = [*command, "sh", "-c", "mount -t tmpfs -o size=1m tmpfs /mnt"]
         if shutil.which("unshare") and subprocess.run(trial, capture_output=True, check=False).returncode == 0:
@@ -98,13 +98,13 @@ def private_mounts():
 
 @pytest.fixture
 def actors(private_mounts):
-    company = Actors(private_mounts)
-    yield company
-    company.end()
+    actors = Actors(private_mounts)
+    yield actors
+    actors.end()
 
 
 def read_ledger(path):
-    """The lines of a ledger; one that a kill cut off was never told to anybody."""
+    """Return the complete lines of a ledger; a line that a kill cut off was never acknowledged."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
@@ -116,12 +116,12 @@ def ledger():
 
 
 def everything_in(memory):
-    """Every version in the log by key and version."""
+    """Return every version in the log by key and version."""
     return {(str(record.key), record.version): record for record in memory.journal.read(ENTIRE_LOG)}
 
 
 @pytest.fixture(scope="session")
-def entire():
+def all_versions():
     return everything_in
 
 
@@ -137,13 +137,13 @@ def exported():
 
 
 @pytest.fixture(scope="session")
-def proven():
-    """Opens a store, proves it sound, and returns every version in it."""
+def verified_versions():
+    """Open a store, verify it, and return every version in it."""
 
     def check(path):
         with lukasa.open(path, timeout=5) as memory:
-            verdict = memory.verify()
-            assert verdict.sound, verdict.findings
+            report = memory.verify()
+            assert report.sound, report.findings
             return everything_in(memory)
 
     return check

@@ -1,4 +1,4 @@
-"""The clock jumps: order stays by position, and nothing is hidden or dropped for it."""
+"""A jumping clock: order follows the position, and nothing is hidden or dropped because of it."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +11,7 @@ NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 
 
 class JumpingClock:
-    """Tells whatever time it was set to."""
+    """A clock that returns the time it was set to."""
 
     def __init__(self):
         self.time = NOON
@@ -66,7 +66,7 @@ def test_order_and_newest_version_follow_the_position_whatever_the_clock_says(ju
 
 @pytest.mark.requirement("LOG-5")
 @pytest.mark.parametrize("jump", [timedelta(days=-40000), timedelta(days=40000)], ids=["back", "forth"])
-def test_upkeep_after_a_jump_drops_only_what_is_superseded(jumped, clock, jump):
+def test_compaction_after_a_clock_jump_drops_only_superseded_versions(jumped, clock, jump):
     clock.time = NOON + jump
     live = {(record.key, record.digest) for record in jumped.journal.read()}
     jumped.compact()
@@ -79,7 +79,7 @@ def test_upkeep_after_a_jump_drops_only_what_is_superseded(jumped, clock, jump):
 
 @pytest.mark.requirement("LOG-6")
 @pytest.mark.parametrize("jump", [timedelta(days=-40000), timedelta(days=40000)], ids=["back", "forth"])
-def test_a_quarantine_drawn_after_a_jump_hides_its_author_alone_and_gives_everything_back(jumped, clock, jump):
+def test_a_quarantine_after_a_clock_jump_hides_only_its_author_and_release_shows_everything(jumped, clock, jump):
     clock.time = NOON + jump
     before = list(jumped.journal.read())
     assert jumped.journal.quarantine("a")
@@ -91,7 +91,7 @@ def test_a_quarantine_drawn_after_a_jump_hides_its_author_alone_and_gives_everyt
 
 
 @pytest.mark.requirement("LOG-7")
-def test_a_log_written_by_a_jumping_clock_moves_house_unchanged(jumped, exported, tmp_path):
+def test_a_log_written_under_a_jumping_clock_is_exported_and_imported_unchanged(jumped, exported, tmp_path):
     jumped.export(tmp_path / "log.jsonl")
     with lukasa.open(tmp_path / "other.db") as other:
         other.import_(tmp_path / "log.jsonl")
@@ -100,7 +100,7 @@ def test_a_log_written_by_a_jumping_clock_moves_house_unchanged(jumped, exported
 
 
 @pytest.mark.requirement("LOG-3")
-def test_made_up_ids_stay_apart_though_the_clock_stands_still_or_repeats(store, clock):
+def test_generated_ids_are_unique_when_the_clock_stops_or_repeats(store, clock):
     with lukasa.open(store, clock=clock) as memory, lukasa.open(store, clock=clock) as twin:
         for jump in (0, 1, 0, -1, 0):
             clock.time = NOON + timedelta(seconds=jump)

@@ -1,4 +1,4 @@
-"""Damaged files: always noticed when content differs, named, never made worse, and what is whole can still be read."""
+"""Damaged files: changed content is always found and named, and everything intact can still be read."""
 
 import hashlib
 import itertools
@@ -20,7 +20,7 @@ WORDS = ("river", "stone", "heron", "ledger", "lantern", "copper", "willow", "ha
 
 
 class Ticks:
-    """A clock that tells the same times in every run, so that the same seed damages the same bytes."""
+    """A clock with the same times in every run, so that the same seed damages the same bytes."""
 
     def __init__(self):
         self._seconds = itertools.count(1_800_000_000)
@@ -30,12 +30,12 @@ class Ticks:
 
 
 class Original:
-    """A sound store of a few hundred records, closed, and everything that can be known of it."""
+    """A sound, closed store of a few hundred records, and everything a reader sees of it."""
 
     def __init__(self, path, exported):
-        chance = random.Random(7)
+        rng = random.Random(7)
         with lukasa.open(path, clock=Ticks(), new_id=map("made-{}".format, itertools.count()).__next__) as memory:
-            self._fill(memory, chance)
+            self._fill(memory, rng)
             assert memory.verify().sound
             self.view = view_of(memory, exported)
             self.records = list(memory.journal.read(Query(kinds=("note",))))
@@ -43,10 +43,10 @@ class Original:
         self.bytes = path.read_bytes()
         self.page_size = struct.unpack(">H", self.bytes[16:18])[0]
 
-    def _fill(self, memory, chance):
+    def _fill(self, memory, rng):
         journal = memory.journal
         for number in range(250):
-            text = f"note{number} " + " ".join(chance.choice(WORDS) for _ in range(chance.choice([5, 30, 200])))
+            text = f"note{number} " + " ".join(rng.choice(WORDS) for _ in range(rng.choice([5, 30, 200])))
             links = (Link("about", Key("shared", "note", f"n-{number // 2}")),) if number % 3 == 0 else ()
             labels = (f"group={number % 9}", f"number={number}")
             draft = Draft(
@@ -67,7 +67,7 @@ class Original:
         memory._parts.engine.put_vectors("tiny", [(seq, 0, [float(seq), 1.0]) for seq in range(1, 50)])
 
     def pages_of(self, *names):
-        """The pages that hold a table or an index, by SQLite's own account."""
+        """Return the pages of a table or an index."""
         database = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
         marks = ", ".join("?" for _ in names)
         pages = [page for (page,) in database.execute(f"SELECT pageno FROM dbstat WHERE name IN ({marks})", names)]
@@ -76,7 +76,7 @@ class Original:
 
 
 def view_of(memory, exported):
-    """Everything a reader can learn: the log itself, what is live, counts, words, labels and links."""
+    """Return everything a reader sees: the log, current records, counts, words, labels and links."""
     journal = memory.journal
     return {
         "log": exported(memory),
@@ -98,7 +98,7 @@ def original(tmp_path_factory, exported):
 
 
 def examine(path, exported):
-    """Opens and proves a store; returns what was found wrong (or why it would not open) and what can be read."""
+    """Open and verify a store; return the findings (or why it did not open) and what can be read."""
     before = hashlib.sha256(path.read_bytes()).digest()
     try:
         memory = lukasa.open(path, timeout=1)
@@ -136,26 +136,26 @@ def flipped(data, place, bit):
     return data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
 
 
-def flip_and_check(original, path, exported, chance, places, count):
+def flip_and_check(original, path, exported, rng, places, count):
     noticed = 0
     for _ in range(count):
-        place, bit = chance.choice(places), chance.randrange(8)
+        place, bit = rng.choice(places), rng.randrange(8)
         how = f"bit {bit} of byte {place} flipped (page {place // original.page_size + 1})"
         noticed += check_that_damage_is_noticed(original, path, exported, flipped(original.bytes, place, bit), how)
     return noticed
 
 
 @pytest.mark.requirement("LOG-5")
-def test_a_flipped_bit_is_noticed_or_changes_nothing(original, store, exported, chance):
+def test_a_flipped_bit_is_noticed_or_changes_nothing(original, store, exported, rng):
     store.parent.mkdir()
-    assert flip_and_check(original, store, exported, chance, range(len(original.bytes)), 100) > 30
+    assert flip_and_check(original, store, exported, rng, range(len(original.bytes)), 100) > 30
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("LOG-5")
-def test_any_of_many_flipped_bits_is_noticed_or_changes_nothing(original, store, exported, chance):
+def test_any_of_many_flipped_bits_is_noticed_or_changes_nothing(original, store, exported, rng):
     store.parent.mkdir()
-    assert flip_and_check(original, store, exported, chance, range(len(original.bytes)), 1500) > 500
+    assert flip_and_check(original, store, exported, rng, range(len(original.bytes)), 1500) > 500
 
 
 PARTS = {
@@ -163,19 +163,19 @@ PARTS = {
     "the log": ("log",),
     "the key index": ("log_by_key", "log_by_kind"),
     "the text index": ("words_data", "words_idx", "words_docsize", "past_words_data"),
-    "the marks of the past": ("past",),
+    "the current versions": ("not_current",),
     "the labels": ("label",),
     "the links": ("link",),
     "the counts": ("tally",),
-    "the quarantines": ("veil", "hidden", "hidden_by_author"),
+    "the quarantines": ("quarantine", "hidden", "hidden_by_author"),
     "the schema": ("sqlite_schema",),
 }
 
-DERIVED = ["the key index", "the text index", "the marks of the past", "the labels", "the links", "the quarantines"]
+DERIVED = ["the key index", "the text index", "the current versions", "the labels", "the links", "the quarantines"]
 
 
 def places_in(original, part):
-    """The bytes of one part of the file; most pages are not full, so empty bytes count for little."""
+    """Return the bytes of one part of the file; most pages are not full, so empty bytes get little weight."""
     if part == "the header":
         return range(100)
     size = original.page_size
@@ -187,17 +187,17 @@ def places_in(original, part):
 
 @pytest.mark.requirement("LOG-5")
 @pytest.mark.parametrize("part", PARTS)
-def test_a_bit_flipped_in_any_part_is_noticed_or_changes_nothing(original, store, exported, chance, part):
+def test_a_bit_flipped_in_any_part_is_noticed_or_changes_nothing(original, store, exported, rng, part):
     store.parent.mkdir()
-    assert flip_and_check(original, store, exported, chance, places_in(original, part), 20)
+    assert flip_and_check(original, store, exported, rng, places_in(original, part), 20)
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("LOG-5")
 @pytest.mark.parametrize("part", PARTS)
-def test_any_of_many_bits_flipped_in_a_part_is_noticed_or_changes_nothing(original, store, exported, chance, part):
+def test_any_of_many_bits_flipped_in_a_part_is_noticed_or_changes_nothing(original, store, exported, rng, part):
     store.parent.mkdir()
-    assert flip_and_check(original, store, exported, chance, places_in(original, part), 150)
+    assert flip_and_check(original, store, exported, rng, places_in(original, part), 150)
 
 
 @pytest.mark.requirement("LOG-5")
@@ -207,40 +207,40 @@ def test_any_of_many_bits_flipped_in_a_part_is_noticed_or_changes_nothing(origin
 def test_a_column_that_lost_its_name_is_noticed(original, store, exported, column):
     store.parent.mkdir()
     damaged, place = original.bytes, original.bytes.index(column)
-    while place >= 0:  # a page that was split keeps an old copy that nobody reads
+    while place >= 0:  # a page that was split keeps an old copy that is never read
         damaged = flipped(damaged, place, 1)
         place = original.bytes.find(column, place + 1)
     assert check_that_damage_is_noticed(original, store, exported, damaged, f"{column} renamed")
 
 
 @pytest.mark.requirement("LOG-5")
-def test_a_file_cut_short_anywhere_is_noticed(original, store, exported, chance):
+def test_a_file_cut_short_anywhere_is_noticed(original, store, exported, rng):
     store.parent.mkdir()
     size = len(original.bytes)
-    for length in [1, 15, 99, 100, 512, 4096, size // 2, size - 4096, size - 1, *chance.sample(range(size), 15)]:
+    for length in [1, 15, 99, 100, 512, 4096, size // 2, size - 4096, size - 1, *rng.sample(range(size), 15)]:
         noticed = check_that_damage_is_noticed(original, store, exported, original.bytes[:length], f"cut to {length}")
         assert noticed or length > size - original.page_size
 
 
 @pytest.mark.requirement("LOG-5")
-def test_zeroed_pages_are_noticed_or_change_nothing(original, store, exported, chance):
+def test_zeroed_pages_are_noticed_or_change_nothing(original, store, exported, rng):
     store.parent.mkdir()
     size = original.page_size
     pages = range(1, len(original.bytes) // size)
     noticed = 0
-    for page in chance.sample(pages, min(30, len(pages))):
+    for page in rng.sample(pages, min(30, len(pages))):
         damaged = original.bytes[: page * size] + bytes(size) + original.bytes[(page + 1) * size :]
         noticed += check_that_damage_is_noticed(original, store, exported, damaged, f"page {page + 1} zeroed")
     assert noticed
 
 
 @pytest.mark.requirement("LOG-5")
-def test_pages_that_changed_places_are_noticed(original, store, exported, chance):
+def test_pages_that_changed_places_are_noticed(original, store, exported, rng):
     store.parent.mkdir()
     size = original.page_size
     pages = original.pages_of("log", "log_by_key", "words_data", "label")
     for _ in range(15):
-        one, other = sorted(chance.sample(pages, 2))
+        one, other = sorted(rng.sample(pages, 2))
         cut = [original.bytes[(page - 1) * size : page * size] for page in range(1, len(original.bytes) // size + 1)]
         cut[one - 1], cut[other - 1] = cut[other - 1], cut[one - 1]
         how = f"pages {one} and {other} exchanged"
@@ -249,15 +249,15 @@ def test_pages_that_changed_places_are_noticed(original, store, exported, chance
 
 @pytest.mark.requirement("LOG-5")
 def test_an_emptied_file_is_noticed(original, store, exported):
-    """A file of no bytes where a store was is a loss; making a new store of it would hide that."""
+    """An empty file where a store was is data loss; creating a new store in it would hide that."""
     store.parent.mkdir()
     assert check_that_damage_is_noticed(original, store, exported, b"", "emptied")
 
 
 @pytest.mark.requirement("LOG-5")
-def test_a_file_of_something_else_is_refused_and_left_alone(original, store, exported, chance):
+def test_a_file_of_something_else_is_refused_and_left_alone(original, store, exported, rng):
     store.parent.mkdir()
-    for foreign in (b"hello\n", bytes(5000), chance.randbytes(8192), b"SQLite format 3\0" + chance.randbytes(4080)):
+    for foreign in (b"hello\n", bytes(5000), rng.randbytes(8192), b"SQLite format 3\0" + rng.randbytes(4080)):
         store.write_bytes(foreign)
         with pytest.raises(StoreError):
             lukasa.open(store)
@@ -265,9 +265,9 @@ def test_a_file_of_something_else_is_refused_and_left_alone(original, store, exp
 
 
 @pytest.mark.requirement("LOG-5")
-def test_damage_in_one_record_is_named_and_leaves_all_others_readable(original, store, chance):
+def test_damage_in_one_record_is_named_and_leaves_all_others_readable(original, store, rng):
     store.parent.mkdir()
-    for record in chance.sample([record for record in original.records if "changed" not in record.text], 12):
+    for record in rng.sample([record for record in original.records if "changed" not in record.text], 12):
         place = original.bytes.index(f'"text":"{record.text[:40]}'.encode()) + 10
         store.write_bytes(flipped(original.bytes, place, 1))
         with lukasa.open(store) as memory:
@@ -279,9 +279,9 @@ def test_damage_in_one_record_is_named_and_leaves_all_others_readable(original, 
 
 
 @pytest.mark.requirement("LOG-5")
-def test_a_record_whose_line_is_no_longer_json_is_an_error_of_ours_for_its_reader(original, store, exported, chance):
+def test_reading_a_record_whose_entry_is_no_longer_json_raises_a_lukasa_error(original, store, exported, rng):
     store.parent.mkdir()
-    for record in chance.sample([record for record in original.records if "changed" not in record.text], 5):
+    for record in rng.sample([record for record in original.records if "changed" not in record.text], 5):
         end = original.bytes.index(f'"text":"{record.text[:40]}'.encode()) + len(record.text) + 8
         for damage in (b"\x01", b"\xff"):
             store.write_bytes(original.bytes[:end] + damage + original.bytes[end + 1 :])
@@ -295,11 +295,11 @@ def test_a_record_whose_line_is_no_longer_json_is_an_error_of_ours_for_its_reade
 
 @pytest.mark.requirement("LOG-5")
 @pytest.mark.parametrize("part", DERIVED)
-def test_reindex_repairs_what_is_derived_when_the_log_is_whole(original, store, exported, chance, part):
+def test_reindex_repairs_what_is_derived_when_the_log_is_whole(original, store, exported, rng, part):
     store.parent.mkdir()
     places, repaired = places_in(original, part), 0
     for _ in range(40):
-        store.write_bytes(flipped(original.bytes, chance.choice(places), chance.randrange(8)))
+        store.write_bytes(flipped(original.bytes, rng.choice(places), rng.randrange(8)))
         with lukasa.open(store) as memory:
             if memory.verify().sound:
                 continue
@@ -329,10 +329,10 @@ def texts_in(path):
 
 @pytest.mark.requirement("LOG-5")
 @pytest.mark.parametrize("damage", ["emptied", "removed", "cut", "flipped", "zeroed"])
-def test_a_damaged_write_ahead_log_leaves_a_whole_store_of_an_earlier_moment(unfinished, chance, damage):
+def test_a_damaged_write_ahead_log_leaves_a_whole_store_of_an_earlier_moment(unfinished, rng, damage):
     store, wal = unfinished
     data = wal.read_bytes()
-    place = chance.randrange(32, len(data))
+    place = rng.randrange(32, len(data))
     damaged = {
         "emptied": b"",
         "removed": None,

@@ -1,4 +1,4 @@
-"""No space left: nothing is acknowledged that is not there, reading goes on, writing too once there is space."""
+"""A full disk: every acknowledged write is stored, reads work, and writes work again once there is space."""
 
 import errno
 import threading
@@ -23,7 +23,9 @@ def check_reads(memory, early):
 @pytest.mark.requirement("LOG-3")
 @pytest.mark.parametrize("nth", [1, 2, 3, 7])
 @pytest.mark.parametrize("keep", [0.0, 0.5])
-def test_a_full_disk_refuses_a_write_and_leaves_everything_else_as_it_was(disk, store, proven, exported, nth, keep):
+def test_a_full_disk_refuses_a_write_and_leaves_everything_else_as_it_was(
+    disk, store, verified_versions, exported, nth, keep
+):
     with disk.open(store) as memory:
         early = fill(memory)
         before = exported(memory)
@@ -36,11 +38,11 @@ def test_a_full_disk_refuses_a_write_and_leaves_everything_else_as_it_was(disk, 
         assert memory.verify().sound
         late = memory.journal.write("note", "space again, as in the early days").record
         check_reads(memory, [*early, late])
-    assert len(proven(store)) == len(early) + 1
+    assert len(verified_versions(store)) == len(early) + 1
 
 
 @pytest.mark.requirement("LOG-3")
-def test_everyone_in_a_group_that_found_the_disk_full_is_told_so(disk, store, proven):
+def test_every_job_of_a_group_that_met_a_full_disk_fails(disk, store, verified_versions):
     writers = 8
     with disk.open(store) as memory:
         fill(memory)
@@ -65,10 +67,10 @@ def test_everyone_in_a_group_that_found_the_disk_full_is_told_so(disk, store, pr
         refused = {place for place, answer in answers.items() if isinstance(answer, StoreFull)}
         assert len(refused) >= 12
         assert len(answers) == writers * 10
-        told = {answer.record.seq for place, answer in answers.items() if place not in refused}
-        assert {record.seq for record in memory.journal.read() if "late" in record.body} == told
+        accepted = {answer.record.seq for place, answer in answers.items() if place not in refused}
+        assert {record.seq for record in memory.journal.read() if "late" in record.body} == accepted
         assert memory.verify().sound
-    texts = {record.text for record in proven(store).values()}
+    texts = {record.text for record in verified_versions(store).values()}
     assert not texts & {f"late {number} {turn}" for number, turn in refused}
 
 
@@ -76,10 +78,10 @@ def test_everyone_in_a_group_that_found_the_disk_full_is_told_so(disk, store, pr
 def test_a_small_file_system_that_runs_full_loses_nothing_and_serves_again_with_space(actors, private_mounts, tmp_path):
     if private_mounts is None:
         pytest.skip("a real small disk needs the permission to mount one")
-    told = actors.run("filling", mounting=True, folder=tmp_path)
-    assert told["refused"] == "StoreFull"
-    assert told["acknowledged"] == told["kept"]
-    assert told["found"] == told["kept"]
-    assert told["opened_while_full"] in (True, "StoreFull")
-    assert told["written_with_space"]
-    assert told["sound"] == [True, True]
+    report = actors.run("filling", mounting=True, folder=tmp_path)
+    assert report["refused"] == "StoreFull"
+    assert report["acknowledged"] == report["kept"]
+    assert report["found"] == report["kept"]
+    assert report["opened_while_full"] in (True, "StoreFull")
+    assert report["written_with_space"]
+    assert report["sound"] == [True, True]

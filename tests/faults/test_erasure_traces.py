@@ -1,4 +1,4 @@
-"""Erased means gone: not one byte of it is left in any file, and nothing brings it back."""
+"""Erased content: no byte is left in any file, and no import restores it."""
 
 import io
 import random
@@ -26,20 +26,20 @@ VOCABULARY_SEED = 11
 
 
 def vocabulary():
-    """Words that share no beginning with the canaries."""
-    chance = random.Random(VOCABULARY_SEED)
-    return ["".join(chance.choice("abdefghijkmnoprstuvw") for _ in range(chance.randint(2, 9))) for _ in range(500)]
+    """Return words that share no prefix with the canaries."""
+    rng = random.Random(VOCABULARY_SEED)
+    return ["".join(rng.choice("abdefghijkmnoprstuvw") for _ in range(rng.randint(2, 9))) for _ in range(500)]
 
 
 WORDS = [word for word in vocabulary() if not word.startswith(("q", "z"))]
 
 
-def words(chance, count):
-    return " ".join(chance.choice(WORDS) for _ in range(count))
+def words(rng, count):
+    return " ".join(rng.choice(WORDS) for _ in range(count))
 
 
 def raw_bytes(folder):
-    """All bytes of all files beside a store; read by another process, because a live store must not be opened here."""
+    """Return all bytes of all files of a store; another process reads them, because a live store must not be opened here."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
     return subprocess.run(["cat", *files], stdout=subprocess.PIPE, check=True).stdout
 
@@ -53,14 +53,14 @@ def traces_of(store):
 
 
 def write_canaries(memory):
-    """Records with the canary at every place that content can be, with other records between them."""
+    """Write records with the canary in every field, with other records between them."""
     journal = memory.journal
     keys = []
-    chance = random.Random(5)
+    rng = random.Random(5)
     for number in range(8):
-        journal.append([Draft("note", words(chance, 60), {"n": number}) for _ in range(20)])
+        journal.append([Draft("note", words(rng, 60), {"n": number}) for _ in range(20)])
         draft = Draft(
-            "note", f"{words(chance, 30)} {CANARY} {FOREIGN} {words(chance, 30)}",
+            "note", f"{words(rng, 30)} {CANARY} {FOREIGN} {words(rng, 30)}",
             {"deep": [{"er": f"{CANARY} {number}", CANARY: FOREIGN}]},
             id=f"c-{number}", author="b" if number == 7 else "a",
             labels=(f"who={CANARY}", f"n={number}"), links=(Link("about", Key("shared", "person", CANARY)),),
@@ -68,7 +68,7 @@ def write_canaries(memory):
         keys.append(journal.append([draft], key=f"{CANARY} {number}").record.key)
         memory._parts.engine.put_vectors("tiny", [(journal.tip(), chunk, VECTOR) for chunk in range(3)])
     for number in (1, 2, 3):
-        journal.write("note", words(chance, 20), id=f"c-{number}")
+        journal.write("note", words(rng, 20), id=f"c-{number}")
     journal.write("note", f"again {CANARY}", id="c-2")
     journal.delete(Key("shared", "note", "c-3"))
     journal.delete(Key("shared", "note", "c-4"))
@@ -80,7 +80,7 @@ def write_canaries(memory):
         links=(Link("derived_from", Key("shared", "summary", "s-1")),),
     )
     journal.quarantine("b")
-    journal.append([Draft("note", words(chance, 60)) for _ in range(30)])
+    journal.append([Draft("note", words(rng, 60)) for _ in range(30)])
     return keys
 
 
@@ -172,7 +172,7 @@ def test_words_of_a_version_that_was_compacted_away_are_gone_after_erasing_its_s
 
 
 @pytest.mark.requirement("LOG-5")
-def test_a_receipt_tells_what_went_without_a_word_of_it(canaries):
+def test_a_receipt_counts_what_was_erased_without_any_content(canaries):
     memory, keys = canaries
     receipt = memory.journal.erase(*keys)
     (record,) = memory.journal.read(Query(kinds=("erasure",)))
@@ -184,15 +184,15 @@ def test_a_receipt_tells_what_went_without_a_word_of_it(canaries):
 
 
 @pytest.mark.requirement("LOG-5", "LOG-7")
-def test_an_older_export_or_its_copy_does_not_bring_back_what_was_erased(canaries, store, tmp_path, entire):
+def test_an_older_export_or_its_copy_does_not_bring_back_what_was_erased(canaries, store, tmp_path, all_versions):
     memory, keys = canaries
     memory.export(tmp_path / "older.jsonl")
     memory.journal.erase(*keys)
-    before = entire(memory)
+    before = all_versions(memory)
     imported = memory.import_(tmp_path / "older.jsonl")
     assert imported.added == 0
     assert len(imported.refused) == 16
-    assert entire(memory) == before
+    assert all_versions(memory) == before
     memory.export(tmp_path / "newer.jsonl")
     assert traces_of(store) == []
     with lukasa.open(tmp_path / "other" / "memory.db") as other:
@@ -220,7 +220,7 @@ def test_erasing_leaves_nothing_though_another_process_has_the_store_open(canari
 
 @pytest.mark.requirement("LOG-5")
 @pytest.mark.parametrize("then", ["erased again", "written to", "closed"])
-def test_erasing_under_the_eyes_of_another_process_says_so_and_finishes_once_it_looks_away(store, actors, then):
+def test_erasing_while_another_process_reads_reports_residue_and_finishes_after_that_reader(store, actors, then):
     with lukasa.open(store, timeout=0.5) as memory:
         keys = write_canaries(memory)
         reader = actors.start("looking", store=store)
@@ -241,10 +241,10 @@ def test_erasing_under_the_eyes_of_another_process_says_so_and_finishes_once_it_
 
 
 class Bustle:
-    """Random work on a store: records of varied sizes under unsorted ids, so that pages split and merge everywhere."""
+    """Write records of varied sizes under unsorted ids, so that pages split and merge everywhere."""
 
-    def __init__(self, memory, chance):
-        self._memory, self._chance = memory, chance
+    def __init__(self, memory, rng):
+        self._memory, self._chance = memory, rng
         self._live = []
 
     def run(self, deeds, *, canary):
@@ -255,25 +255,25 @@ class Bustle:
         self._live = [key for key in self._live if CANARY not in key.id]
 
     def _deed(self, canary):
-        chance, journal = self._chance, self._memory.journal
-        deed = chance.random()
+        rng, journal = self._chance, self._memory.journal
+        deed = rng.random()
         if deed < 0.7 or not self._live:
-            drafts = [self._draft(canary and chance.random() < 0.3) for _ in range(chance.choice([1, 1, 1, 5, 40]))]
+            drafts = [self._draft(canary and rng.random() < 0.3) for _ in range(rng.choice([1, 1, 1, 5, 40]))]
             self._live += [record.key for record in journal.append(drafts).records]
         elif deed < 0.9:
-            key = chance.choice(self._live)
-            text = words(chance, chance.choice([3, 50, 100]))
+            key = rng.choice(self._live)
+            text = words(rng, rng.choice([3, 50, 100]))
             journal.write("note", text, id=key.id, author="a", labels=self._labels(CANARY in key.id))
         elif deed < 0.97:
-            journal.delete(self._live.pop(chance.randrange(len(self._live))))
+            journal.delete(self._live.pop(rng.randrange(len(self._live))))
         else:
             journal.quarantine("b")
             journal.release("b")
 
     def _draft(self, canary):
-        chance = self._chance
-        text, body = words(chance, chance.choice([0, 3, 20, 100])), {"k": words(chance, chance.choice([0, 3, 30]))}
-        id, author, links = f"{chance.getrandbits(32):08x}", chance.choice("ab"), ()
+        rng = self._chance
+        text, body = words(rng, rng.choice([0, 3, 20, 100])), {"k": words(rng, rng.choice([0, 3, 30]))}
+        id, author, links = f"{rng.getrandbits(32):08x}", rng.choice("ab"), ()
         if canary:
             id, text = id + CANARY, f"{text} {CANARY}"
             body[FOREIGN] = f"{CANARY} {FOREIGN}"
@@ -285,15 +285,15 @@ class Bustle:
 
 
 def erase_amid_bustle(store, seed):
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     with lukasa.open(store) as memory:
-        bustle = Bustle(memory, chance)
-        bustle.run(chance.randint(20, 200), canary=True)
-        bustle.run(chance.randint(0, 60), canary=False)
+        bustle = Bustle(memory, rng)
+        bustle.run(rng.randint(20, 200), canary=True)
+        bustle.run(rng.randint(0, 60), canary=False)
         about = Query(mentions=CANARY, every_version=True, hidden=True)
         keys = sorted({record.key for record in memory.journal.read(about)})
         assert keys
-        for key in chance.sample(keys, len(keys) // 10):
+        for key in rng.sample(keys, len(keys) // 10):
             memory.journal.erase(key)
         memory.journal.erase(subject=CANARY)
         assert traces_of(store) == [], f"seed {seed}"
@@ -304,13 +304,13 @@ def erase_amid_bustle(store, seed):
 
 
 @pytest.mark.requirement("LOG-5")
-def test_erasing_amid_random_work_leaves_nothing_in_any_page(tmp_path, chance):
+def test_erasing_amid_random_work_leaves_nothing_in_any_page(tmp_path, rng):
     for round in range(6):
-        erase_amid_bustle(tmp_path / str(round) / "memory.db", chance.getrandbits(32))
+        erase_amid_bustle(tmp_path / str(round) / "memory.db", rng.getrandbits(32))
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("LOG-5")
-def test_erasing_amid_much_random_work_leaves_nothing_in_any_page(tmp_path, chance):
+def test_erasing_amid_much_random_work_leaves_nothing_in_any_page(tmp_path, rng):
     for round in range(30):
-        erase_amid_bustle(tmp_path / str(round) / "memory.db", chance.getrandbits(32))
+        erase_amid_bustle(tmp_path / str(round) / "memory.db", rng.getrandbits(32))

@@ -1,4 +1,4 @@
-"""The faulty disk does what it says, or else the other tests here would prove nothing."""
+"""The faulty disk itself: without it the other tests here would prove nothing."""
 
 import errno
 
@@ -8,11 +8,11 @@ from lukasa.errors import StoreFull, StoreUnavailable
 from support.faulty_disk import FaultNotReached
 
 
-def test_a_disk_without_faults_keeps_a_store_like_any_other(disk, store, proven):
+def test_a_disk_without_faults_keeps_a_store_like_any_other(disk, store, verified_versions):
     with disk.open(store) as memory:
         written = memory.journal.write("note", "all is well").record
         assert memory.journal.get(written.key) == written
-    assert [record.text for record in proven(store).values()] == ["all is well"]
+    assert [record.text for record in verified_versions(store).values()] == ["all is well"]
     assert {"write", "sync"} <= {step.verb for step in disk.steps if step.file == "wal"}
     assert [step.number for step in disk.steps] == list(range(1, len(disk.steps) + 1))
 
@@ -22,7 +22,7 @@ def test_a_fault_that_nothing_ran_into_is_an_error(disk, store):
         memory.journal.write("note", "one write is not a thousand")
 
 
-def test_a_fault_strikes_from_its_turn_on_and_as_often_as_told(disk, store):
+def test_a_fault_occurs_at_the_configured_step_and_number_of_times(disk, store):
     with disk.open(store) as memory:
         memory.journal.write("note", "so that the log has begun")
         with disk.inject_fault("sync", file="wal", nth=3, times=1) as fault:

@@ -1,4 +1,4 @@
-"""Another process holds the write lock: a typed error after the patience given, nothing changed, nothing repaired."""
+"""Another process holds the write lock: a typed error after the timeout, nothing changed, nothing repaired."""
 
 import time
 
@@ -11,7 +11,7 @@ from lukasa.errors import StoreBusy
 
 @pytest.fixture
 def held(actors, store):
-    """A store with a few records whose write lock another process holds until told to let go."""
+    """Create a store whose write lock another process holds until it is released."""
     with lukasa.open(store) as memory:
         for number in range(5):
             memory.journal.write("note", f"early {number}", id=f"n-{number}")
@@ -27,7 +27,7 @@ def held(actors, store):
     return let_go
 
 
-def files_beside(store):
+def list_store_files(store):
     return sorted(path.name for path in store.parent.iterdir())
 
 
@@ -47,15 +47,15 @@ DEEDS = {
 
 @pytest.mark.requirement("LOG-3")
 @pytest.mark.parametrize("deed", DEEDS)
-def test_a_lock_held_by_another_process_is_a_typed_error_after_the_patience_given(held, store, exported, deed):
+def test_a_lock_held_by_another_process_is_a_typed_error_after_the_timeout(held, store, exported, deed):
     with lukasa.open(store, timeout=0.2) as memory:
-        before, beside = exported(memory), files_beside(store)
+        before, files = exported(memory), list_store_files(store)
         began = time.monotonic()
         with pytest.raises(StoreBusy, match="nothing was written"):
             DEEDS[deed](memory)
         assert 0.2 <= time.monotonic() - began < 2
         assert exported(memory) == before
-        assert files_beside(store) == beside
+        assert list_store_files(store) == files
         held()
         DEEDS[deed](memory)
         assert memory.verify().sound

@@ -1,4 +1,4 @@
-"""The device fails: a typed error, nothing acknowledged, the broken handle never used again, the store sound."""
+"""A failing device: a typed error, nothing acknowledged, the broken handle never used again, the store sound."""
 
 import contextlib
 import errno
@@ -19,7 +19,9 @@ def fill(memory, count=20):
 
 @pytest.mark.requirement("LOG-3")
 @pytest.mark.parametrize(("verb", "nth"), [("write", 1), ("write", 2), ("write", 5), ("sync", 1)])
-def test_a_device_that_fails_gives_a_typed_error_and_acknowledges_nothing(disk, store, proven, exported, verb, nth):
+def test_a_device_that_fails_gives_a_typed_error_and_acknowledges_nothing(
+    disk, store, verified_versions, exported, verb, nth
+):
     with disk.open(store) as memory:
         early = fill(memory)
         before = exported(memory)
@@ -31,7 +33,7 @@ def test_a_device_that_fails_gives_a_typed_error_and_acknowledges_nothing(disk, 
         assert exported(memory) == before
         assert memory.verify().sound
         assert memory.journal.write("note", "the device is back")
-    assert len(proven(store)) == len(early) + 1
+    assert len(verified_versions(store)) == len(early) + 1
 
 
 @pytest.mark.requirement("LOG-3")
@@ -84,7 +86,7 @@ def test_a_handle_that_failed_in_a_checkpoint_never_writes_or_syncs_again(disk, 
 
 
 @pytest.mark.requirement("LOG-3")
-def test_everyone_in_a_group_whose_sync_failed_is_told_so(disk, store, proven):
+def test_every_job_of_a_group_whose_sync_failed_fails(disk, store, verified_versions):
     writers = 8
     with disk.open(store) as memory:
         start = threading.Barrier(writers)
@@ -104,13 +106,13 @@ def test_everyone_in_a_group_whose_sync_failed_is_told_so(disk, store, proven):
                 thread.start()
             for thread in threads:
                 thread.join()
-        told = {answer.record.text for answer in answers.values() if not isinstance(answer, StoreUnavailable)}
+        accepted = {answer.record.text for answer in answers.values() if not isinstance(answer, StoreUnavailable)}
     assert len(answers) == writers * 10
-    assert len(told) < len(answers)
-    # A commit whose sync failed may have reached the disk all the same: nobody was told that it had.
+    assert len(accepted) < len(answers)
+    # A commit whose sync failed may have reached the disk all the same, although it was not acknowledged.
     assert (
-        told
-        <= {record.text for record in proven(store).values()}
+        accepted
+        <= {record.text for record in verified_versions(store).values()}
         <= {f"{n} {t}" for n in range(writers) for t in range(10)}
     )
 
@@ -127,7 +129,7 @@ def test_nothing_is_acknowledged_that_a_power_cut_could_still_take(disk, store):
 
 
 def prepare(store):
-    """A store with something to compact, to erase and to hide."""
+    """Create a store with something to compact, to erase and to hide."""
     with lukasa.open(store) as memory:
         for number in range(30):
             memory.journal.write("note", f"note {number} " * 20, id=f"n-{number}", author="ab"[number % 2])
@@ -171,13 +173,13 @@ DEEDS = (append, compact, erase, quarantine, reindex, undo, put_vectors)
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
 @pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
 def test_a_deed_that_fails_at_any_step_fails_with_a_typed_error_and_is_done_whole_or_not_at_all(
-    tmp_path, chance, entire, deed, error
+    tmp_path, rng, all_versions, deed, error
 ):
     prepare(tmp_path / "before.db")
     with lukasa.open(tmp_path / "before.db") as memory:
-        old = set(entire(memory))
+        old = set(all_versions(memory))
     failures = 0
-    for nth in (1, 2, 3, *sorted(chance.sample(range(4, 80), 10))):
+    for nth in (1, 2, 3, *sorted(rng.sample(range(4, 80), 10))):
         store = tmp_path / f"{nth}.db"
         shutil.copyfile(tmp_path / "before.db", store)
         disk = FaultyDisk()
@@ -187,14 +189,14 @@ def test_a_deed_that_fails_at_any_step_fails_with_a_typed_error_and_is_done_whol
                 with disk.inject_fault(None, error, nth=nth, times=1):
                     try:
                         deed(memory)
-                    except StoreError as told:
-                        error_seen = told
+                    except StoreError as failure:
+                        error_seen = failure
             except FaultNotReached:
                 break
             failures += 1
             verdict = memory.verify()
             assert verdict.sound, (nth, error_seen, verdict.findings)
-            found = set(entire(memory))
+            found = set(all_versions(memory))
             if deed is append:
                 assert len(found - old) == 4 or (error_seen and found == old), (nth, error_seen)
             deed(memory)

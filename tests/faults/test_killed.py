@@ -8,7 +8,7 @@ import pytest
 
 
 class Witness:
-    """Knows from the ledger what must be in the store, and adopts what a kill left undecided."""
+    """The expected content by the ledger; what a kill left undecided is adopted from the store."""
 
     def __init__(self):
         self.log = {}
@@ -50,20 +50,20 @@ def _newest(found):
     return newest
 
 
-def kill_again_and_again(actors, ledger, chance, seed, store, proven, rounds):
+def kill_again_and_again(actors, ledger, rng, seed, store, verified_versions, rounds):
     witness, acknowledged, undecided = Witness(), 0, 0
     for round in range(rounds):
         book = store.with_name(f"ledger-{round}")
         store.parent.mkdir(exist_ok=True)
         actor = actors.start("mixing", store=store, ledger=book, seed=seed, round=round)
-        enough = chance.randrange(1, 60)
+        enough = rng.randrange(1, 60)
         while len(ledger(book)) < enough and actor.poll() is None:
-            time.sleep(chance.uniform(0, 0.004))
+            time.sleep(rng.uniform(0, 0.004))
         actor.send_signal(signal.SIGKILL)
         assert actor.wait() == -signal.SIGKILL, actor.stderr.read()
         lines = ledger(book)
         began = time.monotonic()
-        found = proven(store)
+        found = verified_versions(store)
         assert time.monotonic() - began < 5
         witness.check(lines, found)
         acknowledged += sum("wrote" in line for line in lines)
@@ -73,12 +73,16 @@ def kill_again_and_again(actors, ledger, chance, seed, store, proven, rounds):
 
 
 @pytest.mark.requirement("LOG-3", "LOG-5")
-def test_killed_eight_times_in_a_row_a_store_keeps_what_it_acknowledged(actors, ledger, chance, seed, store, proven):
-    kill_again_and_again(actors, ledger, chance, seed, store, proven, rounds=8)
+def test_killed_eight_times_in_a_row_a_store_keeps_what_it_acknowledged(
+    actors, ledger, rng, seed, store, verified_versions
+):
+    kill_again_and_again(actors, ledger, rng, seed, store, verified_versions, rounds=8)
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("LOG-3", "LOG-5")
-def test_killed_fifty_times_in_a_row_a_store_keeps_what_it_acknowledged(actors, ledger, chance, seed, store, proven):
-    undecided = kill_again_and_again(actors, ledger, chance, seed, store, proven, rounds=50)
+def test_killed_fifty_times_in_a_row_a_store_keeps_what_it_acknowledged(
+    actors, ledger, rng, seed, store, verified_versions
+):
+    undecided = kill_again_and_again(actors, ledger, rng, seed, store, verified_versions, rounds=50)
     assert undecided, "no kill ever came in the middle of a write"

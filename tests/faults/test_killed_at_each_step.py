@@ -23,5 +23,5 @@ def test_killed_at_every_step_of_a_deed_the_store_is_as_before_or_as_after(actor
 
 
 @pytest.mark.requirement("LOG-1")
-def test_killed_at_any_step_of_its_making_a_store_can_be_made_again(actors, tmp_path, seed):
+def test_a_store_whose_creation_was_killed_at_any_step_can_be_created_again(actors, tmp_path, seed):
     assert actors.run("dying", folder=tmp_path, deed="create", size=0, sample=60, seed=seed)["killed"] > 10

@@ -1,4 +1,4 @@
-"""Large things: refused before they are copied around, and streamed where there are many."""
+"""Large inputs: refused before they are copied, and streamed where there are many."""
 
 import io
 import tracemalloc
@@ -20,7 +20,7 @@ class Peak:
 
 @contextmanager
 def measured():
-    """How much memory Python took at once within the block, beyond what it had."""
+    """Measure the peak memory of Python within the block, beyond what it had."""
     peak = Peak()
     tracemalloc.start()
     try:
@@ -76,15 +76,15 @@ def test_a_record_of_exactly_the_limit_is_kept_and_one_byte_more_is_refused(memo
 
 
 def peaks_of_moving(memory, folder, count):
-    """How much memory an export of so many records takes at once, and their import into another store."""
+    """Measure the peak memory of an export and of its import into another store."""
     for _ in range(count // 100):
         assert memory.journal.append([Draft("note", "many words make a long text " * 120) for _ in range(100)])
     with measured() as export:
         memory.export(folder / f"{count}.jsonl")
     with lukasa.open(folder / f"{count}.db") as other:
         with measured() as import_:
-            told = other.import_(folder / f"{count}.jsonl")
-        assert told.added == memory.journal.tip()
+            result = other.import_(folder / f"{count}.jsonl")
+        assert result.added == memory.journal.tip()
     return export.bytes, import_.bytes
 
 
@@ -103,7 +103,7 @@ def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(memory):
         """A file whose second line never ends."""
 
         def __init__(self):
-            self.told = 0
+            self.read_bytes = 0
             self.begun = False
 
         def readable(self):
@@ -113,20 +113,20 @@ def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(memory):
             head = b"" if self.begun else b'{"lukasa":"log","format":1}\n{"sha256":"'
             self.begun = True
             buffer[:] = head + b"0" * (len(buffer) - len(head))
-            self.told += len(buffer)
+            self.read_bytes += len(buffer)
             return len(buffer)
 
     endless = Endless()
     with pytest.raises(lukasa.LukasaError):
         memory.import_(io.BufferedReader(endless, 1_000_000))
-    assert endless.told < 100_000_000
+    assert endless.read_bytes < 100_000_000
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("LOG-7")
 def test_a_hundred_thousand_records_are_written_exported_imported_and_verified_within_half_a_gigabyte(actors, tmp_path):
-    told = actors.run("streaming", folder=tmp_path, count=100_000, limit=512 * 1024 * 1024)
-    assert told["exported"] == 100_000
-    assert told["added"] == 100_000
-    assert told["sound"]
-    assert told["size"] > 100_000_000
+    report = actors.run("streaming", folder=tmp_path, count=100_000, limit=512 * 1024 * 1024)
+    assert report["exported"] == 100_000
+    assert report["added"] == 100_000
+    assert report["sound"]
+    assert report["size"] > 100_000_000

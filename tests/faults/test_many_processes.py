@@ -1,4 +1,4 @@
-"""Many processes on one store: nothing lost, nothing doubled, nobody starved."""
+"""Many processes on one store: nothing lost, nothing doubled, no process starved."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ PATIENCE = 2.0
 
 
 def cue(processes):
-    """Waits until all are ready, then lets all go on at once."""
+    """Wait until all processes are ready, then start all at once."""
     for process in processes:
         assert json.loads(process.stdout.readline() or "{}").get("ready"), process.stderr.read()
     for process in processes:
@@ -22,8 +22,8 @@ def cue(processes):
         process.stdin.flush()
 
 
-def write_at_once(actors, ledger, chance, store, writers, count, doomed):
-    """Lets writers loose on a store that does not exist yet, kills some of them, returns their ledgers."""
+def write_at_once(actors, ledger, rng, store, writers, count, doomed):
+    """Start writers on a store that does not exist yet, kill some of them, return their ledgers."""
     store.parent.mkdir(parents=True)
     ledgers = {f"writer-{number}": store.with_name(f"ledger-{number}") for number in range(writers)}
     crowd = {
@@ -31,7 +31,7 @@ def write_at_once(actors, ledger, chance, store, writers, count, doomed):
         for name, path in ledgers.items()
     }
     cue(crowd.values())
-    ends = {name: chance.randrange(1, count // 2) for name in chance.sample(sorted(crowd), doomed)}
+    ends = {name: rng.randrange(1, count // 2) for name in rng.sample(sorted(crowd), doomed)}
     while ends and all(crowd[name].poll() is None for name in ends):
         for name, end in list(ends.items()):
             if len(ledger(ledgers[name])) >= end:
@@ -60,7 +60,7 @@ def check_nothing_lost_and_nobody_starved(books, killed, log, count):
 
 
 def check_that_all_went_forward_together(books, killed, count):
-    """When the first survivor was done, the slowest had at least a fair piece of its work behind it."""
+    """Check that the slowest survivor had done a fair share of its work when the first was done."""
     survivors = [book for name, book in books.items() if name not in killed]
     first_done = min(book[-1]["at"] for book in survivors)
     slowest = min(sum(line["at"] <= first_done for line in book) for book in survivors)
@@ -69,24 +69,24 @@ def check_that_all_went_forward_together(books, killed, count):
 
 @pytest.mark.requirement("LOG-3", "LOG-5")
 def test_four_processes_on_one_store_lose_and_double_nothing_though_two_are_killed(
-    actors, ledger, chance, store, proven
+    actors, ledger, rng, store, verified_versions
 ):
-    books, killed = write_at_once(actors, ledger, chance, store, writers=4, count=60, doomed=2)
-    check_nothing_lost_and_nobody_starved(books, killed, proven(store), 60)
+    books, killed = write_at_once(actors, ledger, rng, store, writers=4, count=60, doomed=2)
+    check_nothing_lost_and_nobody_starved(books, killed, verified_versions(store), 60)
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("LOG-3", "LOG-5")
 def test_eight_processes_on_one_store_lose_and_double_nothing_though_two_are_killed(
-    actors, ledger, chance, store, proven
+    actors, ledger, rng, store, verified_versions
 ):
-    books, killed = write_at_once(actors, ledger, chance, store, writers=8, count=500, doomed=2)
-    check_nothing_lost_and_nobody_starved(books, killed, proven(store), 500)
+    books, killed = write_at_once(actors, ledger, rng, store, writers=8, count=500, doomed=2)
+    check_nothing_lost_and_nobody_starved(books, killed, verified_versions(store), 500)
     check_that_all_went_forward_together(books, killed, 500)
 
 
 @pytest.mark.requirement("LOG-3")
-def test_a_store_that_many_processes_make_at_once_is_made_once_and_takes_them_all(actors, tmp_path, proven):
+def test_many_processes_that_create_one_store_at_once_share_it(actors, tmp_path, verified_versions):
     crowd = [actors.start("opening", name=f"opener-{number}") for number in range(4)]
     for process in crowd:
         process.stdout.readline()
@@ -97,13 +97,13 @@ def test_a_store_that_many_processes_make_at_once_is_made_once_and_takes_them_al
             process.stdin.flush()
         answers = [json.loads(process.stdout.readline() or "{}") for process in crowd]
         assert [answer.get("error") for answer in answers] == [None] * len(crowd)
-        told = {(key, version) for answer in answers for key, version, _ in answer["wrote"]}
-        assert set(proven(store)) == told
-        assert len(told) == len(crowd)
+        written = {(key, version) for answer in answers for key, version, _ in answer["wrote"]}
+        assert set(verified_versions(store)) == written
+        assert len(written) == len(crowd)
 
 
 @pytest.mark.requirement("LOG-3")
-def test_one_fact_that_many_processes_would_add_is_added_once(actors, store, proven):
+def test_one_fact_that_many_processes_would_add_is_added_once(actors, store, verified_versions):
     lukasa.open(store).close()
     facts = [f"f{number}" for number in range(25)]
     crowd = [actors.start("deciding", store=store, facts=facts, name=f"agent-{number}") for number in range(4)]
@@ -111,24 +111,24 @@ def test_one_fact_that_many_processes_would_add_is_added_once(actors, store, pro
     tallies = [actors.report(process) for process in crowd]
     assert sum(tally["added"] for tally in tallies) == len(facts)
     assert sum(tally["present"] for tally in tallies) == len(facts) * (len(crowd) - 1)
-    assert sorted(record.label("fact") for record in proven(store).values()) == sorted(facts)
+    assert sorted(record.label("fact") for record in verified_versions(store).values()) == sorted(facts)
 
 
 @pytest.mark.requirement("LOG-3")
-def test_a_number_that_many_processes_raise_by_compare_and_set_misses_no_turn(actors, store, proven):
+def test_a_number_that_many_processes_raise_by_compare_and_set_misses_no_turn(actors, store, verified_versions):
     with lukasa.open(store) as memory:
         memory.journal.write("counter", body={"visits": 0}, id="visits")
     crowd = [actors.start("counting", store=store, times=25, name=f"agent-{number}") for number in range(4)]
     cue(crowd)
     for process in crowd:
         actors.report(process)
-    versions = sorted(proven(store).values(), key=lambda record: record.version)
+    versions = sorted(verified_versions(store).values(), key=lambda record: record.version)
     assert [record.body["visits"] for record in versions] == list(range(101))
     assert [record.version for record in versions] == list(range(1, 102))
 
 
 @pytest.mark.requirement("LOG-3")
-def test_a_late_write_that_expects_an_older_version_is_refused_across_processes(actors, store, proven):
+def test_a_late_write_that_expects_an_older_version_is_refused_across_processes(actors, store, verified_versions):
     key = Key("shared", "counter", "visits")
     with lukasa.open(store, agent="slow") as memory:
         slow = memory.journal.write("counter", body={"visits": 0}, id=key.id).record
@@ -141,4 +141,4 @@ def test_a_late_write_that_expects_an_older_version_is_refused_across_processes(
         twin = memory.journal.write("counter", body={"visits": 99}, id=key.id, expected=0)
         assert twin == Conflict(key, expected=0, found=2)
         assert memory.journal.get(key).body == {"visits": 1}
-    assert len(proven(store)) == 2
+    assert len(verified_versions(store)) == 2

@@ -1,4 +1,4 @@
-"""A primary and a standby that follows it: nothing acknowledged is lost with the primary, nobody reads the past."""
+"""A primary and a standby that follows it: nothing acknowledged is lost with the primary, and no read is stale."""
 
 import contextlib
 import itertools
@@ -19,14 +19,14 @@ _WRITERS = 4
 
 @pytest.fixture(scope="module")
 def pair():
-    """A primary and its synchronous standby, to be left as they were found."""
+    """Start a primary and its synchronous standby; tests leave them as they were."""
     with PostgresServer(durable=True) as primary:
         yield primary, primary.start_standby()
 
 
 @pytest.fixture
 def opened():
-    """Opens engines and closes them in the end."""
+    """Open engines and close them at the end of the test."""
     with contextlib.ExitStack() as stack:
 
         def open(url, **how):
@@ -38,7 +38,7 @@ def opened():
 
 
 def either(database, *servers):
-    """How to reach whichever of the servers takes writes."""
+    """Return the URL under which the server that takes writes is reached."""
     hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
     return f"postgresql://postgres:{servers[0].password}@{hosts}/{database}?target_session_attrs=read-write"
 
@@ -51,7 +51,7 @@ def wait_until(holds, what):
 
 
 class Load:
-    """Writers at work: one record after the other, batches in between. Knows what was acknowledged, and every error."""
+    """Writers that append records and batches, with what was acknowledged and every error."""
 
     def __init__(self, engine, round=0):
         self._engine = engine
@@ -85,11 +85,11 @@ class Load:
 
     def wait_for_more(self, number):
         enough = len(self.acknowledged) + number
-        wait_until(lambda: len(self.acknowledged) >= enough, "nobody writes any more")
+        wait_until(lambda: len(self.acknowledged) >= enough, "the writers stopped")
 
 
 def fail_over(primary, standby, engine, round=0, before=150):
-    """Kills the primary under load, promotes its standby, and lets the writers go on there; returns what they did."""
+    """Kill the primary under load, promote its standby, let the writers continue there, and return what they did."""
     with Load(engine, round) as load:
         load.wait_for_more(before)
         primary.kill()
@@ -121,7 +121,7 @@ def test_a_primary_that_is_killed_under_load_takes_nothing_acknowledged_with_it(
 
 @pytest.mark.slow
 @pytest.mark.requirement("LOG-3", "LOG-5")
-def test_five_primaries_killed_in_a_row_take_nothing_acknowledged_with_them(opened, chance):
+def test_five_primaries_killed_in_a_row_take_nothing_acknowledged_with_them(opened, rng):
     acknowledged = {}
     with contextlib.ExitStack() as stack:
         primary = stack.enter_context(PostgresServer(durable=True))
@@ -129,7 +129,7 @@ def test_five_primaries_killed_in_a_row_take_nothing_acknowledged_with_them(open
         for round in range(5):
             standby = primary.start_standby(f"standby_{round}")
             engine = opened(either(database, primary, standby), timeout=60)
-            load = fail_over(primary, standby, engine, round, chance.randrange(10, 600))
+            load = fail_over(primary, standby, engine, round, rng.randrange(10, 600))
             assert load.errors == []
             acknowledged |= load.acknowledged
             check_nothing_is_lost(engine, acknowledged)
@@ -155,7 +155,7 @@ def test_a_write_that_the_standby_does_not_have_is_not_acknowledged(pair, opened
 class TestReadingFromAStandby:
     @pytest.fixture
     def engine(self, pair, opened):
-        """An engine that writes to the primary and reads from the standby."""
+        """Open an engine that writes to the primary and reads from the standby."""
         primary, standby = pair
         database = primary.create()
         opened(primary.url(database)).close()
@@ -165,7 +165,7 @@ class TestReadingFromAStandby:
         return engine
 
     @pytest.mark.requirement("LOG-3")
-    def test_every_write_is_seen_by_the_next_read_and_the_standby_is_who_answers(self, pair, engine):
+    def test_every_write_is_visible_to_the_next_read_from_the_standby(self, pair, engine):
         _, standby = pair
         for number in range(1, 60):
             write_note(engine, "first", f"{number}")
@@ -243,7 +243,7 @@ class TestReadingFromAStandby:
         assert len(seen) == len(set(seen)) == 1 + 3 * 25 * 2
 
     @pytest.mark.requirement("LOG-4")
-    def test_the_public_face_reads_from_it_too(self, pair, engine):
+    def test_lukasa_open_reads_from_the_standby_too(self, pair, engine):
         primary, standby = pair
         name = engine.url.split("/")[-1].split("?")[0]
         with lukasa.open(primary.url(name), read_url=standby.url(name)) as memory:
@@ -255,7 +255,7 @@ class TestReadingFromAStandby:
 
 @contextlib.contextmanager
 def settled_by(server, setting, value):
-    """The server with a setting changed for the length of the block."""
+    """Change a setting of the server during the block."""
     server.execute(f"ALTER SYSTEM SET {setting} = '{value}'")
     server.execute("SELECT pg_reload_conf()")
     try:

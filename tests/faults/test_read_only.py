@@ -1,4 +1,4 @@
-"""A place that cannot be written: everything can be read, every write is refused with a sentence."""
+"""A read-only folder or disk: everything can be read, every write is refused with a sentence."""
 
 import os
 
@@ -17,10 +17,10 @@ def test_a_store_on_a_read_only_disk_can_be_read_in_full_and_refuses_every_write
     if private_mounts is None and os.geteuid() == 0:
         pytest.skip("neither mounting is permitted nor do file permissions bind this user")
     mounted = private_mounts is not None
-    told = actors.run("sealing_off", mounting=mounted, mounted=mounted, folder=tmp_path, leftover=leftover)
-    assert ("memory.db-wal" in told["beside"]) == (leftover != "nothing")
+    report = actors.run("sealing_off", mounting=mounted, mounted=mounted, folder=tmp_path, leftover=leftover)
+    assert ("memory.db-wal" in report["beside"]) == (leftover != "nothing")
     texts = ["early 1", "early 2", "early 3", "early 4", "changed"]
-    assert told["reads"] == {
+    assert report["reads"] == {
         "live": texts,
         "history": ["early 0", "changed"],
         "earlier": "early 0",
@@ -30,14 +30,16 @@ def test_a_store_on_a_read_only_disk_can_be_read_in_full_and_refuses_every_write
         "sound": True,
         "read_only": True,
     }
-    assert told["writes"] == dict.fromkeys(told["writes"], SENTENCE)
-    assert told["still"] == texts
-    assert told["unchanged"]
-    assert told["later"]
+    assert report["writes"] == dict.fromkeys(report["writes"], SENTENCE)
+    assert report["still"] == texts
+    assert report["unchanged"]
+    assert report["later"]
 
 
 @pytest.mark.requirement("LOG-1")
-def test_a_disk_that_turns_read_only_under_an_open_store_refuses_writes_and_can_still_be_read(disk, store, proven):
+def test_a_disk_that_turns_read_only_under_an_open_store_refuses_writes_and_can_still_be_read(
+    disk, store, verified_versions
+):
     with disk.open(store) as memory:
         early = [memory.journal.write("note", f"early {number}").record for number in range(5)]
         disk.read_only = True
@@ -51,4 +53,4 @@ def test_a_disk_that_turns_read_only_under_an_open_store_refuses_writes_and_can_
         disk.read_only = False
         assert memory.journal.write("note", "writable again")
         assert memory.verify().sound
-    assert len(proven(store)) == 6
+    assert len(verified_versions(store)) == 6

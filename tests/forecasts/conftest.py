@@ -1,4 +1,4 @@
-"""What the tests of forecasts share: stores of every sort."""
+"""Stores that the forecast tests share."""
 
 from contextlib import ExitStack
 
@@ -16,18 +16,20 @@ def server():
 
 
 @pytest.fixture
-def clock():
+def clock() -> FrozenClock:
     return FrozenClock()
 
 
 @pytest.fixture
-def opened():
+def open_store():
+    """Open stores and close them after the test."""
     with ExitStack() as stack:
-        yield lambda place, **options: stack.enter_context(lukasa.open(place, **options))
+        yield lambda location, **options: stack.enter_context(lukasa.open(location, **options))
 
 
 @pytest.fixture(params=["file", "postgresql"])
-def place(request, tmp_path):
+def location(request, tmp_path):
+    """Yield where a new store goes: a SQLite file, then a PostgreSQL database."""
     if request.param == "file":
         yield str(tmp_path / "agents.db")
     else:
@@ -36,5 +38,5 @@ def place(request, tmp_path):
 
 
 @pytest.fixture
-def memory(place, opened, clock):
-    return opened(place, clock=clock)
+def memory(location, open_store, clock):
+    return open_store(location, clock=clock)

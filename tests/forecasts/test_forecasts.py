@@ -1,4 +1,4 @@
-"""Predictions through their life, on every engine: made, revised, signalled, resolved, scored, shown."""
+"""Predictions on every engine: made, revised, signalled, resolved, scored and drawn."""
 
 from datetime import timedelta
 from xml.etree import ElementTree as ET
@@ -11,20 +11,21 @@ from lukasa.forecasts import diagram
 from lukasa.forecasts.scoring import ResolvedPrediction, compute_scores
 
 
-def settle(forecasts, pairs, category=""):
-    for at, (probability, outcome) in enumerate(pairs):
-        id = f"{category}{at}"
+def add_resolved(forecasts, pairs, category=""):
+    """Predict and resolve each pair of a probability and an outcome."""
+    for index, (probability, outcome) in enumerate(pairs):
+        id = f"{category}{index}"
         assert forecasts.predict(f"Will {id} happen?", probability, prediction_id=id, category=category)
         assert forecasts.resolve(id, outcome)
 
 
 @pytest.mark.requirement("FOR-1")
-def test_a_prediction_is_kept_with_every_field_of_the_document(memory):
-    made = memory.forecasts.predict(
+def test_predict_stores_every_field_of_the_document(memory):
+    outcome = memory.forecasts.predict(
         "Will X happen by Y?", 0.67, market_id="market-123", prediction_id="pred-001",
         confidence_interval=(0.58, 0.76), confidence_level=0.85, category="tech",
     )  # fmt: skip
-    assert isinstance(made, Accepted)
+    assert isinstance(outcome, Accepted)
     assert memory.forecasts.get("pred-001") == {
         "prediction_id": "pred-001",
         "market_id": "market-123",
@@ -42,14 +43,14 @@ def test_a_prediction_is_kept_with_every_field_of_the_document(memory):
 
 
 @pytest.mark.requirement("FOR-1")
-def test_revisions_are_kept_and_counted(memory, clock):
+def test_revise_keeps_and_counts_earlier_versions(memory, clock):
     memory.forecasts.predict("?", 0.5, prediction_id="p")
     for probability in (0.6, 0.7):
         clock.advance(60)
         assert memory.forecasts.revise("p", probability, confidence_level=0.9)
     assert [body["probability"] for body in memory.forecasts.history("p")] == [0.5, 0.6, 0.7]
-    now = memory.forecasts.get("p")
-    assert (now["num_updates"], now["last_updated"], now["created_at"]) == (
+    current = memory.forecasts.get("p")
+    assert (current["num_updates"], current["last_updated"], current["created_at"]) == (
         2,
         "2026-02-03T12:02:00Z",
         "2026-02-03T12:00:00Z",
@@ -66,21 +67,22 @@ def test_revisions_are_kept_and_counted(memory, clock):
         ({"probability": "0.5"}, "bad_probability"),
         ({"confidence_interval": (0.6, 0.5)}, "bad_interval"),
         ({"confidence_interval": (0.6,)}, "bad_interval"),
+        ({"confidence_interval": (-3, 7)}, "bad_interval"),
         ({"confidence_level": -0.1}, "bad_confidence_level"),
         ({"prediction_id": "x" * 201}, "bad_id"),
     ],
 )
-def test_what_cannot_be_a_prediction_is_refused(memory, fields, code):
+def test_predict_refuses_invalid_fields(memory, fields, code):
     outcome = memory.forecasts.predict("?", **({"probability": 0.5} | fields))
     assert isinstance(outcome, Refused)
     assert outcome.code == code
 
 
 @pytest.mark.requirement("FOR-1")
-def test_the_number_of_active_predictions_is_bounded_and_settling_one_makes_room(memory):
+def test_predict_is_refused_at_the_limit_of_active_predictions_until_one_expires(memory):
     memory.forecasts.max_active = 3
-    for at in range(3):
-        assert memory.forecasts.predict("?", 0.5, prediction_id=f"p{at}")
+    for number in range(3):
+        assert memory.forecasts.predict("?", 0.5, prediction_id=f"p{number}")
     assert memory.forecasts.predict("?", 0.5).code == "too_many_active"
     assert memory.forecasts.expire("p0")
     assert memory.forecasts.predict("?", 0.5, prediction_id="p3")
@@ -88,7 +90,7 @@ def test_the_number_of_active_predictions_is_bounded_and_settling_one_makes_room
 
 
 @pytest.mark.requirement("FOR-1")
-def test_a_settled_prediction_is_not_changed_again_but_an_expired_one_may_still_be_resolved(memory, clock):
+def test_a_resolved_prediction_stays_unchanged_and_an_expired_one_can_still_be_resolved(memory, clock):
     memory.forecasts.predict("?", 0.5, prediction_id="p", due=clock.now() + timedelta(hours=1))
     assert memory.forecasts.expire_due() == []
     clock.advance(3601)
@@ -96,7 +98,7 @@ def test_a_settled_prediction_is_not_changed_again_but_an_expired_one_may_still_
     assert memory.forecasts.revise("p", 0.6).code == "already_expired"
     assert memory.forecasts.resolve("p", True)
     assert memory.forecasts.resolve("p", False).code == "already_resolved"
-    assert memory.forecasts.resolve("nobody", True).code == "not_found"
+    assert memory.forecasts.resolve("unknown", True).code == "not_found"
     assert memory.forecasts.resolve("p", "yes").code == "bad_outcome"
     assert [body["status"] for body in memory.forecasts.find("resolved")] == ["resolved"]
 
@@ -104,8 +106,8 @@ def test_a_settled_prediction_is_not_changed_again_but_an_expired_one_may_still_
 # Signals
 
 
-class Shaky:
-    """A network that fails as often as it is told to, and then passes everything on."""
+class FailingNetwork:
+    """A network whose first calls fail; later calls reach the real network."""
 
     def __init__(self, network, failures):
         self._network, self.failures = network, failures
@@ -121,7 +123,7 @@ class Shaky:
 
 
 @pytest.mark.requirement("FOR-2")
-def test_only_confident_signals_are_broadcast(memory):
+def test_signal_refuses_a_confidence_below_the_threshold(memory):
     memory.forecasts.predict("?", 0.65, prediction_id="p", confidence_level=0.69)
     refused = memory.forecasts.signal("p")
     assert refused.code == "below_threshold"
@@ -129,7 +131,7 @@ def test_only_confident_signals_are_broadcast(memory):
     assert memory.forecasts.signal("p", confidence=0.70)
     memory.forecasts.predict("?", 0.1, prediction_id="q")
     assert memory.forecasts.signal("q")
-    assert memory.forecasts.signal("nobody").code == "not_found"
+    assert memory.forecasts.signal("unknown").code == "not_found"
     assert [(body["prediction"], body["confidence"]) for body in memory.forecasts.signals()] == [
         (0.65, 0.7),
         (0.1, 0.9),
@@ -137,16 +139,16 @@ def test_only_confident_signals_are_broadcast(memory):
 
 
 @pytest.mark.requirement("FOR-2")
-def test_a_signal_is_sent_again_until_somebody_has_taken_it_and_received_once(place, opened, clock):
-    orion, elysia = (opened(place, agent=name, clock=clock).forecasts for name in ("orion", "elysia"))
-    orion.network = Shaky(orion.network, 2)
+def test_a_signal_is_retried_until_it_is_acknowledged_and_received_once(location, open_store, clock):
+    orion, elysia = (open_store(location, agent=name, clock=clock).forecasts for name in ("orion", "elysia"))
+    orion.network = FailingNetwork(orion.network, 2)
     orion.predict("?", 0.9, prediction_id="p")
     assert orion.signal("p")
     assert (orion.signals()[0]["broadcast"], orion.signals()[0]["acknowledged"]) == (False, False)
     assert elysia.receive() == []
     assert orion.retry_signals() == {"sent": 0, "acknowledged": 0, "waiting": 1}
     assert orion.retry_signals() == {"sent": 1, "acknowledged": 0, "waiting": 0}
-    assert [news["prediction"] for news in elysia.receive()] == [0.9]
+    assert [signal["prediction"] for signal in elysia.receive()] == [0.9]
     assert elysia.receive() == []
     assert orion.retry_signals() == {"sent": 0, "acknowledged": 1, "waiting": 0}
     assert orion.retry_signals() == {"sent": 0, "acknowledged": 0, "waiting": 0}
@@ -155,20 +157,20 @@ def test_a_signal_is_sent_again_until_somebody_has_taken_it_and_received_once(pl
 
 
 @pytest.mark.requirement("FOR-2")
-def test_an_agents_forecasts_are_its_own(place, opened):
-    orion, elysia = (opened(place, agent=name).forecasts for name in ("orion", "elysia"))
+def test_an_agent_does_not_see_the_forecasts_of_another(location, open_store):
+    orion, elysia = (open_store(location, agent=name).forecasts for name in ("orion", "elysia"))
     orion.predict("?", 0.9, prediction_id="p")
     orion.resolve("p", True)
     assert elysia.get("p") is None
     assert elysia.scores().count == 0
-    assert opened(place).forecasts.scores().count == 1
+    assert open_store(location).forecasts.scores().count == 1
 
 
 # Reasoning
 
 
 @pytest.mark.requirement("FOR-3")
-def test_reasoning_is_cached_per_market_and_adds_up(memory):
+def test_reasoning_is_stored_per_market_and_estimate_adds_its_factors(memory):
     assert memory.forecasts.reason(
         "market-123",
         base_rate=0.4,
@@ -177,9 +179,9 @@ def test_reasoning_is_cached_per_market_and_adds_up(memory):
             {"source": "https://example.org/a", "credibility": 0.85, "relevant_excerpt": "…", "date": "2026-02-01"}
         ],
     )
-    kept = memory.forecasts.reasoning("market-123")
-    assert kept["key_factors"][1] == {"factor": "regulatory_risk", "adjustment": -0.08}
-    assert kept["last_analysis"] == "2026-02-03T12:00:00Z"
+    analysis = memory.forecasts.reasoning("market-123")
+    assert analysis["key_factors"][1] == {"factor": "regulatory_risk", "adjustment": -0.08}
+    assert analysis["last_analysis"] == "2026-02-03T12:00:00Z"
     assert memory.forecasts.estimate("market-123") == pytest.approx(0.47)
     assert memory.forecasts.reason("sure", base_rate=0.9, factors={"more": 0.5})
     assert memory.forecasts.estimate("sure") == 1.0
@@ -197,7 +199,7 @@ def test_reasoning_is_cached_per_market_and_adds_up(memory):
         ({"evidence": [{"source": "s", "credibility": 5}]}, "bad_evidence"),
     ],
 )
-def test_reasoning_that_makes_no_sense_is_refused(memory, fields, code):
+def test_reason_refuses_invalid_fields(memory, fields, code):
     assert memory.forecasts.reason("m", **fields).code == code
 
 
@@ -205,12 +207,12 @@ def test_reasoning_that_makes_no_sense_is_refused(memory, fields, code):
 
 
 @pytest.mark.requirement("FOR-4")
-def test_scores_are_of_the_last_probability_over_a_window_or_a_lifetime(memory, clock):
+def test_scores_use_the_last_probability_and_an_optional_window(memory, clock):
     memory.forecasts.predict("?", 0.1, prediction_id="early")
     memory.forecasts.revise("early", 0.8)
     memory.forecasts.resolve("early", True)
     clock.advance(40 * 86400)
-    settle(memory.forecasts, [(0.9, False)], "late")
+    add_resolved(memory.forecasts, [(0.9, False)], "late")
     assert memory.forecasts.scores().brier_score == pytest.approx((0.04 + 0.81) / 2)
     assert memory.forecasts.scores(timedelta(days=30)).brier_score == pytest.approx(0.81)
     assert memory.forecasts.scores(category="late").count == 1
@@ -221,12 +223,11 @@ def test_scores_are_of_the_last_probability_over_a_window_or_a_lifetime(memory, 
 
 
 @pytest.mark.requirement("FOR-5")
-def test_what_was_learned_is_applied_on_request_only(memory):
+def test_predict_corrects_the_probability_only_on_request(memory):
     forecasts = memory.forecasts
     assert forecasts.calibrate(0.9) == 0.9
-    settle(forecasts, [(0.9, at % 2 == 0) for at in range(40)], "c")
-    learned = forecasts.learning()
-    assert learned.correction.applies
+    add_resolved(forecasts, [(0.9, number % 2 == 0) for number in range(40)], "c")
+    assert forecasts.learning().correction.applies
     assert forecasts.calibrate(0.9) < 0.7
     assert forecasts.predict("?", 0.9, prediction_id="plain").record.body["probability"] == 0.9
     corrected = forecasts.predict("?", 0.9, prediction_id="corrected", calibrated=True).record.body
@@ -237,15 +238,15 @@ def test_what_was_learned_is_applied_on_request_only(memory):
 
 
 @pytest.mark.requirement("CHK-13")
-def test_forecasts_are_told_in_the_sections_of_a_session_and_taken_in_from_them(memory, opened, tmp_path):
+def test_sections_of_a_session_state_are_written_and_taken_in(memory, open_store, tmp_path):
     memory.forecasts.predict("?", 0.9, prediction_id="p")
     memory.forecasts.signal("p")
     memory.forecasts.reason("m", base_rate=0.5)
-    settle(memory.forecasts, [(0.9, True)], "c")
+    add_resolved(memory.forecasts, [(0.9, True)], "c")
     sections = memory.forecasts.sections()
     memory.sessions.save_checkpoint(sections, "demo")
     assert memory.sessions.load_latest_checkpoint("demo")["performance_metrics"] == sections["performance_metrics"]
-    other = opened(str(tmp_path / "other.db"))
+    other = open_store(str(tmp_path / "other.db"))
     assert other.forecasts.take_in(sections)
     assert other.forecasts.get("p") == sections["active_predictions"][0]
     assert other.forecasts.signals() == sections["signal_history"]
@@ -259,14 +260,22 @@ def test_forecasts_are_told_in_the_sections_of_a_session_and_taken_in_from_them(
 
 
 @pytest.mark.requirement("FOR-4")
-def test_the_diagram_is_drawn_as_text_svg_and_png():
-    scores = compute_scores([ResolvedPrediction(0.1 * at, float(at > 5)) for at in range(11)])
+def test_the_reliability_diagram_is_drawn_as_text_and_svg():
+    scores = compute_scores([ResolvedPrediction(0.1 * number, float(number > 5)) for number in range(11)])
     svg = ET.fromstring(diagram.draw_diagram(scores).svg())
     assert len(svg.findall("{http://www.w3.org/2000/svg}circle")) == len(scores.reliability)
-    png = diagram.draw_diagram(scores).png()
-    assert png.startswith(b"\x89PNG")
     rows = diagram.format_bar_rows(scores.reliability)
     assert len(rows) == len(scores.reliability)
     assert all(len(row[-1]) == 24 and row[-1].count("|") == 1 for row in rows)
     assert "no resolved" in diagram.format_title(compute_scores([]))
     assert ET.fromstring(diagram.draw_diagram(compute_scores([])).svg()) is not None
+
+
+@pytest.mark.parametrize("name", ["r.png", "r.gif", "r"])
+def test_a_picture_is_saved_as_svg_and_any_other_suffix_is_refused(tmp_path, name):
+    picture = diagram.draw_diagram(compute_scores([]))
+    picture.save(tmp_path / "r.SVG")
+    assert (tmp_path / "r.SVG").read_text("utf-8") == picture.svg()
+    with pytest.raises(InvalidInput, match=r"ending in \.svg"):
+        picture.save(tmp_path / name)
+    assert not (tmp_path / name).exists()

@@ -1,4 +1,4 @@
-"""Scores and what is learned from them, proved against scikit-learn; extremes are defined."""
+"""Scores and calibration, compared with scikit-learn; extreme cases have defined values."""
 
 import math
 import random
@@ -36,22 +36,22 @@ with warnings.catch_warnings():
 PAIRS = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60)
 
 
-def settled(pairs):
+def resolved(pairs):
     return [ResolvedPrediction(probability, float(outcome)) for probability, outcome in pairs]
 
 
-def drawn(count, truth=lambda p: p, seed=1, **fields):
-    """Predictions of which the outcome follows a rule."""
-    chance = random.Random(seed)
-    said = [chance.random() for _ in range(count)]
-    return [ResolvedPrediction(p, float(chance.random() < truth(p)), **fields) for p in said]
+def sample_predictions(count, truth=lambda p: p, seed=1, **fields):
+    """Draw predictions whose outcomes happen with the probability ``truth(p)``."""
+    rng = random.Random(seed)
+    probabilities = [rng.random() for _ in range(count)]
+    return [ResolvedPrediction(p, float(rng.random() < truth(p)), **fields) for p in probabilities]
 
 
 @pytest.mark.requirement("FOR-4")
 @given(PAIRS)
-def test_brier_and_log_scores_are_those_of_scikit_learn(pairs):
+def test_brier_and_log_scores_equal_those_of_scikit_learn(pairs):
     probabilities, outcomes = [p for p, _ in pairs], [int(o) for _, o in pairs]
-    scores = compute_scores(settled(pairs))
+    scores = compute_scores(resolved(pairs))
     assert scores.brier_score == pytest.approx(
         brier_score_loss(outcomes, probabilities, labels=[0, 1], pos_label=1), abs=1e-12
     )
@@ -60,12 +60,12 @@ def test_brier_and_log_scores_are_those_of_scikit_learn(pairs):
 
 @pytest.mark.requirement("FOR-4")
 @given(PAIRS)
-def test_the_reliability_table_is_that_of_scikit_learn(pairs):
+def test_the_reliability_bins_equal_those_of_scikit_learn(pairs):
     nudged = [(min(max(p, 1e-6), 1 - 1e-6) if round(p * 10, 9) % 1 else min(p + 1e-6, 1 - 1e-6), o) for p, o in pairs]
-    table = reliability_bins(settled(nudged))
-    observed, said = calibration_curve([int(o) for _, o in nudged], [p for p, _ in nudged], n_bins=10, pos_label=1)
+    table = reliability_bins(resolved(nudged))
+    observed, predicted = calibration_curve([int(o) for _, o in nudged], [p for p, _ in nudged], n_bins=10, pos_label=1)
     assert [row.observed for row in table] == pytest.approx(list(observed))
-    assert [row.mean_probability for row in table] == pytest.approx(list(said))
+    assert [row.mean_probability for row in table] == pytest.approx(list(predicted))
     assert sum(row.count for row in table) == len(pairs)
     for row in table:
         assert 0 <= row.interval[0] <= row.observed + 1e-12
@@ -74,37 +74,37 @@ def test_the_reliability_table_is_that_of_scikit_learn(pairs):
 
 @pytest.mark.requirement("FOR-4")
 @given(PAIRS)
-def test_the_parts_of_the_brier_score_add_up_to_it(pairs):
-    items = settled(pairs)
+def test_the_terms_of_the_decomposition_add_up_to_the_brier_score(pairs):
+    items = resolved(pairs)
     parts = decompose_brier(items)
     assert parts.brier == pytest.approx(brier_score(items), abs=1e-12)
     assert min(parts.reliability, parts.resolution, parts.uncertainty, parts.within_spread) >= 0
     scores = compute_scores(items)
     assert scores.calibration_score == pytest.approx(1 - scores.calibration_error)
     assert 0 <= scores.calibration_error <= 1
-    assert sum(held.count for held in scores.by_confidence_bucket.values()) == len(items)
+    assert sum(bucket.count for bucket in scores.by_confidence_bucket.values()) == len(items)
 
 
 @pytest.mark.requirement("FOR-4")
-def test_extremes_are_defined():
+def test_scores_of_extreme_cases_are_defined():
     nothing = compute_scores([])
     assert (nothing.count, nothing.brier_score, nothing.log_score, nothing.calibration_score) == (0, None, None, None)
     assert nothing.by_confidence_bucket["high"].accuracy is None
-    right, wrong = compute_scores(settled([(1, True), (0, False)])), compute_scores(settled([(1, False), (0, True)]))
+    right, wrong = compute_scores(resolved([(1, True), (0, False)])), compute_scores(resolved([(1, False), (0, True)]))
     assert (right.brier_score, wrong.brier_score) == (0, 1)
     assert right.log_score == pytest.approx(0, abs=1e-15)
     assert wrong.log_score == pytest.approx(math.log(2**-52))
     assert (right.accuracy, wrong.accuracy) == (1, 0)
-    one_class = compute_scores(settled([(0.7, True)] * 5))
+    one_class = compute_scores(resolved([(0.7, True)] * 5))
     assert one_class.skill is None
     assert one_class.decomposition.uncertainty == 0
-    assert compute_scores(settled([(0.5, True)])).accuracy == 0.5
+    assert compute_scores(resolved([(0.5, True)])).accuracy == 0.5
     assert wilson_interval(0, 1)[0] == 0
     assert wilson_interval(1, 1)[1] == 1
 
 
 @pytest.mark.requirement("FOR-4")
-def test_confidence_makes_the_bucket_and_without_one_the_probability_does():
+def test_the_bucket_follows_from_the_confidence_or_else_from_the_probability():
     items = [
         ResolvedPrediction(0.5, 1, 0.8),
         ResolvedPrediction(0.5, 1, 0.79),
@@ -116,13 +116,13 @@ def test_confidence_makes_the_bucket_and_without_one_the_probability_does():
     assert compute_scores(items).by_confidence_bucket["low"].accuracy == 0.5
 
 
-# Learning
+# Calibration
 
 
 @pytest.mark.requirement("FOR-5")
-def test_the_fit_is_that_of_logistic_regression_when_the_prior_is_taken_away(monkeypatch):
+def test_the_fit_without_a_prior_equals_logistic_regression(monkeypatch):
     monkeypatch.setattr("lukasa.forecasts.calibration.PRIOR", 1e-9)
-    items = drawn(400, lambda p: 0.2 + 0.5 * p)
+    items = sample_predictions(400, lambda p: 0.2 + 0.5 * p)
     bias, scaling = fit_correction(items)
     logits = [[math.log(item.probability / (1 - item.probability))] for item in items]
     model = LogisticRegression(C=1e9, tol=1e-10, max_iter=1000).fit(logits, [item.outcome for item in items])
@@ -131,33 +131,33 @@ def test_the_fit_is_that_of_logistic_regression_when_the_prior_is_taken_away(mon
 
 
 @pytest.mark.requirement("FOR-5")
-def test_an_agent_that_is_too_sure_of_itself_is_corrected_and_the_gain_is_on_predictions_not_fitted_on():
-    overconfident = drawn(400, lambda p: 0.5 + 0.4 * (p - 0.5))
-    learned = build_calibration_report(overconfident)
-    assert learned.correction.applies
-    assert learned.correction.confidence_scaling < 0.7
-    assert learned.correction.gain > 0.01
-    assert abs(learned.correction(0.95) - 0.5) < 0.45
-    fresh = drawn(2000, lambda p: 0.5 + 0.4 * (p - 0.5), seed=2)
-    corrected = [ResolvedPrediction(learned.correction(item.probability), item.outcome) for item in fresh]
+def test_an_overconfident_agent_is_corrected_and_gains_on_unseen_predictions():
+    overconfident = sample_predictions(400, lambda p: 0.5 + 0.4 * (p - 0.5))
+    report = build_calibration_report(overconfident)
+    assert report.correction.applies
+    assert report.correction.confidence_scaling < 0.7
+    assert report.correction.gain > 0.01
+    assert abs(report.correction(0.95) - 0.5) < 0.45
+    fresh = sample_predictions(2000, lambda p: 0.5 + 0.4 * (p - 0.5), seed=2)
+    corrected = [ResolvedPrediction(report.correction(item.probability), item.outcome) for item in fresh]
     assert brier_score(corrected) < brier_score(fresh)
     assert log_score(corrected) > log_score(fresh)
 
 
 @pytest.mark.requirement("FOR-5")
-def test_an_agent_that_expects_too_much_has_a_bias_below_zero():
-    learned = build_calibration_report(drawn(400, lambda p: 0.6 * p))
-    assert learned.correction.bias_correction < -0.2
-    assert learned.mean_error > 0.1
+def test_an_agent_that_expects_too_much_has_a_negative_bias():
+    report = build_calibration_report(sample_predictions(400, lambda p: 0.6 * p))
+    assert report.correction.bias_correction < -0.2
+    assert report.mean_error > 0.1
 
 
 @pytest.mark.requirement("FOR-5")
-def test_nothing_is_corrected_below_the_minimum_or_where_it_would_not_help():
-    few = build_calibration_report(drawn(MIN_PREDICTIONS - 1, lambda p: 0.1))
+def test_no_correction_applies_below_the_minimum_or_without_a_gain():
+    few = build_calibration_report(sample_predictions(MIN_PREDICTIONS - 1, lambda p: 0.1))
     assert few.correction == ProbabilityCorrection(samples=MIN_PREDICTIONS - 1)
     assert not few.correction.applies
     assert str(MIN_PREDICTIONS) in few.why
-    good = build_calibration_report(drawn(3000))
+    good = build_calibration_report(sample_predictions(3000))
     assert abs(good.correction.confidence_scaling - 1) < 0.1
     assert abs(good.correction.gain) < 0.002
     assert not ProbabilityCorrection(0.1, 0.9, 100, -0.001).applies
@@ -169,8 +169,8 @@ def test_nothing_is_corrected_below_the_minimum_or_where_it_would_not_help():
         st.tuples(st.sampled_from([0.0, 1e-300, 0.5, 1.0]) | st.floats(0, 1), st.booleans()), min_size=1, max_size=80
     )
 )
-def test_learning_is_finite_whatever_was_said_and_whatever_happened(pairs):
-    items = settled(pairs)
+def test_the_fit_is_finite_for_any_predictions_and_outcomes(pairs):
+    items = resolved(pairs)
     bias, scaling = fit_correction(items)
     assert math.isfinite(bias)
     assert 0 <= scaling < 100
@@ -181,7 +181,7 @@ def test_learning_is_finite_whatever_was_said_and_whatever_happened(pairs):
 
 @pytest.mark.requirement("FOR-5")
 def test_the_trend_compares_the_newer_half_with_the_older_one():
-    bad, good = settled([(0.9, False)] * 20), settled([(0.9, True)] * 20)
+    bad, good = resolved([(0.9, False)] * 20), resolved([(0.9, True)] * 20)
     assert compute_trend(bad + good) == "improving"
     assert compute_trend(good + bad) == "declining"
     assert compute_trend(good + good) == "stable"
@@ -189,7 +189,7 @@ def test_the_trend_compares_the_newer_half_with_the_older_one():
 
 
 @pytest.mark.requirement("FOR-5")
-def test_weak_areas_are_the_categories_clearly_worse_than_the_whole():
+def test_weak_categories_are_clearly_worse_than_the_overall_score():
     items = [ResolvedPrediction(0.9, 1, None, "releases")] * 20 + [ResolvedPrediction(0.9, 0, None, "regulation")] * 5
     items += (
         [ResolvedPrediction(0.9, 0, None, "rare")] * 4

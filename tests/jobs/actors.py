@@ -1,4 +1,4 @@
-"""Workers and those who defer, each in a process of its own: ``python actors.py PART FACTS``."""
+"""Parts of tests that run in other processes, workers and programs that defer jobs: ``python actors.py PART SETTINGS``."""
 
 import json
 import os
@@ -11,11 +11,11 @@ from pathlib import Path
 import lukasa
 from lukasa.jobs import job
 
-FACTS = json.loads(sys.argv[2])
+SETTINGS = json.loads(sys.argv[2])
 
 
 def note(line):
-    with Path(FACTS["ledger"]).open("a") as file:
+    with Path(SETTINGS["ledger"]).open("a") as file:
         file.write(f"{line}\n")
 
 
@@ -39,31 +39,32 @@ def do_and_die(memory):
 
 
 def work():
-    """Works until it is ended from outside."""
-    with lukasa.open(FACTS["place"]) as memory:
+    """Work until the process is killed."""
+    with lukasa.open(SETTINGS["location"]) as memory:
         memory.jobs.work(threading.Event())
 
 
-def do_what_is_due():
-    with lukasa.open(FACTS["place"]) as memory:
+def run_due_jobs():
+    """Run jobs until none waits, once all workers are ready."""
+    with lukasa.open(SETTINGS["location"]) as memory:
         note("ready")
-        while Path(FACTS["ledger"]).read_text().count("ready") < FACTS["workers"]:
+        while Path(SETTINGS["ledger"]).read_text().count("ready") < SETTINGS["workers"]:
             time.sleep(0.005)
         while memory.jobs.status().waiting:
             memory.jobs.run_waiting()
 
 
 def defer_and_die():
-    memory = lukasa.open(FACTS["place"])
+    memory = lukasa.open(SETTINGS["location"])
     assert memory.jobs.defer("write-down", what="a promise")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def defer_one():
-    """Together with everybody else, opens the store for the first time and defers."""
-    while not Path(FACTS["go"]).exists():
+    """Open the store for the first time at the same moment as other processes, and defer a job."""
+    while not Path(SETTINGS["go"]).exists():
         time.sleep(0.001)
-    with lukasa.open(FACTS["place"]) as memory:
+    with lukasa.open(SETTINGS["location"]) as memory:
         assert memory.jobs.defer("write-down", what=str(os.getpid()))
 
 

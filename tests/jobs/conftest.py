@@ -1,4 +1,4 @@
-"""What the tests of jobs share: stores of every sort, functions to defer, and workers in processes of their own."""
+"""Fixtures of the job tests: stores of every engine, a registry, workers in threads and in other processes."""
 
 import json
 import os
@@ -17,12 +17,12 @@ from lukasa.jobs import TaskRegistry
 from lukasa.testing import FrozenClock
 
 ACTORS = Path(__file__).with_name("actors.py")
-PATIENCE = 60
+TIMEOUT = 60
 
 
 @pytest.fixture(params=["file", "postgresql"])
-def place(request):
-    """A store that several processes can share."""
+def location(request):
+    """Location of a store that several processes can share."""
     return request.getfixturevalue("url") if request.param == "postgresql" else request.getfixturevalue("file")
 
 
@@ -42,12 +42,12 @@ def register():
 
 
 @pytest.fixture
-def opened(register):
-    """Opens stores and closes them again; jobs are those of the test's own register."""
+def open_store(register):
+    """Open stores that are closed after the test; their jobs use the test's registry."""
     with ExitStack() as stack:
 
-        def open_(place, **options):
-            memory = stack.enter_context(lukasa.open(place, **options))
+        def open_(location, **options):
+            memory = stack.enter_context(lukasa.open(location, **options))
             memory.jobs = memory.jobs.serving(register)
             return memory
 
@@ -55,39 +55,39 @@ def opened(register):
 
 
 @pytest.fixture(params=["file", "memory", "postgresql"])
-def memory(request, opened, clock):
-    """The owner's view of a new store, of each sort that keeps jobs."""
+def memory(request, open_store, clock):
+    """New store of each engine, opened by the owner."""
     if request.param == "memory":
-        return opened("memory:", clock=clock)
-    return opened(request.getfixturevalue("url" if request.param == "postgresql" else "file"), clock=clock)
+        return open_store("memory:", clock=clock)
+    return open_store(request.getfixturevalue("url" if request.param == "postgresql" else "file"), clock=clock)
 
 
 @pytest.fixture
-def working():
-    """Starts workers in threads; each comes with a function that stops it and tells what it did."""
-    stops = []
+def start_worker():
+    """Start workers in threads; each start returns its stop event and a function that ends it and returns its summary."""
+    end_functions = []
 
     def start(memory, **options):
-        stop, ran = threading.Event(), []
-        thread = threading.Thread(target=lambda: ran.append(memory.jobs.work(stop, **options)))
+        stop, summaries = threading.Event(), []
+        thread = threading.Thread(target=lambda: summaries.append(memory.jobs.work(stop, **options)))
         thread.start()
 
         def end():
             stop.set()
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT)
             assert not thread.is_alive()
-            return ran
+            return summaries
 
-        stops.append(end)
+        end_functions.append(end)
         return stop, end
 
     yield start
-    for end in stops:
+    for end in end_functions:
         end()
 
 
 class Ledger:
-    """What was done, noted outside any store, by whichever process did it."""
+    """File outside of any store, in which jobs of every process note that they ran."""
 
     def __init__(self, path):
         self.path = path
@@ -100,7 +100,7 @@ class Ledger:
         return self.path.read_text().splitlines() if self.path.exists() else []
 
     def wait_for(self, line):
-        until(lambda: line in self.lines())
+        wait_until(lambda: line in self.lines())
 
 
 @pytest.fixture
@@ -108,54 +108,51 @@ def ledger(tmp_path):
     return Ledger(tmp_path / "ledger")
 
 
-def until(holds):
-    """Waits for what another process or thread does."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to pass"
+def wait_until(condition):
+    """Wait until another process or thread has made a condition true."""
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never became true"
         time.sleep(0.005)
 
 
 @pytest.fixture(scope="session")
 def eventually():
-    return until
+    return wait_until
 
 
-class Company:
-    """Starts the parts of ``actors.py`` in processes of their own."""
+class Actors:
+    """Runs the functions of ``actors.py`` in other processes."""
 
     def __init__(self):
-        self._started = []
+        self._processes = []
 
-    def start(self, part, **facts):
+    def start(self, part, **settings):
         process = subprocess.Popen(
-            [sys.executable, str(ACTORS), part, json.dumps(facts, default=str)], stderr=subprocess.PIPE, text=True
+            [sys.executable, str(ACTORS), part, json.dumps(settings, default=str)], stderr=subprocess.PIPE, text=True
         )
-        self._started.append(process)
+        self._processes.append(process)
         return process
 
     def finish(self, *processes):
         for process in processes:
-            _, complaint = process.communicate(timeout=PATIENCE)
-            assert process.returncode == 0, complaint[-4000:]
-
-    def play(self, part, **facts):
-        self.finish(self.start(part, **facts))
+            _, errors = process.communicate(timeout=TIMEOUT)
+            assert process.returncode == 0, errors[-4000:]
 
     def kill(self, process):
         os.kill(process.pid, signal.SIGKILL)
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=TIMEOUT)
         assert process.returncode == -signal.SIGKILL
 
     def end(self):
-        for process in self._started:
+        for process in self._processes:
             if process.poll() is None:
                 process.kill()
             process.communicate()
 
 
 @pytest.fixture
-def company():
-    company = Company()
-    yield company
-    company.end()
+def actors():
+    actors = Actors()
+    yield actors
+    actors.end()

@@ -1,4 +1,4 @@
-"""What holds for jobs wherever they are kept: in a file, in memory, on PostgreSQL."""
+"""Behaviour of ``memory.jobs`` on every engine: in a file, in memory, on PostgreSQL."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.requirement("OPS-3")
 
 @pytest.fixture
 def done(register):
-    """Registers jobs that note their own arguments, and one that fails as long as there are reasons to."""
+    """Register a job that notes its arguments in the returned list, and one that always fails."""
     done = []
 
     @register.job("note")
@@ -28,7 +28,7 @@ def done(register):
     return done
 
 
-def test_a_deferred_job_is_done_with_its_arguments_and_then_gone(memory, done):
+def test_a_deferred_job_runs_with_its_arguments_and_is_then_gone(memory, done):
     assert isinstance(memory.jobs.defer("note", what={"a": [1, None]}), DeferredJob)
     assert memory.jobs.status() == JobCounts(waiting=1)
     assert memory.jobs.run_waiting() == RunSummary(done=1)
@@ -61,14 +61,14 @@ def test_arguments_arrive_as_they_were_sent(memory, done):
         ("note", {"delay": float("nan")}, "bad_delay"),
     ],
 )
-def test_what_could_never_be_done_is_refused_at_once(memory, done, name, call, code):
+def test_defer_refuses_a_job_that_could_never_run(memory, done, name, call, code):
     outcome = memory.jobs.defer(name, **call)
     assert isinstance(outcome, Refused)
     assert outcome.code == code
     assert memory.jobs.status() == JobCounts()
 
 
-def test_of_one_key_one_job_waits(memory, done):
+def test_at_most_one_job_per_key_waits(memory, done):
     first = memory.jobs.defer("note", key="daily", what="first")
     assert not first.repeated
     assert memory.jobs.defer("note", key="daily", what="second") == DeferredJob(first.id, repeated=True)
@@ -86,15 +86,15 @@ def test_a_key_is_free_again_once_its_job_is_done(memory, done):
     assert done == ["first", "second"]
 
 
-def test_what_is_deferred_anew_while_it_runs_is_done_once_more(memory, register):
+def test_a_job_deferred_again_while_it_runs_runs_once_more(memory, register):
     done = []
 
     @register.job("tidy")
-    def tidy(lent, what):
+    def tidy(job_memory, what):
         done.append(what)
         if what == "first":
-            assert not lent.jobs.defer("tidy", key="k", what="second").repeated
-            assert lent.jobs.defer("tidy", key="k", what="third").repeated
+            assert not job_memory.jobs.defer("tidy", key="k", what="second").repeated
+            assert job_memory.jobs.defer("tidy", key="k", what="third").repeated
 
     memory.jobs.defer("tidy", key="k", what="first")
     assert memory.jobs.run_waiting() == RunSummary(done=2)
@@ -102,13 +102,13 @@ def test_what_is_deferred_anew_while_it_runs_is_done_once_more(memory, register)
     assert memory.jobs.status() == JobCounts()
 
 
-def test_a_job_that_fails_while_it_was_deferred_anew_does_not_get_stuck(memory, register):
+def test_a_job_that_fails_after_it_was_deferred_again_does_not_get_stuck(memory, register):
     done = []
 
     @register.job("tidy", attempts=2, backoff=0)
-    def tidy(lent, what):
+    def tidy(job_memory, what):
         if what == "first":
-            lent.jobs.defer("tidy", key="k", what="second")
+            job_memory.jobs.defer("tidy", key="k", what="second")
             raise RuntimeError("something was moved")
         done.append(what)
 
@@ -118,7 +118,7 @@ def test_a_job_that_fails_while_it_was_deferred_anew_does_not_get_stuck(memory, 
     assert memory.jobs.status() == JobCounts()
 
 
-def test_a_job_that_always_fails_ends_as_failed_and_is_shown(memory, done):
+def test_a_job_that_always_fails_is_listed_as_failed(memory, done):
     deferred = memory.jobs.defer("stumble", key="k")
     assert memory.jobs.run_waiting() == RunSummary(retried=2, failed=1)
     assert memory.jobs.status() == JobCounts(failed=1)
@@ -128,7 +128,7 @@ def test_a_job_that_always_fails_ends_as_failed_and_is_shown(memory, done):
     assert memory.jobs.run_waiting() == RunSummary()
 
 
-def test_a_failed_job_can_be_tried_again_with_all_its_attempts(memory, done):
+def test_retry_gives_a_failed_job_all_its_attempts_again(memory, done):
     id = memory.jobs.defer("stumble").id
     assert not memory.jobs.retry(id)
     memory.jobs.run_waiting()
@@ -137,7 +137,7 @@ def test_a_failed_job_can_be_tried_again_with_all_its_attempts(memory, done):
     assert memory.jobs.run_waiting() == RunSummary(retried=2, failed=1)
 
 
-def test_a_failed_job_that_is_deferred_anew_is_not_shown_twice(memory, done):
+def test_a_failed_job_that_is_deferred_again_is_listed_once(memory, done):
     memory.jobs.defer("stumble", key="k")
     memory.jobs.run_waiting()
     assert not memory.jobs.defer("stumble", key="k").repeated
@@ -145,7 +145,7 @@ def test_a_failed_job_that_is_deferred_anew_is_not_shown_twice(memory, done):
 
 
 @pytest.mark.parametrize("name", ["note", "stumble"])
-def test_a_job_that_is_dropped_is_not_done(memory, done, name):
+def test_a_dropped_job_does_not_run(memory, done, name):
     id = memory.jobs.defer(name).id
     if name == "stumble":
         memory.jobs.run_waiting()
@@ -157,16 +157,16 @@ def test_a_job_that_is_dropped_is_not_done(memory, done, name):
 
 
 @pytest.mark.parametrize("id", ["", "no-such-job", "-1", "9" * 40, "½", "1; DROP TABLE procrastinate_jobs"])
-def test_there_is_nothing_to_retry_or_drop_where_there_is_no_job(memory, id):
+def test_retry_and_drop_return_false_for_an_unknown_id(memory, id):
     assert not memory.jobs.retry(id)
     assert not memory.jobs.drop(id)
 
 
-def test_a_running_job_is_shown_and_cannot_be_dropped(memory, register):
+def test_a_running_job_is_listed_and_cannot_be_dropped(memory, register):
     seen = []
 
     @register.job("look")
-    def look(lent):
+    def look(job_memory):
         (job,) = memory.jobs.find("running")
         seen.append((job.attempts, memory.jobs.status(), memory.jobs.drop(job.id), memory.jobs.retry(job.id)))
 
@@ -175,7 +175,7 @@ def test_a_running_job_is_shown_and_cannot_be_dropped(memory, register):
     assert seen == [(1, JobCounts(running=1), False, False)]
 
 
-def test_a_limit_bounds_the_attempts(memory, done):
+def test_run_waiting_stops_at_its_limit_of_attempts(memory, done):
     for number in range(5):
         memory.jobs.defer("note", what=number)
     assert memory.jobs.run_waiting(0) == RunSummary()
@@ -185,8 +185,8 @@ def test_a_limit_bounds_the_attempts(memory, done):
     assert sorted(done) == [0, 1, 2, 3, 4]
 
 
-def test_a_delayed_job_waits_and_says_until_when(opened, place, done):
-    memory = opened(place)
+def test_a_delayed_job_waits_until_its_due_time(open_store, location, done):
+    memory = open_store(location)
     before = datetime.now(UTC)
     memory.jobs.defer("note", delay=3600)
     after = datetime.now(UTC)
@@ -195,7 +195,7 @@ def test_a_delayed_job_waits_and_says_until_when(opened, place, done):
     assert done == []
 
 
-def test_a_worker_leaves_alone_what_it_has_no_function_for(memory, done, register):
+def test_a_worker_skips_jobs_that_it_has_no_function_for(memory, done, register):
     register.job("of-tomorrow")(lambda memory: done.append("tomorrow"))
     memory.jobs.defer("of-tomorrow")
     memory.jobs.defer("note", what="today")
@@ -205,33 +205,33 @@ def test_a_worker_leaves_alone_what_it_has_no_function_for(memory, done, registe
     assert (done, memory.jobs.status()) == (["today"], JobCounts(waiting=1))
 
 
-def test_the_teller_hears_how_each_attempt_ended(memory, done):
-    told = []
+def test_tell_is_called_with_the_result_of_each_attempt(memory, done):
+    results = []
     memory.jobs.defer("stumble")
-    memory.jobs.run_waiting(tell=lambda job, ending, why: told.append((job.name, job.attempts, ending, why[:12])))
-    assert told == [
+    memory.jobs.run_waiting(
+        tell=lambda job, result, error: results.append((job.name, job.attempts, result, error[:12]))
+    )
+    assert results == [
         ("stumble", 1, "retried", "RuntimeError"),
         ("stumble", 2, "retried", "RuntimeError"),
         ("stumble", 3, "failed", "RuntimeError"),
     ]
 
 
-def test_a_worker_does_jobs_as_they_come_and_finishes_the_last_one_when_it_is_stopped(
-    memory, register, working, eventually
-):
+def test_a_stopped_worker_finishes_its_running_job_and_fetches_no_other(memory, register, start_worker, eventually):
     done, started, go = [], threading.Event(), threading.Event()
 
     @register.job("note")
-    def note(lent, what):
+    def note(job_memory, what):
         done.append(what)
 
     @register.job("slow")
-    def slow(lent):
+    def slow(job_memory):
         started.set()
         assert go.wait(60)
         done.append("slow")
 
-    stop, end = working(memory)
+    stop, end = start_worker(memory)
     memory.jobs.defer("note", what="came while it worked")
     eventually(lambda: done == ["came while it worked"])
     memory.jobs.defer("slow")
@@ -243,20 +243,20 @@ def test_a_worker_does_jobs_as_they_come_and_finishes_the_last_one_when_it_is_st
     assert (done[1:], memory.jobs.status()) == (["slow"], JobCounts(waiting=1))
 
 
-def test_a_lease_of_no_length_is_refused(memory):
+def test_a_lease_of_zero_seconds_is_refused(memory):
     with pytest.raises(InvalidInput):
         memory.jobs.run_waiting(lease=0)
 
 
-def test_only_the_three_states_can_be_asked_for(memory):
+def test_find_refuses_an_unknown_state(memory):
     with pytest.raises(InvalidInput):
         memory.jobs.find("done")
 
 
-# The wall
+# Scopes
 
 
-def test_a_job_reaches_the_scope_it_stands_in_and_nothing_else(place, opened, register):
+def test_a_job_reaches_its_own_scope_and_nothing_else(location, open_store, register):
     seen = {}
 
     @register.job("look")
@@ -265,7 +265,7 @@ def test_a_job_reaches_the_scope_it_stands_in_and_nothing_else(place, opened, re
         code = getattr(memory.journal.write("note", "…", scope="elysia"), "code", None)
         seen[name] = (memory.journal.author, texts, code)
 
-    owner, orion = opened(place), opened(place, agent="orion")
+    owner, orion = open_store(location), open_store(location, agent="orion")
     for scope in ("shared", "orion", "elysia"):
         owner.journal.write("note", f"of {scope}", scope=scope)
     orion.jobs.defer("look", name="own")
@@ -277,28 +277,32 @@ def test_a_job_reaches_the_scope_it_stands_in_and_nothing_else(place, opened, re
     }
 
 
-def test_a_job_of_the_owner_reaches_everything(place, opened, register):
+def test_a_job_of_the_owner_reaches_everything(location, open_store, register):
     seen = []
     register.job("look")(lambda memory: seen.append(memory.journal.reach.unlimited))
-    owner = opened(place)
+    owner = open_store(location)
     owner.jobs.defer("look")
     owner.jobs.run_waiting()
     assert seen == [True]
 
 
-def test_an_agent_defers_only_where_it_can_write(place, opened, register):
+def test_an_agent_defers_only_where_it_can_write(location, open_store, register):
     register.job("look")(lambda memory: None)
-    orion = opened(place, agent="orion")
+    orion = open_store(location, agent="orion")
     for scope in ("elysia", "_lukasa"):
         assert orion.jobs.defer("look", scope=scope).code == "scope_closed"
-    assert opened(place).jobs.status() == JobCounts()
+    assert open_store(location).jobs.status() == JobCounts()
     with pytest.raises(InvalidInput):
-        opened(place, scopes=["a", "b"]).jobs.defer("look")
+        open_store(location, scopes=["a", "b"]).jobs.defer("look")
 
 
-def test_an_agent_sees_and_touches_the_jobs_of_its_own_scopes_alone(place, opened, register):
+def test_an_agent_sees_and_drops_only_jobs_of_its_own_scopes(location, open_store, register):
     register.job("look")(lambda memory, what: None)
-    owner, orion, elysia = opened(place), opened(place, agent="orion"), opened(place, agent="elysia")
+    owner, orion, elysia = (
+        open_store(location),
+        open_store(location, agent="orion"),
+        open_store(location, agent="elysia"),
+    )
     secret = orion.jobs.defer("look", key="k", what="secret")
     owner.jobs.defer("look", what="the owner's")
     assert (owner.jobs.status().waiting, orion.jobs.status().waiting, elysia.jobs.status().waiting) == (2, 1, 0)
@@ -309,10 +313,10 @@ def test_an_agent_sees_and_touches_the_jobs_of_its_own_scopes_alone(place, opene
     assert orion.jobs.drop(secret.id)
 
 
-def test_what_a_job_was_lent_stays_open_when_the_job_closes_it(memory, register):
+def test_the_store_stays_open_when_a_job_closes_its_memory(memory, register):
     @register.job("close")
-    def close(lent):
-        with lent:
+    def close(job_memory):
+        with job_memory:
             pass
 
     memory.jobs.defer("close")

@@ -38,7 +38,7 @@ def slow(memory, folder):
 
 @pytest.fixture
 def chores(tmp_path, monkeypatch):
-    """A module that registers jobs, where Python finds it."""
+    """Put a module that registers jobs on the import path."""
     (tmp_path / "chores.py").write_text(CHORES)
     monkeypatch.syspath_prepend(tmp_path)
     __import__("chores")
@@ -49,9 +49,9 @@ def chores(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def store(place, chores):
-    lukasa.open(place).close()
-    return place
+def store(location, chores):
+    lukasa.open(location).close()
+    return location
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def notes(store):
         return [record.text for record in memory.journal.read() if record.kind == "note"]
 
 
-def test_a_worker_does_what_is_due_and_leaves(run, store):
+def test_worker_once_runs_the_due_jobs_and_ends(run, store):
     defer(store, "chores.sweep", room="kitchen")
     id = defer(store, "chores.fail")
     ran = run("worker", "--once", "--jobs", "chores")
@@ -85,14 +85,14 @@ def test_a_worker_does_what_is_due_and_leaves(run, store):
     assert notes(store) == ["swept the kitchen"]
 
 
-def test_a_worker_answers_with_json(run, store):
+def test_worker_prints_its_summary_as_json(run, store):
     defer(store, "chores.sweep", room="kitchen")
-    told = json.loads(run("worker", "--once", "--json").stdout)
-    assert told["ran"] == {"done": 1, "retried": 0, "failed": 0, "lost": 0}
-    assert told["status"] == {"waiting": 0, "running": 0, "failed": 0}
+    answer = json.loads(run("worker", "--once", "--json").stdout)
+    assert answer["ran"] == {"done": 1, "retried": 0, "failed": 0, "lost": 0}
+    assert answer["status"] == {"waiting": 0, "running": 0, "failed": 0}
 
 
-def test_jobs_are_shown_with_what_failed(run, store):
+def test_jobs_lists_waiting_and_failed_jobs_with_their_errors(run, store):
     assert run("jobs").stdout == "0 waiting, 0 running, 0 failed.\n"
     waiting, failed = defer(store, "chores.sweep", room="hall"), defer(store, "chores.fail")
     run("worker", "--once")
@@ -101,35 +101,35 @@ def test_jobs_are_shown_with_what_failed(run, store):
     assert waiting in shown
     assert "RuntimeError: no \\x1b[31mbroom" in shown
     assert shown.endswith("1 waiting, 0 running, 1 failed.\n")
-    told = json.loads(run("jobs", "--state", "failed", "--json").stdout)
-    assert [(job["id"], job["name"], job["attempts"]) for job in told["jobs"]] == [(failed, "chores.fail", 1)]
-    assert told["waiting"] == 1
+    answer = json.loads(run("jobs", "--state", "failed", "--json").stdout)
+    assert [(job["id"], job["name"], job["attempts"]) for job in answer["jobs"]] == [(failed, "chores.fail", 1)]
+    assert answer["waiting"] == 1
 
 
-def test_a_failed_job_is_tried_again_or_given_up(run, store):
+def test_jobs_retries_and_drops_a_failed_job(run, store):
     id = defer(store, "chores.fail")
     run("worker", "--once")
     assert run("jobs", "--retry", id).stdout.endswith("1 waiting, 0 running, 0 failed.\n")
     assert run("jobs", "--drop", id).stdout == "0 waiting, 0 running, 0 failed.\n"
     assert f"No job {id} has failed." in run("jobs", "--retry", id, expect=5).stderr
-    assert f"No job {id} waits or has failed." in run("jobs", "--drop", id, expect=5).stderr
+    assert f"No job {id} is waiting or has failed." in run("jobs", "--drop", id, expect=5).stderr
 
 
-def test_wrong_usage_is_told(run):
+def test_wrong_usage_ends_with_an_error_message(run):
     assert "is not a state of a job" in run("jobs", "--state", "done", expect=2).stderr
     assert "There is no module 'no.such.module'" in run("worker", "--jobs", "no.such.module", expect=2).stderr
     assert "There is no module ''" in run("worker", "--jobs", "", expect=2).stderr
     assert "longer than no time" in run("worker", "--once", "--lease", "0", expect=2).stderr
 
 
-def test_a_worker_makes_no_store(tmp_path):
+def test_worker_creates_no_store(tmp_path):
     result = CliRunner().invoke(app, ["--store", str(tmp_path / "mistyped.db"), "worker", "--once"])
     assert result.exit_code == 5
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_worker_that_is_told_to_stop_finishes_what_it_is_doing(store, tmp_path, eventually, number):
+def test_a_signalled_worker_finishes_its_running_job(store, tmp_path, eventually, number):
     defer(store, "chores.slow", folder=str(tmp_path))
     command = [sys.executable, "-m", "lukasa.interfaces.cli", "--store", store, "worker", "--jobs", "chores"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
@@ -138,12 +138,12 @@ def test_a_worker_that_is_told_to_stop_finishes_what_it_is_doing(store, tmp_path
         assert worker.stderr.readline().startswith("Working on chores.fail, chores.slow, chores.sweep")
         assert worker.stderr.readline() == "Stopping once the running job is done.\n"
         (tmp_path / "go").touch()
-        said, _ = worker.communicate(timeout=60)
-    assert (worker.returncode, said) == (0, "1 job done. Now 0 waiting, 0 running, 0 failed.\n")
+        output, _ = worker.communicate(timeout=60)
+    assert (worker.returncode, output) == (0, "1 job done. Now 0 waiting, 0 running, 0 failed.\n")
     assert notes(store) == ["slowly done"]
 
 
-def test_a_second_signal_ends_a_worker_at_once_and_its_job_is_kept(store, tmp_path, eventually):
+def test_a_second_signal_ends_a_worker_at_once_and_keeps_its_job(store, tmp_path, eventually):
     defer(store, "chores.slow", folder=str(tmp_path))
     command = [sys.executable, "-m", "lukasa.interfaces.cli", "--store", store, "worker", "--jobs", "chores"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:

@@ -1,4 +1,4 @@
-"""Registering functions as jobs, and what that loads."""
+"""The registry of job functions, and the modules that it imports."""
 
 import subprocess
 import sys
@@ -15,29 +15,29 @@ pytestmark = pytest.mark.requirement("OPS-3")
 
 
 def nothing(memory):
-    """Does nothing."""
+    """Do nothing."""
 
 
 @pytest.mark.parametrize("name", ["", "Tidy", "1st", "tidy up", "tidy\n", "ü", "x" * 41, "../tidy"])
-def test_a_name_is_short_and_plain(register, name):
+def test_a_job_name_that_is_long_or_not_plain_is_refused(register, name):
     with pytest.raises(InvalidInput, match="name of a job"):
         register.job(name)(nothing)
 
 
 @pytest.mark.parametrize("name", ["a", "tidy", "recall.embed-all_2", "x" * 40])
-def test_a_plain_name_is_taken(register, name):
+def test_a_plain_job_name_is_accepted(register, name):
     assert register.job(name)(nothing) is nothing
     assert register[name] == Task(name, nothing)
 
 
-def test_a_name_stands_for_one_function(register):
+def test_a_second_function_under_the_same_name_is_refused(register):
     register.job("tidy")(nothing)
     register.job("tidy")(nothing)
     with pytest.raises(InvalidInput, match="Two functions"):
         register.job("tidy")(lambda memory: None)
 
 
-def test_words_of_defer_cannot_be_parameters(register):
+def test_a_job_function_cannot_have_a_parameter_of_defer(register):
     with pytest.raises(InvalidInput, match="'scope'"):
         register.job("tidy")(lambda memory, scope: None)
 
@@ -45,19 +45,19 @@ def test_words_of_defer_cannot_be_parameters(register):
 @pytest.mark.parametrize(
     "bad", [{"attempts": 0}, {"backoff": -1}, {"backoff": float("inf")}, {"backoff": float("nan")}]
 )
-def test_attempts_and_pauses_are_sensible(register, bad):
+def test_bad_attempts_and_pauses_are_refused(register, bad):
     with pytest.raises(InvalidInput):
         register.job("tidy", **bad)(nothing)
 
 
-def test_pauses_double_up_to_an_hour():
-    work = Task("tidy", nothing, attempts=2000, backoff=10)
-    assert [work.retry_delay(attempts).total_seconds() for attempts in (1, 2, 3, 4)] == [10, 20, 40, 80]
-    assert work.retry_delay(9) == timedelta(seconds=2560)
-    assert work.retry_delay(10) == work.retry_delay(1999) == timedelta(hours=1)
+def test_the_retry_delay_doubles_up_to_an_hour():
+    task = Task("tidy", nothing, attempts=2000, backoff=10)
+    assert [task.retry_delay(attempts).total_seconds() for attempts in (1, 2, 3, 4)] == [10, 20, 40, 80]
+    assert task.retry_delay(9) == timedelta(seconds=2560)
+    assert task.retry_delay(10) == task.retry_delay(1999) == timedelta(hours=1)
 
 
-def test_the_one_register_serves_every_memory():
+def test_the_default_registry_serves_every_memory():
     done = []
     job("test.serve")(lambda memory: done.append(memory.place.engine))
     try:
@@ -70,7 +70,7 @@ def test_the_one_register_serves_every_memory():
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "line"),
     [
         (ValueError("two\n lines"), "ValueError: two lines"),
         (ValueError(), "ValueError"),
@@ -78,16 +78,16 @@ def test_the_one_register_serves_every_memory():
         (ValueError("x" * 1000), "ValueError: " + "x" * 487 + "…"),
     ],
 )
-def test_an_error_is_told_in_one_short_line(error, said):
-    assert describe_error(error) == said
+def test_an_error_is_described_in_one_short_line(error, line):
+    assert describe_error(error) == line
 
 
-def test_nothing_heavy_is_loaded_before_it_is_needed():
+def test_jobs_without_postgresql_import_no_heavy_module():
     code = """
 import sys, lukasa, lukasa.jobs
 with lukasa.open("memory:") as memory:
     memory.jobs.run_waiting()
 print([name for name in ("psycopg", "psycopg_pool", "procrastinate", "asyncio") if name in sys.modules])
 """
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said == "[]\n"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output == "[]\n"

@@ -1,4 +1,4 @@
-"""Workers in processes of their own, killed and raced, on a file and on PostgreSQL."""
+"""Workers in other processes, killed and raced, on a file and on PostgreSQL."""
 
 import signal
 from datetime import UTC, datetime, timedelta
@@ -13,100 +13,109 @@ pytestmark = pytest.mark.requirement("OPS-3")
 
 
 @pytest.fixture
-def later(place, opened):
-    """The store once every sign of life of a killed worker is an hour old."""
+def open_an_hour_later(location, open_store):
+    """Open the store at a time when every heartbeat of a killed worker is an hour old."""
 
-    def later():
-        if not place.startswith("postgresql"):
-            return opened(place, clock=FrozenClock(datetime.now(UTC) + timedelta(hours=1)))
-        with psycopg.connect(place) as connection:
+    def open_later():
+        if not location.startswith("postgresql"):
+            return open_store(location, clock=FrozenClock(datetime.now(UTC) + timedelta(hours=1)))
+        with psycopg.connect(location) as connection:
             connection.execute(
                 "UPDATE lukasa_jobs.procrastinate_workers SET last_heartbeat = now() - interval '1 hour'"
             )
-        return opened(place)
+        return open_store(location)
 
-    return later
+    return open_later
 
 
 @pytest.fixture(autouse=True)
 def functions(register, ledger):
-    """The jobs of ``actors.py`` as they are done here: to the end."""
+    """Register the jobs of ``actors.py`` with functions that end."""
     register.job("write-down")(lambda memory, what: ledger(what))
     register.job("hang")(lambda memory: ledger("done"))
     register.job("do-and-die")(lambda memory: ledger("done"))
     register.job("do-and-die-at-once", attempts=1)(lambda memory: ledger("done"))
 
 
-def race(place, opened, company, ledger, workers, jobs):
-    memory = opened(place)
+def race(location, open_store, actors, ledger, workers, jobs):
+    """Let workers in other processes run jobs at the same time; each job runs once."""
+    memory = open_store(location)
     for number in range(jobs):
         assert memory.jobs.defer("write-down", what=f"job {number}")
-    company.finish(
-        *(company.start("do_what_is_due", place=place, ledger=ledger.path, workers=workers) for _ in range(workers))
+    actors.finish(
+        *(actors.start("run_due_jobs", location=location, ledger=ledger.path, workers=workers) for _ in range(workers))
     )
     assert sorted(ledger.lines()) == sorted([f"job {number}" for number in range(jobs)] + ["ready"] * workers)
     assert memory.jobs.status() == JobCounts()
 
 
-def test_two_workers_do_a_hundred_jobs_once_each(place, opened, company, ledger):
-    race(place, opened, company, ledger, workers=2, jobs=100)
+def test_two_workers_run_a_hundred_jobs_once_each(location, open_store, actors, ledger):
+    race(location, open_store, actors, ledger, workers=2, jobs=100)
 
 
 @pytest.mark.slow
-def test_eight_workers_do_two_thousand_jobs_once_each(place, opened, company, ledger):
-    race(place, opened, company, ledger, workers=8, jobs=2000)
+def test_eight_workers_run_two_thousand_jobs_once_each(location, open_store, actors, ledger):
+    race(location, open_store, actors, ledger, workers=8, jobs=2000)
 
 
-def test_the_job_of_a_killed_worker_is_taken_up_by_another_and_not_too_early(place, opened, company, ledger, later):
-    memory = opened(place)
+def test_a_killed_workers_job_is_run_by_another_worker_after_its_lease(
+    location, open_store, actors, ledger, open_an_hour_later
+):
+    memory = open_store(location)
     memory.jobs.defer("hang")
-    worker = company.start("work", place=place, ledger=ledger.path)
+    worker = actors.start("work", location=location, ledger=ledger.path)
     ledger.wait_for("hanging")
     assert memory.jobs.status() == JobCounts(running=1)
-    company.kill(worker)
+    actors.kill(worker)
     assert memory.jobs.run_waiting() == RunSummary()
-    assert later().jobs.run_waiting() == RunSummary(done=1)
+    assert open_an_hour_later().jobs.run_waiting() == RunSummary(done=1)
     assert ledger.lines() == ["hanging", "done"]
 
 
-def test_a_living_worker_keeps_its_job(place, opened, company, ledger):
-    memory = opened(place)
+def test_a_living_worker_keeps_its_job(location, open_store, actors, ledger):
+    memory = open_store(location)
     memory.jobs.defer("hang")
-    company.start("work", place=place, ledger=ledger.path)
+    actors.start("work", location=location, ledger=ledger.path)
     ledger.wait_for("hanging")
     assert memory.jobs.run_waiting() == RunSummary()
 
 
-def test_a_job_that_was_done_but_not_noted_is_done_again(place, opened, company, ledger, later):
-    opened(place).jobs.defer("do-and-die")
-    worker = company.start("work", place=place, ledger=ledger.path)
+def test_a_job_whose_worker_died_before_recording_it_runs_again(
+    location, open_store, actors, ledger, open_an_hour_later
+):
+    open_store(location).jobs.defer("do-and-die")
+    worker = actors.start("work", location=location, ledger=ledger.path)
     worker.wait(60)
     assert worker.returncode == -signal.SIGKILL
     assert ledger.lines() == ["done"]
-    assert later().jobs.run_waiting() == RunSummary(done=1)
+    assert open_an_hour_later().jobs.run_waiting() == RunSummary(done=1)
     assert ledger.lines() == ["done", "done"]
 
 
-def test_a_job_that_kills_its_last_worker_ends_as_failed(place, opened, company, ledger, later):
-    opened(place).jobs.defer("do-and-die-at-once")
-    company.start("work", place=place, ledger=ledger.path).wait(60)
-    memory = later()
+def test_a_job_that_kills_its_worker_at_the_last_attempt_fails(
+    location, open_store, actors, ledger, open_an_hour_later
+):
+    open_store(location).jobs.defer("do-and-die-at-once")
+    actors.start("work", location=location, ledger=ledger.path).wait(60)
+    memory = open_an_hour_later()
     assert memory.jobs.run_waiting() == RunSummary(failed=1)
     assert [job.error for job in memory.jobs.find("failed")] == ["Its worker died or gave no sign of life."]
     assert ledger.lines() == ["done"]
 
 
-def test_a_deferred_job_survives_the_death_of_whoever_deferred_it(place, opened, company, ledger):
-    promising = company.start("defer_and_die", place=place, ledger=ledger.path)
-    promising.wait(60)
-    assert promising.returncode == -signal.SIGKILL
-    assert opened(place).jobs.run_waiting() == RunSummary(done=1)
+def test_a_deferred_job_survives_the_death_of_the_process_that_deferred_it(location, open_store, actors, ledger):
+    process = actors.start("defer_and_die", location=location, ledger=ledger.path)
+    process.wait(60)
+    assert process.returncode == -signal.SIGKILL
+    assert open_store(location).jobs.run_waiting() == RunSummary(done=1)
     assert ledger.lines() == ["a promise"]
 
 
-def test_ten_processes_that_start_at_once_all_defer(place, opened, company, ledger, tmp_path):
-    ten = [company.start("defer_one", place=place, ledger=ledger.path, go=tmp_path / "go") for _ in range(10)]
+def test_ten_processes_that_start_at_once_all_defer(location, open_store, actors, ledger, tmp_path):
+    processes = [
+        actors.start("defer_one", location=location, ledger=ledger.path, go=tmp_path / "go") for _ in range(10)
+    ]
     (tmp_path / "go").touch()
-    company.finish(*ten)
-    assert opened(place).jobs.run_waiting() == RunSummary(done=10)
+    actors.finish(*processes)
+    assert open_store(location).jobs.run_waiting() == RunSummary(done=10)
     assert len(set(ledger.lines())) == 10

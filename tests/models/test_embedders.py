@@ -1,4 +1,4 @@
-"""Embedders: near meanings, near vectors; offline; any text at all."""
+"""Embedders: near meanings get near vectors, offline, for any text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
+import lukasa
+from lukasa import config
 from lukasa.errors import InvalidInput, StoreUnavailable
-from lukasa.models.embedders import EMBEDDER_VARIABLE, best_installed_embedder, open_embedder
+from lukasa.models.embedders import (
+    EMBEDDER_KEY_VARIABLE,
+    EMBEDDER_VARIABLE,
+    best_installed_embedder,
+    open_embedder,
+)
 
 OFFLINE = ("minilm", "static", "hash")
 ODD = ["", " ", "\0", "\ud800 half", "\U0001f680", "x" * 100_000, "word " * 5_000, "\u202e", "日本語のテキスト"]
@@ -24,27 +31,27 @@ def embedder(request):
 
 
 @pytest.mark.parametrize("name", ["minilm", "static"])
-def test_what_means_the_same_is_nearer_than_what_does_not(name):
-    one, same, other = open_embedder(name).embed(
+def test_texts_of_the_same_meaning_are_nearer_than_others(name):
+    text, same, other = open_embedder(name).embed(
         ["She adopted a puppy last week", "A young dog has a new home with her", "The tax form is due in April"]
     )
-    assert one @ same > one @ other + 0.1
+    assert text @ same > text @ other + 0.1
 
 
-def test_vectors_have_their_length_and_point_somewhere(embedder):
+def test_vectors_are_unit_vectors_of_the_stated_length(embedder):
     vectors = embedder.embed(["a short text", "quite another one"])
     assert vectors.shape == (2, embedder.length)
     assert vectors.dtype == np.float32
     assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1], abs=1e-5)
 
 
-def test_a_text_has_the_same_vector_whoever_comes_with_it(embedder):
+def test_a_text_has_the_same_vector_alone_and_in_a_batch(embedder):
     alone = embedder.embed(["the build is green"])
-    crowd = embedder.embed(["x", "the build is green", "a much longer text " * 20])
-    assert crowd[1] == pytest.approx(alone[0], abs=0.02)  # eight bits round differently in other company
+    batch = embedder.embed(["x", "the build is green", "a much longer text " * 20])
+    assert batch[1] == pytest.approx(alone[0], abs=0.02)  # eight bits round differently in a batch
 
 
-def test_any_text_at_all_gets_a_vector(embedder):
+def test_any_text_gets_a_vector(embedder):
     vectors = embedder.embed(ODD)
     assert vectors.shape == (len(ODD), embedder.length)
     assert np.isfinite(vectors).all()
@@ -64,40 +71,45 @@ for name in ("minilm", "static", "hash"):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_importing_lukasa_loads_no_model_and_no_numbers():
+def test_importing_lukasa_loads_neither_numpy_nor_a_model():
     code = "import sys, lukasa; assert not {'numpy', 'onnxruntime', 'tokenizers', 'wordllama'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_environment_chooses_and_the_best_is_taken_otherwise(monkeypatch):
-    monkeypatch.delenv(EMBEDDER_VARIABLE, raising=False)
+def test_the_environment_names_the_embedder_of_a_new_store_and_its_key(monkeypatch):
     assert best_installed_embedder() == "minilm"
+    monkeypatch.delenv(EMBEDDER_VARIABLE, raising=False)
+    monkeypatch.delenv(EMBEDDER_KEY_VARIABLE, raising=False)
+    assert (config.embedder_name(), config.embedder_key()) == (None, "")
     monkeypatch.setenv(EMBEDDER_VARIABLE, "hash")
-    assert open_embedder().name == "hash-64"
+    monkeypatch.setenv(EMBEDDER_KEY_VARIABLE, "k")
+    assert (config.embedder_name(), config.embedder_key()) == ("hash", "k")
+    with lukasa.open("memory:") as memory:
+        assert memory.recall.index.embedder.embedder.name == "hash-64"
 
 
 @pytest.mark.parametrize("name", ["nonsense", "http:", "http:ftp://host#m", "http:https://host/v1"])
-def test_a_name_that_means_nothing_is_told_so(name):
+def test_an_unknown_name_is_refused(name):
     with pytest.raises(InvalidInput):
         open_embedder(name)
 
 
 class Endpoint(BaseHTTPRequestHandler):
-    """Answers like an embeddings API, with vectors that tell how long each text is, in another order."""
+    """An embeddings API whose vectors hold the length of each text, in reverse order."""
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if asked["model"] == "broken":
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if request["model"] == "broken":
             self.send_error(500)
             return
-        rows = [{"index": at, "embedding": [len(text), 1.0]} for at, text in enumerate(asked["input"])]
+        rows = [{"index": index, "embedding": [len(text), 1.0]} for index, text in enumerate(request["input"])]
         body = json.dumps({"data": rows[::-1]}).encode()
         self.send_response(200)
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, *_):
-        """Says nothing."""
+        """Write no log."""
 
 
 @pytest.fixture
@@ -111,7 +123,7 @@ def endpoint():
     server.server_close()
 
 
-def test_any_compatible_endpoint_is_an_embedder(endpoint):
+def test_a_compatible_endpoint_is_an_embedder(endpoint):
     embedder = open_embedder(f"{endpoint}#any")
     assert embedder.length == 2
     assert embedder.name.endswith("#any")
@@ -119,6 +131,6 @@ def test_any_compatible_endpoint_is_an_embedder(endpoint):
     assert vectors[3] == pytest.approx(np.array([4, 1]) / np.sqrt(17))
 
 
-def test_an_endpoint_that_fails_is_an_error_of_ours(endpoint):
+def test_a_failing_endpoint_raises_store_unavailable(endpoint):
     with pytest.raises(StoreUnavailable, match="gave no vectors"):
         open_embedder(f"{endpoint}#broken").embed(["x"])

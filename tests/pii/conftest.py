@@ -1,4 +1,4 @@
-"""Fixtures for the tests of personal data and secrets: stores of both engines, and a vault with a frozen clock."""
+"""Fixtures: stores on both engines, with a frozen clock."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,18 +12,18 @@ from lukasa.testing import FrozenClock
 
 
 @pytest.fixture
-def opened() -> Iterator[Callable[..., lukasa.Memory]]:
-    """Open stores and close them at the end."""
+def open_store() -> Iterator[Callable[..., lukasa.Memory]]:
+    """Return a function that opens stores; they are closed after the test."""
     with ExitStack() as stack:
 
-        def open_store(store: str = "memory:", **options: Any) -> lukasa.Memory:
+        def open_one(store: str = "memory:", **options: Any) -> lukasa.Memory:
             options = {"clock": FrozenClock(), "embedder": "hash", **options}
             return stack.enter_context(lukasa.open(store, **options))
 
-        yield open_store
+        yield open_one
 
 
 @pytest.fixture(params=["file", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Name a store that several processes can share."""
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return where a store of each engine lives."""
     return str(request.getfixturevalue("url") if request.param == "postgresql" else tmp_path / "agents.db")

@@ -1,4 +1,4 @@
-"""What lies deep inside long messages is found at least as well as plain word search finds it."""
+"""Recall finds facts deep inside long messages at least as well as plain word search."""
 
 import random
 
@@ -78,23 +78,23 @@ TALK = [
 
 @pytest.mark.requirement("RCL-1")
 @pytest.mark.parametrize("seed", [1, 2])
-def test_facts_deep_inside_long_messages_are_found_as_well_as_by_plain_words(seed):
-    chance = random.Random(seed)
+def test_recall_finds_facts_deep_in_long_messages_as_well_as_word_search(seed):
+    rng = random.Random(seed)
 
     def chatter(sentences):
         return " ".join(
-            " ".join(chance.choices(TALK + THINGS + PLACES, k=12)).capitalize() + "." for _ in range(sentences)
+            " ".join(rng.choices(TALK + THINGS + PLACES, k=12)).capitalize() + "." for _ in range(sentences)
         )
 
-    facts = [(chance.choice(OWNERS), chance.choice(THINGS), chance.choice(PLACES)) for _ in range(100)]
+    facts = [(rng.choice(OWNERS), rng.choice(THINGS), rng.choice(PLACES)) for _ in range(100)]
     by_recall = by_words = 0.0
     with lukasa.open("memory:", embedder="static") as memory:
         memory.journal.append(
             Draft(
                 "turn",
-                f"{chatter(20)} The {thing} of {owner} stands in the {place}. {chatter(chance.randint(0, 20))}",
+                f"{chatter(20)} The {thing} of {owner} stands in the {place}. {chatter(rng.randint(0, 20))}",
                 id=str(at),
-                author=chance.choice(["user", "assistant"]),
+                author=rng.choice(["user", "assistant"]),
                 labels=(f"session={at // 10}",),
             )
             for at, (owner, thing, place) in enumerate(facts)

@@ -1,4 +1,4 @@
-"""What a question is understood to ask for."""
+"""Query analysis: kind, subject, topic, phrases and dates of a question."""
 
 from datetime import date
 
@@ -12,7 +12,7 @@ from lukasa.text.dates import Period, find_periods
 SPEAKERS = ["Amara", "Bela Novak", "user", "assistant"]
 
 
-def test_names_of_speakers_are_its_subject_and_stay_out_of_its_vector():
+def test_parse_takes_speaker_names_as_subject_and_removes_them_from_the_vector_text():
     question = parse_question("What did Amara's sister bake for Bela?", speakers=SPEAKERS)
     assert question.subject == {"Amara", "Bela Novak"}
     assert question.for_vector == "What did sister bake for ?"
@@ -29,7 +29,7 @@ def test_names_of_speakers_are_its_subject_and_stay_out_of_its_vector():
         ("Can you give me a summary of my garden project?", set()),
     ],
 )
-def test_without_a_name_the_subject_is_who_is_asked_about(text, subject):
+def test_parse_finds_the_subject_of_a_question_without_a_name(text, subject):
     assert parse_question(text, speakers=SPEAKERS).subject == subject
 
 
@@ -44,22 +44,22 @@ def test_without_a_name_the_subject_is_who_is_asked_about(text, subject):
         ("In which order did I plant the trees?", QuestionKind.THREAD),
     ],
 )
-def test_a_question_has_a_kind(text, kind):
+def test_parse_classifies_the_kind_of_a_question(text, kind):
     assert parse_question(text).kind is kind
 
 
-def test_the_frame_of_a_request_for_a_summary_is_not_its_topic():
+def test_parse_strips_the_framing_of_a_request_for_a_summary():
     question = parse_question("Can you give me a brief summary of the boat repair across our conversations?")
     assert question.topic == "the boat repair"
     assert question.words == ("boat", "repair")
 
 
-def test_quotations_and_identifiers_are_phrases():
+def test_parse_keeps_quotations_and_identifiers_as_phrases():
     question = parse_question('Who wrote "The Quiet Reef" and where is foo_bar() or CVE-2025-64439 or multi-agent?')
     assert set(question.phrases) == {"the quiet reef", "foo_bar()", "cve-2025-64439", "multi-agent"}
 
 
-def test_a_look_back_is_no_request_that_rules_bear_on():
+def test_rules_apply_to_requests_and_not_to_questions_about_the_past():
     assert parse_question("Which libraries does the project use?").standing
     assert not parse_question("Which libraries did I mention?").standing
     assert not parse_question("Which books does Amara like?", speakers=SPEAKERS).standing
@@ -67,7 +67,7 @@ def test_a_look_back_is_no_request_that_rules_bear_on():
 
 @pytest.mark.requirement("RCL-1")
 @given(st.text(max_size=200), st.lists(st.text(max_size=12), max_size=4))
-def test_any_string_is_a_question(text, speakers):
+def test_parse_accepts_any_string(text, speakers):
     question = parse_question(text, speakers=speakers, now=date(2026, 1, 31))
     assert question.text == text
     assert question.subject <= set(speakers)
@@ -98,11 +98,11 @@ MOMENT = date(2024, 5, 15)  # a Wednesday
         ("last summer", date(2023, 6, 1), date(2023, 8, 31)),
     ],
 )
-def test_a_time_that_a_text_names_is_known_by_its_days(text, first, last):
+def test_find_periods_resolves_dates_to_days(text, first, last):
     assert find_periods(text, MOMENT) == (Period(first, last),)
 
 
-def test_a_month_without_its_year_is_every_such_month():
+def test_a_month_without_a_year_matches_that_month_of_every_year():
     (june,) = find_periods("what happened in June?")
     assert june.contains(date(2021, 6, 30))
     assert june.contains(date(2035, 6, 1))
@@ -112,15 +112,15 @@ def test_a_month_without_its_year_is_every_such_month():
     assert not june.overlaps(Period(date(2023, 7, 1), date(2023, 7, 2)))
 
 
-def test_what_is_no_time_names_none():
+def test_find_periods_ignores_words_that_only_look_like_dates():
     assert find_periods("Maybe they march on; I may decide in 5 minutes, room 2024.", MOMENT) == ()
 
 
 @given(st.text(max_size=200), st.dates())
-def test_any_text_can_be_searched_for_times(text, moment):
+def test_find_periods_accepts_any_text(text, moment):
     assert all(period.first <= period.last for period in find_periods(text, moment))
 
 
 @given(st.sampled_from(["999 years ago", "in 999 months", "last winter", "next year", "last week"]), st.dates())
-def test_times_beyond_the_calendar_are_left_out(text, moment):
+def test_find_periods_leaves_out_dates_beyond_the_calendar(text, moment):
     assert all(period.first <= period.last for period in find_periods(text, moment))

@@ -1,4 +1,4 @@
-"""The ranking: what comes first, why, and what must not change it."""
+"""The ranking: its order, its reasons, and its independence of the order of candidates."""
 
 import random
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lukasa.recall import WEIGHTS, CorpusStatistics, RecallCandidate, parse_question, rank_candidates
-from lukasa.text.tokenizer import tokenize_text
+from lukasa.text.terms import tokenize_text
 
 
 def corpus_of(texts):
@@ -24,20 +24,20 @@ def ask(question, candidates, speakers=None, **more):
 
 
 def talk(*turns, session="s1", start=0, day=15):
-    """Turns of one session as candidates that know what was said beside them."""
+    """Return the turns of one session as candidates with the turns before and after."""
     moment = datetime(2024, 5, day, 12, tzinfo=UTC)
     texts = [text for _, text in turns]
     return [
         RecallCandidate(
-            seq=start + nr,
+            seq=start + index,
             text=text,
             author=author,
             moment=moment,
             session=session,
-            before=texts[nr - 1] if nr else None,
-            after=texts[nr + 1] if nr + 1 < len(texts) else None,
+            before=texts[index - 1] if index else None,
+            after=texts[index + 1] if index + 1 < len(texts) else None,
         )
-        for nr, (author, text) in enumerate(turns)
+        for index, (author, text) in enumerate(turns)
     ]
 
 
@@ -45,7 +45,7 @@ def value(hit, name):
     return next(signal.value for signal in hit.signals if signal.name == name)
 
 
-def test_the_words_of_the_one_who_is_asked_about_come_first():
+def test_texts_by_the_subject_of_the_question_rank_first():
     turns = talk(
         ("Amara", "I adopted a grey parrot in the spring."),
         ("Bela", "I adopted a grey parrot too, what luck."),
@@ -55,7 +55,7 @@ def test_the_words_of_the_one_who_is_asked_about_come_first():
     assert ask("Which parrot did Amara adopt?", turns)[0].candidate.author == "Amara"
 
 
-def test_an_answer_is_found_by_the_question_before_it():
+def test_an_answer_ranks_by_the_words_of_the_turn_before_it():
     turns = talk(
         ("Amara", "What is the name of your sailing boat?"),
         ("Bela", "She is called the Wandering Gull."),
@@ -66,19 +66,19 @@ def test_an_answer_is_found_by_the_question_before_it():
     assert places.index(1) < places.index(3)
 
 
-def test_meaning_counts_where_words_do_not_match():
+def test_meaning_ranks_candidates_whose_words_do_not_match():
     near = RecallCandidate(seq=1, text="The pup needs a vet.", cosine=0.8)
     far = RecallCandidate(seq=2, text="The tap needs a washer.", cosine=0.1)
     assert ask("Is the dog ill?", [far, near])[0].candidate == near
 
 
-def test_a_record_without_a_vector_is_still_found_by_its_words():
+def test_a_record_without_a_vector_ranks_by_its_words():
     named = RecallCandidate(seq=1, text="The heron nests by the old mill.")
-    others = [RecallCandidate(seq=2 + nr, text=f"Note {nr} about taxes.", cosine=0.2) for nr in range(20)]
+    others = [RecallCandidate(seq=2 + index, text=f"Note {index} about taxes.", cosine=0.2) for index in range(20)]
     assert ask("Where does the heron nest?", [*others, named])[0].candidate == named
 
 
-def test_what_was_said_in_the_asked_month_comes_first():
+def test_texts_from_the_asked_month_rank_first():
     june = talk(("Amara", "I went hiking and it was grand."), session="a", day=3)
     other = [
         RecallCandidate(seq=9, text=june[0].text + " Again.", author="Amara", moment=datetime(2024, 9, 3, tzinfo=UTC))
@@ -86,37 +86,39 @@ def test_what_was_said_in_the_asked_month_comes_first():
     assert ask("Where did Amara hike in May 2024?", [*other, *june])[0].candidate.seq == 0
 
 
-def test_a_relative_date_counts_by_the_day_it_was_said():
-    said = datetime(2024, 7, 2, tzinfo=UTC)
-    told = RecallCandidate(seq=1, text="I went hiking three weeks ago.", author="Amara", moment=said)
+def test_a_relative_date_is_resolved_by_the_day_of_the_record():
+    moment = datetime(2024, 7, 2, tzinfo=UTC)
+    relative = RecallCandidate(seq=1, text="I went hiking three weeks ago.", author="Amara", moment=moment)
     plain = RecallCandidate(
         seq=2, text="I went hiking, that was nice.", author="Amara", moment=datetime(2024, 8, 30, tzinfo=UTC)
     )
-    hits = ask("When did Amara go hiking in June 2024?", [plain, told])
-    assert hits[0].candidate == told
+    hits = ask("When did Amara go hiking in June 2024?", [plain, relative])
+    assert hits[0].candidate == relative
     assert [value(hit, "time") for hit in hits] == [1.0, 0.0]
 
 
-def test_a_standing_rule_comes_up_for_a_request_but_not_for_a_look_back():
+def test_a_standing_rule_ranks_first_for_a_request_but_not_for_a_question_about_the_past():
     rule = RecallCandidate(seq=1, text="Always give the price when I ask about plants.", author="user", cosine=0.4)
     notes = [
-        RecallCandidate(seq=2 + nr, text=f"I saw tree number {nr} by the gate.", author="user", cosine=0.2 + nr / 100)
-        for nr in range(30)
+        RecallCandidate(
+            seq=2 + index, text=f"I saw tree number {index} by the gate.", author="user", cosine=0.2 + index / 100
+        )
+        for index in range(30)
     ]
     assert ask("Which fern is good for a hall?", [*notes, rule])[0].candidate == rule
     assert rule not in [hit.candidate for hit in ask("Which fern did I buy for the hall?", [*notes, rule], k=5)]
 
 
-def test_an_assistant_sets_no_rules():
+def test_the_rule_signal_ignores_assistants():
     rule = "Always give the price when I ask about plants."
     hits = ask(
         "Which fern is good?",
-        [RecallCandidate(seq=nr, text=rule, author=who) for nr, who in enumerate(["user", "assistant"])],
+        [RecallCandidate(seq=index, text=rule, author=who) for index, who in enumerate(["user", "assistant"])],
     )
     assert {hit.candidate.author: value(hit, "rule") for hit in hits} == {"user": 1.0, "assistant": 0.0}
 
 
-def test_a_preference_comes_up_when_advice_is_asked_for():
+def test_a_preference_ranks_first_when_advice_is_asked_for():
     prefers = RecallCandidate(
         seq=1, text="I prefer trains over planes, since I like the views.", author="user", cosine=0.3
     )
@@ -124,28 +126,28 @@ def test_a_preference_comes_up_when_advice_is_asked_for():
     assert ask("How should I travel, by trains or planes?", [plain, prefers])[0].candidate == prefers
 
 
-def test_a_denial_comes_up_when_it_is_asked_whether_something_was_done():
+def test_a_denial_ranks_first_when_the_question_asks_if_something_was_done():
     denies = RecallCandidate(seq=1, text="I've never flown a glider.", author="user", cosine=0.5)
     plain = [
-        RecallCandidate(seq=2 + nr, text=f"I was flown by glider pilot {nr}.", author="user", cosine=0.5)
-        for nr in range(9)
+        RecallCandidate(seq=2 + index, text=f"I was flown by glider pilot {index}.", author="user", cosine=0.5)
+        for index in range(9)
     ]
     hits = ask("Have I ever flown a glider?", [*plain, denies])
     assert hits[0].candidate == denies
 
 
-def test_an_identifier_is_found_as_it_is_written():
+def test_the_phrases_signal_matches_an_identifier_literally():
     texts = ["We fixed foo_bar() at last.", "The foo stands beside the bar.", "A bar of foo."]
-    hits = ask("What about foo_bar()?", [RecallCandidate(seq=nr, text=text) for nr, text in enumerate(texts)])
+    hits = ask("What about foo_bar()?", [RecallCandidate(seq=index, text=text) for index, text in enumerate(texts)])
     assert hits[0].candidate.seq == 0
     assert value(hits[0], "phrases") == 1.0
     assert value(hits[1], "phrases") == 0.0
 
 
-def test_the_same_words_of_the_same_author_come_up_once():
+def test_repeated_texts_of_one_author_are_moved_to_the_end():
     texts = ["The key is under the mat.", "The key is under the mat.", "Something else about a door."]
     hits = ask(
-        "Where is the key?", [RecallCandidate(seq=nr, text=text, author="user") for nr, text in enumerate(texts)]
+        "Where is the key?", [RecallCandidate(seq=index, text=text, author="user") for index, text in enumerate(texts)]
     )
     assert [hit.candidate.seq for hit in hits] == [1, 2, 0]
     assert [hit.repeats for hit in hits] == [None, None, 1]
@@ -161,7 +163,7 @@ def test_the_same_words_of_the_same_author_come_up_once():
         ("I keep the key.", "I keep the key!", False),
     ],
 )
-def test_another_author_repeats_when_the_telling_words_are_the_same_and_not_about_themselves(first, second, repeats):
+def test_another_author_repeats_only_equal_content_words_that_are_not_about_themselves(first, second, repeats):
     asked = [RecallCandidate(seq=1, text=first, author="amara"), RecallCandidate(seq=2, text=second, author="bela")]
     assert any(hit.repeats for hit in ask("Where is the key to the port?", asked, speakers=())) is repeats
 
@@ -170,48 +172,48 @@ def test_another_author_repeats_when_the_telling_words_are_the_same_and_not_abou
 @pytest.mark.parametrize(
     ("question", "day"), [("Which port is in use currently?", 9), ("Which port was in use originally?", 3)]
 )
-def test_what_is_newest_or_oldest_comes_first_when_that_is_asked_for(question, day):
-    said = [
-        RecallCandidate(seq=at, text=f"Port {8080 + at} is in use.", moment=datetime(2024, 5, at, tzinfo=UTC))
-        for at in (5, 3, 9, 7)
+def test_the_newest_or_oldest_ranks_first_when_the_question_asks_for_it(question, day):
+    candidates = [
+        RecallCandidate(seq=on, text=f"Port {8080 + on} is in use.", moment=datetime(2024, 5, on, tzinfo=UTC))
+        for on in (5, 3, 9, 7)
     ]
-    assert ask(question, said)[0].candidate.moment.day == day
+    assert ask(question, candidates)[0].candidate.moment.day == day
 
 
 @pytest.mark.requirement("RCL-1")
 @pytest.mark.parametrize("reason", ["tier", "trust"])
-def test_of_two_that_match_alike_the_settled_and_the_trusted_come_first(reason):
-    said = [
+def test_tier_and_trust_decide_between_equal_matches(reason):
+    candidates = [
         RecallCandidate(seq=1, text="The port is 8080.", **{reason: 0.9}),
         RecallCandidate(seq=2, text="The port is 8081."),
     ]
-    best = ask("What is the port?", said)[0]
+    best = ask("What is the port?", candidates)[0]
     assert best.candidate.seq == 1
     assert value(best, reason) == 0.9
 
 
 @pytest.mark.requirement("RCL-1")
-def test_what_is_linked_with_a_good_hit_is_lifted():
-    said = [
+def test_a_link_to_a_good_hit_raises_a_candidate():
+    candidates = [
         RecallCandidate(seq=1, text="The heron nests by the mill."),
         RecallCandidate(seq=2, text="Closed for repairs.", links=frozenset({1})),
         RecallCandidate(seq=3, text="Closed for holidays."),
     ]
-    assert [hit.candidate.seq for hit in ask("Where does the heron nest?", said)] == [1, 2, 3]
+    assert [hit.candidate.seq for hit in ask("Where does the heron nest?", candidates)] == [1, 2, 3]
 
 
-def test_of_many_rules_only_the_nearest_few_come_up():
+def test_of_many_rules_only_the_five_nearest_count():
     rules = [
         RecallCandidate(
-            seq=nr, text=f"Always mention shop {nr} when I ask about plants.", author="user", cosine=nr / 100
+            seq=index, text=f"Always mention shop {index} when I ask about plants.", author="user", cosine=index / 100
         )
-        for nr in range(40)
+        for index in range(40)
     ]
     hits = ask("Which fern is good for a hall?", rules)
     assert [hit.candidate.seq for hit in hits if value(hit, "rule")] == [39, 38, 37, 36, 35]
 
 
-def test_a_good_hit_lifts_its_session():
+def test_a_good_hit_raises_its_session():
     first = talk(("Amara", "My violin teacher is strict."), ("Bela", "Oh dear."), session="a")
     second = talk(("Amara", "The soup is ready."), ("Bela", "Oh dear!"), session="b", start=5)
     hits = {hit.candidate.seq: hit for hit in ask("Who teaches violin?", [*first, *second])}
@@ -219,7 +221,7 @@ def test_a_good_hit_lifts_its_session():
     assert hits[1].score > hits[6].score
 
 
-def test_no_candidates_give_no_hits():
+def test_ranking_no_candidates_returns_no_hits():
     assert rank_candidates(parse_question("anything"), [], CorpusStatistics(0)) == []
 
 
@@ -250,16 +252,16 @@ QUESTIONS = st.text(max_size=60) | st.sampled_from(
 @pytest.mark.requirement("RCL-1")
 @given(QUESTIONS, CANDIDATES, st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_the_order_of_candidates_changes_nothing(question, candidates, chance):
+def test_the_order_of_candidates_does_not_change_the_ranking(question, candidates, rng):
     shuffled = list(candidates)
-    chance.shuffle(shuffled)
+    rng.shuffle(shuffled)
     assert ask(question, candidates) == ask(question, shuffled)
 
 
 @pytest.mark.requirement("RCL-2")
 @given(QUESTIONS, CANDIDATES)
 @settings(max_examples=60, deadline=None)
-def test_the_signals_add_up_to_the_score_and_every_candidate_has_a_place(question, candidates):
+def test_signals_add_up_to_the_score_and_every_candidate_is_ranked(question, candidates):
     hits = ask(question, candidates)
     assert {hit.candidate.seq for hit in hits} == {candidate.seq for candidate in candidates}
     for hit in hits:
@@ -270,8 +272,8 @@ def test_the_signals_add_up_to_the_score_and_every_candidate_has_a_place(questio
     assert fresh == sorted(fresh, reverse=True)
 
 
-def test_fewer_hits_are_the_best_of_all():
-    turns = talk(*[("Amara", f"Note {nr} on kites and wind.") for nr in range(30)])
+def test_k_returns_the_best_of_the_full_ranking():
+    turns = talk(*[("Amara", f"Note {index} on kites and wind.") for index in range(30)])
     assert ask("kites", turns, k=5) == ask("kites", turns)[:5]
 
 
@@ -357,36 +359,36 @@ _FILLER = [
 
 @pytest.mark.requirement("RCL-1")
 @pytest.mark.parametrize(("seed", "words"), [(1, 1), (2, 1), (1, 2), (2, 2)])
-def test_facts_deep_inside_long_messages_are_found(seed, words):
-    chance = random.Random(seed)
+def test_ranking_finds_facts_deep_in_long_messages(seed, words):
+    rng = random.Random(seed)
 
     def filler(sentences):
         return " ".join(
-            " ".join(chance.choices(_FILLER + _THINGS + _PLACES, k=12)).capitalize() + "." for _ in range(sentences)
+            " ".join(rng.choices(_FILLER + _THINGS + _PLACES, k=12)).capitalize() + "." for _ in range(sentences)
         )
 
     facts = [
         (owner, thing, place)
         for owner, thing, place in zip(
-            [" ".join(chance.sample(_OWNERS, words)) for _ in range(150)],
-            chance.choices(_THINGS, k=150),
-            chance.choices(_PLACES, k=150),
+            [" ".join(rng.sample(_OWNERS, words)) for _ in range(150)],
+            rng.choices(_THINGS, k=150),
+            rng.choices(_PLACES, k=150),
             strict=True,
         )
     ]
     messages = [
         RecallCandidate(
-            seq=nr,
-            text=f"{filler(20)} The {thing} of {owner} stands in the {place}. {filler(chance.randint(0, 20))}",
-            author=chance.choice(["user", "assistant"]),
-            cosine=chance.gauss(0.2, 0.1),
+            seq=index,
+            text=f"{filler(20)} The {thing} of {owner} stands in the {place}. {filler(rng.randint(0, 20))}",
+            author=rng.choice(["user", "assistant"]),
+            cosine=rng.gauss(0.2, 0.1),
         )
-        for nr, (owner, thing, place) in enumerate(facts)
+        for index, (owner, thing, place) in enumerate(facts)
     ]
     corpus = corpus_of([message.text for message in messages])
     found = 0.0
     for owner, thing in dict.fromkeys((owner, thing) for owner, thing, _ in facts):
-        right = {nr for nr, fact in enumerate(facts) if fact[:2] == (owner, thing)}
+        right = {index for index, fact in enumerate(facts) if fact[:2] == (owner, thing)}
         question = parse_question(f"Where does the {thing} of {owner} stand?", speakers=["user", "assistant"])
         best = {hit.candidate.seq for hit in rank_candidates(question, messages, corpus, k=10)}
         found += len(right & best) / len(right) / len({fact[:2] for fact in facts})

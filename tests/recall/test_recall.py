@@ -1,4 +1,4 @@
-"""Recalling from a store: by words and by meaning, within the wall, with the reasons, while others write."""
+"""Recall from a store: by words and meaning, within the reach, with reasons, while others write."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def texts(recalled):
         ("Who goes to the veterinarian?", 2),
     ],
 )
-def test_the_right_memory_is_among_the_first(talk, question, answer):
+def test_recall_returns_the_right_record_among_the_first(talk, question, answer):
     assert TALK[answer][1] in texts(talk.recall(question, 2))
 
 
 @pytest.mark.requirement("RCL-2")
-def test_every_hit_says_why_and_the_reasons_add_up(talk):
+def test_every_hit_says_why_and_its_signals_add_up_to_the_score(talk):
     recalled = talk.recall("Which breed is the dog?", 2)
     for hit in recalled.hits:
         assert hit.why
@@ -64,7 +64,7 @@ def test_every_hit_says_why_and_the_reasons_add_up(talk):
 
 
 @pytest.mark.requirement("RCL-1")
-def test_filters_hold_in_recall():
+def test_recall_applies_its_filters():
     clock = datetime(2026, 2, 3, tzinfo=UTC)
     with lukasa.open("memory:", embedder="hash") as memory:
         journal = memory.journal
@@ -88,7 +88,7 @@ def test_filters_hold_in_recall():
 
 
 @pytest.mark.requirement("RCL-1", "LOG-4")
-def test_nothing_is_recalled_through_a_wall(tmp_path):
+def test_recall_returns_nothing_from_scopes_out_of_reach(tmp_path):
     store = tmp_path / "x.db"
     with (
         lukasa.open(store, agent="ada", embedder="hash") as ada,
@@ -101,7 +101,7 @@ def test_nothing_is_recalled_through_a_wall(tmp_path):
 
 
 @pytest.mark.requirement("RCL-1", "RCL-5")
-def test_what_another_process_added_is_found_by_the_next_recall(tmp_path):
+def test_recall_finds_what_another_process_has_added(tmp_path):
     store = tmp_path / "x.db"
     with lukasa.open(store, embedder="hash") as one, lukasa.open(store) as other:
         one.journal.write("note", "first light")
@@ -111,7 +111,7 @@ def test_what_another_process_added_is_found_by_the_next_recall(tmp_path):
 
 
 @pytest.mark.requirement("RCL-5")
-def test_what_could_not_be_indexed_in_time_is_said_and_found_by_its_words():
+def test_recall_reports_unindexed_texts_and_finds_them_by_words():
     with lukasa.open("memory:", embedder="hash") as memory:
         memory.journal.append(Draft("note", f"heron number {number}") for number in range(20))
         recalled = memory.recall("heron", 5, patience=0)
@@ -121,7 +121,7 @@ def test_what_could_not_be_indexed_in_time_is_said_and_found_by_its_words():
 
 
 @pytest.mark.requirement("RCL-3")
-def test_a_store_remembers_its_embedder_and_notices_another(tmp_path):
+def test_a_store_records_its_embedder_and_refuses_another(tmp_path):
     store = tmp_path / "x.db"
     with lukasa.open(store, embedder="hash") as memory:
         memory.journal.write("note", "hello")
@@ -137,67 +137,67 @@ def test_a_store_remembers_its_embedder_and_notices_another(tmp_path):
         memory.recall("hello")
 
 
-class Watching(HashEmbedder):
-    """An embedder that lets somebody look while it works."""
+class ObservedEmbedder(HashEmbedder):
+    """An embedder that calls back for every batch."""
 
     name = "watching"
 
-    def __init__(self, look):
+    def __init__(self, observe):
         super().__init__()
-        self._look = look
+        self._observe = observe
 
     def embed(self, texts):
         if len(texts) > 1:
-            self._look()
+            self._observe()
         return super().embed(texts)
 
 
 @pytest.mark.requirement("RCL-3")
-def test_the_old_vectors_serve_while_new_ones_are_made_and_a_broken_run_goes_on(tmp_path, monkeypatch):
+def test_reembed_serves_old_vectors_meanwhile_and_continues_after_an_interruption(tmp_path, monkeypatch):
     with lukasa.open(tmp_path / "x.db", embedder="hash") as memory:
         memory.journal.append(Draft("note", f"heron {number}") for number in range(600))
         memory.recall("heron", patience=60)
         seen, calls = [], 0
 
-        def look():
+        def observe():
             nonlocal calls
             calls += 1
             seen.append((memory.recall.index.embedder.name, len(memory.recall("heron", 3).hits)))
             if calls == 2:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr("lukasa.recall.vector_index.open_embedder", lambda _: Watching(look))
+        monkeypatch.setattr("lukasa.recall.vector_index.open_embedder", lambda _, **__: ObservedEmbedder(observe))
         with pytest.raises(KeyboardInterrupt):
             memory.recall.reembed("new")
         assert memory.recall.reembed("new") == f"watching+{PREPARATION}"
         assert set(seen) == {(f"hash-64+{PREPARATION}", 3)}
-        assert calls == 4, "600 texts take three batches, one of which failed and was made again"
+        assert calls == 4, "600 texts take three batches, one of which failed and was computed again"
         assert memory.recall.index.embedder.name == f"watching+{PREPARATION}"
         assert len(memory.recall("heron", 3).hits) == 3
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(question=st.text(max_size=60))
-def test_any_string_at_all_is_a_question(talk, question):
+def test_recall_accepts_any_string(talk, question):
     assert len(talk.recall(question, 3).hits) <= 3
 
 
 @pytest.mark.parametrize(
     "question", ["", " ", "\0", "\ud800", '"', "OR", "x" * 100_000, "word " * 5_000, "\u202e", "NEAR("]
 )
-def test_so_is_an_odd_one(talk, question):
+def test_recall_accepts_odd_questions(talk, question):
     assert len(talk.recall(question, 3).hits) <= 3
 
 
 @pytest.mark.requirement("RCL-4")
-def test_hits_become_a_fenced_piece_of_prompt_within_its_budget(talk):
-    made = build_prompt_block(talk.recall("Which breed is the dog?", 5), budget=200)
-    assert made.tokens <= 200
-    assert made.told >= 1
-    assert "by Anna" in made.text
+def test_the_prompt_block_of_hits_stays_within_its_budget(talk):
+    block = build_prompt_block(talk.recall("Which breed is the dog?", 5), budget=200)
+    assert block.tokens <= 200
+    assert block.told >= 1
+    assert "by Anna" in block.text
 
 
-def test_an_erased_record_is_not_recalled(tmp_path):
+def test_recall_does_not_return_an_erased_record(tmp_path):
     with lukasa.open(tmp_path / "x.db", embedder="hash") as memory:
         memory.journal.write("note", "the secret heron", id="s")
         assert texts(memory.recall("heron")) == ["the secret heron"]
@@ -206,7 +206,7 @@ def test_an_erased_record_is_not_recalled(tmp_path):
 
 
 @pytest.mark.requirement("RCL-6")
-def test_the_benchmark_measures_recall_beside_its_baselines(tmp_path):
+def test_the_benchmark_measures_recall_and_its_baselines(tmp_path):
     turns = [
         {"id": f"t{at}", "session": "s", "time": "1:56 pm on 8 May, 2023", "speaker": who, "text": text}
         for at, (who, text) in enumerate(TALK)

@@ -1,4 +1,4 @@
-"""A bucket in a process of its own, and a proxy before it that fails where it is told to. ``python buckets.py`` serves."""
+"""S3 bucket in another process, and a proxy in front of it that fails on demand. ``python buckets.py`` serves."""
 
 import http.client
 import http.server
@@ -12,7 +12,7 @@ BUCKET = "lukasa-backups"
 
 
 def serve():
-    """Serves S3 out of memory, and tells on which port."""
+    """Serve S3 from memory, and print the port."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -25,7 +25,7 @@ def serve():
 
 @contextmanager
 def bucket_server():
-    """The port of a server that is there for as long as it is needed."""
+    """Start a server in another process; yield its port."""
     process = subprocess.Popen(
         [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -39,13 +39,13 @@ def bucket_server():
 
 
 def make_bucket(port):
-    """A new, empty bucket."""
+    """Create a new, empty bucket."""
     urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/moto-api/reset", method="POST")).close()
     urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/{BUCKET}", method="PUT")).close()
 
 
 class Faulty(http.server.ThreadingHTTPServer):
-    """Passes requests on. A fault is asked for each request and says ``500``, ``cut``, ``garble``, ``forget`` or nothing."""
+    """Proxy. Its ``fault`` returns for each request ``500``, ``cut``, ``garble``, ``forget`` or None."""
 
     daemon_threads = True
 
@@ -119,7 +119,7 @@ class _Passing(http.server.BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = pass_on  # noqa: N815 - the names that http.server looks for
 
     def log_message(self, *_):
-        """Says nothing."""
+        """Log nothing."""
 
 
 if __name__ == "__main__":

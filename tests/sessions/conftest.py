@@ -1,4 +1,4 @@
-"""What the tests of sessions share: stores of every sort, a state with everything in it, other processes."""
+"""Fixtures of the session tests: stores of both engines, states with every section, other processes."""
 
 import json
 import os
@@ -23,33 +23,33 @@ def clock():
 
 
 @pytest.fixture
-def opened(tmp_path, monkeypatch):
-    """Opens stores and closes them again; what is not in a database is kept below the test's folder."""
+def open_store(tmp_path, monkeypatch):
+    """Open stores that are closed after the test; session files go below the test's folder."""
     monkeypatch.setenv("LUKASA_FILES", str(tmp_path / "files"))
     with ExitStack() as stack:
-        yield lambda place, **options: stack.enter_context(lukasa.open(place, **options))
+        yield lambda location, **options: stack.enter_context(lukasa.open(location, **options))
 
 
 @pytest.fixture(params=["file", "postgresql"])
-def place(request, tmp_path):
-    """A store that several processes can share."""
+def location(request, tmp_path):
+    """Location of a store that several processes can share."""
     return request.getfixturevalue("url") if request.param == "postgresql" else str(tmp_path / "agents.db")
 
 
 @pytest.fixture
-def memory(place, opened, clock):
-    """The owner's view of a new store, on each engine."""
-    return opened(place, clock=clock)
+def memory(location, open_store, clock):
+    """New store of each engine, open_store by the owner."""
+    return open_store(location, clock=clock)
 
 
 @pytest.fixture
-def in_file(tmp_path, opened, clock):
-    """The owner's view of a new store in a file."""
-    return opened(str(tmp_path / "agents.db"), clock=clock)
+def in_file(tmp_path, open_store, clock):
+    """New store in a file, open_store by the owner."""
+    return open_store(str(tmp_path / "agents.db"), clock=clock)
 
 
 def prediction(id="pred-1", **fields):
-    """A prediction as a session's state has it."""
+    """Return a prediction as a session's state has it."""
     return {
         "prediction_id": id,
         "market_id": f"market-{id}",
@@ -77,7 +77,7 @@ def signal(id="signal-1", **fields):
 
 
 def full_state(predictions=3, signals=2):
-    """A state with something in every section."""
+    """Return a state with something in every section."""
     return {
         "metadata": {
             "agent_id": "agent-1",
@@ -95,8 +95,8 @@ def full_state(predictions=3, signals=2):
             "confidence_threshold": 0.7,
             "update_frequency_minutes": 15,
         },
-        "active_predictions": [prediction(f"pred-{at}") for at in range(predictions)],
-        "signal_history": [signal(f"signal-{at}") for at in range(signals)],
+        "active_predictions": [prediction(f"pred-{index}") for index in range(predictions)],
+        "signal_history": [signal(f"signal-{index}") for index in range(signals)],
         "reasoning_cache": {
             "market-pred-0": {
                 "base_rate": 0.4,
@@ -131,7 +131,7 @@ def full_state(predictions=3, signals=2):
 
 @pytest.fixture
 def make():
-    """Makers of states and their parts."""
+    """Functions that make states and their parts."""
 
     class Make:
         state = staticmethod(full_state)
@@ -142,7 +142,7 @@ def make():
 
 
 def without_times(state):
-    """A state without what every checkpoint changes."""
+    """Return a state without the fields that every checkpoint changes."""
     metadata = {
         name: value for name, value in state["metadata"].items() if name not in ("checkpoint_number", "last_updated")
     }
@@ -156,10 +156,10 @@ def content():
 
 @pytest.fixture
 def seed(request):
-    """The same for every normal run of a test, another for every slow one; LUKASA_FAULT_SEED sets it."""
-    told = os.environ.get("LUKASA_FAULT_SEED")
-    if told is not None:
-        value = int(told)
+    """Seed that is fixed for a normal test and random for a slow one; LUKASA_FAULT_SEED sets it."""
+    setting = os.environ.get("LUKASA_FAULT_SEED")
+    if setting is not None:
+        value = int(setting)
     elif request.node.get_closest_marker("slow"):
         value = random.SystemRandom().getrandbits(32)
     else:
@@ -168,36 +168,36 @@ def seed(request):
     return value
 
 
-class Company:
-    """Starts the parts of ``actors.py`` in processes of their own."""
+class Actors:
+    """Runs the functions of ``actors.py`` in other processes."""
 
     def __init__(self):
-        self._started = []
+        self._processes = []
 
-    def start(self, part, **facts):
-        command = [sys.executable, str(ACTORS), part, json.dumps(facts, default=str)]
+    def start(self, part, **settings):
+        command = [sys.executable, str(ACTORS), part, json.dumps(settings, default=str)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self._started.append(process)
+        self._processes.append(process)
         return process
 
-    def play(self, part, **facts):
-        """Plays a part to its end; returns what it says, or ``None`` if it was killed."""
-        process = self.start(part, **facts)
-        said, complaint = process.communicate(timeout=120)
+    def run(self, part, **settings):
+        """Run a part to its end; return the JSON on its last line, or None if it was killed."""
+        process = self.start(part, **settings)
+        output, errors = process.communicate(timeout=120)
         if process.returncode == -9:
             return None
-        assert process.returncode == 0, complaint[-4000:]
-        return json.loads(said.splitlines()[-1])
+        assert process.returncode == 0, errors[-4000:]
+        return json.loads(output.splitlines()[-1])
 
     def end(self):
-        for process in self._started:
+        for process in self._processes:
             if process.poll() is None:
                 process.kill()
             process.communicate()
 
 
 @pytest.fixture
-def company():
-    company = Company()
-    yield company
-    company.end()
+def actors():
+    actors = Actors()
+    yield actors
+    actors.end()

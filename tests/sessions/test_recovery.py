@@ -1,4 +1,4 @@
-"""Coming back: after a clean end, after a crash, after damage; from files and log, from either alone; with the network."""
+"""Recovery after a clean end, a crash and damage, from files and log or from one of them, and with the network."""
 
 import random
 import shutil
@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa.errors import InvalidInput, NetworkDown, RateLimited
-from lukasa.network import NetworkState, RateLimitedNetwork
-from lukasa.network.hub import NetworkHub
+from lukasa.network import NetworkHub, NetworkState, RateLimitedNetwork
 from lukasa.sessions import NEVER
 from lukasa.sessions.patch import apply_changes
 from lukasa.sessions.recovery import build_recovering_changes, reconcile_predictions, restore_status
@@ -24,7 +23,7 @@ CHECKPOINTS = "files/sessions/demo"
 
 
 class Down:
-    """A network that nobody can reach."""
+    """Network that never answers."""
 
     def __getattr__(self, name):
         def fail(*_):
@@ -34,10 +33,10 @@ class Down:
 
 
 @pytest.fixture
-def lived(make):
-    """A session that has lived for a while and was left without being closed; returns its state."""
+def abandoned_session(make):
+    """Make a session with checkpoints and changes that is not closed; return its state."""
 
-    def live(memory, changes=5, checkpoints=4):
+    def create(memory, changes=5, checkpoints=4):
         session = memory.sessions.start("demo", significance=NEVER)
         session.replace(make.state())
         for number in range(checkpoints):
@@ -49,18 +48,18 @@ def lived(make):
         session.abandon()
         return state
 
-    return live
+    return create
 
 
-def lose_the_log(place):
-    path = Path(place)
+def delete_log(location):
+    path = Path(location)
     for file in path.parent.glob(path.name + "*"):
         if file.is_file():
             file.unlink()
 
 
 @pytest.mark.requirement("CHK-7")
-def test_after_a_clean_end_the_newest_checkpoint_is_verified_and_resumed(memory, content):
+def test_a_closed_session_is_recovered_from_its_newest_checkpoint_without_a_write(memory, content):
     with memory.sessions.start("demo") as session:
         session.update("/learning_state/model_version", "1.2.3")
         state = session.state()
@@ -74,8 +73,8 @@ def test_after_a_clean_end_the_newest_checkpoint_is_verified_and_resumed(memory,
 
 
 @pytest.mark.requirement("CHK-8", "CHK-4")
-def test_after_a_crash_every_acknowledged_change_is_there_and_twice_is_the_same(memory, lived):
-    state = lived(memory)
+def test_after_a_crash_recovery_has_every_acknowledged_change_and_can_be_repeated(memory, abandoned_session):
+    state = abandoned_session(memory)
     report = memory.sessions.recover("demo")
     assert (report.mode, report.lost, report.whole) == ("crash", (), True)
     assert report.replayed == 5
@@ -85,14 +84,14 @@ def test_after_a_crash_every_acknowledged_change_is_there_and_twice_is_the_same(
 
 
 @pytest.mark.requirement("CHK-4")
-def test_several_hundred_changes_come_back(memory, lived):
-    state = lived(memory, changes=300)
+def test_several_hundred_changes_are_recovered(memory, abandoned_session):
+    state = abandoned_session(memory, changes=300)
     assert memory.sessions.recover("demo").state == state
 
 
 @pytest.mark.requirement("CHK-9")
-def test_without_files_the_log_brings_everything_back(memory, lived, tmp_path):
-    state = lived(memory)
+def test_without_files_everything_is_recovered_from_the_log(memory, abandoned_session, tmp_path):
+    state = abandoned_session(memory)
     shutil.rmtree(tmp_path / "files")
     report = memory.sessions.recover("demo")
     assert report.used == "checkpoint 6 of log"
@@ -102,13 +101,13 @@ def test_without_files_the_log_brings_everything_back(memory, lived, tmp_path):
 
 
 @pytest.mark.requirement("CHK-9")
-def test_without_the_log_the_files_bring_everything_back(tmp_path, opened, lived, clock):
-    place = str(tmp_path / "agents.db")
-    memory = opened(place, clock=clock)
-    state = lived(memory)
+def test_without_the_log_everything_is_recovered_from_the_files(tmp_path, open_store, abandoned_session, clock):
+    location = str(tmp_path / "agents.db")
+    memory = open_store(location, clock=clock)
+    state = abandoned_session(memory)
     memory.close()
-    lose_the_log(place)
-    memory = opened(place, clock=clock)
+    delete_log(location)
+    memory = open_store(location, clock=clock)
     report = memory.sessions.recover("demo", network=NetworkHub(memory.journal, clock))
     assert report.used == "checkpoint 6 of files"
     assert report.replayed == 5
@@ -119,29 +118,29 @@ def test_without_the_log_the_files_bring_everything_back(tmp_path, opened, lived
 
 
 @pytest.mark.requirement("CHK-7")
-def test_a_closed_session_without_its_log_is_resumed_as_closed_twice(tmp_path, opened, clock):
-    place = str(tmp_path / "agents.db")
-    memory = opened(place, clock=clock)
+def test_a_closed_session_without_its_log_is_recovered_as_closed(tmp_path, open_store, clock):
+    location = str(tmp_path / "agents.db")
+    memory = open_store(location, clock=clock)
     memory.sessions.start("demo").close()
     memory.close()
-    lose_the_log(place)
-    memory = opened(place, clock=clock)
+    delete_log(location)
+    memory = open_store(location, clock=clock)
     first = memory.sessions.recover("demo")
     assert (first.mode, first.used, first.whole) == ("normal", "checkpoint 2 of files", True)
     assert memory.sessions.recover("demo").mode == "normal"
 
 
-def test_files_tell_that_a_closed_session_was_opened_again(tmp_path, opened, clock):
-    place = str(tmp_path / "agents.db")
-    memory = opened(place, clock=clock)
+def test_files_show_that_a_closed_session_was_opened_again(tmp_path, open_store, clock):
+    location = str(tmp_path / "agents.db")
+    memory = open_store(location, clock=clock)
     memory.sessions.start("demo").close()
     memory.sessions.start("demo").abandon()
     memory.close()
-    lose_the_log(place)
-    assert opened(place, clock=clock).sessions.recover("demo").mode == "crash"
+    delete_log(location)
+    assert open_store(location, clock=clock).sessions.recover("demo").mode == "crash"
 
 
-def test_nothing_is_known_of_a_session_that_never_was(memory):
+def test_recover_refuses_an_unknown_session(memory):
     with pytest.raises(InvalidInput, match="Nothing is known"):
         memory.sessions.recover("nobody")
 
@@ -149,24 +148,24 @@ def test_nothing_is_known_of_a_session_that_never_was(memory):
 # Damage
 
 
-def flipped(data, chance):
-    at = chance.randrange(len(data))
-    return data[:at] + bytes([data[at] ^ (1 << chance.randrange(8))]) + data[at + 1 :]
+def flip_bit(data, rng):
+    index = rng.randrange(len(data))
+    return data[:index] + bytes([data[index] ^ (1 << rng.randrange(8))]) + data[index + 1 :]
 
 
 DAMAGES = {
-    "flip": flipped,
-    "truncate": lambda data, chance: data[: chance.randrange(1, len(data))],
-    "empty": lambda data, chance: b"",
-    "zeroes": lambda data, chance: bytes(len(data)),
-    "other": lambda data, chance: b'{"metadata": {}}\n',
+    "flip": flip_bit,
+    "truncate": lambda data, rng: data[: rng.randrange(1, len(data))],
+    "empty": lambda data, rng: b"",
+    "zeroes": lambda data, rng: bytes(len(data)),
+    "other": lambda data, rng: b'{"metadata": {}}\n',
 }
 
 
 @pytest.fixture(scope="module")
-def beginning(tmp_path_factory):
-    """The folder of a session that was left without being closed, and the state it had."""
-    folder = tmp_path_factory.mktemp("lived-in")
+def template(tmp_path_factory):
+    """Folder of a session that was not closed, and its state."""
+    folder = tmp_path_factory.mktemp("template")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LUKASA_FILES", str(folder / "files"))
         memory = lukasa.open(folder / "agents.db", clock=FrozenClock())
@@ -186,30 +185,30 @@ def beginning(tmp_path_factory):
 @pytest.mark.parametrize("log", ["with the log", "without the log"])
 @pytest.mark.parametrize("damage", [*DAMAGES, "swap", "missing"])
 @pytest.mark.parametrize("which", [(6,), (5,), (4,), (6, 5), (6, 5, 4)])
-def test_whatever_happens_to_the_newest_three_the_newest_valid_state_is_used_and_nothing_deleted(
-    tmp_path, opened, beginning, log, damage, which
+def test_damage_to_the_newest_three_checkpoints_loses_no_change_and_deletes_no_file(
+    tmp_path, open_store, template, log, damage, which
 ):
-    template, state = beginning
-    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
-    place = str(tmp_path / "agents.db")
-    folder, chance = tmp_path / CHECKPOINTS, random.Random(f"{damage}{which}")
+    source, state = template
+    shutil.copytree(source, tmp_path, dirs_exist_ok=True)
+    location = str(tmp_path / "agents.db")
+    folder, rng = tmp_path / CHECKPOINTS, random.Random(f"{damage}{which}")
     contents = {number: (folder / f"checkpoint_{number:03d}.json").read_bytes() for number in range(1, 7)}
     for number in which:
         file = folder / f"checkpoint_{number:03d}.json"
         if damage == "missing":
             file.unlink()
         else:
-            file.write_bytes(contents[1] if damage == "swap" else DAMAGES[damage](contents[number], chance))
+            file.write_bytes(contents[1] if damage == "swap" else DAMAGES[damage](contents[number], rng))
     if log == "without the log":
-        lose_the_log(place)
+        delete_log(location)
     before = sum(1 for file in folder.iterdir())
-    memory = opened(place, clock=FrozenClock())
+    memory = open_store(location, clock=FrozenClock())
     report = memory.sessions.recover("demo")
     assert report.state["configuration"] == state["configuration"]  # the changes since lead on from any checkpoint
     assert report.lost == ()
     if damage != "missing":
-        assert [hurt.number for hurt in report.damaged] == list(which)
-        assert all((tmp_path / "files" / hurt.moved_to).exists() for hurt in report.damaged)
+        assert [item.number for item in report.damaged] == list(which)
+        assert all((tmp_path / "files" / item.moved_to).exists() for item in report.damaged)
         assert len(memory.sessions.incidents("demo")) == 1
         assert report.mode == ("corruption" if which[0] == 6 else "crash")
     assert sum(1 for file in folder.iterdir()) >= before
@@ -219,8 +218,8 @@ def test_whatever_happens_to_the_newest_three_the_newest_valid_state_is_used_and
 
 
 @pytest.mark.requirement("CHK-9")
-def test_the_same_damage_is_written_down_once(tmp_path, in_file, lived):
-    lived(in_file)
+def test_the_same_damage_is_recorded_as_one_incident(tmp_path, in_file, abandoned_session):
+    abandoned_session(in_file)
     (tmp_path / CHECKPOINTS / "checkpoint_006.json").write_bytes(b"rubbish")
     report = in_file.sessions.recover("demo")
     in_file.sessions.recover("demo")
@@ -231,18 +230,20 @@ def test_the_same_damage_is_written_down_once(tmp_path, in_file, lived):
 
 
 @pytest.mark.requirement("CHK-9")
-def test_a_compressed_checkpoint_serves_where_all_plain_ones_are_damaged(tmp_path, opened, lived, clock):
-    place = str(tmp_path / "agents.db")
-    memory = opened(place, clock=clock)
-    state = lived(memory)
+def test_a_compressed_checkpoint_is_used_when_all_plain_ones_are_damaged(
+    tmp_path, open_store, abandoned_session, clock
+):
+    location = str(tmp_path / "agents.db")
+    memory = open_store(location, clock=clock)
+    state = abandoned_session(memory)
     memory.sessions.compress_old_checkpoints("demo", keep=2)
     memory.close()
-    lose_the_log(place)
+    delete_log(location)
     for number in (5, 6):
         (tmp_path / CHECKPOINTS / f"checkpoint_{number:03d}.json").write_bytes(b"")
     for file in (tmp_path / CHECKPOINTS).glob("deltas_*"):
         file.unlink()
-    report = opened(place, clock=clock).sessions.recover("demo")
+    report = open_store(location, clock=clock).sessions.recover("demo")
     assert report.used == "checkpoint 4 of files"
     assert report.mode == "corruption"
     assert not report.whole
@@ -250,8 +251,8 @@ def test_a_compressed_checkpoint_serves_where_all_plain_ones_are_damaged(tmp_pat
 
 
 @pytest.mark.requirement("CHK-9")
-def test_changes_that_are_missing_are_named_and_nothing_after_the_gap_is_guessed(memory, lived, tmp_path):
-    state = lived(memory)
+def test_missing_changes_are_reported_and_changes_after_the_gap_are_not_applied(memory, abandoned_session, tmp_path):
+    state = abandoned_session(memory)
     numbers = {delta.body["n"]: delta for delta in memory.journal.read(Query(kinds=("session_delta",)))}
     last = max(numbers)
     memory.journal.delete(numbers[last - 2].key)
@@ -268,17 +269,17 @@ def test_changes_that_are_missing_are_named_and_nothing_after_the_gap_is_guessed
     assert memory.sessions.recover("demo").state["configuration"]["after"] == 1
 
 
-def test_a_change_that_was_undone_does_not_come_back_from_the_files(memory, lived):
-    lived(memory)
+def test_a_deleted_change_is_not_recovered_from_the_files(memory, abandoned_session):
+    abandoned_session(memory)
     newest = max(memory.journal.read(Query(kinds=("session_delta",))), key=lambda delta: delta.body["n"])
     memory.journal.delete(newest.key)
     assert "late-4" not in memory.sessions.recover("demo").state["configuration"]
 
 
 @pytest.mark.requirement("CHK-9")
-def test_where_no_checkpoint_is_left_the_network_gives_back_what_it_has(tmp_path, opened, make, clock):
-    place = str(tmp_path / "agents.db")
-    memory = opened(place, clock=clock, agent="orion")
+def test_without_a_valid_checkpoint_predictions_are_rebuilt_from_the_network(tmp_path, open_store, make, clock):
+    location = str(tmp_path / "agents.db")
+    memory = open_store(location, clock=clock, agent="orion")
     with memory.sessions.start("demo") as session:
         session.update("/active_predictions/-", make.prediction("p1"))
         session.update("/signal_history/-", make.signal("s1", broadcast=False, acknowledged=False))
@@ -286,7 +287,7 @@ def test_where_no_checkpoint_is_left_the_network_gives_back_what_it_has(tmp_path
     (folder,) = (tmp_path / "files/sessions").iterdir()
     for file in folder.iterdir():
         file.write_bytes(b"rubbish")
-    owner = opened(place, clock=clock)
+    owner = open_store(location, clock=clock)
     owner.journal.delete(lukasa.Key("orion", "checkpoint", "demo"))
     report = memory.sessions.recover("demo")
     assert report.mode == "corruption"
@@ -300,8 +301,8 @@ def test_where_no_checkpoint_is_left_the_network_gives_back_what_it_has(tmp_path
 
 
 @pytest.mark.requirement("CHK-8")
-def test_predictions_are_marked_then_verified_one_by_one_each_step_durable(memory, lived, make):
-    lived(memory)
+def test_predictions_are_marked_and_then_verified_in_durable_steps(memory, abandoned_session, make):
+    abandoned_session(memory)
     report = memory.sessions.recover("demo")
     deltas = list(memory.journal.read(Query(kinds=("session_delta",))))[-4:]
     marked, *steps = [delta.body["changes"] for delta in deltas]
@@ -311,8 +312,8 @@ def test_predictions_are_marked_then_verified_one_by_one_each_step_durable(memor
 
 
 @pytest.mark.requirement("CHK-8")
-def test_while_the_network_is_down_predictions_stay_recovering_until_it_answers(memory, lived):
-    state = lived(memory)
+def test_predictions_stay_recovering_until_the_network_answers(memory, abandoned_session):
+    state = abandoned_session(memory)
     report = memory.sessions.recover("demo", network=Down())
     assert report.network == "did not answer"
     assert set(report.flagged) == {"pred-0", "pred-1", "pred-2"}
@@ -323,7 +324,7 @@ def test_while_the_network_is_down_predictions_stay_recovering_until_it_answers(
 
 
 @pytest.mark.requirement("CHK-8")
-def test_newer_wins_per_prediction_and_every_conflict_is_recorded(memory, clock, make):
+def test_the_newer_prediction_wins_and_each_conflict_is_recorded(memory, clock, make):
     hub = NetworkHub(memory.journal, clock)
     early, late = "2026-02-03T12:00:00Z", "2026-02-03T13:00:00Z"
     hub.broadcast("agent", "prediction", make.prediction("theirs", probability=0.9, last_updated=late))
@@ -368,31 +369,33 @@ def as_predictions(rows):
 
 @pytest.mark.requirement("CHK-8")
 @given(PREDICTIONS, PREDICTIONS, st.booleans(), st.booleans())
-def test_reconciling_keeps_every_prediction_and_the_newer_side_of_each(ours, theirs, sure, reachable):
+def test_reconcile_keeps_every_prediction_and_the_newer_side_of_each(ours, theirs, sure, reachable):
     state = fresh_state("s", "a", NOON)
     state["active_predictions"] = as_predictions(ours)
     state = apply_changes(state, build_recovering_changes(state))
     network = NetworkState("a", tuple(as_predictions(theirs))) if reachable else None
-    verdicts = {verdict.prediction_id: verdict for verdict in reconcile_predictions(state, network, is_complete=sure)}
+    decisions = {
+        decision.prediction_id: decision for decision in reconcile_predictions(state, network, is_complete=sure)
+    }
     local, remote = ({item["prediction_id"]: item for item in as_predictions(rows)} for rows in (ours, theirs))
     for id, item in local.items():
         if item["status"] != "active":
-            assert id not in verdicts or verdicts[id].action == "add"
+            assert id not in decisions or decisions[id].action == "add"
             continue
-        verdict = verdicts[id]
+        decision = decisions[id]
         if not reachable or (id not in remote and not sure):
-            assert verdict.action == "hold"
-            assert verdict.flag
+            assert decision.action == "hold"
+            assert decision.flag
         elif id in remote and remote[id]["last_updated"] > item["last_updated"]:
-            assert restore_status(verdict.prediction) == remote[id]
+            assert restore_status(decision.prediction) == remote[id]
         else:
-            assert restore_status(verdict.prediction) == item
-        assert (verdict.conflict is not None) == (reachable and id in remote and remote[id] != item)
+            assert restore_status(decision.prediction) == item
+        assert (decision.conflict is not None) == (reachable and id in remote and remote[id] != item)
 
 
 @pytest.mark.requirement("CHK-12")
-def test_two_agents_on_one_store_hear_each_other(place, opened, make, clock):
-    orion, elysia = opened(place, agent="orion", clock=clock), opened(place, agent="elysia", clock=clock)
+def test_two_agents_on_one_store_exchange_predictions_and_signals(location, open_store, make, clock):
+    orion, elysia = open_store(location, agent="orion", clock=clock), open_store(location, agent="elysia", clock=clock)
     with orion.sessions.start("o") as ours, elysia.sessions.start("e") as theirs:
         ours.update("/active_predictions/-", make.prediction("p1"))
         ours.update("/signal_history/-", make.signal("s1", broadcast=False, acknowledged=False))
@@ -412,9 +415,7 @@ def test_two_agents_on_one_store_hear_each_other(place, opened, make, clock):
 
 
 @pytest.mark.requirement("CHK-12")
-def test_a_signal_is_received_once_however_often_it_is_sent_and_an_older_prediction_changes_nothing(
-    memory, clock, make
-):
+def test_a_repeated_signal_and_an_older_prediction_change_nothing(memory, clock, make):
     hub = NetworkHub(memory.journal, clock)
     assert [hub.broadcast("a", "signal", make.signal()).repeated for _ in range(3)] == [False, True, True]
     assert len(hub.inbox("b")) == 1
@@ -431,25 +432,25 @@ def test_a_signal_is_received_once_however_often_it_is_sent_and_an_older_predict
 
 
 @pytest.mark.requirement("CHK-12")
-def test_requests_are_counted_against_the_rate_limit_of_the_hour(in_file, make):
+def test_requests_count_against_the_hourly_rate_limit(in_file, make):
     clock = FrozenClock()
-    metered = RateLimitedNetwork(NetworkHub(in_file.journal, clock), clock, limit=3)
-    in_file.sessions.network = metered
+    limited = RateLimitedNetwork(NetworkHub(in_file.journal, clock), clock, limit=3)
+    in_file.sessions.network = limited
     session = in_file.sessions.start("demo")
     session.update("/active_predictions/-", make.prediction())
     section = session.sync()
     assert section["connected"]
     assert section["api_usage"] == {"requests_this_hour": 2, "rate_limit": 3, "last_request": "2026-02-03T12:00:00Z"}
     assert session.sync()["connected"] is False
-    assert metered.requests_denied == 1
+    assert limited.requests_denied == 1
     with pytest.raises(RateLimited, match="next hour"):
-        metered.peers("demo")
+        limited.peers("demo")
     clock.advance(3600)
     assert session.sync()["connected"]
 
 
 @pytest.mark.requirement("CHK-12")
-def test_a_network_that_is_down_is_noted_in_the_state(in_file):
+def test_sync_notes_in_the_state_that_the_network_is_down(in_file):
     in_file.sessions.network = Down()
     session = in_file.sessions.start("demo")
     assert session.sync()["connected"] is False

@@ -1,4 +1,4 @@
-"""The document's session JSON, in and out."""
+"""Import and export of the document's session JSON."""
 
 import json
 
@@ -11,7 +11,7 @@ from lukasa.transfer.layouts.session_json import export_session, import_session,
 pytestmark = pytest.mark.requirement("CHK-13")
 
 
-def test_a_state_goes_in_and_comes_out_as_it_was_but_for_the_time_and_the_number(in_file, make, content):
+def test_an_imported_state_is_exported_unchanged_but_for_time_and_number(in_file, make, content):
     state = make.state()
     state["extra"] = {"ünï": "\u2028"}
     assert import_session(in_file.sessions, json.dumps(state).encode())
@@ -23,7 +23,7 @@ def test_a_state_goes_in_and_comes_out_as_it_was_but_for_the_time_and_the_number
     assert in_file.sessions.state("another")["metadata"]["session_id"] == "another"
 
 
-def test_a_checkpoint_file_is_read_as_the_state_it_holds(in_file, make, tmp_path, content):
+def test_a_checkpoint_file_is_read_as_its_state(in_file, make, tmp_path, content):
     in_file.sessions.save_checkpoint(make.state(), "demo")
     data = (tmp_path / "files/sessions/demo/checkpoint_001.json").read_bytes()
     assert content(read_session(data)) == content(make.state())
@@ -36,12 +36,12 @@ def test_a_checkpoint_file_is_read_as_the_state_it_holds(in_file, make, tmp_path
      b'{"n": ' + b"9" * 5000 + b"}"],
     ids=range(10),
 )  # fmt: skip
-def test_what_is_not_a_state_is_refused_with_a_sentence(in_file, data):
+def test_import_refuses_what_is_not_a_state(in_file, data):
     with pytest.raises(FormatError, match="session"):
         import_session(in_file.sessions, data)
 
 
-def test_a_state_that_names_no_session_needs_a_name(in_file, make):
+def test_a_state_without_a_session_id_needs_one(in_file, make):
     state = make.state()
     del state["metadata"]
     with pytest.raises(FormatError, match="which session"):

@@ -1,4 +1,4 @@
-"""The state of a session: what fits into it, what is kept although nobody knows it, what is refused."""
+"""The state of a session: checks of known fields, unknown fields, upgrades, and changes in JSON Patch."""
 
 from copy import deepcopy
 from datetime import UTC, datetime
@@ -22,14 +22,14 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-def test_a_fresh_state_has_the_eight_sections_and_fits():
+def test_a_fresh_state_has_eight_sections_and_no_fault():
     state = fresh_state("s", "a", NOON)
     assert list(state) == list(SECTIONS)
     assert len(SECTIONS) == 8
     assert find_state_fault(state) is None
 
 
-def test_the_documents_own_state_fits(make):
+def test_the_documents_example_state_has_no_fault(make):
     assert find_state_fault(make.state()) is None
 
 
@@ -41,7 +41,7 @@ def test_a_missing_section_is_named(make, section):
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "said"),
+    ("path", "value", "fault"),
     [
         ("/active_predictions/0/probability", 1.5, "active_predictions/0/probability must be a number from 0 to 1"),
         ("/active_predictions/0/probability", True, "must be a number"),
@@ -67,14 +67,14 @@ def test_a_missing_section_is_named(make, section):
         ("/checkpoint", {}, "that name is taken"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name_wherever_it_is_looked_for(make, place, value, said):
+def test_a_bad_field_is_named_by_a_full_and_by_a_partial_check(make, path, value, fault):
     before = make.state()
-    state, _, touched = resolve_and_apply(before, [build_set_change(before, place, value)])
-    assert said in find_state_fault(state)
-    assert said in find_state_fault(state, touched)
+    state, _, touched = resolve_and_apply(before, [build_set_change(before, path, value)])
+    assert fault in find_state_fault(state)
+    assert fault in find_state_fault(state, touched)
 
 
-def test_the_items_of_a_list_are_known_by_their_ids(make):
+def test_items_of_a_list_may_be_named_by_their_ids(make):
     state = make.state()
     changed = apply_changes(state, [build_set_change(state, "/active_predictions/pred-2/probability", 0.9)])
     assert [item["probability"] for item in changed["active_predictions"]] == [0.6, 0.6, 0.9]
@@ -85,7 +85,7 @@ def test_the_items_of_a_list_are_known_by_their_ids(make):
 
 
 @given(st.dictionaries(st.sampled_from([*SECTIONS, "mine", "x/y~"]), JSON, max_size=3), JSON)
-def test_any_json_at_all_is_judged_and_unknown_fields_are_kept(parts, more):
+def test_any_json_is_checked_and_unknown_fields_are_kept(parts, more):
     whole = fill_missing_sections({**parts, "unknown": more}, "s", "a", NOON)
     assert find_state_fault(whole) is None or find_state_fault(whole).startswith("The state")
     assert whole["unknown"] == more
@@ -93,7 +93,7 @@ def test_any_json_at_all_is_judged_and_unknown_fields_are_kept(parts, more):
         assert whole[name] == value or name == "metadata"
 
 
-def test_a_state_of_an_older_schema_is_brought_up_to_date_and_a_newer_one_refused(make, monkeypatch):
+def test_a_state_of_an_older_schema_is_upgraded_and_a_newer_one_refused(make, monkeypatch):
     monkeypatch.setattr(states, "SCHEMA", 3)
     monkeypatch.setattr(
         states, "UPGRADES", {1: lambda state: {**state, "two": 2}, 2: lambda state: {**state, "three": 3}}
@@ -106,18 +106,18 @@ def test_a_state_of_an_older_schema_is_brought_up_to_date_and_a_newer_one_refuse
 # Changes
 
 
-def steps_of(value, path=()):
+def paths_in(value, path=()):
     yield path
     if isinstance(value, dict):
-        for name, held in value.items():
-            yield from steps_of(held, (*path, name))
+        for name, item in value.items():
+            yield from paths_in(item, (*path, name))
     elif isinstance(value, list):
-        for at, held in enumerate(value):
-            yield from steps_of(held, (*path, str(at)))
+        for index, item in enumerate(value):
+            yield from paths_in(item, (*path, str(index)))
 
 
-def reference(state, change):
-    """JSON Patch as plainly as possible, on a copy."""
+def apply_simply(state, change):
+    """Apply a change to a copy, as simply as possible."""
     root = [deepcopy(state)]
     steps = [step.replace("~1", "/").replace("~0", "~") for step in change["path"].split("/")[1:]]
     parent, last = root, 0
@@ -135,16 +135,16 @@ def reference(state, change):
 
 @given(st.data())
 @pytest.mark.requirement("CHK-4")
-def test_a_change_does_what_json_patch_says_and_never_touches_the_state_it_was_given(data):
+def test_a_change_has_the_effect_of_json_patch_and_leaves_the_given_state_alone(data):
     state = {"a": data.draw(JSON), "l": data.draw(st.lists(JSON, max_size=3)), "d": {"x/y": [1, {"~": 2}]}}
     before = deepcopy(state)
-    path = data.draw(st.sampled_from([path for path in steps_of(state) if path]))
-    spelled = "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in path)
-    change = {"op": data.draw(st.sampled_from(["add", "replace", "remove"])), "path": spelled, "value": data.draw(JSON)}
-    after, kept, _ = resolve_and_apply(state, [change])
-    assert after == reference(before, change)
+    path = data.draw(st.sampled_from([path for path in paths_in(state) if path]))
+    pointer = "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in path)
+    change = {"op": data.draw(st.sampled_from(["add", "replace", "remove"])), "path": pointer, "value": data.draw(JSON)}
+    after, resolved, _ = resolve_and_apply(state, [change])
+    assert after == apply_simply(before, change)
     assert state == before
-    assert apply_changes(before, kept) == after
+    assert apply_changes(before, resolved) == after
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_change_that_cannot_be_made_is_refused(make, change):
         resolve_and_apply(make.state(), [change])
 
 
-def test_things_can_be_moved_copied_and_tested(make):
+def test_values_can_be_moved_copied_and_tested(make):
     state = make.state()
     after = apply_changes(
         state,

@@ -1,4 +1,4 @@
-"""The course of a session: started, changed in small steps, saved, closed, kept within its budget. On every engine."""
+"""Sessions on every engine: start, changes, checkpoints, closing, writers at once, budget, scopes."""
 
 import errno
 import json
@@ -21,7 +21,7 @@ def files(tmp_path, name="*"):
 
 
 @pytest.mark.requirement("CHK-10")
-def test_a_session_begins_and_goes_on_where_it_was(memory, content):
+def test_start_begins_a_session_and_resumes_it_later(memory, content):
     with memory.sessions.start("demo", agent_type="analyst") as session:
         assert session.recovery.mode == "new"
         assert session.update("/configuration/api_endpoint", "https://example.org")
@@ -37,7 +37,7 @@ def test_a_session_begins_and_goes_on_where_it_was(memory, content):
 
 @pytest.mark.requirement("CHK-10")
 @pytest.mark.parametrize("variable", ["LUKASA_SESSION_ID", "VOXSIGIL_SESSION_ID"])
-def test_the_environment_says_which_session_to_go_on_with(in_file, monkeypatch, variable):
+def test_start_takes_the_session_id_from_the_environment(in_file, monkeypatch, variable):
     monkeypatch.setenv(variable, "from-outside")
     with in_file.sessions.start() as session:
         assert session.id == "from-outside"
@@ -47,7 +47,7 @@ def test_the_environment_says_which_session_to_go_on_with(in_file, monkeypatch, 
 
 
 @pytest.mark.requirement("CHK-10")
-def test_a_closed_session_takes_no_changes_and_closing_twice_is_fine(in_file):
+def test_a_closed_session_refuses_changes_and_can_be_closed_twice(in_file):
     session = in_file.sessions.start("demo")
     session.close()
     session.close()
@@ -56,15 +56,15 @@ def test_a_closed_session_takes_no_changes_and_closing_twice_is_fine(in_file):
 
 
 @pytest.mark.requirement("CHK-10")
-def test_closing_the_memory_closes_its_sessions(tmp_path, opened):
-    memory = opened(str(tmp_path / "agents.db"))
+def test_closing_the_memory_closes_its_sessions(tmp_path, open_store):
+    memory = open_store(str(tmp_path / "agents.db"))
     memory.sessions.start("demo").update("/configuration/x", 1)
     memory.close()
-    assert opened(str(tmp_path / "agents.db")).sessions.recover("demo").mode == "normal"
+    assert open_store(str(tmp_path / "agents.db")).sessions.recover("demo").mode == "normal"
 
 
 @pytest.mark.requirement("CHK-4")
-def test_a_small_change_is_a_small_record_and_nothing_else(memory, make):
+def test_a_small_change_writes_one_small_record(memory, make):
     session = memory.sessions.start("demo", significance=NEVER)
     session.replace(make.state(predictions=40))
     tip = memory.journal.tip()
@@ -77,7 +77,7 @@ def test_a_small_change_is_a_small_record_and_nothing_else(memory, make):
 
 
 @pytest.mark.requirement("CHK-4")
-def test_a_prediction_is_revised_as_the_document_does_it(memory, make, clock):
+def test_update_prediction_sets_probability_time_and_count(memory, make, clock):
     session = memory.sessions.start("demo")
     session.update("/active_predictions/-", make.prediction())
     clock.advance(60)
@@ -89,7 +89,7 @@ def test_a_prediction_is_revised_as_the_document_does_it(memory, make, clock):
 
 @pytest.mark.requirement("CHK-1")
 @pytest.mark.parametrize(
-    ("where", "value", "code"),
+    ("path", "value", "code"),
     [
         ("/active_predictions/-", {"prediction_id": "x", "probability": 7}, "bad_state"),
         ("/configuration/x", float("nan"), "bad_json"),
@@ -102,10 +102,10 @@ def test_a_prediction_is_revised_as_the_document_does_it(memory, make, clock):
         (7, 1, "bad_change"),
     ],
 )
-def test_a_change_that_does_not_fit_is_refused_and_changes_nothing(memory, where, value, code):
+def test_a_refused_change_leaves_the_state_alone(memory, path, value, code):
     session = memory.sessions.start("demo")
     before = session.state()
-    outcome = session.update(where, value)
+    outcome = session.update(path, value)
     assert isinstance(outcome, Refused)
     assert outcome.code == code
     assert session.state() == before
@@ -113,7 +113,7 @@ def test_a_change_that_does_not_fit_is_refused_and_changes_nothing(memory, where
 
 
 @pytest.mark.requirement("CHK-1")
-def test_unknown_fields_survive_saving_and_loading(memory, make):
+def test_unknown_fields_are_saved_and_loaded(memory, make):
     state = make.state()
     state["notes"] = {"ünï": ["\0", 1.5, None, 2**63]}
     state["active_predictions"][0]["mood"] = "hopeful"
@@ -124,22 +124,22 @@ def test_unknown_fields_survive_saving_and_loading(memory, make):
 
 
 @pytest.mark.parametrize("id", ["", "x" * 201, "a\nb", "a\0b", 7, None])
-def test_ids_that_no_session_can_have_are_refused(in_file, id):
+def test_bad_session_ids_are_refused(in_file, id):
     with pytest.raises((InvalidInput, TypeError)):
         in_file.sessions.recover(id)
 
 
 @pytest.mark.parametrize("id", ["../../x", "user:agent:123", "CON", "é", "a b/c", "😀"])
-def test_odd_ids_work_like_any_other(memory, id, tmp_path):
+def test_odd_session_ids_work(memory, id, tmp_path):
     with memory.sessions.start(id) as session:
         session.update("/configuration/x", id)
     assert memory.sessions.recover(id).state["configuration"]["x"] == id
     assert not (tmp_path.parent / "x").exists()
 
 
-def test_a_state_cannot_grow_beyond_what_a_checkpoint_holds(in_file):
+def test_a_state_cannot_grow_beyond_its_maximum_size(in_file):
     session = in_file.sessions.start("demo", significance=NEVER)
-    outcomes = [session.update(f"/configuration/part-{at}", "x" * 4_000_000) for at in range(4)]
+    outcomes = [session.update(f"/configuration/part-{index}", "x" * 4_000_000) for index in range(4)]
     assert [bool(outcome) for outcome in outcomes] == [True, True, True, False]
     assert outcomes[-1].code == "too_large"
     assert session.update("/configuration/part-0", "short")
@@ -163,7 +163,7 @@ def test_the_documents_functions_save_load_and_compress(memory, make, tmp_path, 
 
 
 @pytest.mark.requirement("CHK-2")
-def test_a_number_may_be_named_and_an_older_write_that_comes_late_loses(memory, make):
+def test_save_checkpoint_with_a_number_that_is_not_newer_is_a_conflict(memory, make):
     assert memory.sessions.save_checkpoint(make.state(), "demo", 7)
     late = memory.sessions.save_checkpoint(make.state(), "demo", 7)
     assert isinstance(late, Conflict)
@@ -171,7 +171,7 @@ def test_a_number_may_be_named_and_an_older_write_that_comes_late_loses(memory, 
     assert memory.sessions.latest("demo").number == 7
 
 
-def test_a_state_that_does_not_fit_is_not_saved(memory, make):
+def test_save_checkpoint_refuses_a_bad_state(memory, make):
     state = make.state()
     state["active_predictions"][0]["probability"] = 3
     assert memory.sessions.save_checkpoint(state, "demo").code == "bad_state"
@@ -179,7 +179,7 @@ def test_a_state_that_does_not_fit_is_not_saved(memory, make):
     assert memory.sessions.load_latest_checkpoint("demo") is None
 
 
-def test_a_state_of_two_megabytes_is_kept_and_one_of_twenty_is_refused(memory, make):
+def test_a_state_of_two_megabytes_is_saved_and_one_of_twenty_refused(memory, make):
     state = make.state()
     state["notes"] = "n" * 2_000_000
     assert memory.sessions.save_checkpoint(state, "demo")
@@ -192,7 +192,7 @@ def test_a_state_of_two_megabytes_is_kept_and_one_of_twenty_is_refused(memory, m
 
 
 @pytest.mark.requirement("CHK-3")
-def test_a_checkpoint_comes_every_thirty_minutes_if_something_changed(memory, clock):
+def test_tick_saves_a_checkpoint_every_thirty_minutes_if_something_changed(memory, clock):
     session = memory.sessions.start("demo", significance=NEVER)
     clock.advance(31 * 60)
     assert session.tick() == ()
@@ -207,7 +207,7 @@ def test_a_checkpoint_comes_every_thirty_minutes_if_something_changed(memory, cl
 
 
 @pytest.mark.requirement("CHK-3")
-def test_a_clock_that_is_set_back_does_not_stop_checkpoints(in_file, clock):
+def test_tick_saves_checkpoints_after_the_clock_was_set_back(in_file, clock):
     session = in_file.sessions.start("demo", significance=NEVER)
     clock.advance(-7 * 24 * 3600)
     session.update("/configuration/x", 1)
@@ -218,7 +218,7 @@ def test_a_clock_that_is_set_back_does_not_stop_checkpoints(in_file, clock):
 
 @pytest.mark.requirement("CHK-3")
 @pytest.mark.parametrize(
-    ("where", "value", "saved"),
+    ("path", "value", "saved"),
     [
         ("/active_predictions/pred-0/probability", 0.69, False),
         ("/active_predictions/pred-0/probability", 0.70, True),
@@ -228,23 +228,23 @@ def test_a_clock_that_is_set_back_does_not_stop_checkpoints(in_file, clock):
         ("/active_predictions/-", {"prediction_id": "new", "probability": 0.5}, False),
     ],
 )
-def test_a_significant_change_is_saved_at_once_as_a_checkpoint(memory, make, where, value, saved):
+def test_a_significant_change_saves_a_checkpoint_at_once(memory, make, path, value, saved):
     session = memory.sessions.start("demo")
     session.replace(make.state())
     before = session.number
-    assert session.update(where, value)
+    assert session.update(path, value)
     assert session.number - before == saved
 
 
 @pytest.mark.requirement("CHK-3")
-def test_many_small_changes_are_significant_together_and_the_rule_can_be_changed(memory):
+def test_a_number_of_small_changes_saves_a_checkpoint(memory):
     session = memory.sessions.start("demo", significance=Significance(changes=3, sections=()))
-    numbers = [session.update("/configuration/x", at) and session.number for at in range(7)]
+    numbers = [session.update("/configuration/x", index) and session.number for index in range(7)]
     assert numbers == [1, 1, 2, 2, 2, 3, 3]
 
 
 @pytest.mark.requirement("CHK-3")
-def test_a_slow_drift_is_measured_from_the_last_checkpoint(memory, make):
+def test_a_probability_is_compared_with_the_last_checkpoint(memory, make):
     session = memory.sessions.start("demo")
     session.replace(make.state())
     before = session.number
@@ -257,31 +257,31 @@ def test_a_slow_drift_is_measured_from_the_last_checkpoint(memory, make):
 
 @pytest.mark.requirement("CHK-3", "CHK-10")
 @pytest.mark.parametrize("ending", ["SIGTERM", "SIGINT", "exit", "error"])
-def test_however_a_running_program_ends_its_session_is_saved_and_closed(company, tmp_path, monkeypatch, ending):
+def test_a_running_session_is_closed_however_the_program_ends(actors, tmp_path, monkeypatch, ending):
     monkeypatch.setenv("LUKASA_FILES", str(tmp_path / "files"))
-    place = str(tmp_path / "agents.db")
-    actor = company.start("running", place=place, ending=ending)
+    location = str(tmp_path / "agents.db")
+    actor = actors.start("run_session", location=location, ending=ending)
     assert actor.stdout.readline() == "ready\n"
     if ending.startswith("SIG"):
         actor.send_signal(getattr(signals, ending))
     actor.communicate(timeout=60)
     assert actor.returncode == {"SIGTERM": 143, "SIGINT": -2, "exit": 0, "error": 1}[ending] or ending == "SIGINT"
-    with lukasa.open(place) as memory:
+    with lukasa.open(location) as memory:
         report = memory.sessions.recover("demo")
     assert report.mode == "normal"
     assert report.state["configuration"]["x"] == 1
 
 
 @pytest.mark.requirement("CHK-3")
-def test_the_scheduler_saves_by_itself(tmp_path, opened):
-    memory = opened(str(tmp_path / "agents.db"))
+def test_run_saves_checkpoints_in_a_thread(tmp_path, open_store):
+    memory = open_store(str(tmp_path / "agents.db"))
     session = memory.sessions.start("demo", significance=NEVER)
     saved = threading.Event()
-    real = session._files.save
+    save_file = session._files.save
 
     def save(checkpoint):
         saved.set()
-        return real(checkpoint)
+        return save_file(checkpoint)
 
     session._files.save = save
     session.update("/configuration/checkpoint_interval_minutes", 0.001)
@@ -291,20 +291,20 @@ def test_the_scheduler_saves_by_itself(tmp_path, opened):
     assert session.trouble is None
 
 
-# Two writers
+# Several writers
 
 
 @pytest.mark.requirement("CHK-4")
-def test_of_two_writers_one_comes_second_and_is_told(memory, place, opened, clock):
-    one = memory.sessions.start("demo", significance=NEVER)
-    other = opened(place, clock=clock).sessions.start("demo", significance=NEVER)
-    one.refresh()
-    assert isinstance(one.update("/configuration/x", 1), Accepted)
+def test_the_second_of_two_writers_gets_a_conflict(memory, location, open_store, clock):
+    first = memory.sessions.start("demo", significance=NEVER)
+    other = open_store(location, clock=clock).sessions.start("demo", significance=NEVER)
+    first.refresh()
+    assert isinstance(first.update("/configuration/x", 1), Accepted)
     assert isinstance(other.update("/configuration/y", 2), Conflict)
     assert other.refresh() == 1
     assert isinstance(other.update("/configuration/y", 2), Accepted)
     assert other.state()["configuration"].items() >= {"x": 1, "y": 2}.items()
-    assert isinstance(one.checkpoint(), Accepted)
+    assert isinstance(first.checkpoint(), Accepted)
     assert isinstance(other.checkpoint(), Conflict)
     other.refresh()
     assert isinstance(other.checkpoint(), Accepted)
@@ -312,12 +312,12 @@ def test_of_two_writers_one_comes_second_and_is_told(memory, place, opened, cloc
 
 
 @pytest.mark.requirement("CHK-4")
-def test_threads_of_one_session_lose_nothing(in_file):
+def test_threads_that_update_one_session_lose_no_change(in_file):
     session = in_file.sessions.start("demo", significance=Significance(changes=25))
 
     def work(name):
-        for at in range(20):
-            assert session.update(f"/configuration/{name}-{at}", at)
+        for index in range(20):
+            assert session.update(f"/configuration/{name}-{index}", index)
 
     threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
     for thread in threads:
@@ -331,22 +331,22 @@ def test_threads_of_one_session_lose_nothing(in_file):
 
 
 @pytest.mark.requirement("CHK-4")
-def test_processes_writing_one_session_lose_nothing(place, company, opened, tmp_path):
-    memory = opened(place)
+def test_processes_that_update_one_session_lose_no_change(location, actors, open_store, tmp_path):
+    memory = open_store(location)
     memory.sessions.start("demo").close()
-    started = [company.start("adding", place=place, name=name, times=15) for name in ("a", "b", "c")]
-    for process in started:
-        _, complaint = process.communicate(timeout=120)
-        assert process.returncode == 0, complaint[-3000:]
+    processes = [actors.start("update_with_others", location=location, name=name, times=15) for name in ("a", "b", "c")]
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors[-3000:]
     found = memory.sessions.state("demo")["configuration"]
-    assert {name for name in found if "-" in name} == {f"{name}-{at}" for name in "abc" for at in range(15)}
+    assert {name for name in found if "-" in name} == {f"{name}-{index}" for name in "abc" for index in range(15)}
 
 
 # Budget
 
 
 @pytest.mark.requirement("CHK-11")
-def test_pruning_takes_four_steps_and_archives_everything_that_leaves(memory, make, clock):
+def test_prune_takes_four_steps_and_archives_everything_it_removes(memory, make, clock):
     old, recent = "2025-12-01T00:00:00Z", "2026-02-01T00:00:00Z"
     state = make.state(predictions=0, signals=0)
     state["active_predictions"] = [
@@ -385,12 +385,12 @@ def test_pruning_takes_four_steps_and_archives_everything_that_leaves(memory, ma
 
 
 @pytest.mark.requirement("CHK-11")
-def test_when_a_limit_is_reached_a_checkpoint_prunes_by_itself(memory, make):
+def test_a_checkpoint_above_the_budget_prunes_the_state(memory, make):
     session = memory.sessions.start("demo", budget=Budget(predictions=3, signals=4, markets=2))
     moment = "2026-02-03T11:00:00Z"
     state = make.state(predictions=3, signals=0)
     state["active_predictions"].append(make.prediction("done", status="resolved", last_updated=moment))
-    state["signal_history"] = [make.signal(f"s-{at}", timestamp=f"2026-02-03T11:0{at}:00Z") for at in range(6)]
+    state["signal_history"] = [make.signal(f"s-{index}", timestamp=f"2026-02-03T11:0{index}:00Z") for index in range(6)]
     session.replace(state)
     session.checkpoint()
     after = session.state()
@@ -400,18 +400,18 @@ def test_when_a_limit_is_reached_a_checkpoint_prunes_by_itself(memory, make):
 
 
 @pytest.mark.requirement("CHK-11")
-def test_active_predictions_are_never_pruned_the_excess_is_told(memory, make):
+def test_prune_keeps_active_predictions_and_reports_the_excess(memory, make):
     memory.sessions.save_checkpoint(make.state(predictions=5), "demo")
     plan = memory.sessions.prune("demo", Budget(predictions=3))
     assert plan.above == ("5 predictions are active; the budget is 3",)
     assert len(memory.sessions.state("demo")["active_predictions"]) == 5
 
 
-# Trouble with files
+# Failing file stores
 
 
 @pytest.mark.requirement("CHK-2", "CHK-4")
-def test_while_the_disk_for_files_is_full_changes_go_on_and_a_checkpoint_says_so(memory, tmp_path, content):
+def test_changes_are_accepted_while_the_disk_for_files_is_full(memory, tmp_path, content):
     full = False
 
     def hook(step):
@@ -435,11 +435,11 @@ def test_while_the_disk_for_files_is_full_changes_go_on_and_a_checkpoint_says_so
     assert memory.sessions.verify("demo")[0].fault is None
 
 
-# Walls
+# Scopes and erasure
 
 
-def test_an_agent_sees_neither_the_sessions_nor_the_files_of_another(place, opened):
-    orion, elysia = opened(place, agent="orion"), opened(place, agent="elysia")
+def test_an_agent_sees_no_session_or_file_of_another_agent(location, open_store):
+    orion, elysia = open_store(location, agent="orion"), open_store(location, agent="elysia")
     with orion.sessions.start("demo") as session:
         session.update("/configuration/secret", "orion's")
     with elysia.sessions.start("demo") as session:
@@ -452,13 +452,13 @@ def test_an_agent_sees_neither_the_sessions_nor_the_files_of_another(place, open
         elysia.sessions.state("demo", scope="orion")
 
 
-def test_the_owner_finds_the_session_of_an_agent(place, opened):
-    with opened(place, agent="orion").sessions.start("demo") as session:
+def test_the_owner_finds_the_session_of_an_agent(location, open_store):
+    with open_store(location, agent="orion").sessions.start("demo") as session:
         session.update("/configuration/x", 1)
-    assert opened(place).sessions.recover("demo").state["configuration"]["x"] == 1
+    assert open_store(location).sessions.recover("demo").state["configuration"]["x"] == 1
 
 
-def test_erasing_a_session_leaves_no_trace_of_it(memory, tmp_path, place):
+def test_erase_removes_every_record_and_file_of_a_session(memory, tmp_path, location):
     with memory.sessions.start("demo", retention=Retention(plain=1)) as session:
         session.update("/configuration/secret", "canary-4711")
         session.checkpoint()
@@ -469,13 +469,13 @@ def test_erasing_a_session_leaves_no_trace_of_it(memory, tmp_path, place):
     assert not list(memory.journal.read(Query(mentions="canary-4711", every_version=True, hidden=True)))
 
 
-def test_bookkeeping_stays_out_of_recall(memory, make):
+def test_session_records_are_not_found_by_text_search(memory, make):
     with memory.sessions.start("demo") as session:
         session.update("/active_predictions/-", make.prediction(question="Will the unicorn land?"))
     assert memory.journal.find("unicorn") == []
 
 
-def test_aged_checkpoints_are_compressed_while_the_session_goes_on(memory, clock, tmp_path):
+def test_old_checkpoints_are_compressed_while_the_session_is_open(memory, clock, tmp_path):
     session = memory.sessions.start("demo")
     for day in range(3):
         session.update("/configuration/day", day)

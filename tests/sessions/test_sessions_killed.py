@@ -1,4 +1,4 @@
-"""Killed at any moment, and at each single step of a save: what was acknowledged is there, and a valid checkpoint too."""
+"""Programs killed at any moment and at each step of a save: acknowledged changes and a valid checkpoint survive."""
 
 import json
 import random
@@ -13,26 +13,31 @@ from lukasa.sessions.checkpoint_files import CheckpointFiles
 from lukasa.storage.local_files import LocalFiles
 
 
-def lines_of(ledger):
-    """The lines of a ledger; one that a kill cut off was never told to anybody."""
+def read_ledger(ledger):
+    """Return the lines of a ledger, without a last one that a kill cut off."""
     if not ledger.exists():
         return []
     return [json.loads(line) for line in ledger.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
-def kill_again_and_again(company, tmp_path, place, seed, rounds):
-    """Kills a program that changes its session continuously; after each kill the state is exactly what it had been told."""
-    chance, known, acknowledged, undecided = random.Random(seed), {}, 0, 0
+def kill_repeatedly(actors, tmp_path, location, seed, rounds):
+    """Kill a program that updates its session; after each kill the state has exactly the acknowledged changes.
+
+    Returns the number of kills after which a change was there that had not been acknowledged.
+    """
+    rng, known, acknowledged, unacknowledged = random.Random(seed), {}, 0, 0
     for round in range(rounds):
         ledger = tmp_path / f"ledger-{round}"
-        actor = company.start("changing", place=place, ledger=ledger, seed=chance.randrange(10**9), round=round)
-        enough = chance.randrange(2, 120)
-        while len(lines_of(ledger)) < enough and actor.poll() is None:
-            time.sleep(chance.uniform(0, 0.004))
+        actor = actors.start(
+            "update_for_ever", location=location, ledger=ledger, seed=rng.randrange(10**9), round=round
+        )
+        enough = rng.randrange(2, 120)
+        while len(read_ledger(ledger)) < enough and actor.poll() is None:
+            time.sleep(rng.uniform(0, 0.004))
         actor.send_signal(signal.SIGKILL)
-        _, complaint = actor.communicate()
-        assert actor.returncode == -signal.SIGKILL, complaint[-3000:]
-        lines = lines_of(ledger)
+        _, errors = actor.communicate()
+        assert actor.returncode == -signal.SIGKILL, errors[-3000:]
+        lines = read_ledger(ledger)
         if lines:
             assert lines[0]["state"] == known
         pending = None
@@ -42,7 +47,7 @@ def kill_again_and_again(company, tmp_path, place, seed, rounds):
                 acknowledged, pending = acknowledged + 1, None
             else:
                 pending = line["trying"]
-        with lukasa.open(place) as memory:
+        with lukasa.open(location) as memory:
             report = memory.sessions.recover("demo") if lines else None
             if report is None:
                 continue
@@ -50,12 +55,12 @@ def kill_again_and_again(company, tmp_path, place, seed, rounds):
             assert memory.sessions.recover("demo").state == report.state
         assert report.whole
         assert report.damaged == ()
-        if found != known and pending is not None:  # nobody was told whether it happened; it may have
+        if found != known and pending is not None:  # durable, but killed before it was acknowledged
             known[pending[0]] = pending[1]
-            undecided += 1
+            unacknowledged += 1
         assert found == known
     assert acknowledged > rounds
-    return undecided
+    return unacknowledged
 
 
 @pytest.fixture(autouse=True)
@@ -65,54 +70,54 @@ def files(tmp_path, monkeypatch):
 
 
 @pytest.mark.requirement("CHK-4", "CHK-8")
-def test_killed_eight_times_in_a_row_a_session_has_exactly_what_was_acknowledged(company, tmp_path, seed):
-    kill_again_and_again(company, tmp_path, str(tmp_path / "agents.db"), seed, rounds=8)
+def test_a_session_killed_eight_times_has_exactly_the_acknowledged_changes(actors, tmp_path, seed):
+    kill_repeatedly(actors, tmp_path, str(tmp_path / "agents.db"), seed, rounds=8)
 
 
 @pytest.mark.requirement("CHK-4", "CHK-8")
-def test_killed_in_a_row_on_postgresql_a_session_has_exactly_what_was_acknowledged(company, tmp_path, seed, url):
-    kill_again_and_again(company, tmp_path, url, seed, rounds=4)
+def test_a_session_on_postgresql_killed_four_times_has_exactly_the_acknowledged_changes(actors, tmp_path, seed, url):
+    kill_repeatedly(actors, tmp_path, url, seed, rounds=4)
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("CHK-4", "CHK-8")
-def test_killed_two_hundred_times_in_a_row_a_session_has_exactly_what_was_acknowledged(company, tmp_path, seed):
-    assert kill_again_and_again(company, tmp_path, str(tmp_path / "agents.db"), seed, rounds=200)
+def test_a_session_killed_two_hundred_times_has_exactly_the_acknowledged_changes(actors, tmp_path, seed):
+    assert kill_repeatedly(actors, tmp_path, str(tmp_path / "agents.db"), seed, rounds=200)
 
 
-def killed_at_each_step(company, tmp_path, make, content, every):
-    """Kills a save at each of its steps in turn, each time from the same beginning."""
-    place, files = tmp_path / "agents.db", tmp_path / "files"
+def kill_at_each_step(actors, tmp_path, make, content, every):
+    """Kill a save at each of its steps in turn, each time from the same start."""
+    location, files = tmp_path / "agents.db", tmp_path / "files"
     old, new = make.state(), make.state()
     new["configuration"]["round"] = "new"
-    with lukasa.open(place) as memory:
+    with lukasa.open(location) as memory:
         for _ in range(4):
             memory.sessions.save_checkpoint(old, "demo")
-    beginning = tmp_path / "beginning"
-    beginning.mkdir()
-    shutil.copy(place, beginning / "agents.db")
-    shutil.copytree(files, beginning / "files")
+    start = tmp_path / "start"
+    start.mkdir()
+    shutil.copy(location, start / "agents.db")
+    shutil.copytree(files, start / "files")
 
-    def begin_again():
+    def start_again():
         for file in tmp_path.glob("agents.db*"):
             file.unlink()
-        shutil.copy(beginning / "agents.db", place)
+        shutil.copy(start / "agents.db", location)
         shutil.rmtree(files)
-        shutil.copytree(beginning / "files", files)
+        shutil.copytree(start / "files", files)
 
-    facts = {"place": str(place), "state": new, "plain": 2, "compressed": 2}
-    steps = company.play("dying", at=0, **facts)["steps"]
+    settings = {"location": str(location), "state": new, "plain": 2, "compressed": 2}
+    steps = actors.run("die_while_saving", step=0, **settings)["steps"]
     assert {"create", "write", "sync", "rename", "sync folder", "delete"} <= set(steps)
     killed = 0
-    for at in range(1, len(steps) + 1, every):
-        begin_again()
-        killed += company.play("dying", at=at, **facts) is None
+    for step in range(1, len(steps) + 1, every):
+        start_again()
+        killed += actors.run("die_while_saving", step=step, **settings) is None
         newest, damaged = CheckpointFiles(LocalFiles(files), "demo", "shared").find_newest_valid()
-        assert damaged == [], (at, steps[at - 1])
-        assert newest.number >= 4, (at, steps[at - 1])
-        with lukasa.open(place) as memory:
+        assert damaged == [], (step, steps[step - 1])
+        assert newest.number >= 4, (step, steps[step - 1])
+        with lukasa.open(location) as memory:
             report = memory.sessions.recover("demo")
-            assert content(report.state) in (content(old), content(new)), (at, steps[at - 1])
+            assert content(report.state) in (content(old), content(new)), (step, steps[step - 1])
             assert report.whole
             assert memory.sessions.save_checkpoint(old, "demo")
             memory.sessions.compress_old_checkpoints("demo")
@@ -122,11 +127,11 @@ def killed_at_each_step(company, tmp_path, make, content, every):
 
 
 @pytest.mark.requirement("CHK-2", "CHK-5")
-def test_killed_at_some_steps_of_a_save_a_session_is_as_before_or_as_after(company, tmp_path, make, content):
-    killed_at_each_step(company, tmp_path, make, content, every=4)
+def test_a_save_killed_at_every_fourth_step_leaves_the_old_or_the_new_state(actors, tmp_path, make, content):
+    kill_at_each_step(actors, tmp_path, make, content, every=4)
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("CHK-2", "CHK-5")
-def test_killed_at_every_step_of_a_save_a_session_is_as_before_or_as_after(company, tmp_path, make, content):
-    killed_at_each_step(company, tmp_path, make, content, every=1)
+def test_a_save_killed_at_every_step_leaves_the_old_or_the_new_state(actors, tmp_path, make, content):
+    kill_at_each_step(actors, tmp_path, make, content, every=1)

@@ -1,4 +1,4 @@
-"""The exam itself: it loads only what it needs, and it notices engines that break their promise."""
+"""The conformance suite itself: it imports only what it needs, and it fails for engines that break a guarantee."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run(script):
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
 
 
-class TestLoading:
+class TestImports:
     def test_the_tools_load_neither_pytest_nor_hypothesis_until_they_are_needed(self):
         script = "import sys, lukasa.testing; lukasa.testing.FrozenClock(); print({'pytest', 'hypothesis'} & set(sys.modules))"
         assert run(script).stdout.strip() == "set()"
@@ -33,19 +33,19 @@ class TestLoading:
             ("hypothesis", "import lukasa.testing.strategies"),
         ],
     )
-    def test_a_missing_package_is_told_with_the_way_to_get_it(self, package, wanted):
+    def test_a_missing_package_is_reported_with_the_command_that_installs_it(self, package, wanted):
         result = run(f"import sys; sys.modules[{package!r}] = None; {wanted}")
         assert result.stderr.splitlines()[-1] == (
             f"lukasa.errors.MissingExtra: This part of lukasa.testing needs {package}. pip install lukasa[testing]"
         )
 
-    def test_every_public_name_is_there(self):
+    def test_every_public_name_can_be_imported(self):
         for name in lukasa.testing.__all__:
             assert getattr(lukasa.testing, name) is not None
         with pytest.raises(AttributeError):
             _ = lukasa.testing.unheard_of
 
-    def test_a_project_with_strict_markers_can_sit_the_exam(self, tmp_path):
+    def test_a_project_with_strict_markers_can_run_the_conformance_suite(self, tmp_path):
         (tmp_path / "test_mine.py").write_text(
             "import pytest\nfrom lukasa.testing import EngineContract\nfrom lukasa.storage.sqlite import SqliteEngine\n\n"
             "class TestMine(EngineContract):\n    @pytest.fixture\n    def make_engine(self):\n"
@@ -68,7 +68,7 @@ class TestLoading:
 
 
 class TestClockAndIds:
-    def test_the_clock_stands_still_until_it_is_moved(self):
+    def test_the_frozen_clock_changes_only_when_it_is_moved(self):
         clock = FrozenClock()
         assert clock.now() == clock.now() == NOON
         assert (clock.advance(1.5) - NOON).total_seconds() == 1.5
@@ -85,7 +85,7 @@ class TestClockAndIds:
 
 
 class Proxy:
-    """An engine in memory that keeps every promise, for subclasses to break one."""
+    """A conforming engine in memory; each subclass breaks one guarantee."""
 
     def __init__(self):
         self._clock = FrozenClock()
@@ -95,7 +95,7 @@ class Proxy:
         return getattr(self._engine, name)
 
 
-class WithoutWalls(Proxy):
+class IgnoresReach(Proxy):
     def snapshot(self, reach):
         return self._engine.snapshot(FULL_REACH)
 
@@ -107,12 +107,12 @@ class LastWriterWins(Proxy):
         return self._engine.append(reach, batch, key=key)
 
 
-class Forgetful(Proxy):
+class IgnoresIdempotencyKeys(Proxy):
     def append(self, reach, batch, *, key=None):
         return self._engine.append(reach, batch)
 
 
-class Piecemeal(Proxy):
+class AppendsOneByOne(Proxy):
     def append(self, reach, batch, *, key=None):
         if callable(batch) or key is not None:
             return self._engine.append(reach, batch, key=key)
@@ -120,44 +120,44 @@ class Piecemeal(Proxy):
         return next((outcome for outcome in outcomes if not outcome), outcomes[-1] if outcomes else None)
 
 
-class Trusting(Proxy):
+class FindsNoDamage(Proxy):
     def verify(self, progress=None):
         return replace(self._engine.verify(progress), findings=())
 
 
-class Gullible(Proxy):
+class IgnoresDigests(Proxy):
     def replay(self, reach, lines):
         import hashlib
 
         return self._engine.replay(reach, ((line, hashlib.sha256(line).digest()) for line, _ in lines))
 
 
-class Damaging(EngineContract):
+class SqliteConformance(EngineContract):
     def alter_entry(self, engine, key):
         with engine._borrow_connection() as database:
             database.execute("UPDATE log SET line = json_set(line, '$.text', 'a lie') WHERE id = ?", (key.id,))
 
 
 @pytest.mark.parametrize(
-    ("broken", "exam", "arguments"),
+    ("broken", "test", "arguments"),
     [
-        (WithoutWalls, "test_two_callers_with_their_own_reach_share_one_store", {}),
-        (WithoutWalls, "test_single_records_of_a_closed_scope_are_not_there", {}),
+        (IgnoresReach, "test_two_callers_with_their_own_reach_share_one_store", {}),
+        (IgnoresReach, "test_single_records_of_a_closed_scope_are_not_there", {}),
         (LastWriterWins, "test_one_conflict_leaves_nothing_of_its_batch", {"place": 1}),
-        (Forgetful, "test_a_repeated_key_answers_as_the_first_time_and_writes_nothing", {}),
-        (Piecemeal, "test_one_conflict_leaves_nothing_of_its_batch", {"place": 2}),
-        (Trusting, "test_an_altered_line_is_found_and_named", {"clock": FrozenClock()}),
-        (Gullible, "test_a_line_that_does_not_match_its_digest_is_refused", {"make_engine": Gullible}),
+        (IgnoresIdempotencyKeys, "test_a_repeated_key_answers_as_the_first_time_and_writes_nothing", {}),
+        (AppendsOneByOne, "test_one_conflict_leaves_nothing_of_its_batch", {"place": 2}),
+        (FindsNoDamage, "test_an_altered_line_is_found_and_named", {"clock": FrozenClock()}),
+        (IgnoresDigests, "test_a_line_that_does_not_match_its_digest_is_refused", {"make_engine": IgnoresDigests}),
     ],
 )
-def test_the_exam_notices_a_broken_promise(broken, exam, arguments):
+def test_the_conformance_suite_fails_for_an_engine_that_breaks_a_guarantee(broken, test, arguments):
     engine = broken()
     with pytest.raises(AssertionError):
-        getattr(Damaging(), exam)(engine=engine, **arguments)
+        getattr(SqliteConformance(), test)(engine=engine, **arguments)
     engine.close()
 
 
-def test_the_exam_is_passed_by_an_engine_that_breaks_nothing():
+def test_the_conformance_suite_passes_for_an_engine_that_breaks_nothing():
     engine = Proxy()
-    Damaging().test_one_conflict_leaves_nothing_of_its_batch(engine=engine, place=1)
+    SqliteConformance().test_one_conflict_leaves_nothing_of_its_batch(engine=engine, place=1)
     engine.close()

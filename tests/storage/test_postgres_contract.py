@@ -1,4 +1,4 @@
-"""PostgreSQL sits the exam that every engine sits."""
+"""The conformance suite on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,41 +14,43 @@ from lukasa.storage.postgres import PostgresEngine
 from lukasa.testing import EngineContract
 from lukasa.testing.contract.base import make_key, quarantine, write_note
 from lukasa.testing.contract.concurrency import ConcurrencyTests
+from lukasa.testing.contract.links import AdjacentTurnTests
 from lukasa.testing.contract.read import MentionsFilterTests, RecordReadTests
 from lukasa.testing.contract.text_search import TextSearchTests
 
+SETTINGS = {"near_duplicate_kinds": frozenset({"memory"}), "group_label": "session"}
 _NEWEST = "seq = (SELECT seq FROM lukasa.log WHERE scope = %s AND kind = %s AND id = %s ORDER BY version DESC LIMIT 1)"
 
 
 def tamper(engine, statement, *values):
-    """Changes the tables behind the engine's back, as their owner can; returns how many rows it changed."""
+    """Change the tables behind the engine's back, as their owner; return the number of changed rows."""
     with psycopg.connect(engine.url, autocommit=True, options="-c search_path=lukasa,public") as database:
         return database.execute(statement, values).rowcount
 
 
-class PostgresExam:
-    """How to open PostgreSQL, and how to damage it."""
+class PostgresConformance:
+    """How the conformance suite opens and damages a PostgreSQL store."""
 
     locale = None
 
     @pytest.fixture(autouse=True)
     def stores(self, fresh_store):
-        self.opened = []
-        self.fresh = fresh_store
+        self.engines = []
+        self.new_url = fresh_store
         yield
-        for engine in self.opened:
+        for engine in self.engines:
             engine.close()
 
     @pytest.fixture
     def make_engine(self):
         def make(clock=None):
-            return self.open(self.fresh(self.locale), clock)
+            return self.open(self.new_url(self.locale), clock)
 
         return make
 
     def open(self, url, clock=None):
-        self.opened.append(PostgresEngine(url, clock=clock))
-        return self.opened[-1]
+        self.engines.append(PostgresEngine(url, clock=clock, **SETTINGS))
+        return self.engines[-1]
 
     def reopen(self, engine, clock=None):
         engine.close()
@@ -58,7 +60,7 @@ class PostgresExam:
         return self.open(engine.url, clock)
 
     def open_copy(self, target):
-        url = self.fresh(self.locale)
+        url = self.new_url(self.locale)
         PostgresEngine.restore(url, target)
         return self.open(url)
 
@@ -73,7 +75,7 @@ class PostgresExam:
         assert tamper(engine, f"UPDATE log SET words = '' WHERE {_NEWEST}", key.scope, key.kind, key.id) == 1
 
 
-class TestPostgres(PostgresExam, EngineContract):
+class TestPostgres(PostgresConformance, EngineContract):
     @pytest.mark.requirement("LOG-5", "RCL-5")
     @pytest.mark.parametrize(
         "damage",
@@ -115,9 +117,9 @@ class TestPostgres(PostgresExam, EngineContract):
             "DELETE FROM hidden",
             "INSERT INTO hidden SELECT scope, seq, 'ada' FROM log WHERE id = 'a'",
             "INSERT INTO hidden VALUES ('shared', 99999, 'mallory')",
-            "DELETE FROM veil",
-            "UPDATE veil SET since = since + 1000000000000000",
-            "INSERT INTO veil (author, since) VALUES ('ada', 0)",
+            "DELETE FROM quarantine",
+            "UPDATE quarantine SET since = since + 1000000000000000",
+            "INSERT INTO quarantine (author, since) VALUES ('ada', 0)",
         ],
     )
     def test_verify_finds_damage_to_any_table(self, engine, damage):
@@ -130,12 +132,12 @@ class TestPostgres(PostgresExam, EngineContract):
         assert engine.verify().findings
 
     @pytest.mark.requirement("LOG-1")
-    def test_the_longest_names_that_the_gate_lets_in_can_be_kept(self, engine):
-        """An index has room for some 2,700 bytes; what it cannot shorten may be longer than that."""
-        chance = random.Random(7)
+    def test_the_longest_names_that_the_gate_accepts_can_be_stored(self, engine):
+        """An index entry holds about 2,700 bytes; compressed names may be longer."""
+        rng = random.Random(7)
 
         def name(length=200):
-            return "".join(chr(chance.randrange(0x1F300, 0x1FAFF)) for _ in range(length))
+            return "".join(chr(rng.randrange(0x1F300, 0x1FAFF)) for _ in range(length))
 
         record = write_note(
             engine,
@@ -149,37 +151,45 @@ class TestPostgres(PostgresExam, EngineContract):
         )
         with engine.snapshot(FULL_REACH) as reader:
             assert reader.read(Query(labels=record.labels)) == [record]
-            assert [each.key for each in reader.neighbours(record.key)] == [record.links[0].to]
+            assert [neighbour.key for neighbour in reader.neighbours(record.key)] == [record.links[0].to]
         quarantine(engine, record.author)
         assert engine.verify().findings == ()
 
 
-class TestPostgresInAPlainLocale(PostgresExam, MentionsFilterTests, TextSearchTests):
-    """A database whose own idea of letters ends with ASCII finds words like any other."""
+class TestPostgresInTheCLocale(PostgresConformance, MentionsFilterTests, TextSearchTests):
+    """A database that knows only ASCII letters finds words like any other."""
 
     locale = "C"
 
 
-class ReadFromAStandby(PostgresExam):
-    """Whoever reads from a standby sees what the primary would show."""
+class TestPostgresWithoutAnIndexedGroupLabel(PostgresConformance, AdjacentTurnTests):
+    """Adjacent records are found by any label; an indexed one is only faster."""
+
+    def open(self, url, clock=None):
+        self.engines.append(PostgresEngine(url, clock=clock))
+        return self.engines[-1]
+
+
+class ReadFromAStandby(PostgresConformance):
+    """An engine that reads from a standby returns what the primary would."""
 
     @pytest.fixture(autouse=True)
     def stores(self, fresh_store_and_replica):
-        self.opened = []
-        self.replicas = {}
-        self.make_pair = fresh_store_and_replica
+        self.engines = []
+        self.replica_urls = {}
+        self.new_urls = fresh_store_and_replica
         yield
-        for engine in self.opened:
+        for engine in self.engines:
             engine.close()
 
-    def fresh(self, locale):
-        url, replica = self.make_pair()
-        self.replicas[url] = replica
+    def new_url(self, locale):
+        url, replica = self.new_urls()
+        self.replica_urls[url] = replica
         return url
 
     def open(self, url, clock=None):
-        self.opened.append(PostgresEngine(url, clock=clock, read_url=self.replicas[url]))
-        return self.opened[-1]
+        self.engines.append(PostgresEngine(url, clock=clock, read_url=self.replica_urls[url], **SETTINGS))
+        return self.engines[-1]
 
 
 class TestPostgresReadFromAStandby(ReadFromAStandby, ConcurrencyTests, RecordReadTests):

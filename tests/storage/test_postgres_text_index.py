@@ -1,4 +1,4 @@
-"""Words for PostgreSQL's text index: SQLite's tokens, spelled so that any text at all can be indexed."""
+"""PostgreSQL's text index: SQLite's tokens in a form in which any text can be indexed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from lukasa.storage.postgres import PostgresEngine
 from lukasa.storage.postgres.text_index import CorpusStats, TextQuery, bm25_score, format_tsvector
 from lukasa.testing.contract.base import find_ids, write_note
-from lukasa.text.tokenizer import tokenize_text
+from lukasa.text.terms import tokenize_text
 
 
 @pytest.fixture
@@ -17,19 +17,19 @@ def engine(fresh_store):
     engine.close()
 
 
-def test_words_are_folded_stemmed_and_freed_of_accents():
+def test_tokens_are_folded_stemmed_and_without_accents():
     assert tokenize_text("The DEPLOYED crème-brûlée's") == ["the", "deploi", "creme", "brule", "s"]
 
 
-def test_a_word_with_punctuation_is_asked_for_as_a_phrase():
+def test_a_query_word_with_punctuation_becomes_a_phrase():
     assert TextQuery.from_words("multi-agent Multi-Agent plain ()").phrases == {("multi", "agent"): 2, ("plain",): 1}
 
 
-def test_a_phrase_counts_where_its_tokens_stand_side_by_side():
-    question, corpus = TextQuery.from_words("multi-agent"), CorpusStats(10, 100, {("multi", "agent"): 1})
-    assert bm25_score(question, corpus, {"multi": [1, 7], "agent": [2, 9]}, 10) > 0
-    assert bm25_score(question, corpus, {"multi": [1], "agent": [3]}, 10) == 0
-    assert bm25_score(question, corpus, {"multi": [1]}, 10) == 0
+def test_a_phrase_counts_where_its_tokens_are_adjacent():
+    query, corpus = TextQuery.from_words("multi-agent"), CorpusStats(10, 100, {("multi", "agent"): 1})
+    assert bm25_score(query, corpus, {"multi": [1, 7], "agent": [2, 9]}, 10) > 0
+    assert bm25_score(query, corpus, {"multi": [1], "agent": [3]}, 10) == 0
+    assert bm25_score(query, corpus, {"multi": [1]}, 10) == 0
 
 
 @pytest.mark.parametrize(
@@ -51,20 +51,20 @@ def test_a_phrase_counts_where_its_tokens_stand_side_by_side():
         "words that grow when folded",
     ],
 )
-def test_a_text_of_any_length_is_indexed_and_proved(engine, text):
+def test_a_text_of_any_length_is_indexed_and_verified(engine, text):
     write_note(engine, "a", text)
     write_note(engine, "b", "another")
     assert find_ids(engine, "needle") == ["a"]
     assert engine.verify().sound
 
 
-def test_places_that_do_not_fit_are_left_out_but_no_word_is():
+def test_positions_that_do_not_fit_are_left_out_but_no_token_is():
     tokens = [f"{number:0400}" for number in range(3_000)]
     assert ":" not in format_tsvector(tokens)
     assert format_tsvector(tokens[:100]).startswith(f"{tokens[0]}:1 ")
 
 
-def test_few_words_said_for_ever_are_spelled_once_each():
-    spelled = format_tsvector(["a", "handful", "of", "words"] * 100_000)
-    assert spelled.startswith("a:1,5,9,")
-    assert len(spelled) < 10_000
+def test_a_token_repeated_many_times_is_written_once():
+    tsvector = format_tsvector(["a", "handful", "of", "words"] * 100_000)
+    assert tsvector.startswith("a:1,5,9,")
+    assert len(tsvector) < 10_000

@@ -1,4 +1,4 @@
-"""SQLite sits the exam that every engine sits: on a file, and in memory."""
+"""The conformance suite on SQLite, in a file and in memory."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from lukasa.storage.sqlite import SqliteEngine
 from lukasa.testing import EngineContract
 from lukasa.testing.contract.base import list_ids, make_key, write_note
 
+KINDS = frozenset({"memory"})
 _NEWEST = "seq = (SELECT seq FROM log WHERE scope = ? AND kind = ? AND id = ? ORDER BY version DESC LIMIT 1)"
 
 
-class SqliteExam(EngineContract):
-    """What both have in common: how to damage them."""
+class SqliteConformance(EngineContract):
+    """How the conformance suite damages a SQLite store."""
 
     @contextmanager
-    def tampering(self, engine):
+    def open_directly(self, engine):
         database = apsw.Connection(str(engine.path))
         try:
             yield database
@@ -28,33 +29,33 @@ class SqliteExam(EngineContract):
             database.close()
 
     def alter_entry(self, engine, key):
-        with self.tampering(engine) as database:
+        with self.open_directly(engine) as database:
             line = "json_set(line, '$.text', 'a lie')"
             database.execute(f"UPDATE log SET line = {line} WHERE {_NEWEST}", (key.scope, key.kind, key.id))
             assert database.changes() == 1
 
     def lose_entry(self, engine, key):
-        with self.tampering(engine) as database:
+        with self.open_directly(engine) as database:
             database.execute(f"DELETE FROM log WHERE {_NEWEST}", (key.scope, key.kind, key.id))
             assert database.changes() == 1
 
     def break_text_index(self, engine, key):
-        with self.tampering(engine) as database:
+        with self.open_directly(engine) as database:
             row = f"SELECT 'delete', seq, line ->> 'text' FROM log WHERE {_NEWEST}"
             database.execute(f"INSERT INTO words (words, rowid, text) {row}", (key.scope, key.kind, key.id))
 
     def open_copy(self, target):
-        return self.keep(SqliteEngine(target))
+        return self.close_later(SqliteEngine(target, near_duplicate_kinds=KINDS))
 
-    def keep(self, engine):
-        self.opened.append(engine)
+    def close_later(self, engine):
+        self.engines.append(engine)
         return engine
 
     @pytest.fixture(autouse=True)
-    def closing(self):
-        self.opened = []
+    def close_engines(self):
+        self.engines = []
         yield
-        for engine in self.opened:
+        for engine in self.engines:
             engine.close()
 
     @pytest.mark.requirement("LOG-5", "RCL-5")
@@ -71,32 +72,32 @@ class SqliteExam(EngineContract):
             "UPDATE tally SET versions = versions + 1",
             "UPDATE tally SET checksum = checksum + 1",
             "DELETE FROM tally",
-            "DELETE FROM past",
-            "INSERT INTO past (seq) SELECT max(seq) FROM log",
-            "INSERT INTO past (seq) VALUES (99999)",
+            "DELETE FROM not_current",
+            "INSERT INTO not_current (seq) SELECT max(seq) FROM log",
+            "INSERT INTO not_current (seq) VALUES (99999)",
             "DELETE FROM label",
             "INSERT INTO label (label, scope, seq) VALUES ('l=9', 'shared', 1)",
             "DELETE FROM link",
             "UPDATE link SET relation = 'other'",
             "DELETE FROM hidden",
             "INSERT INTO hidden (seq, author) VALUES (1, 'ada')",
-            "DELETE FROM veil",
-            "UPDATE veil SET since = since + 1000000000000000000",
-            "INSERT INTO veil (author, since) VALUES ('ada', 0)",
+            "DELETE FROM quarantine",
+            "UPDATE quarantine SET since = since + 1000000000000000000",
+            "INSERT INTO quarantine (author, since) VALUES ('ada', 0)",
             "INSERT INTO past_words (past_words, rowid, text) SELECT 'delete', seq, line ->> 'text' FROM log WHERE seq = 1",
             "INSERT INTO words (rowid, text) VALUES (77777, 'stray words')",
         ],
     )
     def test_verify_finds_damage_to_any_table(self, engine, damage):
-        journal_of_damage(engine)
+        fill_every_table(engine)
         assert engine.verify().findings == ()
-        with self.tampering(engine) as database:
+        with self.open_directly(engine) as database:
             database.execute(damage)
         assert engine.verify().findings
 
 
-def journal_of_damage(engine):
-    """A store in which every derived table holds something."""
+def fill_every_table(engine):
+    """Write records so that every derived table holds something."""
     from lukasa.record import Link
     from lukasa.testing.contract.base import quarantine
 
@@ -106,11 +107,13 @@ def journal_of_damage(engine):
     quarantine(engine, "mallory")
 
 
-class TestSqliteOnAFile(SqliteExam):
+class TestSqliteOnAFile(SqliteConformance):
     @pytest.fixture
     def make_engine(self, tmp_path):
         def make(clock=None):
-            return self.keep(SqliteEngine(tmp_path / f"{len(self.opened)}.db", clock=clock))
+            return self.close_later(
+                SqliteEngine(tmp_path / f"{len(self.engines)}.db", clock=clock, near_duplicate_kinds=KINDS)
+            )
 
         return make
 
@@ -119,21 +122,21 @@ class TestSqliteOnAFile(SqliteExam):
         return self.open_second(engine, clock)
 
     def open_second(self, engine, clock=None):
-        return self.keep(SqliteEngine(engine.path, clock=clock))
+        return self.close_later(SqliteEngine(engine.path, clock=clock, near_duplicate_kinds=KINDS))
 
 
-class TestSqliteInMemory(SqliteExam):
-    """In memory there is one connection: nothing outlives it, nobody else can open it, and a look keeps writers out."""
+class TestSqliteInMemory(SqliteConformance):
+    """A store in memory has one connection: it ends with its engine, no other engine can open it, and a snapshot excludes writers."""
 
     @pytest.fixture
     def make_engine(self):
         def make(clock=None):
-            return self.keep(SqliteEngine(None, clock=clock))
+            return self.close_later(SqliteEngine(None, clock=clock, near_duplicate_kinds=KINDS))
 
         return make
 
     @contextmanager
-    def tampering(self, engine):
+    def open_directly(self, engine):
         with engine._borrow_connection() as database:
             yield database
 
@@ -144,11 +147,11 @@ class TestSqliteInMemory(SqliteExam):
         pytest.skip("a store in memory belongs to one engine, by its nature")
 
     def test_one_look_stays_the_same_while_others_write(self, engine):
-        """A store in memory has one connection, so a writer inside a look is told so instead of being let in."""
+        """A store in memory has one connection, so a write inside a snapshot raises an error."""
         write_note(engine, "a")
         with engine.snapshot(FULL_REACH) as reader:
             before = reader.read()
-            with pytest.raises(LukasaError, match="look"):
+            with pytest.raises(LukasaError, match="snapshot"):
                 write_note(engine, "b")
             assert reader.read() == before
         write_note(engine, "c")

@@ -1,4 +1,4 @@
-"""The SQLite file: its schema, its settings, its privacy, and what it refuses to touch."""
+"""The file of a SQLite store: schema, settings, file modes, and files that are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lukasa.storage.sqlite.sql import SQL
 from lukasa.testing.contract.base import list_ids, write_note
 
 _SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name"
-_HOME = Path(lukasa.storage.sqlite.__file__).parent
+_PACKAGE = Path(lukasa.storage.sqlite.__file__).parent
 
 
 @pytest.fixture
@@ -32,30 +32,30 @@ def store(tmp_path):
 
 @pytest.fixture
 def made(store):
-    """A store with one note in it, closed."""
+    """Create a store with one note, and close it."""
     engine = SqliteEngine(store)
     write_note(engine, "a", "hello")
     engine.close()
     return store
 
 
-def look(path, question):
+def query(path, statement):
     database = apsw.Connection(str(path))
     try:
-        return list(database.execute(question))
+        return list(database.execute(statement))
     finally:
         database.close()
 
 
-def precious(path, mode="delete"):
-    """A database of another program, open."""
+def foreign_database(path, mode="delete"):
+    """Open a database of another program."""
     database = apsw.Connection(str(path))
     for statement in (f"PRAGMA journal_mode = {mode}", "CREATE TABLE precious (x)", "INSERT INTO precious VALUES (1)"):
         list(database.execute(statement))
     return database
 
 
-def everything_in(folder):
+def read_folder(folder):
     return {file.name: (file.read_bytes(), file.stat().st_mode) for file in sorted(folder.iterdir())}
 
 
@@ -64,16 +64,16 @@ class TestSchema:
         database = apsw.Connection(":memory:")
         for _, script in store_file.load_migrations():
             database.execute(script)
-        assert look(made, _SCHEMA) == list(database.execute(_SCHEMA))
+        assert query(made, _SCHEMA) == list(database.execute(_SCHEMA))
 
     def test_migrations_are_numbered_without_gaps_and_the_last_is_the_schemas_version(self, made):
         numbers = [number for number, _ in store_file.load_migrations()]
         assert numbers == list(range(1, len(numbers) + 1))
-        assert look(made, "PRAGMA user_version") == [(numbers[-1],)]
-        assert look(made, "PRAGMA application_id") == [(store_file.APPLICATION_ID,)]
+        assert query(made, "PRAGMA user_version") == [(numbers[-1],)]
+        assert query(made, "PRAGMA application_id") == [(store_file.APPLICATION_ID,)]
 
     @pytest.mark.requirement("LOG-3")
-    def test_commits_are_really_durable(self, store):
+    def test_connections_sync_every_commit_and_overwrite_freed_pages(self, store):
         engine = SqliteEngine(store)
         facts = engine.describe()
         assert facts["journal_mode"] == "wal"
@@ -96,26 +96,26 @@ class TestRefusals:
         database = apsw.Connection(str(made))
         database.execute(f"PRAGMA user_version = {store_file.SCHEMA_VERSION + 1}")
         database.close()
-        before = everything_in(made.parent)
+        before = read_folder(made.parent)
         with pytest.raises(StoreNewer, match="Upgrade"):
             SqliteEngine(made)
-        assert everything_in(made.parent) == before
+        assert read_folder(made.parent) == before
 
     @pytest.mark.parametrize("mode", ["delete", "wal"])
     def test_a_database_of_another_program_is_refused_and_left_untouched(self, store, mode):
-        precious(store, mode).close()
-        before = everything_in(store.parent)
+        foreign_database(store, mode).close()
+        before = read_folder(store.parent)
         with pytest.raises(StoreForeign, match="untouched"):
             SqliteEngine(store)
-        assert everything_in(store.parent) == before
+        assert read_folder(store.parent) == before
 
     def test_a_database_that_another_program_has_open_is_refused_and_left_untouched(self, store):
-        database = precious(store, "wal")
+        database = foreign_database(store, "wal")
         with pytest.raises(StoreForeign, match="untouched"):
             SqliteEngine(store)
         assert list(database.execute("SELECT * FROM precious")) == [(1,)]
         database.close()
-        assert look(store, "SELECT name FROM sqlite_schema") == [("precious",)]
+        assert query(store, "SELECT name FROM sqlite_schema") == [("precious",)]
 
     @pytest.mark.parametrize(
         "content",
@@ -124,10 +124,10 @@ class TestRefusals:
     )
     def test_a_file_that_is_no_database_is_refused_and_left_untouched(self, store, content):
         store.write_bytes(content)
-        before = everything_in(store.parent)
+        before = read_folder(store.parent)
         with pytest.raises(StoreError):
             SqliteEngine(store)
-        assert everything_in(store.parent) == before
+        assert read_folder(store.parent) == before
 
     def test_a_folder_is_no_store(self, tmp_path):
         folder = tmp_path / "folder"
@@ -146,7 +146,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         "name", ["a b.db", "sto?re#1.db", "100%.db", "\u65e5\u672c.db", "file:x.db", "-x", ".hidden"]
     )
-    def test_any_file_name_will_do(self, tmp_path, name):
+    def test_a_store_may_have_any_file_name(self, tmp_path, name):
         path = tmp_path / name
         engine = SqliteEngine(path)
         write_note(engine, "a")
@@ -158,8 +158,8 @@ class TestRefusals:
         assert {file.name for file in tmp_path.iterdir()} == {name, f"{name}.copy"}
 
 
-class TestPrivacy:
-    def test_only_the_owner_can_read_what_is_made(self, tmp_path):
+class TestFileModes:
+    def test_only_the_owner_can_read_created_files_and_folders(self, tmp_path):
         before = os.umask(0)
         try:
             path = tmp_path / "deep" / "deeper" / "store.db"
@@ -228,7 +228,7 @@ def run(script, *arguments):
 
 class TestProcesses:
     @pytest.mark.requirement("LOG-3")
-    def test_ten_processes_may_make_one_store_at_once(self, store):
+    def test_ten_processes_may_create_one_store_at_once(self, store):
         with ThreadPoolExecutor(10) as pool:
             results = list(pool.map(lambda number: run(_OPENER, store, f"n{number}"), range(10)))
         assert [(result.returncode, result.stderr) for result in results] == [(0, "")] * 10
@@ -246,27 +246,23 @@ class TestProcesses:
 
 
 def statements_named_in_code():
-    """Names used as ``SQL["x"]``, ``SQL[f"x_{y}"]`` or handed over as text, with f-strings as patterns."""
-    used, spoken = set(), set()
-    for file in (*_HOME.rglob("*.py"), *_HOME.parent.glob("*.py")):
+    """Return the names used as ``SQL["x"]``, ``SQL[f"x_{y}"]`` or handed over as text, with f-strings as patterns."""
+    used, strings = set(), set()
+    for file in (*_PACKAGE.rglob("*.py"), *_PACKAGE.parent.glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "SQL":
                 used |= patterns(node.slice)
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                spoken.add(re.escape(node.value))
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id in ("query_rows", "_check_count")
-            ):
+                strings.add(re.escape(node.value))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "query_rows":
                 used |= patterns(node.args[1])
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
-                and node.func.attr in ("fetch_rows", "execute_many")
+                and node.func.attr in ("fetch_rows", "execute_many", "check_count", "_fetch_row", "_fetch_rows")
             ):
                 used |= patterns(node.args[0])
-    return used, spoken | used
+    return used, strings | used
 
 
 def patterns(node):
@@ -281,8 +277,8 @@ def patterns(node):
 
 class TestStatements:
     def test_every_statement_in_the_files_is_used(self):
-        _, spoken = statements_named_in_code()
-        unused = [name for name in SQL if not any(re.fullmatch(pattern, name) for pattern in spoken)]
+        _, strings = statements_named_in_code()
+        unused = [name for name in SQL if not any(re.fullmatch(pattern, name) for pattern in strings)]
         assert unused == []
 
     def test_every_statement_in_use_is_in_the_files(self):
@@ -302,8 +298,8 @@ class TestStatements:
                 database.execute(SQL[name])
 
 
-def test_reading_among_the_records_of_a_label_enters_its_stream_at_the_asked_position(tmp_path):
-    """Positions are said of the label too; without that, every record of the label before them would be read."""
+def test_reading_by_label_starts_at_the_requested_position_of_the_index(tmp_path):
+    """The position limits are repeated on the label; otherwise every earlier record of the label would be read."""
     from lukasa.memory import open_memory
     from lukasa.record import Draft
     from lukasa.scope import FULL_REACH

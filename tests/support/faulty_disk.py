@@ -123,7 +123,9 @@ class FaultyDisk(apsw.VFS):
         """The store at ``path`` on this disk, as its owner sees it."""
         clock = clock or SystemClock()
         new_id = new_id or SortableIds(clock, random.SystemRandom())
-        engine = SqliteEngine(path, clock=clock, timeout=timeout, vfs=self.name)
+        engine = SqliteEngine(
+            path, clock=clock, timeout=timeout, vfs=self.name, near_duplicate_kinds=frozenset({"memory"})
+        )
         return build_memory(engine, StoreLocation("sqlite", path), clock, new_id)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What the tests of trust share: stores on both engines, a clock that obeys, agents with a past."""
+"""Fixtures of the tests of trust: stores on both engines, a frozen clock, and texts of distinct words."""
 
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -17,20 +17,20 @@ def clock():
 
 
 @pytest.fixture
-def opened(clock):
-    """Opens stores, with the plainest embedder and the test's clock, and closes them again."""
+def open_store(clock):
+    """Open stores with the hash embedder and the test's clock, and close them after the test."""
     with ExitStack() as stack:
 
-        def open_(place="memory:", **options):
+        def open_(location="memory:", **options):
             options = {"clock": clock, "embedder": "hash", "new_id": seeded_ids(1, clock)} | options
-            return stack.enter_context(lukasa.open(place, **options))
+            return stack.enter_context(lukasa.open(location, **options))
 
         yield open_
 
 
 @pytest.fixture
-def memory(opened):
-    return opened()
+def memory(open_store):
+    return open_store()
 
 
 @pytest.fixture
@@ -39,16 +39,16 @@ def trust(memory):
 
 
 @pytest.fixture(params=["file", "postgresql"])
-def place(request, tmp_path):
-    """A store that several processes can share."""
+def location(request, tmp_path):
+    """Return the location of a store that several processes can share."""
     return request.getfixturevalue("url") if request.param == "postgresql" else str(tmp_path / "agents.db")
 
 
 @pytest.fixture(scope="session")
 def essay():
-    """A text of so many different words, none of which stands in the text of another number."""
+    """Return a function that writes a text of distinct words; texts with different numbers share no word."""
 
     def write(number=0, words=50):
-        return " ".join(f"word{number}x{at}" for at in range(words))
+        return " ".join(f"word{number}x{index}" for index in range(words))
 
     return write

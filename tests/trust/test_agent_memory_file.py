@@ -1,4 +1,4 @@
-"""The document's file of an agent's memory: in and out, equal, strict, and safe in its name."""
+"""The document's file of an agent's memory: import, export, validation and safe file names."""
 
 import json
 
@@ -63,7 +63,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.requirement("TRU-16", "LOG-7")
-def test_the_documents_example_comes_out_as_it_went_in(trust, folder, tmp_path):
+def test_the_documents_example_is_exported_as_it_was_imported(trust, folder, tmp_path):
     imported = import_file(trust, folder / "Creator1.json")
     assert (imported.agent, imported.dissents, imported.overrides, imported.refused) == ("Creator1", 1, 1, "")
     (written,) = export_agents(trust, tmp_path / "out")
@@ -73,28 +73,28 @@ def test_the_documents_example_comes_out_as_it_went_in(trust, folder, tmp_path):
 
 
 @pytest.mark.requirement("TRU-16")
-def test_fields_that_the_document_does_not_name_survive(trust):
-    told = DOCUMENT | {"notes": {"a": [1, 2]}, "probation_until": None}
-    told["dissent_history"] = [DOCUMENT["dissent_history"][0] | {"mood": "calm"}]
-    assert trust.adopt(told)
-    assert trust.agent("Creator1").as_json() == told
+def test_an_import_keeps_fields_that_the_document_does_not_name(trust):
+    document = DOCUMENT | {"notes": {"a": [1, 2]}, "probation_until": None}
+    document["dissent_history"] = [DOCUMENT["dissent_history"][0] | {"mood": "calm"}]
+    assert trust.adopt(document)
+    assert trust.agent("Creator1").as_json() == document
 
 
 @pytest.mark.requirement("TRU-16", "TRU-12")
-def test_work_goes_on_from_what_was_imported(trust, folder, clock, essay):
+def test_new_events_are_added_to_an_imported_history(trust, folder, clock, essay):
     import_file(trust, folder / "Creator1.json")
     assert trust.eligibility("Creator1").viable, "24 rounds, probation over"
     assert trust.log_dissent("Creator1", essay(), impact=False)
-    told = trust.agent("Creator1").as_json()
-    assert told["trust_score_history"][-1]["reason"] == "dissent_impact_false"
-    assert told["long_term_stats"]["total_overrides"] == 1
+    document = trust.agent("Creator1").as_json()
+    assert document["trust_score_history"][-1]["reason"] == "dissent_impact_false"
+    assert document["long_term_stats"]["total_overrides"] == 1
     assert trust.participate("Creator1", "next")
     assert trust.agent("Creator1").rounds_participated == 25
     assert trust.check() == []
 
 
 @pytest.mark.requirement("TRU-16")
-def test_an_agent_that_is_known_is_not_imported_over(trust, folder, essay):
+def test_an_import_does_not_replace_a_known_agent(trust, folder, essay):
     trust.log_dissent("Creator1", essay(), impact=True)
     before = trust.agent("Creator1").as_json()
     assert "known already" in import_file(trust, folder / "Creator1.json").refused
@@ -121,12 +121,12 @@ def test_an_agent_that_is_known_is_not_imported_over(trust, folder, essay):
         b'{"agent_name": "a\\ud800"}',
     ],
 )
-def test_a_file_that_is_not_what_it_says_is_refused_with_a_sentence(broken):
+def test_a_malformed_file_is_a_format_error(broken):
     with pytest.raises(FormatError):
         parse_agent(broken)
 
 
-def test_a_link_is_not_followed(trust, folder, tmp_path):
+def test_an_import_follows_no_symbolic_link(trust, folder, tmp_path):
     (tmp_path / "link.json").symlink_to(folder / "Creator1.json")
     with pytest.raises(FormatError):
         import_file(trust, tmp_path / "link.json")
@@ -134,7 +134,7 @@ def test_a_link_is_not_followed(trust, folder, tmp_path):
 
 @pytest.mark.requirement("TRU-16")
 @pytest.mark.parametrize("agent", ["../../etc/passwd", "CON", "a/b", "user:agent:123", "Ω", ".hidden", "x" * 200])
-def test_a_files_name_stays_in_its_folder_and_the_true_name_inside(trust, tmp_path, agent, essay):
+def test_an_export_stays_in_its_folder_and_the_file_holds_the_true_name(trust, tmp_path, agent, essay):
     trust.log_dissent(agent, essay(), impact=True)
     (written,) = export_agents(trust, tmp_path / "out")
     assert written.parent == tmp_path / "out"
@@ -150,13 +150,13 @@ def test_different_agents_have_different_files(one, other):
 
 
 @pytest.mark.requirement("TRU-16")
-def test_events_that_tell_little_are_taken_and_worked_with(trust, memory, clock):
-    told = {
+def test_events_with_few_fields_are_imported_and_can_be_judged_and_reverted(trust, memory, clock):
+    document = {
         "agent_name": "a",
         "dissent_history": [{"dissent_text": "no"}],
         "override_history": [{"round_id": "r1", "human_decision": "x", "auto_check_deadline": "..."}],
     }
-    assert trust.adopt(told)
+    assert trust.adopt(document)
     assert trust.score("a").events == 1
     assert trust.predict("no").prospects[0].dissents == 0
     (dissent,) = memory.journal.read(agent_events_query("a", DISSENT))
@@ -169,13 +169,13 @@ def test_events_that_tell_little_are_taken_and_worked_with(trust, memory, clock)
 
 
 @pytest.mark.requirement("TRU-16", "TRU-12")
-def test_what_is_exported_is_imported_elsewhere_as_it_was(trust, opened, essay, clock):
-    for at in range(9):
-        trust.log_dissent("a", essay(at, 20), impact=at % 2 == 0, rubric_citations=["x"], round_id=f"r{at}")
-        trust.participate("a", f"r{at}")
+def test_an_export_imported_into_another_store_is_the_same(trust, open_store, essay, clock):
+    for number in range(9):
+        trust.log_dissent("a", essay(number, 20), impact=number % 2 == 0, rubric_citations=["x"], round_id=f"r{number}")
+        trust.participate("a", f"r{number}")
     trust.revert(trust.log_override("a", "x", "y").records[0].id, by="ada")
-    told = trust.agent("a").as_json()
-    other = opened().trust
-    assert other.adopt(told)
-    assert other.agent("a").as_json() == told
+    document = trust.agent("a").as_json()
+    other = open_store().trust
+    assert other.adopt(document)
+    assert other.agent("a").as_json() == document
     assert other.score("a").trust == pytest.approx(trust.score("a").trust)

@@ -1,4 +1,4 @@
-"""The document's arithmetic on examples computed by hand, and what holds of it for all numbers."""
+"""The document's formula on examples computed by hand, its properties, and the rules on single dissents."""
 
 from datetime import UTC, date, datetime, timedelta
 
@@ -23,7 +23,7 @@ from lukasa.trust.score import TrustSums, binomial_cdf, compute_depth, compute_s
 NOW = datetime(2026, 2, 3, 12, tzinfo=UTC)
 
 
-def trust_of(window, total=None):
+def score_of(window, total=None):
     return compute_score("a", window, total or window, NOW)
 
 
@@ -53,16 +53,16 @@ def test_depth_adds_length_citations_and_novelty(words, citations, novelty, dept
 
 
 def sums(dissents=0, impacts=0, depth=0.0, overrides=0, regrets=0):
-    """Sums of dissents that are all of the same depth."""
-    each = [TrustSums.from_dissent(impact=at < impacts, depth=depth) for at in range(dissents)]
-    return TrustSums.all([*each, TrustSums(overrides=overrides, regrets=regrets)])
+    """Return the sums of dissents that all have the same depth."""
+    parts = [TrustSums.from_dissent(impact=number < impacts, depth=depth) for number in range(dissents)]
+    return TrustSums.sum_all([*parts, TrustSums(overrides=overrides, regrets=regrets)])
 
 
 @pytest.mark.requirement("TRU-3")
 @pytest.mark.parametrize(
-    ("found", "trust"),
+    ("given", "trust"),
     [
-        (sums(), 0.6),  # nothing is known: the initial trust
+        (sums(), 0.6),  # no events: the initial trust
         (sums(10, 6, 0.75, 42, 4), 0.4 * 0.6 + 0.3 * 0.75 + 0.3 * (1 - 4 / 42)),
         (sums(1, 1, 1.4), 1.0),  # 0.4 + 0.42 + 0.3 = 1.12, clamped
         (sums(2, 1, 0.5), 0.2 + 0.15 + 0.3),
@@ -72,27 +72,27 @@ def sums(dissents=0, impacts=0, depth=0.0, overrides=0, regrets=0):
         (sums(5, 5, 2.0), 1.0),
     ],
 )
-def test_trust_is_the_documents_weighted_sum(found, trust):
-    assert trust_of(found).trust == pytest.approx(trust)
+def test_trust_is_the_documents_weighted_sum(given, trust):
+    assert score_of(given).trust == pytest.approx(trust)
 
 
 @pytest.mark.requirement("TRU-3")
-def test_the_formula_is_clamped_and_the_raw_figure_is_still_told():
-    best = trust_of(sums(5, 5, 2.0))
+def test_a_score_is_clamped_and_also_holds_the_raw_formula():
+    best = score_of(sums(5, 5, 2.0))
     assert (best.trust, best.raw) == (1.0, pytest.approx(1.3))
 
 
 @pytest.mark.requirement("TRU-3")
 @pytest.mark.parametrize(("in_window", "basis"), [(4, "history"), (5, "window")])
-def test_a_window_with_fewer_than_five_events_gives_way_to_all_history(in_window, basis):
-    found = trust_of(sums(in_window, in_window, 1.0), sums(20, in_window, 1.0))
+def test_a_window_with_fewer_than_five_events_is_replaced_by_all_history(in_window, basis):
+    found = score_of(sums(in_window, in_window, 1.0), sums(20, in_window, 1.0))
     assert found.dissents_from == basis
     assert found.impact_ratio == (1.0 if basis == "window" else in_window / 20)
 
 
 @pytest.mark.requirement("TRU-3")
-def test_dissents_and_overrides_each_look_at_their_own_window():
-    found = trust_of(sums(9, 3, 1.0, 1, 1), sums(30, 30, 1.0, 10, 1))
+def test_dissents_and_overrides_choose_window_or_history_separately():
+    found = score_of(sums(9, 3, 1.0, 1, 1), sums(30, 30, 1.0, 10, 1))
     assert (found.dissents_from, found.overrides_from) == ("window", "history")
     assert found.trust == pytest.approx(0.4 / 3 + 0.3 + 0.3 * 0.9)
 
@@ -112,29 +112,28 @@ def any_sums(draw):
 
 @pytest.mark.requirement("TRU-3")
 @given(any_sums())
-def test_trust_lies_within_its_interval_and_the_interval_within_bounds(found):
-    told = trust_of(found)
-    assert 0 <= told.low <= told.trust <= told.high <= 1
+def test_trust_lies_within_its_interval_and_the_interval_within_bounds(given):
+    score = score_of(given)
+    assert 0 <= score.low <= score.trust <= score.high <= 1
 
 
 @pytest.mark.requirement("TRU-3")
 @given(st.integers(1, 40), st.data())
-def test_more_of_the_same_makes_a_score_surer(events, data):
-    found = sums(events, data.draw(st.integers(0, events)), data.draw(st.floats(0, 1.2)))
-    many = TrustSums(*(10 * each for each in found))
-    few, more = trust_of(found), trust_of(many)
+def test_more_events_of_the_same_kind_narrow_the_interval(events, data):
+    given = sums(events, data.draw(st.integers(0, events)), data.draw(st.floats(0, 1.2)))
+    few, more = score_of(given), score_of(TrustSums(*(10 * value for value in given)))
     assert more.trust == pytest.approx(few.trust)
     if few.low > 0 and few.high < 1:
         assert more.high - more.low < few.high - few.low
 
 
 @pytest.mark.requirement("TRU-9")
-def test_feedback_is_weighed_by_trust():
+def test_the_weighted_mean_uses_trust_as_weights():
     assert weighted_mean({"a": 1.0, "b": 0.0}, {"a": 0.75, "b": 0.25}) == pytest.approx(0.75)
     assert weighted_mean({"a": 1.0}, {"a": 0.0}) is None
 
 
-# The window and the fold
+# The window and the running sums
 
 events = st.lists(
     st.tuples(st.integers(0, 400), st.booleans(), st.floats(0, 2, allow_nan=False), st.booleans()), max_size=60
@@ -143,12 +142,12 @@ events = st.lists(
 
 @pytest.mark.requirement("TRU-8")
 @given(events, st.integers(0, 30), st.randoms(use_true_random=False))
-def test_the_folded_sums_are_exactly_those_of_the_raw_events(happened, later, chance):
-    """The stated tolerance is none: sums are whole numbers. Events may come late and in any order."""
+def test_running_sums_are_exactly_those_of_the_raw_events(happened, later, rng):
+    """Add events late and in any order. The documented tolerance is 0, because sums are whole numbers."""
     start = date(2025, 1, 1)
-    standing = TrustAggregate("a", start)
+    aggregate = TrustAggregate("a", start)
     last = max((day for day, *_ in happened), default=0) + later
-    in_time = sorted(happened, key=lambda event: event[0] + chance.choice([0, 0, 40]))
+    in_time = sorted(happened, key=lambda event: event[0] + rng.choice([0, 0, 40]))
     today = 0
     raw = []
     for day, impact, depth, is_dissent in in_time:
@@ -158,80 +157,78 @@ def test_the_folded_sums_are_exactly_those_of_the_raw_events(happened, later, ch
             if is_dissent
             else TrustSums(overrides=1, regrets=int(impact))
         )
-        standing = standing.advance_to(start + timedelta(today)).with_sums(found, start + timedelta(day))
+        aggregate = aggregate.advance_to(start + timedelta(today)).with_sums(found, start + timedelta(day))
         raw.append((day, found))
-    standing = standing.advance_to(start + timedelta(last))
+    aggregate = aggregate.advance_to(start + timedelta(last))
     today = max(today, last)
-    assert standing.total == TrustSums.all(found for _, found in raw)
-    assert standing.window == TrustSums.all(found for day, found in raw if day >= today - 90)
-    assert len(standing.days) <= 91
+    assert aggregate.total == TrustSums.sum_all(found for _, found in raw)
+    assert aggregate.window == TrustSums.sum_all(found for day, found in raw if day >= today - 90)
+    assert len(aggregate.days) <= 91
 
 
 @pytest.mark.requirement("TRU-8", "TRU-12")
 @given(events)
-def test_a_standing_reads_back_as_it_was_written(happened):
-    standing = TrustAggregate("a", date(2025, 1, 1))
+def test_an_aggregate_is_read_back_as_it_was_written(happened):
+    aggregate = TrustAggregate("a", date(2025, 1, 1))
     for day, impact, depth, _ in happened:
         when = date(2025, 1, 1) + timedelta(day)
-        standing = standing.advance_to(when)
-        counted = judge_dissent(DissentInput("x " * 20, ("c",), depth / 2, impact), standing.past)
-        standing = standing.with_dissent(
-            counted._replace(depth=round(counted.depth, 6)), "x " * 20, ("c",), when, impact, "b"
-        )
-    assert TrustAggregate.from_bodies(standing.to_body(), standing.to_days_body()) == standing
+        aggregate = aggregate.advance_to(when)
+        counted = judge_dissent(DissentInput("x " * 20, ("c",), depth / 2, impact), aggregate.past)
+        aggregate = aggregate.with_dissent(counted._replace(depth=round(counted.depth, 6)), ("c",), when, impact, "b")
+    assert TrustAggregate.from_bodies(aggregate.to_body(), aggregate.to_days_body()) == aggregate
 
 
-# What counts
+# Rules
 
 
 @pytest.mark.requirement("TRU-3")
-def test_an_ordinary_dissent_counts_as_the_formula_has_it():
-    told = DissentInput("w " * 50, ("Accuracy", "Completeness"), 0.3, impact=True)
-    assert judge_dissent(told, DissentHistory()) == (True, True, pytest.approx(1.7), "")
+def test_an_ordinary_dissent_counts_with_the_documents_inputs():
+    dissent = DissentInput("w " * 50, ("Accuracy", "Completeness"), 0.3, impact=True)
+    assert judge_dissent(dissent, DissentHistory()) == (True, True, pytest.approx(1.7), "", False)
 
 
 @pytest.mark.requirement("TRU-13")
-def test_a_criterion_cited_ten_times_running_adds_no_depth():
+def test_a_criterion_cited_in_ten_dissents_in_a_row_adds_no_depth():
     always = [("Accuracy",)] * 10
     assert fresh_citations(("Accuracy", "Style"), always) == ("Style",)
     assert fresh_citations(("Accuracy",), always[:9]) == ("Accuracy",)
     assert fresh_citations(("Accuracy", "Accuracy"), ()) == ("Accuracy",)
-    told = DissentInput("w " * 50, ("Accuracy",), 0.0, impact=False)
-    assert judge_dissent(told, DissentHistory(recent_citations=always)).depth == pytest.approx(1.0)
+    dissent = DissentInput("w " * 50, ("Accuracy",), 0.0, impact=False)
+    assert judge_dissent(dissent, DissentHistory(recent_citations=always)).depth == pytest.approx(1.0)
 
 
 @pytest.mark.requirement("TRU-3")
-def test_shallow_impacts_are_credited_only_as_far_as_there_are_substantial_ones():
+def test_shallow_impacts_are_credited_one_for_one_with_substantial_ones():
     assert is_shallow("no", ())
-    assert is_shallow("no " * 400, ()), "saying one word often is not substance"
+    assert is_shallow("no " * 400, ()), "repeating one word adds no substance"
     assert not is_shallow("no", ("Accuracy",))
     shallow = DissentInput("typo here", (), 0.9, impact=True)
-    assert judge_dissent(shallow, DissentHistory()) == (True, False, pytest.approx(0.94), "shallow")
+    assert judge_dissent(shallow, DissentHistory()) == (True, False, pytest.approx(0.94), "shallow", True)
     assert judge_dissent(shallow, DissentHistory(substantial_impacts=3, shallow_impacts=2)).impact
     assert not judge_dissent(shallow, DissentHistory(substantial_impacts=3, shallow_impacts=3)).impact
     assert judge_dissent(shallow._replace(impact=False), DissentHistory()).why == ""
 
 
 @pytest.mark.requirement("TRU-14")
-def test_a_favour_is_what_neither_side_gives_to_others():
+def test_a_favour_is_an_impact_rate_that_neither_side_has_with_others():
     assert is_favour(ImpactCounts(12, 12), ImpactCounts(60, 24), ImpactCounts(60, 22))
     assert not is_favour(ImpactCounts(12, 12), ImpactCounts(60, 55), ImpactCounts(60, 22)), (
-        "everybody gives in to this dissenter"
+        "all give in to this dissenter"
     )
     assert not is_favour(ImpactCounts(12, 12), ImpactCounts(60, 24), ImpactCounts(60, 58)), (
-        "this author gives in to everybody"
+        "this author gives in to all"
     )
     assert not is_favour(ImpactCounts(4, 4), ImpactCounts(60, 8), ImpactCounts(60, 8)), "too few to tell"
     assert not is_favour(ImpactCounts(50, 50), ImpactCounts(50, 50), ImpactCounts(50, 50)), (
-        "two alone: the owner's judgement is all there is"
+        "two that deal only with each other"
     )
     assert is_favour(ImpactCounts(12, 12), ImpactCounts(60, 24), ImpactCounts(12, 12)), (
-        "a puppet that deals with nobody else"
+        "a puppet that deals with no other agent"
     )
 
 
 @pytest.mark.requirement("TRU-5")
-def test_a_fall_is_a_run_of_failures_that_is_no_accident():
+def test_a_fall_is_a_run_of_failures_that_chance_does_not_explain():
     assert has_fallen("0000010000", ImpactCounts(50, 40))
     assert not has_fallen("1110111101", ImpactCounts(50, 40))
     assert not has_fallen("0000000000", ImpactCounts(50, 10)), "it never did much better"
@@ -239,7 +236,7 @@ def test_a_fall_is_a_run_of_failures_that_is_no_accident():
     assert not has_fallen("0000000000", ImpactCounts(9, 9)), "too little before"
 
 
-def test_the_chance_of_few_hits_is_that_of_the_binomial_distribution():
+def test_binomial_cdf_is_the_distribution_function():
     assert binomial_cdf(0, 10, 0.5) == pytest.approx(1 / 1024)
     assert binomial_cdf(1, 2, 0.5) == pytest.approx(0.75)
     assert binomial_cdf(10, 10, 0.3) == pytest.approx(1.0)
@@ -248,7 +245,7 @@ def test_the_chance_of_few_hits_is_that_of_the_binomial_distribution():
 
 
 @pytest.mark.requirement("TRU-13")
-def test_entropy_counts_bits():
+def test_entropy_is_in_bits():
     assert entropy([]) == 0
     assert entropy([7]) == 0
     assert entropy([5, 5]) == pytest.approx(1)

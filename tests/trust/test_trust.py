@@ -1,4 +1,4 @@
-"""The room of trust on real stores: dissents, overrides, reverts, roles, and what follows from them."""
+"""The trust service on real stores: dissents, rules and their switches, overrides, roles, rubrics and analytics."""
 
 import random
 from datetime import timedelta
@@ -13,25 +13,26 @@ from lukasa.errors import InvalidInput, NotAllowed
 from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Query
 from lukasa.testing import FrozenClock, seeded_ids
+from lukasa.trust import TrustSettings
 
 DAY = 86_400
 
 
-def dissent(trust, agent, text, **told):
-    outcome = trust.log_dissent(agent, text, **told)
+def dissent(trust, agent, text, **fields):
+    outcome = trust.log_dissent(agent, text, **fields)
     assert outcome, outcome
     return outcome.records[0]
 
 
-def override(trust, agent="creator", output="old", decision="new", **told):
-    outcome = trust.log_override(agent, output, decision, **told)
+def override(trust, agent="creator", output="old", decision="new", **fields):
+    outcome = trust.log_override(agent, output, decision, **fields)
     assert outcome, outcome
     return outcome.records[0]
 
 
-def rounds(trust, agent, many=5):
-    for at in range(many):
-        assert trust.participate(agent, f"round-{at}")
+def participate(trust, agent, count=5):
+    for number in range(count):
+        assert trust.participate(agent, f"round-{number}")
 
 
 # An agent's memory
@@ -47,8 +48,7 @@ def test_an_agents_memory_has_every_field_of_the_document(trust, clock, essay):
     override(trust, "Creator1", round_id="run/round_4", by="ada")
     trust.participate("Creator1", "run/round_2")
     trust.set_probation("Creator1", clock.now() + timedelta(days=2), reason="odd answers", by="ada")
-    told = trust.agent("Creator1").as_json()
-    assert told == {
+    assert trust.agent("Creator1").as_json() == {
         "agent_name": "Creator1",
         "model": "m-1",
         "primary_role": "creator",
@@ -93,14 +93,21 @@ def test_an_agents_memory_has_every_field_of_the_document(trust, clock, essay):
 
 
 @pytest.mark.requirement("TRU-12")
-def test_state_reloads_exactly(tmp_path, clock, opened, essay):
-    place = tmp_path / "t.db"
-    with lukasa.open(place, clock=clock, embedder="hash") as memory:
-        for at in range(8):
-            dissent(memory.trust, "a", essay(at, 20 + at), impact=at % 3 > 0, rubric_citations=[f"c{at % 2}"], of="b")
+def test_a_reopened_store_has_the_same_state(tmp_path, clock, essay):
+    location = tmp_path / "t.db"
+    with lukasa.open(location, clock=clock, embedder="hash") as memory:
+        for number in range(8):
+            dissent(
+                memory.trust,
+                "a",
+                essay(number, 20 + number),
+                impact=number % 3 > 0,
+                rubric_citations=[f"c{number % 2}"],
+                of="b",
+            )
         override(memory.trust, "a")
         before = (memory.trust.agent("a").as_json(), memory.trust.standing("a"), memory.trust.score("a"))
-    with lukasa.open(place, clock=clock) as memory:
+    with lukasa.open(location, clock=clock) as memory:
         assert (memory.trust.agent("a").as_json(), memory.trust.standing("a"), memory.trust.score("a")) == before
 
 
@@ -109,7 +116,10 @@ def test_an_agent_keeps_its_history_when_its_model_changes(memory):
     memory.trust.register("a", model="m-1", primary_role="creator")
     memory.trust.register("a", model="m-2")
     assert (memory.trust.agent("a").model, memory.trust.agent("a").primary_role) == ("m-2", "creator")
-    assert [each.body["model"] for each in memory.journal.history(Key(SYSTEM, "trust_agent", "a"))] == ["m-1", "m-2"]
+    assert [record.body["model"] for record in memory.journal.history(Key(SYSTEM, "trust_agent", "a"))] == [
+        "m-1",
+        "m-2",
+    ]
 
 
 # Dissents
@@ -129,17 +139,17 @@ def test_novelty_is_one_minus_the_highest_similarity_to_the_agents_own_past(trus
 
 
 @pytest.mark.requirement("TRU-2")
-def test_novelty_sees_what_another_process_logged(tmp_path, clock, opened, essay):
-    one, other = opened(tmp_path / "t.db"), opened(tmp_path / "t.db")
+def test_novelty_sees_dissents_logged_through_another_connection(tmp_path, open_store, essay):
+    one, other = open_store(tmp_path / "t.db"), open_store(tmp_path / "t.db")
     dissent(one.trust, "a", essay(1), impact=True)
     assert dissent(other.trust, "a", essay(2), impact=True).body["novelty"] > 0.5
     assert dissent(one.trust, "a", essay(2), impact=True).body["novelty"] == pytest.approx(0, abs=2e-3)
 
 
 @pytest.mark.requirement("TRU-2")
-def test_vectors_are_kept_with_the_name_of_their_model_and_made_anew_for_another(memory, essay):
-    kept = dissent(memory.trust, "a", essay(1), impact=True)
-    assert kept.body["vector"]["model"] == "hash-64"
+def test_vectors_are_stored_with_their_model_and_recomputed_for_another(memory, essay):
+    stored = dissent(memory.trust, "a", essay(1), impact=True)
+    assert stored.body["vector"]["model"] == "hash-64"
     memory.recall.reembed("static")
     again = dissent(memory.trust, "a", essay(1), impact=True)
     assert again.body["vector"]["model"] == "wordllama-l2-256"
@@ -148,8 +158,8 @@ def test_vectors_are_kept_with_the_name_of_their_model_and_made_anew_for_another
 
 @pytest.mark.requirement("TRU-3")
 def test_every_change_of_trust_is_a_record_with_its_reason_and_inputs(trust, essay):
-    for at, impact in enumerate([True, False]):
-        dissent(trust, "a", essay(at, 10), impact=impact, rubric_citations=["x"])
+    for number, impact in enumerate([True, False]):
+        dissent(trust, "a", essay(number, 10), impact=impact, rubric_citations=["x"])
     one, two = (event["depth_score"] for event in trust.agent("a").dissent_history)
     history = trust.history("a")
     assert [(change.body["event"]["reason"], change.body["event"]["score"]) for change in history] == [
@@ -164,11 +174,11 @@ def test_every_change_of_trust_is_a_record_with_its_reason_and_inputs(trust, ess
 
 @pytest.mark.requirement("TRU-3")
 def test_old_dissents_leave_the_window_after_ninety_days(trust, clock, essay):
-    for at in range(5):
-        dissent(trust, "a", essay(at), impact=True)
+    for number in range(5):
+        dissent(trust, "a", essay(number), impact=True)
     clock.advance(60 * DAY)
-    for at in range(5, 10):
-        dissent(trust, "a", essay(at), impact=False)
+    for number in range(5, 10):
+        dissent(trust, "a", essay(number), impact=False)
     assert trust.score("a").impact_ratio == 0.5
     clock.advance(30 * DAY)
     assert trust.score("a").impact_ratio == 0.5
@@ -180,19 +190,19 @@ def test_old_dissents_leave_the_window_after_ninety_days(trust, clock, essay):
 
 @pytest.mark.requirement("TRU-3")
 def test_a_score_of_any_past_day_is_recomputed_from_the_log(trust, clock, essay):
-    seen = {}
-    held = None
+    scores = {}
+    logged = None
     for day in range(12):
         dissent(trust, "a", essay(day, 15), impact=day % 3 == 0, rubric_citations=["x"])
         if day == 3:
-            held = override(trust, "a")
+            logged = override(trust, "a")
         if day == 8:
-            assert trust.revert(held.id, by="ada")
-        seen[clock.now()] = trust.score("a")
+            assert trust.revert(logged.id, by="ada")
+        scores[clock.now()] = trust.score("a")
         clock.advance(10 * DAY)
-    for moment, score in seen.items():
+    for moment, score in scores.items():
         assert trust.score("a", at=moment) == score
-    assert trust.score("a", at=min(seen) - timedelta(days=1)).trust == 0.6
+    assert trust.score("a", at=min(scores) - timedelta(days=1)).trust == 0.6
     assert trust.check() == []
 
 
@@ -231,25 +241,25 @@ def test_the_same_key_logs_a_dissent_once(trust, essay):
         ("a", "x" * 1_100_000, {}, "too_large"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_and_changes_nothing(trust, agent, text, more, code):
+def test_log_dissent_refuses_bad_input_and_writes_nothing(trust, agent, text, more, code):
     refused = trust.log_dissent(agent, text, **{"impact": True, **more})
     assert refused.code == code
     assert trust.agents() == []
 
 
 @pytest.mark.parametrize("agent", ["user:agent:123", "../../etc/passwd", "CON", "Ω≈ç 漢字", "a=b", "_lukasa", "shared"])
-def test_any_plain_name_is_an_agents_name(trust, agent, essay):
+def test_an_agent_may_have_any_plain_name(trust, agent, essay):
     dissent(trust, agent, essay(), impact=True)
     assert trust.agents() == [agent]
     assert trust.agent(agent).dissent_history
 
 
-# Counter-measures
+# The owner's judgement
 
 
 @pytest.mark.requirement("TRU-3")
-def test_an_agent_cannot_write_into_the_books_nor_read_those_of_others(tmp_path, opened, essay):
-    owner, mallory = opened(tmp_path / "t.db"), opened(tmp_path / "t.db", agent="mallory")
+def test_an_agent_can_neither_write_trust_records_nor_read_those_of_others(tmp_path, open_store, essay):
+    owner, mallory = open_store(tmp_path / "t.db"), open_store(tmp_path / "t.db", agent="mallory")
     dissent(owner.trust, "mallory", essay(), impact=False)
     before = owner.trust.score("mallory")
     for forbidden in (
@@ -276,8 +286,8 @@ def test_an_agent_cannot_write_into_the_books_nor_read_those_of_others(tmp_path,
 
 
 @pytest.mark.requirement("TRU-3")
-def test_what_an_agent_files_itself_counts_for_nothing_until_the_owner_judges(tmp_path, opened, essay):
-    owner, agent = opened(tmp_path / "t.db"), opened(tmp_path / "t.db", agent="critic")
+def test_a_filed_dissent_counts_for_nothing_until_the_owner_judges_it(tmp_path, open_store, essay):
+    owner, agent = open_store(tmp_path / "t.db"), open_store(tmp_path / "t.db", agent="critic")
     filed = agent.trust.file_dissent(essay(3, 60), rubric_citations=["Accuracy"], round_id="r1").record
     assert owner.trust.score("critic").events == 0
     assert [record.id for record in owner.trust.filed()] == [filed.id]
@@ -289,9 +299,9 @@ def test_what_an_agent_files_itself_counts_for_nothing_until_the_owner_judges(tm
 
 
 @pytest.mark.requirement("TRU-3")
-def test_whatever_an_agent_writes_as_a_dissent_is_judged_without_harm(tmp_path, opened, essay):
-    owner = opened(tmp_path / "t.db")
-    agent = opened(tmp_path / "t.db", agent="critic", new_id=seeded_ids(2))
+def test_judge_accepts_a_filed_dissent_with_any_body(tmp_path, open_store, essay):
+    owner = open_store(tmp_path / "t.db")
+    agent = open_store(tmp_path / "t.db", agent="critic", new_id=seeded_ids(2))
     pending = dissent(owner.trust, "other", essay())
     for body in ({}, {"event": 3, "of": []}, {"event": {"context": 1, "rubric_citations": [7, "", "x"]}, "of": "y"}):
         assert agent.journal.write("dissent", "An objection", body)
@@ -306,8 +316,11 @@ def test_whatever_an_agent_writes_as_a_dissent_is_judged_without_harm(tmp_path, 
     assert (owner.trust.score("critic").dissents, owner.trust.score("other").dissents) == (3, 1)
 
 
+# Rules
+
+
 @pytest.mark.requirement("TRU-3")
-def test_copies_that_repeat_a_dissent_share_none_of_its_credit(trust, essay):
+def test_agents_that_repeat_a_dissent_get_no_credit_for_it(trust, essay):
     dissent(trust, "original", essay(1), impact=True, round_id="r1")
     for copy in ("copy-1", "copy-2"):
         record = dissent(trust, copy, essay(1) + " indeed", impact=True, round_id="r1")
@@ -324,16 +337,16 @@ def test_an_objection_to_ones_own_output_counts_for_nothing(trust, essay):
 
 @pytest.mark.requirement("TRU-3")
 def test_many_shallow_impactful_dissents_do_not_raise_trust(trust):
-    for at in range(200):
-        dissent(trust, "a", f"typo{at} here", impact=True)
+    for number in range(200):
+        dissent(trust, "a", f"typo{number} here", impact=True)
     assert trust.score("a").trust < 0.6
 
 
 @pytest.mark.requirement("TRU-3", "TRU-13")
-def test_one_citation_over_and_over_earns_nothing_and_is_flagged(trust, essay):
-    for at in range(30):
-        dissent(trust, "varied", essay(at, 40), impact=True, rubric_citations=[f"c{at % 5}"])
-        dissent(trust, "same", essay(100 + at, 40), impact=True, rubric_citations=["Accuracy"])
+def test_citing_one_criterion_every_time_adds_no_depth_and_is_flagged(trust, essay):
+    for number in range(30):
+        dissent(trust, "varied", essay(number, 40), impact=True, rubric_citations=[f"c{number % 5}"])
+        dissent(trust, "same", essay(100 + number, 40), impact=True, rubric_citations=["Accuracy"])
     varied, same = trust.score("varied"), trust.score("same")
     assert same.mean_depth < varied.mean_depth - 0.1
     assert not trust.diversity("varied").flagged
@@ -343,16 +356,20 @@ def test_one_citation_over_and_over_earns_nothing_and_is_flagged(trust, essay):
 
 @pytest.mark.requirement("TRU-13")
 def test_falling_diversity_is_flagged_only_while_trust_is_high(trust, essay):
-    for at in range(20):
+    for number in range(20):
         for agent in ("high", "low"):
             dissent(
-                trust, agent, essay(at), impact=agent == "high", rubric_citations=[f"c{at % 4}", f"c{(at + 1) % 4}"]
+                trust,
+                agent,
+                essay(number),
+                impact=agent == "high",
+                rubric_citations=[f"c{number % 4}", f"c{(number + 1) % 4}"],
             )
     assert not trust.diversity("high").flagged
-    for at in range(20, 40):
+    for number in range(20, 40):
         for agent in ("high", "low"):
             dissent(
-                trust, agent, "no" if agent == "low" else essay(at), impact=agent == "high", rubric_citations=["c1"]
+                trust, agent, "no" if agent == "low" else essay(number), impact=agent == "high", rubric_citations=["c1"]
             )
     assert trust.diversity("high").flagged
     assert trust.diversity("high").before == pytest.approx(2.0)
@@ -361,38 +378,132 @@ def test_falling_diversity_is_flagged_only_while_trust_is_high(trust, essay):
 
 
 @pytest.mark.requirement("TRU-3")
-def test_long_and_novel_dissents_that_never_change_anything_do_not_keep_trust_up(trust, essay):
-    for at in range(60):
-        dissent(trust, "a", essay(at, 60), impact=False, rubric_citations=["x", "y", f"c{at}"])
+def test_long_and_novel_dissents_without_impact_do_not_keep_trust_up(trust, essay):
+    for number in range(60):
+        dissent(trust, "a", essay(number, 60), impact=False, rubric_citations=["x", "y", f"c{number}"])
     assert trust.score("a").trust < 0.45
     assert trust.standing("a").aside == {"unheeded": 50}
 
 
 @pytest.mark.requirement("TRU-14")
 def test_favours_between_friends_are_set_aside(trust, essay):
-    for at in range(120):
-        of = f"agent-{at % 4}"
+    for number in range(120):
+        of = f"agent-{number % 4}"
         friend = of == "agent-0"
         dissent(
             trust,
             "a",
-            essay(at, 20),
-            impact=friend or at // 4 % 10 in (1, 5, 7),
+            essay(number, 20),
+            impact=friend or number // 4 % 10 in (1, 5, 7),
             of=of,
-            rubric_citations=[f"c{at % 3}"],
+            rubric_citations=[f"c{number % 3}"],
         )
-        dissent(trust, "b", essay(at, 20), impact=at // 4 % 10 in (1, 5, 7), of=of, rubric_citations=[f"c{at % 3}"])
+        dissent(
+            trust,
+            "b",
+            essay(number, 20),
+            impact=number // 4 % 10 in (1, 5, 7),
+            of=of,
+            rubric_citations=[f"c{number % 3}"],
+        )
     assert trust.standing("a").aside["favour"] > 15
     assert trust.standing("a").on["agent-0"] == (30, 30)
     assert trust.score("a").impact_ratio - trust.score("b").impact_ratio < 0.05
     assert trust.check() == []
 
 
+# The switch of each rule
+
+
+def friends(trust, essay):
+    """Log dissents of an agent whose friend always gives in, while others give in to three of ten."""
+    for number in range(60):
+        of = f"agent-{number % 4}"
+        usual = number // 4 % 10 in (1, 5, 7)
+        for agent in ("a", "b"):
+            impact = usual or (agent == "a" and of == "agent-0")
+            dissent(trust, agent, essay(number, 20), impact=impact, of=of, rubric_citations=[f"c{number % 3}"])
+
+
+@pytest.fixture
+def trust_without(open_store):
+    """Return a function that opens a store with one rule switched off."""
+
+    def open_(rule):
+        return open_store(trust_settings=TrustSettings(**{rule: False})).trust
+
+    return open_
+
+
+@pytest.mark.requirement("TRU-3")
+def test_without_echo_a_repeated_dissent_is_credited(trust, trust_without, essay):
+    verdicts = []
+    for tested in (trust, trust_without("echo")):
+        dissent(tested, "original", essay(1), impact=True, round_id="r1")
+        copy = dissent(tested, "copy", essay(1), impact=True, round_id="r1")
+        verdicts.append((copy.body["why"], tested.score("copy").dissents))
+    assert verdicts == [("echo", 0), ("", 1)]
+
+
+@pytest.mark.requirement("TRU-3", "TRU-14")
+def test_without_favour_impacts_between_friends_count(trust, trust_without, essay):
+    unchecked = trust_without("favour")
+    friends(trust, essay)
+    friends(unchecked, essay)
+    assert trust.standing("a").aside["favour"] > 0
+    assert "favour" not in unchecked.standing("a").aside
+    assert unchecked.score("a").dissents == 60
+    assert unchecked.score("a").impact_ratio > trust.score("a").impact_ratio + 0.05
+    assert unchecked.check() == []
+
+
+@pytest.mark.requirement("TRU-3")
+def test_without_shallow_every_impact_is_credited(trust, trust_without):
+    verdicts = []
+    for tested in (trust, trust_without("shallow")):
+        remark = dissent(tested, "a", "typo here", impact=True)
+        verdicts.append((remark.body["why"], tested.score("a").impact_ratio))
+    assert verdicts == [("shallow", 0.0), ("", 1.0)]
+
+
+@pytest.mark.requirement("TRU-3")
+def test_without_unheeded_a_dissent_in_vain_keeps_its_depth(trust, trust_without, essay):
+    verdicts = []
+    for tested in (trust, trust_without("unheeded")):
+        for number in range(11):
+            last = dissent(tested, "a", essay(number), impact=False)
+        verdicts.append((last.body["why"], last.body["counted"]["depth"] == last.body["event"]["depth_score"]))
+    assert verdicts == [("unheeded", False), ("", True)]
+
+
+@pytest.mark.requirement("TRU-3")
+def test_without_stale_every_citation_adds_depth(trust, trust_without, essay):
+    missing = []
+    for tested in (trust, trust_without("stale")):
+        for number in range(11):
+            last = dissent(tested, "a", essay(number, 20), impact=True, rubric_citations=["Accuracy"])
+        twice = dissent(tested, "b", essay(99, 20), impact=True, rubric_citations=["Style", "Style"])
+        depths = [(found.body["event"]["depth_score"], found.body["counted"]["depth"]) for found in (last, twice)]
+        missing.append([round(document - counted, 6) for document, counted in depths])
+    assert missing == [[0.2, 0.2], [0.0, 0.0]]
+
+
+@pytest.mark.requirement("TRU-3")
+def test_a_switch_leaves_earlier_verdicts_as_they_are(tmp_path, open_store):
+    location = tmp_path / "t.db"
+    dissent(open_store(location).trust, "a", "typo here", impact=True)
+    later = open_store(location, trust_settings=TrustSettings(shallow=False), new_id=seeded_ids(2)).trust
+    assert later.score("a").impact_ratio == 0.0
+    dissent(later, "a", "other typo", impact=True)
+    assert later.score("a").impact_ratio == 0.5
+    assert later.check() == []
+
+
 # Overrides and regret
 
 
 @pytest.mark.requirement("TRU-6")
-def test_an_override_is_regretted_when_it_did_not_stand_and_its_day_has_passed(trust, clock):
+def test_check_reverts_marks_an_override_of_another_output_once_its_day_has_passed(trust, clock):
     override(trust, round_id="r4", output="old", decision="new")
     assert not trust.check_reverts("r4", "other").records
     clock.advance(DAY)
@@ -409,7 +520,7 @@ def test_an_override_is_regretted_when_it_did_not_stand_and_its_day_has_passed(t
 
 
 @pytest.mark.requirement("TRU-6")
-def test_a_revert_seen_in_the_artifacts_versions_is_regretted_at_once(memory, clock):
+def test_check_reverts_marks_an_override_at_once_when_its_artifact_was_put_back(memory, clock):
     journal, trust = memory.journal, memory.trust
     journal.write("adr", "agent's text", id="adr-1", author="creator")
     journal.write("adr", "human text", id="adr-1", author="ada")
@@ -422,7 +533,7 @@ def test_a_revert_seen_in_the_artifacts_versions_is_regretted_at_once(memory, cl
 
 
 @pytest.mark.requirement("TRU-6")
-def test_an_artifact_that_was_changed_further_is_regretted_only_after_a_day(memory, clock):
+def test_check_reverts_marks_an_override_after_a_day_when_its_artifact_was_changed_further(memory, clock):
     journal, trust = memory.journal, memory.trust
     journal.write("adr", "agent's text", id="adr-1")
     journal.write("adr", "human text", id="adr-1")
@@ -435,9 +546,9 @@ def test_an_artifact_that_was_changed_further_is_regretted_only_after_a_day(memo
 
 @pytest.mark.requirement("TRU-6")
 def test_a_person_reverts_an_override_by_hand_once(trust):
-    held = override(trust, by="ada")
-    assert trust.revert(held.id, by="ben")
-    assert trust.revert(held.id, by="ben").code == "already_reverted"
+    logged = override(trust, by="ada")
+    assert trust.revert(logged.id, by="ben")
+    assert trust.revert(logged.id, by="ben").code == "already_reverted"
     assert trust.revert("nothing", by="ben").code == "not_found"
     assert trust.log_override("a", "x", "y", by="a").code == "self_judged"
     with pytest.raises(InvalidInput):
@@ -453,18 +564,18 @@ def test_rounds_and_artifacts_with_repeated_overrides_and_reverts_are_controvers
     override(trust, "b", round_id="r2", artifact=artifact)
     override(trust, "b", round_id="r3")
     trust.revert(first.id, by="ben")
-    found = [(each.what, each.name, each.overrides, each.reverts, each.agents) for each in trust.controversy()]
+    found = [(item.what, item.name, item.overrides, item.reverts, item.agents) for item in trust.controversy()]
     assert found == [("artifact", "shared/adr/adr-1", 2, 1, ["a", "b"]), ("round", "r1", 1, 1, ["a"])]
 
 
 @pytest.mark.requirement("TRU-11")
-def test_metrics_tell_dissent_impact_regret_rate_and_escalation_usefulness(trust, essay):
-    for at in range(4):
-        dissent(trust, "a", essay(at), impact=at == 0)
-    held = [override(trust, "b", output="x", decision=decision) for decision in ("y", "z", "x", "w")]
-    trust.revert(held[0].id, by="ada")
-    told = trust.metrics().as_json()["all_history"]
-    assert (told["dissent_impact"], told["regret_rate"], told["escalation_usefulness"]) == (0.25, 0.25, 0.5)
+def test_metrics_report_dissent_impact_regret_rate_and_escalation_usefulness(trust, essay):
+    for number in range(4):
+        dissent(trust, "a", essay(number), impact=number == 0)
+    logged = [override(trust, "b", output="x", decision=decision) for decision in ("y", "z", "x", "w")]
+    trust.revert(logged[0].id, by="ada")
+    found = trust.metrics().as_json()["all_history"]
+    assert (found["dissent_impact"], found["regret_rate"], found["escalation_usefulness"]) == (0.25, 0.25, 0.5)
     assert trust.metrics("a").as_json()["last_90_days"]["overrides"] == 0
 
 
@@ -472,10 +583,10 @@ def test_metrics_tell_dissent_impact_regret_rate_and_escalation_usefulness(trust
 
 
 @pytest.mark.requirement("TRU-4")
-def test_the_advocate_is_drawn_as_the_document_draws_it(trust, memory, essay):
-    for at, name in enumerate(["a", "b", "c"]):
-        rounds(trust, name)
-        dissent(trust, name, essay(at, 10 * (at + 1)), impact=at > 0)
+def test_the_advocate_is_drawn_with_the_documents_weights(trust, memory, essay):
+    for number, name in enumerate(["a", "b", "c"]):
+        participate(trust, name)
+        dissent(trust, name, essay(number, 10 * (number + 1)), impact=number > 0)
     weights = [trust.score(name).trust for name in "abc"]
     for seed in range(30):
         drawn = trust.assign_devils_advocate(["a", "b", "c", "new"], seed=seed, round_id=f"r{seed}")
@@ -487,7 +598,7 @@ def test_the_advocate_is_drawn_as_the_document_draws_it(trust, memory, essay):
 
 
 @pytest.mark.requirement("TRU-4")
-def test_with_nobody_viable_all_are_candidates(trust):
+def test_the_advocate_is_drawn_from_all_candidates_when_none_is_viable(trust):
     drawn = trust.assign_devils_advocate(["x", trust.agent("y")], seed="s")
     assert drawn.fallback
     assert drawn.chosen in ("x", "y")
@@ -499,8 +610,8 @@ def test_with_nobody_viable_all_are_candidates(trust):
 
 
 @pytest.mark.requirement("TRU-4")
-def test_low_trust_excludes_and_is_told(trust, essay):
-    rounds(trust, "low")
+def test_low_trust_is_a_reason_against_a_critical_role(trust):
+    participate(trust, "low")
     trust.revert(override(trust, "low").id, by="ada")
     dissent(trust, "low", "no " * 20, impact=False)
     assert trust.score("low").trust == pytest.approx(0.3 * 0.4)
@@ -510,10 +621,10 @@ def test_low_trust_excludes_and_is_told(trust, essay):
 @pytest.mark.requirement("TRU-5")
 def test_new_agents_and_those_on_probation_are_kept_from_critical_roles(trust, clock):
     assert trust.eligibility("n").why == ("new: 0 of 5 rounds",)
-    rounds(trust, "n", 4)
+    participate(trust, "n", 4)
     trust.participate("n", "round-3")
     assert not trust.eligibility("n").viable, "the same round counts once"
-    rounds(trust, "n", 5)
+    participate(trust, "n", 5)
     assert trust.eligibility("n").viable
     trust.set_probation("n", clock.now() + timedelta(days=1), by="ada")
     assert not trust.eligibility("n").viable
@@ -522,9 +633,9 @@ def test_new_agents_and_those_on_probation_are_kept_from_critical_roles(trust, c
 
 
 @pytest.mark.requirement("TRU-4", "LOG-6")
-def test_who_is_in_quarantine_is_not_drawn(trust):
-    rounds(trust, "a")
-    rounds(trust, "b")
+def test_a_quarantined_agent_is_not_drawn(trust):
+    participate(trust, "a")
+    participate(trust, "b")
     trust.quarantine("a")
     assert trust.eligibility("a").why == ("in quarantine",)
     assert {trust.assign_devils_advocate(["a", "b"], seed=seed).chosen for seed in range(9)} == {"b"}
@@ -532,17 +643,19 @@ def test_who_is_in_quarantine_is_not_drawn(trust):
 
 @pytest.mark.requirement("TRU-5")
 def test_an_agent_that_turns_bad_goes_on_probation_with_the_reason(trust, clock, essay):
-    rounds(trust, "t")
-    for at in range(60):
-        dissent(trust, "t", essay(at, 30), impact=at < 40 and at % 5 > 0, rubric_citations=[f"c{at % 3}"])
+    participate(trust, "t")
+    for number in range(60):
+        dissent(
+            trust, "t", essay(number, 30), impact=number < 40 and number % 5 > 0, rubric_citations=[f"c{number % 3}"]
+        )
         if not trust.eligibility("t").viable:
             break
-    assert 40 < at < 55
+    assert 40 < number < 55
     assert "of its last 10 dissents" in trust.eligibility("t").why[0]
 
 
 @pytest.mark.requirement("TRU-9")
-def test_feedback_is_weighed_by_the_trust_of_those_who_give_it(trust, essay):
+def test_feedback_is_weighted_by_the_trust_of_the_agents_that_give_it(trust, essay):
     dissent(trust, "good", essay(), impact=True)
     trust.revert(override(trust, "bad").id, by="ada")
     found = trust.weigh({"good": 1.0, "bad": 0.0})
@@ -558,13 +671,13 @@ def test_feedback_is_weighed_by_the_trust_of_those_who_give_it(trust, essay):
 def test_repeated_overrides_by_trusted_people_propose_a_change_that_a_person_applies(trust, clock):
     rubric = trust.rubric
     rubric.set({"Accuracy": 2, "Style": 2}, by="ada")
-    for at in range(2):
-        override(trust, round_id=f"r{at}", criteria=["Accuracy"], by="ada")
+    for number in range(2):
+        override(trust, round_id=f"r{number}", criteria=["Accuracy"], by="ada")
     override(trust, round_id="r1", criteria=["Accuracy"], by="ada")
-    assert rubric.propose() == [], "twice about the same round is once"
+    assert rubric.propose() == [], "two overrides of one round count once"
     override(trust, round_id="r2", criteria=["Accuracy"], by="ben")
     (proposal,) = rubric.propose()
-    assert rubric.propose() == [], "the same overrides propose once"
+    assert rubric.propose() == [], "the same overrides give one proposal"
     assert (proposal.body["criterion"], proposal.body["weight"], proposal.body["proposed"]) == ("Accuracy", 0.5, 0.625)
     assert len(proposal.links) == 4
     assert rubric.apply(proposal.id, by="").code == "no_person"
@@ -581,32 +694,32 @@ def test_repeated_overrides_by_trusted_people_propose_a_change_that_a_person_app
 
 
 @pytest.mark.requirement("TRU-10")
-def test_overrides_of_people_whose_overrides_fall_propose_nothing_and_a_rejection_stands(trust, clock):
+def test_overrides_by_people_who_are_often_reverted_propose_nothing_and_a_rejection_is_final(trust, clock):
     rubric = trust.rubric
     rubric.set({"Accuracy": 1}, by="ada")
-    for at in range(6):
-        held = override(trust, round_id=f"x{at}", criteria=["Accuracy"], by="rash")
-        if at < 3:
-            trust.revert(held.id, by="ada")
+    for number in range(6):
+        logged = override(trust, round_id=f"x{number}", criteria=["Accuracy"], by="rash")
+        if number < 3:
+            trust.revert(logged.id, by="ada")
     assert rubric.propose() == []
-    for at in range(3):
-        override(trust, round_id=f"y{at}", criteria=["Accuracy"], by="ada")
+    for number in range(3):
+        override(trust, round_id=f"y{number}", criteria=["Accuracy"], by="ada")
     (proposal,) = rubric.propose()
     assert rubric.reject(proposal.id, by="policy:frozen")
     clock.advance(1)
     assert rubric.propose() == []
     assert rubric.get().version == 1
-    assert [each.id for each in rubric.proposals(state="rejected")] == [proposal.id]
+    assert [record.id for record in rubric.proposals(state="rejected")] == [proposal.id]
     assert rubric.effect(proposal.id) is None
     assert rubric.set({}, by="ada").code == "bad_rubric"
     assert rubric.set({"a": float("nan")}, by="ada").code == "bad_rubric"
 
 
-# Insight
+# Analytics
 
 
 @pytest.mark.requirement("TRU-14")
-def test_influence_tells_whose_dissents_changed_whose_output(trust, essay):
+def test_influence_counts_whose_dissents_changed_whose_output(trust, essay):
     dissent(trust, "a", essay(1), impact=True, of="b")
     dissent(trust, "a", essay(2), impact=False, of="b")
     dissent(trust, "b", essay(3), impact=True, of="c")
@@ -617,15 +730,15 @@ def test_influence_tells_whose_dissents_changed_whose_output(trust, essay):
 
 
 @pytest.mark.requirement("TRU-15")
-def test_who_was_right_on_a_topic_is_expected_to_be_right_again(opened):
-    trust = opened(embedder="static").trust
-    for at in range(12):
-        dissent(trust, "db", f"The database index number {at} misses the query planner statistics", impact=True)
-        dissent(trust, "db", f"The button colour {at} clashes with the page layout", impact=False)
-        dissent(trust, "ui", f"The database index number {at} is fine as a hash table", impact=False)
-        dissent(trust, "ui", f"The button colour {at} lacks contrast on the page", impact=True)
+def test_predict_ranks_first_the_agent_that_was_right_on_the_topic(open_store):
+    trust = open_store(embedder="static").trust
+    for number in range(12):
+        dissent(trust, "db", f"The database index number {number} misses the query planner statistics", impact=True)
+        dissent(trust, "db", f"The button colour {number} clashes with the page layout", impact=False)
+        dissent(trust, "ui", f"The database index number {number} is fine as a hash table", impact=False)
+        dissent(trust, "ui", f"The button colour {number} lacks contrast on the page", impact=True)
     found = trust.predict("slow database query without an index")
-    assert [each.agent for each in found.prospects] == ["db", "ui"]
+    assert [prospect.agent for prospect in found.prospects] == ["db", "ui"]
     assert found.prospects[0].expected > 0.6 > 0.45 > found.prospects[1].expected
     assert "database" in found.prospects[0].evidence[0].text
     assert trust.predict("ugly button on the page", ["ui", "db"]).prospects[0].agent == "ui"
@@ -635,21 +748,21 @@ def test_who_was_right_on_a_topic_is_expected_to_be_right_again(opened):
 
 
 @pytest.mark.requirement("TRU-15")
-def test_a_prediction_from_nothing_says_so(trust):
+def test_a_prediction_without_past_dissents_says_so(trust):
     found = trust.predict("anything", ["x"])
     assert (found.prospects[0].expected, found.prospects[0].dissents, found.tested, found.hit_rate) == (0.5, 0, 0, None)
     with pytest.raises(InvalidInput):
         trust.predict("  ")
 
 
-# Proof
+# Verification
 
 
 @pytest.mark.requirement("TRU-8")
-def test_running_sums_that_were_lost_are_noticed_and_rebuilt(memory, essay):
+def test_wrong_running_sums_are_found_and_rebuilt(memory, essay):
     trust = memory.trust
-    for at in range(7):
-        dissent(trust, "a", essay(at), impact=at % 2 == 0)
+    for number in range(7):
+        dissent(trust, "a", essay(number), impact=number % 2 == 0)
     trust.participate("a", "r1")
     before = trust.standing("a")
     body = dict(memory.journal.get(Key(SYSTEM, "trust_standing", "a")).body) | {"total": [9] * 7, "rounds": 4}
@@ -662,12 +775,12 @@ def test_running_sums_that_were_lost_are_noticed_and_rebuilt(memory, essay):
 
 @pytest.mark.requirement("TRU-3", "TRU-8")
 @given(st.data())
-def test_however_events_come_the_books_agree_with_the_log(data):
+def test_running_sums_agree_with_the_log_in_any_order_of_events(data):
     clock = FrozenClock()
     with lukasa.open("memory:", clock=clock, embedder="hash") as memory:
         trust = memory.trust
-        held = []
-        for at in range(data.draw(st.integers(0, 12))):
+        overrides = []
+        for number in range(data.draw(st.integers(0, 12))):
             clock.advance(data.draw(st.sampled_from([0, 60, DAY, 45 * DAY, 100 * DAY])))
             match data.draw(st.sampled_from(["dissent", "late", "override", "revert", "judge", "round"])):
                 case "dissent" | "late" as how:
@@ -676,16 +789,16 @@ def test_however_events_come_the_books_agree_with_the_log(data):
                     impact = data.draw(st.sampled_from([True, False, None]))
                     assert trust.log_dissent("x", text, impact=impact, of="y", timestamp=when)
                 case "override":
-                    held.append(override(trust, "x", decision=data.draw(st.sampled_from(["old", "new"]))))
-                case "revert" if held:
-                    trust.revert(data.draw(st.sampled_from(held)).id, by="ada")
+                    overrides.append(override(trust, "x", decision=data.draw(st.sampled_from(["old", "new"]))))
+                case "revert" if overrides:
+                    trust.revert(data.draw(st.sampled_from(overrides)).id, by="ada")
                 case "judge":
                     for record in memory.journal.read(Query(kinds=("dissent",), scopes=(SYSTEM,))):
                         if record.body["event"]["impact"] is None:
                             assert trust.judge(record.id, impact=True)
                             break
                 case "round":
-                    trust.participate("x", f"r{at % 3}")
+                    trust.participate("x", f"r{number % 3}")
         assert trust.check() == []
         assert trust.score("x") == trust.score("x", at=clock.now())
         before = trust.standing("x")

@@ -1,4 +1,4 @@
-"""Trust in use: recall ranks by it and shows it, derived records inherit the least, nobody crowds the others out."""
+"""Trust in recall: ranking, display, derived records, and the share of one author in an answer."""
 
 from contextlib import contextmanager
 
@@ -14,10 +14,10 @@ from lukasa.recall.signals import RecallCandidate
 
 @pytest.fixture
 def judged(memory, essay):
-    """A store in which `good` is trusted fully and `bad` hardly."""
+    """Return a store in which `good` has trust 1 and `bad` less than 0.2."""
     trust = memory.trust
-    for at in range(6):
-        assert trust.log_dissent("good", essay(at), impact=True, rubric_citations=["a", "b"])
+    for number in range(6):
+        assert trust.log_dissent("good", essay(number), impact=True, rubric_citations=["a", "b"])
         assert trust.log_dissent("bad", "no no no", impact=False)
     for _ in range(5):
         trust.revert(trust.log_override("bad", "x", "y").records[0].id, by="ada")
@@ -26,22 +26,22 @@ def judged(memory, essay):
     return memory
 
 
-def found(recalled):
+def authors_of(recalled):
     return [hit.record.author for hit in recalled.hits]
 
 
 @pytest.mark.requirement("TRU-17")
-def test_between_equals_the_more_trusted_comes_first(judged):
+def test_equal_texts_are_ranked_by_the_trust_of_their_authors(judged):
     for author in ("good", "bad", "unknown"):
         judged.journal.write("note", f"The heron release is on Friday, says {author}", author=author)
     recalled = judged.recall("When is the heron release?", 3)
-    assert found(recalled) == ["good", "unknown", "bad"]
+    assert authors_of(recalled) == ["good", "unknown", "bad"]
     assert [round(hit.trust, 2) for hit in recalled.hits] == [1.0, 0.6, round(judged.trust.score("bad").trust, 2)]
     assert any(signal.name == "trust" and signal.share > 0.1 for signal in recalled.hits[0].signals)
 
 
 @pytest.mark.requirement("TRU-17")
-def test_the_fence_tells_how_far_each_author_is_trusted(judged):
+def test_a_prompt_block_shows_the_trust_of_each_author(judged):
     judged.journal.write("note", "The heron release is on Friday", author="good")
     judged.journal.write("note", "The heron release is on Monday")
     text = build_prompt_block(judged.recall("heron release", 2)).text
@@ -51,7 +51,7 @@ def test_the_fence_tells_how_far_each_author_is_trusted(judged):
 
 
 @pytest.mark.requirement("TRU-17")
-def test_where_nobody_was_judged_trust_changes_no_score(memory):
+def test_trust_changes_no_score_when_no_author_was_judged(memory):
     memory.journal.write("note", "The heron release is on Friday", author="ada")
     (hit,) = memory.recall("heron release", 1).hits
     assert hit.trust == 0.6
@@ -76,7 +76,7 @@ def test_a_record_is_trusted_no_more_than_the_least_trusted_of_its_sources(judge
 
 
 @pytest.mark.requirement("TRU-17")
-def test_laundering_through_a_trusted_author_does_not_pay(judged):
+def test_a_bad_source_lowers_the_rank_of_a_trusted_authors_record(judged):
     derive(judged, "rumour", "nothing of note", "bad")
     derive(judged, "laundered", "The ibis release is on Friday", "good", "rumour")
     derive(judged, "honest", "The ibis release is on Monday", "unknown")
@@ -84,7 +84,7 @@ def test_laundering_through_a_trusted_author_does_not_pay(judged):
 
 
 @pytest.mark.requirement("TRU-17")
-def test_a_bad_source_counts_even_where_no_other_author_was_judged(memory):
+def test_a_bad_source_counts_even_when_no_other_author_was_judged(memory):
     trust = memory.trust
     trust.revert(trust.log_override("bad", "x", "y").records[0].id, by="ada")
     derive(memory, "rumour", "nothing of note", "bad")
@@ -95,21 +95,21 @@ def test_a_bad_source_counts_even_where_no_other_author_was_judged(memory):
 
 
 @pytest.mark.requirement("TRU-17")
-def test_a_source_that_cannot_be_seen_is_trusted_like_an_unknown(judged):
+def test_a_missing_source_is_trusted_like_an_unknown_author(judged):
     derive(judged, "lost", "The stork release is on Friday", "good", "nowhere")
     (hit,) = judged.recall("stork release", 1).hits
     assert hit.trust == 0.6
 
 
 @pytest.mark.requirement("TRU-17")
-def test_circles_and_crowds_of_sources_end(judged):
+def test_cyclic_and_very_many_sources_are_cut_off(judged):
     derive(judged, "a", "The crane release is on Friday", "good", "b")
     derive(judged, "b", "crane release again", "good", "a")
-    judged.journal.append(Draft("note", f"leaf {at}", id=f"s{at}", author="good") for at in range(300))
-    derive(judged, "many", "catalogue of the crane release", "good", *(f"s{at}" for at in range(300)))
+    judged.journal.append(Draft("note", f"leaf {number}", id=f"s{number}", author="good") for number in range(300))
+    derive(judged, "many", "catalogue of the crane release", "good", *(f"s{number}" for number in range(300)))
     trust = {hit.record.id: hit.trust for hit in judged.recall("crane release", 50).hits}
     assert trust["a"] == trust["b"] == 1.0
-    assert trust["many"] == 0.6, "what there was no time to look at is trusted like an unknown"
+    assert trust["many"] == 0.6, "a source past the limit is trusted like an unknown author"
 
 
 @pytest.mark.requirement("TRU-17", "LOG-6")
@@ -123,8 +123,8 @@ def test_a_quarantined_agents_records_vanish_from_recall_at_once_and_come_back(j
 
 
 @pytest.mark.requirement("TRU-17", "LOG-4")
-def test_an_agent_is_told_the_trust_of_authors_it_can_see_and_nothing_else(tmp_path, opened, essay):
-    owner, agent = opened(tmp_path / "t.db"), opened(tmp_path / "t.db", agent="ada")
+def test_an_agent_sees_the_trust_of_authors_it_can_read_and_nothing_else(tmp_path, open_store, essay):
+    owner, agent = open_store(tmp_path / "t.db"), open_store(tmp_path / "t.db", agent="ada")
     owner.trust.log_dissent("ben", essay(), impact=True)
     owner.journal.write("note", "the heron nests", author="ben")
     (hit,) = agent.recall("heron", 1).hits
@@ -135,44 +135,44 @@ def test_an_agent_is_told_the_trust_of_authors_it_can_see_and_nothing_else(tmp_p
 # The share of one author
 
 
-def hits(*authors, score=None):
+def hits(*authors, score=lambda seq: 10 - seq / 100):
+    """Return ranked candidates with falling scores, one by each author."""
     return [
-        RankedCandidate(RecallCandidate(at, f"t{at}", author=author), score(at) if score else 10 - at / 100, (), {})
-        for at, author in enumerate(authors)
+        RankedCandidate(RecallCandidate(seq, f"t{seq}", author=author), score(seq), (), {})
+        for seq, author in enumerate(authors)
     ]
 
 
 @pytest.mark.requirement("TRU-17")
-def test_no_author_fills_more_than_half_of_an_answer_while_others_have_something_to_say():
-    line = hits(*["spam"] * 20, "a", "b", "a", "b", "a", "b")
-    best = cap_author_share(line, 10)
+def test_one_author_fills_at_most_half_of_an_answer_while_others_have_hits():
+    ranked = hits(*["spam"] * 20, "a", "b", "a", "b", "a", "b")
+    best = cap_author_share(ranked, 10)
     assert [hit.candidate.author for hit in best[:10]] == ["spam"] * 5 + ["a", "b", "a", "b", "a"]
     assert [hit.crowded for hit in best[:10]] == [False] * 10
     assert sum(hit.crowded for hit in best) == 15
 
 
 @pytest.mark.requirement("TRU-17")
-def test_two_who_talk_to_each_other_are_not_held_back():
-    line = hits(*["a"] * 9, *["b"] * 9)
-    assert cap_author_share(line, 10) == line
+def test_the_share_is_not_limited_with_two_authors():
+    ranked = hits(*["a"] * 9, *["b"] * 9)
+    assert cap_author_share(ranked, 10) == ranked
 
 
 @pytest.mark.requirement("TRU-17")
-def test_nobody_makes_room_for_what_is_not_a_quarter_as_good():
-    line = hits(*["a"] * 10, "b", "c", score=lambda at: 10.0 if at < 10 else 2.4)
-    assert cap_author_share(line, 10) == line
+def test_no_hit_is_displaced_by_one_with_less_than_a_quarter_of_its_score():
+    ranked = hits(*["a"] * 10, "b", "c", score=lambda seq: 10.0 if seq < 10 else 2.4)
+    assert cap_author_share(ranked, 10) == ranked
 
 
 @pytest.mark.requirement("TRU-17")
-def test_the_owner_is_not_held_back():
-    line = hits(*[""] * 10, "a", "b", "c")
-    assert cap_author_share(line, 10) == line
+def test_the_share_of_the_owner_is_not_limited():
+    ranked = hits(*[""] * 10, "a", "b", "c")
+    assert cap_author_share(ranked, 10) == ranked
 
 
 @given(st.lists(st.sampled_from(["", "a", "b", "c", "d"]), max_size=40), st.integers(0, 15))
-def test_sharing_out_loses_nothing_and_keeps_each_authors_order(authors, k):
-    line = hits(*authors)
-    best = cap_author_share(line, k)
+def test_limiting_shares_loses_no_hit_and_keeps_each_authors_order(authors, k):
+    best = cap_author_share(hits(*authors), k)
     assert sorted(hit.candidate.seq for hit in best) == list(range(len(authors)))
     for author in set(authors):
         own = [hit.candidate.seq for hit in best if hit.candidate.author == author]
@@ -182,12 +182,12 @@ def test_sharing_out_loses_nothing_and_keeps_each_authors_order(authors, k):
         filled = sum(hit.candidate.author == author for hit in best[:k])
         assert filled <= -(-k // 2) or all(
             hit.candidate.author == author
-            or sum(each.candidate.author == hit.candidate.author for each in best[:k]) >= -(-k // 2)
+            or sum(other.candidate.author == hit.candidate.author for other in best[:k]) >= -(-k // 2)
             for hit in best[k:]
         )
 
 
-def test_less_trust_lowers_the_score_by_as_much_as_it_counts():
+def test_less_trust_lowers_the_score_by_the_weight_of_trust():
     hit = RankedCandidate(RecallCandidate(1, "x", trust=0.9), 1.0, (0.5, 0.9), {"words": 1.0, "trust": 0.2})
     lowered = with_trust(hit, 0.4)
     assert lowered.score == pytest.approx(0.9)
@@ -196,22 +196,22 @@ def test_less_trust_lowers_the_score_by_as_much_as_it_counts():
 
 
 @pytest.mark.requirement("TRU-17")
-def test_a_crowd_of_records_by_one_author_says_that_it_made_room(memory):
-    for at in range(30):
-        memory.journal.write("note", f"The heron release number {at} is great", author="spam")
+def test_displaced_records_of_one_author_say_why_they_were_dropped(memory):
+    for number in range(30):
+        memory.journal.write("note", f"The heron release number {number} is great", author="spam")
     for author in ("ada", "ben", "eva"):
         memory.journal.write("note", f"The heron release is on Friday, {author} says so", author=author)
     recalled = memory.recall("heron release", 6)
     assert sum(hit.record.author == "spam" for hit in recalled.hits) <= 3
-    assert any("made room" in hit.why for hit in recalled.dropped)
+    assert any("moved down" in hit.why for hit in recalled.dropped)
 
 
 @pytest.mark.requirement("TRU-17")
-def test_a_newcomer_who_writes_most_of_what_could_answer_is_trusted_less(judged):
+def test_an_unjudged_author_of_most_candidates_is_trusted_less(judged):
     for author in ("good", "ada"):
         judged.journal.write("note", f"The heron release is on Friday, as {author} knows", author=author)
-    for at in range(18):
-        judged.journal.write("note", f"The heron release is on Monday, as {at} people know", author="flood")
+    for number in range(18):
+        judged.journal.write("note", f"The heron release is on Monday, as {number} people know", author="flood")
     hits = judged.recall("When is the heron release?", 10).hits
     trusts = {hit.record.author: hit.trust for hit in hits}
     assert hits[0].record.author == "good"
@@ -219,27 +219,27 @@ def test_a_newcomer_who_writes_most_of_what_could_answer_is_trusted_less(judged)
     assert trusts["flood"] == pytest.approx(0.6 * 0.2)  # nine tenths of it: four fifths of the way beyond half
 
 
-def test_a_recall_never_looks_twice_at_a_time(tmp_path, opened, essay, monkeypatch):
-    """Whoever holds one connection while waiting for another can wait for ever."""
-    memory = opened(tmp_path / "t.db", agent="ada")
-    owner = opened(tmp_path / "t.db")
+def test_a_recall_never_opens_two_snapshots_at_a_time(tmp_path, open_store, essay, monkeypatch):
+    """Guard against a deadlock: a caller that holds one connection must not wait for another."""
+    memory = open_store(tmp_path / "t.db", agent="ada")
+    owner = open_store(tmp_path / "t.db")
     owner.trust.log_dissent("good", essay(), impact=True)
     derive(owner, "fact", "The egret release needs two reviews", "good")
     derive(owner, "clean", "Egret release notes: reviews matter", "other", "fact")
     memory.recall("warm up")
-    engine, held = memory._parts.engine, []
-    reading = engine.snapshot
+    engine, open_snapshots = memory._parts.engine, []
+    open_snapshot = engine.snapshot
 
     @contextmanager
-    def counting(*words, **options):
-        assert not held
-        held.append(1)
+    def counted_snapshot(*arguments, **options):
+        assert not open_snapshots
+        open_snapshots.append(1)
         try:
-            with reading(*words, **options) as look:
-                yield look
+            with open_snapshot(*arguments, **options) as snapshot:
+                yield snapshot
         finally:
-            held.pop()
+            open_snapshots.pop()
 
-    monkeypatch.setattr(engine, "snapshot", counting)
+    monkeypatch.setattr(engine, "snapshot", counted_snapshot)
     trust = {hit.record.id: hit.trust for hit in memory.recall("egret release", 5).hits}
     assert trust == {"fact": 1.0, "clean": 0.6}

@@ -1,4 +1,4 @@
-"""What the tests of the vault share: stores of both engines, and a vault with a clock that stands still."""
+"""Fixtures of the vault's tests: stores of both engines, a vault with a frozen clock, and worker processes."""
 
 import json
 import subprocess
@@ -12,8 +12,8 @@ import lukasa
 from lukasa.testing import FrozenClock
 from lukasa.vault import VaultSettings
 
-ACTORS = Path(__file__).with_name("actors.py")
-PATIENCE = 120
+WORKER = Path(__file__).with_name("worker.py")
+TIMEOUT = 120
 
 
 @pytest.fixture
@@ -22,49 +22,49 @@ def clock():
 
 
 @pytest.fixture
-def opened(clock):
-    """Opens stores and closes them again."""
+def open_store(clock):
+    """Open stores during a test and close them after it."""
     with ExitStack() as stack:
 
-        def open_(place="memory:", **options):
+        def open_(location="memory:", **options):
             options.setdefault("embedder", "hash")
-            return stack.enter_context(lukasa.open(place, **{"clock": clock, **options}))
+            return stack.enter_context(lukasa.open(location, **{"clock": clock, **options}))
 
         yield open_
 
 
 @pytest.fixture(params=["file", "postgresql"])
-def place(request, tmp_path):
-    """A store that several processes can share."""
+def location(request, tmp_path):
+    """Return the location of a store that several processes can share."""
     return request.getfixturevalue("url") if request.param == "postgresql" else str(tmp_path / "agents.db")
 
 
 @pytest.fixture
-def memory(opened, place):
-    return opened(place)
+def memory(open_store, location):
+    return open_store(location)
 
 
 @pytest.fixture
-def vault(opened):
-    """The owner's vault in a store of its own, with room enough."""
-    return opened(profile=VaultSettings(capacity=1_000_000)).vault
+def vault(open_store):
+    """Return the owner's vault in an empty store, with enough capacity."""
+    return open_store(profile=VaultSettings(capacity=1_000_000)).vault
 
 
 @pytest.fixture(scope="session")
-def together():
-    """Plays parts of ``actors.py`` in processes of their own, all at once; returns what each printed."""
+def run_concurrently():
+    """Run a function of ``worker.py`` in one process for each set of arguments; return what each printed."""
 
-    def play(part, *facts):
-        command = [sys.executable, str(ACTORS), part]
+    def run(function, *arguments):
+        command = [sys.executable, str(WORKER), function]
         started = [
-            subprocess.Popen([*command, json.dumps(fact)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            for fact in facts
+            subprocess.Popen([*command, json.dumps(given)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for given in arguments
         ]
-        said = []
+        results = []
         for process in started:
-            out, complaint = process.communicate(timeout=PATIENCE)
-            assert process.returncode == 0, complaint[-3000:]
-            said.append(json.loads(out))
-        return said
+            output, errors = process.communicate(timeout=TIMEOUT)
+            assert process.returncode == 0, errors[-3000:]
+            results.append(json.loads(output))
+        return results
 
-    return play
+    return run

@@ -1,4 +1,4 @@
-"""The near-duplicate gate: the measures are exact, and the index gives the verdict that comparing with all would."""
+"""The near-duplicate check: exact measures, and an index with the verdicts of comparing with everything."""
 
 import random
 
@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lukasa
+from lukasa.text.normalize import normalise_text
 from lukasa.text.similarity import (
     MAX_COMPLETE_WORDS,
     MIN_OVERLAP,
     distinct_words,
-    normalise_text,
     pair_keys,
     query_coverage,
     sequence_similarity,
@@ -26,7 +26,7 @@ SETS = st.frozensets(WORDS, min_size=1, max_size=14)
 SENTENCES = st.lists(WORDS, min_size=1, max_size=14).map(" ".join)
 
 
-def lcs(a, b):
+def longest_common_subsequence(a, b):
     row = [0] * (len(b) + 1)
     for x in a:
         before = 0
@@ -36,31 +36,31 @@ def lcs(a, b):
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
-def test_sequence_is_twice_the_longest_common_subsequence_over_both_lengths(a, b):
-    expected = 2 * lcs(a, b) / (len(a) + len(b)) if a or b else 1.0
+def test_sequence_similarity_is_twice_the_longest_common_subsequence_over_both_lengths(a, b):
+    expected = 2 * longest_common_subsequence(a, b) / (len(a) + len(b)) if a or b else 1.0
     assert sequence_similarity(a, b) == pytest.approx(expected)
     assert sequence_similarity(a, b) == sequence_similarity(b, a)
 
 
 @given(SETS, SETS)
-def test_overlap_is_the_share_of_words_in_common(a, b):
+def test_word_overlap_is_the_share_of_words_in_common(a, b):
     assert word_overlap(a, b) == pytest.approx(len(a & b) / len(a | b))
     assert query_coverage(a, b) == pytest.approx(len(a & b) / len(a))
 
 
 @pytest.mark.requirement("VLT-6")
 @given(SETS, SETS)
-def test_texts_that_overlap_enough_always_share_a_mark(a, b):
+def test_texts_that_overlap_enough_always_share_a_pair_key(a, b):
     if word_overlap(a, b) >= MIN_OVERLAP:
         assert set(pair_keys(a)) & set(pair_keys(b))
 
 
 @given(st.integers(1, MAX_COMPLETE_WORDS), st.randoms(use_true_random=False))
 @settings(max_examples=300)
-def test_marks_are_complete_up_to_the_promised_number_of_words(size, chance):
-    """The worst that can happen: the words two texts share are the last in the order."""
-    pool = [f"{'w' * chance.randint(1, 9)}{n}" for n in range(3 * size)]
-    a = frozenset(chance.sample(pool, size))
+def test_pair_keys_are_complete_up_to_the_promised_number_of_words(size, rng):
+    """In the worst case the words that two texts share are the last in the order."""
+    pool = [f"{'w' * rng.randint(1, 9)}{n}" for n in range(3 * size)]
+    a = frozenset(rng.sample(pool, size))
     least = -(-3 * size // 5)
     shared = sorted(a, key=lambda word: (len(word), word))[:least]  # short words come last
     other = frozenset(shared) | {f"{'x' * 12}{n}" for n in range(max(0, round(len(a | set(shared)) / 1) - size))}
@@ -80,17 +80,17 @@ def test_marks_are_complete_up_to_the_promised_number_of_words(size, chance):
         ("… — !!", set()),
     ],
 )
-def test_words_are_folded_and_scripts_without_spaces_give_characters(text, found):
+def test_distinct_words_folds_words_and_splits_scripts_without_spaces(text, found):
     assert distinct_words(normalise_text(text)) == found
 
 
 def verdicts_by_comparing_with_all(texts, rules, *, as_documented=False):
-    """The gate's verdict the slow way. As documented, sequences count between texts that share two telling words."""
+    """Return the gate's verdicts the slow way. As documented, sequences count between texts that share two content words."""
     kept, verdicts = [], []
     for text in texts:
         plain = normalise_text(text)
         known = distinct_words(plain)
-        again = any(
+        is_duplicate = any(
             word_overlap(known, distinct_words(normalise_text(other))) >= rules.overlap_threshold
             or (
                 sequence_similarity(plain, normalise_text(other)) >= rules.similarity_threshold
@@ -101,8 +101,8 @@ def verdicts_by_comparing_with_all(texts, rules, *, as_documented=False):
             )
             for other in kept
         )
-        verdicts.append("duplicate" if again else "kept")
-        if not again:
+        verdicts.append("duplicate" if is_duplicate else "kept")
+        if not is_duplicate:
             kept.append(text)
     return verdicts
 
@@ -121,7 +121,7 @@ def verdicts_of(vault, texts):
     )
 )
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-def test_in_a_small_vault_the_verdict_is_that_of_comparing_with_everything_whatever_the_text(texts):
+def test_a_small_vault_compares_any_text_with_everything(texts):
     rules = VaultSettings(signals=(), pii={"memory": "allow"}, capacity=10_000)
     with lukasa.open("memory:", profile=rules) as memory:
         assert verdicts_of(memory.vault, texts) == verdicts_by_comparing_with_all(texts, rules)
@@ -132,7 +132,7 @@ def test_in_a_small_vault_the_verdict_is_that_of_comparing_with_everything_whate
 @settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
-def test_by_the_index_alone_the_overlap_gives_the_verdict_of_comparing_with_everything(texts, threshold):
+def test_the_index_alone_finds_every_overlap_that_comparing_with_everything_finds(texts, threshold):
     rules = VaultSettings(signals=(), overlap_threshold=threshold, similarity_threshold=1.0, capacity=10_000)
     with pytest.MonkeyPatch.context() as patch, lukasa.open("memory:", profile=rules) as memory:
         patch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
@@ -141,30 +141,30 @@ def test_by_the_index_alone_the_overlap_gives_the_verdict_of_comparing_with_ever
 
 @pytest.mark.requirement("VLT-6")
 @pytest.mark.parametrize("size", [600, pytest.param(6_000, marks=pytest.mark.slow)])
-def test_in_a_large_vault_the_overlap_gives_the_verdict_of_comparing_with_everything(size, opened, place):
-    """Word order is no part of it: texts are made of many words in many orders, and varied word by word."""
-    chance, rules = random.Random(size), VaultSettings(signals=(), similarity_threshold=1.0, capacity=1_000_000)
-    pool = [f"{chance.getrandbits(30):x}" + "w" * chance.randint(0, 6) for _ in range(3_000)] + ["the", "is", "of"]
-    kept = [" ".join(chance.choices(pool, k=chance.randint(2, 24))) for _ in range(size)]
-    vault = opened(place, profile=rules).vault
-    held = [text for text, outcome in zip(kept, vault.bulk_add(kept), strict=True) if outcome]
-    known = [distinct_words(normalise_text(text)) for text in held]
+def test_a_large_vault_finds_every_overlap_that_comparing_with_everything_finds(size, open_store, location):
+    """Word order does not count: the texts have many words in many orders and are varied word by word."""
+    rng, rules = random.Random(size), VaultSettings(signals=(), similarity_threshold=1.0, capacity=1_000_000)
+    pool = [f"{rng.getrandbits(30):x}" + "w" * rng.randint(0, 6) for _ in range(3_000)] + ["the", "is", "of"]
+    texts = [" ".join(rng.choices(pool, k=rng.randint(2, 24))) for _ in range(size)]
+    vault = open_store(location, profile=rules).vault
+    kept_texts = [text for text, outcome in zip(texts, vault.bulk_add(texts), strict=True) if outcome]
+    known = [distinct_words(normalise_text(text)) for text in kept_texts]
     codes = set()
-    for text in chance.choices(held, k=150):
+    for text in rng.choices(kept_texts, k=150):
         parts = text.split()
-        for _ in range(chance.randint(0, len(parts) // 2)):
-            parts[chance.randrange(len(parts))] = chance.choice(pool)
-        chance.shuffle(parts)
+        for _ in range(rng.randint(0, len(parts) // 2)):
+            parts[rng.randrange(len(parts))] = rng.choice(pool)
+        rng.shuffle(parts)
         asked = distinct_words(normalise_text(" ".join(parts)))
-        again = any(word_overlap(asked, other) >= rules.overlap_threshold for other in known)
+        is_duplicate = any(word_overlap(asked, other) >= rules.overlap_threshold for other in known)
         refused = vault.judge(" ".join(parts))
-        assert (refused is not None and refused.code == "duplicate") == again, parts
-        codes.add(again)
+        assert (refused is not None and refused.code == "duplicate") == is_duplicate, parts
+        codes.add(is_duplicate)
     assert codes == {True, False}
 
 
-def facts(chance, count):
-    """Sentences as people write them down, and variations of them: typos, other endings, swapped and added words."""
+def facts(rng, count):
+    """Return sentences as people write them, and variations: typos, other endings, removed and added words."""
     people = ["Ada", "Boris", "Chidi", "Dolores", "Emeka", "Farah", "Gudrun", "Hiroshi"]
     things = [
         "dashboard",
@@ -192,53 +192,53 @@ def facts(chance, count):
     months = ["January", "March", "May", "August", "October", "December"]
     made = []
     for n in range(count):
-        fact = f"The {chance.choice(things)} {chance.choice(deeds)}".format(
-            who=chance.choice(people), where=chance.choice(places), when=chance.choice(months), n=17 * n % 991
+        fact = f"The {rng.choice(things)} {rng.choice(deeds)}".format(
+            who=rng.choice(people), where=rng.choice(places), when=rng.choice(months), n=17 * n % 991
         )
-        if made and chance.random() < 0.4:
-            fact = varied(chance, chance.choice(made))
+        if made and rng.random() < 0.4:
+            fact = varied(rng, rng.choice(made))
         made.append(fact)
     return made
 
 
-def varied(chance, text):
+def varied(rng, text):
     parts = text.split()
-    match chance.randrange(4):
+    match rng.randrange(4):
         case 0:
-            at = chance.randrange(len(text))
-            return text[:at] + chance.choice("aeioust") + text[at + 1 :]
+            at = rng.randrange(len(text))
+            return text[:at] + rng.choice("aeioust") + text[at + 1 :]
         case 1:
-            parts.insert(chance.randrange(len(parts)), chance.choice(["really", "now", "also", "usually"]))
+            parts.insert(rng.randrange(len(parts)), rng.choice(["really", "now", "also", "usually"]))
         case 2:
-            parts = [part + "s" if len(part) > 5 and chance.random() < 0.3 else part for part in parts]
+            parts = [part + "s" if len(part) > 5 and rng.random() < 0.3 else part for part in parts]
         case 3:
-            parts.pop(chance.randrange(len(parts)))
+            parts.pop(rng.randrange(len(parts)))
     return " ".join(parts)
 
 
 @pytest.mark.requirement("VLT-6")
 @pytest.mark.parametrize("seed", range(2))
-def test_by_the_index_alone_variations_of_facts_are_judged_as_documented(seed, opened, monkeypatch):
+def test_the_index_alone_judges_variations_of_facts_as_documented(seed, open_store, monkeypatch):
     monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
     texts = facts(random.Random(seed), 300)
     rules = VaultSettings(capacity=10_000)
     expected = verdicts_by_comparing_with_all(texts, rules, as_documented=True)
-    assert verdicts_of(opened(profile=rules).vault, texts) == expected
+    assert verdicts_of(open_store(profile=rules).vault, texts) == expected
     assert {"kept", "duplicate"} == set(expected)
 
 
 @pytest.mark.requirement("VLT-6")
-def test_a_text_with_a_typo_in_it_is_found_by_the_index_alone(opened, monkeypatch):
+def test_the_index_alone_finds_a_text_with_a_typo(open_store, monkeypatch):
     monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
-    chance, vault = random.Random(7), opened(profile=VaultSettings(capacity=10_000)).vault
-    kept = [item for item in facts(chance, 300) if vault.add_memory(item)]
+    rng, vault = random.Random(7), open_store(profile=VaultSettings(capacity=10_000)).vault
+    kept = [item for item in facts(rng, 300) if vault.add_memory(item)]
     for text in kept:
-        at = chance.randrange(len(text))
+        at = rng.randrange(len(text))
         assert vault.add_memory(text[:at] + "q" + text[at + 1 :]).code == "duplicate"
 
 
 @pytest.mark.requirement("VLT-6")
-def test_a_refusal_names_what_is_duplicated_and_how_alike_it_is(memory):
+def test_a_duplicate_refusal_names_the_memory_and_the_similarity(memory):
     kept = memory.vault.add_memory("The staging database is called heron").record
     refused = memory.vault.add_memory("The staging database is named heron")
     assert refused.code == "duplicate"
@@ -248,8 +248,8 @@ def test_a_refusal_names_what_is_duplicated_and_how_alike_it_is(memory):
 
 
 @pytest.mark.requirement("VLT-6")
-def test_duplicates_are_looked_for_within_the_scope_alone(opened, place):
-    orion, elysia = opened(place, agent="orion"), opened(place, agent="elysia")
+def test_duplicates_are_searched_only_within_the_scope(open_store, location):
+    orion, elysia = open_store(location, agent="orion"), open_store(location, agent="elysia")
     text = "The staging database is called heron"
     assert orion.vault.add_memory(text, "orion")
     assert elysia.vault.add_memory(text, "elysia")
@@ -259,7 +259,7 @@ def test_duplicates_are_looked_for_within_the_scope_alone(opened, place):
 
 
 @pytest.mark.requirement("VLT-6")
-def test_what_was_forgotten_or_rewritten_or_hidden_is_no_longer_in_the_way(memory, monkeypatch):
+def test_deleted_rewritten_and_quarantined_memories_are_no_duplicates(memory, monkeypatch):
     monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
     vault = memory.vault
     first = vault.add_memory("The staging database is called heron").record
@@ -273,19 +273,19 @@ def test_what_was_forgotten_or_rewritten_or_hidden_is_no_longer_in_the_way(memor
 
 
 @pytest.mark.requirement("VLT-6")
-def test_the_same_fact_from_many_processes_is_kept_once(place, opened, together):
-    opened(place).vault.add_memory("Something else is already here", author="ada")
+def test_the_same_fact_added_by_many_processes_is_kept_once(location, open_store, run_concurrently):
+    open_store(location).vault.add_memory("Something else is already here", author="ada")
     fact = "The quarterly report is due on the third Friday of April"
-    said = together("add", *({"store": place, "texts": [fact, f"{fact}!"]} for _ in range(6)))
-    assert sum(answers.count("kept") for answers in said) == 1
-    texts = [memory.text for memory in opened(place).vault.list()]
+    verdicts = run_concurrently("add", *({"store": location, "texts": [fact, f"{fact}!"]} for _ in range(6)))
+    assert sum(answers.count("kept") for answers in verdicts) == 1
+    texts = [memory.text for memory in open_store(location).vault.list()]
     assert sum("quarterly" in text for text in texts) == 1
 
 
 @pytest.mark.requirement("VLT-6")
-def test_after_a_rebuild_of_everything_derived_near_duplicates_are_found_as_before(opened, tmp_path, monkeypatch):
+def test_near_duplicates_are_found_after_a_reindex(open_store, tmp_path, monkeypatch):
     monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
-    memory = opened(tmp_path / "a.db", profile=VaultSettings(capacity=1000))
+    memory = open_store(tmp_path / "a.db", profile=VaultSettings(capacity=1000))
     texts = facts(random.Random(5), 60)
     memory.vault.bulk_add(texts)
     memory.journal.reindex()

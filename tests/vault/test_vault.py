@@ -1,4 +1,4 @@
-"""The vault's room: the gate in its order, registers, capacity, looking, forgetting, promoting."""
+"""The vault service: the gate in its order, registers, capacity, reading, deleting, promoting."""
 
 import re
 from datetime import timedelta
@@ -27,7 +27,7 @@ FACTS = [
 
 
 @pytest.mark.requirement("VLT-1")
-def test_there_are_two_tiers_and_the_log_tier_is_always_refused(memory):
+def test_add_accepts_two_tiers_and_refuses_the_log_tier(memory):
     vault = memory.vault
     assert vault.get(vault.add_memory(FACTS[0]).record.id).tier == "canon", "the default"
     assert vault.get(vault.add_memory(FACTS[1], tier="register").record.id).tier == "register"
@@ -43,9 +43,9 @@ def test_a_memory_has_the_fields_of_the_document(memory, clock):
     ).record
     clock.advance(timedelta(minutes=5).total_seconds())
     memory.vault.update(kept.id, "The staging database is called heron and runs in Ghent", source="tool")
-    told = memory.vault.get(kept.id)
-    assert re.fullmatch("[0-9a-f]{12}", told.id)
-    assert told.as_json() == {
+    found = memory.vault.get(kept.id)
+    assert re.fullmatch("[0-9a-f]{12}", found.id)
+    assert found.as_json() == {
         "id": kept.id,
         "text": "The staging database is called heron and runs in Ghent",
         "scope": "shared",
@@ -62,7 +62,7 @@ def test_a_memory_has_the_fields_of_the_document(memory, clock):
 
 
 @pytest.mark.requirement("VLT-2")
-def test_a_text_of_1200_characters_is_kept_and_one_more_is_too_long(vault):
+def test_add_keeps_1200_characters_and_refuses_more(vault):
     words = " ".join(f"word{n}" for n in range(300))
     assert vault.add_memory(words[:1200])
     assert vault.add_memory(words[:1201]).code == "too_long"
@@ -72,9 +72,9 @@ def test_a_text_of_1200_characters_is_kept_and_one_more_is_too_long(vault):
 
 
 @pytest.mark.requirement("VLT-3")
-def test_the_checks_come_in_the_documents_order(opened):
-    """Each proposal breaks one rule less than the one before; the first rule broken is the one that is named."""
-    vault = opened(agent="orion", profile=VaultSettings(capacity=1, scopes=("shared", "orion"))).vault
+def test_the_gate_checks_in_the_documents_order(open_store):
+    """Each proposal breaks one rule less than the one before; the refusal names the first rule it breaks."""
+    vault = open_store(agent="orion", profile=VaultSettings(capacity=1, scopes=("shared", "orion"))).vault
     vault.add_memory(FACT, "orion")
     secret, long = "my password is hunter2", " word" * 300
     cases = [
@@ -114,7 +114,7 @@ def test_the_checks_come_in_the_documents_order(opened):
         ("bad_item", {"unknown": 1, "text": None}),
     ],
 )
-def test_odd_input_is_refused_with_a_code_and_never_raises(code, fields, vault):
+def test_add_refuses_odd_input_with_a_code_and_never_raises(code, fields, vault):
     item = {"text": FACT, **fields}
     if code == "bad_item":
         item = {}
@@ -123,7 +123,7 @@ def test_odd_input_is_refused_with_a_code_and_never_raises(code, fields, vault):
 
 @given(st.text(max_size=200))
 @settings(deadline=None, max_examples=80)
-def test_any_text_gets_a_verdict_and_what_is_kept_comes_back_letter_by_letter(text):
+def test_any_text_gets_a_verdict_and_a_kept_text_is_returned_unchanged(text):
     with lukasa.open("memory:") as memory:
         outcome = memory.vault.add_memory(text)
         if outcome:
@@ -135,12 +135,12 @@ def test_any_text_gets_a_verdict_and_what_is_kept_comes_back_letter_by_letter(te
 @pytest.mark.parametrize(
     "odd", ["nul \0 inside", "rtl \u202e text", "emoji \U0001f469\u200d\U0001f680", "é é", "日本語のテキスト"]
 )
-def test_odd_characters_are_kept_alike_on_both_engines(odd, memory):
+def test_odd_characters_are_kept_unchanged_on_both_engines(odd, memory):
     kept = memory.vault.add_memory(f"The label reads {odd}").record
     assert memory.vault.get(kept.id).text == f"The label reads {odd}"
 
 
-def test_the_verdict_can_be_asked_for_without_keeping_anything(memory):
+def test_judge_returns_the_verdict_and_writes_nothing(memory):
     assert memory.vault.judge(FACT) is None
     assert memory.vault.judge({"text": FACT, "tier": "log"}).code == "log_tier"
     assert memory.vault.list() == []
@@ -152,12 +152,12 @@ def test_the_verdict_can_be_asked_for_without_keeping_anything(memory):
 
 
 @pytest.mark.requirement("VLT-5")
-def test_a_register_is_replaced_in_place_by_its_topic_and_scope(memory):
+def test_add_updates_a_register_in_place_by_its_topic_and_scope(memory):
     vault = memory.vault
     first = vault.add_memory("Projects: dashboard", "shared", "project", tier="register", topic_id="projects").record
     second = vault.add_memory("Projects: email", "shared", "project", tier="register", topic_id="projects").record
     assert (second.id, second.version) == (first.id, 2)
-    assert [told.text for told in vault.list()] == ["Projects: email"]
+    assert [found.text for found in vault.list()] == ["Projects: email"]
     other = vault.add_memory("Projects: email", "ada", "project", tier="register", topic_id="projects").record
     assert other.id != first.id, "another scope has its own"
     canon = vault.add_memory("The mission never changes", topic_id="projects").record
@@ -165,16 +165,16 @@ def test_a_register_is_replaced_in_place_by_its_topic_and_scope(memory):
 
 
 @pytest.mark.requirement("VLT-5")
-def test_update_by_topic_makes_the_register_or_updates_it_and_keeps_what_is_not_said(memory):
+def test_update_by_topic_creates_or_updates_a_register_and_keeps_fields_that_are_not_given(memory):
     vault = memory.vault
     made = vault.update_by_topic("mood", "shared", "The team is cheerful", "state", tags=["team"]).record
     again = vault.update_by_topic("mood", "shared", "The team is tired").record
-    told = vault.get(made.id)
-    assert (again.version, told.category, told.tags, told.text) == (2, "state", ("team",), "The team is tired")
+    found = vault.get(made.id)
+    assert (again.version, found.category, found.tags, found.text) == (2, "state", ("team",), "The team is tired")
 
 
 @pytest.mark.requirement("VLT-5")
-def test_a_register_said_twice_in_one_batch_has_two_versions(memory):
+def test_bulk_add_of_one_topic_several_times_makes_several_versions(memory):
     items = [
         {"text": f"Projects: {name}", "tier": "register", "topic_id": "p"} for name in ("dashboard", "email", "search")
     ]
@@ -184,19 +184,21 @@ def test_a_register_said_twice_in_one_batch_has_two_versions(memory):
 
 
 @pytest.mark.requirement("VLT-5")
-def test_many_processes_updating_one_topic_make_one_register_and_lose_no_version(place, opened, together):
-    opened(place).vault.add_memory("Something else is here", author="ada")
+def test_many_processes_updating_one_topic_make_one_register_and_lose_no_version(
+    location, open_store, run_concurrently
+):
+    open_store(location).vault.add_memory("Something else is here", author="ada")
     facts = [
         {
-            "store": place,
+            "store": location,
             "texts": [f"Worker {n} says {word}" for word in ("alpha", "beta", "gamma")],
             "tier": "register",
             "topic_id": "state",
         }
         for n in range(4)
     ]
-    assert {answer for answers in together("add", *facts) for answer in answers} == {"kept"}
-    (register,) = opened(place).vault.list(topic_id="state")
+    assert {answer for answers in run_concurrently("add", *facts) for answer in answers} == {"kept"}
+    (register,) = open_store(location).vault.list(topic_id="state")
     assert register.version == 12
 
 
@@ -204,20 +206,20 @@ def test_many_processes_updating_one_topic_make_one_register_and_lose_no_version
 
 
 @pytest.mark.requirement("VLT-7")
-def test_a_full_vault_refuses_more_until_something_is_forgotten(opened, place):
-    vault = opened(place, profile=VaultSettings(capacity=2)).vault
+def test_a_full_vault_refuses_memories_until_one_is_deleted(open_store, location):
+    vault = open_store(location, profile=VaultSettings(capacity=2)).vault
     first, second = (vault.add_memory(fact).record for fact in FACTS[:2])
     refused = vault.add_memory(FACTS[2])
     assert (refused.code, refused.details["active"]) == ("full", 2)
     assert vault.add_memory(FACTS[1]).code == "duplicate", "judged before capacity"
-    assert vault.update(second.id, "Ada leads the translation effort in Bruges"), "an update needs no room"
+    assert vault.update(second.id, "Ada leads the translation effort in Bruges"), "an update needs no capacity"
     vault.delete(first.id)
     assert vault.add_memory(FACTS[2])
 
 
 @pytest.mark.requirement("VLT-7")
-def test_by_default_a_hundred_fit_and_in_bulk_the_rest_is_refused(opened):
-    vault = opened().vault
+def test_by_default_the_vault_keeps_a_hundred_memories_and_bulk_add_refuses_the_rest(open_store):
+    vault = open_store().vault
     texts = [f"{chr(97 + n % 26) * 9} {chr(97 + n // 26) * 7} {n:b}" for n in range(140)]
     outcomes = vault.bulk_add(texts)
     kept = [outcome for outcome in outcomes if outcome]
@@ -225,11 +227,11 @@ def test_by_default_a_hundred_fit_and_in_bulk_the_rest_is_refused(opened):
     assert {outcome.code for outcome in outcomes if not outcome} <= {"full", "duplicate"}
 
 
-# all the verbs
+# the methods
 
 
 @pytest.mark.requirement("VLT-8")
-def test_memories_are_added_updated_fetched_traced_and_forgotten(memory):
+def test_add_update_get_history_and_delete_work_together(memory):
     vault = memory.vault
     id = vault.add_memory(FACT, category="infrastructure").record.id
     assert vault.update(id, "The staging database is called stork", tags=["db"]).record.version == 2
@@ -240,8 +242,8 @@ def test_memories_are_added_updated_fetched_traced_and_forgotten(memory):
     assert vault.delete(id).code == "not_found"
     assert vault.get(id) is None
     assert vault.list() == []
-    story = vault.history(id)
-    assert [(told.version, told.text, told.deleted_at is None) for told in story] == [
+    versions = vault.history(id)
+    assert [(found.version, found.text, found.deleted_at is None) for found in versions] == [
         (1, FACT, True),
         (2, "The staging database is called stork", True),
         (3, "The staging database is called stork", False),
@@ -250,7 +252,7 @@ def test_memories_are_added_updated_fetched_traced_and_forgotten(memory):
 
 
 @pytest.mark.requirement("VLT-8")
-def test_in_bulk_each_gets_a_verdict_of_its_own_as_if_they_came_one_by_one(memory):
+def test_bulk_add_and_bulk_delete_give_each_item_its_verdict(memory):
     items = [
         FACTS[0],
         "tick marker",
@@ -272,34 +274,34 @@ def test_in_bulk_each_gets_a_verdict_of_its_own_as_if_they_came_one_by_one(memor
     ids = [outcome.record.id for outcome in outcomes if isinstance(outcome, Accepted)]
     gone = memory.vault.bulk_delete([ids[0], "nothing", ids[1], ids[0]])
     assert [getattr(outcome, "code", "gone") for outcome in gone] == ["gone", "not_found", "gone", "not_found"]
-    assert [told.id for told in memory.vault.list()] == [ids[2]]
+    assert [found.id for found in memory.vault.list()] == [ids[2]]
     assert memory.vault.bulk_add([]) == []
 
 
 @pytest.mark.requirement("VLT-8")
-def test_a_list_is_narrowed_by_tier_category_topic_and_tag(vault):
+def test_list_filters_by_tier_category_topic_and_tag(vault):
     vault.add_memory(FACTS[0], category="infra", tags=["db"])
     vault.add_memory(FACTS[1], category="team", tier="register", topic_id="leads")
-    assert [told.text for told in vault.list(tag="db")] == [FACTS[0]]
-    assert [told.text for told in vault.list(tier="register", category="team", topic_id="leads")] == [FACTS[1]]
+    assert [found.text for found in vault.list(tag="db")] == [FACTS[0]]
+    assert [found.text for found in vault.list(tier="register", category="team", topic_id="leads")] == [FACTS[1]]
     assert vault.list(tier="register", category="infra") == []
     assert len(vault.list(limit=1)) == 1
 
 
 @pytest.mark.requirement("VLT-8")
-def test_an_update_passes_the_gate_and_is_not_its_own_duplicate(vault):
+def test_update_passes_the_gate_and_is_no_duplicate_of_itself(vault):
     first, second = (vault.add_memory(fact).record for fact in FACTS[:2])
     assert vault.update(first.id, f"{FACTS[0]}!"), "nearly the same as itself"
     assert vault.update(second.id, FACTS[0]).details["duplicate_of"] == first.id
     assert vault.update(first.id, "heartbeat").code == "noise"
 
 
-# looking the vault over
+# review
 
 
 @pytest.mark.requirement("VLT-9")
-def test_similar_memories_and_deletion_candidates_are_proposed_and_nothing_is_changed(opened, clock):
-    lax = opened(
+def test_similar_pairs_and_deletions_are_proposed_and_nothing_is_changed(open_store, clock):
+    lax = open_store(
         profile=VaultSettings(overlap_threshold=1.0, similarity_threshold=1.0, signals=(), pii={"memory": "allow"})
     ).vault
     strict = VaultSettings()
@@ -324,11 +326,11 @@ def test_similar_memories_and_deletion_candidates_are_proposed_and_nothing_is_ch
 
 
 @pytest.mark.requirement("VLT-9")
-def test_a_promotion_says_so_in_its_source(memory):
+def test_promotion_sets_tier_and_source(memory):
     kept = memory.vault.add_memory(FACT, tier="register", topic_id="db").record
     assert memory.vault.promote_to_canon(kept.id, "The staging database is always called heron", by="Ada Okafor")
-    told = memory.vault.get(kept.id)
-    assert (told.tier, told.source, told.version) == ("canon", "promotion", 2)
+    found = memory.vault.get(kept.id)
+    assert (found.tier, found.source, found.version) == ("canon", "promotion", 2)
     assert memory.vault.promote_to_canon(kept.id, by="Ada Okafor").code == "already_canon"
     assert memory.vault.promote_to_canon("nothing", by="Ada").code == "not_found"
 
@@ -337,8 +339,8 @@ def test_a_promotion_says_so_in_its_source(memory):
 
 
 @pytest.mark.requirement("VLT-15")
-def test_a_register_becomes_canon_when_independent_authors_say_the_same_and_who_is_recorded(opened, place):
-    orion, elysia = opened(place, agent="orion"), opened(place, agent="elysia")
+def test_promotion_needs_independent_authors_and_records_them(open_store, location):
+    orion, elysia = open_store(location, agent="orion"), open_store(location, agent="elysia")
     kept = orion.vault.add_memory(FACT, tier="register", topic_id="db").record
     assert orion.vault.promote_to_canon(kept.id).code == "not_corroborated"
     assert orion.vault.corroborate(kept.id).code == "not_independent"
@@ -352,8 +354,8 @@ def test_a_register_becomes_canon_when_independent_authors_say_the_same_and_who_
 
 
 @pytest.mark.requirement("VLT-15")
-def test_trust_does_not_survive_a_rewriting(opened):
-    owner = opened()
+def test_corroborations_do_not_survive_a_rewriting(open_store):
+    owner = open_store()
     kept = owner.vault.add_memory(FACT, tier="register", topic_id="db", author="orion").record
     owner.vault.corroborate(kept.id, author="elysia")
     owner.vault.update(kept.id, "Mallory approves every deploy by herself", author="mallory")
@@ -361,16 +363,16 @@ def test_trust_does_not_survive_a_rewriting(opened):
 
 
 @pytest.mark.requirement("VLT-15")
-def test_a_register_that_two_authors_wrote_alike_is_corroborated_by_both(opened):
-    owner = opened()
+def test_two_authors_of_similar_versions_corroborate_a_register(open_store):
+    owner = open_store()
     for author in ("orion", "elysia"):
         kept = owner.vault.add_memory(FACT, tier="register", topic_id="db", author=author).record
     assert owner.vault.promote_to_canon(kept.id).record.body["corroborated_by"] == ["elysia", "orion"]
 
 
 @pytest.mark.requirement("VLT-15")
-def test_when_a_corroborator_is_quarantined_the_memory_is_a_register_again(opened, place):
-    owner = opened(place)
+def test_quarantine_of_a_corroborator_makes_the_memory_a_register_again(open_store, location):
+    owner = open_store(location)
     kept = owner.vault.add_memory(FACT, tier="register", topic_id="db", author="orion").record
     owner.vault.corroborate(kept.id, author="mallory")
     owner.vault.promote_to_canon(kept.id)
@@ -385,7 +387,7 @@ def test_when_a_corroborator_is_quarantined_the_memory_is_a_register_again(opene
 
 
 @pytest.mark.requirement("VLT-10")
-def test_the_lexical_profile_scores_as_the_document_does(memory):
+def test_lexical_search_scores_as_the_document_does(memory):
     vault = memory.vault
     vault.add_memory("blue heron")
     vault.add_memory("the heron stands in a large pond behind the old mill")
@@ -400,7 +402,7 @@ def test_the_lexical_profile_scores_as_the_document_does(memory):
 
 
 @pytest.mark.requirement("VLT-10")
-def test_by_default_a_search_is_recall_by_words_and_meaning(memory):
+def test_search_uses_recall_by_default(memory):
     memory.vault.bulk_add(FACTS)
     found = memory.vault.search("what is the staging database called?", k=2)
     assert found[0].memory.text == FACTS[0]
@@ -411,12 +413,12 @@ def test_by_default_a_search_is_recall_by_words_and_meaning(memory):
 
 
 @pytest.mark.requirement("VLT-12")
-def test_an_agent_reads_the_shared_scope_and_its_own(opened, place):
-    orion, elysia = opened(place, agent="orion"), opened(place, agent="elysia")
+def test_an_agent_reads_the_shared_scope_and_its_own(open_store, location):
+    orion, elysia = open_store(location, agent="orion"), open_store(location, agent="elysia")
     orion.vault.add_memory(FACTS[0], "shared")
     orion.vault.add_memory(FACTS[1], "orion")
     secret = elysia.vault.add_memory(FACTS[2], "elysia").record
-    assert {told.text for told in orion.vault.list()} == set(FACTS[:2])
+    assert {found.text for found in orion.vault.list()} == set(FACTS[:2])
     assert orion.vault.add_memory(FACTS[3], "elysia").code == "bad_scope"
     assert orion.vault.get(secret.id) is None
     assert orion.vault.history(secret.id) == []
@@ -427,9 +429,9 @@ def test_an_agent_reads_the_shared_scope_and_its_own(opened, place):
 
 
 @pytest.mark.requirement("VLT-12")
-def test_the_names_of_scopes_come_from_the_profile(opened, tmp_path):
+def test_the_profile_names_the_scopes(open_store, tmp_path):
     (tmp_path / "profile.yaml").write_text("memory:\n  scopes: [team, nova]\n")
-    memory = opened(profile=tmp_path / "profile.yaml")
+    memory = open_store(profile=tmp_path / "profile.yaml")
     assert memory.journal.reach.readable == {"team", "nova"}
     assert memory.vault.add_memory(FACTS[0], "team")
     refused = memory.vault.add_memory(FACTS[1], "shared")
@@ -437,12 +439,12 @@ def test_the_names_of_scopes_come_from_the_profile(opened, tmp_path):
     assert "nova, team" in refused.reason
 
 
-# figures
+# statistics
 
 
 @pytest.mark.requirement("VLT-13")
-def test_the_statistics_tell_how_full_bloated_and_divided_the_vault_is(opened, place):
-    memory = opened(place, profile=VaultSettings(capacity=10))
+def test_vault_stats_returns_the_documents_figures_and_refusals(open_store, location):
+    memory = open_store(location, profile=VaultSettings(capacity=10))
     vault = memory.vault
     gone, *_ = [vault.add_memory(fact, category="fact").record for fact in FACTS[:3]]
     vault.delete(gone.id)
@@ -470,7 +472,7 @@ def test_the_statistics_tell_how_full_bloated_and_divided_the_vault_is(opened, p
 
 
 @pytest.mark.requirement("VLT-13")
-def test_counts_of_refusals_survive_a_restart_and_cost_no_write_each(tmp_path):
+def test_counts_of_refusals_survive_a_restart_without_a_write_per_refusal(tmp_path):
     with lukasa.open(tmp_path / "a.db", agent="orion") as memory:
         before = memory.journal.tip()
         for _ in range(50):
@@ -483,6 +485,6 @@ def test_counts_of_refusals_survive_a_restart_and_cost_no_write_each(tmp_path):
         assert memory.vault.vault_stats()["refused"] == {}, "another agent does not learn of them"
 
 
-def test_only_the_owner_compacts(opened):
+def test_only_the_owner_may_compact(open_store):
     with pytest.raises(NotAllowed):
-        opened(agent="orion").vault.compact()
+        open_store(agent="orion").vault.compact()

@@ -1,4 +1,4 @@
-"""Snapshots and blocks: canon first, within the budget, harmless."""
+"""Snapshots and blocks: canon first, within the budget, neutralised."""
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +21,7 @@ HOSTILE = st.text(max_size=120) | st.sampled_from(
 
 
 @pytest.fixture
-def told(memory):
+def filled_vault(memory):
     vault = memory.vault
     vault.note("Call me Ada.")
     vault.add_memory("Mission: stabilise the runtime, add tools in layers", category="mission")
@@ -31,17 +31,17 @@ def told(memory):
 
 
 @pytest.mark.requirement("VLT-11")
-def test_a_snapshot_is_canon_then_registers_with_a_topic_as_markdown(told):
-    assert told.build_snapshot("shared") == (
+def test_a_snapshot_is_canon_then_registers_with_a_topic_as_markdown(filled_vault):
+    assert filled_vault.build_snapshot("shared") == (
         "## Canon\n- [mission] Mission: stabilise the runtime, add tools in layers\n"
         "## Registers\n- **projects**: Projects: dashboard, email"
     )
-    assert told.build_snapshot("ada") == ""
+    assert filled_vault.build_snapshot("ada") == ""
 
 
 @pytest.mark.requirement("VLT-11")
-def test_the_snapshot_block_has_the_notes_too_and_stands_behind_a_fence(told):
-    block = build_snapshot_block(told, ["shared"])
+def test_the_snapshot_block_adds_notes_and_is_fenced(filled_vault):
+    block = build_snapshot_block(filled_vault, ["shared"])
     first, preface, *lines, last = block.text.splitlines()
     assert first.startswith("<lukasa ")
     assert last == first.replace("<", "</")
@@ -51,18 +51,18 @@ def test_the_snapshot_block_has_the_notes_too_and_stands_behind_a_fence(told):
 
 
 @pytest.mark.requirement("VLT-11")
-def test_the_memory_block_brings_what_is_relevant_canon_first(told):
-    told.directive("Talk about projects in the present tense.")
-    block = build_memory_block(told, ["shared"], query="projects mission runtime")
+def test_the_memory_block_contains_relevant_entries_canon_first(filled_vault):
+    filled_vault.directive("Talk about projects in the present tense.")
+    block = build_memory_block(filled_vault, ["shared"], query="projects mission runtime")
     headings = [line for line in block.text.splitlines() if line.startswith("## ")]
     assert headings == ["## Directives", "## Canon", "## Registers"]
-    assert build_memory_block(told, ["ada"], query="projects").text == ""
+    assert build_memory_block(filled_vault, ["ada"], query="projects").text == ""
 
 
 @pytest.mark.requirement("VLT-11")
 @given(st.lists(HOSTILE, max_size=12), st.integers(1, 400))
 @settings(deadline=None, max_examples=60)
-def test_no_block_exceeds_its_budget_or_lets_a_memory_out_of_its_line(texts, budget):
+def test_no_block_exceeds_its_budget_or_lets_a_memory_leave_its_line(texts, budget):
     count = open_token_counter()
     rules = VaultSettings(
         signals=(), pii={"memory": "allow", "note": "allow"}, overlap_threshold=1.0, similarity_threshold=1.0
@@ -85,7 +85,7 @@ def test_no_block_exceeds_its_budget_or_lets_a_memory_out_of_its_line(texts, bud
             assert "lukasa" not in line.lower()
 
 
-def test_a_vault_that_is_not_enabled_adds_nothing_to_a_prompt(opened):
-    vault = opened(profile=VaultSettings(enabled=False)).vault
+def test_a_disabled_vault_adds_nothing_to_a_prompt(open_store):
+    vault = open_store(profile=VaultSettings(enabled=False)).vault
     vault.add_memory("Mission: stabilise the runtime")
     assert build_snapshot_block(vault).text == build_memory_block(vault, query="mission").text == ""

@@ -1,4 +1,4 @@
-"""The vault at the command line: what is kept, what is refused, how it ends."""
+"""The vault commands: output, refusals and exit codes."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lukasa.interfaces.cli.app import app
-from lukasa.interfaces.cli.exit_codes import ExitCode
+from lukasa.interfaces.outcomes import ExitCode
 
 
 @pytest.fixture
@@ -20,12 +20,12 @@ def run(tmp_path, monkeypatch):
     return call
 
 
-def told(answer):
+def parse_json(answer):
     assert answer.exit_code == 0, answer.output
     return json.loads(answer.stdout)
 
 
-def test_what_the_issue_shows(run):
+def test_remember_keeps_a_mission_and_refuses_a_tick(run):
     assert (
         run("remember", "CANON: Mission — stabilise runtime, add tools in layers", "--category", "mission").exit_code
         == 0
@@ -33,25 +33,27 @@ def test_what_the_issue_shows(run):
     refused = run("remember", "tick marker for burst 5")
     assert (refused.exit_code, "burst journal" in refused.output) == (ExitCode.REFUSED, True)
     assert "- [mission] CANON: Mission" in run("vault", "snapshot").stdout
-    stats = told(run("vault", "stats", "--json"))
+    stats = parse_json(run("vault", "stats", "--json"))
     assert (stats["active"], stats["refused"]) == (1, {"noise": 1})
 
 
-def test_a_refusal_is_told_as_json_with_its_code(run):
+def test_remember_prints_a_refusal_as_json_with_its_code(run):
     answer = run("remember", "my password is hunter2", "--json")
     assert answer.exit_code == ExitCode.REFUSED
     assert json.loads(answer.stdout)["error"]["code"] == "pii"
     assert "hunter2" not in answer.output
 
 
-def test_a_memory_is_remembered_searched_and_forgotten(run):
-    kept = told(run("remember", "The staging database is called heron", "--tag", "db", "--json"))
+def test_remember_search_recall_and_forget_a_memory(run):
+    kept = parse_json(run("remember", "The staging database is called heron", "--tag", "db", "--json"))
     assert kept["tags"] == ["db"]
     assert (
-        told(run("vault", "search", "staging heron", "--profile", "lexical", "--json"))[0]["memory"]["id"] == kept["id"]
+        parse_json(run("vault", "search", "staging heron", "--profile", "lexical", "--json"))[0]["memory"]["id"]
+        == kept["id"]
     )
     assert (
-        told(run("recall", "staging database", "--kind", "memory", "--json"))["hits"][0]["record"]["id"] == kept["id"]
+        parse_json(run("recall", "staging database", "--kind", "memory", "--json"))["hits"][0]["record"]["id"]
+        == kept["id"]
     )
     assert run("forget", kept["id"]).exit_code == 0
     assert run("forget", kept["id"]).exit_code == ExitCode.NOT_FOUND
@@ -59,14 +61,14 @@ def test_a_memory_is_remembered_searched_and_forgotten(run):
     assert "no such memory" in run("vault", "list").stdout
 
 
-def test_a_text_may_come_from_a_pipe(run):
+def test_remember_reads_a_text_from_a_pipe(run):
     assert (
-        told(run("remember", "-", "--json", input="Deploys happen on Thursday\n"))["text"]
+        parse_json(run("remember", "-", "--json", input="Deploys happen on Thursday\n"))["text"]
         == "Deploys happen on Thursday"
     )
 
 
-def test_a_file_is_scanned_and_the_values_are_never_shown(run, tmp_path):
+def test_scan_reports_places_and_never_shows_values(run, tmp_path):
     (tmp_path / "bad.txt").write_bytes(b"fine\ncard 4111 1111 1111 1111\n\xff pwd=hunter2!")
     answer = run("scan", "bad.txt", "--json")
     assert answer.exit_code == ExitCode.REFUSED
@@ -81,22 +83,22 @@ def test_a_file_is_scanned_and_the_values_are_never_shown(run, tmp_path):
     assert run("scan", "missing.txt").exit_code == ExitCode.NOT_FOUND
 
 
-def test_an_audit_counts_what_the_gate_would_refuse_and_keeps_nothing(run, tmp_path):
+def test_audit_counts_refusals_and_keeps_nothing(run, tmp_path):
     results = [
         {"memory": text}
         for text in ("Ada is allergic to nuts", "Ada is allergic to nuts!", "heartbeat", "Boris leads the Ghent office")
     ]
     (tmp_path / "mem0.json").write_text(json.dumps({"results": results}))
-    answer = told(run("audit", "mem0.json", "--json"))
+    answer = parse_json(run("audit", "mem0.json", "--json"))
     assert (answer["format"], answer["entries"], answer["passed"]) == ("mem0 export", 4, 2)
     assert answer["refused"] == {"duplicate": 1, "noise": 1}
     assert not (tmp_path / "v.db").exists()
     assert "refuses 2 (50%)" in run("audit", "mem0.json").stdout
-    assert told(run("audit", "mem0.json", "--import", "--json"))["imported"] == 2
-    assert len(told(run("vault", "list", "--json"))) == 2
+    assert parse_json(run("audit", "mem0.json", "--import", "--json"))["imported"] == 2
+    assert len(parse_json(run("vault", "list", "--json"))) == 2
 
 
-def test_an_audit_judges_what_is_said_and_not_how_much(run, tmp_path):
+def test_audit_ignores_the_capacity(run, tmp_path):
     words = [
         "alder",
         "birch",
@@ -113,36 +115,35 @@ def test_an_audit_judges_what_is_said_and_not_how_much(run, tmp_path):
     ]
     texts = [f"{a} {b} {a[::-1]}" for a in words for b in words]
     (tmp_path / "mem0.json").write_text(json.dumps(texts))
-    assert "full" not in told(run("audit", "mem0.json", "--json"))["refused"]
+    assert "full" not in parse_json(run("audit", "mem0.json", "--json"))["refused"]
 
 
-def test_a_register_is_corroborated_and_promoted(run):
-    kept = told(
+def test_corroborate_and_promote_a_register(run):
+    kept = parse_json(
         run("--agent", "orion", "remember", "The release is in May", "--tier", "register", "--topic", "r", "--json")
     )
     assert run("vault", "promote", kept["id"]).exit_code == ExitCode.REFUSED
     assert run("--agent", "elysia", "vault", "corroborate", kept["id"]).exit_code == 0
     assert "corroborated by elysia, orion" in run("vault", "promote", kept["id"]).stdout
-    other = told(run("remember", "Projects: email", "--tier", "register", "--topic", "p", "--json"))
+    other = parse_json(run("remember", "Projects: email", "--tier", "register", "--topic", "p", "--json"))
     assert (
-        "on the word of Ada"
-        in run("vault", "promote", other["id"], "--by", "Ada", "--text", "Email is a project").stdout
+        "decided by Ada" in run("vault", "promote", other["id"], "--by", "Ada", "--text", "Email is a project").stdout
     )
 
 
-def test_the_other_places_are_filled_and_shown(run):
+def test_note_directive_and_journal_write_and_list(run):
     assert run("vault", "note", "Call me Ada.").exit_code == 0
     assert run("vault", "directive", "Answer questions about deploys briefly.").exit_code == 0
     assert run("vault", "journal", "heartbeat").exit_code == 0
-    assert told(run("vault", "journal", "--json"))[0]["text"] == "heartbeat"
-    assert told(run("vault", "note", "--json"))[0]["text"] == "Call me Ada."
-    assert told(run("vault", "directive", "--json"))[0]["text"].startswith("Answer")
+    assert parse_json(run("vault", "journal", "--json"))[0]["text"] == "heartbeat"
+    assert parse_json(run("vault", "note", "--json"))[0]["text"] == "Call me Ada."
+    assert parse_json(run("vault", "directive", "--json"))[0]["text"].startswith("Answer")
     assert "- Call me Ada." in run("vault", "snapshot", "--block").stdout
     assert "## Directives" in run("vault", "snapshot", "--query", "questions about deploys").stdout
-    assert told(run("vault", "snapshot", "--block", "--budget", "5", "--json")) == {"text": "", "tokens": 0}
+    assert parse_json(run("vault", "snapshot", "--block", "--budget", "5", "--json")) == {"text": "", "tokens": 0}
 
 
-def test_an_import_with_refusals_names_their_lines_and_ends_so(run, tmp_path):
+def test_import_with_refusals_names_their_lines_and_exits_with_refused(run, tmp_path):
     good = {"id": "aaaaaaaaaaaa", "text": "Deploys happen on Thursday", "created_at": "2026-01-01T00:00:00Z"}
     (tmp_path / "vault.jsonl").write_text(json.dumps(good) + "\nnot json\n")
     answer = run("vault", "import", "vault.jsonl", "--json")
@@ -153,6 +154,6 @@ def test_an_import_with_refusals_names_their_lines_and_ends_so(run, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["list", "stats", "snapshot", "propose-deletions", "candidates", "compact"])
-def test_a_store_that_is_not_there_is_not_made_by_looking(command, run, tmp_path):
+def test_reading_commands_do_not_create_a_missing_store(command, run, tmp_path):
     assert run("vault", command).exit_code == ExitCode.NOT_FOUND
     assert not (tmp_path / "v.db").exists()

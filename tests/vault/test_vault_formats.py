@@ -1,4 +1,4 @@
-"""The document's files: vault.jsonl and the profile; memory files of other systems."""
+"""Import and export: vault.jsonl and the profile of the document, memory files of other systems."""
 
 import io
 import json
@@ -32,7 +32,7 @@ def exported(memory):
 
 
 @pytest.mark.requirement("VLT-14")
-def test_the_documents_records_come_back_byte_for_byte(memory):
+def test_import_and_export_return_the_documents_records_byte_for_byte(memory):
     done = import_vault(memory.vault, io.BytesIO(lines(EXAMPLE)))
     assert (done.memories, done.versions, done.refused) == (3, 5, [])
     assert exported(memory) == lines(EXAMPLE)
@@ -44,14 +44,14 @@ def test_the_documents_records_come_back_byte_for_byte(memory):
 
 
 @pytest.mark.requirement("VLT-14")
-def test_what_is_imported_is_upserted_and_guarded_like_everything_else(memory):
+def test_imported_memories_take_part_in_upsert_and_duplicate_checks(memory):
     import_vault(memory.vault, io.BytesIO(lines(EXAMPLE)))
     assert memory.vault.update_by_topic("current_projects", "shared", "Projects: search").record.version == 3
     assert memory.vault.add_memory(EXAMPLE[0]["text"]).details["duplicate_of"] == "a1b2c3d4e5f6"
 
 
 @pytest.mark.requirement("VLT-14")
-def test_every_imported_memory_passes_the_gate_and_refusals_name_their_line(memory):
+def test_import_passes_the_gate_and_refusals_name_their_line(memory):
     odd = [
         EXAMPLE[0],
         EXAMPLE[0] | {"id": "bbbbbbbbbbbb"},
@@ -63,14 +63,14 @@ def test_every_imported_memory_passes_the_gate_and_refusals_name_their_line(memo
     broken = lines(odd) + b"not json\n\n" + b'{"id": "x", "text": "a", "created_at": "never"}\n'
     done = import_vault(memory.vault, io.BytesIO(broken))
     assert done.memories == 1
-    assert [(line, why.code) for line, why in done.refused] == [
+    assert [(line, refusal.code) for line, refusal in done.refused] == [
         (2, "duplicate"), (3, "noise"), (4, "pii"), (5, "bad_line"), (6, "bad_line"), (7, "bad_line"), (9, "bad_line"),
     ]  # fmt: skip
     assert "378-07" not in str(done.refused)
 
 
 @pytest.mark.requirement("VLT-14")
-def test_the_profile_of_the_document_is_read(tmp_path, opened, monkeypatch):
+def test_read_profile_reads_the_profile_of_the_document(tmp_path, open_store, monkeypatch):
     path = tmp_path / "orion.yaml"
     path.write_text(
         "name: Orion\nmemory:\n  enabled: true\n  scopes: [shared, orion]\n  max_items: 20\n  similarity_threshold: 0.70\n"
@@ -83,8 +83,8 @@ def test_the_profile_of_the_document_is_read(tmp_path, opened, monkeypatch):
         0.7,
     )
     monkeypatch.setenv("LUKASA_PROFILE", str(path))
-    assert opened().vault.rules == rules
-    assert opened(profile=VaultSettings(capacity=7)).vault.rules.capacity == 7
+    assert open_store().vault.rules == rules
+    assert open_store(profile=VaultSettings(capacity=7)).vault.rules.capacity == 7
 
 
 @pytest.mark.requirement("VLT-14")
@@ -104,13 +104,13 @@ def test_the_profile_of_the_document_is_read(tmp_path, opened, monkeypatch):
         ("!!python/object/apply:os.system ['true']", FormatError),
     ],
 )
-def test_a_profile_that_makes_no_sense_is_told(text, error, tmp_path):
+def test_read_profile_raises_for_an_invalid_profile(text, error, tmp_path):
     (tmp_path / "p.yaml").write_text(text)
     with pytest.raises(error):
         read_profile(tmp_path / "p.yaml")
 
 
-def test_an_empty_profile_is_the_default(tmp_path):
+def test_an_empty_profile_gives_the_defaults(tmp_path):
     (tmp_path / "p.yaml").write_text("")
     assert read_profile(tmp_path / "p.yaml") == VaultSettings()
 
@@ -134,9 +134,9 @@ MEM0 = {
         ),
         (
             "\n".join(
-                json.dumps({"type": kind[:-3] + "y" if kind == "entities" else "relation", **each})
+                json.dumps({"type": kind[:-3] + "y" if kind == "entities" else "relation", **item})
                 for kind in GRAPH
-                for each in GRAPH[kind]
+                for item in GRAPH[kind]
             ),
             "knowledge graph",
             ["Ada: leads the Ghent office", "Ada: heartbeat ok", "Ada mentors Boris"],
@@ -147,7 +147,7 @@ MEM0 = {
         (lines(EXAMPLE[:1]).decode(), "vault.jsonl", [EXAMPLE[0]["text"]]),
     ],
 )
-def test_memories_of_other_systems_are_read_as_proposals(content, name, texts, tmp_path):
+def test_read_proposals_reads_files_of_other_systems(content, name, texts, tmp_path):
     (tmp_path / "memory.json").write_text(content)
     found, proposals = read_proposals(tmp_path / "memory.json")
     assert found == name
@@ -155,14 +155,14 @@ def test_memories_of_other_systems_are_read_as_proposals(content, name, texts, t
 
 
 @pytest.mark.parametrize("content", ["", "hello", "[1, 2]", '{"a": 1}', "[" * 100_000])
-def test_a_file_of_no_known_format_is_told(content, tmp_path):
+def test_read_proposals_raises_for_an_unknown_format(content, tmp_path):
     (tmp_path / "x").write_text(content)
     with pytest.raises(FormatError):
         read_proposals(tmp_path / "x")
 
 
-def test_importing_needs_the_reach(tmp_path):
+def test_import_refuses_scopes_out_of_reach(tmp_path):
     with lukasa.open(tmp_path / "a.db", agent="orion") as memory:
         done = import_vault(memory.vault, io.BytesIO(lines(EXAMPLE)))
-    assert [(line, why.code) for line, why in done.refused] == [(5, "bad_scope")]
+    assert [(line, refusal.code) for line, refusal in done.refused] == [(5, "bad_scope")]
     assert done.memories == 2

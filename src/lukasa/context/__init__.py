@@ -1,24 +1,33 @@
-"""Sessions: conversations that never overflow and never forget.
+"""Conversations: turns that are stored for good, and bounded views of them.
 
-Turns are appended to the log and stay there. What a context shows is a view: the newest turns, a summary of those
-before, facts, and a small state. ``ContextCompactor`` keeps the view within its limits; the transcript is not touched.
+Turns are appended to the log and never changed. A loaded context is a view: the newest turns, a summary of the earlier
+ones, facts, and a small state. ``ContextCompactor`` keeps the view within its limits without touching the transcript.
 """
 
-from lukasa.context.compaction import CompactionPlan, ContextCompactor, plan_compaction
-from lukasa.context.conversations import Conversations
-from lukasa.context.prompt import AssembledPrompt
-from lukasa.context.state import (
-    CompactionReport,
-    Context,
-    ConversationInfo,
-    ConversationSettings,
-    ConversationSummary,
-    Fact,
-    Turn,
-)
-from lukasa.context.summary import summarise
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lukasa.gate import KindSpec, RecordLimits
+from lukasa.lazy_imports import lazy_attributes
+
+if TYPE_CHECKING:
+    from lukasa.context.compaction import CompactionPlan, ContextCompactor, plan_compaction
+    from lukasa.context.conversations import Conversations
+    from lukasa.context.prompt import AssembledPrompt
+    from lukasa.context.state import (
+        CompactionReport,
+        Context,
+        ConversationInfo,
+        ConversationSettings,
+        ConversationSummary,
+        Fact,
+        Turn,
+    )
+    from lukasa.context.summary import summarise
 
 __all__ = [
+    "KINDS",
     "AssembledPrompt",
     "CompactionPlan",
     "CompactionReport",
@@ -33,3 +42,31 @@ __all__ = [
     "plan_compaction",
     "summarise",
 ]
+
+KINDS = {
+    "turn": KindSpec(RecordLimits(record_bytes=32_000_000)),  # a message is stored whole, however long
+    **dict.fromkeys(("context", "summary"), KindSpec()),
+}
+"""The kinds of record that conversations write."""
+
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        **dict.fromkeys(("CompactionPlan", "ContextCompactor", "plan_compaction"), "lukasa.context.compaction"),
+        "Conversations": "lukasa.context.conversations",
+        "AssembledPrompt": "lukasa.context.prompt",
+        **dict.fromkeys(
+            (
+                "CompactionReport",
+                "Context",
+                "ConversationInfo",
+                "ConversationSettings",
+                "ConversationSummary",
+                "Fact",
+                "Turn",
+            ),
+            "lukasa.context.state",
+        ),
+        "summarise": "lukasa.context.summary",
+    },
+)

@@ -1,39 +1,131 @@
-"""When a session is compacted and what that means: a pure plan, made from what is there and carried out elsewhere.
+"""Compaction: when a conversation needs it, a pure plan of what it does, and the batch that carries it out.
 
-The history step comes first: more than ``entries`` turns, and all but the newest ``keep`` are folded. Then the token
-step: as long as the rest has more than ``tokens`` tokens, its older half is folded. The newest turn always stays, so a
-turn larger than the budget is neither lost nor looped over. Planning again on what is left finds nothing to do.
+A compaction folds turns: the summary replaces them in the recent view. The entries step comes first: past ``entries`` turns, all
+but the newest ``keep`` are folded. Then the tokens step: while the rest has more than ``tokens`` tokens, its older half is
+folded. The newest turn always stays, so that a turn larger than the budget is neither lost nor folded forever. A second
+plan on the result finds nothing to do.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from threading import Lock
+from typing import Any
 
 from lukasa.clock import Clock, SystemClock
-from lukasa.context.facts import find_duplicate_facts
+from lukasa.context.facts import fact_id, find_duplicate_facts
+from lukasa.context.llm_summary import ModelSummariser, model_cost, propose_facts
+from lukasa.context.records import (
+    FACT,
+    MAX_TURNS_PER_SUMMARY_VERSION,
+    TURN,
+    ConversationReader,
+    fact_draft,
+    fact_tombstone,
+    parse_turn,
+    state_draft,
+    summary_drafts,
+    turn_query,
+)
 from lukasa.context.state import (
     CompactionReport,
     Context,
     ConversationSettings,
     ConversationSummary,
     Fact,
+    LoadedConversation,
     Turn,
     parse_time,
 )
 from lukasa.context.summary import summarise
 from lukasa.errors import InvalidInput
+from lukasa.journal import Journal
+from lukasa.models.llm import LanguageModel
 from lukasa.models.token_counter import TokenCounter, open_token_counter
+from lukasa.outcome import Accepted, Refused
+from lukasa.record import Draft, Key
 
 BY_ENTRIES, BY_TOKENS, BY_HAND = "entries", "tokens", "by hand"
 _COMPLETED_STATUSES = frozenset({"completed", "complete", "done"})
+_MAX_ATTEMPTS = 8
+_MAX_TRACKED = 1_000
+
+Summariser = Callable[
+    [ConversationSummary, Sequence[Turn], int, Callable[[str], int], Sequence[str]], ConversationSummary
+]
+"""Folds turns into an earlier summary: takes that summary, the turns, a token budget, a token counter and remarks."""
+
+
+def compact_conversation(
+    journal: Journal,
+    session_id: str,
+    scope: str,
+    *,
+    clock: Clock,
+    counter: TokenCounter,
+    model: LanguageModel | None = None,
+    by_hand: bool = False,
+    keep: int | None = None,
+) -> CompactionReport:
+    """Plan on settled turns and write the plan as one batch; on a conflict, read and plan again."""
+    cost_before = model_cost(model)
+    for _ in range(_MAX_ATTEMPTS):
+        with journal.snapshot() as snapshot:
+            origin = ConversationReader(snapshot, session_id, scope).load(settled_only=True)
+        if origin is None:
+            return CompactionReport(session_id)
+        tasks = origin.state["active_tasks"]
+        plan = plan_compaction(
+            origin.turns, tasks, origin.facts, origin.settings, clock.now(), by_hand=by_hand, keep=keep
+        )
+        if not plan:
+            return plan.report(session_id, origin.latest_summary)
+        summary, drafts = origin.latest_summary, list[Draft]()
+        if plan.turns_to_fold or plan.pruned_tasks:
+            summariser: Summariser = summarise if model is None else ModelSummariser(model, counter)
+            steps = _summarise_in_steps(origin, plan, summariser, counter)
+            summary = steps[-1][0]
+            drafts += summary_drafts(session_id, scope, origin, steps)
+        if plan.pruned_tasks:
+            state = dict(origin.state) | {"active_tasks": [dict(task) for task in plan.remaining_tasks]}
+            version = origin.state_version
+            drafts.append(state_draft(session_id, scope, state, origin.settings, expected=version, origin="compaction"))
+        drafts += [fact_tombstone(session_id, scope, fact) for fact in plan.duplicate_facts]
+        if model is not None and plan.turns_to_fold and origin.settings.extracting:
+            drafts += [
+                fact_draft(session_id, scope, fact, origin="model")
+                for fact in propose_facts(model, plan.turns_to_fold, counter)
+                if journal.get(Key(scope, FACT, fact_id(session_id, fact))) is None
+            ]
+        outcome = journal.append(drafts)
+        if isinstance(outcome, Accepted):
+            cost = {name: value - cost_before.get(name, 0) for name, value in model_cost(model).items()}
+            return plan.report(session_id, summary, cost)
+        if isinstance(outcome, Refused):
+            raise InvalidInput(f"The conversation cannot be compacted: {outcome.reason}")
+    return CompactionReport(session_id)  # other writers keep compacting it
+
+
+def _summarise_in_steps(
+    origin: LoadedConversation, plan: CompactionPlan, summariser: Summariser, counter: TokenCounter
+) -> list[tuple[ConversationSummary, Sequence[Turn]]]:
+    """Fold the turns into the summary, as many at a time as one version can link to; the last step adds the remarks."""
+    summary, turns = origin.latest_summary, plan.turns_to_fold
+    steps: list[tuple[ConversationSummary, Sequence[Turn]]] = []
+    for start in range(0, max(1, len(turns)), MAX_TURNS_PER_SUMMARY_VERSION):
+        end = start + MAX_TURNS_PER_SUMMARY_VERSION
+        remarks = plan.remarks if end >= len(turns) else ()
+        summary = summariser(summary, turns[start:end], origin.settings.summary_tokens, counter, remarks)
+        steps.append((summary, turns[start:end]))
+    return steps
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """What a compaction will do: the turns to fold and those to keep, tasks to prune, facts that are there twice."""
+    """The steps of a compaction; true when there is anything to do."""
 
     turns_to_fold: tuple[Turn, ...] = ()
     turns_to_keep: tuple[Turn, ...] = ()
@@ -47,10 +139,28 @@ class CompactionPlan:
 
     @property
     def remarks(self) -> list[str]:
-        """What the summary tells of the tasks that are pruned."""
+        """Summary lines for the pruned tasks."""
         return [
             f"Task completed: {task.get('description') or task.get('id') or 'unnamed'}" for task in self.pruned_tasks
         ]
+
+    def report(
+        self, session_id: str, summary: ConversationSummary, cost: Mapping[str, Any] | None = None
+    ) -> CompactionReport:
+        """Report the plan as carried out, with the summary it led to."""
+        return CompactionReport(
+            session_id=session_id,
+            folded=tuple(turn.id for turn in self.turns_to_fold),
+            folded_tokens=sum(turn.tokens for turn in self.turns_to_fold),
+            kept=len(self.turns_to_keep),
+            steps=self.steps,
+            pruned_tasks=tuple(str(task.get("id", "")) for task in self.pruned_tasks),
+            duplicate_facts=tuple(fact.text for fact in self.duplicate_facts),
+            summary_tokens=summary.tokens,
+            by=summary.by if self.turns_to_fold else "",
+            why=summary.why if self.turns_to_fold else "",
+            cost=dict(cost or {}),
+        )
 
 
 def plan_compaction(
@@ -63,59 +173,50 @@ def plan_compaction(
     by_hand: bool = False,
     keep: int | None = None,
 ) -> CompactionPlan:
-    """What to do with a session as it stands. ``by_hand`` folds all but the newest, whatever the limits say."""
+    """Plan the compaction of a conversation. ``by_hand`` folds all but the newest turns even within the limits."""
     kept = settings.keep if keep is None else keep
     if kept < 0:
         raise InvalidInput("A compaction cannot keep fewer than no entries.")
-    at, steps = 0, list[str]()
+    fold_count, steps = 0, list[str]()
     if len(turns) > settings.entries:
-        at, steps = len(turns) - kept, [BY_ENTRIES]
+        fold_count, steps = len(turns) - kept, [BY_ENTRIES]
     elif by_hand and len(turns) > kept:
-        at, steps = len(turns) - kept, [BY_HAND]
-    left = sum(turn.tokens for turn in turns[at:])
-    while left > settings.tokens and len(turns) - at > 1:
-        half = (len(turns) - at) // 2
-        left -= sum(turn.tokens for turn in turns[at : at + half])
-        at += half
+        fold_count, steps = len(turns) - kept, [BY_HAND]
+    tokens = sum(turn.tokens for turn in turns[fold_count:])
+    while tokens > settings.tokens and len(turns) - fold_count > 1:
+        half = (len(turns) - fold_count) // 2
+        tokens -= sum(turn.tokens for turn in turns[fold_count : fold_count + half])
+        fold_count += half
         if BY_TOKENS not in steps:
             steps.append(BY_TOKENS)
-    pruned = [task for task in tasks if _is_expired_task(task, now - timedelta(hours=settings.finished_hours))]
+    cutoff = now - timedelta(hours=settings.finished_hours)
+    pruned: list[Mapping[str, Any]] = []
+    remaining: list[Mapping[str, Any]] = []
+    for task in tasks:
+        (pruned if _is_expired(task, cutoff) else remaining).append(task)
     return CompactionPlan(
-        turns_to_fold=tuple(turns[:at]),
-        turns_to_keep=tuple(turns[at:]),
+        turns_to_fold=tuple(turns[:fold_count]),
+        turns_to_keep=tuple(turns[fold_count:]),
         steps=tuple(steps),
         pruned_tasks=tuple(pruned),
-        remaining_tasks=tuple(task for task in tasks if not any(task is gone for gone in pruned)),
+        remaining_tasks=tuple(remaining),
         duplicate_facts=tuple(find_duplicate_facts(facts)),
     )
 
 
-def _is_expired_task(task: Mapping[str, Any], cutoff: datetime) -> bool:
-    """Whether a task was completed before a time. One that does not say when it changed is kept."""
+def _is_expired(task: Mapping[str, Any], cutoff: datetime) -> bool:
+    """Check whether a task was completed before a time; a task without a valid ``updated_at`` stays."""
     if str(task.get("status", "")).casefold() not in _COMPLETED_STATUSES:
         return False
     try:
-        changed = task.get("updated_at")
-        return changed is not None and parse_time(changed) <= cutoff
+        updated = task.get("updated_at")
+        return updated is not None and parse_time(updated) <= cutoff
     except InvalidInput:
         return False
 
 
-class Summariser(Protocol):
-    """Writes the summary of what was told before and of the turns that are folded now."""
-
-    def __call__(
-        self,
-        earlier: ConversationSummary,
-        turns: Sequence[Turn],
-        budget: int,
-        count: Callable[[str], int],
-        remarks: Sequence[str],
-    ) -> ConversationSummary: ...
-
-
 class ContextCompactor:
-    """Compacts a loaded context in place, as the document does; saving it makes that last."""
+    """The document's compactor: compacts a loaded context in place. ``save`` then writes the result."""
 
     def __init__(
         self, *, clock: Clock | None = None, counter: TokenCounter | None = None, summariser: Summariser = summarise
@@ -125,43 +226,85 @@ class ContextCompactor:
         self._summariser = summariser
 
     def compact(self, context: Context, *, by_hand: bool = False, keep: int | None = None) -> CompactionReport:
-        """Folds what the limits say, drops facts that are there twice, prunes tasks; true if anything was done."""
-        turns = [_with_token_count(Turn.from_entry(entry), self._counter) for entry in context.recent_history]
+        """Fold turns past the limits, drop duplicate facts and prune completed tasks."""
+        turns = [
+            turn if turn.token_count is not None else replace(turn, token_count=self._counter(turn.content))
+            for turn in context.turns
+        ]
         facts = [Fact(text) for text in context.facts]
-        made = plan_compaction(
+        plan = plan_compaction(
             turns, context.active_tasks, facts, context.settings, self._clock.now(), by_hand=by_hand, keep=keep
         )
-        earlier = replace(context.origin.latest_summary, text=context.long_term_summary)
-        summary = earlier
-        if made.turns_to_fold or made.remarks:
+        summary = replace(context.origin.latest_summary, text=context.long_term_summary)
+        if plan.turns_to_fold or plan.remarks:
             budget = context.settings.summary_tokens
-            summary = self._summariser(earlier, made.turns_to_fold, budget, self._counter, made.remarks)
+            summary = self._summariser(summary, plan.turns_to_fold, budget, self._counter, plan.remarks)
             context.long_term_summary = summary.text
-            context.recent_history[:] = list(made.turns_to_keep)
-        twice = {id(fact) for fact in made.duplicate_facts}
-        context.facts[:] = [fact.text for fact in facts if id(fact) not in twice]
-        context.active_tasks[:] = [dict(task) for task in made.remaining_tasks]
-        return build_compaction_report(context.session_id, made, summary)
+            context.recent_history[:] = list(plan.turns_to_keep)
+        duplicates = {id(fact) for fact in plan.duplicate_facts}
+        context.facts[:] = [fact.text for fact in facts if id(fact) not in duplicates]
+        context.active_tasks[:] = [dict(task) for task in plan.remaining_tasks]
+        return plan.report(context.session_id, summary)
 
 
-def build_compaction_report(
-    session_id: str, plan: CompactionPlan, summary: ConversationSummary, cost: Mapping[str, Any] | None = None
-) -> CompactionReport:
-    """What carrying out a plan came to."""
-    return CompactionReport(
-        session_id=session_id,
-        folded=tuple(turn.id for turn in plan.turns_to_fold),
-        folded_tokens=sum(turn.tokens for turn in plan.turns_to_fold),
-        kept=len(plan.turns_to_keep),
-        steps=plan.steps,
-        pruned_tasks=tuple(str(task.get("id", "")) for task in plan.pruned_tasks),
-        duplicate_facts=tuple(fact.text for fact in plan.duplicate_facts),
-        summary_tokens=summary.tokens,
-        by=summary.by if plan.turns_to_fold else "",
-        why=summary.why if plan.turns_to_fold else "",
-        cost=dict(cost or {}),
-    )
+@dataclass(slots=True)
+class _ConversationSize:
+    """Turns and tokens of the recent view, counted up to a position of the log."""
+
+    position: int
+    entries: int
+    tokens: int
 
 
-def _with_token_count(turn: Turn, counter: TokenCounter) -> Turn:
-    return turn if turn.token_count is not None else replace(turn, token_count=counter(turn.content))
+class ConversationSizeTracker:
+    """Estimates of how full conversations are, so that an append need not read the recent view.
+
+    An estimate may be too high after another process compacts; it is too low by at most the writes in flight. A
+    compaction reads the conversation again before it changes anything.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._sizes: OrderedDict[tuple[str, str], _ConversationSize] = OrderedDict()
+        self._lock = Lock()
+
+    def is_full(self, session_id: str, scope: str, written_count: int, settings: ConversationSettings) -> bool:
+        """Check whether a limit may be passed after ``written_count`` turns were written."""
+        with self._lock:
+            size = self._sizes.get((scope, session_id))
+        if size is None:
+            size = self._measure(session_id, scope)
+        else:
+            self._count_new_turns(size, session_id, scope, written_count)
+        with self._lock:
+            self._sizes[scope, session_id] = size
+            self._sizes.move_to_end((scope, session_id))
+            while len(self._sizes) > _MAX_TRACKED:
+                self._sizes.popitem(last=False)
+        return size.entries > settings.entries or (size.tokens > settings.tokens and size.entries > 1)
+
+    def invalidate(self, session_id: str, scope: str) -> None:
+        """Forget the estimate; the next check measures the conversation."""
+        with self._lock:
+            self._sizes.pop((scope, session_id), None)
+
+    def _measure(self, session_id: str, scope: str) -> _ConversationSize:
+        with self._journal.snapshot() as reader:
+            origin = ConversationReader(reader, session_id, scope).load() or LoadedConversation()
+            newest = reader.get(Key(scope, TURN, origin.turns[-1].id)) if origin.turns else None
+        position = newest.seq if newest is not None else origin.folded_position
+        return _ConversationSize(position, len(origin.turns), sum(turn.tokens for turn in origin.turns))
+
+    def _count_new_turns(self, size: _ConversationSize, session_id: str, scope: str, written_count: int) -> None:
+        """Add the turns that any writer appended since the last check."""
+        limit = written_count + 1
+        while True:
+            page = list(self._journal.read(turn_query(session_id, scope, newest_first=True, limit=limit)))
+            new = [record for record in page if record.seq > size.position]
+            if len(new) < len(page) or len(page) < limit:
+                break
+            limit *= 4
+        if new:
+            size.position = new[0].seq
+            size.entries += len(new)
+            size.tokens += sum(parse_turn(record).tokens for record in new)

@@ -1,18 +1,18 @@
-"""Facts drawn from what people say, by rules that can be read: preferences, identities, decisions, versions, paths, dates.
+"""Fact extraction from turns by rules: preferences, identities, decisions, versions, paths, dates.
 
-A rule looks at one sentence. What it finds has a ``slot`` where a later fact about the same thing should take its place:
-"my name is …", the version of a tool, the day of a deadline. Facts without a slot stand beside each other.
+A rule looks at one sentence. A fact has a ``slot`` when a later fact about the same subject should replace it: a name,
+the version of a tool, the day of a deadline. Facts without a slot do not replace each other.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from lukasa.context.state import Fact, Turn
+from lukasa.text.normalize import normalise_text
 from lukasa.text.sentences import split_sentences
 
 _MAX_SCANNED_CHARACTERS = 50_000
@@ -48,44 +48,48 @@ _NOT_AN_INSTRUCTION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _FactRule:
+    """A pattern for one kind of sentence. ``build`` turns a match and a speaker into the fact's text and slot."""
+
     name: str
     keywords: tuple[str, ...]
     pattern: re.Pattern[str]
     build: Callable[[re.Match[str], str], tuple[str, str] | None]
     people_only: bool = True
 
-    def find_facts(self, sentence: str, lowered: str, who: str) -> Iterator[Fact]:
-        if any(sign in lowered for sign in self.keywords):
-            for found in self.pattern.finditer(sentence):
-                told = self.build(found, who)
-                if told is not None:
-                    yield Fact(_clean_text(told[0]), told[1], self.name)
+    def find_facts(self, sentence: str, lowered: str, speaker: str) -> Iterator[Fact]:
+        """Find the facts in a sentence; sentences without a keyword are skipped before the pattern runs."""
+        if any(keyword in lowered for keyword in self.keywords):
+            for match in self.pattern.finditer(sentence):
+                fact = self.build(match, speaker)
+                if fact is not None:
+                    text, slot = fact
+                    yield Fact(" ".join(text.split()).rstrip(" ,;:").removesuffix("."), slot, self.name)
 
 
 def extract_facts(turn: Turn) -> list[Fact]:
-    """The facts that a turn states, each once. Questions state nothing; tools are not listened to."""
+    """Extract the facts that a turn states, each once. Questions and tool results state none."""
     role = turn.role.lower()
     if role == "tool" or not turn.content:
         return []
-    machine = role in _MACHINE_ROLES and not turn.speaker
-    who = turn.speaker or ("User" if role in _HUMAN_ROLES or role in _MACHINE_ROLES else turn.role.capitalize())
-    found: dict[str, Fact] = {}
+    is_machine = role in _MACHINE_ROLES and not turn.speaker
+    speaker = turn.speaker or ("User" if role in _HUMAN_ROLES or role in _MACHINE_ROLES else turn.role.capitalize())
+    facts: dict[str, Fact] = {}
     for sentence in split_sentences(turn.content[:_MAX_SCANNED_CHARACTERS]):
         if sentence.endswith("?") or len(sentence) > _MAX_SENTENCE_LENGTH:
             continue
         lowered = sentence.lower()
         for rule in _RULES:
-            if machine and rule.people_only:
+            if is_machine and rule.people_only:
                 continue
-            for fact in rule.find_facts(sentence, lowered, who):
-                found.setdefault(fact.slot or normalise_fact_text(fact.text), fact)
-        if len(found) >= _MAX_FACTS_PER_TURN:
+            for fact in rule.find_facts(sentence, lowered, speaker):
+                facts.setdefault(fact.slot or normalise_fact_text(fact.text), fact)
+        if len(facts) >= _MAX_FACTS_PER_TURN:
             break
-    return list(found.values())[:_MAX_FACTS_PER_TURN]
+    return list(facts.values())[:_MAX_FACTS_PER_TURN]
 
 
 def states_fact(sentence: str) -> bool:
-    """Whether a sentence holds a fact of its speaker."""
+    """Check whether a sentence states a fact."""
     if sentence.endswith("?") or len(sentence) > _MAX_SENTENCE_LENGTH:
         return False
     lowered = sentence.lower()
@@ -93,80 +97,82 @@ def states_fact(sentence: str) -> bool:
 
 
 def normalise_fact_text(text: str) -> str:
-    """A fact without what does not matter: letter case, spaces, punctuation at the end."""
-    return " ".join(unicodedata.normalize("NFC", text).casefold().split()).rstrip(" .!;,")
+    """Remove differences that do not matter between facts: letter case, white space, punctuation at the end."""
+    return normalise_text(text, "NFC").rstrip(" .!;,")
 
 
 def fact_id(session_id: str, fact: Fact) -> str:
-    """The id by which a session knows a fact again, or the fact that it replaces."""
-    mark = f"slot {fact.slot}" if fact.slot else f"text {normalise_fact_text(fact.text)}"
-    return hashlib.sha256(f"{session_id}\0{mark}".encode("utf-8", "surrogatepass")).hexdigest()[:26]
+    """Return the id of a fact in a conversation; a fact that replaces another has the same id."""
+    identity = f"slot {fact.slot}" if fact.slot else f"text {normalise_fact_text(fact.text)}"
+    return hashlib.sha256(f"{session_id}\0{identity}".encode("utf-8", "surrogatepass")).hexdigest()[:26]
 
 
 def find_duplicate_facts(facts: Iterable[Fact]) -> list[Fact]:
-    """Those that say what another one says, the first of each aside; one with a slot counts before one without."""
-    first: dict[str, Fact] = {}
-    again: list[Fact] = []
+    """Return the facts that repeat another one; of the repeated ones a fact with a slot stays, or else the first."""
+    originals: dict[str, Fact] = {}
+    duplicates: list[Fact] = []
     for fact in facts:
-        known = first.setdefault(normalise_fact_text(fact.text), fact)
-        if known is not fact:
-            if fact.slot and not known.slot:
-                first[normalise_fact_text(fact.text)], fact = fact, known
-            again.append(fact)
-    return again
+        text = normalise_fact_text(fact.text)
+        original = originals.setdefault(text, fact)
+        if original is fact:
+            continue
+        if fact.slot and not original.slot:
+            originals[text] = fact
+            duplicates.append(original)
+        else:
+            duplicates.append(fact)
+    return duplicates
 
 
-# What each rule makes of what it found: the fact in the third person, and its slot.
+# The builders of the rules: each returns the fact in the third person and its slot, or None.
 
 
-def _preference_fact(found: re.Match[str], who: str) -> tuple[str, str] | None:
-    rest = _trim_clause(found["rest"])
+def _preference_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
+    rest = _trim_clause(match["rest"])
     if rest is None:
         return None
     pair = re.fullmatch(r"(.+?) (?:over|to|rather than|instead of) (.+)", rest)
-    about = " / ".join(sorted((_head_noun(pair[1]), _head_noun(pair[2])))) if pair else _head_noun(rest)
-    return f"{who} prefers {_to_third_person(rest)}", f"prefers {who.lower()} {about}"
+    subject = " / ".join(sorted((_head_noun(pair[1]), _head_noun(pair[2])))) if pair else _head_noun(rest)
+    return f"{speaker} prefers {_to_third_person(rest)}", f"prefers {speaker.lower()} {subject}"
 
 
-def _liking_fact(found: re.Match[str], who: str) -> tuple[str, str] | None:
-    rest = _trim_clause(found["rest"])
+def _liking_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
+    rest = _trim_clause(match["rest"])
     if rest is None or re.match(r"to (?:know|see|ask|hear|thank)\b", rest, re.IGNORECASE):
         return None
-    verb = found["verb"].lower()
-    said = {"don't like": "does not like", "do not like": "does not like", "can't stand": "cannot stand"}.get(
+    verb = match["verb"].lower()
+    phrase = {"don't like": "does not like", "do not like": "does not like", "can't stand": "cannot stand"}.get(
         verb.replace("’", "'"), f"{verb.removesuffix('e')}es" if verb.endswith("e") else f"{verb}s"
     )
-    return f"{who} {said} {_to_third_person(rest)}", f"likes {who.lower()} {normalise_fact_text(rest)}"
+    return f"{speaker} {phrase} {_to_third_person(rest)}", f"likes {speaker.lower()} {normalise_fact_text(rest)}"
 
 
-def _favourite_fact(found: re.Match[str], who: str) -> tuple[str, str] | None:
-    rest = _trim_clause(found["rest"])
-    thing = found["thing"].lower().strip()
-    return (
-        None
-        if rest is None
-        else (f"{who}'s favourite {thing} is {_to_third_person(rest)}", f"favourite {who.lower()} {thing}")
-    )
-
-
-def _instruction_fact(found: re.Match[str], who: str) -> tuple[str, str] | None:
-    rest = _trim_clause(found["rest"])
-    when = found["when"].lower()
-    if rest is None or len(rest.split()) < 2 or _NOT_AN_INSTRUCTION.match(rest):
-        return None
-    return f"{who} asks: {when} {rest}", ""
-
-
-def _name_fact(found: re.Match[str], who: str) -> tuple[str, str] | None:
-    return f"{who}'s name is {found['name']}", f"name {who.lower()}"
-
-
-def _identity_fact(found: re.Match[str], who: str) -> tuple[str, str] | None:
-    rest = _trim_clause(found["rest"])
+def _favourite_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
+    rest = _trim_clause(match["rest"])
     if rest is None:
         return None
-    verb = " ".join(found["verb"].lower().split())
-    said, slot = {
+    thing = match["thing"].lower().strip()
+    return f"{speaker}'s favourite {thing} is {_to_third_person(rest)}", f"favourite {speaker.lower()} {thing}"
+
+
+def _instruction_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
+    rest = _trim_clause(match["rest"])
+    when = match["when"].lower()
+    if rest is None or len(rest.split()) < 2 or _NOT_AN_INSTRUCTION.match(rest):
+        return None
+    return f"{speaker} asks: {when} {rest}", ""
+
+
+def _name_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
+    return f"{speaker}'s name is {match['name']}", f"name {speaker.lower()}"
+
+
+def _identity_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
+    rest = _trim_clause(match["rest"])
+    if rest is None:
+        return None
+    verb = " ".join(match["verb"].lower().split())
+    phrase, slot = {
         "work as": ("works as", "work"),
         "work at": ("works at", "employer"),
         "work for": ("works for", "employer"),
@@ -181,46 +187,45 @@ def _identity_fact(found: re.Match[str], who: str) -> tuple[str, str] | None:
         "’m allergic to": ("is allergic to", ""),
         "speak": ("speaks", ""),
     }[verb]
-    return f"{who} {said} {_to_third_person(rest)}", f"{slot} {who.lower()}" if slot else ""
+    return f"{speaker} {phrase} {_to_third_person(rest)}", f"{slot} {speaker.lower()}" if slot else ""
 
 
-def _profession_fact(found: re.Match[str], who: str) -> tuple[str, str] | None:
-    return f"{who} is {found['what']}", f"work {who.lower()}"
+def _profession_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
+    return f"{speaker} is {match['what']}", f"work {speaker.lower()}"
 
 
-def _attribute_fact(found: re.Match[str], who: str) -> tuple[str, str] | None:
-    rest = _trim_clause(found["rest"])
-    thing = found["thing"].lower()
-    return None if rest is None else (f"{who}'s {thing} is {_to_third_person(rest)}", f"own {who.lower()} {thing}")
-
-
-def _decision_fact(found: re.Match[str], _: str) -> tuple[str, str] | None:
-    rest = _trim_clause(found["rest"])
+def _attribute_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
+    rest = _trim_clause(match["rest"])
     if rest is None:
         return None
-    cue = found["cue"].lower()
-    if "decision" in cue or "agreed" in cue:
-        return f"Decision: {rest}", ""
-    return (
-        f"Decision: {'use ' if 'go with' in cue or 'use' in cue or 'settled on' in cue or 'chose' in cue else ''}{rest}",
-        "",
-    )
+    thing = match["thing"].lower()
+    return f"{speaker}'s {thing} is {_to_third_person(rest)}", f"own {speaker.lower()} {thing}"
 
 
-def _version_fact(found: re.Match[str], _: str) -> tuple[str, str] | None:
-    tool, number = found["tool"], found["number"]
+def _decision_fact(match: re.Match[str], _: str) -> tuple[str, str] | None:
+    rest = _trim_clause(match["rest"])
+    if rest is None:
+        return None
+    cue = match["cue"].lower()
+    names_choice = any(phrase in cue for phrase in ("go with", "use", "settled on", "chose"))
+    verb = "use " if names_choice and "decision" not in cue and "agreed" not in cue else ""
+    return f"Decision: {verb}{rest}", ""
+
+
+def _version_fact(match: re.Match[str], _: str) -> tuple[str, str] | None:
+    tool, number = match["tool"], match["number"]
     return f"Project uses {tool} {number}", f"version {tool.lower()}"
 
 
-def _location_fact(found: re.Match[str], _: str) -> tuple[str, str] | None:
-    thing = " ".join(found["thing"].split())
-    return f"{thing[0].upper()}{thing[1:]} is at {found['path'].rstrip('.,')}", f"place {thing.lower()}"
+def _location_fact(match: re.Match[str], _: str) -> tuple[str, str] | None:
+    thing = " ".join(match["thing"].split())
+    return f"{thing[0].upper()}{thing[1:]} is at {match['path'].rstrip('.,')}", f"place {thing.lower()}"
 
 
-def _date_fact(found: re.Match[str], _: str) -> tuple[str, str] | None:
-    thing = " ".join(found["thing"].split()).lower()
-    by = found["by"].lower()
-    return f"The {thing} is {by + ' ' if by in ('on', 'by', 'in', 'at') else ''}{found['date']}", f"date {thing}"
+def _date_fact(match: re.Match[str], _: str) -> tuple[str, str] | None:
+    thing = " ".join(match["thing"].split()).lower()
+    by = match["by"].lower()
+    return f"The {thing} is {by + ' ' if by in ('on', 'by', 'in', 'at') else ''}{match['date']}", f"date {thing}"
 
 
 _IGNORE_CASE = re.IGNORECASE
@@ -329,17 +334,17 @@ _RULES: tuple[_FactRule, ...] = (
 
 
 def _trim_clause(rest: str) -> str | None:
-    """The rest of a clause, without what only hangs on to it; ``None`` when too little is left."""
+    """Cut subordinate clauses off the end of a clause; return None when too little is left."""
     for _ in range(3):
         rest = _TRAILING_CLAUSE.sub("", rest.strip().rstrip(",:"))
     words = rest.split()
     if _STARTS_WITH_REFERENCE.match(rest):
-        return None  # it points at something that was said elsewhere
+        return None  # it refers to an earlier sentence
     return rest if words and len(rest) >= 2 and words[-1].lower() not in {"to", "the", "a", "an", "of", "and"} else None
 
 
 def _to_third_person(rest: str) -> str:
-    """What somebody said of themselves, as one says it of them."""
+    """Replace the first person by the third."""
     rest = re.sub(r"\b[Mm]y\b", "their", rest)
     rest = re.sub(r"\bmyself\b", "themselves", rest)
     rest = re.sub(r"\b(?:me)\b", "them", rest)
@@ -348,10 +353,6 @@ def _to_third_person(rest: str) -> str:
 
 
 def _head_noun(phrase: str) -> str:
-    """The last word of a phrase: what it is about."""
+    """Return the last word of a phrase before its first preposition."""
     words = re.findall(r"[\w'’+#-]+", re.split(r"\b(?:for|in|when|with|on|over|at|from|to)\b", phrase.lower())[0])
     return words[-1] if words else normalise_fact_text(phrase)
-
-
-def _clean_text(text: str) -> str:
-    return " ".join(text.split()).rstrip(" ,;:").removesuffix(".")

@@ -1,7 +1,7 @@
-"""A summary by a language model, judged before it is believed; the deterministic one serves when it is not.
+"""Summaries and facts by a language model, checked before use; the rule-based summary is used when a check fails.
 
-A model may be away, slow, cut off, repeat itself, refuse, or talk about something else. None of that may cost a turn:
-the turns are in the log before anybody summarises, and every answer that fails a check is set aside with the reason.
+A model may be unreachable or slow, be cut off, repeat itself, refuse, or write about something else. No turn is lost by
+that: turns are in the log before they are summarised, and an answer that fails a check is dropped with the reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lukasa.context.state import ConversationSummary, Fact, Turn
 from lukasa.context.summary import extend_summary, shorten_summary, summarise
 from lukasa.errors import InvalidInput, StoreUnavailable
 from lukasa.models.llm import LanguageModel
-from lukasa.models.token_counter import TokenCounter as TokenCounter
+from lukasa.models.token_counter import TokenCounter
 from lukasa.prompt import PromptItem, build_fenced_block
 
 _MAX_PROMPT_TOKENS = 24_000
@@ -45,7 +45,7 @@ _MAX_FACTS = 12
 
 
 class ModelSummariser:
-    """Summarises with a model, and without it when that fails."""
+    """A summariser that asks a model and uses the rule-based summary when the answer cannot be used."""
 
     def __init__(self, model: LanguageModel, counter: TokenCounter) -> None:
         self._model = model
@@ -59,52 +59,50 @@ class ModelSummariser:
         count: Callable[[str], int],
         remarks: Sequence[str],
     ) -> ConversationSummary:
-        plain = summarise(earlier, turns, budget, count, remarks)
+        fallback = summarise(earlier, turns, budget, count, remarks)
         if not turns or not budget:
-            return plain
+            return fallback
+        items = [PromptItem(earlier.text, "summary so far")] if earlier.text else []
+        items += [PromptItem(remark, "task") for remark in remarks]
+        messages = _build_messages(_SUMMARY_INSTRUCTIONS.format(budget=budget), items, turns, self._counter)
         try:
-            answer = self._model.complete(
-                self._summary_messages(earlier, turns, budget, remarks), max_tokens=int(budget * _OUTPUT_MARGIN)
-            )
+            answer = self._model.complete(messages, max_tokens=int(budget * _OUTPUT_MARGIN))
         except StoreUnavailable as error:
-            return replace(plain, why=f"{self._model.name} did not answer: {error.message}")
+            return replace(fallback, why=f"{self._model.name} did not answer: {error.message}")
         text = answer.text.strip()
-        objection = "it was cut off" if not answer.finished else find_summary_fault(text, budget, count, turns, earlier)
-        if objection is not None:
-            return replace(plain, why=f"{self._model.name} was not believed: {objection}")
+        fault = find_summary_fault(text, budget, count, turns, earlier) if answer.finished else "it was cut off"
+        if fault is not None:
+            return replace(fallback, why=f"{self._model.name} was not believed: {fault}")
         return extend_summary(earlier, turns, text, (), count, f"model:{self._model.name}")
-
-    def _summary_messages(
-        self, earlier: ConversationSummary, turns: Sequence[Turn], budget: int, remarks: Sequence[str]
-    ) -> list[Mapping[str, str]]:
-        told = [PromptItem(earlier.text, "summary so far")] if earlier.text else []
-        told += [PromptItem(remark, "task") for remark in remarks]
-        return _build_messages(_SUMMARY_INSTRUCTIONS.format(budget=budget), told, turns, self._counter)
 
 
 def propose_facts(model: LanguageModel, turns: Sequence[Turn], counter: TokenCounter) -> list[Fact]:
-    """Facts that a model finds in turns; none when it fails. Each names the turn that speaks of it most."""
-    asked = _build_messages(_FACTS_INSTRUCTIONS.format(most=_MAX_FACTS), [], turns, counter)
+    """Return the facts that a model finds in turns, each with the turn it comes from; none when the model fails."""
+    messages = _build_messages(_FACTS_INSTRUCTIONS.format(most=_MAX_FACTS), [], turns, counter)
     try:
-        answer = model.complete(asked, max_tokens=1_000)
-        told = canonical_json.decode(re.sub(r"^```(?:json)?\s*|\s*```$", "", answer.text.strip()))
+        answer = model.complete(messages, max_tokens=1_000)
+        proposals = canonical_json.decode(re.sub(r"^```(?:json)?\s*|\s*```$", "", answer.text.strip()))
     except (StoreUnavailable, InvalidInput):
         return []
-    if not isinstance(told, list):
+    if not isinstance(proposals, list):
         return []
     facts: dict[str, Fact] = {}
-    for text in told:
-        if isinstance(text, str) and 3 <= len(text.split()) <= 40 and len(text) <= 300 and not _REFUSAL.match(text):
-            source = _find_source_turn(text, turns)
-            if source is not None:
-                facts.setdefault(normalise_fact_text(text), Fact(" ".join(text.split()), rule="model", turn=source.id))
+    turn_words = [{word.lower() for word in _WORD.findall(turn.content)} for turn in turns]
+    for text in proposals:
+        if not isinstance(text, str) or not 3 <= len(text.split()) <= 40 or len(text) > 300 or _REFUSAL.match(text):
+            continue
+        words = {word.lower() for word in _WORD.findall(text)}
+        shared = [len(words & known) for known in turn_words]
+        if words and max(shared, default=0) >= max(1, len(words) // 3):  # the turn that shares most words is the source
+            source = turns[shared.index(max(shared))]
+            facts.setdefault(normalise_fact_text(text), Fact(" ".join(text.split()), rule="model", turn=source.id))
     return list(facts.values())[:_MAX_FACTS]
 
 
 def find_summary_fault(
     text: str, budget: int, count: Callable[[str], int], turns: Sequence[Turn], earlier: ConversationSummary
 ) -> str | None:
-    """Why a summary cannot be believed; ``None`` when it can."""
+    """Return why a summary cannot be used, or None when it can."""
     if not text:
         return "it is empty"
     if len(text) > 40 * budget or count(text) > budget:
@@ -119,16 +117,16 @@ def find_summary_fault(
     lines = [line for line in text.splitlines() if line.strip()]
     if _is_repetitive(words) or (len(lines) > 3 and len(set(lines)) < 0.7 * len(lines)):
         return "it repeats itself"
-    said = {
+    source_words = {
         word.lower() for source in (earlier.text, *(turn.content for turn in turns)) for word in _WORD.findall(source)
     }
-    if sum(word in said for word in words) < 0.25 * len(words):
+    if sum(word in source_words for word in words) < 0.25 * len(words):
         return "it speaks of something else"
     return None
 
 
 def _is_repetitive(words: Sequence[str]) -> bool:
-    """Whether a text goes in circles: few different words for its length, or one run of words again and again."""
+    """Check for few different words for the length, or one run of three words again and again."""
     if len(words) < 12:
         return len(words) >= 6 and len(set(words)) <= 2
     runs = Counter(zip(words, words[1:], words[2:], strict=False))
@@ -138,30 +136,22 @@ def _is_repetitive(words: Sequence[str]) -> bool:
 def _build_messages(
     task: str, items: Sequence[PromptItem], turns: Sequence[Turn], counter: TokenCounter
 ) -> list[Mapping[str, str]]:
+    """Build the chat messages of a task; condense turns that are too long for the prompt."""
     material = [*items, *(PromptItem(turn.content, turn.role, turn.speaker) for turn in turns if turn.content)]
-    if sum(counter(each.text) for each in material) > _MAX_PROMPT_TOKENS - 2_000:
+    if sum(counter(item.text) for item in material) > _MAX_PROMPT_TOKENS - 2_000:
         condensed = summarise(ConversationSummary(), turns, _CONDENSED_TOKENS, counter)
-        material = [*items, PromptItem(condensed.text, "excerpts of the conversation")]
         material = [
-            replace(each, text=shorten_summary(each.text, _MAX_PROMPT_TOKENS // 3, counter)) for each in material
+            replace(item, text=shorten_summary(item.text, _MAX_PROMPT_TOKENS // 3, counter))
+            for item in (*items, PromptItem(condensed.text, "excerpts of the conversation"))
         ]
     block = build_fenced_block(material, budget=_MAX_PROMPT_TOKENS, counter=counter)
     return [{"role": "system", "content": task}, {"role": "user", "content": block.text}]
 
 
-def _find_source_turn(text: str, turns: Sequence[Turn]) -> Turn | None:
-    """The turn that shares most words with a fact; none if hardly any are shared."""
-    words = {word.lower() for word in _WORD.findall(text)}
-    best = max(turns, key=lambda turn: len(words & {w.lower() for w in _WORD.findall(turn.content)}), default=None)
-    if best is None or not words:
-        return None
-    return best if len(words & {w.lower() for w in _WORD.findall(best.content)}) >= max(1, len(words) // 3) else None
-
-
 def model_cost(model: LanguageModel | None) -> Mapping[str, Any]:
-    """What a model has cost so far, for a report."""
+    """Return the calls, failures, tokens and cost of a model so far; empty without a model."""
     if model is None:
         return {}
-    spent = model.usage
-    return {"calls": spent.calls, "failures": spent.failures, "input_tokens": spent.input_tokens,
-            "output_tokens": spent.output_tokens, "cost": spent.cost}  # fmt: skip
+    usage = model.usage
+    return {"calls": usage.calls, "failures": usage.failures, "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens, "cost": usage.cost}  # fmt: skip

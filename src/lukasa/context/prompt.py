@@ -1,8 +1,8 @@
-"""A session as a prompt, within a budget of tokens: what is remembered of it behind a fence, then the newest turns.
+"""A conversation as a prompt within a token budget: a fenced block of memory, then the newest turns.
 
-The newest turns come first in line for the budget, at least half of it; what they leave goes to the summary, the facts,
-and older turns that answer what is being asked. A tool's result never stands without its call: they go together.
-Summary, facts and older turns are recalled text, so they stand in a fence of ``lukasa.prompt``, as data.
+The newest turns have the first claim on the budget, to at least half of it; the rest goes to the summary, the facts and
+older turns that answer the question. A tool result never appears without its call: both are in, or neither. Summary,
+facts and older turns are recalled text, so they are fenced as data (``lukasa.prompt``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block, neutralis
 from lukasa.text.sentences import split_sentences
 
 TOKENS_PER_MESSAGE = 4
-"""What chat formats add to each message, in tokens."""
+"""The tokens that chat formats add to each message."""
 _MEMORY_SHARE = 0.5
 _CUT_NOTICE = "\n[… shortened: {tokens:,} tokens in all, the whole turn is in the transcript …]\n"
 _MIN_TURN_TOKENS = 48
@@ -33,9 +33,10 @@ _WORD = re.compile(r"\w{3,}")
 
 @dataclass(frozen=True, slots=True)
 class AssembledPrompt:
-    """A session ready for a model: as one text, and as chat messages. Neither costs more than was allowed.
+    """A conversation ready for a model, as one text and as chat messages; neither exceeds the budget.
 
-    ``recent`` and ``older`` are the ids of the turns in it; ``left_out`` counts recent turns that did not fit.
+    ``recent`` and ``older`` are the ids of its turns; ``left_out`` counts recent turns that did not fit; ``shortened``
+    are the ids of turns that were cut.
     """
 
     text: str
@@ -50,6 +51,15 @@ class AssembledPrompt:
     counted_by: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _MemoryBlock:
+    """The fenced block, with the older turns and the number of facts in it."""
+
+    block: PromptBlock
+    older_turns: tuple[Turn, ...] = ()
+    fact_count: int = 0
+
+
 def assemble_prompt(
     session_id: str,
     summary: str,
@@ -60,70 +70,93 @@ def assemble_prompt(
     budget: int,
     counter: TokenCounter,
 ) -> AssembledPrompt:
-    """As much of a session as a budget holds; ``turns`` are its newest, ``older`` those found by recall, best first."""
-    groups = group_tool_results(turns)
-    memory = _build_memory_block(
-        session_id, summary, facts, older[:_MAX_OLDER_TURNS], int(budget * _MEMORY_SHARE) - TOKENS_PER_MESSAGE, counter
-    )
-    room = budget - (memory.tokens + TOKENS_PER_MESSAGE if memory.block.text else 0)
-    chosen, spent, cut = _choose_newest(groups, room, counter)
-    left = sum(map(len, groups)) - sum(map(len, chosen))
-    if memory.has_material and (spare := room - spent) > 0:  # what the turns leave over is memory's as well
-        more = _build_memory_block(
-            session_id, summary, facts, older[:_MAX_OLDER_TURNS], memory.tokens + spare - TOKENS_PER_MESSAGE, counter
-        )
-        memory = more if more.block.text else memory
-    return _build_prompt(memory, [turn for group in chosen for turn in group], left, cut, budget, counter)
+    """Fit a conversation into a budget; ``turns`` are its newest, ``older`` those found by recall, best first."""
+    groups, older = group_tool_results(turns), older[:_MAX_OLDER_TURNS]
+    memory_budget = int(budget * _MEMORY_SHARE) - TOKENS_PER_MESSAGE
+    memory = _build_memory_block(session_id, summary, facts, older, memory_budget, counter)
+    turn_budget = budget - (memory.block.tokens + TOKENS_PER_MESSAGE if memory.block.text else 0)
+    chosen, spent, cut_ids = _choose_newest(groups, turn_budget, counter)
+    if (summary or facts or older) and turn_budget > spent:  # memory gets what the turns leave over
+        memory_budget = memory.block.tokens + turn_budget - spent - TOKENS_PER_MESSAGE
+        larger = _build_memory_block(session_id, summary, facts, older, memory_budget, counter)
+        memory = larger if larger.block.text else memory
+    left_out = sum(map(len, groups)) - sum(map(len, chosen))
+    while True:  # count the whole prompt: the tokens of its parts need not add up exactly
+        shown = [turn for group in chosen for turn in group]
+        block = memory.block.text
+        text = "\n\n".join([*([block] if block else []), *(_render_turn(turn) for turn in shown)])
+        messages = [chat_message(turn) for turn in shown]
+        if block:
+            messages.insert(0, {"role": "system", "content": block})
+        tokens = max(counter(text) if text else 0, sum(_count_message_tokens(message, counter) for message in messages))
+        if tokens <= budget:
+            return AssembledPrompt(
+                text=text,
+                messages=tuple(messages),
+                tokens=tokens,
+                budget=budget,
+                recent=tuple(turn.id for turn in shown),
+                older=tuple(turn.id for turn in memory.older_turns),
+                facts=memory.fact_count,
+                left_out=left_out,
+                shortened=tuple(id for id in cut_ids if any(turn.id == id for turn in shown)),
+                counted_by=counter.name,
+            )
+        if len(chosen) > 1 or not block:
+            left_out += len(chosen[0])
+            chosen = chosen[1:]
+        else:
+            memory = _MemoryBlock(_empty_block(counter))
 
 
 def extract_passage(text: str, question: str) -> str:
-    """The part of a long text that speaks most of a question, in whole sentences; a short text as it is."""
+    """Return the whole sentences of a long text that share most words with a question; a short text stays as it is."""
     if len(text) <= _MAX_PASSAGE_LENGTH:
         return text
     asked = set(_WORD.findall(question.lower()))
     parts = [part for part in split_sentences(text) if len(part) <= _MAX_PASSAGE_LENGTH] or [text[:_MAX_PASSAGE_LENGTH]]
     shared = [len(asked & set(_WORD.findall(part.lower()))) for part in parts]
-    first = last = max(range(len(parts)), key=lambda at: (shared[at], -at))
+    first = last = max(range(len(parts)), key=lambda index: (shared[index], -index))
     length = len(parts[first])
     while True:
-        sides = [
-            at for at in (first - 1, last + 1) if 0 <= at < len(parts) and length + len(parts[at]) < _MAX_PASSAGE_LENGTH
+        neighbours = [
+            index
+            for index in (first - 1, last + 1)
+            if 0 <= index < len(parts) and length + len(parts[index]) < _MAX_PASSAGE_LENGTH
         ]
-        if not sides:
+        if not neighbours:
             break
-        best = max(sides, key=lambda at: (shared[at], at))
+        best = max(neighbours, key=lambda index: (shared[index], index))
         first, last, length = min(first, best), max(last, best), length + len(parts[best]) + 1
     return " ".join(["[…]", *parts[first : last + 1], "[…]"])
 
 
 def group_tool_results(turns: Sequence[Turn]) -> list[list[Turn]]:
-    """The turns in runs that belong together: a call of tools and every result of it. A result without its call is left out."""
+    """Group each call of tools with its results; leave out results without a call.
+
+    A call with ids is answered by results with one of them; a call without ids by the results that follow it.
+    """
     groups: list[list[Turn]] = []
     for turn in turns:
         if turn.role != "tool":
             groups.append([turn])
             continue
-        called = next((group for group in reversed(groups[-8:]) if _is_call_of(group[0], turn)), None)
-        if called is not None:
-            called.append(turn)
+        for group in reversed(groups[-8:]):
+            call_ids = {call.get("id") for call in group[0].tool_calls} - {None}
+            is_answered = not call_ids or not turn.tool_call_id or turn.tool_call_id in call_ids
+            if is_answered and group[0].role not in ("user", "human", "system"):
+                group.append(turn)
+                break
     return groups
 
 
-def _is_call_of(caller: Turn, result: Turn) -> bool:
-    """Whether a turn called for a result. Calls without ids are answered by what follows."""
-    if caller.role in ("user", "human", "system"):
-        return False
-    ids = {call.get("id") for call in caller.tool_calls} - {None}
-    return not ids or not result.tool_call_id or result.tool_call_id in ids
-
-
 def has_orphan_results(turns: Sequence[Turn]) -> bool:
-    """Whether the first turns are results whose calls must be older."""
+    """Check whether any tool result has no call among these turns."""
     return sum(map(len, group_tool_results(turns))) < len(turns)
 
 
 def chat_message(turn: Turn) -> dict[str, Any]:
-    """A turn as chat formats have it."""
+    """Return a turn in the chat message format."""
     message: dict[str, Any] = {"role": turn.role, "content": turn.content}
     if turn.speaker and turn.speaker != turn.role:
         message["name"] = turn.speaker
@@ -134,108 +167,79 @@ def chat_message(turn: Turn) -> dict[str, Any]:
     return message
 
 
-@dataclass(frozen=True, slots=True)
-class _MemoryBlock:
-    block: PromptBlock
-    older_turns: tuple[Turn, ...]
-    fact_count: int
-    has_material: bool
-
-    @property
-    def tokens(self) -> int:
-        return self.block.tokens
-
-
 def _build_memory_block(
     session_id: str, summary: str, facts: Sequence[str], older: Sequence[Turn], budget: int, counter: TokenCounter
 ) -> _MemoryBlock:
-    """Summary, facts and older turns behind one fence; each gets its share, and leaves the next what it does not need."""
-    told: list[PromptItem] = []
-    room = max(0, budget - 80)
-    if summary and (brief := shorten_summary(summary, room // 2 if facts or older else room, counter)):
-        told.append(PromptItem(brief, f"summary of {session_id}"))
-        room -= counter(brief) + 16
-    kept: list[str] = []
-    for fact in reversed(facts):  # the newest first in line
+    """Fence summary, facts and older turns; each has a share of the budget and leaves the rest to the next."""
+    items: list[PromptItem] = []
+    remaining = max(0, budget - 80)
+    if summary and (brief := shorten_summary(summary, remaining // 2 if facts or older else remaining, counter)):
+        items.append(PromptItem(brief, f"summary of {session_id}"))
+        remaining -= counter(brief) + 16
+    chosen_facts: list[str] = []
+    for fact in reversed(facts):  # the newest facts first
         cost = counter(f"│ - {fact}\n")
-        if cost > (room // 2 if older else room):
+        if cost > (remaining // 2 if older else remaining):
             break
-        kept.append(fact)
-        room -= cost
-    if kept:
-        told.append(PromptItem("\n".join(f"- {fact}" for fact in reversed(kept)), f"facts of {session_id}"))
-    before = len(told)
-    told += [
+        chosen_facts.append(fact)
+        remaining -= cost
+    if chosen_facts:
+        items.append(PromptItem("\n".join(f"- {fact}" for fact in reversed(chosen_facts)), f"facts of {session_id}"))
+    turns = [turn for turn in older if turn.content]
+    before = len(items)
+    items += [
         PromptItem(
             turn.content, f"earlier in {session_id}", turn.name, to_iso(turn.timestamp)[:16] if turn.timestamp else ""
         )
-        for turn in older
-        if turn.content
+        for turn in turns
     ]
-    block = (
-        build_fenced_block(told, budget=budget, counter=counter)
-        if told
-        else PromptBlock("", 0, 0, cut=False, counted_by=counter.name)
-    )
-    there = [turn for turn in older if turn.content][: max(0, block.told - before)]
-    return _MemoryBlock(
-        block, tuple(there), len(kept) if block.told else 0, has_material=bool(summary or facts or older)
-    )
+    block = build_fenced_block(items, budget=budget, counter=counter) if items else _empty_block(counter)
+    return _MemoryBlock(block, tuple(turns[: max(0, block.told - before)]), len(chosen_facts) if block.told else 0)
+
+
+def _empty_block(counter: TokenCounter) -> PromptBlock:
+    return PromptBlock("", 0, 0, cut=False, counted_by=counter.name)
 
 
 def _choose_newest(
     groups: Sequence[Sequence[Turn]], budget: int, counter: TokenCounter
 ) -> tuple[list[list[Turn]], int, tuple[str, ...]]:
-    """The newest groups that fit, in order. The very newest is shortened if it does not fit as it is."""
+    """Choose the newest groups that fit; shorten the newest one if it does not fit.
+
+    Return the groups in order, their tokens, and the ids of the shortened turns.
+    """
     chosen: list[list[Turn]] = []
-    spent, cut = 0, tuple[str, ...]()
+    spent = 0
     for group in reversed(groups):
-        vast = any(len(turn.content) > _MAX_TOKEN_LENGTH * budget for turn in group)  # not even worth counting
-        cost = budget + 1 if vast else _count_group_tokens(group, counter)
-        if spent + cost > budget:
-            if not chosen:
-                smaller = _shorten_group(group, budget, counter)
-                if smaller is not None:
-                    chosen.append(smaller)
-                    spent = _count_group_tokens(smaller, counter)
-                    cut = tuple(turn.id for turn, new in zip(group, smaller, strict=True) if new is not turn)
+        is_huge = any(len(turn.content) > _MAX_TOKEN_LENGTH * budget for turn in group)  # too long even to count
+        cost = budget + 1 if is_huge else _count_group_tokens(group, counter)
+        if spent + cost <= budget:
+            chosen.append(list(group))
+            spent += cost
+            continue
+        shorter = None if chosen else _shorten_group(group, budget, counter)
+        if shorter is None:
             break
-        chosen.append(list(group))
-        spent += cost
-    return chosen[::-1], spent, cut
-
-
-def _count_group_tokens(group: Sequence[Turn], counter: TokenCounter) -> int:
-    return sum(
-        max(_count_message_tokens(chat_message(turn), counter), counter(_render_turn(turn)) + 2) for turn in group
-    )
-
-
-def _count_message_tokens(message: Mapping[str, Any], counter: TokenCounter) -> int:
-    calls = message.get("tool_calls")
-    return (
-        TOKENS_PER_MESSAGE
-        + counter(str(message["content"]))
-        + (counter(canonical_json.encode(calls).decode()) if calls else 0)
-    )
+        cut_ids = tuple(turn.id for turn, new in zip(group, shorter, strict=True) if new is not turn)
+        return [shorter], _count_group_tokens(shorter, counter), cut_ids
+    return chosen[::-1], spent, ()
 
 
 def _shorten_group(group: Sequence[Turn], budget: int, counter: TokenCounter) -> list[Turn] | None:
-    """The group with its longest contents cut in the middle until it fits; ``None`` when too little would be left."""
+    """Cut the longest contents in the middle until the group fits; return None when too little would be left."""
     turns = list(group)
-    for at in sorted(range(len(turns)), key=lambda at: -len(turns[at].content)):
-        others = _count_group_tokens([turn for nr, turn in enumerate(turns) if nr != at], counter)
-        left = budget - others
+    for index in sorted(range(len(turns)), key=lambda index: -len(turns[index].content)):
+        left = budget - _count_group_tokens([*turns[:index], *turns[index + 1 :]], counter)
         if left >= _MIN_TURN_TOKENS:
-            turns[at] = _cut_turn(turns[at], left, counter)
+            turns[index] = _cut_turn(turns[index], left, counter)
             return turns if _count_group_tokens(turns, counter) <= budget else None
-        turns[at] = _cut_turn(turns[at], _MIN_TURN_TOKENS, counter)
+        turns[index] = _cut_turn(turns[index], _MIN_TURN_TOKENS, counter)
     return None
 
 
 def _cut_turn(turn: Turn, budget: int, counter: TokenCounter) -> Turn:
-    """A turn with beginning and end of its content, and how long it was in between."""
-    mark = _CUT_NOTICE.format(tokens=turn.token_count or 0)
+    """Keep as much of the beginning and the end of a turn as fits, and a notice with its length between them."""
+    notice = _CUT_NOTICE.format(tokens=turn.token_count or 0)
     low, high = 0, min(len(turn.content) // 2, budget * 20)
 
     def with_ends(length: int) -> Turn:
@@ -244,7 +248,7 @@ def _cut_turn(turn: Turn, budget: int, counter: TokenCounter) -> Turn:
             begin = begin.rsplit(None, 1)[0]
         if " " in end:
             end = end.split(None, 1)[-1]
-        return replace(turn, content=begin + mark + end if length else mark)
+        return replace(turn, content=begin + notice + end if length else notice)
 
     while low < high:
         middle = (low + high + 1) // 2
@@ -255,48 +259,22 @@ def _cut_turn(turn: Turn, budget: int, counter: TokenCounter) -> Turn:
     return with_ends(low)
 
 
-def _render_turn(turn: Turn) -> str:
-    """A turn in one text of many: marked line by line, so that nothing in it can play another role."""
-    who = " ".join(neutralise(turn.name).split())
-    calls = (
-        f"\n[calls {canonical_json.encode([dict(call) for call in turn.tool_calls]).decode()}]"
-        if turn.tool_calls
-        else ""
+def _count_group_tokens(group: Sequence[Turn], counter: TokenCounter) -> int:
+    return sum(
+        max(_count_message_tokens(chat_message(turn), counter), counter(_render_turn(turn)) + 2) for turn in group
     )
-    lines = neutralise(turn.content + calls).split("\n")
-    return "\n".join([f"{who}:", *(f"│ {line}" for line in lines)])
 
 
-def _build_prompt(
-    memory: _MemoryBlock, turns: list[Turn], left_out: int, cut: tuple[str, ...], budget: int, counter: TokenCounter
-) -> AssembledPrompt:
-    """Both forms, weighed whole: tokens of the parts need not add up exactly to those of the whole."""
-    while True:
-        parts = [*([memory.block.text] if memory.block.text else []), *(_render_turn(turn) for turn in turns)]
-        text = "\n\n".join(parts)
-        messages = [chat_message(turn) for turn in turns]
-        if memory.block.text:
-            messages.insert(0, {"role": "system", "content": memory.block.text})
-        tokens = max(counter(text) if text else 0, sum(_count_message_tokens(message, counter) for message in messages))
-        if tokens <= budget:
-            return AssembledPrompt(
-                text=text,
-                messages=tuple(messages),
-                tokens=tokens,
-                budget=budget,
-                recent=tuple(turn.id for turn in turns),
-                older=tuple(turn.id for turn in memory.older_turns),
-                facts=memory.fact_count,
-                left_out=left_out,
-                shortened=tuple(id for id in cut if any(turn.id == id for turn in turns)),
-                counted_by=counter.name,
-            )
-        groups = group_tool_results(turns)
-        if len(groups) > 1:
-            left_out += len(groups[0])
-            turns = [turn for group in groups[1:] for turn in group]
-        elif memory.block.text:
-            memory = _MemoryBlock(PromptBlock("", 0, 0, cut=False, counted_by=counter.name), (), 0, has_material=False)
-        else:
-            left_out += len(turns)
-            turns = []
+def _count_message_tokens(message: Mapping[str, Any], counter: TokenCounter) -> int:
+    calls = message.get("tool_calls")
+    call_tokens = counter(canonical_json.encode(calls).decode()) if calls else 0
+    return TOKENS_PER_MESSAGE + counter(str(message["content"])) + call_tokens
+
+
+def _render_turn(turn: Turn) -> str:
+    """Render a turn with a prefix on each line, so that no line of its content can pose as another role."""
+    content = turn.content
+    if turn.tool_calls:
+        content += f"\n[calls {canonical_json.encode([dict(call) for call in turn.tool_calls]).decode()}]"
+    name = " ".join(neutralise(turn.name).split())
+    return "\n".join([f"{name}:", *(f"│ {line}" for line in neutralise(content).split("\n"))])

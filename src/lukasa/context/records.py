@@ -1,26 +1,30 @@
-"""Sessions as records, there and back.
+"""Conversations as records: drafts to write, parsers, and ``ConversationReader``.
 
-    turn      one per message; the label ``session=ID`` groups them, their order is the log's
-    context   the small state of a session: its tasks, counters, environment, settings; the id is the session's
-    summary   what was folded and what is told of it; the id is the session's; derived from the turns it folds
+    turn      one per message; the label ``session=ID`` groups them, in the order of the log
+    context   the state of a conversation: tasks, counters, environment, settings; its id is that of the conversation
+    summary   the text that replaces the folded turns; its id is that of the conversation; derived from those turns
     fact      one per fact; the label ``context=ID`` groups them; derived from the turn that stated it
 
-A turn is never rewritten and touches no record that another turn touches, so any number of writers may append at once.
-The recent view is whatever stands in the log after the newest folded turn. That turn is named by its id, not by its
-position, so a session means the same in every store it is copied to.
+A turn is never rewritten and shares no record with another turn, so any number of writers may append at once. The recent
+view is every turn in the log after the newest folded one. The summary names that turn by its id, not by its position, so
+that a conversation can be copied to another store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
+from lukasa.clock import IdMaker
 from lukasa.context.facts import fact_id
 from lukasa.context.state import (
     DEFAULT_SETTINGS,
     NO_SUMMARY,
     STATE_FIELDS,
+    Context,
     ConversationSettings,
     ConversationSummary,
     Fact,
@@ -30,27 +34,33 @@ from lukasa.context.state import (
     default_state,
 )
 from lukasa.errors import InvalidInput, StoreDamaged
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
+from lukasa.outcome import Refused
+from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.storage.engine import AsOf, Query, Reader
 
 TURN, CONTEXT, SUMMARY, FACT = "turn", "context", "summary", "fact"
 MAX_TURNS_PER_SUMMARY_VERSION = 900
-"""A record has at most a thousand links; a larger fold is several versions of the summary in one batch."""
+"""A record has at most a thousand links; a larger fold becomes several versions of the summary in one batch."""
 _MAX_VERSION_GAP = 100
 
 T = TypeVar("T")
 
 
+# Turns
+
+
 def turn_label(session_id: str) -> str:
+    """Return the label of a conversation's turns."""
     return f"session={session_id}"
 
 
-def fact_label(session_id: str) -> str:
-    return f"context={session_id}"
+def turn_query(session_id: str, scope: str, **more: Any) -> Query:
+    """Return the query for a conversation's turns; ``more`` are further fields of ``Query``."""
+    return Query(kinds=(TURN,), scopes=(scope,), labels=(turn_label(session_id),), **more)
 
 
 def turn_draft(session_id: str, scope: str, turn: Turn, *, id: str, by: str, origin: str, counted_by: str) -> Draft:
-    """A turn on its way into the log. Who speaks is its author; the agent that wrote it down is in a label."""
+    """Draft a turn. Its author is the speaker; a label names the agent that wrote it, if that is another."""
     optional = {
         "speaker": turn.speaker,
         "tool_calls": [dict(call) for call in turn.tool_calls],
@@ -67,7 +77,7 @@ def turn_draft(session_id: str, scope: str, turn: Turn, *, id: str, by: str, ori
 
 
 def parse_turn(record: Record) -> Turn:
-    """The turn that a record keeps. One that was written otherwise is told as well as it can be."""
+    """Parse a turn; replace fields of the wrong type by defaults, since other programs may have written the record."""
     body = record.body
     role, tokens = body.get("role"), body.get("tokens")
     calls, extra = body.get("tool_calls"), body.get("extra")
@@ -85,6 +95,34 @@ def parse_turn(record: Record) -> Turn:
     )
 
 
+def check_turns(turns: Sequence[Turn]) -> Refused | None:
+    """Refuse turns without a role, or whose speaker or tool_call_id is not text; return None when all are valid."""
+    for turn in turns:
+        if not turn.role:
+            return Refused("bad_role", "A turn needs a role, such as user, assistant or tool.")
+        if {turn.speaker.__class__, turn.tool_call_id.__class__} != {str}:
+            return Refused("bad_turn", "The speaker and the tool_call_id of a turn are text.")
+    return None
+
+
+def diff_turns(before: Sequence[Turn], now: Sequence[Turn]) -> tuple[list[Turn], list[Turn] | Refused]:
+    """Return the turns removed from the beginning and those added at the end; refuse any other change."""
+    kept = [turn for turn in now if turn.id]
+    added = [turn for turn in now if not turn.id]
+    removed = len(before) - len(kept)
+    if removed < 0 or list(before[removed:]) != kept or list(now[: len(kept)]) != kept:
+        return [], Refused(
+            "turns_changed",
+            "Turns are appended, never changed: entries of the history may be added at its end and folded from its "
+            "beginning. Load the context again and add what is new.",
+        )
+    refused = check_turns(added)
+    return list(before[:removed]), added if refused is None else refused
+
+
+# State
+
+
 def state_draft(
     session_id: str,
     scope: str,
@@ -94,6 +132,7 @@ def state_draft(
     expected: int | None,
     origin: str,
 ) -> Draft:
+    """Draft the state record of a conversation, with the settings that are not defaults."""
     body = dict(state)
     if differing := settings.non_default_values():
         body["settings"] = differing
@@ -101,7 +140,7 @@ def state_draft(
 
 
 def parse_state(body: Mapping[str, Any]) -> tuple[dict[str, Any], ConversationSettings]:
-    """The state and the settings that a record keeps; ``InvalidInput`` when it is not such a record."""
+    """Parse state and settings; raise ``InvalidInput`` when the body is not that of a state record."""
     state = default_state()
     for name in STATE_FIELDS:
         value = body.get(name, state[name])
@@ -110,48 +149,53 @@ def parse_state(body: Mapping[str, Any]) -> tuple[dict[str, Any], ConversationSe
         state[name] = value
     if not all(isinstance(task, dict) for task in state["active_tasks"]):
         raise InvalidInput("a task is not an object")
-    for name, shape in (("extra", dict), ("fork", dict), ("settings", dict)):
-        if not isinstance(body.get(name, {}), shape):
+    for name in ("extra", "fork", "settings"):
+        if not isinstance(body.get(name, {}), dict):
             raise InvalidInput(f"the field {name} is not an object")
-    if body.get("extra"):
-        state["extra"] = body["extra"]
-    if body.get("fork"):
-        state["fork"] = body["fork"]
+    state |= {name: body[name] for name in ("extra", "fork") if body.get(name)}
     return state, DEFAULT_SETTINGS.with_changes(body.get("settings", {}))
 
 
-def summary_draft(
-    session_id: str,
-    scope: str,
-    summary: ConversationSummary,
-    turns: Sequence[Turn],
-    *,
-    has_previous: bool,
-    expected: int | None,
-) -> Draft:
-    """A version of the summary, derived from the turns it folds and from the version before, if there is one."""
-    links = [Link(DERIVED_FROM, Key(scope, TURN, turn.id)) for turn in turns]
-    if has_previous:
-        links.append(Link(DERIVED_FROM, Key(scope, SUMMARY, session_id)))
-    body = {
-        "text": summary.text,
-        "lines": [[line.text, line.worth, line.round] for line in summary.lines],
-        "tokens": summary.tokens,
-        "turns": summary.turns,
-        "folded_tokens": summary.folded_tokens,
-        "rounds": summary.rounds,
-        "edge": list(summary.edge),
-        "by": summary.by,
-    }
-    if summary.why:
-        body["why"] = summary.why
-    return Draft(
-        SUMMARY, body=body, id=session_id, scope=scope, origin="compaction", links=tuple(links), expected=expected
-    )
+# Summary
+
+
+def summary_drafts(
+    session_id: str, scope: str, origin: LoadedConversation, steps: Sequence[tuple[ConversationSummary, Sequence[Turn]]]
+) -> list[Draft]:
+    """Draft a version of the summary for each step of a fold, or several where a step has too many turns for one.
+
+    Each version is derived from the turns it folds and from the version before it. Only the first must find the version
+    that was loaded; the others follow in the same batch.
+    """
+    drafts = []
+    for number, (summary, turns) in enumerate(steps):
+        body = {
+            "text": summary.text,
+            "lines": [[line.text, line.worth, line.round] for line in summary.lines],
+            "tokens": summary.tokens,
+            "turns": summary.turns,
+            "folded_tokens": summary.folded_tokens,
+            "rounds": summary.rounds,
+            "edge": list(summary.edge),
+            "by": summary.by,
+        } | ({"why": summary.why} if summary.why else {})
+        for start in range(0, max(1, len(turns)), MAX_TURNS_PER_SUMMARY_VERSION):
+            is_first = not number and not start
+            folded = turns[start : start + MAX_TURNS_PER_SUMMARY_VERSION]
+            links = [Link(DERIVED_FROM, Key(scope, TURN, turn.id)) for turn in folded]
+            if origin.summary_version or not is_first:
+                links.append(Link(DERIVED_FROM, Key(scope, SUMMARY, session_id)))
+            drafts.append(
+                Draft(
+                    SUMMARY, body=body, id=session_id, scope=scope, origin="compaction", links=tuple(links),
+                    expected=origin.summary_version if is_first else None,
+                )
+            )  # fmt: skip
+    return drafts
 
 
 def parse_summary(body: Mapping[str, Any]) -> ConversationSummary:
-    """The summary that a record keeps; ``InvalidInput`` when it is not such a record."""
+    """Parse a summary; raise ``InvalidInput`` when the body is not that of a summary record."""
     try:
         summary = ConversationSummary(
             text=body["text"],
@@ -171,22 +215,99 @@ def parse_summary(body: Mapping[str, Any]) -> ConversationSummary:
     return summary
 
 
-def fact_draft(session_id: str, scope: str, fact: Fact, *, origin: str, expected: int | None = None) -> Draft:
+# Facts
+
+
+def fact_query(session_id: str, scope: str, **more: Any) -> Query:
+    """Return the query for a conversation's facts; ``more`` are further fields of ``Query``."""
+    return Query(kinds=(FACT,), scopes=(scope,), labels=(fact_label(session_id),), **more)
+
+
+def fact_label(session_id: str) -> str:
+    """Return the label of a conversation's facts."""
+    return f"context={session_id}"
+
+
+def fact_draft(session_id: str, scope: str, fact: Fact, *, origin: str) -> Draft:
+    """Draft a fact, derived from the turn that stated it."""
     body = {name: value for name, value in (("slot", fact.slot), ("rule", fact.rule), ("turn", fact.turn)) if value}
     links = (Link(DERIVED_FROM, Key(scope, TURN, fact.turn)),) if fact.turn else ()
     return Draft(
         FACT, fact.text, body, id=fact.id or fact_id(session_id, fact), scope=scope, origin=origin, links=links,
-        labels=(fact_label(session_id),), expected=expected,
+        labels=(fact_label(session_id),),
     )  # fmt: skip
 
 
+def fact_tombstone(session_id: str, scope: str, fact: Fact) -> Draft:
+    """Draft the deletion of a fact."""
+    return Draft(FACT, id=fact.id, scope=scope, origin="chat", labels=(fact_label(session_id),), deleted=True)
+
+
 def parse_fact(record: Record) -> Fact:
+    """Parse a fact."""
     body = record.body
     return Fact(record.text, str(body.get("slot", "")), str(body.get("rule", "")), record.id, str(body.get("turn", "")))
 
 
+def fact_change_drafts(context: Context, scope: str) -> list[Draft]:
+    """Draft the facts added to the list of a context, and tombstones of those removed from it."""
+    known = {fact.text: fact for fact in context.origin.facts}
+    drafts: dict[str, Draft] = {}
+    for text in context.facts:
+        if not is_nonblank_text(text):
+            raise InvalidInput("A fact is a sentence.")
+        if text not in known:
+            draft = fact_draft(context.session_id, scope, Fact(text, rule="told"), origin="chat")
+            drafts.setdefault(draft.id, draft)
+    listed = set(context.facts)
+    removed = [fact for text, fact in known.items() if text not in listed and fact.id not in drafts]
+    return [*drafts.values(), *(fact_tombstone(context.session_id, scope, fact) for fact in removed)]
+
+
+def is_nonblank_text(value: object) -> bool:
+    """Check that a value is text with more than white space in it."""
+    return isinstance(value, str) and bool(value.strip())
+
+
+# Whole conversations
+
+
+def fork_drafts(
+    session_id: str,
+    new_session: str,
+    scope: str,
+    origin: LoadedConversation,
+    records: Sequence[Record],
+    new_id: IdMaker,
+) -> list[Draft]:
+    """Draft a new conversation from a loaded one; its turns are copies, derived from the turn ``records``."""
+    ids = {record.id: new_id() for record in records}
+    state = deepcopy(dict(origin.state)) | {"fork": {"of": session_id, "at": records[-1].id if records else ""}}
+    drafts = [state_draft(new_session, scope, state, origin.settings, expected=0, origin="fork")]
+    drafts += [
+        draft_from(
+            record, id=ids[record.id], origin="fork", happened_at=record.moment, expected=0,
+            labels=(turn_label(new_session), *(label for label in record.labels if not label.startswith("session="))),
+            links=(*record.links, Link(DERIVED_FROM, record.key)),
+        )
+        for record in records
+    ]  # fmt: skip
+    drafts += [
+        fact_draft(new_session, scope, replace(fact, id="", turn=ids.get(fact.turn, "")), origin="fork")
+        for fact in origin.facts
+    ]
+    if origin.summary_version:
+        edge = tuple(ids[id] for id in origin.latest_summary.edge if id in ids)
+        folded = [
+            replace(parse_turn(record), id=ids[record.id]) for record in records if record.seq <= origin.folded_position
+        ]
+        summary = replace(origin.latest_summary, edge=edge)
+        drafts += summary_drafts(new_session, scope, LoadedConversation(), [(summary, folded)])
+    return drafts
+
+
 class ConversationReader:
-    """One session in one look at the log."""
+    """One conversation in one snapshot of the log. ``recovered`` names the damage met while reading."""
 
     def __init__(self, reader: Reader, session_id: str, scope: str, as_of: AsOf | None = None) -> None:
         self._reader = reader
@@ -196,59 +317,61 @@ class ConversationReader:
         self.recovered: list[str] = []
 
     def load(self, *, settled_only: bool = False) -> LoadedConversation | None:
-        """Everything a context is made of; ``None`` where nothing was ever said or set.
+        """Read state, summary, recent turns and facts; return None where the conversation has no records.
 
-        ``settled`` leaves out turns before which another one may still appear: what is folded must be final.
+        ``settled_only`` leaves out turns before which another turn may still be committed: a fold must be final.
         """
-        head, (state, settings) = self.read_latest_valid(CONTEXT, parse_state, (default_state(), DEFAULT_SETTINGS))
-        version, summary = self.read_latest_valid(SUMMARY, parse_summary, NO_SUMMARY)
-        edge = self._find_folded_position(summary)
-        turns = self._read_settled_turns(edge) if settled_only else self._read_recent_turns(edge, settings.entries)
+        version, (state, settings) = self.read_latest_valid(CONTEXT, parse_state, (default_state(), DEFAULT_SETTINGS))
+        summary_version, summary = self.read_latest_valid(SUMMARY, parse_summary, NO_SUMMARY)
+        position = self._find_folded_position(summary)
+        turns = (
+            self._read_settled_turns(position) if settled_only else self._read_recent_turns(position, settings.entries)
+        )
         facts = self._read_facts(settings.facts)
-        if not (head or version or turns or facts or self.recovered):
+        if not (version or summary_version or turns or facts or self.recovered):
             return None
-        return LoadedConversation(head, version, state, settings, summary, tuple(turns), tuple(facts), edge)
+        return LoadedConversation(
+            version, summary_version, state, settings, summary, tuple(turns), tuple(facts), position
+        )
 
     def read_latest_valid(self, kind: str, parse: Callable[[Mapping[str, Any]], T], default: T) -> tuple[int, T]:
-        """The newest version that can be read and makes sense, and the number of the newest one there is."""
+        """Return the newest version number of a record and its newest version that parses, or ``default``."""
         key = Key(self._scope, kind, self._session_id)
         try:
             record = self._reader.get(key, as_of=self._as_of)
-            if record is None:
-                return 0, default
-            return record.version, parse(record.body)
+            return (0, default) if record is None else (record.version, parse(record.body))
         except (StoreDamaged, InvalidInput) as error:
-            newest, found = self._find_valid_version(key, parse)
-            served = "an empty one serves instead" if found is None else f"version {found[0]} serves instead"
-            self.recovered.append(f"The {kind} record of the session is damaged ({_error_message(error)}); {served}.")
-            return newest, default if found is None else found[1]
+            newest, best = self._find_valid_version(key, parse)
+            used = "an empty one serves instead" if best is None else f"version {best[0]} serves instead"
+            self.recovered.append(f"The {kind} record of the conversation is damaged ({_message(error)}); {used}.")
+            return newest, default if best is None else best[1]
 
     def _find_valid_version(
         self, key: Key, parse: Callable[[Mapping[str, Any]], T]
     ) -> tuple[int, tuple[int, T] | None]:
-        """The number of the newest version, and the newest one that makes sense, looked at one by one."""
+        """Read the versions one by one; return the newest number, and the newest version up to ``as_of`` that parses."""
         newest, best, version = 0, None, 0
-        while version < newest + _MAX_VERSION_GAP:  # versions that were dropped or deleted leave gaps
+        while version < newest + _MAX_VERSION_GAP:  # dropped or deleted versions leave gaps
             version += 1
             try:
                 record = self._reader.get(key, version=version)
-                if record is not None:
-                    newest = version
-                    if self._is_within_as_of(record):
-                        best = (version, parse(record.body))
+                if record is None:
+                    continue
+                newest = version
+                if isinstance(self._as_of, datetime):
+                    is_visible = record.recorded_at <= self._as_of
+                else:
+                    is_visible = self._as_of is None or record.seq <= self._as_of
+                if is_visible:
+                    best = (version, parse(record.body))
             except StoreDamaged:
                 newest = version
             except InvalidInput:
                 continue
         return newest, best
 
-    def _is_within_as_of(self, record: Record) -> bool:
-        if isinstance(self._as_of, datetime):
-            return record.recorded_at <= self._as_of
-        return self._as_of is None or record.seq <= self._as_of
-
     def _find_folded_position(self, summary: ConversationSummary) -> int:
-        """The position after which the recent view begins."""
+        """Return the position after which the recent view begins."""
         for id in summary.edge:
             try:
                 history = self._reader.history(Key(self._scope, TURN, id))
@@ -257,22 +380,20 @@ class ConversationReader:
             if history and history[0].version == 1:
                 return history[0].seq
         if summary.edge:
-            self.recovered.append("The newest folded turns are gone; the whole transcript stands in the recent view.")
+            self.recovered.append("The newest folded turns are gone; the recent view shows the whole transcript.")
         return 0
 
     def _turn_query(self, **more: Any) -> Query:
-        return Query(
-            kinds=(TURN,), scopes=(self._scope,), labels=(turn_label(self._session_id),), as_of=self._as_of, **more
-        )
+        return turn_query(self._session_id, self._scope, as_of=self._as_of, **more)
 
     def _read_recent_turns(self, position: int, expected_count: int) -> list[Turn]:
-        """The turns after a position, as of this moment; asked for from the end, so their number alone is what costs."""
+        """Read the turns after a position from the end, so that the cost depends on their number alone."""
         limit = min(expected_count + 14, 1_000)
         while True:
             try:
                 page = self._reader.read(self._turn_query(newest_first=True, limit=limit))
             except StoreDamaged as error:
-                self.recovered.append(f"A turn cannot be read and is left out ({_error_message(error)}).")
+                self.recovered.append(f"A turn cannot be read and is left out ({_message(error)}).")
                 page = list(self._iterate_readable_turns(position))
                 limit = len(page) + 1
             recent = [record for record in page if record.seq > position]
@@ -281,20 +402,20 @@ class ConversationReader:
             limit *= 4
 
     def _read_settled_turns(self, position: int) -> list[Turn]:
-        """The turns after a position, as far as nothing can come between them any more."""
+        """Read the turns after a position, up to the first place where another turn may still be committed."""
         try:
             return [parse_turn(record) for record in self._reader.read(self._turn_query(after=position))]
         except StoreDamaged as error:
-            self.recovered.append(f"A turn cannot be read and is left out ({_error_message(error)}).")
+            self.recovered.append(f"A turn cannot be read and is left out ({_message(error)}).")
             return [parse_turn(record) for record in reversed(list(self._iterate_readable_turns(position)))]
 
     def _iterate_readable_turns(self, position: int) -> Iterator[Record]:
-        """The turns after a position one by one, newest first, each that cannot be read left out."""
+        """Read the turns after a position one by one, newest first, and skip the damaged ones."""
         before = self._reader.tip() + 1
         while before > position + 1:
             page = self._read_turn_before(before)
             if page is None:
-                before = self._skip_unreadable(position, before)
+                before = self._skip_damaged(position, before)
             elif not page or page[0].seq <= position:
                 return
             else:
@@ -302,14 +423,14 @@ class ConversationReader:
                 before = page[0].seq
 
     def _read_turn_before(self, position: int) -> list[Record] | None:
-        """The newest turn before a position; ``None`` when it cannot be read."""
+        """Return the newest turn before a position, or None when it is damaged."""
         try:
             return self._reader.read(self._turn_query(newest_first=True, before=position, limit=1))
         except StoreDamaged:
             return None
 
-    def _skip_unreadable(self, position: int, before: int) -> int:
-        """The highest position before which the newest turn can be read again: strides that double, then halving."""
+    def _skip_damaged(self, position: int, before: int) -> int:
+        """Find the highest position before which the newest turn can be read: double the stride, then bisect."""
         bad, stride = before, 1
         while (good := max(before - stride, position + 1)) > position + 1 and self._read_turn_before(good) is None:
             bad, stride = good, stride * 2
@@ -322,18 +443,16 @@ class ConversationReader:
         return good
 
     def _read_facts(self, limit: int) -> list[Fact]:
+        """Read the newest facts, oldest first."""
         if not limit:
             return []
-        query = Query(
-            kinds=(FACT,), scopes=(self._scope,), labels=(fact_label(self._session_id),), as_of=self._as_of,
-            newest_first=True, limit=limit,
-        )  # fmt: skip
+        query = fact_query(self._session_id, self._scope, as_of=self._as_of, newest_first=True, limit=limit)
         try:
             return [parse_fact(record) for record in reversed(self._reader.read(query))]
         except StoreDamaged as error:
-            self.recovered.append(f"The facts cannot be read ({_error_message(error)}).")
+            self.recovered.append(f"The facts cannot be read ({_message(error)}).")
             return []
 
 
-def _error_message(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return str(getattr(error, "message", error)).rstrip(".")

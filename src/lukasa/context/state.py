@@ -1,7 +1,7 @@
-"""What a session is to those who use it: its turns, its small state, and the limits it keeps.
+"""Values of a conversation: turns, facts, the summary, settings, and the editable ``Context``.
 
-``Context`` has every field of the document it follows, as plain values that may be edited. What it was when it was
-loaded stays with it (``origin``), so that saving can tell what was changed, and by whom else.
+``Context`` has every field of the document's session file, as plain values that a caller may edit. It remembers what was
+loaded (``origin``), so that ``save`` can tell the caller's edits from those that other writers made since.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from lukasa.clock import from_iso, to_utc
 from lukasa.errors import InvalidInput
 
 TimeLike = datetime | int | float | str
-"""A time as callers tell it: a datetime, seconds since 1970, or ISO 8601."""
+"""A time as a caller may give it: a datetime, seconds since 1970, or ISO 8601."""
 
 
 def parse_time(value: TimeLike) -> datetime:
-    """The moment that was told, in UTC."""
+    """Convert a time to UTC; raise ``InvalidInput`` when it is not a time."""
     if isinstance(value, datetime):
         return to_utc(value)
     if isinstance(value, str):
@@ -37,7 +37,7 @@ def parse_time(value: TimeLike) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message of a conversation. ``id`` is empty until it is kept; what is kept never changes."""
+    """One message of a conversation. ``id`` is empty until the turn is stored; a stored turn never changes."""
 
     role: str
     content: str
@@ -51,49 +51,50 @@ class Turn:
 
     @classmethod
     def from_entry(cls, value: Turn | Mapping[str, Any]) -> Turn:
-        """A turn, or the document's entry as a mapping; fields it does not know are kept as ``extra``."""
+        """Build a turn from an entry of the document's history; unknown fields go to ``extra``."""
         if isinstance(value, Turn):
             return value
         entry: object = value
         if not isinstance(entry, Mapping) or not isinstance(entry.get("role"), str):
             raise InvalidInput("An entry of the history needs a role and a content.")
-        known: dict[str, Any] = dict(entry)
-        content, timestamp = known.pop("content", ""), known.pop("timestamp", None)
-        count, calls = known.pop("token_count", None), known.pop("tool_calls", None)
+        rest: dict[str, Any] = dict(entry)
+        content, timestamp = rest.pop("content", ""), rest.pop("timestamp", None)
+        count, calls = rest.pop("token_count", None), rest.pop("tool_calls", None)
         if not isinstance(content, str) or not (count is None or (type(count) is int and count >= 0)):
             raise InvalidInput("The content of an entry is text, its token_count a number that is not negative.")
         if calls is not None and not (isinstance(calls, list | tuple) and all(isinstance(c, Mapping) for c in calls)):
             raise InvalidInput("The tool_calls of an entry are a list of objects.")
-        speaker, answered = known.pop("speaker", ""), known.pop("tool_call_id", "")
         return cls(
-            role=known.pop("role"),
+            role=rest.pop("role"),
             content=content,
             timestamp=None if timestamp is None else parse_time(timestamp),
             token_count=count,
-            speaker=speaker or "",
+            speaker=rest.pop("speaker", "") or "",
             tool_calls=tuple(calls or ()),
-            tool_call_id=answered or "",
-            id=str(known.pop("id", "") or ""),
-            extra=known,
+            tool_call_id=rest.pop("tool_call_id", "") or "",
+            id=str(rest.pop("id", "") or ""),
+            extra=rest,
         )
 
     @property
     def name(self) -> str:
-        """Who speaks."""
+        """The speaker, or else the role."""
         return self.speaker or self.role
 
     @property
     def tokens(self) -> int:
+        """The token count, 0 while it is unknown."""
         return self.token_count or 0
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationSettings:
-    """The limits of one session, and what happens by itself.
+    """Limits of one conversation, and what happens automatically.
 
-    More than ``entries`` turns or ``tokens`` tokens in the recent view trigger a compaction, which leaves ``keep``
-    turns, or half of them, until both limits hold. The summary has at most ``summary_tokens``. A context shows the
-    newest ``facts`` facts. Completed tasks are kept for ``finished_hours``.
+    More than ``entries`` turns or ``tokens`` tokens in the recent view trigger a compaction. It keeps ``keep`` turns and
+    then halves them until both limits hold. The summary has at most ``summary_tokens`` tokens. A context shows the newest
+    ``facts`` facts. Completed tasks stay for ``finished_hours``. ``automatic`` compacts on append, ``extracting`` extracts
+    facts from new turns.
     """
 
     entries: int = 50
@@ -106,10 +107,10 @@ class ConversationSettings:
     extracting: bool = True
 
     def __post_init__(self) -> None:
-        for name, least in (("entries", 1), ("keep", 0), ("tokens", 1), ("summary_tokens", 0), ("facts", 0)):
+        for name, minimum in (("entries", 1), ("keep", 0), ("tokens", 1), ("summary_tokens", 0), ("facts", 0)):
             value = getattr(self, name)
-            if type(value) is not int or not least <= value < 2**53:
-                raise InvalidInput(f"The setting {name} is a whole number of at least {least}.")
+            if type(value) is not int or not minimum <= value < 2**53:
+                raise InvalidInput(f"The setting {name} is a whole number of at least {minimum}.")
         if type(self.finished_hours) not in (int, float) or not 0 <= self.finished_hours < 10**6:
             raise InvalidInput("The setting finished_hours is a number of hours that is not negative.")
         if {type(self.automatic), type(self.extracting)} != {bool}:
@@ -118,17 +119,17 @@ class ConversationSettings:
             raise InvalidInput("A compaction cannot keep more entries than it lets gather.", hint="Let keep ≤ entries.")
 
     def with_changes(self, changes: Mapping[str, Any]) -> ConversationSettings:
-        """The same with changes."""
-        unknown = sorted(set(changes) - {each.name for each in fields(self)})
+        """Return a copy with changes; without a new ``keep``, a lower ``entries`` lowers ``keep`` too."""
+        names = [setting.name for setting in fields(self)]
+        unknown = sorted(set(changes) - set(names))
         if unknown:
-            known = ", ".join(each.name for each in fields(self))
-            raise InvalidInput(f"There is no setting {unknown[0]!r:.60}.", hint=f"Settings are {known}.")
+            raise InvalidInput(f"There is no setting {unknown[0]!r:.60}.", hint=f"Settings are {', '.join(names)}.")
         if "entries" in changes and "keep" not in changes and isinstance(changes["entries"], int):
             changes = {**changes, "keep": min(self.keep, max(changes["entries"], 0))}
         return replace(self, **changes)
 
     def non_default_values(self) -> dict[str, Any]:
-        """What is not as it is by default: all that has to be kept."""
+        """Return the settings that differ from the defaults; only these are stored."""
         default = asdict(DEFAULT_SETTINGS)
         return {name: value for name, value in asdict(self).items() if value != default[name]}
 
@@ -136,11 +137,11 @@ class ConversationSettings:
 DEFAULT_SETTINGS = ConversationSettings()
 
 STATE_FIELDS = ("system_state", "active_tasks", "tool_stats", "last_known_environment", "token_usage")
-"""The fields of a context that are kept together, as one small record."""
+"""The fields of a context that are stored together in one state record."""
 
 
 def default_state() -> dict[str, Any]:
-    """What these fields hold in a new session."""
+    """Return the state fields of a new conversation."""
     return {
         "system_state": {"last_workspace": None, "preferences": {}},
         "active_tasks": [],
@@ -152,7 +153,7 @@ def default_state() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that was learned in a session. ``slot`` names what it is about: a newer fact about it takes its place."""
+    """A fact learned in a conversation. ``slot`` names its subject: a newer fact with the same slot replaces it."""
 
     text: str
     slot: str = ""
@@ -163,7 +164,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class SummaryLine:
-    """One line of a summary, and what it is worth; ``round`` counts the compactions up to the one that wrote it."""
+    """One line of a summary with its worth; ``round`` is the number of the compaction that wrote it."""
 
     text: str
     worth: float
@@ -172,9 +173,10 @@ class SummaryLine:
 
 @dataclass(frozen=True, slots=True)
 class ConversationSummary:
-    """The long-term summary of a session: what it says, of how many turns, and who wrote it.
+    """The long-term summary: its text, how many turns are folded into it, and who wrote it.
 
-    ``edge`` holds the ids of the newest folded turns, the very newest first: the recent view begins after them.
+    ``edge`` holds the ids of the newest folded turns, newest first: the recent view begins after them. ``why`` is the
+    reason when ``by`` is not the summariser that was asked.
     """
 
     text: str = ""
@@ -193,7 +195,7 @@ NO_SUMMARY = ConversationSummary()
 
 @dataclass(frozen=True, slots=True)
 class LoadedConversation:
-    """What a context was when it was loaded, to tell its edits and those of others by."""
+    """A conversation as it was loaded; ``save`` compares a context with it."""
 
     state_version: int = 0
     summary_version: int = 0
@@ -203,11 +205,15 @@ class LoadedConversation:
     turns: tuple[Turn, ...] = ()
     facts: tuple[Fact, ...] = ()
     folded_position: int = 0
+    """The log position of the newest folded turn, 0 without one."""
 
 
 @dataclass(slots=True)
 class Context:
-    """A session as the document has it. Edit it and ``save`` it; turns are appended, never changed."""
+    """A conversation with the document's fields, named by ``session_id``.
+
+    Edit it and ``save`` it. Turns may be appended to ``recent_history`` and folded from its beginning, never changed.
+    """
 
     session_id: str
     system_state: dict[str, Any] = field(default_factory=lambda: default_state()["system_state"])
@@ -222,20 +228,19 @@ class Context:
     settings: ConversationSettings = DEFAULT_SETTINGS
     scope: str = ""
     recovered: tuple[str, ...] = ()
-    """What was damaged, and what serves in its place."""
+    """A sentence for each damaged part, with what was used instead."""
     origin: LoadedConversation = field(default_factory=LoadedConversation, repr=False, compare=False)
 
     @classmethod
     def from_loaded(cls, session_id: str, scope: str, origin: LoadedConversation, recovered: tuple[str, ...]) -> Self:
-        """The context that an origin describes, in values of its own."""
+        """Build a context whose values can be edited without changing ``origin``."""
         state = deepcopy(dict(origin.state))
-        extra = state.pop("extra", {})
         return cls(
             session_id=session_id,
             facts=[fact.text for fact in origin.facts],
             recent_history=list(origin.turns),
             long_term_summary=origin.latest_summary.text,
-            extra=extra,
+            extra=state.get("extra", {}),
             settings=origin.settings,
             scope=scope,
             recovered=recovered,
@@ -245,7 +250,7 @@ class Context:
 
     @property
     def turns(self) -> list[Turn]:
-        """The recent history, each entry as a turn."""
+        """The recent history as turns."""
         return [Turn.from_entry(entry) for entry in self.recent_history]
 
     @property
@@ -255,21 +260,21 @@ class Context:
 
     @property
     def folded(self) -> int:
-        """How many turns before the recent history the summary stands for."""
+        """The number of turns that the summary replaces in the recent history."""
         return self.origin.latest_summary.turns
 
     @property
     def state(self) -> dict[str, Any]:
-        """The fields that are kept together, and the unknown ones."""
+        """The state fields, and ``extra`` unless it is empty."""
         return {name: getattr(self, name) for name in STATE_FIELDS} | ({"extra": self.extra} if self.extra else {})
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """What a compaction did; true when it did anything.
+    """The result of a compaction; true when it changed anything.
 
-    ``steps`` names what led to it: ``entries``, ``tokens``, ``by hand``. ``by`` is who summarised, ``why`` the reason
-    if it was not who had been asked to.
+    ``steps`` names the triggers: ``entries``, ``tokens``, ``by hand``. ``by`` names the summariser; ``why`` is the reason
+    when it is not the one that was asked.
     """
 
     session_id: str
@@ -286,6 +291,7 @@ class CompactionReport:
 
     @property
     def happened(self) -> bool:
+        """Whether the compaction changed anything."""
         return bool(self.folded or self.pruned_tasks or self.duplicate_facts)
 
     def __bool__(self) -> bool:
@@ -294,7 +300,7 @@ class CompactionReport:
 
 @dataclass(frozen=True, slots=True)
 class ConversationInfo:
-    """A session in a list."""
+    """An entry of a list of conversations."""
 
     id: str
     scope: str

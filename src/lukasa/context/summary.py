@@ -1,11 +1,11 @@
-"""The summary that needs no language model: the sentences most worth keeping, as they were said, each whole.
+"""The rule-based summary: the most valuable sentences of the folded turns, quoted whole.
 
-Every sentence of the folded turns gets a worth from what it holds: decisions, facts, names, numbers, paths, open
-questions, what was done and what is still to do. Small talk gets none. The most valuable are kept, what repeats a better
-one is passed over, and the lines stand in the order in which things were said.
+Each sentence gets a worth from its content: decisions, facts, names, numbers, paths, open questions, work done and work
+to do. Small talk gets none. The most valuable sentences are kept in their order; one that repeats a better one is left
+out.
 
-The summary has a budget. Once it is full, earlier lines compete with later ones by their worth, which fades a little
-with every round; so it stays within its budget for ever, and what it drops is still in the transcript.
+The summary has a token budget. Once it is full, earlier lines compete with later ones by their worth, which decays a
+little with every round. So the summary never exceeds its budget; dropped lines are still in the transcript.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from functools import lru_cache
 from lukasa.context.facts import states_fact
 from lukasa.context.state import ConversationSummary, SummaryLine, Turn
 from lukasa.text.sentences import split_sentences
+from lukasa.text.stopwords import CHAT_STOP_WORDS
 
 HEADING = "Previous conversation summary:"
 BY_RULES, BY_HAND = "extractive", "hand"
 _SUMMARY_SHARE = 0.35
-"""How much of the tokens of what is folded its lines may have."""
+"""The share of the folded tokens that new lines may have."""
 _MIN_SUMMARY_TOKENS = 240
 _WORTH_DECAY = 0.985
 _SIMILARITY_THRESHOLD = 0.6
@@ -33,15 +34,6 @@ _MAX_SENTENCES = 400
 _EDGE_SIZE = 5
 
 _WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
-_STOPWORD_LIST = """
-a about after again all also am an and any are as at be because been before being but by can could did do does done
-for from get go going good got great had has have he her here him his how i if in into is it its it's i'm just know
-like lot make me more much my need nice no not now of off ok okay on one or our out really said say see she should so
-some something sure take than thank thanks that that's the their them then there these they thing things think this
-those time to too up us use very want was way we well were what when where which who why will with would yeah yes you
-your you're i've i'll let let's look please
-"""
-_STOPWORDS = frozenset(_STOPWORD_LIST.split())
 _DECISION = re.compile(
     r"\b(?:decid(?:e|ed|ing)|agreed?|settled|chos(?:e|en)|let['’]?s (?:go|use|keep|do|make|take|start|switch)|go(?:ing)? with"
     r"|we(?:['’]ll| will| should| must)|instead of|conclusion|approved?|rejected?|plan(?:s|ned)? to|going to|will be)\b",
@@ -85,20 +77,14 @@ def summarise(
     count: Callable[[str], int],
     remarks: Sequence[str] = (),
 ) -> ConversationSummary:
-    """The summary of what ``earlier`` told and of these turns, within a budget of tokens.
-
-    ``remarks`` are lines to add as they are: what became of tasks.
-    """
-    round = earlier.rounds + 1
-    kept = _parse_lines(earlier)
-    fresh = _select_sentences(
-        turns,
-        min(budget, max(_MIN_SUMMARY_TOKENS, int(_SUMMARY_SHARE * sum(turn.tokens for turn in turns)))),
-        count,
-        round,
-    )
-    fresh += [SummaryLine(remark, _HAND_WRITTEN_WORTH, round) for remark in remarks]
-    lines = _fit_lines(_merge_repeated_lines([*kept, *fresh], len(fresh)), budget, count, round)
+    """Fold turns into an earlier summary, within a token budget; ``remarks`` are lines to add unchanged."""
+    round_number = earlier.rounds + 1
+    folded_tokens = sum(turn.tokens for turn in turns)
+    quote_budget = min(budget, max(_MIN_SUMMARY_TOKENS, int(_SUMMARY_SHARE * folded_tokens)))
+    new = _select_sentences(turns, quote_budget, count, round_number)
+    new += [SummaryLine(remark, _HAND_WRITTEN_WORTH, round_number) for remark in remarks]
+    lines = _merge_repeated_lines([*_parse_lines(earlier), *new], len(new))
+    lines = _fit_lines(lines, budget, count, round_number)
     return extend_summary(earlier, turns, render_lines(lines), lines, count, BY_RULES)
 
 
@@ -111,8 +97,8 @@ def extend_summary(
     by: str,
     why: str = "",
 ) -> ConversationSummary:
-    """The summary that stands once these turns are folded into ``earlier``, whoever wrote its text."""
-    newest = [turn.id for turn in reversed(turns[-_EDGE_SIZE:])]
+    """Return the summary with a new text, after turns were folded into ``earlier``; ``by`` names the text's author."""
+    newest_ids = [turn.id for turn in reversed(turns[-_EDGE_SIZE:])]
     return replace(
         earlier,
         text=text,
@@ -121,87 +107,94 @@ def extend_summary(
         turns=earlier.turns + len(turns),
         folded_tokens=earlier.folded_tokens + sum(turn.tokens for turn in turns),
         rounds=earlier.rounds + 1,
-        edge=(*newest, *earlier.edge)[:_EDGE_SIZE],
+        edge=(*newest_ids, *earlier.edge)[:_EDGE_SIZE],
         by=by,
         why=why,
     )
 
 
 def render_lines(lines: Sequence[SummaryLine]) -> str:
-    """The lines as one text."""
+    """Render the lines as one text under the heading."""
     return "\n".join([HEADING, *(f"- {line.text}" for line in lines)]) if lines else ""
 
 
 def shorten_summary(text: str, budget: int, count: Callable[[str], int]) -> str:
-    """As many whole lines of a summary as a budget holds, the most valuable ones."""
+    """Keep the most valuable whole lines of a summary that fit a budget."""
     if count(text) <= budget:
         return text
     return render_lines(_fit_lines(_parse_lines(ConversationSummary(text)), budget, count, 1))
 
 
 def _parse_lines(summary: ConversationSummary) -> list[SummaryLine]:
-    """The lines of a summary; a text that came from elsewhere is taken sentence by sentence and held dear."""
+    """Return the lines of a summary; a text that was not rendered here is split into sentences of a high worth."""
     if summary.lines and summary.text == render_lines(summary.lines):
         return list(summary.lines)
-    found = []
+    lines = []
     for line in summary.text.splitlines():
         bare = line.removeprefix("- ").strip()
         if bare and bare != HEADING:
             parts = [bare] if line.startswith("- ") else split_sentences(bare)
-            found += [SummaryLine(part, _HAND_WRITTEN_WORTH, summary.rounds) for part in parts]
-    return _merge_repeated_lines(found, len(found))
+            lines += [SummaryLine(part, _HAND_WRITTEN_WORTH, summary.rounds) for part in parts]
+    return _merge_repeated_lines(lines, len(lines))
 
 
 def _select_sentences(
     turns: Sequence[Turn], budget: int, count: Callable[[str], int], round_number: int
 ) -> list[SummaryLine]:
-    """The sentences most worth keeping, in order, within a budget."""
-    said = [split_sentences(turn.content) if turn.role != "tool" else _tool_sentences(turn.content) for turn in turns]
-    themes = _theme_scorer(said)
+    """Select the sentences with the highest worth that fit a budget, in the order of the turns."""
+    sentences_by_turn = [
+        _tool_sentences(turn.content) if turn.role == "tool" else split_sentences(turn.content) for turn in turns
+    ]
+    turn_counts: Counter[str] = Counter()
+    for sentences in sentences_by_turn:
+        turn_counts.update({term for sentence in sentences for term in _content_terms(sentence)})
+    themes = {term for term, turn_count in turn_counts.items() if 2 <= turn_count <= max(3, len(turns) // 3)}
+    last_by_name = {turn.name: index for index, turn in enumerate(turns) if turn.role != "tool"}
+    last_speakers = sorted(((index, name) for name, index in last_by_name.items()), reverse=True)[:2]
     candidates: list[tuple[float, int, int, str]] = []
-    last_of_others = _last_reply_finder(turns)
-    for at, (turn, parts) in enumerate(zip(turns, said, strict=True)):
-        answered = last_of_others(turn) > at
-        usable = [part for part in parts if len(part) <= _MAX_LINE_LENGTH]
-        if len(usable) > _MAX_SENTENCES:  # of a very long turn: how it begins and how it ends
+    for index, (turn, sentences) in enumerate(zip(turns, sentences_by_turn, strict=True)):
+        last_reply = next((last for last, name in last_speakers if name != turn.name), -1)
+        usable = [sentence for sentence in sentences if len(sentence) <= _MAX_LINE_LENGTH]
+        if len(usable) > _MAX_SENTENCES:  # of a very long turn, the beginning and the end
             usable = [*usable[: _MAX_SENTENCES // 2], *usable[-_MAX_SENTENCES // 2 :]]
         if not usable and turn.tokens > _MIN_SUMMARY_TOKENS:
             usable = [f"(a message of {turn.tokens:,} tokens, not quoted)"]
-        scored = [
-            (score_sentence(part, turn.role, is_first=not nr, is_unanswered=not answered) + themes(part), at, nr, part)
-            for nr, part in enumerate(usable)
-        ]
-        scored.sort(key=lambda each: (-each[0], each[2]))
-        candidates += [(value * 0.85**nr, *rest) for nr, (value, *rest) in enumerate(scored)]  # type: ignore[misc]  # the rest of such a tuple
-    candidates.sort(key=lambda each: (-each[0], each[1], each[2]))
-    spent, picked, seen = count(HEADING), list[tuple[int, int, float, str]](), list[frozenset[str]]()
-    for value, at, nr, part in candidates:
-        if value <= 0:
+        scored = []
+        for position, sentence in enumerate(usable):
+            worth = score_sentence(sentence, turn.role, is_first=not position, is_unanswered=last_reply <= index)
+            terms = _content_terms(sentence)
+            worth += 0.9 * len(terms & themes) / (len(terms) + 2) if terms else -0.5
+            scored.append((worth, position, sentence))
+        scored.sort(key=lambda entry: (-entry[0], entry[1]))
+        for rank, (worth, position, sentence) in enumerate(scored):  # the worth falls with the rank in the turn
+            candidates.append((worth * 0.85**rank, index, position, sentence))
+    candidates.sort(key=lambda candidate: (-candidate[0], candidate[1], candidate[2]))
+    spent, selected, seen = count(HEADING), list[tuple[int, int, SummaryLine]](), list[frozenset[str]]()
+    for worth, index, position, sentence in candidates:
+        if worth <= 0:
             break
-        terms = _content_terms(part)
+        terms = _content_terms(sentence)
         if any(_is_repetition(terms, other) for other in seen):
             continue
-        cost = _count_line_tokens(f"{turns[at].name}: {part}", count)
-        if spent + cost > budget:
-            continue
-        spent += cost
-        seen.append(terms)
-        picked.append((at, nr, value, part))
-    picked.sort()
-    return [
-        SummaryLine(f"{turns[at].name}: {part}", _round_worth(value), round_number) for at, _, value, part in picked
-    ]
+        line = f"{turns[index].name}: {sentence}"
+        cost = _count_line_tokens(line, count)
+        if spent + cost <= budget:
+            spent += cost
+            seen.append(terms)
+            selected.append((index, position, SummaryLine(line, _round_worth(worth), round_number)))
+    return [line for _, _, line in sorted(selected, key=lambda entry: entry[:2])]
 
 
-def _last_reply_finder(turns: Sequence[Turn]) -> Callable[[Turn], int]:
-    """Where somebody other than a turn's speaker spoke last; -1 for nowhere."""
-    last = {turn.name: at for at, turn in enumerate(turns) if turn.role != "tool"}
-    ends = sorted(((at, name) for name, at in last.items()), reverse=True)[:2]
-    return lambda turn: next((at for at, name in ends if name != turn.name), -1)
+def _tool_sentences(content: str) -> list[str]:
+    """Return a short tool result whole, and of a long one at most three sentences about problems."""
+    bare = " ".join(content.split())
+    if bare and len(bare) <= 160:
+        return [bare]
+    return [sentence for sentence in split_sentences(content) if _PROBLEM.search(sentence.lower())][:3]
 
 
 def score_sentence(sentence: str, role: str = "user", *, is_first: bool = False, is_unanswered: bool = False) -> float:
-    """What a sentence is worth to somebody who was not there; 0 or less for what may be forgotten."""
+    """Return the worth of a sentence to a later reader; 0 or less means that it may be dropped."""
     words, lowered = len(sentence.split()), sentence.lower()
     value = 0.5
     if words > 4 and _DECISION.search(lowered):
@@ -244,52 +237,27 @@ def _round_worth(value: float) -> float:
     return round(value, 3)
 
 
-def _tool_sentences(content: str) -> list[str]:
-    """What a tool said, if it is short enough to be quoted whole."""
-    bare = " ".join(content.split())
-    return (
-        [bare]
-        if bare and len(bare) <= 160
-        else [part for part in split_sentences(content) if _PROBLEM.search(part.lower())][:3]
-    )
-
-
-def _theme_scorer(sentences_by_turn: Sequence[Sequence[str]]) -> Callable[[str], float]:
-    """How much a sentence speaks of what the turns keep coming back to."""
-    spread: Counter[str] = Counter()
-    for parts in sentences_by_turn:
-        spread.update({term for part in parts for term in _content_terms(part)})
-    many = len(sentences_by_turn)
-    telling = {term for term, turns in spread.items() if turns >= 2 and turns <= max(3, many // 3)}
-
-    def share(sentence: str) -> float:
-        terms = _content_terms(sentence)
-        return 0.9 * len(terms & telling) / (len(terms) + 2) if terms else -0.5
-
-    return share
-
-
 def _content_terms(sentence: str) -> frozenset[str]:
-    """The words that tell what a sentence is about."""
+    """Return the words of a sentence without stop words; those of short sentences are cached."""
     return _cached_terms(sentence) if len(sentence) <= _MAX_LINE_LENGTH else _extract_terms(sentence)
 
 
 def _extract_terms(sentence: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(sentence.lower())) - _STOPWORDS
+    return frozenset(_WORD.findall(sentence.lower())) - CHAT_STOP_WORDS
 
 
 _cached_terms = lru_cache(maxsize=8_192)(_extract_terms)
-"""Remembered: the same lines come again in every round."""
+"""A cache, because the same lines come again in every round."""
 
 
 @lru_cache(maxsize=8_192)
 def _count_line_tokens(line: str, count: Callable[[str], int]) -> int:
-    """The tokens of a line; the same lines come again in every round."""
+    """Count the tokens of a line; cached, because the same lines come again in every round."""
     return count(f"- {line}\n")
 
 
 def _is_repetition(first: frozenset[str], second: frozenset[str]) -> bool:
-    """Whether two lines say the same: most of their words, and every figure."""
+    """Check whether two lines share most of their words and all of their numbers."""
     small, large = len(first), len(second)
     if small > large:
         small, large = large, small
@@ -305,44 +273,48 @@ def _number_terms(terms: frozenset[str]) -> frozenset[str]:
 
 
 def _merge_repeated_lines(lines: Sequence[SummaryLine], new_count: int) -> list[SummaryLine]:
-    """The lines without those that a later one says again; what is said again counts a little more.
+    """Drop lines that a later line repeats, and raise the worth of the later one a little.
 
-    Only the last ``fresh`` lines are new: those before them have been told apart already.
+    Only the last ``new_count`` lines are new; the lines before them do not repeat each other.
     """
-    holding: dict[str, list[int]] = {}
+    new_by_term: dict[str, list[int]] = {}
     kept: dict[int, SummaryLine] = {}
-    for at in reversed(range(len(lines))):
-        terms = _content_terms(lines[at].text)
-        rivals = sorted({later for term in terms for later in holding.get(term, ())})
-        again = next((nr for nr in rivals if _is_repetition(terms, _content_terms(lines[nr].text))), None)
-        if not terms:
-            again = next((nr for nr, line in kept.items() if line.text == lines[at].text), None)
-        if again is not None:
-            kept[again] = replace(kept[again], worth=_round_worth(max(kept[again].worth, lines[at].worth) + 0.1))
+    for index in reversed(range(len(lines))):
+        line = lines[index]
+        terms = _content_terms(line.text)
+        if terms:
+            similar = sorted({later for term in terms for later in new_by_term.get(term, ())})
+            repeated = next(
+                (later for later in similar if _is_repetition(terms, _content_terms(lines[later].text))), None
+            )
+        else:
+            repeated = next((later for later, other in kept.items() if other.text == line.text), None)
+        if repeated is not None:
+            worth = _round_worth(max(kept[repeated].worth, line.worth) + 0.1)
+            kept[repeated] = replace(kept[repeated], worth=worth)
             continue
-        kept[at] = lines[at]
-        if at >= len(lines) - new_count:
+        kept[index] = line
+        if index >= len(lines) - new_count:
             for term in terms:
-                holding.setdefault(term, []).append(at)
-    return [kept[at] for at in sorted(kept)]
+                new_by_term.setdefault(term, []).append(index)
+    return [kept[index] for index in sorted(kept)]
 
 
 def _fit_lines(
     lines: Sequence[SummaryLine], budget: int, count: Callable[[str], int], round_number: int
 ) -> list[SummaryLine]:
-    """As many of the lines as the budget holds, the most valuable ones, in their order."""
+    """Drop the lines with the lowest worth until the rest fits the budget; the order stays."""
     costs = [_count_line_tokens(line.text, count) for line in lines]
     spent = count(HEADING) + 1 + sum(costs)
     worths = [line.worth * _WORTH_DECAY ** max(0, round_number - line.round) for line in lines]
-    gone: set[int] = set()
-    for at in sorted(range(len(lines)), key=lambda at: (worths[at], at)):
+    dropped: set[int] = set()
+    for index in sorted(range(len(lines)), key=lambda index: (worths[index], index)):
         if spent <= budget:
             break
-        gone.add(at)
-        spent -= costs[at]
-    left = [line for at, line in enumerate(lines) if at not in gone]
-    while (
-        left and count(render_lines(left)) > budget
-    ):  # tokens of the parts need not add up exactly to those of the whole
-        left.remove(min(left, key=lambda line: line.worth))
-    return left
+        dropped.add(index)
+        spent -= costs[index]
+    remaining = [line for index, line in enumerate(lines) if index not in dropped]
+    # count the whole text: the tokens of its parts need not add up exactly
+    while remaining and count(render_lines(remaining)) > budget:
+        remaining.remove(min(remaining, key=lambda line: line.worth))
+    return remaining

@@ -1,15 +1,15 @@
-"""Experience: episodes, the knowledge drawn from them, skills, ledgers and handoffs."""
+"""Experience: episodes, the knowledge derived from them, skills, ledgers and handoffs."""
 
 from typing import TYPE_CHECKING
 
+from lukasa.gate import KindSpec
 from lukasa.lazy_imports import lazy_attributes
 
 if TYPE_CHECKING:
     from lukasa.experience.briefing import Briefing
     from lukasa.experience.consolidation import Consolidation, ConsolidationResult
     from lukasa.experience.continuity import Continuity
-    from lukasa.experience.episode import Episode
-    from lukasa.experience.episodes import Episodes
+    from lukasa.experience.episodes import Episode, Episodes
     from lukasa.experience.handoffs import Handoff, Handoffs
     from lukasa.experience.knowledge import Knowledge
     from lukasa.experience.ledgers import Ledger, Ledgers
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lukasa.experience.skills import Skill, Skills
 
 __all__ = [
+    "KINDS",
     "Briefing",
     "Consolidation",
     "ConsolidationResult",
@@ -33,6 +34,27 @@ __all__ = [
     "TaskMetrics",
 ]
 
+KINDS = dict.fromkeys(
+    (
+        "antipattern",
+        "cluster",
+        "consolidation",
+        "episode",
+        "fact",
+        "handoff",
+        "learning",
+        "ledger",
+        "pattern",
+        "preference",
+        "running",
+        "skill",
+        "skill_sync",
+        "step",
+    ),
+    KindSpec(),
+)
+"""The kinds of record that experience writes."""
+
 __getattr__ = lazy_attributes(
     __name__,
     {
@@ -40,7 +62,7 @@ __getattr__ = lazy_attributes(
         "Consolidation": "lukasa.experience.consolidation",
         "ConsolidationResult": "lukasa.experience.consolidation",
         "Continuity": "lukasa.experience.continuity",
-        "Episode": "lukasa.experience.episode",
+        "Episode": "lukasa.experience.episodes",
         "Episodes": "lukasa.experience.episodes",
         "Handoff": "lukasa.experience.handoffs",
         "Handoffs": "lukasa.experience.handoffs",

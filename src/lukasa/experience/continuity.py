@@ -1,6 +1,6 @@
-"""CONTINUITY.md: what an agent is doing right now, in a file that people and agents read.
+"""CONTINUITY.md: a file for people and agents that says what an agent is doing right now.
 
-Four sections are the store's; they name memories by id and never repeat them in full:
+The store maintains four sections, which name memories by id and never repeat them in full:
 
     ## Current Goal
     ## Current State
@@ -8,7 +8,7 @@ Four sections are the store's; they name memories by id and never repeat them in
     ## Mistakes to Avoid (From Learnings)
 
 A section reaches from its heading to the next heading of the same or a higher level. Everything outside of the four stays
-byte for byte as it is, whatever it is. A section that is missing is put at the end.
+byte for byte as it is. A missing section is added at the end.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from pathlib import Path
 
 from lukasa.clock import Clock, to_iso
 from lukasa.errors import FormatError
-from lukasa.experience.briefing import RelevantMemories, build_briefing, find_relevant, summary_line
-from lukasa.experience.episode import Episode
-from lukasa.experience.episodes import Episodes
+from lukasa.experience.briefing import build_briefing, find_relevant, summary_line
+from lukasa.experience.episodes import Episode, Episodes
 from lukasa.experience.ledgers import Ledger, Ledgers
 from lukasa.experience.skills import Skills
 from lukasa.journal import Journal
@@ -43,7 +42,7 @@ _NO_GOAL_TEXT = "(none is known; say one with `lukasa continuity --goal`)"
 
 @dataclass(frozen=True, slots=True)
 class ContinuityUpdate:
-    """What became of the file: whether it changed, and what its sections say."""
+    """The result of an update: whether the file changed, and the lines of its sections."""
 
     path: Path
     changed: bool
@@ -52,7 +51,7 @@ class ContinuityUpdate:
 
 
 class Continuity:
-    """Keeps CONTINUITY.md current for one agent."""
+    """The continuity service of one agent."""
 
     def __init__(self, journal: Journal, recall: Recall, clock: Clock) -> None:
         self._journal = journal
@@ -61,50 +60,55 @@ class Continuity:
         self._skills = Skills(journal, clock)
 
     def update(self, path: str | Path = "CONTINUITY.md", *, goal: str = "", agent: str = "") -> ContinuityUpdate:
-        """Brings the file's own sections up to date; a file that says so already is not touched.
+        """Update the four sections of the file; a file that is current already is not written.
 
-        The goal is the one given here, else that of the agent's unfinished episode or ledger, else what the file says.
+        The goal is the one given here, else that of the agent's unfinished episode or ledger, else the one in the file.
         """
-        place = Path(path)
-        before = _read_file(place)
+        path = Path(path)
+        before = b""
+        if path.exists():
+            if path.stat().st_size > _MAX_BYTES:
+                raise FormatError(f"{path} is larger than {_MAX_BYTES:,} bytes; it was left untouched.")
+            before = path.read_bytes()
         name = agent or self._journal.author
-        running = self._running_episode(name)
+        unfinished = Episodes(self._journal, self._clock).unfinished()
+        own = [episode for episode in unfinished if not name or episode.agent == name]
+        running = own[-1] if own else None
         ledger = Ledgers(self._journal, self._clock).get(name) if name else None
-        wanted = goal or (running.goal if running else "") or _goal_in_ledger(ledger) or _goal_in_file(before)
-        found, mistakes = self._retrieve_memories(wanted)
+        ledger_goal = ledger.context.get("current_goal") if ledger is not None else ""
+        goal = goal or (running.goal if running else "") or (ledger_goal if isinstance(ledger_goal, str) else "")
+        if not goal:
+            section = dict(_split_sections(before)).get(GOAL, b"").decode("utf-8", "replace")
+            goal = " ".join(section.splitlines()[1:]).strip()
+            goal = "" if goal == _NO_GOAL_TEXT else goal
+        if goal:
+            now = self._clock.now()
+            memories = find_relevant(self._journal, self._recall, self._skills, now, goal).lines()
+            briefing = build_briefing(self._journal, self._recall, self._skills, now, goal)
+            mistakes = [entry.line for entry in briefing.avoid]
+        else:
+            newest = self._journal.read(Query(kinds=("antipattern",), newest_first=True, limit=_MAX_MISTAKES))
+            memories, mistakes = [], [summary_line(record) for record in newest]
         sections: dict[str, Sequence[str]] = {
-            GOAL: [_safe_line(wanted).lstrip("#`~ ") or _NO_GOAL_TEXT],
+            GOAL: [_safe_line(goal).lstrip("#`~ ") or _NO_GOAL_TEXT],
             STATE: _state_lines(running, ledger),
-            MEMORIES: [f"- {line}" for line in found.lines()] or ["- (none)"],
+            MEMORIES: [f"- {line}" for line in memories] or ["- (none)"],
             MISTAKES: [f"- {line}" for line in mistakes] or ["- (none)"],
         }
         after = merge_sections(before, sections)
         if after != before:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(place) as file:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(path) as file:
                 file.write(after)
-        return ContinuityUpdate(place, after != before, wanted, sections)
+        return ContinuityUpdate(path, after != before, goal, sections)
 
     def tip(self) -> int:
-        """A number that grows whenever something is written: what a watcher waits for."""
+        """Return a number that grows with every write, for watchers that wait for a change."""
         return self._journal.tip()
-
-    def _running_episode(self, agent: str) -> Episode | None:
-        unfinished = Episodes(self._journal, self._clock).unfinished()
-        own = [episode for episode in unfinished if not agent or episode.agent == agent]
-        return own[-1] if own else None
-
-    def _retrieve_memories(self, goal: str) -> tuple[RelevantMemories, list[str]]:
-        if not goal:
-            newest = self._journal.read(Query(kinds=("antipattern",), newest_first=True, limit=_MAX_MISTAKES))
-            return RelevantMemories("", ()), [summary_line(record) for record in newest]
-        now = self._clock.now()
-        found = find_relevant(self._journal, self._recall, self._skills, now, goal)
-        return found, list(build_briefing(self._journal, self._recall, self._skills, now, goal).context["avoid_these"])
 
 
 def merge_sections(before: bytes, sections: Mapping[str, Sequence[str]]) -> bytes:
-    """The file with its own sections renewed and everything else as it was."""
+    """Return the file with the given sections replaced and everything else unchanged."""
     newline = b"\r\n" if b"\r\n" in before else b"\n"
     missing = dict(sections)
     parts: list[bytes] = []
@@ -113,10 +117,11 @@ def merge_sections(before: bytes, sections: Mapping[str, Sequence[str]]) -> byte
             parts.append(raw)
             continue
         heading = raw.splitlines(keepends=True)[0]
-        ended = heading if heading.endswith((b"\n", b"\r")) else heading + newline
-        last = raw.rstrip(b"\r\n \t") + newline
-        tail = raw[len(last) :] if raw.startswith(last) else b""
-        parts.append(ended + _encode_lines(missing.pop(name), newline) + (tail or b""))
+        if not heading.endswith((b"\n", b"\r")):
+            heading += newline
+        content = raw.rstrip(b"\r\n \t") + newline
+        blank_end = raw[len(content) :] if raw.startswith(content) else b""
+        parts.append(heading + _encode_lines(missing.pop(name), newline) + blank_end)
     text = b"".join(parts)
     for name, lines in missing.items():
         gap = b"" if not text else newline if text.endswith(b"\n") else newline + newline
@@ -129,17 +134,17 @@ def _encode_lines(lines: Sequence[str], newline: bytes) -> bytes:
 
 
 def _split_sections(text: bytes) -> list[tuple[str, bytes]]:
-    """The file in pieces: what belongs to one of our sections under its name, everything else under none."""
+    """Split the file into pieces: each of the four sections under its name, everything else under the empty name."""
     pieces: list[tuple[str, bytes]] = []
     name, level = "", 0
     lines = text.splitlines(keepends=True)
     fenced = _fenced_lines(lines)
-    for at, line in enumerate(lines):
-        heading = None if at in fenced else _HEADING.match(line.rstrip(b"\r\n"))
+    for index, line in enumerate(lines):
+        heading = None if index in fenced else _HEADING.match(line.rstrip(b"\r\n"))
         if heading is not None:
-            told = heading[2].decode("utf-8", "replace")
-            if told in SECTIONS:
-                name, level = told, len(heading[1])
+            title = heading[2].decode("utf-8", "replace")
+            if title in SECTIONS:
+                name, level = title, len(heading[1])
                 pieces.append((name if all(name != known for known, _ in pieces) else "", b""))
             elif len(heading[1]) <= level or not name:
                 name, level = "", 0
@@ -151,38 +156,16 @@ def _split_sections(text: bytes) -> list[tuple[str, bytes]]:
 
 
 def _fenced_lines(lines: Sequence[bytes]) -> set[int]:
-    """The lines that stand in fenced blocks; a fence that is never closed is none."""
-    marks = [(at, mark[1]) for at, line in enumerate(lines) if (mark := _FENCE.match(line)) is not None]
+    """Return the indexes of the lines in fenced blocks; a fence that is never closed opens no block."""
+    fences = [(index, fence[1]) for index, line in enumerate(lines) if (fence := _FENCE.match(line)) is not None]
     inside: set[int] = set()
-    while marks:
-        start, kind = marks.pop(0)
-        end = next((place for place, (_, other) in enumerate(marks) if other == kind), None)
+    while fences:
+        start, kind = fences.pop(0)
+        end = next((place for place, (_, other) in enumerate(fences) if other == kind), None)
         if end is not None:
-            inside.update(range(start, marks[end][0] + 1))
-            del marks[: end + 1]
+            inside.update(range(start, fences[end][0] + 1))
+            del fences[: end + 1]
     return inside
-
-
-def _read_file(path: Path) -> bytes:
-    if not path.exists():
-        return b""
-    if path.stat().st_size > _MAX_BYTES:
-        raise FormatError(f"{path} is larger than {_MAX_BYTES:,} bytes; it was left untouched.")
-    return path.read_bytes()
-
-
-def _goal_in_file(text: bytes) -> str:
-    """The goal that the file names."""
-    for name, raw in _split_sections(text):
-        if name == GOAL:
-            said = " ".join(raw.decode("utf-8", "replace").splitlines()[1:]).strip()
-            return "" if said == _NO_GOAL_TEXT else said
-    return ""
-
-
-def _goal_in_ledger(ledger: Ledger | None) -> str:
-    found = ledger.context.get("current_goal") if ledger is not None else ""
-    return found if isinstance(found, str) else ""
 
 
 def _state_lines(running: Episode | None, ledger: Ledger | None) -> list[str]:

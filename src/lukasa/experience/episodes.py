@@ -1,27 +1,22 @@
-"""Recording episodes, live or afterwards, and finding them again."""
+"""Episodes: the trace of one task, recorded live or afterwards, and found again.
+
+An episode says what was wanted, what was done, what went wrong and how it ended. The body of its record is the document's
+own JSON without the id; unknown fields are kept. Its text, which recall searches, holds goal, outcome and errors. Labels
+index it by day, agent, task, outcome and detail.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from types import TracebackType
 from typing import Any, Self
 
+from lukasa.canonical_json import find_json_fault
 from lukasa.clock import Clock, from_iso, to_iso, to_utc
-from lukasa.experience.episode import (
-    ARCHIVED,
-    EPISODE,
-    FULL,
-    RUNNING,
-    STEP,
-    SUMMARY,
-    Episode,
-    episode_draft,
-    parse_episode,
-    summarise_body,
-    utc_day,
-)
+from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.readable_ids import find_by_id, free_ids
@@ -29,25 +24,228 @@ from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
 
-_MAX_INDEXED_DAYS = 62
-_PAGE_SIZE = 500
+EPISODE = "episode"
+STEP = "step"
+RUNNING = "running"
+FULL, SUMMARY, ARCHIVED = "full", "summary", "archived"
 RESTORED_LABEL = "keep=restored"
 REFERRING_KINDS = frozenset({"pattern", "antipattern", "fact"})
-"""Kinds whose links keep an old episode from the archive."""
+"""Kinds whose links keep an old episode out of the archive."""
+FIELDS = (
+    "id", "task_id", "timestamp", "duration_seconds", "agent", "context", "action_log", "outcome", "errors_encountered",
+    "artifacts_produced", "git_commit",
+)  # fmt: skip
+_LIST_FIELDS = ("action_log", "errors_encountered", "artifacts_produced")
+_SUCCESS_WORDS = frozenset(
+    {"success", "succeeded", "successful", "ok", "pass", "passed", "done", "completed", "resolved"}
+)
+_FAILURE_WORDS = frozenset({"failure", "failed", "fail", "error", "abandoned", "timeout", "cancelled", "aborted"})
+_OWN_LABEL_PREFIXES = ("day=", "agent=", "task=", "outcome=", "phase=", "detail=", "errors=")
+_MAX_WORD_CHARS = 60
+_MAX_INDEXED_DAYS = 62
+_PAGE_SIZE = 500
+
+
+def is_success(outcome: str) -> bool:
+    return outcome.strip().lower() in _SUCCESS_WORDS
+
+
+def is_failure(outcome: str) -> bool:
+    return outcome.strip().lower() in _FAILURE_WORDS
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """An episode, read from its record."""
+
+    record: Record
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def goal(self) -> str:
+        return str(self.record.body.get("context", {}).get("goal", ""))
+
+    @property
+    def agent(self) -> str:
+        return str(self.record.body.get("agent", ""))
+
+    @property
+    def voice(self) -> str:
+        """The source that counts as one: the author known to the store, else the agent that the store's owner named."""
+        return self.record.author or self.agent
+
+    @property
+    def task_id(self) -> str:
+        return str(self.record.body.get("task_id", ""))
+
+    @property
+    def outcome(self) -> str:
+        return str(self.record.body.get("outcome", ""))
+
+    @property
+    def running(self) -> bool:
+        return self.outcome == RUNNING
+
+    @property
+    def detail(self) -> str:
+        """How much of the episode is kept: full, summary or archived."""
+        return self.record.label("detail") or FULL
+
+    @property
+    def timestamp(self) -> datetime:
+        return self.record.moment
+
+    @property
+    def day(self) -> str:
+        return utc_day(self.record.moment)
+
+    @property
+    def duration_seconds(self) -> float:
+        seconds = self.record.body.get("duration_seconds", 0)
+        return seconds if isinstance(seconds, int | float) else 0
+
+    @property
+    def context(self) -> Mapping[str, Any]:
+        return self.record.body.get("context") or {}
+
+    @property
+    def action_log(self) -> Sequence[Mapping[str, Any]]:
+        return self.record.body.get("action_log") or ()
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The sequence of actions, one word each; a failed action ends with ``!``. A summary keeps the sequence."""
+        sequence = self.record.body.get("action_sequence")
+        return tuple(sequence) if sequence is not None else action_sequence(self.action_log)
+
+    @property
+    def errors(self) -> Sequence[Mapping[str, Any]]:
+        return self.record.body.get("errors_encountered") or ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the episode as its document writes it, known fields first."""
+        body = {"id": self.id, **self.record.body}
+        return {name: body[name] for name in (*FIELDS, *body) if name in body}
+
+
+def action_sequence(action_log: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the actions of a log in order; a failed action ends with ``!``."""
+    return tuple(
+        str(step["action"])[:_MAX_WORD_CHARS]
+        + ("!" if step.get("error") or is_failure(str(step.get("result", ""))) else "")
+        for step in action_log
+        if step.get("action")
+    )
+
+
+def utc_day(moment: datetime) -> str:
+    return moment.astimezone(UTC).date().isoformat()
+
+
+def parse_episode(document: Mapping[str, Any], now: datetime) -> dict[str, Any] | Refused:
+    """Return the record body of an episode document, or refuse a document that is not an episode.
+
+    A missing timestamp becomes ``now``; seconds since 1970 are accepted.
+    """
+    if (fault := find_json_fault(dict(document))) is not None:
+        return Refused("bad_json", f"The episode cannot be stored: {fault}")
+    body = {name: value for name, value in document.items() if name != "id" and value is not None}
+    context = body.get("context")
+    if not isinstance(context, Mapping) or not isinstance(context.get("goal"), str) or not context["goal"].strip():
+        return Refused("bad_episode", "An episode needs a goal: what was to be done, in a sentence.")
+    for name in _LIST_FIELDS:
+        entries = body.setdefault(name, [])
+        if not isinstance(entries, list):
+            return Refused("bad_episode", f"{name} must be a list, not {type(entries).__name__}.")
+        if name != "artifacts_produced" and not all(isinstance(entry, Mapping) for entry in entries):
+            return Refused("bad_episode", f"Every entry of {name} must be an object.")
+    for name in ("task_id", "agent", "outcome", "git_commit"):
+        if not isinstance(body.get(name, ""), str):
+            return Refused("bad_episode", f"{name} must be text, not {type(body[name]).__name__}.")
+    if not 0 < len(body.setdefault("outcome", "success").strip()) <= _MAX_WORD_CHARS:
+        return Refused("bad_episode", "The outcome is a short word, such as success or failure.")
+    duration = body.setdefault("duration_seconds", 0)
+    if isinstance(duration, bool) or not isinstance(duration, int | float) or duration < 0:
+        return Refused("bad_episode", "duration_seconds must be a number that is not negative.")
+    timestamp = body.get("timestamp")
+    try:
+        if timestamp is None:
+            moment = now
+        elif isinstance(timestamp, int | float) and not isinstance(timestamp, bool):
+            moment = datetime.fromtimestamp(timestamp, UTC)
+        elif isinstance(timestamp, str):
+            moment = from_iso(timestamp)
+        else:
+            raise InvalidInput(f"{timestamp!r:.60} is not a time.")
+        body["timestamp"] = to_iso(moment)
+    except (InvalidInput, OverflowError, ValueError, OSError) as error:
+        return Refused("bad_episode", f"The timestamp is not a time: {error}")
+    return body
+
+
+def episode_draft(
+    body: dict[str, Any],
+    *,
+    id: str,
+    scope: str,
+    origin: str = "manual",
+    detail: str = FULL,
+    expected: int | None = None,
+    links: tuple[Link, ...] = (),
+    labels: Iterable[str] = (),
+    author: str = "",
+) -> Draft:
+    """Build the draft of an episode. Its text, which recall searches, is goal, outcome and errors; archived, it has none."""
+    moment = from_iso(body["timestamp"])
+    own = [f"day={utc_day(moment)}", f"outcome={body['outcome']}", f"detail={detail}"]
+    own += [f"{name}={body[field]}" for name, field in (("agent", "agent"), ("task", "task_id")) if body.get(field)]
+    phase = body["context"].get("phase")
+    if isinstance(phase, str) and phase:
+        own.append(f"phase={phase}")
+    if body["errors_encountered"]:
+        own.append("errors=yes")
+    others = [label for label in labels if not label.startswith(_OWN_LABEL_PREFIXES)]
+    parts = [body["context"]["goal"].strip(), f"Outcome: {body['outcome']}."]
+    for error in body["errors_encountered"]:
+        problem = ": ".join(str(error[name]) for name in ("type", "message") if error.get(name))
+        fix = f" Resolution: {error['resolution']}." if error.get("resolution") else ""
+        parts.append(f"{problem}.{fix}" if problem else fix.strip())
+    text = "" if detail == ARCHIVED else "\n".join(part for part in parts if part)
+    return Draft(
+        EPISODE, text, body, id=id, scope=scope, author=author, origin=origin, links=links,
+        labels=(*own, *others), happened_at=moment, expected=expected,
+    )  # fmt: skip
+
+
+def summarise_body(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body without its steps, but with their number and their sequence in one word each."""
+    steps = body.get("action_log") or []
+    sequence = action_sequence(steps)
+    runs = [(name, len(list(same))) for name, same in groupby(sequence)]
+    actions = ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in runs)
+    short = {name: value for name, value in body.items() if name != "action_log"}
+    return short | {
+        "action_log": [],
+        "action_sequence": list(sequence),
+        "summary": f"{len(steps)} steps in {body.get('duration_seconds', 0)} s: {actions or 'none noted'}",
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodePruneResult:
-    """What pruning did, or would do: ids by what became of them."""
+    """Ids of the episodes that pruning changed, or would change, by what happened to them."""
 
     summarised: tuple[str, ...]
     archived: tuple[str, ...]
     kept: tuple[str, ...]
-    """Old enough for the archive, but knowledge refers to them."""
+    """Old enough for the archive, but referred to by knowledge."""
 
 
 class Episodes:
-    """What happened, task by task."""
+    """The episode service of one caller."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
@@ -73,8 +271,8 @@ class Episodes:
         key: str | None = None,
         **more: Any,
     ) -> Outcome:
-        """Keeps a finished episode under the next id of its day. ``more`` are fields of your own, kept as they are."""
-        told: dict[str, Any] = more | {
+        """Record a finished episode under the next id of its day. ``more`` are the caller's own fields, kept as given."""
+        document: dict[str, Any] = more | {
             "timestamp": to_iso(to_utc(timestamp)) if isinstance(timestamp, datetime) else timestamp,
             "duration_seconds": duration_seconds,
             "agent": agent or self._journal.author,
@@ -84,45 +282,44 @@ class Episodes:
             "errors_encountered": [dict(error) for error in errors],
             "artifacts_produced": list(artifacts),
         }
-        told |= {name: value for name, value in (("task_id", task_id), ("git_commit", git_commit)) if value}
-        return self.add([told], scope=scope, key=key)
+        document |= {name: value for name, value in (("task_id", task_id), ("git_commit", git_commit)) if value}
+        return self.add([document], scope=scope, key=key)
 
     def add(
         self, told: Iterable[Mapping[str, Any]], *, scope: str = SHARED, origin: str = "manual", key: str | None = None
     ) -> Outcome:
-        """Keeps episodes spelled as their document does, all or none.
+        """Add episode documents, all or none.
 
-        One that has an id keeps it and replaces what stood there; one that has none gets the next of its day. What is
-        there already, word for word, is not written again.
+        A document with an id becomes the next version of that episode; one without an id gets the next id of its day. A
+        document that equals the stored episode is not written again.
         """
         now = self._clock.now()
         bodies: list[tuple[str, dict[str, Any]]] = []
-        for at, one in enumerate(told):
-            body = parse_episode(one, now)
-            id = one.get("id", "")
+        for index, document in enumerate(told):
+            body = parse_episode(document, now)
+            id = document.get("id", "")
             if not isinstance(id, str):
                 body = Refused("bad_id", "The id must be text.")
             if isinstance(body, Refused):
-                return Refused(body.code, body.reason, {**body.details, "at": at})
+                return Refused(body.code, body.reason, {**body.details, "at": index})
             bodies.append((id, body))
 
         def build_drafts(reader: Reader) -> Sequence[Draft]:
-            makers: dict[str, Iterator[str]] = {}
-            made: list[Draft] = []
+            ids_by_day: dict[str, Iterator[str]] = {}
+            drafts: list[Draft] = []
             taken = {id for id, _ in bodies}
             for id, body in bodies:
                 if id:
                     known = reader.get(Key(scope, EPISODE, id))
-                    if known is not None and known.body == body:
-                        continue
-                    made.append(episode_draft(body, id=id, scope=scope, origin=origin))
+                    if known is None or known.body != body:
+                        drafts.append(episode_draft(body, id=id, scope=scope, origin=origin))
                     continue
                 day = utc_day(from_iso(body["timestamp"]))
-                if day not in makers:
-                    makers[day] = free_ids(reader, EPISODE, f"ep-{day}-", scope, labels=(f"day={day}",))
-                fresh = next(id for id in makers[day] if id not in taken)
-                made.append(episode_draft(body, id=fresh, scope=scope, origin=origin, expected=0))
-            return made
+                if day not in ids_by_day:
+                    ids_by_day[day] = free_ids(reader, EPISODE, f"ep-{day}-", scope, labels=(f"day={day}",))
+                new_id = next(id for id in ids_by_day[day] if id not in taken)
+                drafts.append(episode_draft(body, id=new_id, scope=scope, origin=origin, expected=0))
+            return drafts
 
         return self._journal.append_if(build_drafts, key=key)
 
@@ -138,7 +335,7 @@ class Episodes:
         scope: str = SHARED,
         key: str | None = None,
     ) -> RunningEpisode | Refused:
-        """Opens an episode that is going on. Steps are durable one by one; a crash leaves it to be resumed or closed."""
+        """Start a running episode. Each step is durable; after a crash the episode can be resumed or finished."""
         outcome = self.record(
             goal, outcome=RUNNING, task_id=task_id, agent=agent, context=context, scope=scope, key=key
         )
@@ -148,26 +345,25 @@ class Episodes:
         return RunningEpisode(self, record.id, record.scope)
 
     def resume(self, id: str, *, scope: str | None = None) -> RunningEpisode | Refused:
-        """Takes up an episode that was not finished, whoever began it."""
-        episode = self.get(id, scope=scope)
-        if episode is None:
-            return _not_found(id)
-        return RunningEpisode(self, id, episode.record.scope) if episode.running else _already_finished(id)
+        """Continue an unfinished episode; any agent may."""
+        with self._journal.snapshot() as reader:
+            episode = self._find_running(reader, id, scope)
+        return episode if isinstance(episode, Refused) else RunningEpisode(self, id, episode.record.scope)
 
     def step(
         self, id: str, action: str, *, target: str = "", result: str = "", error: str = "", scope: str | None = None,
         **more: Any,
     ) -> Outcome:  # fmt: skip
-        """Notes one step of an episode that is going on."""
-        told = {"action": action, "target": target, "result": result, "error": error}
-        return self._append_step(id, scope, {name: value for name, value in told.items() if value} | more)
+        """Append one step to a running episode."""
+        fields = {"action": action, "target": target, "result": result, "error": error}
+        return self._append_step(id, scope, {name: value for name, value in fields.items() if value} | more)
 
     def error(
         self, id: str, type: str, message: str = "", *, resolution: str = "", scope: str | None = None
     ) -> Outcome:
-        """Notes an error that an episode met, and how it was resolved."""
-        told = {"type": type, "message": message, "resolution": resolution}
-        return self._append_step(id, scope, {"encountered": {name: value for name, value in told.items() if value}})
+        """Append an error and its resolution to a running episode."""
+        fields = {"type": type, "message": message, "resolution": resolution}
+        return self._append_step(id, scope, {"encountered": {name: value for name, value in fields.items() if value}})
 
     def _append_step(self, id: str, scope: str | None, step: dict[str, Any]) -> Outcome:
         def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
@@ -195,7 +391,7 @@ class Episodes:
         duration_seconds: float | None = None,
         scope: str | None = None,
     ) -> Outcome:
-        """Closes an episode: its steps become its action log. One that is closed stays as it is."""
+        """Finish a running episode: its steps become its action log. Refuse an episode that is already finished."""
 
         def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
             episode = self._find_running(reader, id, scope)
@@ -203,17 +399,17 @@ class Episodes:
                 return episode
             record = episode.record
             steps = reader.read(Query(kinds=(STEP,), scopes=(record.scope,), labels=(f"episode={id}",)))
-            met = [step.body["encountered"] for step in steps if "encountered" in step.body]
-            passed = (self._clock.now() - episode.timestamp).total_seconds()
-            told: dict[str, Any] = {
+            encountered = [step.body["encountered"] for step in steps if "encountered" in step.body]
+            elapsed = (self._clock.now() - episode.timestamp).total_seconds()
+            document: dict[str, Any] = {
                 **record.body,
-                "duration_seconds": max(0, round(passed)) if duration_seconds is None else duration_seconds,
+                "duration_seconds": max(0, round(elapsed)) if duration_seconds is None else duration_seconds,
                 "action_log": [dict(step.body) for step in steps if "encountered" not in step.body],
                 "outcome": outcome,
-                "errors_encountered": [*met, *(dict(error) for error in errors)],
+                "errors_encountered": [*encountered, *(dict(error) for error in errors)],
                 "artifacts_produced": list(artifacts),
             }
-            body = parse_episode(told | ({"git_commit": git_commit} if git_commit else {}), self._clock.now())
+            body = parse_episode(document | ({"git_commit": git_commit} if git_commit else {}), self._clock.now())
             if isinstance(body, Refused):
                 return body
             if outcome == RUNNING:
@@ -227,7 +423,9 @@ class Episodes:
         if record is None:
             return _not_found(id)
         episode = Episode(record)
-        return episode if episode.running else _already_finished(id)
+        if not episode.running:
+            return Refused("finished", f"The episode {id!r:.80} is finished; start a new one.")
+        return episode
 
     # Finding
 
@@ -237,42 +435,45 @@ class Episodes:
         return None if record is None else Episode(record)
 
     def since(self, moment: datetime, until: datetime | None = None, *, archived: bool = False) -> list[Episode]:
-        """Episodes that happened at or after a moment, the earliest first."""
+        """Return the episodes that happened at or after a moment, the earliest first."""
         moment, until = to_utc(moment), None if until is None else to_utc(until)
         days = (until.date() - moment.date()).days + 1 if until is not None else _MAX_INDEXED_DAYS + 1
-        if days <= _MAX_INDEXED_DAYS:  # the index by day reads what is asked for and nothing else
-            names = [(moment.date() + timedelta(days=at)).isoformat() for at in range(days)]
+        if days <= _MAX_INDEXED_DAYS:  # the label index by day reads the wanted episodes and no others
+            names = [(moment.date() + timedelta(days=offset)).isoformat() for offset in range(days)]
             queries = [Query(kinds=(EPISODE,), labels=(f"day={name}",), since=moment, until=until) for name in names]
         else:
             queries = [Query(kinds=(EPISODE,), since=moment, until=until)]
         return self._read_episodes(queries, archived)
 
     def on(self, day: str, *, archived: bool = False) -> list[Episode]:
-        """The episodes of one day, such as ``2026-01-06``."""
-        return self._read_episodes([Query(kinds=(EPISODE,), labels=(f"day={day}",))], archived)
+        """Return the episodes of one day, such as ``2026-01-06``."""
+        return self._read_labelled(f"day={day}", archived)
 
     def by_agent(self, agent: str, *, archived: bool = False) -> list[Episode]:
-        return self._read_episodes([Query(kinds=(EPISODE,), labels=(f"agent={agent}",))], archived)
+        return self._read_labelled(f"agent={agent}", archived)
 
     def by_outcome(self, outcome: str, *, archived: bool = False) -> list[Episode]:
-        return self._read_episodes([Query(kinds=(EPISODE,), labels=(f"outcome={outcome}",))], archived)
+        return self._read_labelled(f"outcome={outcome}", archived)
 
     def by_task(self, task_id: str, *, archived: bool = False) -> list[Episode]:
-        return self._read_episodes([Query(kinds=(EPISODE,), labels=(f"task={task_id}",))], archived)
+        return self._read_labelled(f"task={task_id}", archived)
 
     def unfinished(self) -> list[Episode]:
-        """Episodes that were begun and not finished: they go on somewhere, or their agent died."""
-        return self._read_episodes([Query(kinds=(EPISODE,), labels=(f"outcome={RUNNING}",))], archived=True)
+        """Return the episodes that were started and not finished: still running, or left by an agent that died."""
+        return self._read_labelled(f"outcome={RUNNING}", archived=True)
 
     def newest(self, limit: int = 20, *, archived: bool = False) -> list[Episode]:
-        """The episodes written last, newest first."""
+        """Return the episodes written last, newest first."""
         found: list[Episode] = []
         for record in self._journal.read(Query(kinds=(EPISODE,), newest_first=True)):
             if len(found) >= limit:
                 break
-            if archived or (episode := Episode(record)).detail != ARCHIVED:
-                found.append(Episode(record) if archived else episode)
+            if archived or Episode(record).detail != ARCHIVED:
+                found.append(Episode(record))
         return found
+
+    def _read_labelled(self, label: str, archived: bool) -> list[Episode]:
+        return self._read_episodes([Query(kinds=(EPISODE,), labels=(label,))], archived)
 
     def _read_episodes(self, queries: Sequence[Query], archived: bool) -> list[Episode]:
         found = [Episode(record) for query in queries for record in self._journal.read(query)]
@@ -284,65 +485,57 @@ class Episodes:
     def prune(
         self, *, summarise_after: float = 7, archive_after: float = 30, dry_run: bool = False
     ) -> EpisodePruneResult:
-        """Summarises episodes older than a week; archives those older than a month that knowledge does not refer to.
+        """Summarise episodes older than a week; archive those older than a month that no knowledge refers to.
 
         Nothing is lost: an archived episode keeps its whole body and only leaves recall; the steps of a summarised one
-        stand in its history. ``restore`` brings either back.
+        stay in its history. ``restore`` brings either back.
         """
         now = self._clock.now()
-        old, older = now - timedelta(days=summarise_after), now - timedelta(days=archive_after)
+        summarise_before, archive_before = now - timedelta(days=summarise_after), now - timedelta(days=archive_after)
         summarised: list[str] = []
         archived: list[str] = []
         kept: list[str] = []
         drafts: list[Draft] = []
         for detail in (FULL, SUMMARY):
-            for record in self._journal.read(Query(kinds=(EPISODE,), labels=(f"detail={detail}",), until=old)):
+            old = Query(kinds=(EPISODE,), labels=(f"detail={detail}",), until=summarise_before)
+            for record in self._journal.read(old):
                 episode = Episode(record)
-                if episode.running or RESTORED_LABEL in record.labels or episode.timestamp >= old:
+                if episode.running or RESTORED_LABEL in record.labels or episode.timestamp >= summarise_before:
                     continue
-                if episode.timestamp < older and not self._is_referenced(record):
-                    archived.append(record.id)
-                    drafts.append(_draft_with_detail(record, dict(record.body), ARCHIVED))
-                    continue
-                if episode.timestamp < older:
+                if episode.timestamp < archive_before:
+                    neighbours = self._journal.neighbours(record.key, DERIVED_FROM)
+                    if not any(other.direction == "in" and other.key.kind in REFERRING_KINDS for other in neighbours):
+                        archived.append(record.id)
+                        drafts.append(_draft_with_detail(record, dict(record.body), ARCHIVED))
+                        continue
                     kept.append(record.id)
                 if detail == FULL:
                     summarised.append(record.id)
                     drafts.append(_draft_with_detail(record, summarise_body(record.body), SUMMARY))
         if not dry_run:
-            for at in range(0, len(drafts), _PAGE_SIZE):
-                page = drafts[at : at + _PAGE_SIZE]
-                if isinstance(self._journal.append(page), Conflict):  # somebody writes to one of them; the others go
+            for start in range(0, len(drafts), _PAGE_SIZE):
+                page = drafts[start : start + _PAGE_SIZE]
+                if isinstance(self._journal.append(page), Conflict):  # another writer changed one; append the others
                     for draft in page:
                         self._journal.append(draft)
         return EpisodePruneResult(tuple(summarised), tuple(archived), tuple(kept))
 
-    def _is_referenced(self, record: Record) -> bool:
-        found = self._journal.neighbours(record.key, DERIVED_FROM)
-        return any(one.direction == "in" and one.key.kind in REFERRING_KINDS for one in found)
-
     def restore(self, id: str, *, scope: str | None = None) -> Outcome:
-        """Brings a summarised or archived episode back in full; pruning leaves it alone from then on."""
+        """Restore a summarised or archived episode in full; pruning skips it from then on."""
 
         def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
             record = find_by_id(reader, (EPISODE,), id, scope=scope, own_scope=self._journal.author)
             if record is None:
                 return _not_found(id)
-            whole = next((old for old in reversed(reader.history(record.key)) if not _is_summarised(old)), None)
-            if whole is None:
+            versions = reversed(reader.history(record.key))
+            full = next((old for old in versions if not old.deleted and "summary" not in old.body), None)
+            if full is None:
                 return Refused("compacted", f"The steps of {id!r:.80} were dropped when the store was compacted.")
-            restored = _draft_with_detail(record, dict(whole.body), FULL)
-            return [
-                restored._replace(
-                    labels=(*(label for label in restored.labels if label != RESTORED_LABEL), RESTORED_LABEL)
-                )
-            ]
+            restored = _draft_with_detail(record, dict(full.body), FULL)
+            labels = (label for label in restored.labels if label != RESTORED_LABEL)
+            return [restored._replace(labels=(*labels, RESTORED_LABEL))]
 
         return self._journal.append_if(build_drafts)
-
-
-def _is_summarised(record: Record) -> bool:
-    return record.deleted or "summary" in record.body
 
 
 def _draft_with_detail(record: Record, body: dict[str, Any], detail: str) -> Draft:
@@ -356,26 +549,22 @@ def _not_found(id: str) -> Refused:
     return Refused("not_found", f"There is no episode {id!r:.80}.")
 
 
-def _already_finished(id: str) -> Refused:
-    return Refused("finished", f"The episode {id!r:.80} is finished; start a new one.")
-
-
 @dataclass(slots=True)
 class RunningEpisode:
-    """An episode that is going on. In a ``with`` block it ends as a success, or as a failure with what was raised."""
+    """A running episode. A ``with`` block finishes it: as a success, or as a failure with the error that was raised."""
 
     _episodes: Episodes
     id: str
     scope: str
 
-    def step(self, action: str, **told: Any) -> Outcome:
-        return self._episodes.step(self.id, action, scope=self.scope, **told)
+    def step(self, action: str, **fields: Any) -> Outcome:
+        return self._episodes.step(self.id, action, scope=self.scope, **fields)
 
     def error(self, type: str, message: str = "", *, resolution: str = "") -> Outcome:
         return self._episodes.error(self.id, type, message, resolution=resolution, scope=self.scope)
 
-    def finish(self, outcome: str = "success", **told: Any) -> Outcome:
-        return self._episodes.finish(self.id, outcome, scope=self.scope, **told)
+    def finish(self, outcome: str = "success", **fields: Any) -> Outcome:
+        return self._episodes.finish(self.id, outcome, scope=self.scope, **fields)
 
     def __enter__(self) -> Self:
         return self

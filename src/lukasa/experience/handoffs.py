@@ -1,9 +1,9 @@
 """Handoffs: work passed from one agent to another.
 
     unread ──► read ──► accepted ──► completed
-       └───────────────────┘ reopen or reassign brings it back to unread, for whoever takes over from an agent that died
+       └───────────────────┘ reopen and reassign set it back to unread, for the agent that takes over
 
-Each change is a version of one record, made inside the write lock: two agents cannot both accept.
+Each change is a version of one record, made inside the write lock, so two agents cannot both accept.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STATUS_FIELDS = ("status", "read_at", "accepted_at", "accepted_by", "completed_
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """A handoff as it stands in the log."""
+    """A handoff, read from its record."""
 
     record: Record
 
@@ -53,8 +53,8 @@ class Handoff:
 
     @property
     def status(self) -> HandoffStatus:
-        found = self.record.body.get("status", "unread")
-        return found if found in STATUSES else "unread"
+        status = self.record.body.get("status", "unread")
+        return status if status in STATUSES else "unread"
 
     @property
     def context(self) -> Mapping[str, Any]:
@@ -65,16 +65,15 @@ class Handoff:
         return str(self.context.get("what_was_done", ""))
 
     def as_json(self) -> dict[str, Any]:
-        """The handoff as its document spells it; our own fields follow only once it has been read."""
+        """Return the handoff as its document writes it; the status fields follow once it has been read."""
         body = {"id": self.id, **self.record.body}
         if self.status == "unread":
-            body = {name: value for name, value in body.items() if name not in _STATUS_FIELDS}
-        known = {name: body.pop(name) for name in _FIELDS if name in body}
-        return known | body
+            body = _without_status_fields(body)
+        return {name: body[name] for name in (*_FIELDS, *body) if name in body}
 
 
 class Handoffs:
-    """Handing work over and taking it up, for one caller."""
+    """The handoff service of one caller."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
@@ -95,7 +94,7 @@ class Handoffs:
         key: str | None = None,
         **more: Any,
     ) -> Outcome:
-        """Hands work over. It stays in the receiver's inbox until it is completed, whoever dies meanwhile."""
+        """Hand work over. It stays in the receiver's inbox until it is completed, even if either agent dies."""
         context = {
             "what_was_done": what_was_done,
             "artifacts": list(artifacts),
@@ -105,22 +104,26 @@ class Handoffs:
             "relevant_patterns": list(relevant_patterns),
             **more,
         }
-        told = {"from_agent": from_agent or self._journal.author, "to_agent": to_agent, "context": context}
-        return self.put(told, scope=scope, key=key)
+        document = {"from_agent": from_agent or self._journal.author, "to_agent": to_agent, "context": context}
+        return self.put(document, scope=scope, key=key)
 
     def put(
         self, told: Mapping[str, Any], *, scope: str = SHARED, origin: str = "manual", key: str | None = None
     ) -> Outcome:
-        """Keeps a handoff spelled as its document does."""
+        """Store a handoff document. A document whose handoff is already stored changes nothing."""
         body = {name: value for name, value in told.items() if name != "id"}
-        if (wrong := _validation_error(body)) is not None:
-            return Refused("bad_handoff", wrong)
+        for name in ("from_agent", "to_agent"):
+            if not isinstance(body.get(name), str) or not body[name]:
+                return Refused("bad_handoff", f"A handoff needs a {name}.")
+        if not isinstance(body.get("context"), dict):
+            return Refused("bad_handoff", "The context of a handoff must be an object.")
+        if body.setdefault("status", "unread") not in STATUSES:
+            return Refused("bad_handoff", f"The status is one of {', '.join(STATUSES)}.")
         try:
-            when = body.get("timestamp")
-            body["timestamp"] = to_iso(self._clock.now() if when is None else from_iso(str(when)))
+            timestamp = body.get("timestamp")
+            body["timestamp"] = to_iso(self._clock.now() if timestamp is None else from_iso(str(timestamp)))
         except InvalidInput as error:
             return Refused("bad_handoff", f"timestamp: {error.message}")
-        body.setdefault("status", "unread")
         id = told.get("id", "")
         if not isinstance(id, str):
             return Refused("bad_id", "The id must be text.")
@@ -140,33 +143,31 @@ class Handoffs:
         return None if record is None else Handoff(record)
 
     def inbox(self, agent: str = "", *, completed: bool = False) -> list[Handoff]:
-        """What waits for an agent, the oldest first; what it has completed only when asked for.
+        """Return the handoffs that wait for an agent, the oldest first; completed ones only on request.
 
-        Whoever owns the store and names nobody sees what waits for all.
+        The owner of the store who names no agent gets the handoffs of all agents.
         """
         name = agent or self._journal.author
         own = (f"inbox={name}",) if name else ()
-        states = STATUSES if completed else STATUSES[:-1]
-        found = [
-            Handoff(record)
-            for state in states
-            for record in self._journal.read(Query(kinds=(HANDOFF,), labels=(*own, f"status={state}")))
-        ]
-        return sorted(found, key=lambda handoff: (handoff.timestamp, handoff.record.created_at, handoff.id))
+        statuses = STATUSES if completed else STATUSES[:-1]
+        return self._read_sorted(*((*own, f"status={status}") for status in statuses))
 
     def sent(self, agent: str = "") -> list[Handoff]:
-        """What an agent handed to others, the oldest first; what all did, for the owner who names nobody."""
+        """Return the handoffs from an agent, the oldest first; for the owner who names no agent, those of all agents."""
         name = agent or self._journal.author
-        own = (f"from={name}",) if name else ()
-        found = [Handoff(record) for record in self._journal.read(Query(kinds=(HANDOFF,), labels=own))]
+        return self._read_sorted((f"from={name}",) if name else ())
+
+    def _read_sorted(self, *label_sets: tuple[str, ...]) -> list[Handoff]:
+        queries = [Query(kinds=(HANDOFF,), labels=labels) for labels in label_sets]
+        found = [Handoff(record) for query in queries for record in self._journal.read(query)]
         return sorted(found, key=lambda handoff: (handoff.timestamp, handoff.record.created_at, handoff.id))
 
     def read(self, id: str) -> Outcome:
-        """Notes that a handoff was read."""
+        """Mark a handoff as read."""
         return self._change_status(id, lambda _: {"status": "read", "read_at": self._now_iso()}, "unread")
 
     def accept(self, id: str, agent: str = "") -> Outcome:
-        """Takes a handoff on. Only one agent can: the one it is for."""
+        """Accept a handoff. Only the agent that it is addressed to may, and only once."""
 
         def accept_change(handoff: Handoff) -> dict[str, Any] | Refused:
             name = agent or self._journal.author or handoff.to_agent
@@ -179,18 +180,18 @@ class Handoffs:
         return self._change_status(id, accept_change, "unread", "read")
 
     def complete(self, id: str, result: str = "") -> Outcome:
-        """Notes that the work is done."""
+        """Mark an accepted handoff as completed."""
         done = {"status": "completed", "completed_at": self._now_iso()} | ({"result": result} if result else {})
         return self._change_status(id, lambda _: done, "accepted")
 
     def reassign(self, id: str, to_agent: str) -> Outcome:
-        """Gives work that is not completed to another agent, unread."""
+        """Address a handoff that is not completed to another agent, as unread."""
         if not to_agent:
             return Refused("bad_handoff", "Name the agent it goes to.")
         return self._change_status(id, lambda _: {"to_agent": to_agent, "status": "unread"}, *STATUSES[:-1])
 
     def reopen(self, id: str) -> Outcome:
-        """Puts work back that was taken on and will not be finished: its agent died, or gave up."""
+        """Set a handoff back to unread, when its agent died or gave up."""
         return self._change_status(id, lambda _: {"status": "unread"}, "read", "accepted")
 
     def _change_status(
@@ -208,9 +209,7 @@ class Handoffs:
             changes = change(handoff)
             if isinstance(changes, Refused):
                 return changes
-            body = dict(record.body)
-            if changes["status"] == "unread":
-                body = {name: value for name, value in body.items() if name not in _STATUS_FIELDS}
+            body = _without_status_fields(record.body) if changes["status"] == "unread" else dict(record.body)
             return [_handoff_draft(body | changes, record.id, record.scope, record.origin, record.version)]
 
         return self._journal.append_if(build_drafts)
@@ -231,14 +230,3 @@ def _handoff_draft(body: dict[str, Any], id: str, scope: str, origin: str, expec
 
 def _without_status_fields(body: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in body.items() if name not in _STATUS_FIELDS}
-
-
-def _validation_error(body: Mapping[str, Any]) -> str | None:
-    for name in ("from_agent", "to_agent"):
-        if not isinstance(body.get(name), str) or not body[name]:
-            return f"A handoff needs a {name}."
-    if not isinstance(body.get("context"), dict):
-        return "The context of a handoff must be an object."
-    if body.get("status", "unread") not in STATUSES:
-        return f"The status is one of {', '.join(STATUSES)}."
-    return None

@@ -1,54 +1,259 @@
-"""Keeping what is known, linking it, and following the links."""
+"""Knowledge: patterns, anti-patterns and facts, the links between them, and the merging of duplicate patterns.
+
+A pattern says how something is done well, an anti-pattern what fails, a fact what is true. Bodies are the document's own
+JSON without id and links: links belong to the record, so that the engine can follow them. A pattern or anti-pattern links
+to the episodes it was derived from by ``derived_from``.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
-from lukasa.clock import Clock, IdMaker, to_iso
-from lukasa.experience.knowledge_duplicates import find_duplicate_patterns
-from lukasa.experience.knowledge_items import (
-    ANTIPATTERN,
-    FACT,
-    INVERSE_RELATIONS,
-    KNOWLEDGE_KINDS,
-    MAX_SOURCES,
-    PATTERN,
-    RELATIONS,
-    SUPERSEDED_BY,
-    SUPERSEDES,
-    KnowledgeItem,
-    antipattern_draft,
-    fact_draft,
-    parse_links,
-    pattern_draft,
-)
+from lukasa.clock import Clock, IdMaker, from_iso, to_iso
 from lukasa.journal import Journal
 from lukasa.outcome import Outcome, Refused
 from lukasa.readable_ids import find_by_id, free_ids
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Neighbour, Query, Reader
+from lukasa.text.normalize import normalise_text
+from lukasa.text.similarity import distinct_words, pair_keys, sequence_similarity, word_overlap
 
-ID_PREFIXES = {PATTERN: "sem-", ANTIPATTERN: "anti-", FACT: "fact-"}
+PATTERN, ANTIPATTERN, FACT = "pattern", "antipattern", "fact"
 LEARNING = "learning"
+KNOWLEDGE_KINDS = (PATTERN, ANTIPATTERN, FACT)
 LINKABLE_KINDS = (*KNOWLEDGE_KINDS, "episode", "skill")
+ID_PREFIXES = {PATTERN: "sem-", ANTIPATTERN: "anti-", FACT: "fact-"}
+SUPERSEDES, SUPERSEDED_BY = "supersedes", "superseded_by"
+INVERSE_RELATIONS: Mapping[str, str] = {
+    SUPERSEDES: SUPERSEDED_BY, SUPERSEDED_BY: SUPERSEDES, "related_to": "related_to", "contradicts": "contradicts",
+}  # fmt: skip
+"""Relations that are stored at both ends. The other relations are followed backwards from their target."""
+RELATIONS = (DERIVED_FROM, "related_to", "contradicts", "elaborates", "example_of", SUPERSEDES, SUPERSEDED_BY)
+MAX_SOURCES = 200
+"""How many sources a pattern cites, the newest ones; the pattern follows from these alone."""
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    PATTERN: (
+        "id", "pattern", "category", "conditions", "correct_approach", "incorrect_approach", "confidence",
+        "source_episodes", "usage_count", "last_used",
+    ),
+    ANTIPATTERN: ("id", "what_fails", "why", "prevention", "source", "sources", "confidence"),
+    FACT: ("id", "fact", "category", "confidence", "source_episodes", "usage_count", "last_used"),
+}  # fmt: skip
+_STATEMENT_FIELDS = {PATTERN: "pattern", ANTIPATTERN: "what_fails", FACT: "fact"}
+_MAX_PATH_LENGTH = 12
+_MAX_COMPARED_CHARS = 2_000
+_NEGATIONS = frozenset(
+    {"not", "no", "never", "don't", "cannot", "without", "avoid", "doesn't", "isn't", "won't", "can't"}
+)
+
+KnowledgeRef = str | Key
+"""A record's id, or its whole key where several scopes have that id."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeItem:
+    """A pattern, an anti-pattern or a fact, read from its record."""
+
+    record: Record
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def kind(self) -> str:
+        return self.record.kind
+
+    @property
+    def says(self) -> str:
+        """The statement in one sentence."""
+        statement = str(self.record.body.get(_STATEMENT_FIELDS.get(self.kind, ""), "")) or self.record.text
+        if self.kind == ANTIPATTERN and self.record.body.get("why"):
+            statement = f"{statement}: {self.record.body['why']}"
+        return statement
+
+    @property
+    def approach(self) -> str:
+        """The recommended action: a pattern's correct approach, or an anti-pattern's prevention."""
+        name = "prevention" if self.kind == ANTIPATTERN else "correct_approach"
+        return str(self.record.body.get(name, ""))
+
+    @property
+    def confidence(self) -> float:
+        value = self.record.body.get("confidence", 0.0)
+        return float(value) if isinstance(value, int | float) else 0.0
+
+    @property
+    def usage_count(self) -> int:
+        return self._count("usage_count")
+
+    @property
+    def last_used(self) -> datetime | None:
+        value = self.record.body.get("last_used")
+        return from_iso(value) if isinstance(value, str) else None
+
+    @property
+    def voices(self) -> int:
+        """The number of independent authors that consolidation counted; 0 if it counted none."""
+        return self._count("voices")
+
+    @property
+    def sources(self) -> tuple[Key, ...]:
+        return tuple(link.to for link in self.record.links if link.relation == DERIVED_FROM)
+
+    @property
+    def superseded_by(self) -> Key | None:
+        return next((link.to for link in self.record.links if link.relation == SUPERSEDED_BY), None)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the item as its document writes it: known fields first, then unknown ones, then links."""
+        body = {"id": self.id, **self.record.body}
+        cited = {*body.get("source_episodes", ()), *body.get("sources", ()), body.get("source", "")}
+        links = [
+            {"to": link.to.id, "relation": link.relation}
+            for link in self.record.links
+            if link.relation != DERIVED_FROM or link.to.id not in cited
+        ]
+        ordered = {name: body[name] for name in (*_FIELDS.get(self.kind, ("id",)), *body) if name in body}
+        return ordered | ({"links": links} if links else {})
+
+    def _count(self, name: str) -> int:
+        value = self.record.body.get(name, 0)
+        return value if isinstance(value, int) else 0
+
+
+def pattern_draft(document: Mapping[str, Any], *, scope: str, id: str, **fields: Any) -> Draft | Refused:
+    """Build the draft of a pattern, or refuse a document that is not a pattern."""
+    fault = _find_fault(document, "pattern", "category", "correct_approach", "incorrect_approach")
+    conditions = document.get("conditions", [])
+    if not isinstance(conditions, list) or not all(isinstance(condition, str) for condition in conditions):
+        fault = fault or "conditions must be a list of sentences."
+    if fault:
+        return Refused("bad_pattern", fault)
+    body: dict[str, Any] = {"conditions": [], "confidence": 0.0, "source_episodes": [], "usage_count": 0}
+    body |= _item_body(document)
+    parts = [body["pattern"], *body["conditions"], body.get("correct_approach", ""), body.get("incorrect_approach", "")]
+    return _knowledge_draft(PATTERN, body, parts, scope=scope, id=id, sources=body["source_episodes"], **fields)
+
+
+def antipattern_draft(document: Mapping[str, Any], *, scope: str, id: str, **fields: Any) -> Draft | Refused:
+    """Build the draft of an anti-pattern: what fails, why, how to prevent it, and where it was seen."""
+    if fault := _find_fault(document, "what_fails", "why", "prevention", "source"):
+        return Refused("bad_antipattern", fault)
+    body = _item_body(document)
+    sources = body.get("sources") or ([body["source"]] if body.get("source") else [])
+    parts = [body["what_fails"], body.get("why", ""), body.get("prevention", "")]
+    return _knowledge_draft(ANTIPATTERN, body, parts, scope=scope, id=id, sources=sources, **fields)
+
+
+def fact_draft(document: Mapping[str, Any], *, scope: str, id: str, **fields: Any) -> Draft | Refused:
+    """Build the draft of a fact, or refuse a document that is not a fact."""
+    if fault := _find_fault(document, "fact"):
+        return Refused("bad_fact", fault)
+    body = _item_body(document)
+    sources = body.get("source_episodes", [])
+    return _knowledge_draft(FACT, body, [body["fact"]], scope=scope, id=id, sources=sources, **fields)
+
+
 _DRAFT_BUILDERS: Mapping[str, Callable[..., Draft | Refused]] = {
     PATTERN: pattern_draft,
     ANTIPATTERN: antipattern_draft,
     FACT: fact_draft,
 }
-_MAX_PATH_LENGTH = 12
 
-KnowledgeRef = str | Key
-"""What a caller names a record by: its id, or its whole key where several scopes have that id."""
+
+def _find_fault(document: Mapping[str, Any], required: str, *optional: str) -> str | None:
+    """Return the first fault in an item's statement, numbers and further texts, or None."""
+    statement = document.get(required)
+    if statement is None or statement == "":
+        return f"{required} is missing."
+    if not isinstance(statement, str) or not statement.strip():
+        return f"{required} must be text."
+    confidence, used = document.get("confidence", 0.0), document.get("usage_count", 0)
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
+        return "confidence must be a number from 0 to 1."
+    if isinstance(used, bool) or not isinstance(used, int) or used < 0:
+        return "usage_count must be a whole number that is not negative."
+    wrong = (name for name in optional if document.get(name) is not None and not isinstance(document[name], str))
+    return next((f"{name} must be text." for name in wrong), None)
+
+
+def _item_body(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name not in ("id", "links") and value is not None}
+
+
+def _knowledge_draft(
+    kind: str, body: dict[str, Any], parts: Iterable[str], *, scope: str, id: str, sources: Any,
+    links: Sequence[Link] = (), labels: Iterable[str] = (), **fields: Any,
+) -> Draft | Refused:  # fmt: skip
+    if not isinstance(sources, list) or not all(isinstance(source, str) and source for source in sources):
+        return Refused(f"bad_{kind}", "The sources must be a list of ids of episodes.")
+    source_links = [Link(DERIVED_FROM, Key(scope, "episode", source)) for source in sources[-MAX_SOURCES:]]
+    all_links = tuple(dict.fromkeys((*source_links, *links)))
+    category = body.get("category")
+    own = (f"category={category}",) if isinstance(category, str) and category else ()
+    others = (label for label in labels if not label.startswith("category="))
+    text = "\n".join(str(part).strip() for part in parts if part)
+    return Draft(kind, text, body, id=id, scope=scope, links=all_links, labels=(*own, *others), **fields)
+
+
+def parse_links(document: Mapping[str, Any], scope: str) -> list[Link] | Refused:
+    """Parse an item's links, written as ``{"to": …, "relation": …}``. Their targets need not exist."""
+    entries = document.get("links", [])
+    if not isinstance(entries, list):
+        return Refused("bad_link", "links must be a list of objects with to and relation.")
+    links = []
+    for entry in entries:
+        to, relation = (entry.get("to"), entry.get("relation")) if isinstance(entry, Mapping) else (None, None)
+        if not isinstance(to, str) or not to or relation not in RELATIONS:
+            return Refused("bad_link", f"A link needs an id in to, and a relation: {', '.join(RELATIONS)}.")
+        links.append(Link(relation, Key(scope, kind_from_id(to), to)))
+    return links
+
+
+def kind_from_id(id: str) -> str:
+    """Guess the kind of a record from the prefix of its id; the default is a pattern."""
+    prefixes = {"episode": "ep-", **ID_PREFIXES}
+    return next((kind for kind, prefix in prefixes.items() if id.startswith(prefix)), PATTERN)
+
+
+def find_duplicate_patterns(
+    items: Iterable[KnowledgeItem], threshold: float
+) -> list[tuple[KnowledgeItem, list[KnowledgeItem]]]:
+    """Group patterns that are at least ``threshold`` similar.
+
+    Each group is the pattern that stays, the most confident one or the oldest of several, and its duplicates. Candidates
+    are found by near-duplicate keys instead of comparing all pairs. Texts whose words differ in a negation say the
+    opposite, however similar they look, and are never duplicates.
+    """
+    groups: list[tuple[KnowledgeItem, str, frozenset[str], list[KnowledgeItem]]] = []
+    groups_by_key: dict[int, list[int]] = {}
+    for item in sorted(items, key=lambda item: (-item.confidence, item.record.created_at, item.id)):
+        text = normalise_text(item.record.text[:_MAX_COMPARED_CHARS])
+        words = distinct_words(text)
+        keys = pair_keys(words)
+        for index in sorted({index for key in keys for index in groups_by_key.get(key, ())}):
+            _, other_text, other_words, duplicates = groups[index]
+            if not (words ^ other_words) & _NEGATIONS and (
+                max(word_overlap(words, other_words), sequence_similarity(text, other_text)) >= threshold
+            ):
+                duplicates.append(item)
+                break
+        else:
+            for key in keys:
+                groups_by_key.setdefault(key, []).append(len(groups))
+            groups.append((item, text, words, []))
+    return [(primary, duplicates) for primary, _, _, duplicates in groups if duplicates]
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Two records that cannot both hold, or a link that leads nowhere."""
+    """Two records that cannot both hold, or a link whose target does not exist."""
 
     kind: Literal["contradicts", "supersedes_each_other", "dangling"]
     a: Key
@@ -58,35 +263,35 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class PatternMergeResult:
-    """What merging did, or would do: which patterns went into which, and the label that takes it back."""
+    """Which patterns were merged, or would be, into which, and the label that undoes the merge."""
 
     into: Mapping[str, tuple[str, ...]]
     label: str = ""
 
 
 class Knowledge:
-    """What is known, for one caller."""
+    """The knowledge service of one caller."""
 
     def __init__(self, journal: Journal, clock: Clock, new_id: IdMaker) -> None:
         self._journal = journal
         self._clock = clock
         self._new_id = new_id
 
-    # Keeping
+    # Adding
 
     def add_pattern(self, pattern: str, *, id: str = "", scope: str = SHARED, **fields: Any) -> Outcome:
-        """Keeps a pattern. ``fields`` are the document's: category, conditions, correct_approach, confidence, …"""
+        """Add a pattern. ``fields`` are the document's: category, conditions, correct_approach, confidence, …"""
         return self.add(PATTERN, {"pattern": pattern, **fields}, id=id, scope=scope)
 
     def add_antipattern(
         self, what_fails: str, *, why: str = "", prevention: str = "", id: str = "", scope: str = SHARED, **fields: Any
     ) -> Outcome:
-        """Keeps what fails, why, and how to prevent it."""
-        told = {"what_fails": what_fails, "why": why, "prevention": prevention, **fields}
-        return self.add(ANTIPATTERN, told, id=id, scope=scope)
+        """Add an anti-pattern: what fails, why, and how to prevent it."""
+        document = {"what_fails": what_fails, "why": why, "prevention": prevention, **fields}
+        return self.add(ANTIPATTERN, document, id=id, scope=scope)
 
     def add_fact(self, fact: str, *, id: str = "", scope: str = SHARED, **fields: Any) -> Outcome:
-        """Keeps something that is so."""
+        """Add a fact."""
         return self.add(FACT, {"fact": fact, **fields}, id=id, scope=scope)
 
     def add(
@@ -99,9 +304,9 @@ class Knowledge:
         origin: str = "manual",
         labels: tuple[str, ...] = (),
     ) -> Outcome:
-        """Keeps an item spelled as its document does. With an id it replaces what stood there.
+        """Add an item from its document; with an id, replace the item of that id.
 
-        Links that it spells out may lead to what is not there yet; where it spells none, those it had stay.
+        Links in the document may point to records that do not exist yet; a document without links keeps the item's links.
         """
         if kind not in KNOWLEDGE_KINDS:
             return Refused("bad_kind", f"{kind!r:.60} is not knowledge; say one of {', '.join(KNOWLEDGE_KINDS)}.")
@@ -122,7 +327,7 @@ class Knowledge:
         return self._journal.append_if(build_drafts)
 
     def use(self, ref: KnowledgeRef) -> Outcome:
-        """Counts one use of an item, now."""
+        """Count one use of an item, now."""
 
         def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
             record = self._find_record(reader, ref, KNOWLEDGE_KINDS)
@@ -142,35 +347,35 @@ class Knowledge:
         return None if record is None else KnowledgeItem(record)
 
     def patterns(self, *, superseded: bool = False, category: str | None = None) -> list[KnowledgeItem]:
-        """Patterns in the order they came; those that were superseded only when asked for."""
-        return self._list_items((PATTERN,), superseded, category)
+        """Return the patterns, oldest first; superseded ones only on request."""
+        return self._list_items(PATTERN, superseded, category)
 
     def antipatterns(self, *, superseded: bool = False) -> list[KnowledgeItem]:
-        return self._list_items((ANTIPATTERN,), superseded, None)
+        return self._list_items(ANTIPATTERN, superseded)
 
     def facts(self, *, superseded: bool = False) -> list[KnowledgeItem]:
-        return self._list_items((FACT,), superseded, None)
+        return self._list_items(FACT, superseded)
 
     def learnings(self, day: str | None = None) -> list[Mapping[str, Any]]:
-        """What the errors of a day, or of all days, taught: date, error, message, learning, episodes."""
+        """Return the learnings from the errors of a day, or of all days: date, error, message, learning, episodes."""
         labels = () if day is None else (f"day={day}",)
         found = [record.body for record in self._journal.read(Query(kinds=(LEARNING,), labels=labels))]
         return sorted(found, key=lambda body: (str(body.get("date", "")), str(body.get("error", ""))))
 
-    def _list_items(self, kinds: tuple[str, ...], superseded: bool, category: str | None) -> list[KnowledgeItem]:
+    def _list_items(self, kind: str, superseded: bool, category: str | None = None) -> list[KnowledgeItem]:
         labels = () if category is None else (f"category={category}",)
-        found = [KnowledgeItem(record) for record in self._journal.read(Query(kinds=kinds, labels=labels))]
-        living = [item for item in found if superseded or item.superseded_by is None]
-        return sorted(living, key=lambda item: (item.record.created_at, item.id))
+        found = [KnowledgeItem(record) for record in self._journal.read(Query(kinds=(kind,), labels=labels))]
+        chosen = [item for item in found if superseded or item.superseded_by is None]
+        return sorted(chosen, key=lambda item: (item.record.created_at, item.id))
 
     # Linking
 
     def link(self, a: KnowledgeRef, relation: str, b: KnowledgeRef) -> Outcome:
-        """Draws a link from ``a`` to ``b``; where the relation has an inverse, ``b`` gets that in the same step."""
+        """Add a link from ``a`` to ``b``, and its inverse from ``b`` to ``a`` where the relation has one."""
         return self._change_link(a, relation, b, add=True)
 
     def unlink(self, a: KnowledgeRef, relation: str, b: KnowledgeRef) -> Outcome:
-        """Takes a link away, and its inverse."""
+        """Remove a link and its inverse."""
         return self._change_link(a, relation, b, add=False)
 
     def _change_link(self, a: KnowledgeRef, relation: str, b: KnowledgeRef, *, add: bool) -> Outcome:
@@ -178,58 +383,56 @@ class Knowledge:
             return Refused("bad_relation", f"{relation!r:.60} is not a relation; say one of {', '.join(RELATIONS)}.")
 
         def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
-            ends = [self._find_record(reader, ref, LINKABLE_KINDS) for ref in (a, b)]
-            for ref, end in zip((a, b), ends, strict=True):
-                if end is None:
-                    return _not_found(ref)
-            one, other = (end for end in ends if end is not None)
-            if one.key == other.key:
+            start, end = self._find_record(reader, a, LINKABLE_KINDS), self._find_record(reader, b, LINKABLE_KINDS)
+            if start is None or end is None:
+                return _not_found(a if start is None else b)
+            if start.key == end.key:
                 return Refused("bad_link", "A record cannot be linked to itself.")
             inverse = INVERSE_RELATIONS.get(relation)
-            opposite = Link(inverse, other.key) if relation in (SUPERSEDES, SUPERSEDED_BY) and inverse else None
-            if add and opposite in one.links:
+            opposite = Link(inverse, end.key) if relation in (SUPERSEDES, SUPERSEDED_BY) and inverse else None
+            if add and opposite in start.links:
                 return Refused(
-                    "contradictory_link", f"{one.id} is already linked to {other.id} as {inverse}; unlink that first."
+                    "contradictory_link", f"{start.id} is already linked to {end.id} as {inverse}; unlink that first."
                 )
-            drafts = _relink_drafts(one, Link(relation, other.key), add=add)
-            return drafts + (_relink_drafts(other, Link(inverse, one.key), add=add) if inverse else [])
+            drafts = _relink_drafts(start, Link(relation, end.key), add=add)
+            return drafts + (_relink_drafts(end, Link(inverse, start.key), add=add) if inverse else [])
 
         return self._journal.append_if(build_drafts)
 
     def neighbours(self, ref: KnowledgeRef, relation: str | None = None) -> list[Neighbour]:
-        """Links that leave or reach a record."""
+        """Return the links from and to a record."""
         with self._journal.snapshot() as reader:
             record = self._find_record(reader, ref, LINKABLE_KINDS)
             found = [] if record is None else reader.neighbours(record.key, relation)
-        return [one for one in found if one.key.kind in LINKABLE_KINDS]
+        return [neighbour for neighbour in found if neighbour.key.kind in LINKABLE_KINDS]
 
     def path(self, a: KnowledgeRef, b: KnowledgeRef) -> list[Key]:
-        """The shortest way from one record to another along links in either direction; empty if there is none."""
+        """Return the shortest path between two records along links in either direction, or an empty list."""
         with self._journal.snapshot() as reader:
             start, goal = self._find_record(reader, a, LINKABLE_KINDS), self._find_record(reader, b, LINKABLE_KINDS)
             if start is None or goal is None:
                 return []
-            came: dict[Key, Key | None] = {start.key: None}
-            frontier = deque([(start.key, 0)])
-            while frontier and goal.key not in came:
-                here, steps = frontier.popleft()
-                for one in reader.neighbours(here) if steps < _MAX_PATH_LENGTH else ():
-                    if one.key not in came and one.key.kind in LINKABLE_KINDS and reader.get(one.key) is not None:
-                        came[one.key] = here
-                        frontier.append((one.key, steps + 1))
-        return _trace_path(came, goal.key)
+            paths: dict[Key, list[Key]] = {start.key: [start.key]}
+            queue = deque([start.key])
+            while queue and goal.key not in paths:
+                path = paths[queue.popleft()]
+                for neighbour in reader.neighbours(path[-1]) if len(path) <= _MAX_PATH_LENGTH else ():
+                    key = neighbour.key
+                    if key not in paths and key.kind in LINKABLE_KINDS and reader.get(key) is not None:
+                        paths[key] = [*path, key]
+                        queue.append(key)
+        return paths.get(goal.key, [])
 
     def contradictions(self) -> list[Contradiction]:
-        """Records that contradict each other, that supersede each other, and links that lead nowhere."""
+        """List records that contradict or supersede each other, and links whose target does not exist."""
         found: dict[Contradiction, None] = {}
         items = [record for kind in KNOWLEDGE_KINDS for record in self._journal.read(Query(kinds=(kind,)))]
         for record in items:
-            tied = {(link.relation, link.to) for link in record.links}
             for link in record.links:
                 a, b = sorted((record.key, link.to))
                 if link.relation == "contradicts":
                     found[Contradiction("contradicts", a, b, link.relation)] = None
-                if link.relation == SUPERSEDES and (SUPERSEDED_BY, link.to) in tied:
+                if link.relation == SUPERSEDES and Link(SUPERSEDED_BY, link.to) in record.links:
                     found[Contradiction("supersedes_each_other", a, b, link.relation)] = None
         with self._journal.snapshot() as reader:
             for record in items:
@@ -241,9 +444,9 @@ class Knowledge:
     # Merging
 
     def merge_duplicates(self, threshold: float = 0.9, *, dry_run: bool = False) -> PatternMergeResult | Refused:
-        """Merges patterns that say the same: the most confident stays, takes over sources and use, supersedes the rest.
+        """Merge patterns that say the same: the most confident takes over sources and use, and supersedes the others.
 
-        One batch under one label; ``journal.undo(label=…)`` takes it back. Nothing is deleted.
+        The merge is one batch under one label; ``journal.undo(label=…)`` reverts it. Nothing is deleted.
         """
         if not 0 < threshold <= 1:
             return Refused("bad_threshold", "The threshold is a similarity: more than 0, at most 1.")
@@ -259,9 +462,9 @@ class Knowledge:
                 if item.superseded_by is None and self._journal.reach.writes(record.scope):
                     by_scope.setdefault(record.scope, []).append(item)
             for items in by_scope.values():
-                for group in find_duplicate_patterns(items, threshold):
-                    into[group.primary.id] = tuple(other.id for other in group.others)
-                    drafts += _merge_drafts(group.primary, group.others, label)
+                for primary, duplicates in find_duplicate_patterns(items, threshold):
+                    into[primary.id] = tuple(item.id for item in duplicates)
+                    drafts += _merge_drafts(primary, duplicates, label)
             return [] if dry_run else drafts
 
         outcome = self._journal.append_if(build_drafts)
@@ -276,57 +479,45 @@ class Knowledge:
 
 
 def _relink_drafts(record: Record, link: Link, *, add: bool) -> list[Draft]:
-    """The record with a link more or less; nothing if that is how it stands."""
+    """Draft a record with a link added or removed; nothing if the record needs no change."""
     if (link in record.links) is add:
         return []
     links = (*record.links, link) if add else tuple(other for other in record.links if other != link)
     return [draft_from(record, links=links, expected=record.version)]
 
 
-def _merge_drafts(primary: KnowledgeItem, others: Sequence[KnowledgeItem], label: str) -> list[Draft]:
-    """The pattern that stays, with the sources and the use of the others, and each of them pointing at it."""
-    record = primary.record
-    sources = dict.fromkeys(record.body.get("source_episodes", []))
-    links = dict.fromkeys(record.links)
-    used, last = primary.usage_count, [item.last_used for item in (primary, *others) if item.last_used is not None]
-    for other in others:
-        sources.update(dict.fromkeys(other.record.body.get("source_episodes", [])))
-        links.update(dict.fromkeys(link for link in other.record.links if link.relation == DERIVED_FROM))
-        links[Link(SUPERSEDES, other.record.key)] = None
-        used += other.usage_count
-    drawn = [link for link in links if link.relation == DERIVED_FROM][-MAX_SOURCES:]
-    tied = [link for link in links if link.relation != DERIVED_FROM]
-    body = {**record.body, "source_episodes": list(sources)[-MAX_SOURCES:], "usage_count": used}
-    if last:
-        body["last_used"] = to_iso(max(last))
-    drafts = [
+def _merge_drafts(primary: KnowledgeItem, duplicates: Sequence[KnowledgeItem], label: str) -> list[Draft]:
+    """Draft the pattern that stays, with the sources and use of its duplicates, and each duplicate superseded by it."""
+    items = (primary, *duplicates)
+    links = dict.fromkeys(primary.record.links)
+    for item in duplicates:
+        links.update(dict.fromkeys(link for link in item.record.links if link.relation == DERIVED_FROM))
+        links[Link(SUPERSEDES, item.record.key)] = None
+    source_links = [link for link in links if link.relation == DERIVED_FROM][-MAX_SOURCES:]
+    other_links = [link for link in links if link.relation != DERIVED_FROM]
+    sources = dict.fromkeys(source for item in items for source in item.record.body.get("source_episodes", []))
+    body = {
+        **primary.record.body,
+        "source_episodes": list(sources)[-MAX_SOURCES:],
+        "usage_count": sum(item.usage_count for item in items),
+    }
+    if last_uses := [item.last_used for item in items if item.last_used is not None]:
+        body["last_used"] = to_iso(max(last_uses))
+    superseded = Link(SUPERSEDED_BY, primary.record.key)
+    changes: list[dict[str, Any]] = [{"body": body, "links": (*source_links, *other_links)}]
+    changes += [{"links": (*item.record.links, superseded)} for item in duplicates]
+    return [
         draft_from(
-            record, body=body, links=(*drawn, *tied), labels=_with_run_label(record, label), origin="consolidation",
-            expected=record.version,
+            item.record, **change, origin="consolidation", expected=item.record.version,
+            labels=with_run_label(item.record, label),
         )
+        for item, change in zip(items, changes, strict=True)
     ]  # fmt: skip
-    for other in others:
-        away = (*other.record.links, Link(SUPERSEDED_BY, record.key))
-        drafts.append(
-            draft_from(
-                other.record, links=away, labels=_with_run_label(other.record, label), origin="consolidation",
-                expected=other.record.version,
-            )
-        )  # fmt: skip
-    return drafts
 
 
-def _with_run_label(record: Record, label: str) -> tuple[str, ...]:
-    return (*(old for old in record.labels if not old.startswith("run=")), label)
-
-
-def _trace_path(previous: Mapping[Key, Key | None], goal: Key) -> list[Key]:
-    way: list[Key] = []
-    here: Key | None = goal if goal in previous else None
-    while here is not None:
-        way.append(here)
-        here = previous[here]
-    return way[::-1]
+def with_run_label(record: Record, label: str) -> tuple[str, ...]:
+    """Return a record's labels with the run label replaced by ``label``."""
+    return (*(other for other in record.labels if not other.startswith("run=")), label)
 
 
 def _not_found(ref: KnowledgeRef) -> Refused:

@@ -1,4 +1,4 @@
-"""Ledgers: where each agent stands, so that whoever takes over its name takes up its work."""
+"""Ledgers: the progress of each agent, so that a successor under the same name can continue its work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIELDS = ("agent_id", "last_checkpoint", "tasks_completed", "current_task", "st
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The ledger of one agent as it stands in the log."""
+    """The ledger of one agent, read from its record."""
 
     record: Record
 
@@ -51,14 +51,13 @@ class Ledger:
         return self.record.body.get("context") or {}
 
     def as_json(self) -> dict[str, Any]:
-        """The ledger as its document spells it."""
+        """Return the ledger as its document writes it, known fields first."""
         body = {"agent_id": self.agent_id, **self.record.body}
-        known = {name: body.pop(name) for name in _FIELDS if name in body}
-        return known | body
+        return {name: body[name] for name in (*_FIELDS, *body) if name in body}
 
 
 class Ledgers:
-    """The ledgers of all agents that a caller may see."""
+    """The ledger service of one caller."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
@@ -74,9 +73,9 @@ class Ledgers:
         context: Mapping[str, Any] | None = None,
         scope: str = SHARED,
     ) -> Outcome:
-        """Notes where an agent stands. ``completed`` adds to its count of tasks; what is not said stays as it was.
+        """Record an agent's progress. ``completed`` adds to its count of tasks; omitted fields stay unchanged.
 
-        ``current_task=""`` says that there is none.
+        ``current_task=""`` removes the current task.
         """
         name = agent or self._journal.author
         if not name:
@@ -90,8 +89,8 @@ class Ledgers:
             body |= {} if known is None else dict(known.body)
             body["last_checkpoint"] = to_iso(self._clock.now())
             body["tasks_completed"] += completed
-            told = {"current_task": current_task, "state": state, "context": context}
-            body |= {field: value for field, value in told.items() if value is not None}
+            given = {"current_task": current_task, "state": state, "context": context}
+            body |= {field: value for field, value in given.items() if value is not None}
             if body.get("current_task") == "":
                 body.pop("current_task")
             return [Draft(LEDGER, body=body, id=name, scope=scope, expected=0 if known is None else known.version)]
@@ -99,7 +98,7 @@ class Ledgers:
         return self._journal.append_if(build_drafts)
 
     def put(self, told: Mapping[str, Any], *, scope: str = SHARED, origin: str = "manual") -> Outcome:
-        """Keeps a ledger spelled as its document does."""
+        """Store a ledger document. A document that equals the stored ledger changes nothing."""
         agent = told.get("agent_id")
         if not isinstance(agent, str) or not agent:
             return Refused("bad_ledger", "A ledger needs an agent_id.")
@@ -112,8 +111,8 @@ class Ledgers:
         body = {name: value for name, value in told.items() if name != "agent_id"}
         body["tasks_completed"] = done
         try:
-            when = body.get("last_checkpoint")
-            body["last_checkpoint"] = to_iso(self._clock.now() if when is None else from_iso(str(when)))
+            moment = body.get("last_checkpoint")
+            body["last_checkpoint"] = to_iso(self._clock.now() if moment is None else from_iso(str(moment)))
         except InvalidInput as error:
             return Refused("bad_ledger", f"last_checkpoint: {error.message}")
 
@@ -131,6 +130,6 @@ class Ledgers:
         return None if record is None else Ledger(record)
 
     def list(self) -> Sequence[Ledger]:
-        """Every ledger, by agent."""
+        """Return all ledgers, sorted by agent."""
         found = (Ledger(record) for record in self._journal.read(Query(kinds=(LEDGER,))))
         return sorted(found, key=lambda ledger: (ledger.agent_id, ledger.record.scope))

@@ -1,12 +1,12 @@
-"""How tasks fare: what they cost, what they are worth, and the last seven days at a glance.
+"""Metrics of tasks: their cost, their reward, and a dashboard of the last seven days.
 
     efficiency   seconds, agents, attempts and retries of each task; a retry is a further attempt or a step that failed
     rewards      outcome     1 for success, 0.5 for something between, 0 for failure
                  efficiency  1 / (1 + retries) · min(1, usual seconds / seconds), where usual is the median of successes
-                 preference  what a person said, from -1 to 1, told as 0 to 1; missing if nobody said anything
+                 preference  a person's score from -1 to 1, mapped to 0 to 1; missing if no person gave one
                  total       0.5 · outcome + 0.3 · efficiency + 0.2 · preference; without the last, the others in proportion
 
-Everything is computed from episodes; only preferences are records of their own.
+Everything is computed from episodes; only preferences are stored as records.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from lukasa.clock import Clock, to_iso
-from lukasa.experience.episode import EPISODE, Episode, is_failure, is_success
-from lukasa.experience.episodes import Episodes
+from lukasa.experience.episodes import EPISODE, Episode, Episodes, is_failure, is_success
 from lukasa.journal import Journal
 from lukasa.outcome import Outcome, Refused
 from lukasa.readable_ids import find_by_id
@@ -33,7 +32,7 @@ _REWARD_WEIGHTS = {"outcome": 0.5, "efficiency": 0.3, "preference": 0.2}
 
 @dataclass(frozen=True, slots=True)
 class TaskCost:
-    """What one task took."""
+    """The cost of one task."""
 
     task: str
     seconds: float
@@ -45,7 +44,7 @@ class TaskCost:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeReward:
-    """What one episode is worth, by each signal and in all."""
+    """The reward of one episode, by signal and in total."""
 
     episode: str
     task: str
@@ -69,7 +68,7 @@ class DashboardDay:
 
 @dataclass(frozen=True, slots=True)
 class TaskDashboard:
-    """The last days at a glance."""
+    """Figures of the last days."""
 
     since: str
     until: str
@@ -89,7 +88,7 @@ class TaskDashboard:
 
 
 class TaskMetrics:
-    """Figures about episodes, for one caller."""
+    """The metrics service of one caller."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
@@ -97,7 +96,7 @@ class TaskMetrics:
         self._episodes = Episodes(journal, clock)
 
     def prefer(self, episode: str, score: float, *, note: str = "") -> Outcome:
-        """Keeps what a person thinks of an episode: from -1, useless, to 1, just right. The last word counts."""
+        """Store a person's score of an episode, from -1 (useless) to 1 (just right). The latest score counts."""
         if score.__class__ not in (int, float) or not -1 <= score <= 1:
             return Refused("bad_score", "A preference is a number from -1 to 1.")
 
@@ -116,20 +115,24 @@ class TaskMetrics:
         return self._journal.append_if(build_drafts)
 
     def efficiency(self, days: int = DEFAULT_DAYS) -> list[TaskCost]:
-        """What each task of the last days took, the newest last."""
+        """Return the cost of each task of the last days, the newest last."""
         return compute_task_costs(self._read_window(days)[2])
 
     def rewards(self, days: int = DEFAULT_DAYS) -> list[EpisodeReward]:
-        """What each episode of the last days was worth."""
+        """Return the reward of each episode of the last days."""
         episodes = self._read_window(days)[2]
         return compute_rewards(episodes, self._read_preferences(episodes))
 
     def dashboard(self, days: int = DEFAULT_DAYS) -> TaskDashboard:
-        """The last days at a glance, today included."""
+        """Return the figures of the last days, today included."""
         since, until, episodes = self._read_window(days)
         done = [episode for episode in episodes if not episode.running]
         costs, rewards = compute_task_costs(episodes), compute_rewards(episodes, self._read_preferences(episodes))
         judged = [episode for episode in done if is_success(episode.outcome) or is_failure(episode.outcome)]
+        dates = [since.date() + timedelta(days=offset) for offset in range((until.date() - since.date()).days + 1)]
+        by_day: dict[str, list[Episode]] = {date.isoformat(): [] for date in dates}
+        for episode in done:
+            by_day.setdefault(episode.day, []).append(episode)
         return TaskDashboard(
             since=to_iso(since),
             until=to_iso(until),
@@ -145,7 +148,17 @@ class TaskMetrics:
                 name: _mean(value for reward in rewards if (value := getattr(reward, name)) is not None)
                 for name in _REWARD_WEIGHTS
             },
-            days=tuple(_dashboard_days(since, until, done)),
+            days=tuple(
+                DashboardDay(
+                    date.isoformat(),
+                    len(own := by_day[date.isoformat()]),
+                    sum(is_success(episode.outcome) for episode in own),
+                    sum(is_failure(episode.outcome) for episode in own),
+                    sum(episode.duration_seconds for episode in own),
+                    sum(len(episode.errors) for episode in own),
+                )
+                for date in dates
+            ),
         )
 
     def _read_window(self, days: int) -> tuple[datetime, datetime, list[Episode]]:
@@ -166,7 +179,7 @@ def count_retries(episode: Episode) -> int:
 
 
 def compute_task_costs(episodes: Iterable[Episode]) -> list[TaskCost]:
-    """What each task took; an episode without a task is one of its own."""
+    """Compute the cost of each task; an episode without a task counts as one task."""
     tasks: dict[str, list[Episode]] = {}
     for episode in episodes:
         if not episode.running:
@@ -174,52 +187,41 @@ def compute_task_costs(episodes: Iterable[Episode]) -> list[TaskCost]:
     return [
         TaskCost(
             task,
-            sum(one.duration_seconds for one in tries),
-            tuple(sorted({one.agent for one in tries if one.agent})),
-            len(tries),
-            len(tries) - 1 + sum(count_retries(one) for one in tries),
-            any(is_success(one.outcome) for one in tries),
+            sum(attempt.duration_seconds for attempt in attempts),
+            tuple(sorted({attempt.agent for attempt in attempts if attempt.agent})),
+            len(attempts),
+            len(attempts) - 1 + sum(count_retries(attempt) for attempt in attempts),
+            any(is_success(attempt.outcome) for attempt in attempts),
         )
-        for task, tries in tasks.items()
+        for task, attempts in tasks.items()
     ]
 
 
 def compute_rewards(episodes: Sequence[Episode], preferences: Mapping[tuple[str, str], float]) -> list[EpisodeReward]:
-    """What each finished episode is worth; see above."""
+    """Compute the reward of each finished episode; the module describes the formula."""
     done = [episode for episode in episodes if not episode.running]
-    times = [one.duration_seconds for one in done if is_success(one.outcome) and one.duration_seconds > 0]
+    times = [
+        episode.duration_seconds for episode in done if is_success(episode.outcome) and episode.duration_seconds > 0
+    ]
     usual = statistics.median(times) if times else 0.0
-    return [_compute_reward(episode, usual, preferences.get((episode.record.scope, episode.id))) for episode in done]
-
-
-def _compute_reward(episode: Episode, usual_seconds: float, preference_score: float | None) -> EpisodeReward:
-    outcome = 1.0 if is_success(episode.outcome) else 0.0 if is_failure(episode.outcome) else 0.5
-    pace = min(1.0, usual_seconds / episode.duration_seconds) if usual_seconds and episode.duration_seconds else 1.0
-    efficiency = pace / (1 + count_retries(episode))
-    preference = None if preference_score is None else (preference_score + 1) / 2
-    signals = {"outcome": outcome, "efficiency": efficiency, "preference": preference}
-    told = {name: value for name, value in signals.items() if value is not None}
-    total = sum(_REWARD_WEIGHTS[name] * value for name, value in told.items()) / sum(
-        _REWARD_WEIGHTS[name] for name in told
-    )
-    shown = None if preference is None else round(preference, 3)
-    return EpisodeReward(episode.id, episode.task_id, outcome, round(efficiency, 3), shown, round(total, 3))
-
-
-def _dashboard_days(since: datetime, until: datetime, episodes: Sequence[Episode]) -> Iterable[DashboardDay]:
-    for at in range((until.date() - since.date()).days + 1):
-        day = (since.date() + timedelta(days=at)).isoformat()
-        own = [episode for episode in episodes if episode.day == day]
-        yield DashboardDay(
-            day,
-            len(own),
-            sum(is_success(one.outcome) for one in own),
-            sum(is_failure(one.outcome) for one in own),
-            sum(one.duration_seconds for one in own),
-            sum(len(one.errors) for one in own),
+    rewards = []
+    for episode in done:
+        outcome = 1.0 if is_success(episode.outcome) else 0.0 if is_failure(episode.outcome) else 0.5
+        pace = min(1.0, usual / episode.duration_seconds) if usual and episode.duration_seconds else 1.0
+        efficiency = pace / (1 + count_retries(episode))
+        signals = {"outcome": outcome, "efficiency": efficiency}
+        preference = None
+        if (score := preferences.get((episode.record.scope, episode.id))) is not None:
+            signals["preference"] = (score + 1) / 2
+            preference = round(signals["preference"], 3)
+        weighted = sum(_REWARD_WEIGHTS[name] * value for name, value in signals.items())
+        total = weighted / sum(_REWARD_WEIGHTS[name] for name in signals)
+        rewards.append(
+            EpisodeReward(episode.id, episode.task_id, outcome, round(efficiency, 3), preference, round(total, 3))
         )
+    return rewards
 
 
 def _mean(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return round(statistics.fmean(found), 3) if found else None
+    numbers = list(values)
+    return round(statistics.fmean(numbers), 3) if numbers else None

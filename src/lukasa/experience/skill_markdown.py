@@ -7,13 +7,12 @@
     ## Common Errors & Fixes  - Error: fix
     ## Exit Criteria          - one per line
 
-Title and steps are needed, the rest may be missing; other sections are kept. Every fault is told with its line.
+Title and steps are required, the rest is optional; other sections are kept. Every fault is reported with its line.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_SKILL_CHARS = 200_000
@@ -31,7 +30,7 @@ _SECTION_ALIASES = {
 
 @dataclass(frozen=True, slots=True)
 class SkillFault:
-    """What is wrong with a skill, and in which line (from 1)."""
+    """A fault in a skill and its line, counted from 1."""
 
     line: int
     what: str
@@ -42,7 +41,7 @@ class SkillFault:
 
 @dataclass(frozen=True, slots=True)
 class SkillText:
-    """What a skill says. ``errors`` are pairs of what goes wrong and its fix."""
+    """The parts of a skill. ``errors`` are pairs of an error and its fix."""
 
     title: str
     prerequisites: tuple[str, ...] = ()
@@ -52,17 +51,22 @@ class SkillText:
 
 
 def parse_skill(markdown: str) -> SkillText | list[SkillFault]:
-    """The skill that a text spells, or everything that is wrong with it."""
+    """Parse a skill, or return all of its faults."""
     if len(markdown) > MAX_SKILL_CHARS:
         return [SkillFault(1, f"the skill has {len(markdown):,} characters; at most {MAX_SKILL_CHARS:,} are allowed")]
-    title, title_line, sections, faults = "", 0, dict[str, list[tuple[int, str]]](), list[SkillFault]()
-    here, last = "", 1
-    for number, line, fenced in _iter_lines(markdown):
-        last = number
-        heading = None if fenced else _HEADING.match(line)
+    title, title_line, section, in_fence = "", 0, "", False
+    sections: dict[str, list[tuple[int, str]]] = {}
+    faults: list[SkillFault] = []
+    lines = markdown.split("\n")
+    for number, raw_line in enumerate(lines, 1):
+        line = raw_line.rstrip("\r")
+        is_fence = _FENCE.match(line) is not None
+        is_code = in_fence or is_fence
+        in_fence = in_fence is not is_fence
+        heading = None if is_code else _HEADING.match(line)
         if heading is None:
-            if here and line.strip():
-                sections[here].append((number, f"  {line}" if fenced else line))
+            if section and line.strip():
+                sections[section].append((number, f"  {line}" if is_code else line))
             elif not title and line.strip():
                 faults.append(SkillFault(number, "text before the title; the first line is '# Skill: …'"))
                 title_line, title = number, "?"
@@ -75,88 +79,60 @@ def parse_skill(markdown: str) -> SkillText | list[SkillFault]:
                 title = "?"
         elif len(heading[1]) == 2:
             name = heading[2].lower()
-            here = _SECTION_ALIASES.get(name, name)
-            if here in sections:
+            section = _SECTION_ALIASES.get(name, name)
+            if section in sections:
                 faults.append(SkillFault(number, f"a second section {heading[2]!r}"))
-            sections.setdefault(here, [])
+            sections.setdefault(section, [])
     if not title_line:
         faults.insert(0, SkillFault(1, "there is no title; the first line is '# Skill: …'"))
-    steps = list(_parse_steps(sections.get(STEPS, []), faults))
+    steps = _parse_entries(sections.get(STEPS, []), faults, numbered=True)
     if not steps and not any("step" in fault.what for fault in faults):
-        faults.append(SkillFault(last, "there are no steps; add a section '## Steps' with '1. …'"))
-    errors = tuple(_parse_errors(sections.get(ERRORS, []), faults))
-    told = SkillText(
-        title,
-        tuple(_parse_bullets(sections.get(PREREQUISITES, []), faults)),
-        tuple(steps),
-        errors,
-        tuple(_parse_bullets(sections.get(CRITERIA, []), faults)),
-    )
-    return sorted(faults, key=lambda fault: fault.line) if faults else told
-
-
-def _iter_lines(markdown: str) -> Iterator[tuple[int, str, bool]]:
-    """Each line with its number and whether it stands in a fenced block."""
-    fenced = False
-    for number, line in enumerate(markdown.split("\n"), 1):
-        mark = _FENCE.match(line) is not None
-        yield number, line.rstrip("\r"), fenced or mark
-        fenced = fenced is not mark
-
-
-def _parse_bullets(lines: list[tuple[int, str]], faults: list[SkillFault]) -> Iterator[str]:
-    kept: list[str] = []
-    for number, line in lines:
-        bullet = _BULLET.match(line) or _NUMBERED.match(line)
-        if bullet is not None:
-            kept.append(bullet[bullet.lastindex or 1].strip())
-        elif kept and line[:1] in " \t":
-            kept[-1] += " " + line.strip()
+        faults.append(SkillFault(len(lines), "there are no steps; add a section '## Steps' with '1. …'"))
+    errors: list[tuple[str, str]] = []
+    for number, entry in _parse_entries(sections.get(ERRORS, []), faults):
+        error, _, fix = entry.partition(":")
+        if error.strip() and fix.strip():
+            errors.append((error.strip(), fix.strip()))
         else:
-            faults.append(SkillFault(number, f"not an entry of the list: {line.strip()[:60]!r}; begin it with '- '"))
-    yield from kept
-
-
-def _parse_steps(lines: list[tuple[int, str]], faults: list[SkillFault]) -> Iterator[str]:
-    steps: list[str] = []
-    for number, line in lines:
-        found = _NUMBERED.match(line)
-        if found is not None:
-            if int(found[1]) not in (len(steps) + 1, 1):
-                faults.append(SkillFault(number, f"step {found[1]} where step {len(steps) + 1} should be"))
-            steps.append(found[2].strip())
-        elif steps and line[:1] in " \t":
-            steps[-1] += " " + line.strip()
-        else:
-            faults.append(SkillFault(number, f"not a step: {line.strip()[:60]!r}; begin it with '{len(steps) + 1}. '"))
-    yield from steps
-
-
-def _parse_errors(lines: list[tuple[int, str]], faults: list[SkillFault]) -> Iterator[tuple[str, str]]:
-    found: list[SkillFault] = []
-    entries = list(_parse_bullets(lines, found))
-    faults += found
-    numbers = [number for number, line in lines if _BULLET.match(line) or _NUMBERED.match(line)]
-    for number, entry in zip(numbers, entries, strict=False):
-        error, colon, fix = entry.partition(":")
-        if not colon or not error.strip() or not fix.strip():
             faults.append(SkillFault(number, f"an error without its fix: {entry[:60]!r}; write 'Error: fix'"))
+    prerequisites = _parse_entries(sections.get(PREREQUISITES, []), faults)
+    criteria = _parse_entries(sections.get(CRITERIA, []), faults)
+    lists = [tuple(entry for _, entry in entries) for entries in (prerequisites, steps, criteria)]
+    text = SkillText(title, lists[0], lists[1], tuple(errors), lists[2])
+    return sorted(faults, key=lambda fault: fault.line) if faults else text
+
+
+def _parse_entries(
+    lines: list[tuple[int, str]], faults: list[SkillFault], *, numbered: bool = False
+) -> list[tuple[int, str]]:
+    """Return the entries of a list, each with the number of its first line; add a fault for any other line."""
+    entries: list[tuple[int, str]] = []
+    for number, line in lines:
+        following = len(entries) + 1
+        match = _NUMBERED.match(line) or (None if numbered else _BULLET.match(line))
+        if match is not None:
+            if numbered and int(match[1]) not in (following, 1):
+                faults.append(SkillFault(number, f"step {match[1]} where step {following} should be"))
+            entries.append((number, match[match.lastindex or 1].strip()))
+        elif entries and line[:1] in " \t":
+            entries[-1] = (entries[-1][0], f"{entries[-1][1]} {line.strip()}")
         else:
-            yield error.strip(), fix.strip()
+            what, prefix = ("a step", f"{following}. ") if numbered else ("an entry of the list", "- ")
+            faults.append(SkillFault(number, f"not {what}: {line.strip()[:60]!r}; begin it with '{prefix}'"))
+    return entries
 
 
 def render_skill(text: SkillText) -> str:
-    """The skill in the document's form."""
-    parts = [f"# Skill: {_one_line(text.title)}"]
-    if text.prerequisites:
-        parts.append("\n".join(["## Prerequisites", *(f"- {_one_line(entry)}" for entry in text.prerequisites)]))
-    parts.append("\n".join(["## Steps", *(f"{at}. {_one_line(step)}" for at, step in enumerate(text.steps, 1))]))
-    if text.errors:
-        told = (f"- {_one_line(error).replace(':', ' –')}: {_one_line(fix)}" for error, fix in text.errors)
-        parts.append("\n".join(["## Common Errors & Fixes", *told]))
-    if text.criteria:
-        parts.append("\n".join(["## Exit Criteria", *(f"- {_one_line(entry)}" for entry in text.criteria)]))
-    return "\n\n".join(parts) + "\n"
+    """Render a skill as Markdown in the document's form."""
+    errors = (f"{_one_line(error).replace(':', ' –')}: {_one_line(fix)}" for error, fix in text.errors)
+    sections = [
+        ("Prerequisites", [f"- {_one_line(entry)}" for entry in text.prerequisites]),
+        ("Steps", [f"{number}. {_one_line(step)}" for number, step in enumerate(text.steps, 1)]),
+        ("Common Errors & Fixes", [f"- {entry}" for entry in errors]),
+        ("Exit Criteria", [f"- {_one_line(entry)}" for entry in text.criteria]),
+    ]
+    parts = ["\n".join([f"## {name}", *lines]) for name, lines in sections if lines or name == "Steps"]
+    return "\n\n".join([f"# Skill: {_one_line(text.title)}", *parts]) + "\n"
 
 
 def _one_line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Keeping skills, finding the ones that fit, and counting how they fare."""
+"""Skills: how a kind of task is done, found by keyword, with counts of success, and synchronised with a folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RESERVED_NAME = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill as it stands in the log."""
+    """A skill, read from its record."""
 
     record: Record
 
@@ -59,14 +59,14 @@ class Skill:
 
     @property
     def success_rate(self) -> float | None:
-        """The share of its uses that went well; ``None`` before the first."""
+        """The share of uses that succeeded; None before the first use."""
         used = self.successes + self.failures
         return self.successes / used if used else None
 
 
 @dataclass(frozen=True, slots=True)
 class SkillSyncResult:
-    """What syncing a folder did: ids taken in, files written, what was left alone and why."""
+    """Ids read from a folder, ids written to it, ids changed on both sides, and files that could not be read."""
 
     taken: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class SkillSyncResult:
 
 
 class Skills:
-    """How things are done, for one caller."""
+    """The skill service of one caller."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
@@ -91,24 +91,24 @@ class Skills:
         links: tuple[Link, ...] = (),
         labels: tuple[str, ...] = (),
     ) -> Outcome:
-        """Keeps a skill, as Markdown or in parts. The id comes from the title if none is said; a known id gets a version."""
+        """Add a skill, as Markdown or in parts, or the next version of it. The id defaults to one made from the title."""
         markdown = skill if isinstance(skill, str) else render_skill(skill)
         if SURROGATES.search(markdown):
             return Refused("bad_unicode", "The skill has a lone surrogate, which is not valid Unicode.")
-        told = parse_skill(markdown)
-        if isinstance(told, list):
-            lines = "; ".join(str(fault) for fault in told[:5]) + ("; …" if len(told) > 5 else "")
-            found = [{"line": fault.line, "what": fault.what} for fault in told]
-            return Refused("bad_skill", f"The skill cannot be read: {lines}.", {"faults": found})
-        name = id or slugify(told.title)
+        text = parse_skill(markdown)
+        if isinstance(text, list):
+            reasons = "; ".join(str(fault) for fault in text[:5]) + ("; …" if len(text) > 5 else "")
+            faults = [{"line": fault.line, "what": fault.what} for fault in text]
+            return Refused("bad_skill", f"The skill cannot be read: {reasons}.", {"faults": faults})
+        name = id or slugify(text.title)
 
         def build_drafts(reader: Reader) -> Sequence[Draft]:
             known = reader.get(Key(scope, SKILL, name))
             if known is not None and known.body["markdown"] == markdown:
                 return []
             counts = {} if known is None else {field: known.body.get(field, 0) for field in ("successes", "failures")}
-            kept = links or (() if known is None else known.links)
-            draft = skill_draft(told, markdown, id=name, scope=scope, origin=origin, links=kept, labels=labels)
+            new_links = links or (() if known is None else known.links)
+            draft = skill_draft(text, markdown, id=name, scope=scope, origin=origin, links=new_links, labels=labels)
             return [draft._replace(body={**draft.body, **counts}, expected=0 if known is None else known.version)]
 
         return self._journal.append_if(build_drafts)
@@ -119,13 +119,13 @@ class Skills:
         return None if record is None else Skill(record)
 
     def list(self) -> Sequence[Skill]:
-        """Every skill, by id."""
+        """Return all skills, sorted by id."""
         found = (Skill(record) for record in self._journal.read(Query(kinds=(SKILL,))))
         return sorted(found, key=lambda skill: (skill.id, skill.record.scope))
 
     def search(self, words: str, k: int = 5) -> Sequence[Skill]:
-        """Skills by keyword, those that hold more of the telling words first; at a tie the one that fares better."""
-        from lukasa.text.terms import extract_keywords, stem_word  # brings the database's own tokenizer
+        """Find skills by keyword: those with more of the keywords first, on a tie those with more success."""
+        from lukasa.text.terms import extract_keywords, stem_word  # a slow import: it loads the database's tokenizer
 
         wanted = {stem_word(word) for word in extract_keywords(words)} - {""}
         if not wanted:
@@ -133,15 +133,15 @@ class Skills:
         scored = []
         for match in self._journal.find(words, Query(kinds=(SKILL,), limit=max(50, 10 * k))):
             skill = Skill(match.record)
-            titled = {stem_word(word) for word in extract_keywords(f"{skill.title} {skill.id}")}
-            within = {stem_word(word) for word in extract_keywords(match.record.text)}
-            hold = len(wanted & within) / len(wanted) + len(wanted & titled) / len(wanted)
+            title_words = {stem_word(word) for word in extract_keywords(f"{skill.title} {skill.id}")}
+            text_words = {stem_word(word) for word in extract_keywords(match.record.text)}
+            share = len(wanted & text_words) / len(wanted) + len(wanted & title_words) / len(wanted)
             rate = 0.5 if skill.success_rate is None else skill.success_rate
-            scored.append((-hold, -rate, skill.id, skill))
-        return [skill for hold, _, _, skill in sorted(scored, key=lambda row: row[:3])[:k] if hold < 0]
+            scored.append((-share, -rate, skill.id, skill))
+        return [skill for share, _, _, skill in sorted(scored, key=lambda row: row[:3])[:k] if share < 0]
 
     def record_use(self, id: str, success: bool, *, scope: str | None = None) -> Outcome:
-        """Counts one use of a skill, and whether it went well."""
+        """Count one use of a skill, as a success or a failure."""
 
         def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
             record = find_by_id(reader, (SKILL,), id, scope=scope, own_scope=self._journal.author)
@@ -160,49 +160,49 @@ class Skills:
     # A folder of files
 
     def sync(self, folder: str | Path, *, scope: str = SHARED) -> SkillSyncResult:
-        """Brings a folder of ``.md`` files and the store to the same state, both ways.
+        """Synchronise a folder of ``.md`` files with the store, both ways.
 
-        What changed on one side since the last sync goes to the other. What changed on both is left alone and named as
-        a conflict. A file that cannot be read as a skill is left alone too. Nothing is deleted on either side.
+        A change on one side since the last sync goes to the other side. A skill that changed on both sides stays as it is
+        and is reported as a conflict. A file that is not a readable skill stays too. Nothing is deleted on either side.
         """
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
-        book = Key(scope, _SYNC_KIND, hashlib.sha256(str(place.resolve()).encode("utf-8", "replace")).hexdigest()[:32])
-        kept = self._journal.get(book)
-        base: dict[str, str] = dict(kept.body.get("synced", {})) if kept is not None else {}
-        stored = {skill.id: skill for skill in self.list() if skill.record.scope == scope}
-        found, faults = _read_files(place)
-        named = {file_stem(id): id for id in stored}
-        files = {named.get(name, name): text for name, text in found.items()}
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        id = hashlib.sha256(str(folder.resolve()).encode("utf-8", "replace")).hexdigest()[:32]
+        previous = self._journal.get(Key(scope, _SYNC_KIND, id))
+        synced: dict[str, str] = dict(previous.body.get("synced", {})) if previous is not None else {}
+        skills = {skill.id: skill.markdown for skill in self.list() if skill.record.scope == scope}
+        ids_by_stem = {file_stem(name): name for name in skills}
+        files, faults = _read_files(folder)
+        files = {ids_by_stem.get(stem, stem): text for stem, text in files.items()}
         taken: list[str] = []
         written: list[str] = []
         conflicts: list[str] = []
-        after: dict[str, str] = {}
-        for id in sorted(set(stored) | set(files)):
-            there, here = files.get(id), stored[id].markdown if id in stored else None
-            if there not in (None, here) and here is not None and base.get(id) not in (_digest(there), _digest(here)):
-                conflicts.append(id)
-                continue
-            if there is not None and there != here and (here is None or base.get(id) == _digest(here)):
-                outcome = self.add(there, id=id, scope=scope, origin="import")
+        digests: dict[str, str] = {}
+        for name in sorted({*skills, *files}):
+            in_file, in_store = files.get(name), skills.get(name)
+            if in_file == in_store:
+                digests[name] = _digest(in_store)
+            elif in_file is not None and (in_store is None or synced.get(name) == _digest(in_store)):
+                outcome = self.add(in_file, id=name, scope=scope, origin="import")
                 if isinstance(outcome, Refused):
-                    faults.append((f"{id}.md", outcome.reason))
+                    faults.append((f"{name}.md", outcome.reason))
                     continue
-                taken.append(id)
-                after[id] = _digest(there)
-            elif here is not None:
-                if there != here:
-                    with atomic_write(place / f"{file_stem(id)}.md") as file:
-                        file.write(here.encode())
-                    written.append(id)
-                after[id] = _digest(here)
-        if after and base | after != base:
-            self._journal.append(Draft(_SYNC_KIND, body={"synced": base | after}, id=book.id, scope=scope))
+                taken.append(name)
+                digests[name] = _digest(in_file)
+            elif in_store is not None and (in_file is None or synced.get(name) == _digest(in_file)):
+                with atomic_write(folder / f"{file_stem(name)}.md") as file:
+                    file.write(in_store.encode())
+                written.append(name)
+                digests[name] = _digest(in_store)
+            else:
+                conflicts.append(name)
+        if synced | digests != synced:
+            self._journal.append(Draft(_SYNC_KIND, body={"synced": synced | digests}, id=id, scope=scope))
         return SkillSyncResult(tuple(taken), tuple(written), tuple(conflicts), tuple(sorted(faults)))
 
 
 def skill_draft(text: SkillText, markdown: str, *, id: str, scope: str, **fields: Any) -> Draft:
-    """The draft of a skill: its text word for word, and its parts beside it."""
+    """Build the draft of a skill: its Markdown unchanged, and its parts as fields."""
     body = {
         "title": text.title,
         "prerequisites": list(text.prerequisites),
@@ -215,21 +215,21 @@ def skill_draft(text: SkillText, markdown: str, *, id: str, scope: str, **fields
 
 
 def slugify(title: str) -> str:
-    """An id that is made of a title: ``API Endpoint Implementation`` is ``api-endpoint-implementation``."""
+    """Make an id from a title: ``API Endpoint Implementation`` becomes ``api-endpoint-implementation``."""
     plain = _NON_SLUG_CHARS.sub("-", title.lower()).strip("-")[:80].strip("-")
     return plain or "skill-" + _digest(title)[:12]
 
 
 def file_stem(id: str) -> str:
-    """A file name, without its ending, that is safe everywhere and belongs to this id alone."""
+    """Return a file name without suffix that is safe on every system and unique to this id."""
     if _FILE_NAME.fullmatch(id) and not _RESERVED_NAME.fullmatch(id) and not id.endswith("."):
         return id
     return f"{_NON_SLUG_CHARS.sub('-', id.lower()).strip('-')[:40] or 'id'}-{_digest(id)[:12]}"
 
 
 def _read_files(folder: Path) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """The Markdown files of a folder by id, and those that cannot be read, each with the reason."""
-    found: dict[str, str] = {}
+    """Read the Markdown files of a folder by stem; return them and the files that cannot be read, with reasons."""
+    texts: dict[str, str] = {}
     faults: list[tuple[str, str]] = []
     for path in sorted(folder.glob("*.md")):
         if path.is_symlink() or not path.is_file():
@@ -239,10 +239,10 @@ def _read_files(folder: Path) -> tuple[dict[str, str], list[tuple[str, str]]]:
             faults.append((path.name, "too large for a skill"))
             continue
         try:
-            found[path.stem] = path.read_bytes().decode("utf-8")
+            texts[path.stem] = path.read_bytes().decode("utf-8")
         except UnicodeDecodeError as error:
             faults.append((path.name, f"not UTF-8 at byte {error.start}"))
-    return found, faults
+    return texts, faults
 
 
 def _digest(text: str | None) -> str:

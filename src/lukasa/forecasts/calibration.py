@@ -1,9 +1,9 @@
-"""What an agent can learn from its settled predictions: how far off it is, whether it improves, where it is weak.
+"""Calibration from resolved predictions: a correction of probabilities, the trend, and weak categories.
 
-A prediction is corrected on the scale of log-odds: ``p' = σ(scaling · logit(p) + bias)``. A scaling below 1 says that the
-agent is too sure of itself, a bias below 0 that it expects too much to happen. Both are fitted together by the outcomes'
-likelihood, held near no correction at all by ``PRIOR``: it takes evidence to move them. Whether the correction would have
-helped on predictions it was not fitted on is measured in five folds; if it would not, none is made.
+A probability is corrected on the log-odds scale: ``p' = σ(scaling · logit(p) + bias)``. A scaling below 1 means that the
+agent is overconfident, a bias below 0 that it expects too much to happen. Both are fitted together by maximum likelihood
+of the outcomes; the penalty ``PRIOR`` pulls them towards no correction, so that moving them takes evidence. Five-fold
+cross-validation measures whether the correction helps on predictions it was not fitted on; if not, none is made.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 from math import exp, fsum, log, sqrt
 from typing import Any, Literal
 
-from lukasa.forecasts.scoring import EPSILON, ResolvedPrediction, brier_score, group_predictions
+from lukasa.forecasts.scoring import EPSILON, ResolvedPrediction, brier_score
 
 MIN_PREDICTIONS = 30
-"""So many settled predictions are needed before anything is corrected."""
+"""The number of resolved predictions below which nothing is corrected."""
 
 MIN_PER_CATEGORY = 5
 MIN_PER_HALF = 10
@@ -29,7 +29,7 @@ Trend = Literal["improving", "stable", "declining"]
 
 @dataclass(frozen=True, slots=True)
 class ProbabilityCorrection:
-    """How probabilities are corrected. ``gain`` is by how much the Brier score fell on predictions it had not seen."""
+    """A correction of probabilities. ``gain`` is the fall of the Brier score on predictions it was not fitted on."""
 
     bias_correction: float = 0.0
     confidence_scaling: float = 1.0
@@ -38,7 +38,7 @@ class ProbabilityCorrection:
 
     @property
     def applies(self) -> bool:
-        """Whether there is enough to go by, and it helps."""
+        """Whether there are enough predictions and the correction helps."""
         return self.samples >= MIN_PREDICTIONS and self.gain is not None and self.gain > 0
 
     def __call__(self, probability: float) -> float:
@@ -47,37 +47,44 @@ class ProbabilityCorrection:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationReport:
-    """What was learned so far."""
+    """The results of a calibration; ``why`` explains in a sentence what became of the correction."""
 
     correction: ProbabilityCorrection
     mean_error: float | None
-    """Mean probability less mean outcome: above 0 when too much was expected."""
+    """Mean probability minus mean outcome: above 0 when too much was expected to happen."""
     performance_trend: Trend
     areas_for_improvement: tuple[str, ...]
     why: str
 
     def as_json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
         return asdict(self) | {"applies": self.correction.applies}
 
 
 def build_calibration_report(predictions: Sequence[ResolvedPrediction]) -> CalibrationReport:
-    """What predictions teach, oldest first."""
-    error = fsum(item.probability - item.outcome for item in predictions) / len(predictions) if predictions else None
-    correction = ProbabilityCorrection(samples=len(predictions))
-    if len(predictions) >= MIN_PREDICTIONS:
+    """Calibrate on predictions, given oldest first."""
+    count = len(predictions)
+    correction = ProbabilityCorrection(samples=count)
+    why = f"{MIN_PREDICTIONS} settled predictions are needed before anything is corrected; there are {count}."
+    if count >= MIN_PREDICTIONS:
         bias, scaling = fit_correction(predictions)
-        correction = ProbabilityCorrection(bias, scaling, len(predictions), cross_validated_gain(predictions))
+        correction = ProbabilityCorrection(bias, scaling, count, cross_validated_gain(predictions))
+        why = (
+            f"Fitted on {count} predictions; on others it lowers the Brier score by {correction.gain:.4f}."
+            if correction.applies
+            else f"A correction from {count} predictions would not have helped on others, so none is made."
+        )
     return CalibrationReport(
-        correction,
-        error,
-        compute_trend(predictions),
-        find_weak_categories(predictions),
-        _explain_correction(correction),
+        correction=correction,
+        mean_error=fsum(item.probability - item.outcome for item in predictions) / count if count else None,
+        performance_trend=compute_trend(predictions),
+        areas_for_improvement=find_weak_categories(predictions),
+        why=why,
     )
 
 
 def fit_correction(predictions: Sequence[ResolvedPrediction]) -> tuple[float, float]:
-    """Bias and scaling by Newton's method; the prior keeps them finite whatever the outcomes are."""
+    """Fit bias and scaling by Newton's method; the prior keeps both finite for any outcomes."""
     bias, scaling = 0.0, 1.0
     points = [(_logit(item.probability), item.outcome) for item in predictions]
     for _ in range(50):
@@ -94,7 +101,7 @@ def fit_correction(predictions: Sequence[ResolvedPrediction]) -> tuple[float, fl
         determinant = bb * ss - bs * bs
         step_b = (ss * slope_b - bs * slope_s) / determinant
         step_s = (bb * slope_s - bs * slope_b) / determinant
-        length = max(abs(step_b), abs(step_s), 1.0)  # never a leap: far from the optimum Newton overshoots
+        length = max(abs(step_b), abs(step_s), 1.0)  # limit the step: far from the optimum Newton overshoots
         bias, scaling = bias - step_b / length, scaling - step_s / length
         if max(abs(step_b), abs(step_s)) < 1e-10:
             break
@@ -102,22 +109,21 @@ def fit_correction(predictions: Sequence[ResolvedPrediction]) -> tuple[float, fl
 
 
 def cross_validated_gain(predictions: Sequence[ResolvedPrediction]) -> float:
-    """By how much the Brier score falls when each fold is corrected by what the others teach."""
+    """Return how far the Brier score falls when each fold is corrected by a fit on the other folds."""
     corrected = []
     for fold in range(FOLDS):
-        rest = [item for at, item in enumerate(predictions) if at % FOLDS != fold]
-        bias, scaling = fit_correction(rest)
-        apply = ProbabilityCorrection(bias, scaling)
+        bias, scaling = fit_correction([item for index, item in enumerate(predictions) if index % FOLDS != fold])
+        correct = ProbabilityCorrection(bias, scaling)
         corrected += [
-            ResolvedPrediction(apply(item.probability), item.outcome)
-            for at, item in enumerate(predictions)
-            if at % FOLDS == fold
+            ResolvedPrediction(correct(item.probability), item.outcome)
+            for index, item in enumerate(predictions)
+            if index % FOLDS == fold
         ]
     return brier_score(predictions) - brier_score(corrected)
 
 
 def compute_trend(predictions: Sequence[ResolvedPrediction]) -> Trend:
-    """Whether the newer half is better than the older one by more than chance would make it (one standard error)."""
+    """Compare the newer half with the older one; a difference within one standard error is ``stable``."""
     half = len(predictions) // 2
     if half < MIN_PER_HALF:
         return "stable"
@@ -125,41 +131,30 @@ def compute_trend(predictions: Sequence[ResolvedPrediction]) -> Trend:
         [(item.probability - item.outcome) ** 2 for item in part] for part in (predictions[:half], predictions[-half:])
     )
     difference = fsum(newer) / half - fsum(older) / half
-    error = sqrt((_variance(older) + _variance(newer)) / half)
-    if abs(difference) <= error or difference == 0:
+    standard_error = sqrt((_variance(older) + _variance(newer)) / half)
+    if abs(difference) <= standard_error or difference == 0:
         return "stable"
     return "improving" if difference < 0 else "declining"
 
 
 def find_weak_categories(predictions: Sequence[ResolvedPrediction]) -> tuple[str, ...]:
-    """The categories that are clearly worse than the whole, the worst first."""
+    """Return the categories whose Brier score is clearly worse than the overall one, worst first."""
     if not predictions:
         return ()
-    overall = brier_score(predictions)
-    scored = {
-        name: brier_score(items)
-        for name, items in group_predictions(predictions, lambda item: item.category).items()
-        if name and len(items) >= MIN_PER_CATEGORY
+    by_category: dict[str, list[ResolvedPrediction]] = {}
+    for item in predictions:
+        by_category.setdefault(item.category, []).append(item)
+    limit = brier_score(predictions) + CATEGORY_MARGIN
+    scores = {
+        name: brier_score(items) for name, items in by_category.items() if name and len(items) >= MIN_PER_CATEGORY
     }
-    return tuple(
-        sorted(
-            (name for name in scored if scored[name] > overall + CATEGORY_MARGIN),
-            key=lambda name: (-scored[name], name),
-        )
-    )
-
-
-def _explain_correction(correction: ProbabilityCorrection) -> str:
-    if correction.samples < MIN_PREDICTIONS:
-        return f"{MIN_PREDICTIONS} settled predictions are needed before anything is corrected; there are {correction.samples}."
-    if not correction.applies:
-        return f"A correction from {correction.samples} predictions would not have helped on others, so none is made."
-    return f"Fitted on {correction.samples} predictions; on others it lowers the Brier score by {correction.gain:.4f}."
+    weak = [name for name, score in scores.items() if score > limit]
+    return tuple(sorted(weak, key=lambda name: (-scores[name], name)))
 
 
 def _variance(values: Sequence[float]) -> float:
-    middle = fsum(values) / len(values)
-    return fsum((value - middle) ** 2 for value in values) / max(len(values) - 1, 1)
+    mean = fsum(values) / len(values)
+    return fsum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1)
 
 
 def _logit(probability: float) -> float:

@@ -1,12 +1,12 @@
-"""The reliability diagram: what was said against what happened, as a picture or as text.
+"""The reliability diagram: predicted probability against observed frequency, as an SVG picture or as rows of text.
 
-Each dot is a bin of predictions, the larger the more there are; on the diagonal, what was said is what happened. The
-whiskers are where the true frequency lies with 95 %.
+Each dot is a bin of predictions; the more predictions, the larger the dot. On the diagonal, probability and frequency
+agree. The whiskers are the 95 % confidence interval of the true frequency.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import sqrt
 
 from lukasa.charts import BLUE, GRID, INK, Dot, LineSegment, Picture, Shape, TextLabel
@@ -17,43 +17,49 @@ _BAR_WIDTH = 24
 
 
 def draw_diagram(scores: ForecastScores) -> Picture:
-    """The diagram of these scores."""
-    return Picture(_SIZE, _SIZE, f"Reliability diagram: {format_title(scores)}", tuple(_shapes(scores)))
-
-
-def _shapes(scores: ForecastScores) -> Iterator[Shape]:
-    for at in range(6):
-        share = at / 5
-        yield LineSegment(_x(share), _y(0), _x(share), _y(1), GRID)
-        yield LineSegment(_x(0), _y(share), _x(1), _y(share), GRID)
-        yield TextLabel(_x(share), _y(0) + 18, f"{share:.1f}")
-        yield TextLabel(_x(0) - 8, _y(share) + 4, f"{share:.1f}", "end")
-    yield LineSegment(_x(0), _y(0), _x(1), _y(1), INK, dashed=True)
-    most = max((row.count for row in scores.reliability), default=1)
+    """Draw the reliability diagram of scores."""
+    shapes: list[Shape] = []
+    for step in range(6):
+        share = step / 5
+        shapes += [
+            LineSegment(_x(share), _y(0), _x(share), _y(1), GRID),
+            LineSegment(_x(0), _y(share), _x(1), _y(share), GRID),
+            TextLabel(_x(share), _y(0) + 18, f"{share:.1f}"),
+            TextLabel(_x(0) - 8, _y(share) + 4, f"{share:.1f}", "end"),
+        ]
+    shapes.append(LineSegment(_x(0), _y(0), _x(1), _y(1), INK, dashed=True))
+    largest = max((row.count for row in scores.reliability), default=1)
     for row in scores.reliability:
         x = _x(row.mean_probability)
-        yield LineSegment(x, _y(row.interval[0]), x, _y(row.interval[1]), BLUE)
-        yield Dot(x, _y(row.observed), 3 + 7 * sqrt(row.count / most))
-    yield TextLabel(_LEFT + _SIDE / 2, _SIZE - 18, "said")
-    yield TextLabel(_LEFT - 22, _TOP - 12, "happened")
-    yield TextLabel(_LEFT + _SIDE, _TOP - 12, format_title(scores), "end")
+        shapes.append(LineSegment(x, _y(row.interval[0]), x, _y(row.interval[1]), BLUE))
+        shapes.append(Dot(x, _y(row.observed), 3 + 7 * sqrt(row.count / largest)))
+    title = format_title(scores)
+    shapes += [
+        TextLabel(_LEFT + _SIDE / 2, _SIZE - 18, "said"),
+        TextLabel(_LEFT - 22, _TOP - 12, "happened"),
+        TextLabel(_LEFT + _SIDE, _TOP - 12, title, "end"),
+    ]
+    return Picture(_SIZE, _SIZE, f"Reliability diagram: {title}", tuple(shapes))
 
 
 def format_title(scores: ForecastScores) -> str:
-    """The scores in one line."""
+    """Format the scores in one line."""
     if not scores.count:
         return "no resolved predictions"
-    counted = f"{scores.count:,} prediction{'' if scores.count == 1 else 's'}"
-    return f"{counted}, Brier {scores.brier_score:.3f}, calibration {scores.calibration_score:.3f}"
+    count = f"{scores.count:,} prediction{'' if scores.count == 1 else 's'}"
+    return f"{count}, Brier {scores.brier_score:.3f}, calibration {scores.calibration_score:.3f}"
 
 
 def format_bar_rows(table: Sequence[ReliabilityBin]) -> list[tuple[str, str, str, str, str]]:
-    """The table for a terminal: bin, count, said, happened, and a bar with ``|`` at what was said."""
+    """Format the bins for a terminal: range, count, mean probability, frequency, and a bar of the frequency.
+
+    The ``|`` in the bar marks the mean probability.
+    """
     rows = []
     for row in table:
-        filled, said = round(row.observed * _BAR_WIDTH), min(round(row.mean_probability * _BAR_WIDTH), _BAR_WIDTH - 1)
-        bar = ["█" if at < filled else "·" for at in range(_BAR_WIDTH)]
-        bar[said] = "|"
+        filled = round(row.observed * _BAR_WIDTH)
+        bar = ["█" if index < filled else "·" for index in range(_BAR_WIDTH)]
+        bar[min(round(row.mean_probability * _BAR_WIDTH), _BAR_WIDTH - 1)] = "|"
         rows.append(
             (
                 f"{row.lower:.1f}–{row.upper:.1f}",

@@ -1,7 +1,7 @@
-"""The room of forecasts: predicting, signalling, resolving and scoring, for one caller.
+"""The forecasts service: predictions, signals, reasoning and scores for one caller.
 
-A prediction is a record: its versions are its revisions, its text is its question, so that recall finds it. What is
-scored is the newest probability that was given before the outcome was known.
+A prediction is a record. Its versions are its revisions; its text is its question, so that recall finds it. The scored
+probability is the newest one from before the outcome was known.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _UNACKNOWLEDGED_LABEL = "acknowledged=no"
 
 
 class Forecasts:
-    """Predictions and how good they were. ``max_active`` and ``threshold`` are the document's configuration."""
+    """Predictions and their scores.
+
+    At most ``max_active`` predictions are active at once. Signals with a confidence below ``threshold`` are not sent.
+    """
 
     def __init__(
         self,
@@ -51,9 +54,10 @@ class Forecasts:
 
     @property
     def agent_id(self) -> str:
+        """The name under which this caller sends and receives signals."""
         return self._journal.author or "agent"
 
-    # Predicting
+    # Predictions
 
     def predict(
         self,
@@ -68,11 +72,11 @@ class Forecasts:
         due: datetime | None = None,
         calibrated: bool = False,
     ) -> Outcome:
-        """Keeps a new prediction. With ``calibrated`` the probability is corrected first by what was learned."""
+        """Store a new prediction; ``calibrated`` first corrects the probability by the calibration so far."""
         if (refused := _check_numbers(probability, confidence_interval, confidence_level)) is not None:
             return refused
         now = self._clock.now()
-        given = probability
+        uncalibrated = probability
         if calibrated:
             probability = self.calibrate(probability)
         id = prediction_id or f"pred-{self._new_id()}"
@@ -93,17 +97,17 @@ class Forecasts:
         if due is not None:
             body["due"] = to_iso(to_utc(due))
         if calibrated:
-            body["uncalibrated"] = given
+            body["uncalibrated"] = uncalibrated
         draft = self._prediction_draft(body, expected=0)
 
-        def unless_full(reader: Reader) -> Sequence[Draft] | Refused:
+        def if_below_limit(reader: Reader) -> Sequence[Draft] | Refused:
             query = Query(kinds=(PREDICTION,), scopes=(draft.scope,), labels=("status=active",), limit=self.max_active)
             if len(reader.read(query)) >= self.max_active:
                 reason = f"There are {self.max_active} active predictions already. Resolve or expire some first."
                 return Refused("too_many_active", reason)
             return [draft]
 
-        return self._journal.append_if(unless_full)
+        return self._journal.append_if(if_below_limit)
 
     def revise(
         self,
@@ -113,7 +117,7 @@ class Forecasts:
         confidence_interval: Sequence[float] | None = None,
         confidence_level: float | None = None,
     ) -> Outcome:
-        """Gives an active prediction another probability. The earlier one stays in its history."""
+        """Change the probability of an active prediction. The history keeps the earlier one."""
         if (refused := _check_numbers(probability, confidence_interval, confidence_level)) is not None:
             return refused
         changes: dict[str, Any] = {"probability": probability}
@@ -124,7 +128,7 @@ class Forecasts:
         return self._change_prediction(prediction_id, ("active", "recovering"), changes, count_update=True)
 
     def resolve(self, prediction_id: str, outcome: Any, *, at: datetime | None = None) -> Outcome:
-        """Says whether what was predicted happened. From then on it is scored. ``at`` is when that became known."""
+        """Record whether a prediction came true; from then on it is scored. ``at`` is when the outcome became known."""
         if not isinstance(outcome, bool):
             return Refused("bad_outcome", "An outcome is true or false.")
         moment = self._clock.now() if at is None else to_utc(at)
@@ -136,31 +140,31 @@ class Forecasts:
         )
 
     def expire(self, prediction_id: str) -> Outcome:
-        """Gives up an active prediction: it will not be scored, unless it is resolved after all."""
+        """Mark an active prediction as expired. It is not scored unless it is resolved later."""
         return self._change_prediction(prediction_id, ("active", "recovering"), {"status": "expired"})
 
     def expire_due(self) -> list[str]:
-        """Gives up every active prediction whose time is over; returns their ids."""
+        """Expire the active predictions that are past their due time and return their ids."""
         now = self._clock.now()
-        over = [
+        overdue = [
             record.id
             for record in self._read_predictions("active")
             if isinstance(record.body.get("due"), str) and from_iso(record.body["due"]) < now
         ]
-        return [id for id in over if isinstance(self.expire(id), Accepted)]
+        return [id for id in overdue if isinstance(self.expire(id), Accepted)]
 
     def get(self, prediction_id: str) -> Mapping[str, Any] | None:
-        """A prediction as it stands now."""
+        """Return the current version of a prediction, or None."""
         record = self._find_prediction(prediction_id)
         return None if record is None else record.body
 
     def history(self, prediction_id: str) -> list[Mapping[str, Any]]:
-        """A prediction as it stood after each revision, oldest first."""
+        """Return every version of a prediction, oldest first."""
         record = self._find_prediction(prediction_id)
         return [] if record is None else [version.body for version in self._journal.history(record.key)]
 
     def find(self, status: str | None = None) -> list[Mapping[str, Any]]:
-        """Predictions, oldest first; with ``status``, only those."""
+        """Return the predictions, or those with a status, oldest first."""
         return [record.body for record in self._read_predictions(status)]
 
     def _change_prediction(
@@ -172,8 +176,9 @@ class Forecasts:
         count_update: bool = False,
         happened_at: datetime | None = None,
     ) -> Outcome:
-        now, known = to_iso(self._clock.now()), self._find_prediction(prediction_id)
-        key = self._own_key(PREDICTION, prediction_id) if known is None else known.key
+        """Write a new version of a prediction whose status allows it."""
+        now, found = to_iso(self._clock.now()), self._find_prediction(prediction_id)
+        key = Key(self._home_scope, PREDICTION, prediction_id) if found is None else found.key
 
         def change(reader: Reader) -> Sequence[Draft] | Refused:
             record = reader.get(key)
@@ -185,10 +190,9 @@ class Forecasts:
             body = {**record.body, **changes, "last_updated": now}
             if count_update:
                 body["num_updates"] = record.body.get("num_updates", 0) + 1
-            labels = _status_labels(body)
             return [
                 draft_from(
-                    record, body=body, labels=labels, author=self._journal.author, expected=record.version,
+                    record, body=body, labels=_status_labels(body), author=self._journal.author, expected=record.version,
                     happened_at=happened_at or record.happened_at,
                 )
             ]  # fmt: skip
@@ -198,21 +202,23 @@ class Forecasts:
     # Signals
 
     def signal(self, prediction_id: str, *, confidence: float | None = None) -> Outcome:
-        """Makes a prediction known to the network. Below the threshold of confidence it is refused.
+        """Broadcast a prediction to the network; refuse one whose confidence is below the threshold.
 
-        The signal is kept first and sent then, so that it is sent again until somebody has taken it.
+        The signal is stored before it is sent, so that ``retry_signals`` can send it until another agent acknowledges it.
         """
         record = self._find_prediction(prediction_id)
         if record is None:
             return Refused("not_found", f"There is no prediction {prediction_id[:80]!r}.")
-        sure = record.body.get("confidence_level") if confidence is None else confidence
-        if sure is None:
+        certainty = record.body.get("confidence_level") if confidence is None else confidence
+        if certainty is None:
             probability = record.body["probability"]
-            sure = max(probability, 1 - probability)
-        if (refused := _check_numbers(sure, None, None)) is not None:
+            certainty = max(probability, 1 - probability)
+        if (refused := _check_numbers(certainty, None, None)) is not None:
             return refused
-        if sure < self.threshold:
-            reason = f"A confidence of {sure:g} is below the threshold of {self.threshold:g}, so nothing is broadcast."
+        if certainty < self.threshold:
+            reason = (
+                f"A confidence of {certainty:g} is below the threshold of {self.threshold:g}, so nothing is broadcast."
+            )
             return Refused("below_threshold", reason)
         id = f"signal-{self._new_id()}"
         body = {
@@ -221,37 +227,29 @@ class Forecasts:
             "prediction_id": prediction_id,
             "timestamp": to_iso(self._clock.now()),
             "prediction": record.body["probability"],
-            "confidence": sure,
+            "confidence": certainty,
             "broadcast": False,
             "acknowledged": False,
         }
-        link = (Link(DERIVED_FROM, record.key),)
-        kept = self._journal.append(
-            Draft(
-                SIGNAL,
-                body=body,
-                id=id,
-                scope=record.scope,
-                links=link,
-                labels=(_UNACKNOWLEDGED_LABEL,),
-                origin="forecast",
-            )
-        )
-        if isinstance(kept, Accepted):
-            self._send_signal(kept.record)
-        return kept
+        draft = Draft(
+            SIGNAL, body=body, id=id, scope=record.scope, links=(Link(DERIVED_FROM, record.key),),
+            labels=(_UNACKNOWLEDGED_LABEL,), origin="forecast",
+        )  # fmt: skip
+        outcome = self._journal.append(draft)
+        if isinstance(outcome, Accepted):
+            self._send_signal(outcome.record)
+        return outcome
 
     def retry_signals(self) -> dict[str, int]:
-        """Sends every signal again that nobody has taken, and notes those that somebody has; returns how many."""
+        """Send the unacknowledged signals again, record new acknowledgements, and return how many of each."""
         counts = {"sent": 0, "acknowledged": 0, "waiting": 0}
-        for record in self._journal.read(
-            Query(kinds=(SIGNAL,), scopes=self._own_scopes(), labels=(_UNACKNOWLEDGED_LABEL,))
-        ):
+        query = Query(kinds=(SIGNAL,), scopes=self._own_scopes(), labels=(_UNACKNOWLEDGED_LABEL,))
+        for record in self._journal.read(query):
             counts[self._send_signal(record)] += 1
         return counts
 
     def _send_signal(self, record: Record) -> str:
-        """Sends a signal if it was not yet, asks who has taken it, and notes both."""
+        """Broadcast a signal unless that was done, ask for acknowledgements, and store both; return the signal's state."""
         body = dict(record.body)
         if self.network is None:
             return "waiting"
@@ -268,17 +266,17 @@ class Forecasts:
         return "acknowledged" if body["acknowledged"] else "sent"
 
     def receive(self) -> list[Mapping[str, Any]]:
-        """Takes the signals of others that have not been taken yet, each once."""
+        """Acknowledge and return the new signals of other agents, each once."""
         if self.network is None:
             return []
-        taken = []
-        for news in self.network.inbox(self.agent_id):
-            if not self.network.acknowledge(self.agent_id, news["signal_id"], news["agent_id"]).repeated:
-                taken.append(news)
-        return taken
+        return [
+            message
+            for message in self.network.inbox(self.agent_id)
+            if not self.network.acknowledge(self.agent_id, message["signal_id"], message["agent_id"]).repeated
+        ]
 
     def signals(self) -> list[Mapping[str, Any]]:
-        """The signals that were made, oldest first."""
+        """Return the signals made so far, oldest first."""
         return [record.body for record in self._journal.read(Query(kinds=(SIGNAL,), scopes=self._own_scopes()))]
 
     # Reasoning
@@ -291,32 +289,44 @@ class Forecasts:
         factors: Mapping[str, float] | Iterable[Mapping[str, Any]] = (),
         evidence: Iterable[Mapping[str, Any]] = (),
     ) -> Outcome:
-        """Keeps the analysis of a market: its base rate, what adjusts it, and the evidence for that."""
-        listed = (
-            [{"factor": name, "adjustment": by} for name, by in factors.items()]
+        """Store the analysis of a market: its base rate, the factors that adjust it, and the evidence."""
+        key_factors: list[dict[str, Any]] = (
+            [{"factor": name, "adjustment": adjustment} for name, adjustment in factors.items()]
             if isinstance(factors, Mapping)
             else [dict(factor) for factor in factors]
         )
-        shown = [dict(item) for item in evidence]
-        if (refused := _check_reasoning(base_rate, listed, shown)) is not None:
-            return refused
+        sources = [dict(item) for item in evidence]
+        if base_rate is not None and _check_numbers(base_rate, None, None) is not None:
+            return Refused("bad_base_rate", "The base rate must be a number from 0 to 1.")
+        for factor in key_factors:
+            name, adjustment = factor.get("factor"), factor.get("adjustment")
+            is_valid = (
+                isinstance(adjustment, int | float) and not isinstance(adjustment, bool) and -1 <= adjustment <= 1
+            )
+            if not isinstance(name, str) or not is_valid:
+                return Refused("bad_factor", "A factor has a name and an adjustment between -1 and 1.")
+        for item in sources:
+            refused = _check_numbers(item.get("credibility", 0), None, None)
+            if not isinstance(item.get("source"), str) or refused is not None:
+                return Refused("bad_evidence", "A piece of evidence has a source and a credibility from 0 to 1.")
         body = {
             "market_id": market_id,
             "base_rate": base_rate,
-            "key_factors": listed,
-            "evidence": shown,
+            "key_factors": key_factors,
+            "evidence": sources,
             "last_analysis": to_iso(self._clock.now()),
         }
-        key = self._own_key(REASONING, market_id)
-        return self._journal.append(Draft(REASONING, body=body, id=market_id, scope=key.scope, origin="forecast"))
+        return self._journal.append(
+            Draft(REASONING, body=body, id=market_id, scope=self._home_scope, origin="forecast")
+        )
 
     def reasoning(self, market_id: str) -> Mapping[str, Any] | None:
-        """The analysis of a market that was kept last."""
-        record = self._journal.get(self._own_key(REASONING, market_id))
+        """Return the newest analysis of a market, or None."""
+        record = self._journal.get(Key(self._home_scope, REASONING, market_id))
         return None if record is None else record.body
 
     def estimate(self, market_id: str) -> float | None:
-        """What the cached reasoning comes to: the base rate and every adjustment, kept between 0 and 1."""
+        """Return the base rate of a market plus its adjustments, limited to 0 to 1, or None without a base rate."""
         body = self.reasoning(market_id)
         if body is None or body["base_rate"] is None:
             return None
@@ -326,22 +336,22 @@ class Forecasts:
     # Scores
 
     def scores(self, window: timedelta | None = None, *, category: str | None = None) -> ForecastScores:
-        """Every score of the predictions resolved within a window before now; without one, of all there are."""
+        """Score the predictions resolved within a window before now, or all resolved ones."""
         return compute_scores(self._resolved_predictions(window, category))
 
     def learning(self, window: timedelta | None = None) -> CalibrationReport:
-        """What the resolved predictions teach: a correction, the trend, the weak areas."""
+        """Calibrate on the resolved predictions: return a correction, the trend and the weak categories."""
         return build_calibration_report(self._resolved_predictions(window))
 
     def calibrate(self, probability: float) -> float:
-        """A probability corrected by what was learned; the same one while there is too little to go by."""
+        """Correct a probability by the calibration so far; without a helpful correction it stays the same."""
         if (refused := _check_numbers(probability, None, None)) is not None:
             raise InvalidInput(refused.reason)
         correction = self.learning().correction
         return correction(probability) if correction.applies else probability
 
     def metrics(self) -> dict[str, Any]:
-        """How good the predictions are, in the words of a session's state."""
+        """Return the scores in the layout of a session's section ``performance_metrics``."""
         lifetime = self.scores()
         return {
             "total_predictions": sum(1 for _ in self._read_predictions(None)),
@@ -350,7 +360,7 @@ class Forecasts:
             "log_score": lifetime.log_score,
             "calibration_score": lifetime.calibration_score,
             "last_calculated": to_iso(self._clock.now()),
-            "by_confidence_bucket": {name: asdict(held) for name, held in lifetime.by_confidence_bucket.items()},
+            "by_confidence_bucket": {name: asdict(bucket) for name, bucket in lifetime.by_confidence_bucket.items()},
             "rolling_30_days": {
                 name: value
                 for name, value in self.scores(ROLLING_WINDOW).as_json().items()
@@ -358,53 +368,48 @@ class Forecasts:
             },
         }
 
-    # The document's sections
+    # Sections of a session's state
 
     def sections(self) -> dict[str, Any]:
-        """What a session's state says about forecasts: five of its eight sections."""
-        learned = self.learning()
+        """Return the five of a session's eight sections that are about forecasts."""
+        report = self.learning()
         predictions = [*self._read_predictions("active"), *self._read_predictions("recovering")]
-        kept = self._journal.read(Query(kinds=(REASONING,), scopes=self._own_scopes()))
-        reasoning = {record.id: record.body for record in kept}
+        reasoning = self._journal.read(Query(kinds=(REASONING,), scopes=self._own_scopes()))
         return {
             "active_predictions": [dict(record.body) for record in predictions],
             "signal_history": [dict(body) for body in self.signals()],
             "reasoning_cache": {
-                market: {name: value for name, value in body.items() if name != "market_id"}
-                for market, body in reasoning.items()
+                record.id: {name: value for name, value in record.body.items() if name != "market_id"}
+                for record in reasoning
             },
             "performance_metrics": self.metrics(),
             "learning_state": {
                 "calibration_adjustments": {
-                    "bias_correction": learned.correction.bias_correction,
-                    "confidence_scaling": learned.correction.confidence_scaling,
+                    "bias_correction": report.correction.bias_correction,
+                    "confidence_scaling": report.correction.confidence_scaling,
                 },
-                "performance_trend": learned.performance_trend,
-                "areas_for_improvement": list(learned.areas_for_improvement),
+                "performance_trend": report.performance_trend,
+                "areas_for_improvement": list(report.areas_for_improvement),
             },
         }
 
     def take_in(self, state: Mapping[str, Any]) -> Outcome:
-        """Keeps the predictions, signals and reasoning of a session's state. What is known already is left alone."""
+        """Store the predictions, signals and reasoning of a session's state. Records that exist already stay unchanged."""
+        scope = self._home_scope
         drafts = [self._prediction_draft(dict(item)) for item in state.get("active_predictions", ())]
         for item in state.get("signal_history", ()):
             labels = () if item.get("acknowledged") else (_UNACKNOWLEDGED_LABEL,)
-            key = self._own_key(SIGNAL, item["signal_id"])
-            drafts.append(Draft(SIGNAL, body=dict(item), id=key.id, scope=key.scope, labels=labels, origin="import"))
-        for market, item in state.get("reasoning_cache", {}).items():
-            key = self._own_key(REASONING, market)
-            drafts.append(
-                Draft(REASONING, body={**item, "market_id": market}, id=market, scope=key.scope, origin="import")
-            )
+            signal_id = item["signal_id"]
+            drafts.append(Draft(SIGNAL, body=dict(item), id=signal_id, scope=scope, labels=labels, origin="import"))
+        for market_id, item in state.get("reasoning_cache", {}).items():
+            body = {**item, "market_id": market_id}
+            drafts.append(Draft(REASONING, body=body, id=market_id, scope=scope, origin="import"))
+        return self._journal.append_if(lambda reader: [draft for draft in drafts if reader.get(draft.key) is None])
 
-        def new(reader: Reader) -> Sequence[Draft] | Refused:
-            return [draft for draft in drafts if reader.get(draft.key) is None]
-
-        return self._journal.append_if(new)
-
-    # Within
+    # Reading and drafting
 
     def _resolved_predictions(self, window: timedelta | None, category: str | None = None) -> list[ResolvedPrediction]:
+        """Return the resolved predictions of a window, in the order in which their outcomes became known."""
         since = None if window is None else self._clock.now() - window
         records = sorted(self._read_predictions("resolved", since), key=lambda record: (record.moment, record.seq))
         return [
@@ -423,29 +428,28 @@ class Forecasts:
         return self._journal.read(Query(kinds=(PREDICTION,), scopes=self._own_scopes(), labels=labels, since=since))
 
     def _prediction_draft(self, body: Mapping[str, Any], expected: int | None = None) -> Draft:
-        key = self._own_key(PREDICTION, body["prediction_id"])
         return Draft(
-            PREDICTION, str(body.get("question", "")), dict(body), id=key.id, scope=key.scope, labels=_status_labels(body),
-            origin="forecast", expected=expected,
+            PREDICTION, str(body.get("question", "")), dict(body), id=body["prediction_id"], scope=self._home_scope,
+            labels=_status_labels(body), origin="forecast", expected=expected,
         )  # fmt: skip
 
     def _find_prediction(self, prediction_id: str) -> Record | None:
-        own = self._journal.get(self._own_key(PREDICTION, prediction_id))
-        if own is not None:
-            return own
+        """Return a prediction from the caller's own scope, or else from any scope within reach."""
+        record = self._journal.get(Key(self._home_scope, PREDICTION, prediction_id))
+        if record is not None:
+            return record
         scopes = [row.scope for row in self._journal.tally() if row.kind == PREDICTION]
         found = (self._journal.get(Key(scope, PREDICTION, prediction_id)) for scope in scopes)
         return next((record for record in found if record is not None), None)
 
     def _own_scopes(self) -> tuple[str, ...]:
-        """An agent's forecasts are its own; the owner's are all."""
-        return (self._own_key(PREDICTION, "").scope,) if self._journal.author else ()
+        """Return the scopes to read: an agent reads its own forecasts, the owner those of every scope."""
+        return (self._home_scope,) if self._journal.author else ()
 
-    def _own_key(self, kind: str, id: str) -> Key:
-        reach, author = self._journal.reach, self._journal.author
-        names = (author, SHARED, *sorted(reach.writable or ()))
-        scope = next((name for name in names if name and reach.reads(name) and reach.writes(name)), SHARED)
-        return Key(scope, kind, id)
+    @property
+    def _home_scope(self) -> str:
+        """The scope that this caller's forecasts are written to."""
+        return self._journal.home_scope or SHARED
 
 
 def _status_labels(body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -453,37 +457,18 @@ def _status_labels(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _check_numbers(probability: Any, interval: Any, level: Any) -> Refused | None:
-    """Why numbers cannot be a prediction's."""
+    """Refuse a probability, interval or level outside 0 to 1; return None when all are valid."""
     for name, value in (("probability", probability), ("confidence_level", level)):
         if value is None and name != "probability":
             continue
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
             return Refused(f"bad_{name}", f"The {name.replace('_', ' ')} must be a number from 0 to 1.")
     if interval is not None:
-        sides = list(interval)
-        if len(sides) != 2 or any(_check_numbers(side, None, None) for side in sides) or sides[0] > sides[1]:
+        bounds = list(interval)
+        if (
+            len(bounds) != 2
+            or any(_check_numbers(bound, None, None) is not None for bound in bounds)
+            or bounds[0] > bounds[1]
+        ):
             return Refused("bad_interval", "The confidence interval must be a lower and an upper bound from 0 to 1.")
-    return None
-
-
-def _check_reasoning(
-    base_rate: Any, factors: Sequence[Mapping[str, Any]], evidence: Sequence[Mapping[str, Any]]
-) -> Refused | None:
-    if base_rate is not None and _check_numbers(base_rate, None, None) is not None:
-        return Refused("bad_base_rate", "The base rate must be a number from 0 to 1.")
-    for factor in factors:
-        by = factor.get("adjustment")
-        if (
-            not isinstance(factor.get("factor"), str)
-            or isinstance(by, bool)
-            or not isinstance(by, int | float)
-            or not -1 <= by <= 1
-        ):
-            return Refused("bad_factor", "A factor has a name and an adjustment between -1 and 1.")
-    for item in evidence:
-        if (
-            not isinstance(item.get("source"), str)
-            or _check_numbers(item.get("credibility", 0), None, None) is not None
-        ):
-            return Refused("bad_evidence", "A piece of evidence has a source and a credibility from 0 to 1.")
     return None

@@ -14,15 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_config_path
-
 from lukasa.canonical_json import decode, encode
 from lukasa.clock import Clock, to_iso
 from lukasa.errors import FileTaken, FormatError, InvalidInput, NotAllowed
 from lukasa.storage.files import atomic_write
 
-TOKENS_VARIABLE = "LUKASA_TOKENS"
-TOKEN_VARIABLE = "LUKASA_TOKEN"  # noqa: S105 - the name of a variable
 _TOKEN_PREFIX = "lks_"  # noqa: S105 - what every token begins with
 _MIN_TOKEN_LENGTH = 16
 
@@ -36,11 +32,6 @@ class ApiToken:
     agent: str = ""
     scopes: tuple[str, ...] | None = None
     made_at: str = ""
-
-
-def tokens_file(path: Path | None = None) -> Path:
-    """Where tokens are kept: as named, else ``LUKASA_TOKENS``, else in the user's configuration."""
-    return path or Path(os.environ.get(TOKENS_VARIABLE) or user_config_path("lukasa") / "tokens.json")
 
 
 def read_tokens(path: Path) -> list[ApiToken]:

@@ -1,17 +1,19 @@
-"""Background work: jobs that are deferred now, done later, by whoever gets to them first, and never silently lost.
+"""Background jobs: work that is deferred now, run later by any worker, and never silently lost.
 
-A job is a named plain function of ``(memory, **arguments)``. It is registered once, deferred by name, and kept until it
-is done: ``job`` says what that means, ``room`` is what a memory hands out as ``memory.jobs``, ``keepers`` keep the
-promise. In a file or in memory the jobs are records of the log; on PostgreSQL they are rows of ``procrastinate``.
+A job is a call of a named plain function ``(memory, **arguments)``. The function is registered once (``job``), deferred
+by name, and the job is stored until it is done. ``jobs`` is the service behind ``memory.jobs``. In a file or in memory
+the jobs are records of the log (``log_queue``); on PostgreSQL they are rows of procrastinate (``postgres_queue``).
 
-A job is done at least once: whoever dies between doing it and noting it leaves it to be done again. So every job must
-be idempotent. Two workers never hold the same job at the same time, as long as its holder gives signs of life.
+A job runs at least once: a worker that dies between running a job and recording its end leaves it to be run again. So
+every job must be idempotent. Two workers never run the same job at the same time, as long as its worker sends heartbeats.
 """
 
+from lukasa.gate import KindSpec
 from lukasa.jobs.job import REGISTRY, DeferredJob, Job, JobCounts, JobQueue, RunSummary, Task, TaskRegistry, job
 from lukasa.jobs.jobs import Jobs
 
 __all__ = [
+    "KINDS",
     "REGISTRY",
     "DeferredJob",
     "Job",
@@ -23,3 +25,6 @@ __all__ = [
     "TaskRegistry",
     "job",
 ]
+
+KINDS = {"job": KindSpec()}
+"""The kind of record that the job queue of a single file writes."""

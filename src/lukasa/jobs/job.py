@@ -1,13 +1,13 @@
-"""What a job is, and what a keeper of jobs promises.
+"""Job values, the registry of job functions, and the contract of a job queue.
 
     defer ─► waiting ──claimed──► running ──done──► gone
                 ▲                    │
                 └── after a pause ───┤ it failed, or its worker died
                                      ▼
-                                   failed      all attempts are spent: shown to people, never tried again by itself
+                                   failed      no attempt is left: shown to people, retried only on request
 
-A job stands in one scope and reaches that scope alone; a job of the store's owner stands in the store's own scope and
-reaches everything. So deferring can never do what the one who deferred could not.
+A job belongs to one scope and reaches that scope alone; a job of the store's owner belongs to the scope ``_lukasa`` and
+reaches everything. So a deferred job can never do what its author could not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol, TypeVar
 
 from lukasa import canonical_json
-from lukasa.errors import InvalidInput
+from lukasa.errors import InvalidInput, StoreBusy, StoreFull, StoreUnavailable
 from lukasa.journal import Journal
 from lukasa.outcome import Refused
 
@@ -30,15 +30,20 @@ JobState = Literal["waiting", "running", "failed"]
 JOB_STATES: tuple[JobState, ...] = ("waiting", "running", "failed")
 
 LEASE = 60.0
-"""Seconds without a sign of life after which a worker counts as dead. A living one gives three in that time."""
+"""Seconds without a heartbeat after which a worker counts as dead. A living worker sends three in that time."""
 
 MAX_RETRY_DELAY = timedelta(hours=1)
 MAX_ERROR_LENGTH = 500
 MAX_ARGUMENTS_SIZE = 100_000
 RESERVED_PARAMETERS = frozenset({"key", "scope", "delay"})
-"""What ``defer`` itself is told by name, so no argument of a job can be called that."""
+"""Keyword arguments of ``defer`` itself, which no job function can have."""
 
-_TASK_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,39}")  # PostgreSQL's names of channels leave 40 characters for ours
+TRANSIENT_ERRORS = (StoreBusy, StoreFull, StoreUnavailable)
+"""Errors after which a worker tries again."""
+
+WORKER_DIED = "Its worker died or gave no sign of life."
+
+_TASK_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,39}")  # names of PostgreSQL channels leave 40 characters for ours
 
 TaskFunction = Callable[..., object]
 F = TypeVar("F", bound=TaskFunction)
@@ -46,7 +51,7 @@ F = TypeVar("F", bound=TaskFunction)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A function that can be deferred by name: how often it is tried, and the pause before the second attempt.
+    """A function that can be deferred by name, its number of attempts, and the pause before the second one.
 
     Each further pause is twice as long, up to an hour.
     """
@@ -57,12 +62,12 @@ class Task:
     backoff: float = 10.0
 
     def retry_delay(self, attempts: int) -> timedelta:
-        """How long to wait after so many failed attempts."""
+        """Return the pause after this number of failed attempts."""
         doubled = self.backoff * 2.0 ** min(attempts - 1, 60)
         return min(timedelta(seconds=min(doubled, MAX_RETRY_DELAY.total_seconds())), MAX_RETRY_DELAY)
 
     def find_argument_fault(self, arguments: Mapping[str, Any]) -> str | None:
-        """Why the function cannot be called with these arguments; ``None`` when it can."""
+        """Return why the function cannot be called with these arguments, or None."""
         try:
             inspect.signature(self.function).bind(None, **arguments)
         except TypeError as error:
@@ -71,13 +76,13 @@ class Task:
 
 
 class TaskRegistry(Mapping[str, Task]):
-    """The functions that can be deferred, by name."""
+    """Functions that can be deferred, by name."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task] = {}
 
     def job(self, name: str, *, attempts: int = 5, backoff: float = 10.0) -> Callable[[F], F]:
-        """Registers the function below it under a name. The name is what is stored: keep it when the function moves."""
+        """Register the decorated function. The name is stored with each job: keep it when the function moves."""
 
         def register(function: F) -> F:
             self.add(Task(name, function, attempts, backoff))
@@ -86,7 +91,7 @@ class TaskRegistry(Mapping[str, Task]):
         return register
 
     def add(self, task: Task) -> None:
-        """Registers a work. A name stands for one function; saying the same twice is fine."""
+        """Register a task. Two functions under one name are refused; the same function twice is fine."""
         if not _TASK_NAME.fullmatch(task.name):
             raise InvalidInput(
                 f"{task.name[:60]!r} cannot be the name of a job.",
@@ -104,7 +109,7 @@ class TaskRegistry(Mapping[str, Task]):
         self._tasks[task.name] = task
 
     def forget(self, name: str) -> None:
-        """Takes a work off the register; nothing happens when it is not on it."""
+        """Remove a task, if it is registered."""
         self._tasks.pop(name, None)
 
     def __getitem__(self, name: str) -> Task:
@@ -118,14 +123,14 @@ class TaskRegistry(Mapping[str, Task]):
 
 
 REGISTRY = TaskRegistry()
-"""The one place where jobs are registered, unless somebody keeps a register of their own."""
+"""Default registry of every memory."""
 
 job = REGISTRY.job
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A piece of deferred work as it stands now. ``error`` is what the newest failed attempt ended with."""
+    """A deferred job in its current state. ``error`` is the error of the newest failed attempt."""
 
     id: str
     name: str
@@ -140,13 +145,15 @@ class Job:
 
     @property
     def lock(self) -> str | None:
-        """What at most one waiting job may have."""
-        return None if self.key is None else compute_lock(self.scope, self.name, self.key)
+        """Hash of scope, name and key, which at most one waiting job may have; None without a key."""
+        if self.key is None:
+            return None
+        return hashlib.sha256(canonical_json.encode([self.scope, self.name, self.key])).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
 class DeferredJob:
-    """The job is kept. ``repeated`` says that one with this key was waiting already, so no second one was made."""
+    """A stored job. ``repeated`` means that a job with this key was waiting already, so no second one was stored."""
 
     id: str
     repeated: bool = False
@@ -157,7 +164,7 @@ class DeferredJob:
 
 @dataclass(frozen=True, slots=True)
 class JobCounts:
-    """How many jobs stand where. What is done is gone."""
+    """Number of jobs per state. Jobs that are done are not counted."""
 
     waiting: int = 0
     running: int = 0
@@ -166,7 +173,7 @@ class JobCounts:
 
 @dataclass(slots=True)
 class RunSummary:
-    """What a round of work came to."""
+    """Number of attempts of a worker, by result."""
 
     done: int = 0
     retried: int = 0
@@ -179,21 +186,21 @@ class RunSummary:
 
 
 AttemptResult = Literal["done", "retried", "failed", "lost"]
-"""How an attempt ended. ``lost``: somebody else had taken the job over in the meantime."""
+"""Result of an attempt. ``lost``: another worker had taken the job over in the meantime."""
 
 RunJob = Callable[[Job], None]
-"""Does a job; whatever it raises is why it failed."""
+"""Runs a job; an exception means that the attempt failed."""
 
 OnAttempt = Callable[[Job, AttemptResult, str], None]
-"""Called after each attempt with how it ended and, if it failed, why."""
+"""Called after each attempt with its result and, if it failed, its error."""
 
 OnStoreError = Callable[[Exception], None]
-"""Called when the store could not be worked with for now; it will be tried again."""
+"""Called when the store fails for the moment; the worker tries again."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """What a keeper needs to know to work: which works, who does them, whom to tell, when to stop."""
+    """Tasks, executor, callbacks, stop event and lease of a worker."""
 
     tasks: Mapping[str, Task]
     run_job: RunJob
@@ -204,47 +211,38 @@ class WorkerOptions:
 
 
 class JobQueue(Protocol):
-    """Keeps jobs until they are done, and hands each to one worker at a time."""
+    """Stores jobs until they are done, and hands each to one worker at a time."""
 
     def put(self, job: Job) -> DeferredJob | Refused:
-        """Keeps a new job, durably. Of one key, at most one job waits."""
+        """Store a new job durably. At most one job per key waits."""
 
     def find(self, state: JobState | None = None) -> list[Job]:
-        """The jobs that the caller may see, oldest first."""
+        """Return the jobs that the caller may see, oldest first."""
 
     def status(self) -> JobCounts:
-        """How many of them stand where."""
+        """Count the jobs that the caller may see, by state."""
 
     def retry(self, id: str) -> bool:
-        """Lets a failed job wait again with all its attempts; ``False`` when there is no such failed job."""
+        """Let a failed job wait again with all its attempts; return False when there is no such failed job."""
 
     def drop(self, id: str) -> bool:
-        """Gives up a waiting or failed job; ``False`` when there is none."""
+        """Remove a waiting or failed job; return False when there is none."""
 
     def run(self, options: WorkerOptions, limit: int | None) -> None:
-        """Makes attempts until nothing is due, or as many as the limit says."""
+        """Run due jobs until none is left, or until the limit of attempts is reached."""
 
     def serve(self, options: WorkerOptions) -> None:
-        """Works until told to stop; what is running then is finished first."""
+        """Run jobs until the stop event is set; finish the running job first."""
 
     def with_journal(self, journal: Journal) -> JobQueue:
-        """The same jobs with another caller's reach."""
+        """Return the same queue with another caller's reach."""
 
     def close(self) -> None:
-        """Lets go of everything. Closing twice is fine."""
-
-
-def compute_lock(scope: str, name: str, key: str) -> str:
-    """One short word for a scope, a name and a key."""
-    return hashlib.sha256(canonical_json.encode([scope, name, key])).hexdigest()[:32]
+        """Release all connections. Closing twice is fine."""
 
 
 def describe_error(error: BaseException) -> str:
-    """What an error says, in one short line that every store can hold."""
-    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    line = " ".join(said.replace("\0", " ").split())
-    plain = line.encode("utf-8", "backslashreplace").decode()
-    return plain if len(plain) <= MAX_ERROR_LENGTH else plain[: MAX_ERROR_LENGTH - 1] + "…"
-
-
-WORKER_DIED = "Its worker died or gave no sign of life."
+    """Return the error's type and message as one short line that every store can hold."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    line = " ".join(text.replace("\0", " ").split()).encode("utf-8", "backslashreplace").decode()
+    return line if len(line) <= MAX_ERROR_LENGTH else line[: MAX_ERROR_LENGTH - 1] + "…"

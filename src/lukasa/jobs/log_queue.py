@@ -1,12 +1,11 @@
-"""Jobs as records of the log: for a store in a file or in memory, without a second queue beside it.
+"""Job queue in the log: for a store in a file or in memory, without a second database.
 
 A job is one record of kind ``job``; deferred, claimed, failed and done are versions of it, and a job that is done is a
-tombstone. Whoever claims it compares versions, so one of any number of processes wins. The winner writes down a token
-of its own and until when it holds the job, and gives signs of life by writing that down anew. Only the holder of the
-token can note how the job ended.
+tombstone. A claim expects the version it read, so one of any number of processes wins. The winner writes a run id and
+the end of its lease, and extends the lease while the job runs. Only the holder of the run id can record the result.
 
-A job with a key has an id made of its key. Deferred again while it runs, it remembers that in ``again`` and waits once
-more when it is done: what came in after it had started may be news to it.
+The id of a job with a key is made of its key. If it is deferred again while it runs, the new call is stored in ``again``
+and waits when the run is done, because it may be about something newer than the run has seen.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ from itertools import islice
 from typing import Any
 
 from lukasa.clock import Clock, IdMaker, from_iso, to_iso
-from lukasa.errors import InvalidInput, StoreBusy, StoreError, StoreFull, StoreUnavailable
+from lukasa.errors import InvalidInput, StoreError
 from lukasa.jobs.job import (
     JOB_STATES,
+    TRANSIENT_ERRORS,
     WORKER_DIED,
     AttemptResult,
     DeferredJob,
@@ -44,7 +44,6 @@ _OPEN_JOBS = Query(kinds=(JOB,), labels=(OPEN_LABEL,))
 _BATCH_SIZE = 100
 _POLL_SECONDS = 0.5
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
-_TRANSIENT_ERRORS = (StoreBusy, StoreFull, StoreUnavailable)
 
 _logger = logging.getLogger(__name__)
 
@@ -52,39 +51,43 @@ JobBody = dict[str, Any]
 
 
 class LogJobQueue:
-    """Keeps jobs in the journal's own store."""
+    """Job queue in the journal's own store."""
 
     def __init__(self, journal: Journal, clock: Clock, new_id: IdMaker) -> None:
         self._journal = journal
         self._clock = clock
         self._new_id = new_id
 
-    # Keeping
+    # Storing
 
     def put(self, job: Job) -> DeferredJob | Refused:
         new = _waiting_body(job.name, job.arguments, job.key, job.due)
         if job.lock is None:
             outcome = self._journal.append(_draft(job.scope, "", new))
             return DeferredJob(outcome.record.id) if isinstance(outcome, Accepted) else _require_refused(outcome)
-        place = Key(job.scope, JOB, job.lock)
+        key = Key(job.scope, JOB, job.lock)
         repeated = False
 
         def put_unless_waiting(reader: Reader) -> list[Draft]:
             nonlocal repeated
-            standing = reader.get(place)
-            if standing is None or not _is_job(standing) or standing.body["state"] == "failed":
+            record = reader.get(key)
+            if record is None or not _is_valid_body(record.body) or record.body["state"] == "failed":
                 repeated = False
-                return [_draft(place.scope, place.id, new)]
-            repeated = standing.body["state"] == "waiting" or "again" in standing.body
-            return [] if repeated else [_next_version(standing, {**standing.body, "again": new})]
+                return [_draft(key.scope, key.id, new)]
+            repeated = record.body["state"] == "waiting" or "again" in record.body
+            return [] if repeated else [_next_version(record, {**record.body, "again": new})]
 
         outcome = self._journal.append_if(put_unless_waiting)
-        return DeferredJob(place.id, repeated) if isinstance(outcome, Accepted) else _require_refused(outcome)
+        return DeferredJob(key.id, repeated) if isinstance(outcome, Accepted) else _require_refused(outcome)
 
     def find(self, state: JobState | None = None) -> list[Job]:
         labels = {"failed": (FAILED_LABEL,), "waiting": (OPEN_LABEL,), "running": (OPEN_LABEL,), None: ()}[state]
-        found = self._journal.read(Query(kinds=(JOB,), labels=labels))
-        return [_parse_job(record) for record in found if _is_job(record) and state in (None, record.body["state"])]
+        records = self._journal.read(Query(kinds=(JOB,), labels=labels))
+        return [
+            _parse_job(record)
+            for record in records
+            if _is_valid_body(record.body) and state in (None, record.body["state"])
+        ]
 
     def status(self) -> JobCounts:
         counts = {"waiting": 0, "running": 0, "failed": 0}
@@ -107,16 +110,16 @@ class LogJobQueue:
         )
 
     def remove(self, job: Job) -> None:
-        """Takes a job out of the log, whatever its state: another keeper has it now."""
+        """Delete a job from the log, whatever its state, because another queue stores it now."""
         self._journal.delete(Key(job.scope, JOB, job.id), origin="job")
 
     def _update_job(self, id: str, change: Callable[[Record], Draft | None]) -> bool:
-        """Changes the one job with this id, whichever scope it stands in."""
+        """Change the job with this id, whichever scope it belongs to."""
         scopes = [row.scope for row in self._journal.tally() if row.kind == JOB]
 
         def update(reader: Reader) -> list[Draft] | Refused:
             records = (reader.get(Key(scope, JOB, id)) for scope in scopes)
-            jobs = [record for record in records if record is not None and _is_job(record)]
+            jobs = [record for record in records if record is not None and _is_valid_body(record.body)]
             drafts = [draft for record in jobs if (draft := change(record)) is not None]
             return drafts or Refused("not_found", f"There is no such job {id}.")
 
@@ -136,14 +139,14 @@ class LogJobQueue:
                     left -= 1
 
     def serve(self, options: WorkerOptions) -> None:
-        rest = _IdleCheck(self._journal, self._clock)
+        idle_check = _IdleCheck(self._journal, self._clock)
         while not options.stop.is_set():
             try:
-                if not rest.is_idle():
-                    rest.start(self._open_jobs(options))
+                if not idle_check.is_idle():
+                    idle_check.start(self._open_jobs(options))
                     self.run(options, None)
-            except _TRANSIENT_ERRORS as error:
-                rest.reset()
+            except TRANSIENT_ERRORS as error:
+                idle_check.reset()
                 options.on_store_error(error)
             options.stop.wait(_POLL_SECONDS)
 
@@ -151,57 +154,63 @@ class LogJobQueue:
         return LogJobQueue(journal, self._clock, self._new_id)
 
     def close(self) -> None:
-        """There is nothing of its own to let go of."""
+        """Do nothing: the queue holds no connection."""
 
     def _open_jobs(self, options: WorkerOptions) -> Iterator[Record]:
-        """Jobs that are not done, and that this caller knows how to do."""
+        """Yield the jobs that are not done, and that this caller may write and has a function for."""
         writes = self._journal.reach.writes
         for record in self._journal.read(_OPEN_JOBS):
-            if _is_job(record) and record.body["name"] in options.tasks and writes(record.scope):
+            if _is_valid_body(record.body) and record.body["name"] in options.tasks and writes(record.scope):
                 yield record
 
     def _due_jobs(self, options: WorkerOptions, attempted: Collection[tuple[Key, int]]) -> list[Record]:
-        """Jobs that could be claimed now. Looked up without a lock; the claim itself decides."""
+        """Return jobs that could be claimed now. They are read without a lock; the claim itself decides."""
         now = self._clock.now()
         due = (record for record in self._open_jobs(options) if _claimable_at(record) <= now)
         return list(islice((record for record in due if (record.key, record.version) not in attempted), _BATCH_SIZE))
 
     def _claim_and_run(self, record: Record, options: WorkerOptions) -> bool:
-        """Claims a job and makes one attempt at it; ``False`` when somebody else was first."""
-        body, work = record.body, options.tasks[record.body["name"]]
-        if body["state"] == "running" and body["attempts"] >= work.attempts:
-            draft = _draft_after_failure(record, work, self._clock.now(), WORKER_DIED)._replace(expected=record.version)
+        """Claim a job and make one attempt at it; return False when another worker was first."""
+        body, task = record.body, options.tasks[record.body["name"]]
+        if body["state"] == "running" and body["attempts"] >= task.attempts:
+            draft = _draft_after_failure(record, task, self._clock.now(), WORKER_DIED)._replace(expected=record.version)
             if self._journal.append(draft):
                 options.on_attempt(_parse_job(record), _failure_result(draft), WORKER_DIED)
             return False
-        run = self._new_id()
-        held = {"state": "running", "attempts": body["attempts"] + 1, "run": run, "until": self._lease_end(options)}
-        claimed = self._journal.append(_next_version(record, {**body, **held})._replace(expected=record.version))
+        run_id = self._new_id()
+        claim = {
+            "state": "running", "attempts": body["attempts"] + 1, "run": run_id, "until": self._lease_end(options),
+        }  # fmt: skip
+        claimed = self._journal.append(_next_version(record, {**body, **claim})._replace(expected=record.version))
         if not isinstance(claimed, Accepted):
             return False
-        job = _parse_job(claimed.record)
-        with self._renew_lease_while_running(record.key, run, options):
-            error = _run_attempt(options, job)
-        ending = self._record_result(record.key, run, work, error)
-        options.on_attempt(job, ending, error)
+        job, error = _parse_job(claimed.record), ""
+        with self._renew_lease_while_running(record.key, run_id, options):
+            try:
+                options.run_job(job)
+            except Exception as failure:
+                _logger.info("the job %s %s failed", job.name, job.id, exc_info=True)
+                error = describe_error(failure)
+        options.on_attempt(job, self._record_result(record.key, run_id, task, error), error)
         return True
 
     def _lease_end(self, options: WorkerOptions) -> str:
         return to_iso(self._clock.now() + timedelta(seconds=options.lease))
 
     def _record_result(self, key: Key, run_id: str, task: Task, error: str) -> AttemptResult:
-        """Writes down how an attempt ended, unless the job is in other hands by now."""
-        ending: AttemptResult = "lost"
+        """Record the result of an attempt, unless another worker has taken the job over."""
+        result: AttemptResult = "lost"
 
         def finish(record: Record) -> Draft:
-            nonlocal ending
-            draft = (
-                _draft_after_failure(record, task, self._clock.now(), error) if error else _draft_after_success(record)
-            )
-            ending = _failure_result(draft) if error else "done"
-            return draft
+            nonlocal result
+            if error:
+                draft = _draft_after_failure(record, task, self._clock.now(), error)
+                result = _failure_result(draft)
+                return draft
+            again, result = record.body.get("again"), "done"
+            return _tombstone(record, "done") if again is None else _next_version(record, again)
 
-        return ending if self._update_if_holder(key, run_id, finish) else "lost"
+        return result if self._update_if_holder(key, run_id, finish) else "lost"
 
     def _update_if_holder(self, key: Key, run_id: str, change: Callable[[Record], Draft]) -> bool:
         def update(reader: Reader) -> list[Draft] | Refused:
@@ -214,7 +223,6 @@ class LogJobQueue:
 
     @contextmanager
     def _renew_lease_while_running(self, key: Key, run_id: str, options: WorkerOptions) -> Iterator[None]:
-        """Holds on to a job for as long as it runs."""
         ended = threading.Event()
 
         def extend_lease(record: Record) -> Draft:
@@ -226,9 +234,9 @@ class LogJobQueue:
                     if not self._update_if_holder(key, run_id, extend_lease):
                         return
                 except StoreError as error:
-                    _logger.warning("no sign of life for %s: %s", key, error)
+                    _logger.warning("the lease of %s was not renewed: %s", key, error)
 
-        thread = threading.Thread(target=renew_until_ended, name=f"holding {key}", daemon=True)
+        thread = threading.Thread(target=renew_until_ended, name=f"lease of {key}", daemon=True)
         thread.start()
         try:
             yield
@@ -238,7 +246,7 @@ class LogJobQueue:
 
 
 class _IdleCheck:
-    """Knows whether anything can have come up since there was nothing to do, at the price of a look at the counts."""
+    """Tells from the record counts alone whether a job can have become due since the queue was empty."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
@@ -247,7 +255,7 @@ class _IdleCheck:
         self._next_due: datetime | None = None
 
     def start(self, jobs: Iterator[Record]) -> None:
-        """From here on, any change of any job is news, and so is the moment when one of these can be claimed."""
+        """Remember the counts, and when the first of these jobs can be claimed."""
         self._tallies = self._job_tallies()
         self._next_due = min((_claimable_at(record) for record in jobs), default=None)
 
@@ -263,16 +271,6 @@ class _IdleCheck:
 
     def _job_tallies(self) -> object:
         return [row for row in self._journal.tally() if row.kind == JOB]
-
-
-def _run_attempt(options: WorkerOptions, job: Job) -> str:
-    """Makes an attempt; returns why it failed, or nothing."""
-    try:
-        options.run_job(job)
-    except Exception as error:
-        _logger.info("the job %s %s failed", job.name, job.id, exc_info=True)
-        return describe_error(error)
-    return ""
 
 
 def _waiting_body(name: str, arguments: Mapping[str, Any], key: str | None, due: datetime | None) -> JobBody:
@@ -294,23 +292,18 @@ def _next_version(record: Record, body: JobBody) -> Draft:
 
 
 def _tombstone(record: Record, state: str) -> Draft:
-    """A tombstone. Whoever ended the job is its author, so that undoing the deferrer's work does not bring it back."""
+    """Draft a tombstone. Its author is the worker, so that undoing the deferring agent's work does not revive the job."""
     return draft_from(record, body={"state": state}, labels=(), author="", deleted=True)
 
 
-def _draft_after_success(record: Record) -> Draft:
-    again = record.body.get("again")
-    return _tombstone(record, "done") if again is None else _next_version(record, again)
-
-
 def _draft_after_failure(record: Record, task: Task, now: datetime, error: str) -> Draft:
-    body = {word: value for word, value in record.body.items() if word not in ("again", "run", "until", "due")}
-    spent = body["attempts"] >= task.attempts
+    body = {name: value for name, value in record.body.items() if name not in ("again", "run", "until", "due")}
+    is_exhausted = body["attempts"] >= task.attempts
     again = record.body.get("again")
-    if again is not None:  # somebody has asked for it anew: what they asked for replaces what failed
-        body |= again | {"attempts": 0 if spent else body["attempts"]}
-    body |= {"error": error, "state": "failed" if spent and again is None else "waiting"}
-    if not spent:
+    if again is not None:  # the call that was deferred meanwhile replaces the one that failed
+        body |= again | {"attempts": 0 if is_exhausted else body["attempts"]}
+    body |= {"error": error, "state": "failed" if is_exhausted and again is None else "waiting"}
+    if not is_exhausted:
         body["due"] = to_iso(now + task.retry_delay(body["attempts"]))
     return _next_version(record, body)
 
@@ -320,25 +313,21 @@ def _failure_result(draft: Draft) -> AttemptResult:
 
 
 def _claimable_at(record: Record) -> datetime:
-    """From when on a job can be claimed: when it is due, or when its holder counts as dead."""
+    """Return when a job can be claimed: when it is due, or when the lease of its worker ends."""
     moment = record.body.get("until" if record.body["state"] == "running" else "due")
     return _EARLIEST if moment is None else from_iso(moment)
 
 
-def _is_job(record: Record) -> bool:
-    """Whether a record of this kind is one of ours; anybody may write records, and none of them may stop a worker."""
-    return _is_valid_body(record.body)
-
-
 def _is_valid_body(body: Mapping[str, Any]) -> bool:
+    """Check that a body is a job's. Any agent may write records of this kind, and none of them may stop a worker."""
     try:
         return (
             isinstance(body["name"], str)
             and isinstance(body["arguments"], dict)
             and body["state"] in JOB_STATES
             and isinstance(body["attempts"], int)
-            and all(isinstance(body.get(word, ""), str) for word in ("key", "error", "run"))
-            and all(from_iso(body[word]) is not None for word in ("due", "until") if word in body)
+            and all(isinstance(body.get(name, ""), str) for name in ("key", "error", "run"))
+            and all(from_iso(body[name]) is not None for name in ("due", "until") if name in body)
             and ("again" not in body or _is_valid_body(body["again"]))
         )
     except (KeyError, TypeError, InvalidInput):

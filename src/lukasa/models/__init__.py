@@ -1,1 +1,1 @@
-"""Models: embedders, an optional language model, token counting."""
+"""Models: embedders, an optional language model, a token counter."""

@@ -1,17 +1,20 @@
-"""The embedder promise: texts become vectors whose angles tell how near their meanings are.
+"""The contract of an embedder: texts become vectors whose angles say how near their meanings are.
 
-An embedder has a name that stands for everything its vectors depend on: model, version, preparation of the text. Two
-embedders with the same name give the same vectors, so a store can keep vectors by that name and notice when another
-one is used.
+The name of an embedder identifies everything that its vectors depend on: model, version, preparation of the text. Two
+embedders with the same name give the same vectors, so a store can keep vectors by that name and notice a change.
 
-Vectors that all lean one way (means of word vectors do) tell more when a question's is seen from the middle of a store's
-texts; an embedder that makes such says so by an attribute ``leaning`` that is true.
+Some vectors all lean one way, as means of word vectors do. They are compared better after the mean of a store's texts is
+subtracted from a question's vector; such an embedder has an attribute ``needs_mean_subtraction`` that is true.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from lukasa.errors import MissingExtra
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,15 +25,33 @@ if TYPE_CHECKING:
 
 
 class Embedder(Protocol):
-    """Makes vectors of texts, offline unless its name says otherwise."""
+    """Turns texts into vectors, offline unless its name says otherwise."""
 
     @property
     def name(self) -> str:
-        """Stands for everything the vectors depend on."""
+        """Identifier of everything the vectors depend on."""
 
     @property
     def length(self) -> int:
-        """How many numbers a vector has."""
+        """Number of dimensions."""
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """One unit vector per text, in order; a text without any meaning to it gets a vector of zeros."""
+        """Return one unit vector per text, in order; a text without any meaning gets zeros."""
+
+
+def normalise_vectors(vectors: Vectors) -> Vectors:
+    """Scale vectors to length one in place; zeros stay zeros."""
+    import numpy as np
+
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.divide(vectors, lengths, out=vectors, where=lengths > 0)
+    return vectors
+
+
+def find_package_file(package: str, name: str, embedder: str) -> Path:
+    """Return a data file of an installed package without importing it, or raise ``MissingExtra``."""
+    spec = find_spec(package)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        if (path := Path(folder) / name).exists():
+            return path
+    raise MissingExtra(f"The embedder {embedder!r} is not installed.", hint=f"Run: pip install 'lukasa[{embedder}]'")

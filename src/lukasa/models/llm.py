@@ -1,12 +1,12 @@
-"""A language model, for those who have one: any OpenAI-compatible endpoint. Nothing in Lukasa needs it.
+"""An optional language model behind any OpenAI-compatible endpoint. Nothing in Lukasa needs one.
 
-It is named by ``LUKASA_LLM`` (``https://host/v1#model``), with ``LUKASA_LLM_KEY`` as its key and ``LUKASA_LLM_PRICE``
-(``0.15/0.60``: per million tokens read and written) as its price. What it answers is a proposal; whoever asked judges it.
+``LUKASA_LLM`` names it (``https://host/v1#model``), ``LUKASA_LLM_KEY`` holds its key and ``LUKASA_LLM_PRICE``
+(``0.15/0.60``: per million tokens read and written) its price; ``lukasa.config`` reads them. An answer of the model is a
+proposal, which the caller judges.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
@@ -23,7 +23,7 @@ _MAX_ANSWER_BYTES = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a model said, whether it came to an end by itself, and what it cost."""
+    """The answer of a model, whether the model ended it by itself, and its cost."""
 
     text: str
     finished: bool
@@ -34,7 +34,7 @@ class Completion:
 
 @dataclass(slots=True)
 class ModelUsage:
-    """What a model has cost so far."""
+    """Calls, tokens and cost of a model so far."""
 
     calls: int = 0
     failures: int = 0
@@ -56,7 +56,7 @@ class ModelUsage:
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """A language model at an endpoint. ``prices`` are per million tokens read and written."""
+    """Language model at an endpoint. ``prices`` are per million tokens read and written."""
 
     endpoint: Endpoint
     prices: tuple[float, float] = (0.0, 0.0)
@@ -67,7 +67,7 @@ class LanguageModel:
         return self.endpoint.name
 
     def complete(self, messages: Sequence[Mapping[str, str]], *, max_tokens: int) -> Completion:
-        """What the model answers, at most so many tokens. ``StoreUnavailable`` when it does not answer at all."""
+        """Return the answer of the model. Raises ``StoreUnavailable`` when there is none."""
         try:
             answer = self._parse_completion(
                 self.endpoint.post_json(
@@ -95,24 +95,16 @@ class LanguageModel:
         return Completion(text, choice.get("finish_reason") in (None, "stop"), read, written, cost)
 
 
-def open_language_model(url_and_model: str | None = None) -> LanguageModel | None:
-    """The model that a place or the environment names; ``None`` when neither does."""
-    url_and_model = url_and_model or os.environ.get(MODEL_VARIABLE) or ""
+def open_language_model(url_and_model: str, *, key: str = "", price: str = "") -> LanguageModel | None:
+    """Open the model at ``https://host/v1#model``; return None for an empty name. ``price`` is like ``0.15/0.60``."""
     if not url_and_model:
         return None
-    key = os.environ.get(KEY_VARIABLE, "")
     endpoint = Endpoint.from_url(url_and_model, key=key, retries=2, max_bytes=_MAX_ANSWER_BYTES)
-    return LanguageModel(endpoint, _parse_prices(os.environ.get(PRICE_VARIABLE, "")))
-
-
-def _parse_prices(text: str) -> tuple[float, float]:
-    if not text:
-        return 0.0, 0.0
-    read, _, written = text.partition("/")
+    read, _, written = (price or "0").partition("/")
     try:
-        return float(read), float(written or read)
+        return LanguageModel(endpoint, (float(read), float(written or read)))
     except ValueError as error:
         raise InvalidInput(
-            f"{PRICE_VARIABLE} is {text[:40]!r}, which is not a price.",
+            f"{PRICE_VARIABLE} is {price[:40]!r}, which is not a price.",
             hint="Write 0.15/0.60: per million tokens read and written.",
         ) from error

@@ -1,4 +1,4 @@
-"""How many tokens a text costs: counted with a real tokenizer where one is installed, estimated and said so otherwise."""
+"""Counts of the tokens in a text: exact where a tokenizer is installed, an estimate that says so otherwise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CHARACTERS_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True)
 class TokenCounter:
-    """Counts tokens. ``exact`` is ``False`` for an estimate; ``name`` says by what is counted."""
+    """Counter of tokens. ``name`` says what counts; ``is_exact`` is false for an estimate."""
 
     name: str
     is_exact: bool
@@ -23,18 +23,14 @@ class TokenCounter:
 
 @cache
 def open_token_counter() -> TokenCounter:
-    """The best counter that is installed: ``o200k`` from ``rs-bpe`` (extra ``tokens``), else four characters a token."""
+    """Return the best installed counter: ``o200k`` from ``rs-bpe`` (extra ``tokens``), or four characters per token."""
     try:
         from rs_bpe.bpe import openai  # type: ignore[import-not-found]  # a compiled module without types
     except ImportError:
-        return TokenCounter("characters/4", is_exact=False, count=_estimate_tokens)
+        return TokenCounter("characters/4", is_exact=False, count=lambda text: -(-len(text) // _CHARACTERS_PER_TOKEN))
     tokenizer = openai.o200k_base()
 
     def count(text: str) -> int:
         return int(tokenizer.count(text.encode("utf-8", "replace").decode()))
 
     return TokenCounter("o200k", is_exact=True, count=count)
-
-
-def _estimate_tokens(text: str) -> int:
-    return -(-len(text) // _CHARACTERS_PER_TOKEN)

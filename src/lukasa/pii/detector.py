@@ -1,47 +1,49 @@
-"""The guard: finds personal data and secrets in a text. A pure function; it keeps and logs nothing of what it read.
+"""Detection of personal data and secrets in a text, and their refusal or redaction in a draft.
 
-A text is folded first (compatibility forms, invisible characters, dashes and spaces of all sorts), then looked at for
+The text is normalised first (compatibility forms, invisible characters, every kind of dash and blank), then searched for
 
 - ``card``: payment cards by brand, length and check digit, however they are grouped;
-- ``ssn``: American social security numbers by their area rules; without dashes only where the text speaks of one;
-- ``secret``: keys and tokens by their provider's spelling, or announced by a keyword and random enough;
-- ``password``: told in prose, set in a file, or inside a URL; PINs likewise;
-- ``private_key``: the armour of one.
+- ``ssn``: American social security numbers by their area rules; without dashes only where the text mentions one;
+- ``secret``: keys and tokens by their provider's prefix, or after a keyword and random enough;
+- ``password``: passwords in prose, in a file or inside a URL, and PINs;
+- ``private_key``: the armour of a private key.
 
-Finds are exact, but for crowds of them (``lukasa.pii.crowds``). A long text is looked at all at once
-(``lukasa.pii.bulk``), with the same finds.
-
-What it names is the class and the place, never the value.
+A finding names the class and the place, never the value, and nothing of what was read is kept or logged. Findings are
+exact in texts under 4,000 characters. In longer texts, past 64 findings of a class in a window of 8,192 characters, the
+rest of the window is reported as one finding.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+import string
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
-from itertools import repeat
 from math import log2
-from operator import gt, itemgetter
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from lukasa.pii import numbers
-from lukasa.pii.crowds import Crowds
-from lukasa.pii.normalize import LONG, Span, normalise_with_offsets
-from lukasa.pii.numbers import DIGIT
+from lukasa.outcome import Refused
+from lukasa.pii.numbers import Scan, card_scan, ssn_scan
 from lukasa.pii.patterns import (
     COMMON_AFTER_PASSWORD,
     LABELLED_SECRETS,
+    OTHER_TOKENS,
     PASSWORDS,
     PIN,
     PRIVATE_KEYS,
     PROVIDER_TOKENS,
     SECRET_KEY_CONTEXT,
+    TOKEN_START,
     URL_PASSWORD,
+    WEB_TOKEN,
+    WEB_TOKEN_PARTS,
+    WEB_TOKEN_RUN,
+    WEB_TOKEN_START,
     is_placeholder,
 )
-
-if TYPE_CHECKING:
-    from lukasa.pii.bulk import Ground
+from lukasa.record import Draft
+from lukasa.text.normalize import Span, normalise_with_offsets
 
 PiiClass = Literal["card", "ssn", "secret", "password", "private_key"]
 CLASS_NAMES: dict[PiiClass, str] = {
@@ -51,198 +53,270 @@ CLASS_NAMES: dict[PiiClass, str] = {
     "password": "a password",
     "private_key": "a private key",
 }
+EXACT_LENGTH = 4_000
+_MAX_CLEAN_DIGESTS = 10_000
+_clean_digests: set[bytes] = set()
+WINDOW, MAX_FINDINGS = 8_192, 64
+_MAX_SPACED_LENGTH = 320
+"""No finding that may hold blanks is longer, private keys aside, which are not limited."""
+
+_Match = re.Match[str]
+Judge = Callable[[_Match], Span | None]
 
 
 class PiiFinding(NamedTuple):
-    """What was found and where, from ``start`` to before ``end``; never the value itself."""
+    """A class and the span where it was found; never the value itself."""
 
     start: int
     end: int
     pii_class: PiiClass
 
 
+# Texts and drafts
+
+
 def find_pii(text: str) -> list[PiiFinding]:
-    """Everything personal or secret in a text, in order; pieces that overlap are one."""
-    plain = normalise_with_offsets(text)
-    found: list[_FindingTuple] = []
-    for sort, spans in _scan_all(plain.text):
-        found += [(start, end, sort) for start, end in spans]
+    """Return everything personal or secret in a text, in order; overlapping findings become one."""
+    normalised = normalise_with_offsets(text)
+    found: list[tuple[int, int, PiiClass]] = []
+    counts: dict[PiiClass, dict[int, int]] = {}
+    for pii_class, scan in _scans(normalised.text):
+        if len(normalised.text) < EXACT_LENGTH or pii_class == "private_key":
+            spans = scan(0)
+        else:
+            spans = _limit_findings(normalised.text, scan, counts.setdefault(pii_class, {}))
+        found += [(start, end, pii_class) for start, end in spans]
     found.sort()
-    found = _merge_overlaps(found)
-    if plain.ends is not None:
-        places = plain.original_spans([piece[0] for piece in found], [piece[1] for piece in found])
-        found = [(start, end, piece[2]) for (start, end), piece in zip(places, found, strict=True)]
-    return list(map(tuple.__new__, repeat(PiiFinding), found))
+    merged: list[tuple[int, int, PiiClass]] = []
+    for start, end, pii_class in found:
+        if not merged or start >= merged[-1][1]:
+            merged.append((start, end, pii_class))
+        elif end > merged[-1][1]:
+            merged[-1] = (merged[-1][0], end, merged[-1][2])
+    spans = normalised.original_spans((start, end) for start, end, _ in merged) if merged else ()
+    return [PiiFinding(start, end, each[2]) for (start, end), each in zip(spans, merged, strict=True)]
 
 
 def redact_text(text: str) -> str:
-    """The text with ``[card]``, ``[password]`` … where those stood."""
-    pieces, at = [], 0
-    for spotted in find_pii(text):
-        pieces += [text[at : spotted.start], f"[{spotted.pii_class}]"]
-        at = spotted.end
-    return "".join([*pieces, text[at:]])
+    """Replace every finding in a text by its class: ``[card]``, ``[password]`` …"""
+    pieces: list[str] = []
+    position = 0
+    for finding in find_pii(text):
+        pieces += [text[position : finding.start], f"[{finding.pii_class}]"]
+        position = finding.end
+    return "".join([*pieces, text[position:]])
 
 
 def describe_findings(findings: Iterable[PiiFinding]) -> str:
-    """What was found, in words: "a password and an API key or token"."""
-    words = [CLASS_NAMES[sort] for sort in dict.fromkeys(spotted.pii_class for spotted in findings)]
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    """Name the classes that were found: "a password and an API key or token"."""
+    names = [CLASS_NAMES[pii_class] for pii_class in dict.fromkeys(finding.pii_class for finding in findings)]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-_FindingTuple = tuple[int, int, PiiClass]
-_Match = re.Match[str]
+def find_pii_once(texts: Iterable[str]) -> list[PiiFinding]:
+    """Find personal data and secrets in the texts that were not scanned before.
+
+    A text without findings is remembered by its hash, so that a service can scan a record before it takes the write lock
+    and the gate does not scan it again inside.
+    """
+    findings: list[PiiFinding] = []
+    for text in texts:
+        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if digest in _clean_digests:
+            continue
+        found = find_pii(text)
+        findings += found
+        if not found:
+            if len(_clean_digests) >= _MAX_CLEAN_DIGESTS:
+                _clean_digests.clear()
+            _clean_digests.add(digest)
+    return findings
 
 
-def _merge_overlaps(found: list[_FindingTuple]) -> list[_FindingTuple]:
-    if not any(map(gt, map(itemgetter(1), found), map(itemgetter(0), found[1:]))):
-        return found
-    pieces: list[_FindingTuple] = []
-    start, end, sort = found[0]
-    for begin, until, other in found:
-        if begin >= end:
-            pieces.append((start, end, sort))
-            start, end, sort = begin, until, other
-        elif until > end:
-            end = until
-    return [*pieces, (start, end, sort)]
+def draft_texts(draft: Draft) -> list[str]:
+    """List every string in the text, the body and the labels of a draft."""
+    texts: list[str] = [draft.text] if draft.text else []
+    values: list[Any] = [*draft.body.items(), *draft.labels]
+    while values:
+        value = values.pop()
+        if isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, dict):
+            values.extend(value.items())
+        elif isinstance(value, list | tuple):
+            values.extend(value)
+    return texts
 
 
-def _scan_all(text: str) -> Iterator[tuple[PiiClass, Iterable[Span]]]:
-    lower = text.replace("\u0130", "\u0131").lower()  # the one letter whose small form is two characters
-    if len(text) < LONG:
-        yield from _scan_short(text, lower)
-        yield from _scan_by_hints(text, lower, text.__contains__, lower.__contains__)
-    else:
-        from lukasa.pii.bulk import Ground
-
-        ground = Ground(text, lower)
-        yield from _scan_long(ground)
-        yield from _scan_by_hints(text, lower, ground.may_have, ground.may_have_small)
-
-
-def _scan_by_hints(
-    text: str, lower: str, contains: Callable[[str], bool], contains_lower: Callable[[str], bool]
-) -> Iterator[tuple[PiiClass, Iterable[Span]]]:
-    for hint, pattern, _ in PRIVATE_KEYS:
-        if contains(hint):
-            yield "private_key", Crowds(text).finds(partial(pattern.finditer, text), _Match.span)
-    crowds = Crowds(text)
-    if contains_lower("pin"):
-        yield "password", crowds.finds(partial(PIN.finditer, lower), _pin_span)
-    for hint, pattern, _ in PASSWORDS:
-        if contains_lower(hint):
-            yield "password", crowds.finds(partial(pattern.finditer, lower), partial(_password_span, text))
-    if contains("://") and "@" in text:
-        yield "password", crowds.finds(partial(URL_PASSWORD.finditer, text), _url_password_span)
+def check_pii(draft: Draft) -> Refused | None:
+    """Refuse a draft that holds anything personal or secret. The refusal names the classes, never the values."""
+    findings = find_pii_once(draft_texts(draft))
+    if not findings:
+        return None
+    return Refused(
+        "pii",
+        f"This holds what looks like {describe_findings(findings)}, which records of kind {draft.kind!r} do not keep. "
+        "Leave it out, and say where it can be found instead.",
+        {"classes": sorted({finding.pii_class for finding in findings})},
+    )
 
 
-def _scan_short(text: str, lower: str) -> Iterator[tuple[PiiClass, Iterable[Span]]]:
-    if DIGIT.search(text):
-        yield "card", numbers.find_cards(text, lower)
-        yield "ssn", numbers.find_ssns(text, lower)
-    if _LONG_WORD.search(text):
-        crowds = Crowds(text)
-        for hint, pattern, _ in PROVIDER_TOKENS:
+def redact_draft(draft: Draft) -> Draft:
+    """Replace every finding in the text, the body and the labels of a draft by its class."""
+    return draft._replace(
+        text=redact_text(draft.text),
+        body=_redact_value(draft.body) if draft.body else draft.body,
+        labels=tuple(redact_text(label) for label in draft.labels),
+    )
+
+
+def apply_pii_handling(draft: Draft, handling: Literal["allow", "redact", "block"]) -> Draft | Refused:
+    """Scan a draft once and return the draft that may be kept, or its refusal."""
+    if handling == "block" and (refused := check_pii(draft)) is not None:
+        return refused
+    return redact_draft(draft) if handling == "redact" else draft
+
+
+def _redact_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, dict):
+        return {redact_text(name): _redact_value(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_redact_value(item) for item in value]
+    return value
+
+
+# One pass over a text
+
+_DIGIT = re.compile(r"[0-9]")
+
+
+def _zeros(characters: str) -> bytes:
+    """Build a table that turns the characters into zeros and leaves dashes, dots and blanks; everything else becomes x."""
+    table = bytearray(b"x" * 256)
+    for character in b" .-":
+        table[character] = character
+    for character in characters.encode():
+        table[character] = ord("0")
+    return bytes(table)
+
+
+_DIGITS = string.digits
+_SSN_SHAPES, _SSN_SHAPE_TABLE = (b"000-00-0000", b"000 00 0000", b"000.00.0000", b"000000000"), _zeros(_DIGITS)
+_CARD_SHAPE, _CARD_SHAPE_TABLE = b"0" * 12, _zeros(_DIGITS + " .-")
+_TOKEN_SHAPE, _TOKEN_SHAPE_TABLE = b"0" * 16, _zeros(string.ascii_letters + _DIGITS + "+/_=.:~-")
+"""Shapes without which a text has no such finding: searching for one takes far less time than searching for a pattern."""
+_REST_OF_WORD = re.compile(r"\S{0,8192}")
+
+
+def _scans(text: str) -> Iterator[tuple[PiiClass, Scan]]:
+    """Yield the searches that may find anything in a text."""
+    lower = text.replace("\u0130", "\u0131").lower()  # the only letter whose lower case is two characters
+    data = text.encode("ascii", "replace")
+    if _CARD_SHAPE in data.translate(_CARD_SHAPE_TABLE):
+        yield "card", card_scan(text, lower, data)
+    shape = data.translate(_SSN_SHAPE_TABLE)
+    if any(ssn in shape for ssn in _SSN_SHAPES):
+        yield "ssn", ssn_scan(text, lower)
+    if _TOKEN_SHAPE in data.translate(_TOKEN_SHAPE_TABLE):
+        yield "secret", partial(_find_provider_tokens, text)
+        if ".eyJ" in text:
+            yield "secret", partial(_find_web_tokens, text)
+        for hint, pattern in OTHER_TOKENS:
             if hint in text:
-                yield "secret", crowds.finds(partial(pattern.finditer, text), _token_span)
-        for hint, pattern, _ in LABELLED_SECRETS:
+                yield "secret", partial(_find, pattern, text, _token_span)
+        for hint, pattern in LABELLED_SECRETS:
             if hint in lower:
-                yield (
-                    "secret",
-                    crowds.finds(partial(pattern.finditer, lower), partial(_labelled_secret_span, text, hint)),
-                )
+                yield "secret", partial(_find, pattern, lower, partial(_labelled_secret_span, text, hint))
+    for hint, pattern in PRIVATE_KEYS:
+        if hint in text:
+            yield "private_key", partial(_find, pattern, text, _Match.span)
+    if "pin" in lower:
+        yield "password", partial(_find, PIN, lower, _value_span)
+    for hint, pattern in PASSWORDS:
+        if hint in lower:
+            yield "password", partial(_find, pattern, lower, partial(_password_span, text))
+    if "://" in text and "@" in text:
+        yield "password", partial(_find, URL_PASSWORD, text, _url_password_span)
 
 
-def _scan_long(ground: Ground) -> Iterator[tuple[PiiClass, Iterable[Span]]]:
-    from lukasa.pii import bulk
+def _limit_findings(text: str, scan: Scan, counts: dict[int, int]) -> Iterator[Span]:
+    """Yield the findings of a search; after too many in a window, the rest of the window as one.
 
-    if ground.digit.any():
-        yield "card", bulk.cards(ground)
-        yield "ssn", bulk.ssns(ground)
-    if ground.long_words.any():
-        crowds = Crowds(ground.text)
-        for _, matches in bulk.tokens(ground, PROVIDER_TOKENS):
-            yield "secret", crowds.finds(matches, _token_span)
-        for word, matches in bulk.announced(ground, LABELLED_SECRETS):
-            yield "secret", crowds.finds(matches, partial(_labelled_secret_span, ground.text, word))
+    ``counts`` holds the number of findings by window and is shared by all searches for a class. The last few characters of
+    a full window are searched all the same: a finding there may go on in the next window.
+    """
+    position: int | None = 0
+    while position is not None:
+        spans, position = scan(position), None
+        for start, end in spans:
+            yield start, end
+            window = start // WINDOW
+            counts[window] = counts.get(window, 0) + 1
+            window_end = (window + 1) * WINDOW
+            if counts[window] > MAX_FINDINGS and start < window_end - _MAX_SPACED_LENGTH:
+                rest = _REST_OF_WORD.match(text, window_end)
+                yield start, rest.end() if rest else window_end
+                position = window_end - _MAX_SPACED_LENGTH
+                break
 
 
-_LONG_WORD = re.compile(r"[A-Za-z0-9+/_=.:~-]{16}")
-"""No key or token is shorter, and few texts have such a word."""
+def _find(pattern: re.Pattern[str], text: str, judge: Judge, position: int) -> Iterator[Span]:
+    """Yield what a judge accepts of the matches of a pattern."""
+    for match in pattern.finditer(text, position):
+        if (span := judge(match)) is not None:
+            yield span
 
-# Secrets and passwords
+
+# Secrets
+
+
+def _find_provider_tokens(text: str, position: int) -> Iterator[Span]:
+    """Yield the tokens that start with a provider's prefix; those of one pattern do not overlap."""
+    free: dict[int, int] = {}
+    for start_match in TOKEN_START.finditer(text, position):
+        start, group = start_match.start(), start_match.lastindex or 0
+        if start >= free.get(group, 0) and (match := PROVIDER_TOKENS[group - 1].pattern.match(text, start)):
+            free[group] = match.end()
+            if (span := _token_span(match)) is not None:
+                yield span
+
+
+def _find_web_tokens(text: str, position: int) -> Iterator[Span]:
+    """Yield the JSON Web Tokens. Their first two parts start with ``eyJ``."""
+    while run := WEB_TOKEN_PARTS.match(text, position) or WEB_TOKEN_RUN.search(text, position):
+        dot = position = run.start("dot")
+        start = WEB_TOKEN_START.search(text, max(run.start(), dot - 2_003), dot)
+        if start and (match := WEB_TOKEN.match(text, start.start())):
+            position = match.end()
+            if (span := _token_span(match)) is not None:
+                yield span
 
 
 def _token_span(match: _Match) -> Span | None:
-    if not DIGIT.search(match[0]):
-        return None
     value = match[match.lastindex or 0]
-    return match.span() if _has_entropy(value[:64], 2.0) or _has_entropy(value[64:], 2.0) else None
+    if not (_has_entropy(value[:64], 2.0) or (len(value) > 64 and _has_entropy(value[64:], 2.0))):
+        return None
+    return match.span() if _DIGIT.search(match[0]) else None
 
 
 def _labelled_secret_span(text: str, label: str, match: _Match) -> Span | None:
     start, end = match.span(1)
-    value = text[start:end]
-    if value[0] in _TRIMMED_CHARACTERS or value[-1] in _TRIMMED_CHARACTERS:
-        value = value.strip(_TRIMMED_CHARACTERS)
-    at = match.start()
+    value = text[start:end].strip(".=-_")
+    label_start = match.start()
     if label == "key":
-        if not SECRET_KEY_CONTEXT.match(text[max(0, at - 12) : at].lower()[::-1]):
+        if not SECRET_KEY_CONTEXT.match(text[max(0, label_start - 12) : label_start].lower()[::-1]):
             return None
-    elif at and text[at - 1].isalpha():
+    elif label_start and text[label_start - 1].isalpha():
         return None
     if len(value) >= 16 and _is_mixed(value) and _has_entropy(value, 3.2) and not is_placeholder(value):
         return start, end
     return None
 
 
-_TRIMMED_CHARACTERS = ".=-_"
-
-
-def _pin_span(match: _Match) -> Span:
-    return match.span("value")
-
-
-def _url_password_span(match: _Match) -> Span | None:
-    value = match["value"]
-    if is_placeholder(value) or value.lower() in ("password", "pass", "pwd"):
-        return None
-    return match.span("value")
-
-
-def _password_span(text: str, match: _Match) -> Span | None:
-    start, end = match.span("value")
-    at = match.start()
-    if text[start] in "<[{$%(" or (at and text[at - 1].isalnum()):
-        return None
-    value = text[start:end].rstrip(".!?)")
-    return (start, start + len(value)) if value and _is_password(value, match) else None
-
-
-_NOT_A_PASSWORD = re.compile(r"\d{1,3}(?:[-–+]\w+)?|\d+[-–]\d+|https?:.*|/\S*|[\w.]+[(\[].*")
-"""Lengths, ranges, addresses, paths and calls of functions."""
-
-_UNLIKE_A_WORD = re.compile(r"[\d_]|[^\w'’.-]|[a-z][A-Z]")
-_MORE_WORDS = re.compile(r"[\"'`”’»]?[^\S\n]+\w")
-
-
-def _is_password(value: str, match: _Match) -> bool:
-    """Whether what follows the word is a password, and not something said about one."""
-    if value.lower() in COMMON_AFTER_PASSWORD or match["many"]:
-        return False
-    if _UNLIKE_A_WORD.search(value):
-        return not _NOT_A_PASSWORD.fullmatch(value) and not is_placeholder(value)
-    if not match["quote"]:
-        if len(value) < 4 or _MORE_WORDS.match(match["after"]):
-            return False
-        if value.endswith(("ed", "ing", "able", "ible", "ly")) and match["sign"] not in ("=", ":=", "=="):
-            return False
-    return not is_placeholder(value)
-
-
 def _has_entropy(value: str, min_bits: float) -> bool:
-    """Whether a piece of text has at least so many bits in each character."""
+    """Return whether a text has at least so many bits of entropy per character."""
     size, letters = len(value), set(value)
     if len(letters) < 2**min_bits:
         return False
@@ -258,7 +332,7 @@ def _times_log2(count: int) -> float:
 
 @cache
 def _count_characters_needed(size: int, min_bits: float) -> int:
-    """So many different characters are enough, however they are distributed."""
+    """Return how many different characters are enough for the entropy, however they are distributed."""
     for letters in range(1, size + 1):
         most = size - letters + 1
         if (letters - 1) / size * log2(size) - most / size * log2(most / size) >= min_bits:
@@ -270,7 +344,49 @@ _LETTER_AND_DIGITS = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?=[^0-9]*[0-9][^0-9]*[0
 
 
 def _is_mixed(value: str) -> bool:
-    """Letters and digits both, and not the parts of a sentence or a path."""
+    """Return whether a value has letters and digits, and is not made of the parts of a sentence or a path."""
     if not _LETTER_AND_DIGITS.match(value):
         return False
     return len(value) < 20 or len(value.encode().translate(None, b"0123456789")) > 0.05 * len(value)
+
+
+# Passwords
+
+_NOT_A_PASSWORD = re.compile(r"\d{1,3}(?:[-–+]\w+)?|\d+[-–]\d+|https?:.*|/\S*|[\w.]+[(\[].*")
+"""Lengths, ranges, addresses, paths and calls of functions."""
+_UNLIKE_A_WORD = re.compile(r"[\d_]|[^\w'’.-]|[a-z][A-Z]")
+_MORE_WORDS = re.compile(r"[\"'`”’»]?[^\S\n]+\w")
+
+
+def _value_span(match: _Match) -> Span:
+    return match.span("value")
+
+
+def _url_password_span(match: _Match) -> Span | None:
+    value = match["value"]
+    if is_placeholder(value) or value.lower() in ("password", "pass", "pwd"):
+        return None
+    return match.span("value")
+
+
+def _password_span(text: str, match: _Match) -> Span | None:
+    start, end = match.span("value")
+    keyword_start = match.start()
+    if text[start] in "<[{$%(" or (keyword_start and text[keyword_start - 1].isalnum()):
+        return None
+    value = text[start:end].rstrip(".!?)")
+    return (start, start + len(value)) if value and _is_password(value, match) else None
+
+
+def _is_password(value: str, match: _Match) -> bool:
+    """Return whether the words after the keyword are a password, and not a statement about one."""
+    if value.lower() in COMMON_AFTER_PASSWORD or match["many"]:
+        return False
+    if _UNLIKE_A_WORD.search(value):
+        return not _NOT_A_PASSWORD.fullmatch(value) and not is_placeholder(value)
+    if not match["quote"]:
+        if len(value) < 4 or _MORE_WORDS.match(match["after"]):
+            return False
+        if value.endswith(("ed", "ing", "able", "ible", "ly")) and match["sign"] not in ("=", ":=", "=="):
+            return False
+    return not is_placeholder(value)

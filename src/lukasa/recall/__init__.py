@@ -1,15 +1,23 @@
-"""Recall: question → candidates → signals → ranking, without a language model, and every hit says why it is there.
+"""Recall: question → candidates → signals → ranking, without a language model; every hit explains itself.
 
-``understand`` reads a question; the caller fetches candidates from the text index and the vector index; ``rank`` puts
-them in order. All of it is pure: the same question, candidates and corpus give the same hits.
+``parse_question`` reads a question; the caller fetches candidates from the text index and the vector index;
+``rank_candidates`` orders them. The ranking is pure: equal input gives equal output.
 """
 
-from lukasa.recall.passages import lead_passage
-from lukasa.recall.query import ParsedQuestion, QuestionKind, parse_question
-from lukasa.recall.ranking import WEIGHTS, RankedCandidate, RankingSignal, rank_candidates
-from lukasa.recall.signals import CorpusStatistics, RecallCandidate
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lukasa.gate import KindSpec
+from lukasa.lazy_imports import lazy_attributes
+
+if TYPE_CHECKING:
+    from lukasa.recall.query import ParsedQuestion, QuestionKind, parse_question
+    from lukasa.recall.ranking import WEIGHTS, RankedCandidate, RankingSignal, rank_candidates
+    from lukasa.recall.signals import CorpusStatistics, RecallCandidate, lead_passage
 
 __all__ = [
+    "KINDS",
     "WEIGHTS",
     "CorpusStatistics",
     "ParsedQuestion",
@@ -21,3 +29,16 @@ __all__ = [
     "parse_question",
     "rank_candidates",
 ]
+
+KINDS: dict[str, KindSpec] = {}
+"""Recall writes no records."""
+
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "lead_passage": "lukasa.recall.signals",
+        **dict.fromkeys(("ParsedQuestion", "QuestionKind", "parse_question"), "lukasa.recall.query"),
+        **dict.fromkeys(("RankedCandidate", "RankingSignal", "WEIGHTS", "rank_candidates"), "lukasa.recall.ranking"),
+        **dict.fromkeys(("CorpusStatistics", "RecallCandidate"), "lukasa.recall.signals"),
+    },
+)

@@ -1,26 +1,30 @@
-"""What a question asks for: its telling words, whom it is about, which days, and what kind of answer it wants.
+"""Query analysis by rules: keywords, subject, dates and kind of a question, and the words to send to the text index.
 
-Rules, not a model: each is a few words that people use for it. Where none applies the question is a plain one, and the
-words and the meaning decide alone.
+No language model is involved: each rule is a pattern of the few words people use. Where no pattern matches, the question
+is a plain one, and only its words and its vector decide.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
+from typing import NamedTuple
 
 from lukasa.text.dates import Period, find_periods
-from lukasa.text.terms import extract_keywords, fold_text, terms_from_words
+from lukasa.text.normalize import fold_text
+from lukasa.text.terms import extract_keywords, terms_from_words
 
 USER_ROLES = frozenset({"user", "human", "customer"})
 ASSISTANT_ROLES = frozenset({"assistant", "agent", "ai", "bot", "model", "system", "tool"})
+MAX_MATCHED_TEXTS = 5_000
+"""Words that match more texts than this in all count as common; a store of at most this many texts counts as small."""
 
 
 class QuestionKind(StrEnum):
-    """What kind of answer a question wants."""
+    """The kind of answer a question wants."""
 
     FACT = "fact"
     TIME = "time"
@@ -30,7 +34,7 @@ class QuestionKind(StrEnum):
 
 
 class TimeOrder(StrEnum):
-    """Whether a question asks for what came last or first."""
+    """The end of the timeline a question asks for."""
 
     NONE = "none"
     NEWEST = "newest"
@@ -91,39 +95,61 @@ _SPACES = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuestion:
-    """A question, understood."""
+    """A question and everything the rules found in it."""
 
     text: str
     kind: QuestionKind
     topic: str
-    """What it is about, without the frame around it."""
+    """The question without framing such as "give me a summary of"."""
     words: tuple[str, ...]
-    """Its telling words as written: what to ask the text index for."""
+    """Its keywords as written, for the text index."""
     terms: tuple[str, ...]
-    """The tokens of those words: what to ask the frequencies of."""
+    """The tokens of the keywords, for term frequencies."""
     names: frozenset[str]
-    """Which of the terms are names of known speakers."""
+    """The terms that are names of known speakers."""
     for_vector: str
-    """What to embed: the topic without the names of known speakers, for texts rarely name who speaks."""
+    """The text to embed: the topic without names of known speakers, because texts rarely name their speaker."""
     phrases: tuple[str, ...]
-    """Quotations and identifiers, folded, to be found as they are."""
+    """Quotations and identifiers, folded; they are matched literally."""
     subject: frozenset[str]
-    """The authors whose own words are wanted most; empty when anybody's are."""
+    """The authors whose own words are wanted most; empty when any author's are."""
     periods: tuple[Period, ...]
     order: TimeOrder
     standing: bool
-    """Whether what holds for every request (rules, preferences) matters: it is one, not a look back."""
+    """True for a request that standing rules and preferences apply to, False for a question about the past."""
+
+
+class SelectedTerms(NamedTuple):
+    """The words to search for: any of some words, or all of some others together."""
+
+    any_of: tuple[str, ...]
+    together: tuple[str, ...] = ()
 
 
 def parse_question(text: str, *, speakers: Iterable[str] = (), now: date | None = None) -> ParsedQuestion:
-    """What a question asks for. ``speakers`` are the known authors; ``now`` resolves "last week". Any string will do."""
+    """Analyse a question; any string is accepted.
+
+    ``speakers`` are the known authors; ``now`` resolves dates such as "last week".
+    """
     known = sorted(set(speakers))
-    people = [name for name in known if name.lower() not in USER_ROLES | ASSISTANT_ROLES]
-    named = [name for name in people if _mentions_name(text, name)]
+    name_patterns = {name: _name_pattern(name) for name in known if name.lower() not in USER_ROLES | ASSISTANT_ROLES}
+    named = [name for name, pattern in name_patterns.items() if pattern.search(text)]
     kind = _classify_kind(text)
-    topic = _strip_framing(text) if kind is QuestionKind.THREAD else text
+    topic = text
+    if kind is QuestionKind.THREAD:
+        unframed = _SPACES.sub(" ", _FRAMING.sub(" ", text)).strip(" ,.?!")
+        topic = unframed if extract_keywords(unframed) else text
+    for_vector = topic
+    for name in named:
+        for_vector = name_patterns[name].sub(" ", for_vector)
     words = tuple(extract_keywords(topic))
     terms = terms_from_words(words)
+    quoted = [double or backtick for double, backtick in _QUOTED.findall(text)]
+    phrases = [fold_text(phrase.strip()) for phrase in [*quoted, *_IDENTIFIER.findall(text)]]
+    newest, oldest = _NEWEST.search(text), _OLDEST.search(text)
+    order = TimeOrder.NONE
+    if bool(newest) != bool(oldest):
+        order = TimeOrder.NEWEST if newest else TimeOrder.OLDEST
     return ParsedQuestion(
         text=text,
         kind=kind,
@@ -131,14 +157,14 @@ def parse_question(text: str, *, speakers: Iterable[str] = (), now: date | None 
         words=words,
         terms=terms,
         names=frozenset(terms_from_words(named)).intersection(terms),
-        for_vector=_remove_names(topic, named),
-        phrases=_find_phrases(text),
+        for_vector=_SPACES.sub(" ", for_vector).strip() or topic,
+        phrases=tuple(dict.fromkeys(phrase for phrase in phrases if len(phrase) > 2)),
         subject=_find_subject(text, kind, named, known),
         periods=find_periods(text, now),
-        order=_find_time_order(text),
+        order=order,
         standing=kind in {QuestionKind.FACT, QuestionKind.TIME, QuestionKind.ADVICE}
         and not named
-        and not (_PAST_REFERENCE.search(text)),
+        and not _PAST_REFERENCE.search(text),
     )
 
 
@@ -152,38 +178,12 @@ def _classify_kind(text: str) -> QuestionKind:
     return QuestionKind.TIME if _TIME.search(text) else QuestionKind.FACT
 
 
-def _find_time_order(text: str) -> TimeOrder:
-    newest, oldest = _NEWEST.search(text), _OLDEST.search(text)
-    if bool(newest) == bool(oldest):
-        return TimeOrder.NONE
-    return TimeOrder.NEWEST if newest else TimeOrder.OLDEST
-
-
-def _strip_framing(text: str) -> str:
-    bare = _SPACES.sub(" ", _FRAMING.sub(" ", text)).strip(" ,.?!")
-    return bare if extract_keywords(bare) else text
-
-
-def _mentions_name(text: str, name: str) -> bool:
-    return re.search(_name_pattern(name), text, re.IGNORECASE) is not None
-
-
-def _name_pattern(name: str) -> str:
-    """A name or the first word of it."""
+def _name_pattern(name: str) -> re.Pattern[str]:
+    """Match a name or its first word, with or without a possessive ending."""
     first = name.split()[0] if name.split() else name
     forms = {name, first} if len(first) > 2 else {name}
-    return (
-        r"(?<!\w)(?:"
-        + "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
-        + r")(?:['’]s)?(?!\w)"
-    )
-
-
-def _remove_names(text: str, names: Sequence[str]) -> str:
-    bare = text
-    for name in names:
-        bare = re.sub(_name_pattern(name), " ", bare, flags=re.IGNORECASE)
-    return _SPACES.sub(" ", bare).strip() or text
+    alternatives = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
+    return re.compile(rf"(?<!\w)(?:{alternatives})(?:['’]s)?(?!\w)", re.IGNORECASE)
 
 
 def _find_subject(
@@ -200,7 +200,31 @@ def _find_subject(
     return frozenset()
 
 
-def _find_phrases(text: str) -> tuple[str, ...]:
-    quoted = [one or other for one, other in _QUOTED.findall(text)]
-    found = [fold_text(phrase.strip()) for phrase in [*quoted, *_IDENTIFIER.findall(text)]]
-    return tuple(dict.fromkeys(phrase for phrase in found if len(phrase) > 2))
+def select_terms(words: Sequence[str], texts_with_word: Mapping[str, int], text_count: int) -> SelectedTerms:
+    """Choose the words to search for, by the number of texts that hold each word.
+
+    A small store is searched for all of them. In a large store a common word matches tens of thousands of texts: scoring
+    those is what makes a search slow, and the word says little. So rare words are searched for one by one while they
+    match few texts in all, and common words only together. The result is never empty when there are words.
+    """
+    if text_count <= MAX_MATCHED_TEXTS or len(words) <= 1:
+        return SelectedTerms(tuple(words))
+    rarest = sorted(words, key=lambda word: texts_with_word.get(word, 0))
+    rare, matched = 0, 0
+    for word in rarest:
+        matched += texts_with_word.get(word, 0)
+        if matched > MAX_MATCHED_TEXTS:
+            break
+        rare += 1
+    common = rarest[rare:]
+    together, expected = common[:2], float(text_count)
+    for word in together:
+        expected *= texts_with_word.get(word, 0) / text_count
+    for word in common[2:]:
+        if expected <= MAX_MATCHED_TEXTS:
+            break
+        together.append(word)
+        expected *= texts_with_word.get(word, 0) / text_count
+    if len(together) == 1:
+        return SelectedTerms(tuple(rarest[:rare])) if rare else SelectedTerms(tuple(together))
+    return SelectedTerms(tuple(rarest[:rare]), tuple(together))

@@ -1,8 +1,8 @@
-"""The ranking of recall: every signal times its weight, added up, and nothing else.
+"""The ranking of recall: a candidate's score is the sum of its signals times their weights.
 
-The weights are round numbers, chosen by hand and compared on development sets: meaning weighs more than words,
-each hint about as much as a clear lead in one of them, each trait of the text alone a quarter of that. Only a passage
-that covers the whole question outweighs both, for nothing else finds what lies deep inside a long text.
+The weights are round numbers, chosen by hand and compared on development sets. Meaning weighs more than words, a hint
+about as much as a clear lead in one of them, a feature of the text alone a quarter of that. Only a passage that covers
+the whole question outweighs both, because no other signal finds facts deep inside a long text.
 """
 
 from __future__ import annotations
@@ -16,11 +16,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lukasa.recall.passages import MAX_WHOLE_LENGTH
 from lukasa.recall.query import ParsedQuestion
-from lukasa.recall.signals import JOINT_SIGNALS, SIGNALS, CorpusStatistics, RankingEvidence, RecallCandidate
-from lukasa.recall.text_features import speaks_of_self
-from lukasa.text.terms import fold_text, list_content_words
+from lukasa.recall.signals import (
+    JOINT_SIGNALS,
+    MAX_WHOLE_LENGTH,
+    SIGNALS,
+    CorpusStatistics,
+    RankingEvidence,
+    RecallCandidate,
+    speaks_of_self,
+)
+from lukasa.text.normalize import fold_text
+from lukasa.text.terms import list_content_words
 
 WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
@@ -46,13 +53,13 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
 )
 
 MAX_AUTHOR_SHARE = 0.5
-"""Where more than two authors could answer, no one of them fills more than this share of an answer."""
-_MIN_RELATIVE_SCORE = 0.25  # a hit makes room for one that is at least this good beside it; what is worse says nothing
-_REPETITION_DEPTH = 100  # how many of the best places are looked through for repetitions
+"""The largest share of an answer that one author may fill, where more than two authors could answer."""
+_MIN_RELATIVE_SCORE = 0.25  # a crowded hit gives way only to hits with at least this share of its score
+_REPETITION_DEPTH = 100  # the number of best hits that are checked for repetitions
 
 
 class RankingSignal(NamedTuple):
-    """One reason for a hit's place: how strongly it speaks and how much that counts."""
+    """One reason for a hit's rank."""
 
     name: str
     value: float
@@ -60,27 +67,27 @@ class RankingSignal(NamedTuple):
 
     @property
     def share(self) -> float:
-        """What it adds to the score."""
+        """Its contribution to the score."""
         return self.value * self.weight
 
 
 @dataclass(frozen=True, slots=True)
 class RankedCandidate:
-    """A candidate in its place, with the reasons; their shares add up to the score."""
+    """A candidate with its score and the signal values behind it."""
 
     candidate: RecallCandidate
     score: float
     values: tuple[float, ...]
     weights: Mapping[str, float]
-    """What each value is called and counts, in the same order."""
+    """The name and weight of each value, in the same order."""
     repeats: int | None = None
-    """The position of a better hit that says the same in the same telling words, after which this one was put last."""
+    """The position of a better hit with the same content words; a repeating hit is moved to the end."""
     crowded: bool = False
-    """Whether it had to make room because its author had filled their share already."""
+    """Whether it was moved down because its author's share of the answer was full."""
 
     @property
     def signals(self) -> tuple[RankingSignal, ...]:
-        """Every reason with what it counts."""
+        """All signals; their shares add up to the score."""
         return tuple(
             RankingSignal(name, value, weight)
             for value, (name, weight) in zip(self.values, self.weights.items(), strict=True)
@@ -95,7 +102,11 @@ def rank_candidates(
     k: int | None = None,
     weights: Mapping[str, float] = WEIGHTS,
 ) -> list[RankedCandidate]:
-    """The candidates, best first (the best ``k`` of them), whatever order they came in; equal ones, latest first."""
+    """Return the best ``k`` candidates (all by default), best first.
+
+    The order of the candidates does not matter; of equal ones the newest comes first. Among the best hits, those that
+    repeat the content words of a better hit are moved to the end.
+    """
     ordered = sorted(candidates, key=lambda candidate: -candidate.seq)
     if not ordered:
         return []
@@ -104,88 +115,84 @@ def rank_candidates(
     scores = np.zeros(len(ordered))
     for name, value in values.items():
         scores = scores + weights[name] * value
-    company = {name: JOINT_SIGNALS[name](ordered, scores) for name in JOINT_SIGNALS if weights.get(name)}
-    for name, value in company.items():
+    joint_values = {name: JOINT_SIGNALS[name](ordered, scores) for name in JOINT_SIGNALS if weights.get(name)}
+    for name, value in joint_values.items():
         scores = scores + weights[name] * value
-    values |= company
-    places = np.argsort(-scores, kind="stable").tolist()
+    values |= joint_values
     table = np.column_stack(list(values.values())).tolist() if values else [[]] * len(ordered)
-    counting = MappingProxyType({name: weights[name] for name in values})
-    return [
-        RankedCandidate(ordered[place], float(scores[place]), tuple(table[place]), counting, repeats)
-        for place, repeats in _move_repeats_last(ordered, places)[:k]
-    ]
+    used_weights = MappingProxyType({name: weights[name] for name in values})
+    seq_by_content: dict[tuple[str, ...], int] = {}
+    ranked: list[RankedCandidate] = []
+    repeated: list[RankedCandidate] = []
+    for rank, index in enumerate(np.argsort(-scores, kind="stable").tolist()):
+        candidate, score, row = ordered[index], float(scores[index]), tuple(table[index])
+        first_seq = candidate.seq
+        if rank < _REPETITION_DEPTH:
+            first_seq = seq_by_content.setdefault(_content_key(candidate.text, candidate.author), candidate.seq)
+        if first_seq == candidate.seq:
+            ranked.append(RankedCandidate(candidate, score, row, used_weights))
+        else:
+            repeated.append(RankedCandidate(candidate, score, row, used_weights, first_seq))
+    return (ranked + repeated)[:k]
+
+
+@lru_cache(maxsize=1 << 14)
+def _content_key(text: str, author: str) -> tuple[str, ...]:
+    """Return the content words of a short text in order, or the whole of a long one.
+
+    A text in which the author speaks of themselves never equals the text of another author.
+    """
+    words = list_content_words(text) if len(text) <= MAX_WHOLE_LENGTH else ()
+    return (author if not words or speaks_of_self(text) else "", *(words or (fold_text(text).strip(),)))
 
 
 def with_trust(hit: RankedCandidate, trust: float) -> RankedCandidate:
-    """The same hit with another trust, its reasons and its score following."""
+    """Return the hit with another trust and the score that follows from it."""
     names = list(hit.weights)
     if "trust" not in names or trust == hit.candidate.trust:
         return hit
-    at = names.index("trust")
-    values = (*hit.values[:at], trust, *hit.values[at + 1 :])
-    score = hit.score + hit.weights["trust"] * (trust - hit.values[at])
+    index = names.index("trust")
+    values = (*hit.values[:index], trust, *hit.values[index + 1 :])
+    score = hit.score + hit.weights["trust"] * (trust - hit.values[index])
     return replace(hit, candidate=replace(hit.candidate, trust=trust), values=values, score=score)
 
 
 def cap_author_share(
     hits: Sequence[RankedCandidate], k: int, max_share: float = MAX_AUTHOR_SHARE
 ) -> list[RankedCandidate]:
-    """The hits, of which no author fills more than a share of the best ``k`` while others have something to say.
+    """Reorder hits so that no author fills more than a share of the best ``k`` while others can answer.
 
-    It holds where more than two authors are among the hits: two who talk to each other answer as they talk. A hit makes
-    room only for one that is at least a quarter as good, and then says so. The owner, who signs nothing, is not held back.
+    The cap applies where more than two authors are among the hits: two people in a conversation answer as they talk. A
+    hit gives way only to one with at least a quarter of its score, and is then marked as crowded. Records of the owner,
+    which have no author, are not capped.
     """
-    line = list(hits)
-    if k < 1 or len({hit.candidate.author for hit in line if hit.candidate.author}) <= 2:
-        return line
-    most = max(1, ceil(k * max_share))
-    taken: dict[str, int] = {}
-    for place in range(min(k, len(line))):
-        chosen = place
-        if (author := line[place].candidate.author) and taken.get(author, 0) >= most:
-            worthy = line[place].score * _MIN_RELATIVE_SCORE
+    ordered = list(hits)
+    if k < 1 or len({hit.candidate.author for hit in ordered if hit.candidate.author}) <= 2:
+        return ordered
+    limit = max(1, ceil(k * max_share))
+    hits_by_author: dict[str, int] = {}
+    for rank in range(min(k, len(ordered))):
+        chosen = rank
+        if (author := ordered[rank].candidate.author) and hits_by_author.get(author, 0) >= limit:
+            min_score = ordered[rank].score * _MIN_RELATIVE_SCORE
             chosen = next(
                 (
-                    at
-                    for at in range(place + 1, len(line))
-                    if (other := line[at].candidate.author) != author
-                    and line[at].score >= worthy
-                    and line[at].repeats is None
-                    and (not other or taken.get(other, 0) < most)
+                    index
+                    for index in range(rank + 1, len(ordered))
+                    if (other := ordered[index].candidate.author) != author
+                    and ordered[index].score >= min_score
+                    and ordered[index].repeats is None
+                    and (not other or hits_by_author.get(other, 0) < limit)
                 ),
-                place,
+                rank,
             )
-        line.insert(place, line.pop(chosen))
-        author = line[place].candidate.author
-        taken[author] = taken.get(author, 0) + 1
-    best = min((hit.score for hit in line[:k]), default=0.0)
-    return line[:k] + [
+        ordered.insert(rank, ordered.pop(chosen))
+        author = ordered[rank].candidate.author
+        hits_by_author[author] = hits_by_author.get(author, 0) + 1
+    lowest = min((hit.score for hit in ordered[:k]), default=0.0)
+    return ordered[:k] + [
         replace(hit, crowded=True)
-        if hit.repeats is None and hit.score > best and taken.get(hit.candidate.author, 0) >= most
+        if hit.repeats is None and hit.score > lowest and hits_by_author.get(hit.candidate.author, 0) >= limit
         else hit
-        for hit in line[k:]
+        for hit in ordered[k:]
     ]
-
-
-def _move_repeats_last(candidates: Sequence[RecallCandidate], places: Sequence[int]) -> list[tuple[int, int | None]]:
-    """Places with what each repeats; among the best, what was said before in the same telling words comes after all else."""
-    first: dict[tuple[str, ...], int] = {}
-    fresh: list[tuple[int, int | None]] = []
-    again: list[tuple[int, int | None]] = []
-    for place in places[:_REPETITION_DEPTH]:
-        candidate = candidates[place]
-        said = _content_key(candidate.text, candidate.author)
-        if said in first:
-            again.append((place, first[said]))
-        else:
-            first[said] = candidate.seq
-            fresh.append((place, None))
-    return fresh + [(place, None) for place in places[_REPETITION_DEPTH:]] + again
-
-
-@lru_cache(maxsize=1 << 14)
-def _content_key(text: str, author: str) -> tuple[str, ...]:
-    """What a text says, by its telling words in order; whoever speaks of themselves says something of their own."""
-    words = list_content_words(text) if len(text) <= MAX_WHOLE_LENGTH else ()
-    return (author if not words or speaks_of_self(text) else "", *(words or (fold_text(text).strip(),)))

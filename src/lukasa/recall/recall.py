@@ -1,47 +1,77 @@
-"""Recalling: one question over everything a caller may see, answered with the reasons."""
+"""The recall service: answers one question from everything the caller may read, with the reasons for each hit.
+
+A record is trusted as far as its author, and no further than the least trusted of the records it was derived from, at
+any depth. Only the best hits are checked, and only a limited number of sources is looked up. A source that the caller
+cannot read, or that is past the limit, counts like an author who has not been judged yet.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from lukasa.clock import Clock, to_iso, to_utc
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
 from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block
-from lukasa.recall.query import ParsedQuestion, parse_question
-from lukasa.recall.ranking import RankedCandidate, RankingSignal, cap_author_share, rank_candidates
+from lukasa.recall.query import ParsedQuestion, parse_question, select_terms
+from lukasa.recall.ranking import (
+    MAX_AUTHOR_SHARE,
+    RankedCandidate,
+    RankingSignal,
+    cap_author_share,
+    rank_candidates,
+    with_trust,
+)
 from lukasa.recall.signals import CorpusStatistics, RecallCandidate
-from lukasa.recall.source_trust import SourceTrust, TrustProvider
-from lukasa.recall.term_selection import select_terms
 from lukasa.recall.vector_index import VectorIndex
-from lukasa.record import Record
+from lukasa.record import DERIVED_FROM, Key, Record
 from lukasa.scope import SYSTEM
 from lukasa.storage.engine import AsOf, Progress, Query, Reader
 from lukasa.text.terms import terms_from_words
 
 CATCH_UP_SECONDS = 1.0
-"""How many seconds an answer may be held up to make vectors that are missing."""
+"""The time that one recall may spend on missing vectors."""
+MAX_LOOKUPS = 64
+"""The number of sources that one recall looks up."""
+MAX_SOURCES_PER_HIT = 24
+"""The number of sources that one hit may use of them."""
 _TEXT_CANDIDATES = 150
 _VECTOR_CANDIDATES = 300
 _RECENT_RECORDS = 2_000
 _MAX_QUESTION_LENGTH = 20_000
-_TIER_SCORES = {"tier=canon": 1.0}
+_CANON_LABEL = "tier=canon"
 _NO_ADJACENT_TURNS = (None, None)
+
+
+class TrustProvider(Protocol):
+    """Knows how far authors are trusted."""
+
+    @property
+    def initial(self) -> float:
+        """The trust in an author who has not been judged yet."""
+
+    def __call__(self, authors: Iterable[str]) -> Mapping[str, float]:
+        """Return the trust in those of the authors who have been judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecallHit:
-    """A record that answers, with its score and the signals that make it up."""
+    """A record that answers the question, with its score and the signals behind it."""
 
     record: Record
     hit: RankedCandidate
     trust: float | None = None
-    """How far its author and its sources are trusted; none for the owner's own."""
+    """The trust in its author and its sources; ``None`` for records of the owner."""
+
+    @property
+    def text(self) -> str:
+        return self.record.text
 
     @property
     def score(self) -> float:
@@ -49,30 +79,33 @@ class RecallHit:
 
     @property
     def signals(self) -> tuple[RankingSignal, ...]:
-        """The reasons; their shares add up to the score."""
+        """All signals; their shares add up to the score."""
         return self.hit.signals
 
     @property
     def repeats(self) -> int | None:
-        """The position of a better hit by the same author in the same words, after which this one was put last."""
+        """The position of a better hit with the same content words; a repeating hit is moved to the end."""
         return self.hit.repeats
 
     @property
     def crowded(self) -> bool:
-        """Whether it had to make room because its author had filled their share already."""
+        """Whether it was moved down because its author's share of the answer was full."""
         return self.hit.crowded
 
     @property
     def why(self) -> str:
-        """The strongest reasons in a few words."""
+        """The strongest signals in a few words."""
         strongest = sorted((signal for signal in self.signals if signal.share > 0.005), key=lambda s: -s.share)
         reasons = [f"{signal.name} {signal.share:.2f}" for signal in strongest[:4]]
-        return ", ".join([*reasons, *(["made room: its author's share is full"] if self.crowded else [])])
+        return ", ".join([*reasons, *(["moved down: its author's share is full"] if self.crowded else [])])
 
 
 @dataclass(frozen=True, slots=True)
 class RecallResult:
-    """What a question brought back, best first. ``unindexed`` texts have no vector yet and were found by words alone."""
+    """The answer to a question, best hit first.
+
+    ``unindexed`` counts the texts that have no vector yet and can be found only by their words.
+    """
 
     question: ParsedQuestion
     hits: tuple[RecallHit, ...]
@@ -85,13 +118,16 @@ class RecallResult:
         return [hit.record for hit in self.hits]
 
 
-class _RankingInput(NamedTuple):
-    """What is to be ranked."""
+class _FoundRecords(NamedTuple):
+    """Everything one snapshot contributes to the ranking."""
 
     question: ParsedQuestion
     corpus: CorpusStatistics
-    records: dict[int, Record]
-    cosines: dict[int, float]
+    records: Mapping[int, Record]
+    cosines: Mapping[int, float]
+    adjacent_turns: Mapping[int, tuple[int | None, int | None]]
+    texts: Mapping[int, str]
+    """The texts of the records and of the turns next to them, by position."""
 
 
 class Recall:
@@ -123,14 +159,14 @@ class Recall:
         as_of: AsOf | None = None,
         patience: float = CATCH_UP_SECONDS,
     ) -> RecallResult:
-        """The ``k`` records that answer best. Any string is a question; filters are those of ``Query``.
+        """Return the ``k`` records that answer best. Any string is a question; the filters are those of ``Query``.
 
-        ``session`` and ``labels`` (``tag=…``, ``outcome=…``, ``tier=…``) must all be there; ``since`` and ``until`` speak
-        of when things happened. Vectors that are missing are made first, for at most ``patience`` seconds.
+        A record must have the ``session`` and all ``labels`` (``tag=…``, ``outcome=…``, ``tier=…``); ``since`` and
+        ``until`` limit when things happened. Missing vectors are computed first, for at most ``patience`` seconds.
         """
         if k < 0:
-            raise InvalidInput("A recall cannot bring back fewer than no records.")
-        wanted = Query(
+            raise InvalidInput("k must be 0 or more.")
+        query = Query(
             kinds=tuple(kinds),
             scopes=tuple(scopes),
             author=author,
@@ -148,75 +184,97 @@ class Recall:
         text = question[:_MAX_QUESTION_LENGTH]
         if not text.strip():
             return RecallResult(parse_question(text), (), unindexed=unindexed, note="The question is empty.")
-        with self._journal.snapshot() as look:
-            found = self._find_candidates(look, text, model, wanted)
-        trusted = SourceTrust(self._journal, found.records.values(), self._trust_provider)  # it has looks of its own
-        with self._journal.snapshot() as look:
-            ranked = self._rank_found(look, found, trusted)
-        best = cap_author_share(trusted.cap_by_sources(ranked, k), k)
-        records = found.records
+        with self._journal.snapshot() as reader:
+            found = self._find_records(reader, text, model, query)
+        # Trust is read after the snapshot is closed: it needs the owner's reach and so a connection of another snapshot.
+        source_trust = SourceTrust(self._journal, found.records.values(), self._trust_provider)
+        links = _links_between(found.records)
+        candidates = []
+        for seq, record in found.records.items():
+            before, after = found.adjacent_turns.get(seq, _NO_ADJACENT_TURNS)
+            candidates.append(
+                RecallCandidate(
+                    seq=seq,
+                    text=record.text,
+                    author=record.author,
+                    moment=record.moment,
+                    session=record.label("session"),
+                    before=None if before is None else found.texts.get(before),
+                    after=None if after is None else found.texts.get(after),
+                    cosine=found.cosines.get(seq),
+                    tier=float(_CANON_LABEL in record.labels),
+                    trust=source_trust.trust_signal(record),
+                    links=links.get(seq, frozenset()),
+                )
+            )
+        ranked = source_trust.cap_by_sources(rank_candidates(found.question, candidates, found.corpus), k)
         hits = tuple(
-            RecallHit(records[h.candidate.seq], h, trusted.displayed_trust(records[h.candidate.seq])) for h in best
+            RecallHit(record, hit, source_trust.displayed_trust(record))
+            for hit in cap_author_share(ranked, k)
+            for record in [found.records[hit.candidate.seq]]
         )
         return RecallResult(found.question, hits[:k], hits[k:], unindexed, note)
 
-    def _find_candidates(self, reader: Reader, text: str, model: str, wanted: Query) -> _RankingInput:
-        """The question, and the records that words or meaning propose, with how near each is in meaning."""
-        texts = _count_texts(reader)
-        asked = parse_question(text, speakers=self._list_speakers(reader, texts), now=self._clock.now().date())
-        corpus = CorpusStatistics(texts, reader.frequency(asked.terms))
-        records: dict[int, Record] = {}
+    def _find_records(self, reader: Reader, text: str, model: str, query: Query) -> _FoundRecords:
+        """Parse the question and read the records that match it by words or by vector."""
+        text_count = sum(row.live for row in reader.tally() if row.scope != SYSTEM)
+        question = parse_question(text, speakers=self._list_speakers(reader, text_count), now=self._clock.now().date())
+        corpus = CorpusStatistics(text_count, reader.frequency(question.terms))
+        texts_with_word = {  # a word of several tokens is as rare as its rarest token
+            word: min((corpus.texts_with_term.get(term, 0) for term in terms_from_words([word])), default=0)
+            for word in question.words
+        }
+        words = select_terms(question.words, texts_with_word, text_count)
+        matches = reader.match_text(
+            " ".join((*words.any_of, *question.phrases)),
+            replace(query, limit=_TEXT_CANDIDATES),
+            together=" ".join(words.together),
+        )
+        records = {match.record.seq: match.record for match in matches}
         cosines: dict[int, float] = {}
-        if words := select_terms(asked.words, _count_texts_with_words(asked.words, corpus), texts):
-            question = " ".join((*words.any_of, *asked.phrases))
-            matches = reader.match_text(
-                question, _with_limit(wanted, _TEXT_CANDIDATES), together=" ".join(words.together)
-            )
-            records = {match.record.seq: match.record for match in matches}
         if model:
-            vector = self.index.question_vector(asked.for_vector or text)
-            for match in reader.match_vector(model, vector, _with_limit(wanted, _VECTOR_CANDIDATES)):
+            vector = self.index.question_vector(question.for_vector or text)
+            for match in reader.match_vector(model, vector, replace(query, limit=_VECTOR_CANDIDATES)):
                 records[match.record.seq] = match.record
                 cosines[match.record.seq] = match.score
             cosines |= reader.cosines(model, vector, [seq for seq in records if seq not in cosines])
-        visible = {seq: record for seq, record in records.items() if record.scope != SYSTEM}
-        return _RankingInput(asked, corpus, visible, cosines)
+        records = {seq: record for seq, record in records.items() if record.scope != SYSTEM}
+        adjacent = reader.adjacent_turns(records.values(), "session")
+        texts = reader.texts_at(
+            {seq for turns in adjacent.values() for seq in turns if seq is not None} - records.keys()
+        )
+        texts |= {seq: record.text for seq, record in records.items()}
+        return _FoundRecords(question, corpus, records, cosines, adjacent, texts)
 
-    def _list_speakers(self, reader: Reader, texts: int) -> list[str]:
-        """Those who speak here: the authors of late, asked for anew when the store has changed by a tenth."""
+    def _list_speakers(self, reader: Reader, text_count: int) -> list[str]:
+        """List the authors of recent records; they are read again when the store has grown or shrunk by a tenth."""
         with self._lock:
-            if not self._texts_when_listed or not 0.9 * texts <= self._texts_when_listed <= 1.1 * texts:
+            if not self._texts_when_listed or not 0.9 * text_count <= self._texts_when_listed <= 1.1 * text_count:
                 self._speakers.update(dict.fromkeys(reader.authors(_RECENT_RECORDS)))
-                self._texts_when_listed = texts
+                self._texts_when_listed = text_count
             return list(self._speakers)
 
-    def _rank_found(self, reader: Reader, found: _RankingInput, source_trust: SourceTrust) -> list[RankedCandidate]:
-        records = found.records
-        beside = reader.adjacent_turns(records.values())
-        near = {seq for sides in beside.values() for seq in sides if seq is not None and seq not in records}
-        texts = reader.texts_at(near) | {seq: record.text for seq, record in records.items()}
-
-        def text_at(seq: int | None) -> str | None:
-            return None if seq is None else texts.get(seq)
-
-        arrows = _links_between(records)
-        candidates = []
-        for seq, record in records.items():
-            before, after = beside.get(seq, _NO_ADJACENT_TURNS)
-            candidate = _build_candidate(
-                record, text_at(before), text_at(after), found.cosines.get(seq), source_trust.trust_signal(record)
-            )
-            candidates.append(replace(candidate, links=arrows[seq]) if seq in arrows else candidate)
-        return rank_candidates(found.question, candidates, found.corpus)
-
     def reembed(self, embedder: str, progress: Progress | None = None) -> str:
-        """Changes the store's embedder: makes all vectors anew while the old ones serve, then switches over."""
+        """Change the store's embedder; the old vectors serve until all new ones are computed."""
         return self.index.reembed(embedder, progress).name
 
 
+def _links_between(records: Mapping[int, Record]) -> dict[int, frozenset[int]]:
+    """Return for each record the other records it is linked with, in either direction."""
+    seq_by_key = {record.key: seq for seq, record in records.items()}
+    linked: dict[int, set[int]] = {}
+    for seq, record in records.items():
+        for link in record.links:
+            other = seq_by_key.get(link.to)
+            if other is not None and other != seq:
+                linked.setdefault(seq, set()).add(other)
+                linked.setdefault(other, set()).add(seq)
+    return {seq: frozenset(others) for seq, others in linked.items()}
+
+
 def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock:
-    """The hits as a piece of prompt: fenced, with their sources, within a budget of tokens."""
-    told = [
+    """Format the hits for a prompt: fenced, with their sources, within a budget of tokens."""
+    items = [
         PromptItem(
             hit.record.text,
             str(hit.record.key),
@@ -226,50 +284,102 @@ def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock
         )
         for hit in result.hits
     ]
-    return build_fenced_block(told, budget=budget, counter=open_token_counter())
+    return build_fenced_block(items, budget=budget, counter=open_token_counter())
 
 
-def _with_limit(query: Query, limit: int) -> Query:
-    return replace(query, limit=limit)
+class SourceTrust:
+    """The trust in the records of one recall.
+
+    Where other authors have been judged, an author who has not been judged and wrote more than half of the candidates is
+    discounted, the more of them the more: such an author was not nearest to the question by luck alone.
+    """
+
+    def __init__(self, journal: Journal, records: Iterable[Record], trust_provider: TrustProvider | None) -> None:
+        self._journal = journal
+        self._trust_provider = trust_provider
+        self._records = {record.seq: record for record in records}
+        counts = Counter(record.author for record in self._records.values() if record.author)
+        self._authors_asked = set(counts)
+        self._trust_by_author = dict(trust_provider(dict.fromkeys(counts))) if trust_provider is not None else {}
+        self._discounts: dict[str, float] = {}  # 0 at the largest share of an author, 1 at all candidates
+        if self._trust_by_author and len(counts) > 2:
+            self._discounts = {
+                author: (count / len(self._records) - MAX_AUTHOR_SHARE) / (1 - MAX_AUTHOR_SHARE)
+                for author, count in counts.items()
+                if count > MAX_AUTHOR_SHARE * len(self._records)
+            }
+        self._lookups_left = MAX_LOOKUPS
+        self._capped_trust: dict[int, float] = {}
+        self._has_effect = bool(self._trust_by_author) or any(map(_source_keys, self._records.values()))
+
+    def author_trust(self, record: Record) -> float | None:
+        """Return the trust in a record's author; ``None`` for the owner, who is not judged."""
+        if not record.author or self._trust_provider is None:
+            return None
+        return self._trust_by_author.get(
+            record.author, self._trust_provider.initial * (1 - self._discounts.get(record.author, 0.0))
+        )
+
+    def trust_signal(self, record: Record) -> float:
+        """Return the trust in a record's author as a value to rank by; 0 where trust has no effect on the ranking."""
+        if not self._has_effect or self._trust_provider is None:
+            return 0.0
+        found = self.author_trust(record)
+        return self._trust_provider.initial if found is None else found
+
+    def displayed_trust(self, record: Record) -> float | None:
+        """Return the trust to show for a hit: that in its author, or in its sources if it is lower."""
+        return self._capped_trust.get(record.seq, self.author_trust(record))
+
+    def cap_by_sources(self, hits: Sequence[RankedCandidate], k: int) -> list[RankedCandidate]:
+        """Reorder hits so that each of the best ``k`` is trusted no more than its sources."""
+        if self._trust_provider is None or not any(
+            _source_keys(self._records[hit.candidate.seq]) for hit in hits[: 4 * k]
+        ):
+            return list(hits)
+        ordered = [hit for hit in hits if hit.repeats is None]
+        repeated = [hit for hit in hits if hit.repeats is not None]
+        done: set[int] = set()
+        while pending := [index for index, hit in enumerate(ordered[:k]) if hit.candidate.seq not in done]:
+            for index in pending:
+                hit = ordered[index]
+                done.add(hit.candidate.seq)
+                record = self._records[hit.candidate.seq]
+                if _source_keys(record):
+                    own, lowest = self.author_trust(record), min(self._list_source_trust(record), default=1.0)
+                    if own is None or lowest < own:
+                        self._capped_trust[record.seq] = lowest
+                    ordered[index] = with_trust(hit, min(lowest, hit.candidate.trust))
+            ordered.sort(key=lambda hit: -hit.score)
+        return [*ordered, *repeated]
+
+    def _list_source_trust(self, record: Record) -> list[float]:
+        """List the trust in everything a record was derived from, within the limits of lookups."""
+        assert self._trust_provider is not None
+        found: list[float] = []
+        seen: set[Key] = {record.key}
+        pending = _source_keys(record)
+        lookups = 0
+        while pending:
+            key = pending.pop(0)
+            if key in seen:
+                continue
+            seen.add(key)
+            source = None
+            if self._lookups_left and lookups < MAX_SOURCES_PER_HIT:
+                self._lookups_left, lookups = self._lookups_left - 1, lookups + 1
+                source = self._journal.get(key)
+            if source is None:
+                found.append(self._trust_provider.initial)
+                continue
+            if source.author:
+                if source.author not in self._authors_asked:
+                    self._authors_asked.add(source.author)
+                    self._trust_by_author |= self._trust_provider((source.author,))
+                found.append(self._trust_by_author.get(source.author, self._trust_provider.initial))
+            pending += _source_keys(source)
+        return found
 
 
-def _count_texts(reader: Reader) -> int:
-    return sum(row.live for row in reader.tally() if row.scope != SYSTEM)
-
-
-def _count_texts_with_words(words: Iterable[str], corpus: CorpusStatistics) -> dict[str, int]:
-    """In how many texts each word stands; one of several tokens stands where its rarest does."""
-    return {
-        word: min((corpus.texts_with_term.get(term, 0) for term in terms_from_words([word])), default=0)
-        for word in words
-    }
-
-
-def _links_between(records: Mapping[int, Record]) -> dict[int, frozenset[int]]:
-    """Which of the records each is linked with, whichever of the two carries the link."""
-    places = {record.key: seq for seq, record in records.items()}
-    joined: dict[int, set[int]] = {}
-    for seq, record in records.items():
-        for link in record.links:
-            other = places.get(link.to)
-            if other is not None and other != seq:
-                joined.setdefault(seq, set()).add(other)
-                joined.setdefault(other, set()).add(seq)
-    return {seq: frozenset(others) for seq, others in joined.items()}
-
-
-def _build_candidate(
-    record: Record, before: str | None, after: str | None, cosine: float | None, trust: float
-) -> RecallCandidate:
-    return RecallCandidate(
-        seq=record.seq,
-        text=record.text,
-        author=record.author,
-        moment=record.moment,
-        session=record.label("session"),
-        before=before,
-        after=after,
-        cosine=cosine,
-        tier=max([_TIER_SCORES.get(label, 0.0) for label in record.labels], default=0.0),
-        trust=trust,
-    )
+def _source_keys(record: Record) -> list[Key]:
+    return [link.to for link in record.links if link.relation == DERIVED_FROM]

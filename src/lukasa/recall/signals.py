@@ -1,50 +1,82 @@
-"""The signals of recall: each a pure function from a question and its candidates to one number per candidate.
+"""The signals of recall: pure functions from a question and its candidates to one number per candidate.
 
-All lie between 0 and 1, so that a weight says how much a signal can matter.
+All values lie between 0 and 1, so that a weight says how much a signal can matter. Text features, which do not depend on
+the question, come first.
+
+A long text is represented by its lead passage, because people say first what they write about. Facts that lie deeper in
+the text are found by their words (see ``coverage``).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import log
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lukasa.recall.passages import (
-    MAX_PART_LENGTH,
-    MAX_WHOLE_LENGTH,
-    MAX_WINDOW_LENGTH,
-    SENTENCE_SPAN,
-    lead_passage,
-    neighbours_in_window,
-)
 from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion, QuestionKind, TimeOrder
-from lukasa.recall.text_features import (
-    TextFeatures,
-    extract_features,
-    find_periods_in_text,
-    states_denial,
-    states_preference,
-    states_rule,
-)
-from lukasa.text.terms import find_term_offsets, fold_text
+from lukasa.text.dates import find_periods
+from lukasa.text.normalize import fold_text
+from lukasa.text.terms import find_term_offsets
 
 Values = NDArray[np.float64]
 
-_K1, _B = 1.2, 0.75
-_MIN_MATCH_SHARE = 0.3  # a best match below this share of the question is no good match
-_DAYS_SOON_AFTER = 10  # days within which people still speak of what happened
+MAX_WHOLE_LENGTH = 450
+"""A text of up to this many characters is its own lead passage."""
+MAX_PART_LENGTH = 400
+"""The length limit of the lead passage of a longer text."""
+_SENTENCE_SPAN = 100  # words of one sentence usually lie within this many characters
+_MAX_WINDOW_LENGTH = 600  # adjacent passages join a window while their total length stays within this
+_K1, _B = 1.2, 0.75  # the usual constants of BM25
+_MIN_MATCH_SHARE = 0.3  # a best match below this share of the question does not count as a full match
+_DAYS_SOON_AFTER = 10  # people still talk about an event within this many days
 _MAX_RULES = 5  # more would crowd out the answer
-_MAX_PERIOD_DAYS = 100  # days; a record that speaks of a whole year says little of one day in it
+_MAX_PERIOD_DAYS = 100  # a text about a whole year says little about one day in it
+_MAX_BRIEF_LENGTH = 100  # a longer question usually also states something
+
+_SENTENCE_ENDS = (". ", "! ", "? ", "\n")
+_RULE = re.compile(
+    r"(?:^|[.!?:\n]\s*|\bplease )(?:always|never) (?!been\b|had\b|mind\b|a\b|the\b)[a-z]+"
+    r"|\b(?:from now on|going forward|in (?:the )?future, please)\b"
+    r"|\b(?:when|whenever|if|every time|each time) (?:I|we) (?:ask|request|want to know)\b",
+    re.IGNORECASE,
+)
+_RULE_HINTS = ("always", "never", " ask", "request", "from now", "forward", "future", "want to know")
+_PREFERENCE = re.compile(
+    r"\bI(?:['’]d| would)?(?: \w+ly| also| always)? (?:prefer|rather|favou?r)\b|\bmy preference\b"
+    r"|\bI(?:['’]ve| have)? (?:chosen|chose|decided)\b|\bI (?:like|want|tend|try|aim) (?:to|it when)\b|\bI(?:['’]m| am) trying to keep\b",
+    re.IGNORECASE,
+)
+_DENIAL = re.compile(
+    r"\bI(?:['’]ve| have| had|['’]d)? never\b|\bI (?:haven['’]t|have not|hadn['’]t|didn['’]t|did not) (?:ever|yet|actually)?",
+    re.IGNORECASE,
+)
+_FIRST_PERSON = re.compile(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b")
+_SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
+_NAME = re.compile(r"[a-z,] [A-Z][a-z]")
+_DIGIT = re.compile(r"\d")
+
+
+class TextFeatures(NamedTuple):
+    """Features of a text that do not depend on the question; each lies between 0 and 1."""
+
+    personal: float
+    """How much the author speaks of themselves."""
+    question_share: float
+    """The share of the text that is brief questions."""
+    specific: float
+    """How many names and numbers the text has; 1 from two on."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecallCandidate:
-    """A record that might answer, with what the indexes know of it."""
+    """A record that might answer the question, with what the indexes know about it."""
 
     seq: int
     text: str
@@ -56,91 +88,124 @@ class RecallCandidate:
     after: str | None = None
     """The text of the next turn of its session."""
     cosine: float | None = None
-    """How near its head is to the question; none without a vector."""
+    """The cosine between its lead passage and the question; ``None`` without a vector."""
     tier: float = 0.0
     """How settled it is, between 0 and 1: canon is 1."""
     trust: float = 0.0
-    """How far its author is believed, between 0 and 1."""
+    """The trust in its author, between 0 and 1."""
     links: frozenset[int] = frozenset()
-    """The positions of the records that it points at or that point at it."""
+    """The positions of the records that it links to or that link to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusStatistics:
-    """What the text index knows of all texts: how many there are, and in how many each term stands."""
+    """Figures of the text index: the number of texts, and how many of them hold each term."""
 
     text_count: int
     texts_with_term: Mapping[str, int] = field(default_factory=dict)
 
     def term_weight(self, term: str) -> float:
-        """How telling a term is: the rarer the more."""
+        """Return the inverse document frequency of a term: the rarer, the higher."""
         holding = min(self.texts_with_term.get(term, 0), self.text_count)
         return log(1 + (self.text_count - holding + 0.5) / (holding + 0.5))
 
 
+def lead_passage(text: str) -> str:
+    """Return the part of a text that represents it: all of a short text, the first sentences of a long one."""
+    if len(text) <= MAX_WHOLE_LENGTH:
+        return text
+    stripped = text.lstrip()
+    end = max(stripped.rfind(mark, 0, MAX_PART_LENGTH + 1) for mark in _SENTENCE_ENDS)
+    return stripped[: end + 1 if end > 0 else MAX_PART_LENGTH].rstrip()
+
+
+def speaks_of_self(text: str) -> bool:
+    """Tell whether the author speaks of themselves."""
+    return _FIRST_PERSON.search(text) is not None
+
+
+@lru_cache(maxsize=1 << 14)
+def _extract_features(passage: str) -> TextFeatures:
+    question_share = 0.0
+    if "?" in passage:
+        sentences = [sentence for found in _SENTENCE.findall(passage) if (sentence := found.strip())]
+        brief = (len(text) for text in sentences if text.endswith("?") and len(text) <= _MAX_BRIEF_LENGTH)
+        question_share = sum(brief) / (sum(map(len, sentences)) or 1)
+    return TextFeatures(
+        personal=min(1.0, len(_FIRST_PERSON.findall(passage)) / 3),
+        question_share=question_share,
+        specific=min(1.0, (len(_NAME.findall(passage)) + (_DIGIT.search(passage) is not None)) / 2),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class TermMatches:
-    """Where the terms of a question stand in many texts, each text looked through once."""
+    """Matches of the question's terms in many texts; each text is searched once."""
 
     row_by_text: Mapping[str, int]
-    """The number of each distinct text."""
-    head_lengths: Sequence[int]
-    """How long the head of each text is."""
-    counts_in_head: Values
-    """How often each term stands in the head of each text."""
+    """The row of each distinct text."""
+    lead_lengths: Sequence[int]
+    """The length of each text's lead passage."""
+    counts_in_lead: Values
+    """The number of occurrences of each term in the lead passage of each text."""
     presence_in_text: Values
-    """1 where a term stands in a text at all."""
+    """1 where a term occurs anywhere in a text."""
     term_offsets: Mapping[int, Sequence[tuple[int, int]]]
-    """For each long text its offsets with the numbers of the terms found there."""
+    """For each long text, the offsets of matches with the index of the term found there."""
 
     @classmethod
     def from_texts(
         cls, candidate_texts: Sequence[str], adjacent_texts: Sequence[str], terms: Sequence[str]
     ) -> TermMatches:
-        """Looks through texts, and through the heads only of those that merely stand beside one.
+        """Search whole candidate texts, and the lead passages of texts that are only adjacent to one.
 
-        All are laid end to end, so that one search per term serves them all.
+        All texts are joined, so that one search per term covers them all.
         """
         candidates = dict.fromkeys(candidate_texts)
         texts = list(candidates | dict.fromkeys(adjacent_texts))
-        heads = [lead_passage(text) for text in texts]
-        folded = [
-            fold_text(text) if text in candidates else fold_text(own) for text, own in zip(texts, heads, strict=True)
-        ]
+        leads = [lead_passage(text) for text in texts]
+        folded = [fold_text(text if text in candidates else lead) for text, lead in zip(texts, leads, strict=True)]
         starts = np.concatenate(([0], np.cumsum([len(text) + 1 for text in folded]))).astype(np.int64)
-        ends = starts[:-1] + [len(own) for own in heads]
-        everything = "\n".join(folded)
-        in_head = np.zeros((len(texts), len(terms)))
+        lead_ends = starts[:-1] + [len(lead) for lead in leads]
+        joined = "\n".join(folded)
+        in_lead = np.zeros((len(texts), len(terms)))
         in_text = np.zeros((len(texts), len(terms)))
-        spots: dict[int, list[tuple[int, int]]] = {}
-        long = np.array([len(text) > MAX_WHOLE_LENGTH for text in texts], dtype=bool)
-        for nr, term in enumerate(terms):
-            found = np.array(find_term_offsets(everything, term), dtype=np.int64)
-            rows = np.searchsorted(starts, found, side="right") - 1
-            in_text[rows, nr] = 1.0
-            np.add.at(in_head[:, nr], rows[found < ends[rows]], 1.0)
-            deep = long[rows]
-            for row, at in zip(rows[deep].tolist(), found[deep].tolist(), strict=True):
-                spots.setdefault(row, []).append((at, nr))
-        return cls({text: nr for nr, text in enumerate(texts)}, [len(own) for own in heads], in_head, in_text, spots)
+        term_offsets: dict[int, list[tuple[int, int]]] = {}
+        is_long = np.array([len(text) > MAX_WHOLE_LENGTH for text in texts], dtype=bool)
+        for index, term in enumerate(terms):
+            offsets = np.array(find_term_offsets(joined, term), dtype=np.int64)
+            rows = np.searchsorted(starts, offsets, side="right") - 1
+            in_text[rows, index] = 1.0
+            np.add.at(in_lead[:, index], rows[offsets < lead_ends[rows]], 1.0)
+            in_long = is_long[rows]
+            for row, offset in zip(rows[in_long].tolist(), offsets[in_long].tolist(), strict=True):
+                term_offsets.setdefault(row, []).append((offset, index))
+        row_by_text = {text: row for row, text in enumerate(texts)}
+        return cls(row_by_text, [len(lead) for lead in leads], in_lead, in_text, term_offsets)
 
     def count_in_windows(self, candidates: Sequence[RecallCandidate]) -> tuple[Values, Values]:
-        """How often each term stands in the window of each candidate, and how long that window is."""
-        row, nothing = self.row_by_text, len(self.head_lengths)
-        own = np.array([row[each.text] for each in candidates])
-        before = np.array([nothing if each.before is None else row[each.before] for each in candidates])
-        after = np.array([nothing if each.after is None else row[each.after] for each in candidates])
-        length = np.array([*self.head_lengths, MAX_WINDOW_LENGTH + 1])  # what is not there is too long to join
-        first, second = neighbours_in_window(length[own], length[before], length[after])
-        counts, lengths = self.counts_in_head[own], length[own].astype(np.float64)
-        for rows, joins in ((before, first), (after, second)):
-            counts[joins] += self.counts_in_head[rows[joins]]
-            lengths[joins] += length[rows[joins]]
+        """Count each term in the window of each candidate; return the counts and the window lengths.
+
+        A window is the candidate's lead passage with those of the turns before and after it, as far as they fit; the
+        turn before is tried first.
+        """
+        rows, no_row = self.row_by_text, len(self.lead_lengths)
+        own = np.array([rows[candidate.text] for candidate in candidates])
+        before = np.array([no_row if candidate.before is None else rows[candidate.before] for candidate in candidates])
+        after = np.array([no_row if candidate.after is None else rows[candidate.after] for candidate in candidates])
+        length = np.array([*self.lead_lengths, _MAX_WINDOW_LENGTH + 1])  # a missing turn is too long to fit
+        space = _MAX_WINDOW_LENGTH - length[own]
+        before_fits = length[before] <= space
+        after_fits = length[after] <= space - np.where(before_fits, length[before], 0)
+        counts, lengths = self.counts_in_lead[own], length[own].astype(np.float64)
+        for adjacent, fits in ((before, before_fits), (after, after_fits)):
+            counts[fits] += self.counts_in_lead[adjacent[fits]]
+            lengths[fits] += length[adjacent[fits]]
         return counts, lengths
 
 
 class RankingEvidence:
-    """A question beside its candidates: what several signals need, found once."""
+    """A question with its candidates; whatever several signals need is computed once."""
 
     def __init__(
         self, question: ParsedQuestion, candidates: Sequence[RecallCandidate], corpus: CorpusStatistics
@@ -150,34 +215,47 @@ class RankingEvidence:
         self.corpus = corpus
         self.term_weights = np.array([corpus.term_weight(term) for term in question.terms])
 
+    @property
+    def zeros(self) -> Values:
+        """The value of a signal that does not apply to the question."""
+        return np.zeros(len(self.candidates))
+
     @cached_property
     def term_matches(self) -> TermMatches:
-        whole = [each.text for each in self.candidates]
-        beside = [text for each in self.candidates for text in (each.before, each.after) if text is not None]
-        return TermMatches.from_texts(whole, beside, self.question.terms)
+        texts = [candidate.text for candidate in self.candidates]
+        adjacent = [
+            text for candidate in self.candidates for text in (candidate.before, candidate.after) if text is not None
+        ]
+        return TermMatches.from_texts(texts, adjacent, self.question.terms)
 
     @cached_property
     def features(self) -> list[TextFeatures]:
-        return [extract_features(each.text) for each in self.candidates]
+        return [_extract_features(lead_passage(candidate.text)) for candidate in self.candidates]
 
     @cached_property
     def word_scores(self) -> Values:
-        return _score_words(self)
+        if not self.candidates or not self.question.terms:
+            return self.zeros
+        counts, lengths = self.term_matches.count_in_windows(self.candidates)
+        saturation = _K1 * (1 - _B + _B * lengths / (lengths.mean() or 1.0))
+        scores: Values = (counts * (_K1 + 1) / (counts + saturation[:, None])) @ self.term_weights
+        return scores / (max(float(scores.max()), _MIN_MATCH_SHARE * float(self.term_weights.sum())) or 1.0)
 
     @cached_property
     def vector_scores(self) -> Values:
-        return _score_vectors(self)
-
-    @property
-    def combined_scores(self) -> Values:
-        """How near each is to the question in words and meaning together."""
-        return self.word_scores + self.vector_scores
+        known = [candidate.cosine for candidate in self.candidates if candidate.cosine is not None]
+        if not known:
+            return self.zeros
+        lowest = min(known)
+        return _scale_to_unit(
+            _to_array(lowest if candidate.cosine is None else candidate.cosine for candidate in self.candidates)
+        )
 
     @cached_property
     def subject_matches(self) -> Values:
-        """1 for authors whom the question is about, or for all when it is about nobody."""
+        """1 for authors the question is about; 1 for all when it is about no one in particular."""
         wanted = self.question.subject
-        return _to_array(float(not wanted or each.author in wanted) for each in self.candidates)
+        return _to_array(float(not wanted or candidate.author in wanted) for candidate in self.candidates)
 
 
 def _to_array(numbers: Iterable[float]) -> Values:
@@ -188,182 +266,172 @@ def _candidate_day(candidate: RecallCandidate) -> date | None:
     return None if candidate.moment is None else candidate.moment.date()
 
 
-def _scale_to_unit(values: Values, minimum: float | None = None) -> Values:
-    """Stretched so that the best is 1 and the least is 0."""
+def _scale_to_unit(values: Values) -> Values:
+    """Stretch values so that the highest is 1 and the lowest is 0."""
     if not values.size:
         return values
-    low = float(values.min()) if minimum is None else minimum
-    high = float(values.max())
+    low, high = float(values.min()), float(values.max())
     return (values - low) / (high - low) if high > low else np.zeros_like(values)
 
 
 def words(evidence: RankingEvidence) -> Values:
-    """How well the words of a head and its neighbours match, by the formula of BM25; the best is 1 unless it matches little."""
+    """Score the words of the lead passage and the adjacent turns by BM25; the best is 1 unless it matches little."""
     return evidence.word_scores
 
 
-def _score_words(evidence: RankingEvidence) -> Values:
-    if not evidence.candidates or not evidence.question.terms:
-        return np.zeros(len(evidence.candidates))
-    counts, lengths = evidence.term_matches.count_in_windows(evidence.candidates)
-    drag = _K1 * (1 - _B + _B * lengths / (lengths.mean() or 1.0))
-    found = counts * (_K1 + 1) / (counts + drag[:, None])
-    matched: Values = found @ evidence.term_weights
-    return matched / (max(float(matched.max()), _MIN_MATCH_SHARE * float(evidence.term_weights.sum())) or 1.0)
-
-
 def meaning(evidence: RankingEvidence) -> Values:
-    """How near the vector of the head is to the question's."""
+    """Score the lead passage by the cosine of its vector with the question's."""
     return evidence.vector_scores
 
 
-def _score_vectors(evidence: RankingEvidence) -> Values:
-    known = [each.cosine for each in evidence.candidates if each.cosine is not None]
-    if not known:
-        return np.zeros(len(evidence.candidates))
-    least = min(known)
-    return _scale_to_unit(_to_array(least if each.cosine is None else each.cosine for each in evidence.candidates))
-
-
 def coverage(evidence: RankingEvidence) -> Values:
-    """How much of the question one passage of the text covers, from half of it to all; names of speakers aside.
+    """Score how much of the question one passage of the text covers; half of it or less scores 0.
 
-    In a long text it counts as much how many of the words, rare or not, stand together in a sentence: words that merely
-    meet in a passage say little. Squared, so that nearly all of it counts and a little more than half hardly does. A
-    quarter of that for authors whom the question is not about.
+    Names of speakers do not count. In a long text, half of the score is the share of keywords, rare or not, that occur
+    within one sentence: words that merely meet in a passage say little. The score is squared, so that covering nearly
+    everything counts and covering little more than half hardly does. Authors the question is not about get a quarter.
     """
     names = evidence.question.names
     weights = np.where([term in names for term in evidence.question.terms], 0.0, evidence.term_weights)
     total = float(weights.sum())
     if not total:
-        return np.zeros(len(evidence.candidates))
-    asked = np.sign(weights).tolist()
-    finds = evidence.term_matches
-    rows = [finds.row_by_text[each.text] for each in evidence.candidates]
-    share = (finds.presence_in_text[rows] @ weights) / total
-    for nr, (row, candidate) in enumerate(zip(rows, evidence.candidates, strict=True)):
-        if len(candidate.text) > MAX_WHOLE_LENGTH and share[nr] > 0.5:
-            passage = _max_weight_within(MAX_PART_LENGTH, finds.term_offsets[row], weights.tolist()) / total
-            sentence = _max_weight_within(SENTENCE_SPAN, finds.term_offsets[row], asked) / sum(asked)
-            share[nr] = (passage + sentence) / 2
+        return evidence.zeros
+    is_asked = np.sign(weights).tolist()
+    matches = evidence.term_matches
+    rows = [matches.row_by_text[candidate.text] for candidate in evidence.candidates]
+    share = (matches.presence_in_text[rows] @ weights) / total
+    for index, (row, candidate) in enumerate(zip(rows, evidence.candidates, strict=True)):
+        if len(candidate.text) > MAX_WHOLE_LENGTH and share[index] > 0.5:
+            passage = _max_weight_within(MAX_PART_LENGTH, matches.term_offsets[row], weights.tolist()) / total
+            sentence = _max_weight_within(_SENTENCE_SPAN, matches.term_offsets[row], is_asked) / sum(is_asked)
+            share[index] = (passage + sentence) / 2
     return np.clip(2 * share - 1, 0.0, 1.0) ** 2 * np.where(evidence.subject_matches > 0, 1.0, 0.25)
 
 
 def _max_weight_within(length: int, term_offsets: Sequence[tuple[int, int]], weights: Sequence[float]) -> float:
-    """The most weight of distinct terms that stand within so many characters."""
+    """Return the highest total weight of distinct terms within any span of ``length`` characters."""
     best = inside = 0.0
     counts = [0] * len(weights)
     first = 0
     ordered = sorted(term_offsets)
-    for at, term in ordered:
+    for offset, term in ordered:
         if not counts[term]:
             inside += weights[term]
         counts[term] += 1
-        while at - ordered[first][0] > length:
-            gone = ordered[first][1]
-            counts[gone] -= 1
-            if not counts[gone]:
-                inside -= weights[gone]
+        while offset - ordered[first][0] > length:
+            dropped = ordered[first][1]
+            counts[dropped] -= 1
+            if not counts[dropped]:
+                inside -= weights[dropped]
             first += 1
         best = max(best, inside)
     return best
 
 
 def phrases(evidence: RankingEvidence) -> Values:
-    """Which share of the question's quotations and identifiers stands in the text as it is."""
+    """Return the share of the question's quotations and identifiers that occur literally in the text."""
     wanted = evidence.question.phrases
     if not wanted:
-        return np.zeros(len(evidence.candidates))
+        return evidence.zeros
     return _to_array(
-        sum(phrase in fold_text(each.text) for phrase in wanted) / len(wanted) for each in evidence.candidates
+        sum(phrase in fold_text(candidate.text) for phrase in wanted) / len(wanted) for candidate in evidence.candidates
     )
 
 
 def subject(evidence: RankingEvidence) -> Values:
-    """1 for the words of those whom the question is about."""
-    return evidence.subject_matches if evidence.question.subject else np.zeros(len(evidence.candidates))
+    """Return 1 for texts by the authors the question is about."""
+    return evidence.subject_matches if evidence.question.subject else evidence.zeros
 
 
 def time(evidence: RankingEvidence) -> Values:
-    """1 for what was said in the asked time or speaks of it, half for what was said soon after."""
+    """Return 1 for texts from or about the time the question names, 0.5 for texts from soon after."""
     asked = evidence.question.periods
     if not asked:
-        return np.zeros(len(evidence.candidates))
+        return evidence.zeros
 
     def score_candidate(candidate: RecallCandidate) -> float:
         day = _candidate_day(candidate)
-        gaps = [] if day is None else [gap for one in asked if (gap := one.days_since(day)) is not None]
-        least = min(gaps, default=_DAYS_SOON_AFTER + 1)
-        if not least:
+        gaps = [] if day is None else [gap for period in asked if (gap := period.days_since(day)) is not None]
+        shortest = min(gaps, default=_DAYS_SOON_AFTER + 1)
+        if not shortest:
             return 1.0
-        told = (one for one in find_periods_in_text(candidate.text, day) if one.length <= _MAX_PERIOD_DAYS)
-        if any(one.overlaps(other) for other in told for one in asked):
+        mentioned = find_periods(lead_passage(candidate.text), day)
+        if any(
+            wanted.overlaps(period) for period in mentioned if period.length <= _MAX_PERIOD_DAYS for wanted in asked
+        ):
             return 1.0
-        return 0.5 if least <= _DAYS_SOON_AFTER else 0.0
+        return 0.5 if shortest <= _DAYS_SOON_AFTER else 0.0
 
-    return _to_array(score_candidate(each) for each in evidence.candidates)
+    return _to_array(score_candidate(candidate) for candidate in evidence.candidates)
 
 
 def rule(evidence: RankingEvidence) -> Values:
-    """1 for the few standing rules nearest to the question, when it is a request that they may bear on."""
-    stated = _score_statements(evidence, states_rule, evidence.question.standing)
+    """Return 1 for the few standing rules nearest to the question, when it is a request that rules apply to."""
+    if not evidence.question.standing:
+        return evidence.zeros
+
+    def states_rule(passage: str) -> bool:
+        lowered = passage.lower()
+        return any(hint in lowered for hint in _RULE_HINTS) and _RULE.search(passage) is not None
+
+    stated = _score_statements(evidence, states_rule)
     if np.count_nonzero(stated) <= _MAX_RULES:
         return stated
-    near = np.where(stated > 0, evidence.combined_scores, -1.0)
-    nearest = np.argsort(-near, kind="stable")[:_MAX_RULES]
-    few = np.zeros(len(stated))
-    few[nearest] = 1.0
-    return few
+    nearness = np.where(stated > 0, evidence.word_scores + evidence.vector_scores, -1.0)
+    values = evidence.zeros
+    values[np.argsort(-nearness, kind="stable")[:_MAX_RULES]] = 1.0
+    return values
 
 
 def preference(evidence: RankingEvidence) -> Values:
-    """1 for what somebody prefers, when advice is asked for."""
-    return _score_statements(
-        evidence, states_preference, evidence.question.standing and evidence.question.kind is QuestionKind.ADVICE
-    )
+    """Return 1 for texts in which people state a preference or a decision, when the question asks for advice."""
+    if not evidence.question.standing or evidence.question.kind is not QuestionKind.ADVICE:
+        return evidence.zeros
+    return _score_statements(evidence, _PREFERENCE.search)
 
 
 def denial(evidence: RankingEvidence) -> Values:
-    """1 for what somebody says not to have done, when the question is whether they have."""
-    return _score_statements(evidence, states_denial, evidence.question.kind is QuestionKind.ASSENT)
+    """Return 1 for texts in which people say that they have not done something, when the question asks if they have."""
+    if evidence.question.kind is not QuestionKind.ASSENT:
+        return evidence.zeros
+    return _score_statements(evidence, _DENIAL.search)
 
 
-def _score_statements(evidence: RankingEvidence, states: Callable[[str], bool], is_relevant: bool) -> Values:
-    """1 where people, not assistants, state something, if it matters to the question."""
-    if not is_relevant:
-        return np.zeros(len(evidence.candidates))
+def _score_statements(evidence: RankingEvidence, states: Callable[[str], object]) -> Values:
+    """Return 1 where the lead passage states something and its author is no assistant."""
     return _to_array(
-        float(each.author.lower() not in ASSISTANT_ROLES and states(each.text)) for each in evidence.candidates
+        float(candidate.author.lower() not in ASSISTANT_ROLES and bool(states(lead_passage(candidate.text))))
+        for candidate in evidence.candidates
     )
 
 
 def personal(evidence: RankingEvidence) -> Values:
-    """How much the text speaks of its author, when the question is about somebody."""
+    """Score how much the author speaks of themselves, when the question is about someone."""
     if not evidence.question.subject:
-        return np.zeros(len(evidence.candidates))
-    return _to_array(traits.personal for traits in evidence.features)
+        return evidence.zeros
+    return _to_array(features.personal for features in evidence.features)
 
 
 def telling(evidence: RankingEvidence) -> Values:
-    """How much the text tells rather than asks."""
-    return 1.0 - _to_array(traits.question_share for traits in evidence.features)
+    """Return the share of the text that states something instead of asking."""
+    return 1.0 - _to_array(features.question_share for features in evidence.features)
 
 
 def specific(evidence: RankingEvidence) -> Values:
-    """Whether the text names somebody or something, or gives a number."""
-    return _to_array(traits.specific for traits in evidence.features)
+    """Score whether the text has names or numbers."""
+    return _to_array(features.specific for features in evidence.features)
 
 
 def opening(evidence: RankingEvidence) -> Values:
-    """1 for what opens a session or stands alone: there people say what it is about."""
-    return _to_array(float(each.before is None) for each in evidence.candidates)
+    """Return 1 for the first turn of a session and for records outside one: there people say what it is about."""
+    return _to_array(float(candidate.before is None) for candidate in evidence.candidates)
 
 
 def recency(evidence: RankingEvidence) -> Values:
-    """How late each was said among all, when the question asks for what is newest; how early, when for what came first."""
-    days = [day for each in evidence.candidates if (day := _candidate_day(each)) is not None]
+    """Score by date among all candidates, when the question asks for the newest or the oldest."""
+    days = [day for candidate in evidence.candidates if (day := _candidate_day(candidate)) is not None]
     if evidence.question.order is TimeOrder.NONE or not days:
-        return np.zeros(len(evidence.candidates))
+        return evidence.zeros
     first, last = min(days), max(days)
     span = (last - first).days or 1
     newest = evidence.question.order is TimeOrder.NEWEST
@@ -373,63 +441,49 @@ def recency(evidence: RankingEvidence) -> Values:
             return 0.0
         return (day - first if newest else last - day).days / span
 
-    return _to_array(score_candidate(each) for each in evidence.candidates)
+    return _to_array(score_candidate(candidate) for candidate in evidence.candidates)
 
 
 def tier(evidence: RankingEvidence) -> Values:
-    """How settled the record is."""
-    return _to_array(min(max(each.tier, 0.0), 1.0) for each in evidence.candidates)
+    """Score how settled the record is."""
+    return _to_array(min(max(candidate.tier, 0.0), 1.0) for candidate in evidence.candidates)
 
 
 def trust(evidence: RankingEvidence) -> Values:
-    """How far its author is believed."""
-    return _to_array(min(max(each.trust, 0.0), 1.0) for each in evidence.candidates)
+    """Score the trust in the author."""
+    return _to_array(min(max(candidate.trust, 0.0), 1.0) for candidate in evidence.candidates)
 
 
 def linked(candidates: Sequence[RecallCandidate], scores: Values) -> Values:
-    """How good the best record is that each is linked with, among all."""
-    if not any(each.links for each in candidates):
+    """Return the scaled score of the best candidate that each one is linked with."""
+    if not any(candidate.links for candidate in candidates):
         return np.zeros(len(candidates))
     scaled = _scale_to_unit(scores)
-    by_seq = {each.seq: float(score) for each, score in zip(candidates, scaled, strict=True)}
-    return _to_array(max((by_seq.get(seq, 0.0) for seq in each.links), default=0.0) for each in candidates)
+    by_seq = {candidate.seq: float(score) for candidate, score in zip(candidates, scaled, strict=True)}
+    return _to_array(max((by_seq.get(seq, 0.0) for seq in candidate.links), default=0.0) for candidate in candidates)
 
 
 def session(candidates: Sequence[RecallCandidate], scores: Values) -> Values:
-    """How good the best of each candidate's session is, itself included, among all sessions."""
+    """Return the best score of each candidate's session, itself included, scaled over all sessions."""
     if not candidates:
         return scores
-    rooms = [("", each.seq) if each.session is None else (each.session, 0) for each in candidates]
+    groups = [("", candidate.seq) if candidate.session is None else (candidate.session, 0) for candidate in candidates]
     best: dict[tuple[str, int], float] = {}
-    for room, score in zip(rooms, scores.tolist(), strict=True):
-        best[room] = max(score, best.get(room, score))
-    return _scale_to_unit(_to_array(best[room] for room in rooms))
+    for group, score in zip(groups, scores.tolist(), strict=True):
+        best[group] = max(score, best.get(group, score))
+    return _scale_to_unit(_to_array(best[group] for group in groups))
 
 
 SIGNALS: Mapping[str, Callable[[RankingEvidence], Values]] = {
     signal.__name__: signal
     for signal in (
-        words,
-        meaning,
-        coverage,
-        phrases,
-        subject,
-        time,
-        rule,
-        preference,
-        denial,
-        personal,
-        telling,
-        specific,
-        opening,
-        recency,
-        tier,
-        trust,
+        words, meaning, coverage, phrases, subject, time, rule, preference, denial, personal, telling, specific, opening,
+        recency, tier, trust,
     )
-}
-"""Every signal that judges a candidate by itself, by name."""
+}  # fmt: skip
+"""The signals that score each candidate separately, by name."""
 
 JOINT_SIGNALS: Mapping[str, Callable[[Sequence[RecallCandidate], Values], Values]] = {
     signal.__name__: signal for signal in (session, linked)
 }
-"""The signals that lift a candidate by the company it keeps: they look at the sum of all the others."""
+"""The signals that raise a candidate because of related ones; they start from the sum of all other signals."""

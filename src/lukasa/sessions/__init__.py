@@ -1,16 +1,51 @@
-"""Sessions: an agent's state that survives crashes and corruption.
+"""Sessions: agent state that survives crashes and corruption.
 
-The state has eight sections (``state``). A change is a small record of the log, durable before it is acknowledged
-(``session``, ``patching``, ``book``); now and then the whole is saved as a checkpoint, in the log and in a file with a
-checksum of its own (``files``). Two witnesses, either of which may be lost: ``recovery`` says what is brought back from
-what is left. ``budget`` keeps the state small, ``room`` is what a memory hands out as ``memory.sessions``.
+The state has eight sections (``state``). A change is a small record of the log, durable before it is acknowledged; now
+and then the whole state is saved as a checkpoint, in the log and in a file with a checksum. Either of the two can be
+lost: ``recovery`` rebuilds the state from what is left. ``budget`` keeps the state small.
 """
 
-from lukasa.sessions.budget import Budget
-from lukasa.sessions.checkpoint_files import Retention
-from lukasa.sessions.recovery import RecoveryReport
-from lukasa.sessions.session import Session
-from lukasa.sessions.sessions import Sessions
-from lukasa.sessions.significance import NEVER, Significance
+from __future__ import annotations
 
-__all__ = ["NEVER", "Budget", "RecoveryReport", "Retention", "Session", "Sessions", "Significance"]
+from typing import TYPE_CHECKING
+
+from lukasa.gate import KindSpec, RecordLimits
+from lukasa.lazy_imports import lazy_attributes
+
+if TYPE_CHECKING:
+    from lukasa.sessions.budget import Budget
+    from lukasa.sessions.checkpoint_files import Retention
+    from lukasa.sessions.recovery import RecoveryReport
+    from lukasa.sessions.session import NEVER, Session, Significance
+    from lukasa.sessions.sessions import Sessions
+
+__all__ = [
+    "KINDS",
+    "NEVER",
+    "Budget",
+    "RecoveryReport",
+    "Retention",
+    "Session",
+    "Sessions",
+    "Significance",
+]
+
+KINDS = {
+    **dict.fromkeys(
+        ("checkpoint", "session_delta", "session_archive"), KindSpec(RecordLimits(record_bytes=17_000_000))
+    ),
+    **dict.fromkeys(("session", "session_event"), KindSpec()),
+}
+"""The kinds of record that sessions write. A state may hold 16 MB."""
+
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "Budget": "lukasa.sessions.budget",
+        "Retention": "lukasa.sessions.checkpoint_files",
+        "RecoveryReport": "lukasa.sessions.recovery",
+        "Session": "lukasa.sessions.session",
+        "Sessions": "lukasa.sessions.sessions",
+        **dict.fromkeys(("NEVER", "Significance"), "lukasa.sessions.session"),
+    },
+)

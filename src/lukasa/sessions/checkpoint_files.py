@@ -1,11 +1,11 @@
-"""Checkpoints as files: ``sessions/{session}/checkpoint_{NNN}.json``, each proved by a checksum of its own.
+"""Checkpoint files: ``sessions/{session}/checkpoint_{NNN}.json``, each with its own checksum.
 
-A file is a session's state with one section more, ``checkpoint``: which session and number it is, up to which change it
-goes, when it was saved, whether the session was closed then, and the SHA-256 of all of it. It is written in canonical
-JSON, so a file is either exactly what was written or damaged; there is nothing in between.
+A file is a session's state with one more section, ``checkpoint``: session, number, last change, time of saving, whether
+the session was closed then, and the SHA-256 of the whole. It is written in canonical JSON, so a file is either exactly
+as it was written or damaged; there is nothing in between.
 
-Beside it, ``deltas_{NNN}.jsonl`` holds the changes made since, each line with its own checksum. The log is what makes a
-change durable; these lines are a second witness for when the log is lost.
+``deltas_{NNN}.jsonl`` in the same folder holds the changes since, each line with its own checksum. The log makes a change
+durable; these lines are a second copy for the case that the log is lost.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from lukasa import canonical_json
 from lukasa.clock import from_iso, to_iso
-from lukasa.errors import FileMissing, InvalidInput, LukasaError
+from lukasa.errors import FileMissing, FormatError, InvalidInput, LukasaError
 from lukasa.scope import SHARED
 from lukasa.sessions.state import (
     CHECKPOINT_SECTION,
@@ -30,19 +32,20 @@ from lukasa.sessions.state import (
     find_state_fault,
     upgrade_state,
 )
+from lukasa.storage.archive import Archives, Manifest
 from lukasa.storage.files import FileInfo, FileStore, read_whole
 
 CHECKPOINT_FORMAT = "lukasa-checkpoint"
 _CHECKPOINT_NAME = re.compile(r"checkpoint_(\d{3,9})\.json(\.gz)?")
 _DELTAS_NAME = re.compile(r"deltas_(\d{3,9})\.jsonl")
 _PLAIN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
-_RESERVED_NAME = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+_MAX_BACKUP_FILE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A session's whole state at one moment. ``upto`` is the last change in it, ``clean`` that the session was closed."""
+    """A session's whole state at one moment. ``upto`` is the last change in it; ``clean`` means the session was closed."""
 
     session: str
     scope: str
@@ -55,10 +58,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A few changes of a state that were made as one, and when.
+    """Changes of a state that were made as one, and their time.
 
-    Without ``at`` they leave the time of the state's last update alone. Without ``changes`` it says that the whole state
-    was replaced: only the checkpoint that goes up to it knows by what.
+    Without ``at`` they do not set the state's time of last update. Without ``changes`` the whole state was replaced: only
+    a checkpoint with this change or a later one has the new state.
     """
 
     number: int
@@ -68,7 +71,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFileInfo:
-    """A checkpoint file as a listing shows it."""
+    """A checkpoint file in a listing."""
 
     number: int
     name: str
@@ -79,7 +82,7 @@ class CheckpointFileInfo:
 
 @dataclass(frozen=True, slots=True)
 class DamagedCheckpoint:
-    """A checkpoint that cannot be used: which, what is the matter, and the name it was moved to, if it was."""
+    """A checkpoint file that cannot be used, the reason, and its new name if it was renamed."""
 
     number: int
     name: str
@@ -89,8 +92,8 @@ class DamagedCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How many checkpoints stay, and how: the newest ``plain`` as they are unless older than ``age``, then ``compressed``
-    ones up to that number."""
+    """Number of checkpoints to keep: the newest ``plain`` ones as they are unless older than ``age``, then up to
+    ``compressed`` compressed ones."""
 
     plain: int = 10
     compressed: int = 100
@@ -103,7 +106,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class RetentionResult:
-    """What retention did."""
+    """Numbers of the checkpoints that were compressed, dropped, or kept because they are damaged."""
 
     compressed: tuple[int, ...] = ()
     dropped: tuple[int, ...] = ()
@@ -111,24 +114,23 @@ class RetentionResult:
 
 
 def short_hash(*names: str) -> str:
-    """A short word that stands for names, whatever characters they have."""
+    """Return a hash of names in 24 characters, whatever characters the names have."""
     return hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def session_folder(session: str, scope: str = SHARED) -> str:
-    """The folder of a session: its id where that is plain and shared, else what is plain of it and a mark of the whole.
+    """Return the folder of a session: its id if that is plain and the scope shared, else a slug and a hash.
 
     Two scopes may each have a session of the same id; their files never meet.
     """
-    plain = _PLAIN_ID.fullmatch(session) and not _RESERVED_NAME.fullmatch(session) and not session.endswith(".")
-    if plain and scope == SHARED:
+    if _PLAIN_ID.fullmatch(session) and not session.endswith(".") and scope == SHARED:
         return f"sessions/{session}"
     slug = re.sub(r"[^a-z0-9]+", "-", session.lower()[:200]).strip("-")[:40]
     return f"sessions/{slug or 'session'}~{short_hash(scope, session)}"
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """A checkpoint as the bytes of its file."""
+    """Return the bytes of a checkpoint file."""
     seal = {
         "format": CHECKPOINT_FORMAT,
         "schema": SCHEMA,
@@ -145,7 +147,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoint(data: bytes, session: str, scope: str, number: int | None = None) -> Checkpoint:
-    """The checkpoint that a file spells. Raises ``InvalidInput`` with what is wrong if it is not exactly that."""
+    """Parse a checkpoint file. Raises ``InvalidInput`` with the reason unless it is exactly as it was written."""
     if not data:
         raise InvalidInput("it is empty")
     try:
@@ -175,49 +177,51 @@ def decode_checkpoint(data: bytes, session: str, scope: str, number: int | None 
 
 
 def compress(data: bytes) -> bytes:
-    """Gzip without a time or a name in it: the same bytes give the same file."""
-    packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
-    packed = packer.compress(data) + packer.flush()
-    return _GZIP_HEAD + packed + zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
+    """Compress with gzip, without a time or a name: the same bytes give the same file."""
+    compressor = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return _GZIP_HEAD + compressor.compress(data) + compressor.flush() + _gzip_trailer(data)
 
 
 def decompress(data: bytes, *, max_bytes: int = 4 * MAX_STATE_BYTES) -> bytes:
-    """What ``compress`` was given. Stops at ``most`` bytes, however much a hostile file would unfold to."""
+    """Undo ``compress``. Stop at ``max_bytes``, however much a hostile file would expand to."""
     if not data.startswith(_GZIP_HEAD):
         raise InvalidInput("it is not a compressed checkpoint")
-    unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+    decompressor = zlib.decompressobj(-zlib.MAX_WBITS)
     try:
-        plain = unpacker.decompress(data[len(_GZIP_HEAD) :], max_bytes)
+        plain = decompressor.decompress(data[len(_GZIP_HEAD) :], max_bytes)
     except zlib.error as error:
         raise InvalidInput("it cannot be decompressed") from error
-    if not unpacker.eof:
+    if not decompressor.eof:
         raise InvalidInput("it is cut off or too large")
-    ending = zlib.crc32(plain).to_bytes(4, "little") + (len(plain) & 0xFFFFFFFF).to_bytes(4, "little")
-    if unpacker.unused_data != ending:
+    if decompressor.unused_data != _gzip_trailer(plain):
         raise InvalidInput("its ending does not match its content")
     return plain
+
+
+def _gzip_trailer(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
 
 
 def plan_retention(
     entries: Sequence[CheckpointFileInfo], now: datetime, retention: Retention
 ) -> tuple[list[CheckpointFileInfo], list[CheckpointFileInfo]]:
-    """Which plain checkpoints to compress, and which compressed ones are too many. The newest is left alone."""
+    """Return the plain checkpoints to compress and the compressed ones to drop. The newest is left alone."""
     newest_first = sorted(entries, key=lambda entry: (-entry.number, entry.compressed))
     plain = [entry for entry in newest_first if not entry.compressed]
     old = [
         entry
-        for at, entry in enumerate(plain)
-        if at >= retention.plain or (entry is not newest_first[0] and now - entry.modified > retention.age)
+        for index, entry in enumerate(plain)
+        if index >= retention.plain or (entry is not newest_first[0] and now - entry.modified > retention.age)
     ]
-    packed = sorted(
+    compressed = sorted(
         {entry.number: entry for entry in (*old, *newest_first) if entry.compressed or entry in old}.values(),
         key=lambda entry: -entry.number,
     )
-    return old, packed[retention.compressed :]
+    return old, compressed[retention.compressed :]
 
 
 class CheckpointFiles:
-    """The files of one session."""
+    """Files of one session."""
 
     def __init__(self, blobs: FileStore, session: str, scope: str) -> None:
         self._blobs = blobs
@@ -226,32 +230,30 @@ class CheckpointFiles:
         self.path = session_folder(session, scope)
 
     def list_checkpoints(self) -> list[CheckpointFileInfo]:
-        """The checkpoint files, newest first by number; of one number the plain one first."""
+        """Return the checkpoint files, highest number first; of one number the plain file first."""
         found = []
-        for blob in self._blobs.list_files(self.path):
-            match = _CHECKPOINT_NAME.fullmatch(_file_name(blob))
+        for file in self._blobs.list_files(self.path):
+            match = _CHECKPOINT_NAME.fullmatch(_file_name(file))
             if match:
                 found.append(
-                    CheckpointFileInfo(int(match[1]), blob.name, blob.size, blob.modified, match[2] is not None)
+                    CheckpointFileInfo(int(match[1]), file.name, file.size, file.modified, match[2] is not None)
                 )
         return sorted(found, key=lambda entry: (-entry.number, entry.compressed))
 
     def highest_number(self) -> int:
-        """The highest number that any checkpoint has had here, damaged ones included; 0 when there is none."""
-        numbers = (
-            re.match(r"(?:checkpoint|deltas)_(\d{3,9})\.", _file_name(blob))
-            for blob in self._blobs.list_files(self.path)
-        )
-        return max((int(match[1]) for match in numbers if match), default=0)
+        """Return the highest number of any checkpoint here, damaged ones included; 0 when there is none."""
+        names = map(_file_name, self._blobs.list_files(self.path))
+        matches = (re.match(r"(?:checkpoint|deltas)_(\d{3,9})\.", name) for name in names)
+        return max((int(match[1]) for match in matches if match), default=0)
 
     def save(self, checkpoint: Checkpoint) -> str:
-        """Writes a checkpoint under its name; returns the name."""
+        """Write a checkpoint; return the name of its file."""
         name = f"{self.path}/checkpoint_{checkpoint.number:03d}.json"
         self._blobs.put(name, encode_checkpoint(checkpoint), at=checkpoint.saved_at)
         return name
 
     def load(self, entry: CheckpointFileInfo) -> Checkpoint:
-        """The checkpoint in a file. Raises ``InvalidInput`` with what is wrong with it."""
+        """Read a checkpoint. Raises ``InvalidInput`` with the reason when the file is damaged."""
         try:
             data = read_whole(self._blobs, entry.name, max_bytes=4 * MAX_STATE_BYTES)
         except FileMissing as error:
@@ -261,36 +263,39 @@ class CheckpointFiles:
         return decode_checkpoint(decompress(data) if entry.compressed else data, self.session, self.scope, entry.number)
 
     def find_newest_valid(self, min_checked: int = 1) -> tuple[Checkpoint | None, list[DamagedCheckpoint]]:
-        """Walks back to the newest checkpoint that proves itself; what is damaged among those looked at is told.
+        """Return the newest valid checkpoint and the damaged ones among those that were read.
 
-        At least ``look`` are looked at, if there are so many.
+        At least ``min_checked`` checkpoints are read, if there are that many.
         """
         damaged: list[DamagedCheckpoint] = []
-        found: Checkpoint | None = None
-        for at, entry in enumerate(self.list_checkpoints()):
-            if found is not None and at >= min_checked:
+        newest: Checkpoint | None = None
+        for index, entry in enumerate(self.list_checkpoints()):
+            if newest is not None and index >= min_checked:
                 break
             try:
                 checkpoint = self.load(entry)
-                found = found or checkpoint
+                newest = newest or checkpoint
             except InvalidInput as error:
                 damaged.append(DamagedCheckpoint(entry.number, entry.name, error.message))
-        return found, damaged
+        return newest, damaged
 
     def rename_damaged(self, damage: DamagedCheckpoint) -> DamagedCheckpoint:
-        """Renames a damaged file so that nobody takes it for a checkpoint. Nothing is deleted."""
+        """Rename a damaged file so that it no longer counts as a checkpoint. Nothing is deleted."""
         content = hashlib.sha256()
         try:
-            for piece in self._blobs.read(damage.name):
-                content.update(piece)
+            for chunk in self._blobs.read(damage.name):
+                content.update(chunk)
         except (FileMissing, InvalidInput):
             return damage
-        aside = f"{damage.name}.damaged-{content.hexdigest()[:12]}"
-        self._blobs.rename(damage.name, aside)
-        return replace(damage, moved_to=aside)
+        new_name = f"{damage.name}.damaged-{content.hexdigest()[:12]}"
+        self._blobs.rename(damage.name, new_name)
+        return replace(damage, moved_to=new_name)
 
     def apply_retention(self, now: datetime, retention: Retention) -> RetentionResult:
-        """Compresses and drops by the rule of retention. A file goes only once what stands in for it was read back."""
+        """Compress and drop checkpoints. A file is deleted only after its compressed copy was read back.
+
+        Files of changes are kept as far back as plain checkpoints go.
+        """
         old, surplus = plan_retention(self.list_checkpoints(), now, retention)
         compressed: list[int] = []
         dropped: list[int] = []
@@ -301,9 +306,9 @@ class CheckpointFiles:
             except InvalidInput:
                 damaged.append(entry.number)
                 continue
-            target = replace(entry, name=entry.name + ".gz", compressed=True)
-            self._blobs.put(target.name, compress(encode_checkpoint(checkpoint)), at=entry.modified)
-            if self.load(target) == checkpoint:
+            copy = replace(entry, name=entry.name + ".gz", compressed=True)
+            self._blobs.put(copy.name, compress(encode_checkpoint(checkpoint)), at=entry.modified)
+            if self.load(copy) == checkpoint:
                 self._blobs.delete(entry.name)
                 compressed.append(entry.number)
         newest = self.find_newest_valid()[0] if surplus else None
@@ -311,78 +316,106 @@ class CheckpointFiles:
             if newest is not None and entry.number < newest.number and entry.number not in damaged:
                 self._blobs.delete(entry.name if entry.compressed else entry.name + ".gz")
                 dropped.append(entry.number)
-        self._drop_old_deltas()
-        self._blobs.delete_partial_files(self.path)
-        return RetentionResult(tuple(sorted(compressed)), tuple(sorted(dropped)), tuple(sorted(damaged)))
-
-    def _drop_old_deltas(self) -> None:
-        """Lines of changes are kept as far back as plain checkpoints go."""
         plain = [entry.number for entry in self.list_checkpoints() if not entry.compressed]
         for number, name in self._delta_files():
             if plain and number < min(plain):
                 self._blobs.delete(name)
+        self._blobs.delete_partial_files(self.path)
+        return RetentionResult(tuple(sorted(compressed)), tuple(sorted(dropped)), tuple(sorted(damaged)))
 
     # Changes
 
-    def append_delta_lines(self, checkpoint_number: int, lines: Iterable[Mapping[str, Any]]) -> bool:
-        """Adds lines to the file of changes since a checkpoint; ``False`` where files cannot grow."""
-        data = b"".join(_encode_line(fields) for fields in lines)
-        return self._blobs.append(f"{self.path}/deltas_{checkpoint_number:03d}.jsonl", data)
+    def append_delta_line(self, checkpoint_number: int, fields: Mapping[str, Any]) -> bool:
+        """Append a line to the file of changes since a checkpoint; return False where files cannot grow."""
+        content = canonical_json.encode(fields)
+        line = _line_checksum(content) + b" " + content + b"\n"
+        return self._blobs.append(f"{self.path}/deltas_{checkpoint_number:03d}.jsonl", line)
 
     def read_delta_lines(self) -> list[Mapping[str, Any]]:
-        """The lines that are kept, in order. What is torn or damaged is left out."""
-        lines = []
+        """Return the lines of changes in order, without torn or damaged ones."""
+        lines: list[Mapping[str, Any]] = []
         for _, name in self._delta_files():
             try:
                 data = read_whole(self._blobs, name)
             except (LukasaError, OSError):
                 continue
-            lines += [fields for line in data.splitlines() if (fields := _decode_line(line)) is not None]
+            for line in data.splitlines():
+                checksum, _, content = line.partition(b" ")
+                if checksum == _line_checksum(content) and isinstance(fields := canonical_json.parse(content), dict):
+                    lines.append(fields)
         return lines
 
     def _delta_files(self) -> list[tuple[int, str]]:
-        matches = ((_DELTAS_NAME.fullmatch(_file_name(blob)), blob.name) for blob in self._blobs.list_files(self.path))
+        matches = ((_DELTAS_NAME.fullmatch(_file_name(file)), file.name) for file in self._blobs.list_files(self.path))
         return sorted((int(match[1]), name) for match, name in matches if match)
 
     def remove(self) -> int:
-        """Removes every file of the session; returns how many there were."""
-        found = self._blobs.list_files(self.path)
-        for blob in found:
-            self._blobs.delete(blob.name)
+        """Delete every file of the session; return the number of files."""
+        files = self._blobs.list_files(self.path)
+        for file in files:
+            self._blobs.delete(file.name)
         self._blobs.delete_partial_files(self.path)
-        return len(found)
+        return len(files)
+
+    # Backups
+
+    @property
+    def backup_name(self) -> str:
+        """Name of the session's backups."""
+        return "session-" + self.path.removeprefix("sessions/")
+
+    def back_up(self, archives: Archives, *, secret: str, keep: int) -> Manifest:
+        """Back up every file of the session as one archive."""
+        with TemporaryDirectory(prefix="lukasa-session-") as folder:
+            copies = []
+            for index, file in enumerate(self._blobs.list_files(self.path)):
+                copy = Path(folder) / str(index)
+                try:
+                    copy.write_bytes(read_whole(self._blobs, file.name, max_bytes=_MAX_BACKUP_FILE_BYTES))
+                except FileMissing:
+                    continue  # retention has deleted it meanwhile
+                copies.append((_file_name(file), copy))
+            if not copies:
+                raise InvalidInput(
+                    f"The session {self.session[:80]!r} has no files to back up.", hint="Save a checkpoint."
+                )
+            return archives.put(copies, {"session": self.session, "scope": self.scope}, secret=secret, keep=keep)
+
+    def restore(self, archives: Archives, *, number: int | None, secret: str) -> Manifest:
+        """Write the files of a backup. Refused when the session has files already."""
+        if self._blobs.list_files(self.path):
+            raise InvalidInput(f"The session {self.session[:80]!r} has files already; a backup never overwrites.")
+        with TemporaryDirectory(prefix="lukasa-session-") as folder:
+            unpacked = Path(folder) / "unpacked"
+            manifest = archives.fetch(unpacked, number, secret=secret)
+            if (manifest.facts.get("session"), manifest.facts.get("scope")) != (self.session, self.scope):
+                raise FormatError(f"{archives.name} is the backup of another session.")
+            for item in sorted(manifest.files, key=lambda item: item.name):
+                self._blobs.put(f"{self.path}/{item.name}", (unpacked / item.name).read_bytes())
+        return manifest
 
 
 def remove_mentions(blobs: FileStore, folder: str, words: str) -> int:
-    """Removes the files of a folder that say something, letter case aside; returns how many did."""
-    spelled = {words.lower(), canonical_json.encode(words).decode()[1:-1].lower()}
+    """Delete the files of a folder that contain the words, letter case aside; return the number of files."""
+    needles = {words.lower(), canonical_json.encode(words).decode()[1:-1].lower()}
     removed = 0
-    for blob in blobs.list_files(folder):
-        data = read_whole(blobs, blob.name)
+    for file in blobs.list_files(folder):
+        data = read_whole(blobs, file.name)
         if data.startswith(_GZIP_HEAD):
             try:
                 data = decompress(data)
             except InvalidInput:
                 data = b""
         text = data.decode("utf-8", "replace").lower()
-        if any(word in text for word in spelled):
-            blobs.delete(blob.name)
+        if any(needle in text for needle in needles):
+            blobs.delete(file.name)
             removed += 1
     return removed
 
 
-def _file_name(blob: FileInfo) -> str:
-    return blob.name.rpartition("/")[2]
+def _file_name(file: FileInfo) -> str:
+    return file.name.rpartition("/")[2]
 
 
-def _encode_line(fields: Mapping[str, Any]) -> bytes:
-    content = canonical_json.encode(fields)
-    return hashlib.sha256(content).hexdigest()[:16].encode() + b" " + content + b"\n"
-
-
-def _decode_line(line: bytes) -> Mapping[str, Any] | None:
-    check, _, content = line.partition(b" ")
-    if hashlib.sha256(content).hexdigest()[:16].encode() != check:
-        return None
-    fields = canonical_json.parse(content)
-    return fields if isinstance(fields, dict) else None
+def _line_checksum(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest()[:16].encode()

@@ -1,8 +1,10 @@
 """Changes of a state: JSON Patch (RFC 6902), applied without copying what stays the same.
 
-A place is a JSON Pointer (``/active_predictions/0/probability``). An item of a list may also be named by its id
-(``/active_predictions/pred-001/probability``); before a change is kept, such a name is replaced by the
-item's place, and so is ``-``, the end of a list: what is kept can be applied in one way only.
+A path is a JSON Pointer (``/active_predictions/0/probability``). An item of a list may also be named by its id
+(``/active_predictions/pred-001/probability``). Before a change is stored, such an id is replaced by the item's index, and
+so is ``-``, the end of a list: a stored change can be applied in one way only.
+
+The package ``jsonpatch`` copies the whole state per change or changes it in place; see docs/decisions/0018-json-patch.md.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
 
 
 def parse_pointer(path: str) -> list[str]:
-    """The steps of a JSON Pointer; ``a/b`` and ``a.b`` are taken as ``/a/b``."""
+    """Return the steps of a JSON Pointer; read ``a/b`` and ``a.b`` as ``/a/b``."""
     if path.__class__ is not str:
         raise InvalidInput("A place is text, such as /configuration/confidence_threshold.")
     if path and not path.startswith("/"):
@@ -33,128 +35,124 @@ def format_pointer(steps: Sequence[str]) -> str:
 def resolve_and_apply(
     state: SessionState, changes: Sequence[PatchOperation]
 ) -> tuple[SessionState, list[dict[str, Any]], list[list[str]]]:
-    """The state after the changes, the changes as they are kept, and the places they touched.
+    """Return the state after the changes, the changes to store, and the paths they touched.
 
-    Raises ``InvalidInput`` when one cannot be made; then nothing is changed. The given state is never changed.
+    Raises ``InvalidInput`` when a change cannot be made. The given state is never modified.
     """
-    kept, touched = [], []
-    for at, change in enumerate(changes):
+    resolved, touched = [], []
+    for index, change in enumerate(changes):
         try:
-            state, plain, places = _resolve_and_apply_change(state, change)
+            state, plain, paths = _apply_change(state, change)
         except InvalidInput as error:
-            where = f"Change {at + 1} of {len(changes)}: " if len(changes) > 1 else ""
+            where = f"Change {index + 1} of {len(changes)}: " if len(changes) > 1 else ""
             raise InvalidInput(where + error.message) from error
-        kept.append(plain)
-        touched.extend(places)
-    return state, kept, touched
+        resolved.append(plain)
+        touched.extend(paths)
+    return state, resolved, touched
 
 
 def apply_changes(state: SessionState, changes: Sequence[PatchOperation]) -> SessionState:
-    """The state after changes that were kept."""
-    return resolve_and_apply(state, changes)[0]
+    """Return the state after changes that were stored."""
+    for change in changes:
+        state = _apply_change(state, change)[0]
+    return state
 
 
 def build_set_change(state: SessionState, path: str, value: Any) -> PatchOperation:
-    """The change that sets a place to a value, whether something is there or not."""
+    """Build the change that sets a path to a value, whether the path exists or not."""
     steps = _resolve_item_ids(state, parse_pointer(path))
     if not steps:
         return {"op": "replace", "path": "", "value": value}
     parent = _value_at(state, steps[:-1])
-    taken = isinstance(parent, list) and steps[-1] != "-" and _parse_index(steps[-1], len(parent)) < len(parent)
-    return {"op": "replace" if taken else "add", "path": format_pointer(steps), "value": value}
+    exists = isinstance(parent, list) and steps[-1] != "-" and _parse_index(steps[-1], len(parent)) < len(parent)
+    return {"op": "replace" if exists else "add", "path": format_pointer(steps), "value": value}
 
 
-def _resolve_and_apply_change(
-    state: SessionState, change: PatchOperation
-) -> tuple[SessionState, dict[str, Any], list[list[str]]]:
+def _apply_change(state: SessionState, change: PatchOperation) -> tuple[SessionState, dict[str, Any], list[list[str]]]:
+    """Return the state after one change, the change to store, and the paths it touched."""
     if not hasattr(change, "get") or change.get("op") not in OPERATIONS or "path" not in change:
         raise InvalidInput("A change is an object with op, path and, for most, value.", hint="See RFC 6902.")
-    verb, steps = change["op"], _resolve_item_ids(state, parse_pointer(change["path"]))
-    if verb in ("add", "replace", "test") and "value" not in change:
-        raise InvalidInput(f"The change {verb} {format_pointer(steps)[:80]} has no value.")
-    plain: dict[str, Any] = {"op": verb, "path": format_pointer(steps)}
-    if verb == "test":
-        plain["value"] = change["value"]
-        if not _is_same_json(_value_at(state, steps), change["value"]):
-            raise InvalidInput(f"{plain['path'][:80]} is not what the change expects.")
-        return state, plain, []
-    if verb in ("move", "copy"):
+    operation, steps = change["op"], _resolve_item_ids(state, parse_pointer(change["path"]))
+    plain: dict[str, Any] = {"op": operation, "path": format_pointer(steps)}
+    touched = [steps]
+    if operation in ("add", "replace", "test"):
+        if "value" not in change:
+            raise InvalidInput(f"The change {operation} {plain['path'][:80]} has no value.")
+        value = plain["value"] = change["value"]
+        if operation == "test":
+            if not _is_same_json(_value_at(state, steps), value):
+                raise InvalidInput(f"{plain['path'][:80]} is not what the change expects.")
+            return state, plain, []
+        after = _change_at(state, steps, operation, value)
+    elif operation == "remove":
+        after = _change_at(state, steps, operation, None)
+        touched = [] if isinstance(_value_at(after, steps[:-1]), list) else [steps[:-1]]
+    else:
         if "from" not in change:
-            raise InvalidInput(f"The change {verb} does not say from where.")
+            raise InvalidInput(f"The change {operation} does not say from where.")
         source = _resolve_item_ids(state, parse_pointer(change["from"]))
         plain["from"] = format_pointer(source)
         value = _value_at(state, source)
-        if verb == "move":
+        if operation == "move":
             if steps[: len(source)] == source and len(steps) > len(source):
                 raise InvalidInput("Nothing can be moved into itself.")
             state = _change_at(state, source, "remove", None)
-        return _require_object(_change_at(state, steps, "add", value)), plain, [source[:1], steps[:1]]
-    value = change.get("value")
-    if verb != "remove":
-        plain["value"] = value
-    after = _require_object(_change_at(state, steps, verb, value))
-    if verb == "remove":
-        return after, plain, [] if isinstance(_value_at(after, steps[:-1]), list) else [steps[:-1]]
-    return after, plain, [steps]
+        after = _change_at(state, steps, "add", value)
+        touched = [source[:1], steps[:1]]
+    if not isinstance(after, dict):
+        raise InvalidInput("A state is a JSON object with eight sections.")
+    return after, plain, touched
 
 
-def _change_at(value: Any, steps: Sequence[str], verb: str, new: Any) -> Any:
-    """The value with one place changed; only what lies on the way is copied."""
+def _change_at(value: Any, steps: Sequence[str], operation: str, new: Any) -> Any:
+    """Return the value with one path changed; only the containers on the path are copied."""
     if not steps:
-        if verb == "remove":
+        if operation == "remove":
             raise InvalidInput("The whole state cannot be removed.")
         return new
     step, rest = steps[0], steps[1:]
     if isinstance(value, dict):
-        if not rest:
-            if verb != "add" and step not in value:
-                raise InvalidInput(f"There is no {step[:80]!r}.")
-            return (
-                {name: held for name, held in value.items() if name != step}
-                if verb == "remove"
-                else value | {step: new}
-            )
-        if step not in value:
+        if step not in value and (rest or operation != "add"):
             raise InvalidInput(f"There is no {step[:80]!r}.")
-        return value | {step: _change_at(value[step], rest, verb, new)}
+        if not rest and operation == "remove":
+            return {name: item for name, item in value.items() if name != step}
+        return value | {step: _change_at(value[step], rest, operation, new) if rest else new}
     if isinstance(value, list):
-        at = _parse_index(step, len(value))
-        if rest or verb != "add":
-            if at >= len(value):
-                raise InvalidInput(f"There is no item {step[:80]!r} in a list of {len(value)}.")
-            if not rest and verb == "remove":
-                return value[:at] + value[at + 1 :]
-            return [*value[:at], _change_at(value[at], rest, verb, new) if rest else new, *value[at + 1 :]]
-        return [*value[:at], new, *value[at:]]
+        index = _parse_index(step, len(value))
+        if not rest and operation == "add":
+            return [*value[:index], new, *value[index:]]
+        if index >= len(value):
+            raise InvalidInput(f"There is no item {step[:80]!r} in a list of {len(value)}.")
+        if not rest and operation == "remove":
+            return value[:index] + value[index + 1 :]
+        return [*value[:index], _change_at(value[index], rest, operation, new) if rest else new, *value[index + 1 :]]
     raise InvalidInput(f"{step[:80]!r} lies in something that has no parts.")
 
 
 def _resolve_item_ids(state: Any, steps: Sequence[str]) -> list[str]:
-    """The steps with ids of items replaced by their places."""
-    value, plain = state, list[str]()
-    for at, step in enumerate(steps):
-        if isinstance(value, list) and not step.isdigit():
-            step = str(len(value) if step == "-" else _find_item_index(value, plain[-1] if plain else "", step))
-        plain.append(step)
-        if at == len(steps) - 1:
+    """Replace ids of items, and ``-``, by indexes."""
+    value, resolved = state, list[str]()
+    for step in steps:
+        if isinstance(value, list):
+            if step == "-":
+                step = str(len(value))
+            elif not step.isdigit():
+                section = resolved[-1] if resolved else ""
+                id_name = ITEM_IDS.get(section)
+                ids = (id_name and isinstance(item, dict) and item.get(id_name) == step for item in value)
+                index = next((index for index, is_same in enumerate(ids) if is_same), None)
+                if index is None:
+                    raise InvalidInput(f"There is no {step[:80]!r} in {section[:80]}.")
+                step = str(index)
+        resolved.append(step)
+        if len(resolved) == len(steps):
             break
-        if isinstance(value, dict):
-            value = value.get(step)
-        elif isinstance(value, list):
+        if isinstance(value, list):
             place = _parse_index(step, len(value))
             value = value[place] if place < len(value) else None
         else:
-            value = None
-    return plain
-
-
-def _find_item_index(items: list[Any], section: str, id: str) -> int:
-    name = ITEM_IDS.get(section)
-    found = (at for at, item in enumerate(items) if name and isinstance(item, dict) and item.get(name) == id)
-    place = next(found, None)
-    if place is None:
-        raise InvalidInput(f"There is no {id[:80]!r} in {section[:80]}.")
-    return place
+            value = value.get(step) if isinstance(value, dict) else None
+    return resolved
 
 
 def _value_at(value: Any, steps: Sequence[str]) -> Any:
@@ -173,14 +171,14 @@ def _parse_index(step: str, length: int) -> int:
         return length
     if not step.isascii() or not step.isdigit() or (len(step) > 1 and step[0] == "0") or len(step) > 9:
         raise InvalidInput(f"{step[:80]!r} is no place in a list.")
-    at = int(step)
-    if at > length:
-        raise InvalidInput(f"There is no item {at} in a list of {length}.")
-    return at
+    index = int(step)
+    if index > length:
+        raise InvalidInput(f"There is no item {index} in a list of {length}.")
+    return index
 
 
 def _is_same_json(left: Any, right: Any) -> bool:
-    """Equal as JSON: a number is not a truth value."""
+    """Compare as JSON: unlike in Python, ``true`` is not 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
@@ -188,9 +186,3 @@ def _is_same_json(left: Any, right: Any) -> bool:
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(_is_same_json, left, right))
     return bool(left == right)
-
-
-def _require_object(value: Any) -> SessionState:
-    if not isinstance(value, dict):
-        raise InvalidInput("A state is a JSON object with eight sections.")
-    return value

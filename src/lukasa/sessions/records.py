@@ -1,13 +1,13 @@
-"""A session's records in the log: itself, its checkpoints, the changes in between, its events.
+"""Records of a session in the log.
 
-    session             that there is one, whether it is open or closed, and its newest checkpoint
-    checkpoint          its whole state, with the seal that a file has; versions are the checkpoints
-    session_delta       one small change of the state; numbered, so that of two writers one comes second
-    session_event       what happened to it: started, resumed, recovered, closed, backed up
+    session             the session, whether it is open or closed, and its newest checkpoint
+    checkpoint          its whole state, sealed like a checkpoint file; versions are the checkpoints
+    session_delta       one small change of the state; numbered, so that one of two writers gets a conflict
+    session_event       started, resumed, recovered, closed, backed up
     session_incident    data that was damaged or lost
-    session_archive     what was taken out of the state to keep it within its budget
+    session_archive     items that left the state to keep it within its budget
 
-All but the first are derived from it, so that erasing the session takes everything along.
+All but the first are derived from it, so that erasing the session erases everything.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ from lukasa.storage.engine import Query
 SESSION, CHECKPOINT, DELTA = "session", "checkpoint", "session_delta"
 EVENT, INCIDENT, ARCHIVE = "session_event", "session_incident", "session_archive"
 KINDS = (SESSION, CHECKPOINT, DELTA, EVENT, INCIDENT, ARCHIVE)
-_BLOCK_SIZE = 256
-"""So many changes carry the same label: enough to read them quickly, few enough to skip what is long past."""
-
 ORIGIN = "session"
+_BLOCK_SIZE = 256
+"""Number of changes with the same label: enough to read them quickly, few enough to skip old ones."""
 
 
 class SessionRecords:
@@ -58,20 +57,18 @@ class SessionRecords:
     def append(self, *drafts: Draft) -> Outcome:
         return self._journal.append(drafts)
 
-    def session_draft(
-        self, agent_id: str, status: str, now: datetime, *, number: int, upto: int, expected: int | None
-    ) -> Draft:
-        """The session itself, as it stands now."""
+    def session_draft(self, agent_id: str, status: str, now: datetime, *, number: int, upto: int) -> Draft:
+        """Draft the session's own record."""
         body = {"agent_id": agent_id, "status": status, "number": number, "upto": upto, "at": to_iso(now)}
-        return Draft(SESSION, body=body, id=self.session, scope=self.scope, origin=ORIGIN, expected=expected)
+        return Draft(SESSION, body=body, id=self.session, scope=self.scope, origin=ORIGIN)
 
     def checkpoint_draft(self, checkpoint: Checkpoint, expected: int) -> Draft:
-        """A checkpoint; ``expected`` is the version of the one before it."""
+        """Draft a checkpoint; ``expected`` is the version of the one before it."""
         body = canonical_json.parse(encode_checkpoint(checkpoint))
         return self._draft(CHECKPOINT, body, self.session, expected=expected)
 
     def delta_draft(self, delta: Delta) -> Draft:
-        """A change; there can be only one of its number."""
+        """Draft a change; there can be only one of its number."""
         body: dict[str, Any] = {"n": delta.number, "changes": delta.changes}
         if delta.at:
             body["at"] = delta.at
@@ -87,7 +84,7 @@ class SessionRecords:
     def incident_draft(
         self, now: datetime, *, damaged: Sequence[DamagedCheckpoint], lost: Sequence[int], why: str
     ) -> Draft:
-        """A loss of data. The same loss has the same id, however often it is found."""
+        """Draft an incident. The same loss has the same id, however often it is found."""
         files = [
             {"number": damage.number, "file": damage.moved_to or damage.name, "reason": damage.reason}
             for damage in damaged
@@ -108,11 +105,11 @@ class SessionRecords:
         return self._journal.get(self.key)
 
     def checkpoint_record(self) -> Record | None:
-        """The newest checkpoint's record."""
+        """Return the record of the newest checkpoint, or None."""
         return self._journal.get(Key(self.scope, CHECKPOINT, self.session))
 
     def find_newest_valid(self) -> Checkpoint | None:
-        """The newest checkpoint in the log that proves itself."""
+        """Return the newest valid checkpoint in the log, or None."""
         newest = self.checkpoint_record()
         if newest is None:
             return None
@@ -131,28 +128,27 @@ class SessionRecords:
         return decode_checkpoint(canonical_json.encode(record.body) + b"\n", self.session, self.scope)
 
     def read_deltas(self, after: int) -> Iterator[Delta]:
-        """The changes after a number, in order, as far as they go on without a gap in their blocks."""
+        """Yield the changes after a number in order, up to the first block of numbers without any."""
         block = (after + 1) // _BLOCK_SIZE
         while True:
-            found = sorted(self._read_block(block), key=lambda delta: delta.number)
-            yield from (delta for delta in found if delta.number > after)
-            if not found:
+            label = f"deltas={self._session_hash}.{block}"
+            query = Query(kinds=(DELTA,), scopes=(self.scope,), labels=(label,))
+            bodies = sorted((record.body for record in self._journal.read(query)), key=lambda body: int(body["n"]))
+            for body in bodies:
+                if body["n"] > after:
+                    yield Delta(body["n"], body.get("at", ""), body["changes"])
+            if not bodies:
                 return
             block += 1
 
-    def _read_block(self, block: int) -> Iterator[Delta]:
-        query = Query(kinds=(DELTA,), scopes=(self.scope,), labels=(f"deltas={self._session_hash}.{block}",))
-        for record in self._journal.read(query):
-            yield Delta(record.body["n"], record.body.get("at", ""), record.body["changes"])
-
     def was_withdrawn(self, number: int) -> bool:
-        """Whether a change was in the log and is not any more, because somebody undid or hid it."""
+        """Return whether a change was in the log and was undone, deleted or hidden since."""
         return bool(self._journal.history(self._delta_key(number)))
 
     def _delta_key(self, number: int) -> Key:
         return Key(self.scope, DELTA, f"{self._session_hash}-{number}")
 
     def read_records(self, kind: str, limit: int | None = None) -> list[Record]:
-        """The session's newest records of a kind, oldest first."""
+        """Return the session's newest records of a kind, oldest first."""
         query = Query(kinds=(kind,), scopes=(self.scope,), labels=self._labels, newest_first=True, limit=limit)
         return list(self._journal.read(query))[::-1]

@@ -1,19 +1,19 @@
-"""What a session is brought back from, and how: decided by evidence, as pure functions.
+"""Recovery of a session: which state the evidence proves, and which predictions survive, as pure functions.
 
-There are two witnesses, the files and the log. Each may hold a checkpoint and the changes since. The newest checkpoint
-that proves itself is taken, from whichever side, and every change that follows it without a gap.
+There are two copies, the files and the log. Each may hold a checkpoint and the changes since. Recovery takes the newest
+valid checkpoint of either copy, and every change that follows it without a gap.
 
     normal       the session was closed, and nothing has happened since
-    crash        it was not closed; every change that was acknowledged is there
-    corruption   something was damaged or is missing; the newest that proves itself serves
+    crash        it was not closed; every acknowledged change is there
+    corruption   something is damaged or missing; the newest valid state is used
 
-After a crash or corruption the predictions are compared with what the network last heard. The rules, per prediction:
+After a crash or corruption the predictions are compared with those that the network has. The rules, per prediction:
 
-    both the same               it is kept
+    both the same               ours is kept
     the network's is newer      the network's is taken, the conflict is recorded
     ours is newer, or as new    ours is kept, the conflict is recorded
     the network has none        ours is kept if nothing was lost, else it stays ``recovering`` and is flagged
-    only the network has it     it is taken if something was lost, or if it is newer than all we know
+    only the network has it     it is added if something was lost, or if it is newer than our state
     no answer                   ours stays ``recovering`` and is flagged, until ``verify`` has asked again
 """
 
@@ -31,30 +31,32 @@ from lukasa.sessions.patch import apply_changes
 from lukasa.sessions.state import SessionState
 
 RecoveryMode = Literal["new", "normal", "crash", "corruption"]
-CheckpointSource = Literal["files", "log", "both"]
+CheckpointSource = Literal["files", "log", "both", "none"]
 PREVIOUS_STATUS_KEY = "recovering_from"
-"""What a prediction's status was before it was marked as recovering."""
+"""Field for the status that a prediction had before it was marked as recovering."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryEvidence:
-    """What the two witnesses say."""
+    """What the files and the log hold of a session."""
 
     file_checkpoint: Checkpoint | None
     damaged: Sequence[DamagedCheckpoint]
     log_checkpoint: Checkpoint | None
     log_status: str | None
-    """The status in the log; ``None`` when the log knows nothing of the session."""
+    """Status in the log; ``None`` when the log has no record of the session."""
     log_deltas: Mapping[int, Delta]
     file_deltas: Mapping[int, Delta]
     was_reopened: bool
-    """Whether the files tell that the session was opened again after its newest checkpoint."""
+    """Whether the files show that the session was opened again after its newest checkpoint."""
     highest_known_delta: int
-    """The highest number of a change that anybody has heard of."""
+    """Highest number of a change in the log's record of the session."""
+    highest_number: int
+    """Highest number of a checkpoint in either copy."""
 
     @property
     def has_newer_damage(self) -> bool:
-        """Whether a file is damaged that would have served before the one that does."""
+        """Whether a damaged file is newer than the valid one."""
         return any(
             self.file_checkpoint is None or damage.number >= self.file_checkpoint.number for damage in self.damaged
         )
@@ -62,7 +64,7 @@ class RecoveryEvidence:
 
 @dataclass(frozen=True, slots=True)
 class RecoveredState:
-    """A session's state as the evidence gives it."""
+    """State of a session as the evidence proves it."""
 
     mode: RecoveryMode
     state: SessionState
@@ -77,8 +79,8 @@ class RecoveredState:
 
 
 def recover_state(evidence: RecoveryEvidence, was_withdrawn: Callable[[int], bool]) -> RecoveredState | None:
-    """The newest state that can be proved; ``None`` when there is none at all."""
-    base, source = _newest_checkpoint(evidence)
+    """Return the newest state that the evidence proves, or None when there is no valid checkpoint."""
+    base, source = newest_checkpoint(evidence.file_checkpoint, evidence.log_checkpoint)
     if base is None:
         return None
     known = {
@@ -97,15 +99,17 @@ def recover_state(evidence: RecoveryEvidence, was_withdrawn: Callable[[int], boo
     lost = tuple(range(upto + 1, highest + 1))
     clean = base.clean and upto == base.upto
     closed = evidence.log_status == "closed" if evidence.log_status is not None else not evidence.was_reopened
-    sure = not lost and (evidence.log_status is not None or (clean and closed and not evidence.has_newer_damage))
+    is_complete = not lost and (evidence.log_status is not None or (clean and closed and not evidence.has_newer_damage))
     mode: RecoveryMode = "normal" if clean and closed else "crash"
     if lost or evidence.has_newer_damage:
         mode = "corruption"
-    return RecoveredState(mode, state, base, source, upto, highest, upto - base.upto, lost, sure)
+    return RecoveredState(mode, state, base, source, upto, highest, upto - base.upto, lost, is_complete)
 
 
-def _newest_checkpoint(evidence: RecoveryEvidence) -> tuple[Checkpoint | None, CheckpointSource]:
-    filed, logged = evidence.file_checkpoint, evidence.log_checkpoint
+def newest_checkpoint(
+    filed: Checkpoint | None, logged: Checkpoint | None
+) -> tuple[Checkpoint | None, CheckpointSource]:
+    """Return the newer of the checkpoints in the files and in the log, and which copy has it."""
     if filed is None or logged is None:
         return filed or logged, "files" if logged is None else "log"
     if (filed.upto, filed.number) == (logged.upto, logged.number):
@@ -114,15 +118,21 @@ def _newest_checkpoint(evidence: RecoveryEvidence) -> tuple[Checkpoint | None, C
     return newer, "files" if newer is filed else "log"
 
 
+def restart_state(evidence: RecoveryEvidence, base: Checkpoint) -> RecoveredState:
+    """Return the state of a session without any valid checkpoint: an empty one; every known change is lost."""
+    lost = tuple(sorted({*range(1, evidence.highest_known_delta + 1), *evidence.log_deltas}))
+    return RecoveredState("corruption", base.state, base, "none", base.upto, max(lost, default=0), 0, lost, False)
+
+
 def apply_delta(state: SessionState, delta: Delta) -> SessionState:
-    """The state after a change."""
+    """Return the state after a change."""
     state = apply_changes(state, delta.changes or ())
     return {**state, "metadata": {**state["metadata"], "last_updated": delta.at}} if delta.at else state
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionDecision:
-    """What becomes of one prediction, and why."""
+    """What to do with one prediction, and why."""
 
     prediction_id: str
     action: Literal["keep", "take", "add", "hold"]
@@ -132,17 +142,17 @@ class PredictionDecision:
 
 
 def build_recovering_changes(state: SessionState) -> list[dict[str, Any]]:
-    """The changes that mark every active prediction as recovering."""
+    """Build the changes that mark every active prediction as recovering."""
     return [
-        {"op": "add", "path": f"/active_predictions/{at}/{name}", "value": value}
-        for at, item in enumerate(state["active_predictions"])
+        {"op": "add", "path": f"/active_predictions/{index}/{name}", "value": value}
+        for index, item in enumerate(state["active_predictions"])
         if item.get("status") == "active"
         for name, value in (("status", "recovering"), (PREVIOUS_STATUS_KEY, "active"))
     ]
 
 
 def restore_status(prediction: Mapping[str, Any]) -> dict[str, Any]:
-    """A prediction with the status it had before it was marked."""
+    """Return a prediction with the status it had before it was marked as recovering."""
     status = (
         prediction.get(PREVIOUS_STATUS_KEY, "active")
         if prediction.get("status") == "recovering"
@@ -154,39 +164,38 @@ def restore_status(prediction: Mapping[str, Any]) -> dict[str, Any]:
 def reconcile_predictions(
     state: SessionState, network: NetworkState | None, *, is_complete: bool
 ) -> list[PredictionDecision]:
-    """What becomes of each prediction that is recovering, and of those only the network has."""
-    heard = {item["prediction_id"]: item for item in (network.active_predictions if network else ())}
-    verdicts = [
-        _decide_prediction(
-            item, heard.get(item["prediction_id"]), reachable=network is not None, is_complete=is_complete
-        )
-        for item in state["active_predictions"]
-        if item.get("status") == "recovering"
-    ]
-    ours = {item["prediction_id"] for item in state["active_predictions"]}
-    known = _last_updated(state["metadata"])
-    for id, item in heard.items():
-        if id not in ours and item.get("status") == "active" and (not is_complete or _last_updated(item) > known):
-            verdicts.append(PredictionDecision(id, "add", item))
-    return verdicts
+    """Decide on each recovering prediction, and on those that only the network has.
 
-
-def _decide_prediction(
-    local: Mapping[str, Any], remote: Mapping[str, Any] | None, *, reachable: bool, is_complete: bool
-) -> PredictionDecision:
-    own, id = restore_status(local), local["prediction_id"]
-    if not reachable:
-        return PredictionDecision(id, "hold", local, flag="the network did not answer")
-    if remote is None:
-        if is_complete:
-            return PredictionDecision(id, "keep", own)
-        return PredictionDecision(id, "hold", local, flag="changes were lost, and the network does not know it")
-    theirs = restore_status(remote)
-    if own == theirs:
-        return PredictionDecision(id, "keep", own)
-    newer = _last_updated(theirs) > _last_updated(own)
-    conflict = {"prediction_id": id, "kept": "network" if newer else "own", "own": own, "network": theirs}
-    return PredictionDecision(id, "take" if newer else "keep", theirs if newer else own, conflict)
+    ``network`` is None when the network did not answer; ``is_complete`` says that no change was lost.
+    """
+    remote = {item["prediction_id"]: item for item in (network.active_predictions if network else ())}
+    decisions = []
+    for item in state["active_predictions"]:
+        if item.get("status") != "recovering":
+            continue
+        id, ours = item["prediction_id"], restore_status(item)
+        if network is None:
+            decisions.append(PredictionDecision(id, "hold", item, flag="the network did not answer"))
+        elif id not in remote and not is_complete:
+            flag = "changes were lost, and the network does not know it"
+            decisions.append(PredictionDecision(id, "hold", item, flag=flag))
+        elif id not in remote or ours == (theirs := restore_status(remote[id])):
+            decisions.append(PredictionDecision(id, "keep", ours))
+        else:
+            is_newer = _last_updated(theirs) > _last_updated(ours)
+            conflict = {"prediction_id": id, "kept": "network" if is_newer else "own", "own": ours, "network": theirs}
+            action: Literal["take", "keep"] = "take" if is_newer else "keep"
+            decisions.append(PredictionDecision(id, action, theirs if is_newer else ours, conflict))
+    our_ids = {item["prediction_id"] for item in state["active_predictions"]}
+    state_time = _last_updated(state["metadata"])
+    for id, item in remote.items():
+        if (
+            id not in our_ids
+            and item.get("status") == "active"
+            and (not is_complete or _last_updated(item) > state_time)
+        ):
+            decisions.append(PredictionDecision(id, "add", item))
+    return decisions
 
 
 def _last_updated(item: Mapping[str, Any]) -> Any:
@@ -196,13 +205,13 @@ def _last_updated(item: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What a recovery found, did and could not do."""
+    """Result of a recovery: what was found, repaired and lost."""
 
     session: str
     mode: RecoveryMode
     state: SessionState = field(repr=False)
     used: str = ""
-    """Which checkpoint, and whose."""
+    """Checkpoint that was used, and the copy it is from."""
     number: int = 0
     replayed: int = 0
     lost: tuple[int, ...] = ()
@@ -216,5 +225,5 @@ class RecoveryReport:
 
     @property
     def whole(self) -> bool:
-        """Whether everything that was acknowledged is there."""
+        """Whether every acknowledged change is there."""
         return self.sure and not self.lost

@@ -1,8 +1,7 @@
-"""The state of a session: eight sections, checked where they are known and kept where they are not.
+"""State of a session: eight sections. Known fields are checked, unknown fields are kept.
 
-A check is a small function of a value that answers what is wrong with it, or nothing. Known fields are checked if they
-are there; a field that nobody knows is kept as it is. A list of things is a list of objects, and each is told from the
-others by an id of its own.
+A check is a function of a value that returns what is wrong with it, or None. Known fields are checked if they are
+present. ``active_predictions``, ``signal_history`` and ``peer_agents`` are lists of objects that differ by their ids.
 """
 
 from __future__ import annotations
@@ -20,27 +19,28 @@ SessionState = dict[str, Any]
 FieldCheck = Callable[[Any], str | None]
 
 SCHEMA = 1
-"""The newest shape of a state. A checkpoint says which one it has; older ones are brought up to date when read."""
+"""Newest version of the state's shape. A checkpoint stores its version; older ones are upgraded when read."""
 
 UPGRADES: dict[int, Callable[[SessionState], SessionState]] = {}
-"""What turns a state of one schema into one of the next."""
+"""Functions that turn a state of one version into the next."""
 
 STATUSES = ("active", "resolved", "expired", "recovering")
 TRENDS = ("improving", "stable", "declining")
 ITEM_IDS = {"active_predictions": "prediction_id", "signal_history": "signal_id", "peer_agents": "agent_id"}
-"""The lists whose items are known by an id, and what that id is called."""
+"""Lists whose items have an id, and the name of that id."""
 
 MAX_STATE_BYTES = 16_000_000
-"""Bytes of the largest state that is kept."""
+"""Size of the largest state, in bytes."""
 
 CHECKPOINT_SECTION = "checkpoint"
-"""The section that a checkpoint has more than a state."""
+"""Section that a checkpoint adds to the state."""
 
 _MAX_REPORTED_FAULTS = 5
+_MISSING = object()
 
 
 def fresh_state(session_id: str, agent_id: str, now: datetime) -> SessionState:
-    """The state of a session that has just begun."""
+    """Return the state of a new session."""
     moment = to_iso(now)
     return {
         "metadata": {
@@ -68,17 +68,17 @@ def fresh_state(session_id: str, agent_id: str, now: datetime) -> SessionState:
 
 
 def fill_missing_sections(state: Mapping[str, Any], session_id: str, agent_id: str, now: datetime) -> SessionState:
-    """A state with every section there, under the session's own id; what is there already is kept."""
+    """Return the state with every section present and the given session id; existing sections are kept."""
     fresh = fresh_state(session_id, agent_id, now)
     whole = {name: state.get(name, section) for name, section in fresh.items()} | {
         name: value for name, value in state.items() if name not in fresh
     }
-    known = whole["metadata"] if isinstance(whole["metadata"], dict) else {}
-    return {**whole, "metadata": {**fresh["metadata"], **known, "session_id": session_id}}
+    metadata = whole["metadata"] if isinstance(whole["metadata"], dict) else {}
+    return {**whole, "metadata": {**fresh["metadata"], **metadata, "session_id": session_id}}
 
 
 def upgrade_state(state: SessionState, schema: int) -> SessionState:
-    """The state in today's shape. One from the future is refused."""
+    """Return the state in the newest shape. Refuse one of a newer version."""
     if schema > SCHEMA:
         raise StoreNewer(f"The state has schema {schema}; this Lukasa knows up to {SCHEMA}. Upgrade Lukasa to read it.")
     for step in range(schema, SCHEMA):
@@ -87,9 +87,9 @@ def upgrade_state(state: SessionState, schema: int) -> SessionState:
 
 
 def find_state_fault(state: Any, touched_paths: Sequence[Sequence[str]] | None = None) -> str | None:
-    """Why a state cannot be kept, in one sentence; ``None`` when it can.
+    """Return in one sentence why a state cannot be stored, or None.
 
-    ``touched`` names the places that changed: then only the sections and items they lie in are looked at.
+    With ``touched_paths``, the paths that changed, only the sections and items on them are checked.
     """
     if not isinstance(state, dict):
         return "A state is a JSON object with eight sections."
@@ -98,36 +98,29 @@ def find_state_fault(state: Any, touched_paths: Sequence[Sequence[str]] | None =
     if touched_paths is None:
         if (fault := find_json_fault(state)) is not None:
             return f"The state cannot be stored: {fault}"
-        faults = [fault for name in SECTIONS for fault in _section_faults(name, state.get(name, _MISSING))]
-    else:
-        faults = [fault for path in dict.fromkeys(map(tuple, touched_paths)) for fault in _faults_at(state, path)]
+        touched_paths = [()]
+    faults: list[str] = []
+    for path in dict.fromkeys(map(tuple, touched_paths)):
+        name = path[0] if path else ""
+        section = state.get(name, _MISSING)
+        if not path:
+            faults += [fault for name in SECTIONS for fault in _section_faults(name, state.get(name, _MISSING))]
+        elif name in _ITEM_CHECKS and len(path) > 1 and isinstance(section, list):
+            index = int(path[1]) if path[1].isdigit() else -1
+            if 0 <= index < len(section):
+                item, id_name = section[index], ITEM_IDS[name]
+                faults += _object_faults(f"{name}/{path[1]}", item, _ITEM_CHECKS[name], (id_name,))
+                id = item.get(id_name) if isinstance(item, dict) else None
+                if sum(isinstance(other, dict) and other.get(id_name) == id for other in section) > 1:
+                    faults.append(f"{name} has {str(id)[:60]!r} twice")
+        elif name == "reasoning_cache" and len(path) > 1 and isinstance(section, dict) and path[1] in section:
+            faults += _object_faults(f"{name}/{path[1][:60]}", section[path[1]], _REASONING_CHECKS)
+        elif name in SECTIONS:
+            faults += _section_faults(name, section)
     if not faults:
         return None
     more = f" And {len(faults) - _MAX_REPORTED_FAULTS} more." if len(faults) > _MAX_REPORTED_FAULTS else ""
     return "The state does not fit: " + "; ".join(faults[:_MAX_REPORTED_FAULTS]) + "." + more
-
-
-_MISSING = object()
-
-
-def _faults_at(state: SessionState, path: Sequence[str]) -> Iterator[str]:
-    """What is wrong where a change was made."""
-    if not path:
-        yield from (fault for name in SECTIONS for fault in _section_faults(name, state.get(name, _MISSING)))
-        return
-    name = path[0]
-    section = state.get(name, _MISSING)
-    if name in _ITEM_CHECKS and len(path) > 1 and isinstance(section, list):
-        at = int(path[1]) if path[1].isdigit() else -1
-        if 0 <= at < len(section):
-            yield from _object_faults(f"{name}/{path[1]}", section[at], _ITEM_CHECKS[name], (ITEM_IDS[name],))
-            own = section[at].get(ITEM_IDS[name]) if isinstance(section[at], dict) else None
-            if sum(isinstance(item, dict) and item.get(ITEM_IDS[name]) == own for item in section) > 1:
-                yield f"{name} has {str(own)[:60]!r} twice"
-    elif name == "reasoning_cache" and len(path) > 1 and isinstance(section, dict) and path[1] in section:
-        yield from _object_faults(f"{name}/{path[1][:60]}", section[path[1]], _REASONING_CHECKS)
-    elif name in SECTIONS:
-        yield from _section_faults(name, section)
 
 
 def _section_faults(name: str, value: Any) -> Iterator[str]:
@@ -162,8 +155,8 @@ def _list_faults(where: str, value: Any, checks: Mapping[str, FieldCheck], id_na
         yield f"{where} must be a list"
         return
     seen: set[str] = set()
-    for at, item in enumerate(value):
-        faults = list(_object_faults(f"{where}/{at}", item, checks, (id_name,)))
+    for index, item in enumerate(value):
+        faults = list(_object_faults(f"{where}/{index}", item, checks, (id_name,)))
         yield from faults
         if not faults:
             if item[id_name] in seen:
@@ -179,8 +172,17 @@ def _check_name(value: Any) -> str | None:
     return None if isinstance(value, str) and 0 < len(value) <= 200 else "must be text of 1 to 200 characters"
 
 
+def _check_version(value: Any) -> str | None:
+    is_version = isinstance(value, str) and re.fullmatch(r"\d+\.\d+\.\d+([-+][\w.+-]+)?", value)
+    return None if is_version else "must be a version such as 1.0.0"
+
+
 def _check_number(value: Any) -> str | None:
     return None if isinstance(value, int | float) and not isinstance(value, bool) else "must be a number"
+
+
+def _check_positive(value: Any) -> str | None:
+    return None if _check_number(value) is None and value > 0 else "must be above 0"
 
 
 def _check_probability(value: Any) -> str | None:
@@ -188,8 +190,8 @@ def _check_probability(value: Any) -> str | None:
 
 
 def _check_count(value: Any) -> str | None:
-    good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return None if good else "must be a whole number, not negative"
+    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return None if is_count else "must be a whole number, not negative"
 
 
 def _check_boolean(value: Any) -> str | None:
@@ -205,10 +207,10 @@ def _check_time(value: Any) -> str | None:
 
 
 def _check_interval(value: Any) -> str | None:
-    good = (
+    is_interval = (
         isinstance(value, list) and len(value) == 2 and not any(map(_check_probability, value)) and value[0] <= value[1]
     )
-    return None if good else "must be [lower, upper], both from 0 to 1"
+    return None if is_interval else "must be [lower, upper], both from 0 to 1"
 
 
 def _choice_check(words: Sequence[str]) -> FieldCheck:
@@ -223,14 +225,15 @@ def _list_check(check: FieldCheck) -> FieldCheck:
     def check_items(value: Any) -> str | None:
         if not isinstance(value, list):
             return "must be a list"
-        return next((f"at {at} {fault}" for at, item in enumerate(value) if (fault := check(item)) is not None), None)
+        faults = ((index, check(item)) for index, item in enumerate(value))
+        return next((f"at {index} {fault}" for index, fault in faults if fault is not None), None)
 
     return check_items
 
 
-def _object_check(checks: Mapping[str, FieldCheck], required: Sequence[str] = ()) -> FieldCheck:
+def _object_check(checks: Mapping[str, FieldCheck]) -> FieldCheck:
     def check_object(value: Any) -> str | None:
-        return next((fault.strip("/") for fault in _object_faults("", value, checks, required)), None)
+        return next((fault.strip("/") for fault in _object_faults("", value, checks)), None)
 
     return check_object
 
@@ -251,26 +254,28 @@ def _check_peers(value: Any) -> str | None:
     return next(iter(_list_faults("", value, checks, "agent_id")), None)
 
 
-_PREDICTION_CHECKS: dict[str, FieldCheck] = {
-    "prediction_id": _check_name,
-    "market_id": _check_name,
-    "question": _check_text,
-    "probability": _check_probability,
-    "confidence_interval": _optional_check(_check_interval),
-    "confidence_level": _optional_check(_check_probability),
-    "created_at": _check_time,
-    "last_updated": _check_time,
-    "status": _choice_check(STATUSES),
-    "num_updates": _check_count,
-}
-_SIGNAL_CHECKS: dict[str, FieldCheck] = {
-    "signal_id": _check_name,
-    "market_id": _check_name,
-    "timestamp": _check_time,
-    "prediction": _check_probability,
-    "confidence": _check_probability,
-    "broadcast": _check_boolean,
-    "acknowledged": _check_boolean,
+_ITEM_CHECKS: dict[str, dict[str, FieldCheck]] = {
+    "active_predictions": {
+        "prediction_id": _check_name,
+        "market_id": _check_name,
+        "question": _check_text,
+        "probability": _check_probability,
+        "confidence_interval": _optional_check(_check_interval),
+        "confidence_level": _optional_check(_check_probability),
+        "created_at": _check_time,
+        "last_updated": _check_time,
+        "status": _choice_check(STATUSES),
+        "num_updates": _check_count,
+    },
+    "signal_history": {
+        "signal_id": _check_name,
+        "market_id": _check_name,
+        "timestamp": _check_time,
+        "prediction": _check_probability,
+        "confidence": _check_probability,
+        "broadcast": _check_boolean,
+        "acknowledged": _check_boolean,
+    },
 }
 _REASONING_CHECKS: dict[str, FieldCheck] = {
     "base_rate": _optional_check(_check_probability),
@@ -282,16 +287,11 @@ _REASONING_CHECKS: dict[str, FieldCheck] = {
     ),
     "last_analysis": _check_time,
 }
-_ITEM_CHECKS = {"active_predictions": _PREDICTION_CHECKS, "signal_history": _SIGNAL_CHECKS}
 SECTIONS: dict[str, dict[str, FieldCheck]] = {
     "metadata": {
         "agent_id": _check_text,
         "session_id": _check_name,
-        "version": lambda value: (
-            None
-            if isinstance(value, str) and re.fullmatch(r"\d+\.\d+\.\d+([-+][\w.+-]+)?", value)
-            else "must be a version such as 1.0.0"
-        ),
+        "version": _check_version,
         "created_at": _check_time,
         "last_updated": _check_time,
         "checkpoint_number": _check_count,
@@ -299,14 +299,10 @@ SECTIONS: dict[str, dict[str, FieldCheck]] = {
     },
     "configuration": {
         "api_endpoint": _check_text,
-        "checkpoint_interval_minutes": lambda value: (
-            None if _check_number(value) is None and value > 0 else "must be above 0"
-        ),
+        "checkpoint_interval_minutes": _check_positive,
         "max_active_markets": _check_count,
         "confidence_threshold": _check_probability,
-        "update_frequency_minutes": lambda value: (
-            None if _check_number(value) is None and value > 0 else "must be above 0"
-        ),
+        "update_frequency_minutes": _check_positive,
     },
     "active_predictions": {},
     "signal_history": {},

@@ -1,26 +1,28 @@
-"""What appending means, whatever engine keeps the log: which batches are simple, how a repeated one is known again."""
+"""Appending, as far as it is the same in every engine: versions, counts, idempotency keys and replay."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from lukasa.outcome import Refused
-from lukasa.record import Record, ValidatedDraft, encode_draft
+from lukasa.outcome import Accepted, Conflict, Refused
+from lukasa.record import Record, ValidatedDraft, digest_of, encode_draft, entry_suffix, parse_entry
 from lukasa.scope import Reach
-from lukasa.storage.engine import NEAR_DUPLICATE_KINDS, QUARANTINE
+from lukasa.storage.engine import QUARANTINE, ConditionalBatch, Reader, ReplayResult
+from lukasa.storage.integrity import CHECKSUM_MASK, ErasedKeys
 
 RowT = TypeVar("RowT")
-
-_SPECIAL_KINDS = NEAR_DUPLICATE_KINDS | {QUARANTINE}
+KeyTuple = tuple[str, str, str]
+VersionTuple = tuple[str, str, str, int]
 
 KEY_REUSED = Refused("key_reused", "This idempotency key was used for something else; make a new one.")
 
 
 class LazyRecords(Sequence[Record], Generic[RowT]):
-    """The records just written, unfolded only when somebody looks."""
+    """The records just written, parsed only when they are read."""
 
     def __init__(self, rows: Sequence[RowT], parse_row: Callable[[RowT], Record]) -> None:
         self._rows = rows
@@ -42,26 +44,182 @@ def refuse_closed_scope(scope: str) -> Refused:
     return Refused("scope_closed", f"This caller may not write to the scope {scope!r}.")
 
 
-def find_single_insert(reach: Reach, batch: Sequence[ValidatedDraft]) -> ValidatedDraft | None:
-    """The one new and plain record that a batch consists of, if it does: by far the most common write."""
+def find_single_insert(
+    reach: Reach, batch: Sequence[ValidatedDraft], near_duplicate_kinds: frozenset[str]
+) -> ValidatedDraft | None:
+    """Return the draft of a batch that is one new record without labels, links or near-duplicate keys, else None.
+
+    That is by far the most common write, and the engines have a fast path for it.
+    """
     if len(batch) != 1:
         return None
     sealed = batch[0]
     draft = sealed.draft
-    plain = not (draft.labels or draft.links or draft.deleted or draft.expected) and sealed.kind not in _SPECIAL_KINDS
-    return sealed if sealed.has_new_id and plain and reach.writes(sealed.scope) else None
+    if draft.labels or draft.links or draft.deleted or draft.expected or not sealed.has_new_id:
+        return None
+    if sealed.kind == QUARANTINE or sealed.kind in near_duplicate_kinds:
+        return None
+    return sealed if reach.writes(sealed.scope) else None
 
 
 def hash_idempotency_key(reach: Reach, key: str) -> str:
-    """Idempotency keys of callers with different walls never meet."""
-    walls = [None if scopes is None else sorted(scopes) for scopes in (reach.readable, reach.writable)]
-    return hashlib.sha256(json.dumps([walls, key]).encode()).hexdigest()
+    """Hash a key together with the reach, so that callers with different reaches never share a key."""
+    scopes = [None if allowed is None else sorted(allowed) for allowed in (reach.readable, reach.writable)]
+    return hashlib.sha256(json.dumps([scopes, key]).encode()).hexdigest()
 
 
-def fingerprint_batch(batch: Sequence[ValidatedDraft]) -> bytes:
-    """What was asked to be written, apart from ids that were made up on the way."""
-    asked = (
+def fingerprint_batch(batch: Sequence[ValidatedDraft] | ConditionalBatch) -> bytes:
+    """Hash the content of a batch without its generated ids; empty for a conditional batch."""
+    if callable(batch):
+        return b""
+    contents = (
         encode_draft(sealed.draft, "", sealed.author).content if sealed.has_new_id else sealed.content
         for sealed in batch
     )
-    return hashlib.sha256(b"\n".join(asked)).digest()
+    return hashlib.sha256(b"\n".join(contents)).digest()
+
+
+class WriteReader(Reader, Protocol):
+    """A reader inside a write transaction."""
+
+    def records(self, seqs: Iterable[int]) -> list[Record]:
+        """Return the records at some positions."""
+
+
+def resolve_batch(
+    reader: WriteReader,
+    batch: Sequence[ValidatedDraft] | ConditionalBatch,
+    stored_answer: tuple[bytes, Iterable[int]] | None,
+) -> Sequence[ValidatedDraft] | Accepted | Refused:
+    """Return the drafts to append, or the outcome when nothing is to be appended.
+
+    ``stored_answer`` is the fingerprint and the positions stored with a repeated idempotency key. A conditional batch
+    has no fingerprint, so its key alone counts.
+    """
+    if stored_answer is not None:
+        fingerprint, positions = stored_answer
+        if fingerprint and (given := fingerprint_batch(batch)) and given != fingerprint:
+            return KEY_REUSED
+        return Accepted(reader.records(positions), repeated=True)
+    return batch(reader) if callable(batch) else batch
+
+
+class KeyState(NamedTuple):
+    """The newest visible version of a key, and the highest version number taken, hidden versions included."""
+
+    seq: int
+    version: int
+    highest_version: int
+    created_at: str
+    deleted: bool
+    token_count: int | None = None
+
+    def with_version(
+        self, seq: int, version: int, created_at: str, *, deleted: bool, hidden: bool, token_count: int | None = None
+    ) -> KeyState:
+        """Return the state after a version was added: the newest one, an older one, or a hidden one."""
+        highest = max(self.highest_version, version)
+        if hidden or version <= self.version:
+            return self._replace(highest_version=highest)
+        return KeyState(seq, version, highest, created_at, deleted, token_count)
+
+
+NO_KEY_STATE = KeyState(seq=0, version=0, highest_version=0, created_at="", deleted=True)
+
+
+def build_next_version(sealed: ValidatedDraft, state: KeyState, recorded_at: str) -> tuple[int, str, bytes] | Conflict:
+    """Return the number, creation time and entry of a record's next version, or a conflict with the expected one."""
+    expected = sealed.draft.expected
+    if expected is None and sealed.has_new_id:
+        expected = 0
+    if expected is not None and expected != (0 if state.deleted and expected == 0 else state.version):
+        return Conflict(sealed.key, expected, state.version)
+    version, created_at = state.highest_version + 1, state.created_at or recorded_at
+    return version, created_at, sealed.content[:-1] + entry_suffix(version, created_at, recorded_at)
+
+
+def checksum(digest: bytes) -> int:
+    """Return the share of a digest in the checksum of its scope and kind."""
+    return int.from_bytes(digest[:8]) & CHECKSUM_MASK
+
+
+class TallyChanges:
+    """Changes to the counts of a transaction, per scope and kind: live, versions, checksum and an engine's own."""
+
+    def __init__(self, columns: int = 3) -> None:
+        self._columns = columns
+        self._changes: dict[tuple[str, str], list[int]] = {}
+
+    def changes_for(self, scope: str, kind: str) -> list[int]:
+        change = self._changes.get((scope, kind))
+        if change is None:
+            change = self._changes[scope, kind] = [0] * self._columns
+        return change
+
+    def add_version(self, scope: str, kind: str, digest: bytes, live: int = 1) -> None:
+        change = self.changes_for(scope, kind)
+        change[0] += live
+        change[1] += 1
+        change[2] += int.from_bytes(digest[:8]) & CHECKSUM_MASK
+
+    def remove_version(self, scope: str, kind: str, digest: bytes, live: int) -> None:
+        change = self.changes_for(scope, kind)
+        change[0] -= live
+        change[1] -= 1
+        change[2] -= checksum(digest)
+
+    def add_live(self, scope: str, kind: str, live: int) -> None:
+        """Add to the number of current records, or subtract."""
+        self.changes_for(scope, kind)[0] += live
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Return the changes in one order everywhere, so that writers never deadlock."""
+        return [
+            (scope, kind, live, versions, total & CHECKSUM_MASK, *others)
+            for (scope, kind), (live, versions, total, *others) in sorted(self._changes.items())
+        ]
+
+
+def parse_replayed_entry(reach: Reach, entry: bytes, digest: bytes) -> Record | str:
+    """Parse an entry of another log, or return why it is refused."""
+    if digest_of(entry) != digest:
+        return "the line does not match its digest"
+    record = parse_entry(entry, 0, digest)
+    if not reach.writes(record.scope):
+        return f"the scope {record.scope!r} is closed to this caller"
+    return record
+
+
+class Replay(ABC):
+    """Adds entries of another log to this one, in one transaction."""
+
+    def __init__(self, erasure_receipts: Iterable[str]) -> None:
+        self._erased_keys = ErasedKeys(erasure_receipts)
+        self._added: dict[VersionTuple, bytes] = {}
+
+    @abstractmethod
+    def find_digest(self, version: VersionTuple) -> bytes | None:
+        """Return the digest of a version that was in the log before this replay."""
+
+    @abstractmethod
+    def add_record(self, record: Record, entry: bytes) -> None:
+        """Add a new version as it is."""
+
+    def run(self, entries: Iterable[tuple[Record | str, bytes]]) -> list[ReplayResult]:
+        """Add parsed entries; a string is the reason why that entry is refused."""
+        return [self._replay(record, entry) for record, entry in entries]
+
+    def _replay(self, record: Record | str, entry: bytes) -> ReplayResult:
+        if isinstance(record, str):
+            return ReplayResult("refused", record)
+        version = (record.scope, record.kind, record.id, record.version)
+        known = self._added.get(version) or self.find_digest(version)
+        if known is not None:
+            if known == record.digest:
+                return ReplayResult("present")
+            return ReplayResult("refused", "another record has this key and version")
+        if record in self._erased_keys:
+            return ReplayResult("refused", "this record was erased here")
+        self._added[version] = record.digest
+        self.add_record(record, entry)
+        return ReplayResult("added")

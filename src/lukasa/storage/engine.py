@@ -1,18 +1,19 @@
-"""The engine promise: what a database must do so that everything else can stand on it.
+"""The engine contract: what a database backend must do.
 
-Three small contracts. A ``Reader`` looks at the log through the wall of one reach, at one moment. An ``Engine`` opens
-readers and appends batches. ``Upkeep`` keeps the store sound. The exam for all of it is
-``lukasa.testing.EngineContract``; an engine that passes it can be used.
+``LogReader`` reads records at one moment, within one reach. ``SearchIndex`` answers text, vector and near-duplicate
+queries over them. ``Reader`` is both. ``RecordLog`` opens snapshots and appends batches. ``Maintenance`` verifies,
+repairs and compacts the store. ``Engine`` is all of it, and ``lukasa.testing.EngineContract`` is its conformance suite.
 
-What every engine promises:
+Every engine guarantees:
 
-- A batch is there whole or not at all, and once ``append`` returns ``Accepted`` it survives a power cut.
-- Positions (``seq``) grow: whoever reads ``after`` a position, from 0 on, never later finds something new at or below
-  what they got. Reading without ``after`` shows everything there is, also what something could still come before.
-- Text index and links change in the same transaction as the log.
-- A reader never learns anything, not even by a count or an error, about a scope outside its reach.
-- A record of kind ``quarantine`` hides at once what its author wrote and what was derived from it; a later version
-  with ``released`` brings it back. Both are derived state: they can be rebuilt from the log.
+- A batch is written whole or not at all, and it survives a power cut once ``append`` returns ``Accepted``.
+- Positions (``seq``) grow. A caller who reads ``after`` a position, from 0 on, never later finds a new record at or
+  below the positions already returned. A read without ``after`` returns every committed record, also those below
+  which a record may still appear.
+- The text index and the links change in the same transaction as the log.
+- A reader learns nothing about a scope outside its reach, not even by a count or an error.
+- A record of kind ``quarantine`` hides at once what its author wrote and what was derived from that; a later version
+  with ``released`` shows it again. What is hidden is derived state that can be rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -33,26 +34,23 @@ from lukasa.scope import Reach
 T = TypeVar("T")
 
 AsOf = datetime | int
-"""An earlier state: everything recorded up to a time, or up to a position of this store's log."""
+"""An earlier state of the store: everything recorded up to a time, or up to a position of the log."""
 
 QUARANTINE = "quarantine"
 ERASURE = "erasure"
 COMPACTION = "compaction"
 RESERVED_KINDS = frozenset({QUARANTINE, ERASURE, COMPACTION})
-"""Kinds the journal alone writes: the store's own books."""
-
-NEAR_DUPLICATE_KINDS = frozenset({"memory"})
-"""Kinds whose texts an engine marks (``lukasa.text.similarity``), so that nearly the same text is found without reading all."""
+"""Kinds of system records, which only the journal writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """Which records to read. Empty fields do not limit.
 
-    ``since`` and ``until`` speak of when a thing happened, ``recorded_since`` of when it was written down.
-    ``every_version`` reads the log itself: superseded versions and tombstones too. ``hidden`` adds what is in
-    quarantine, for a reach without walls only. ``mentions`` asks for a piece of text anywhere in the record, letter
-    case aside; it reads everything else that is asked for, so it is slow.
+    ``since`` and ``until`` compare when a thing happened, ``recorded_since`` when it was recorded. ``every_version``
+    reads superseded versions and tombstones too. ``hidden`` adds records in quarantine; it counts only for a reach
+    without limits. ``mentions`` is a piece of text anywhere in the record, letter case ignored; it is slow, because
+    every record that meets the other conditions is read.
     """
 
     kinds: tuple[str, ...] = ()
@@ -77,7 +75,7 @@ ALL_RECORDS = Query()
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A record found by an index, with the index's own score (higher is better)."""
+    """A record found by an index, with the index's score (higher is better)."""
 
     record: Record
     score: float
@@ -94,7 +92,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How much one kind holds in one scope: what is live, and how many versions stand in the log."""
+    """The counts of one kind in one scope: current records, and all versions in the log."""
 
     scope: str
     kind: str
@@ -104,7 +102,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing ``verify`` found wrong: where, and what. ``repairable`` when it can be rebuilt from the log."""
+    """One problem that ``verify`` found. ``repairable`` means that it can be rebuilt from the log."""
 
     where: str
     what: str
@@ -113,7 +111,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What ``verify`` found out."""
+    """The number of versions that ``verify`` checked, and the problems it found."""
 
     versions: int
     findings: tuple[Finding, ...] = ()
@@ -125,7 +123,7 @@ class VerifyReport:
 
 @dataclass(frozen=True, slots=True)
 class LogCompactionResult:
-    """What ``compact`` dropped."""
+    """The number of versions that ``compact`` dropped, and the size of the store before and after."""
 
     versions: int
     bytes_before: int
@@ -134,10 +132,10 @@ class LogCompactionResult:
 
 @dataclass(frozen=True, slots=True)
 class EraseResult:
-    """What ``erase`` removed: how many versions of how many records, and whether every old page is gone.
+    """The number of records and versions that ``erase`` removed.
 
-    ``residue`` says why traces may still be on disk (another process is reading an older page); erasing finishes as
-    soon as that reader is gone.
+    ``residue`` says why traces may still be on disk, for example because another process reads an older page; erasure
+    finishes as soon as that reader is gone.
     """
 
     records: int
@@ -148,14 +146,14 @@ class EraseResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What a replayed line did: it was added, it was there already, or why it could not be taken."""
+    """The outcome of one replayed entry: added, already present, or refused with a reason."""
 
     state: Literal["added", "present", "refused"]
     reason: str = ""
 
 
 class NearDuplicate(NamedTuple):
-    """A live record that bears some of the marks that were asked for: which, and what it says."""
+    """A current record that shares near-duplicate keys with a text: its id, its text and the shared keys."""
 
     id: str
     text: str
@@ -163,136 +161,145 @@ class NearDuplicate(NamedTuple):
 
 
 ConditionalBatch = Callable[["Reader"], "Sequence[ValidatedDraft] | Refused"]
-"""Looks at the store inside the write lock and answers what to append. May run more than once; must not write."""
+"""Reads the store inside the write lock and returns the drafts to append. May run more than once; must not write."""
 
 Progress = Callable[[int, int], None]
-"""Called now and then with how much is done and how much there is."""
+"""Called now and then with the work done and the total."""
 
 
-class Reader(Protocol):
-    """A look at the log through the wall of one reach."""
+class LogReader(Protocol):
+    """Records, counts and links at one moment, within one reach."""
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
-        """The newest version, the version of an earlier time, or one version by number. Tombstones are ``None``."""
+        """Return the newest version, the version as of an earlier state, or one version by number; no tombstones."""
 
     def read(self, query: Query = ALL_RECORDS) -> list[Record]:
-        """Records in log order."""
+        """Return records in log order."""
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
-        """Every version that is kept, oldest first, tombstones included; ``hidden`` as in ``Query``."""
+        """Return every stored version, oldest first, tombstones included; ``hidden`` as in ``Query``."""
 
     def tally(self) -> list[Tally]:
-        """Counts per scope and kind, in constant time per pair."""
+        """Return the counts per scope and kind, in constant time per pair."""
 
     def tip(self) -> int:
-        """The newest position; 0 for an empty log."""
+        """Return the newest position; 0 for an empty log."""
 
     def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
-        """Links of live records that leave or reach ``key``."""
+        """Return the links of current records that leave or reach ``key``."""
 
     def descendants(self, keys: Sequence[Key], *, hidden: bool = False) -> list[Key]:
-        """Every record of which some version was derived from these, however indirectly; ``hidden`` as in ``Query``."""
+        """Return every record with a version derived from these keys, directly or not; ``hidden`` as in ``Query``."""
+
+
+class SearchIndex(Protocol):
+    """Text, vector and near-duplicate queries at one moment, within one reach."""
 
     def match_text(self, words: str, query: Query = ALL_RECORDS, *, together: str = "") -> list[Match]:
-        """Records whose text holds any of the words, best first. Any string at all is a valid question.
+        """Return records whose text holds any of the words, best first. Any string is a valid query.
 
-        Words asked ``together`` count as one: a text that holds all of them matches too.
+        The words of ``together`` count as one: a text that holds all of them matches too.
         """
 
     def match_vector(self, model: str, vector: Sequence[float], query: Query = ALL_RECORDS) -> list[Match]:
-        """Live records whose stored vectors are nearest by cosine, best first.
+        """Return the current records whose stored vectors are nearest by cosine, best first.
 
-        Exact in a small store; in a large one a record among the very nearest may be missed now and then.
+        The result is exact in a small store; a large store may occasionally miss one of the nearest records.
         """
 
     def without_vectors(self, model: str, limit: int) -> list[Record]:
-        """The next versions that have a text and no vector of the model yet, oldest first, hidden ones included.
+        """Return the next versions with a text and no vector of the model, oldest first, hidden ones included.
 
-        Vectors are made in log order, so what lies before one that has a vector is taken to have one too.
+        Vectors are made in log order: every version before one that has a vector is taken to have one too.
         """
 
     def count_without_vectors(self, model: str) -> int:
-        """How many versions have a text and no vector of the model yet; for a reach without walls only."""
+        """Count the versions with a text and no vector of the model; for a reach without limits only."""
 
     def cosines(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
-        """The cosines of given records, by position; those that have no vector are left out."""
+        """Return the cosines of the records at some positions; records without a vector are left out."""
 
     def frequency(self, tokens: Sequence[str]) -> dict[str, int]:
-        """In about how many texts within reach each token stands; see ``lukasa.text.tokenizer``. 0 means in none."""
+        """Return about how many texts within reach hold each token of ``lukasa.text.terms``; 0 is exact."""
 
     def authors(self, latest: int) -> list[str]:
-        """Who wrote the latest records of each scope and kind, that many of each; of the largest, where there are many."""
+        """Return the authors of the latest records of each scope and kind; of the largest pairs if there are many."""
 
     def near_duplicates(
         self, keys_of_texts: Sequence[Sequence[int]], scope: str, *, kind: str, limit_per_key: int
     ) -> list[NearDuplicate]:
-        """The live records of a marked kind in a scope that bear marks of some texts, each text given by its marks.
+        """Return the current records of a kind and scope that share near-duplicate keys with any of the texts.
 
-        By each mark the newest ``each`` come, and beyond those the ones that bear several marks of one text, as far as
-        it is cheap to tell. Every record comes once, newest first. The cost is that of the marks, not of the log.
+        Each text is given by its keys. Each key brings its newest ``limit_per_key`` records, and beyond those the
+        records that share several keys of one text, as far as that is cheap to find. Every record comes once, newest
+        first. The cost depends on the number of keys, not on the size of the log.
         """
 
-    def adjacent_turns(self, records: Iterable[Record]) -> dict[int, tuple[int | None, int | None]]:
-        """Where what was said just before and just after stands: the live records of the same kind next to each.
+    def adjacent_turns(self, records: Iterable[Record], group_label: str) -> dict[int, tuple[int | None, int | None]]:
+        """Return the positions of the current records of the same kind just before and just after each record.
 
-        Next to each in its session, that is, which the label ``session=…`` tells; who has none stands alone.
+        Neighbours share the record's label ``group_label=…``; records without such a label are left out.
         """
 
     def texts_at(self, seqs: Iterable[int]) -> dict[int, str]:
-        """The texts at given positions."""
+        """Return the texts at some positions."""
+
+
+class Reader(LogReader, SearchIndex, Protocol):
+    """A snapshot of the store within one reach."""
 
 
 class RecordLog(Protocol):
-    """Keeps records."""
+    """Snapshots and appends."""
 
     def snapshot(self, reach: Reach, *, single_query: bool = False) -> AbstractContextManager[Reader]:
-        """One consistent look. ``once`` says that a single question will be asked, which may spare a transaction."""
+        """Open a consistent snapshot. ``single_query`` announces a single query, which may save a transaction."""
 
     def append(
         self, reach: Reach, batch: Sequence[ValidatedDraft] | ConditionalBatch, *, key: str | None = None
     ) -> Outcome:
-        """Appends all or nothing. A repeated idempotency ``key`` answers what it answered the first time."""
+        """Append all drafts or none. A repeated idempotency ``key`` returns the first outcome again."""
 
     def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[ReplayResult]:
-        """Takes lines of another store's log with their digests, verbatim, each once however often it comes."""
+        """Add entries of another store's log with their digests, unchanged, each once however often it comes."""
 
     def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
-        """Stores vectors as (position, chunk, vector) for a model; replaces what was there."""
+        """Store vectors of a model as (position, chunk, vector), replacing those of the same positions."""
 
 
-class StoreMaintenance(Protocol):
-    """Keeps the store sound."""
+class Maintenance(Protocol):
+    """Verification, repair and housekeeping of the store."""
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Proves the log whole and the indexes true to it. Changes nothing."""
+        """Check the log against its digests and the indexes against the log. Changes nothing."""
 
     def reindex(self, progress: Progress | None = None) -> None:
-        """Rebuilds everything derived from the log."""
+        """Rebuild everything that is derived from the log."""
 
     def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> LogCompactionResult:
-        """Drops superseded versions (those superseded before a time, if one is given). The newest always stays."""
+        """Drop superseded versions, or only those superseded before a time. The newest version always stays."""
 
     def erase(
         self, choose: Callable[[Reader], Sequence[Key]], receipt: Callable[[EraseResult], ValidatedDraft]
     ) -> EraseResult:
-        """Removes every version of the chosen records from log and indexes and appends the receipt, as one."""
+        """Remove every version of the chosen records from log and indexes and append the receipt, atomically."""
 
     def backup(self, target: Path) -> None:
-        """Writes a consistent copy to a new file."""
+        """Write a consistent copy to a new file."""
 
     def describe(self) -> Mapping[str, Any]:
-        """Facts about the store for people: place, engine version, sizes."""
+        """Return facts about the store for people: location, engine version, sizes."""
 
     def close(self) -> None:
-        """Lets go of everything. Closing twice is fine."""
+        """Release all resources. Closing twice is allowed."""
 
 
-class Engine(RecordLog, StoreMaintenance, Protocol):
-    """A database that keeps the promise."""
+class Engine(RecordLog, Maintenance, Protocol):
+    """A complete database backend."""
 
 
 def split_into_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of up to ``size`` items. When the source fails, what it gave before comes out first, then the failure."""
+    """Yield lists of up to ``size`` items. When the source fails, its earlier items come first, then the failure."""
     source = iter(items)
     failure: Exception | None = None
     while failure is None:
@@ -310,5 +317,5 @@ def split_into_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def hash_erased_key(key: Key, salt: str) -> str:
-    """What an erasure's receipt remembers of a key: enough to know it again, not enough to read it."""
+    """Return the salted hash by which an erasure's receipt recognises a key without naming it."""
     return hashlib.blake2b(str(key).encode(), key=salt.encode()[:64], digest_size=16).hexdigest()

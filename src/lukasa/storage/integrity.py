@@ -1,4 +1,4 @@
-"""How a store proves itself whole, whatever engine keeps it: digests, sums of digests, marks of what was erased."""
+"""Integrity checks that every engine shares: digests of entries, checksums of scopes and kinds, erased keys."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from lukasa.storage.engine import Finding, hash_erased_key
 
 CHECKSUM_MASK = (1 << 62) - 1
 
-
-def checksum(digest: bytes) -> int:
-    """A digest's share in the sum that proves a scope's kind whole."""
-    return int.from_bytes(digest[:8]) & CHECKSUM_MASK
+ChecksumsByKind = Mapping[tuple[str, str], tuple[int, int]]
+"""Per scope and kind: the number of versions, and the sum of their digests modulo 2**62."""
 
 
 def check_entry(row: Sequence[Any]) -> Finding | None:
-    """Whether a line is what was written, and its columns what the line says.
+    """Check an entry against its digest, and its columns against the entry.
 
     A row is (seq, scope, kind, id, version, author, at, moment, digest, line).
     """
@@ -33,44 +31,40 @@ def check_entry(row: Sequence[Any]) -> Finding | None:
         record = parse_entry(line, seq, digest)
     except (ValueError, KeyError, TypeError, LukasaError) as error:
         return Finding(where, f"its content cannot be read: {error}")
-    told = (record.scope, record.kind, record.id, record.version, record.author)
+    names = (record.scope, record.kind, record.id, record.version, record.author)
     times = (to_microseconds(record.recorded_at), to_microseconds(record.moment))
-    if told != (scope, kind, id, version, author) or times != (at, moment):
+    if names != (scope, kind, id, version, author) or times != (at, moment):
         return Finding(where, "its columns do not match its content")
     return None
 
 
-ChecksumsByKind = Mapping[tuple[str, str], tuple[int, int]]
-"""Per scope and kind: how many versions there are, and the sum of their digests."""
-
-
 def compare_checksums(expected: ChecksumsByKind, actual: ChecksumsByKind) -> Iterator[Finding]:
-    """Whether as many lines are there as were written, and the same ones."""
+    """Report scopes and kinds whose entries are not the ones that were written."""
     for pair in sorted(set(expected) | set(actual)):
-        versions, total = expected.get(pair, (0, 0))
-        found, summed = actual.get(pair, (0, 0))
+        expected_versions, expected_sum = expected.get(pair, (0, 0))
+        versions, actual_sum = actual.get(pair, (0, 0))
         where = f"{pair[0]}/{pair[1]}"
-        if versions != found:
-            yield Finding(where, f"{found} versions are in the log, {versions} were written")
-        elif total & CHECKSUM_MASK != summed & CHECKSUM_MASK:
+        if expected_versions != versions:
+            yield Finding(where, f"{versions} versions are in the log, {expected_versions} were written")
+        elif expected_sum & CHECKSUM_MASK != actual_sum & CHECKSUM_MASK:
             yield Finding(where, "the sum of all digests is not what was written")
 
 
 class ErasedKeys:
-    """Which records were erased: receipts keep a salted hash of each key, so that an old export cannot bring them back.
+    """Erased records, known by the salted hashes in the receipts, so that an old export cannot restore them.
 
-    What was written under such a key after the erasure is another matter, and may come.
+    A version recorded under an erased key after the erasure is a new record and is not contained.
     """
 
     def __init__(self, receipts: Iterable[str]) -> None:
         self._hashes_by_salt: dict[str, dict[str, datetime]] = {}
         for line in receipts:
             fields = canonical_json.parse(line)
-            body, at = fields.get("body", {}), from_iso(fields["recorded_at"])
-            marks = self._hashes_by_salt.setdefault(body.get("salt", ""), {})
-            for mark in body.get("marks", ()):
-                marks[mark] = max(at, marks.get(mark, at))
+            body, erased_at = fields.get("body", {}), from_iso(fields["recorded_at"])
+            hashes = self._hashes_by_salt.setdefault(body.get("salt", ""), {})
+            for key_hash in body.get("marks", ()):
+                hashes[key_hash] = max(erased_at, hashes.get(key_hash, erased_at))
 
     def __contains__(self, record: Record) -> bool:
-        erased = (marks.get(hash_erased_key(record.key, salt)) for salt, marks in self._hashes_by_salt.items())
-        return any(at is not None and record.recorded_at <= at for at in erased)
+        times = (hashes.get(hash_erased_key(record.key, salt)) for salt, hashes in self._hashes_by_salt.items())
+        return any(erased_at is not None and record.recorded_at <= erased_at for erased_at in times)

@@ -1,10 +1,10 @@
-"""Quarantine: hiding what an author wrote, and what was made of it, without touching the log.
+"""Quarantine: hide what an author wrote, and what was derived from it, without changing the log.
 
-A veil is derived from a ``quarantine`` record: ``{"author": …, "since": …}`` draws it, a later version with
-``"released": true`` lifts it. A version is hidden when its author is veiled and it was written at or after ``since``,
-or when it was derived from a version that is hidden. The system's own scope is never hidden.
+A quarantine is a record of kind ``quarantine``: ``{"author": …, "since": …}`` starts it, a later version with
+``"released": true`` ends it. A version is hidden when its author is in quarantine and it was written at or after
+``since``, or when it was derived from a hidden version. The system scope is never hidden.
 
-The rules are the same for every engine; the statements they run are each engine's own, found by name.
+The rules are the same for every engine; each engine runs its own named statements.
 """
 
 from __future__ import annotations
@@ -17,136 +17,139 @@ from lukasa.clock import from_iso, to_microseconds
 from lukasa.record import DERIVED_FROM, Key, Link, parse_entry
 from lukasa.scope import SYSTEM
 
-_SINCE_EVER = -(2**62)
+_BEGINNING_OF_TIME = -(2**62)
 _NO_POSITION_LIMIT = 2**63 - 1
 
 
 class QuarantineBackend(Protocol):
-    """A store in the middle of a write: its named statements, and what counts as present."""
+    """A store inside a write transaction."""
 
     def fetch_rows(self, name: str, *values: Any) -> list[Any]:
-        """What a named statement yields."""
+        """Run a named statement and return its rows."""
 
     def execute_many(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Runs a named statement once per row of values."""
+        """Run a named statement once per row of values."""
 
     def mark_superseded(self, seq: int) -> None:
-        """A version stops being the present one."""
+        """Mark a version as not current."""
 
     def mark_current(self, seq: int) -> None:
-        """A version becomes the present one again."""
+        """Mark a version as current again."""
 
     def add_live_count(self, scope: str, kind: str, live: int) -> None:
-        """So many records of a kind became live, or with a minus ceased to be."""
+        """Add to the number of current records of a kind, or subtract."""
 
 
 class ActiveQuarantines:
-    """The quarantines in force, as one transaction sees them."""
+    """The quarantines in force, cached for one transaction."""
 
     def __init__(self, backend: QuarantineBackend) -> None:
         self._backend = backend
         self._starts: dict[str, int | None] = {}
 
     def _quarantine_start(self, author: str) -> int | None:
-        """From when on an author is in quarantine, if they are."""
         if author not in self._starts:
-            self._starts[author] = next((since for (since,) in self._backend.fetch_rows("veil_of", author)), None)
+            rows = self._backend.fetch_rows("quarantine_start", author)
+            self._starts[author] = rows[0][0] if rows else None
         return self._starts[author]
 
     def may_hide(self, author: str, links: Iterable[Link]) -> bool:
-        """Whether a new version could be hidden at all, told without looking at what it was made of."""
+        """Return whether a quarantine could hide a new version, without reading what it was derived from."""
         return self._quarantine_start(author) is not None or any(link.relation == DERIVED_FROM for link in links)
 
     def find_hiding_authors(
         self, scope: str, author: str, links: Iterable[Link], at: int, *, before: int = _NO_POSITION_LIMIT
     ) -> frozenset[str]:
-        """Which quarantines hide a new version: its author's, and those that hide all of something it came from."""
+        """Return the authors whose quarantines hide a new version.
+
+        These are its own author, and the authors whose quarantines hide every version of a source it was derived from.
+        """
         if scope == SYSTEM:
             return frozenset()
-        found: set[str] = set()
+        authors: set[str] = set()
         since = self._quarantine_start(author)
         if since is not None and at >= since:
-            found.add(author)
+            authors.add(author)
         for link in links:
             if link.relation == DERIVED_FROM:
-                to = link.to
-                hiding = self._backend.fetch_rows("key_is_only_hidden", to.scope, to.kind, to.id, before)
-                found.update(author for (author,) in hiding)
-        return frozenset(found)
+                source = link.to
+                rows = self._backend.fetch_rows("authors_hiding_key", source.scope, source.kind, source.id, before)
+                authors.update(hiding for (hiding,) in rows)
+        return frozenset(authors)
 
 
 def apply_quarantine(backend: QuarantineBackend, body: Mapping[str, Any], position: int) -> None:
-    """Brings the quarantine recorded at a position into force, or lifts it."""
+    """Start or end the quarantine that is recorded at a position."""
     _update_current_versions(backend, _update_quarantine(backend, body, position))
 
 
 def lift_quarantine(backend: QuarantineBackend, key: Key) -> None:
-    """Lifts the veil of a quarantine whose record is about to be erased."""
-    for (line,) in backend.fetch_rows("lines_of_key", key.scope, key.kind, key.id):
-        _update_current_versions(backend, _drop_quarantine(backend, canonical_json.parse(line)["body"]["author"]))
+    """End the quarantine whose record is about to be erased."""
+    for (line,) in backend.fetch_rows("entries_of_key", key.scope, key.kind, key.id):
+        _update_current_versions(backend, _end_quarantine(backend, canonical_json.parse(line)["body"]["author"]))
 
 
 def rebuild_hidden(backend: QuarantineBackend) -> None:
-    """Rebuilds the hidden versions of the whole log, quarantine by quarantine, as they came to be."""
+    """Rebuild which versions are hidden, quarantine by quarantine in log order."""
     events, newest = [], dict[str, int]()
-    for seq, id, version, line in backend.fetch_rows("quarantines"):
-        if version > newest.get(id, 0):  # a version that came late changed nothing
+    for seq, id, version, line in backend.fetch_rows("quarantine_records"):
+        if version > newest.get(id, 0):  # an older version that was replayed later had no effect
             newest[id] = version
             events.append((seq, canonical_json.parse(line)["body"]))
     ends = [seq for seq, _ in events[1:]] + [_NO_POSITION_LIMIT]
     for (position, body), end in zip(events, ends, strict=False):
         _update_quarantine(backend, body, position)
-        veils = ActiveQuarantines(backend)
+        quarantines = ActiveQuarantines(backend)
         for seq, line, digest, at in backend.fetch_rows("maybe_hidden", position, end):
             record = parse_entry(line, seq, digest)
-            over = veils.find_hiding_authors(record.scope, record.author, record.links, at, before=seq)
-            backend.execute_many("hide", [(seq, author) for author in over])
+            authors = quarantines.find_hiding_authors(record.scope, record.author, record.links, at, before=seq)
+            backend.execute_many("hide_version", [(seq, author) for author in authors])
 
 
 def _update_quarantine(backend: QuarantineBackend, body: Mapping[str, Any], position: int) -> set[int]:
-    """Draws or lifts one veil over what was written before it; returns every version it covered or covers."""
+    """Hide or show the versions before a position; return every version that was or is hidden by this author."""
     author = body["author"]
-    touched = _drop_quarantine(backend, author)
+    touched = _end_quarantine(backend, author)
     if body.get("released"):
         return touched
-    since = to_microseconds(from_iso(body["since"])) if body.get("since") else _SINCE_EVER
-    backend.execute_many("put_veil", [(author, since)])
+    since = to_microseconds(from_iso(body["since"])) if body.get("since") else _BEGINNING_OF_TIME
+    backend.execute_many("put_quarantine", [(author, since)])
     covered: set[int] = set()
-    frontier = [seq for (seq,) in backend.fetch_rows("written_by", author, since, position)]
+    frontier = [seq for (seq,) in backend.fetch_rows("versions_by_author", author, since, position)]
     while frontier:
         seq = frontier.pop()
         if seq not in covered:
             covered.add(seq)
-            frontier += [made for (made,) in backend.fetch_rows("made_from", seq, position)]
-    backend.execute_many("hide", [(seq, author) for seq in sorted(covered)])
+            frontier += [derived for (derived,) in backend.fetch_rows("versions_derived_from", seq, position)]
+    backend.execute_many("hide_version", [(seq, author) for seq in sorted(covered)])
     return touched | covered
 
 
-def _drop_quarantine(backend: QuarantineBackend, author: str) -> set[int]:
-    """Takes a veil away; returns every version it covered."""
-    touched = {seq for (seq,) in backend.fetch_rows("hidden_by", author)}
-    backend.execute_many("reveal", [(author,)])
-    backend.execute_many("drop_veil", [(author,)])
+def _end_quarantine(backend: QuarantineBackend, author: str) -> set[int]:
+    """Show what an author's quarantine hides; return those versions."""
+    touched = {seq for (seq,) in backend.fetch_rows("hidden_by_author", author)}
+    backend.execute_many("unhide_by_author", [(author,)])
+    backend.execute_many("delete_quarantine", [(author,)])
     return touched
 
 
 def _update_current_versions(backend: QuarantineBackend, seqs: Iterable[int]) -> None:
-    """Puts exactly the newest visible version of each key touched in the present, unless it is a tombstone."""
-    counts: dict[tuple[str, str], int] = {}
-    for key in {Key(*row) for seq in seqs for row in backend.fetch_rows("key_of_seq", seq)}:
+    """Make the newest visible version of each touched key its only current one, unless it is a tombstone."""
+    changes: dict[tuple[str, str], int] = {}
+    for key in {Key(*row) for seq in seqs for row in backend.fetch_rows("key_at", seq)}:
         versions = backend.fetch_rows("versions_of_key", key.scope, key.kind, key.id)
         newest = next(((seq, deleted) for seq, deleted, hidden, _ in reversed(versions) if not hidden), None)
-        live = newest[0] if newest is not None and not newest[1] else None
-        shift = 0
-        for seq, _, _, past in versions:
-            if seq != live and not past:
+        current = newest[0] if newest is not None and not newest[1] else None
+        change = 0
+        for seq, _, _, not_current in versions:
+            if seq != current and not not_current:
                 backend.mark_superseded(seq)
-                shift -= 1
-            elif seq == live and past:
+                change -= 1
+            elif seq == current and not_current:
                 backend.mark_current(seq)
-                shift += 1
+                change += 1
         pair = (key.scope, key.kind)
-        counts[pair] = counts.get(pair, 0) + shift
-    for (scope, kind), shift in sorted(counts.items()):
-        if shift:
-            backend.add_live_count(scope, kind, shift)
+        changes[pair] = changes.get(pair, 0) + change
+    for (scope, kind), change in sorted(changes.items()):
+        if change:
+            backend.add_live_count(scope, kind, change)

@@ -1,4 +1,4 @@
-"""An engine's SQL, by name: each ``.sql`` file of its package holds statements headed ``-- name: x``."""
+"""SQL statements by name: each ``.sql`` file of a package holds statements headed ``-- name: x``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from importlib.resources import files
 
 
 def load_statements(package: str) -> dict[str, str]:
-    """All named statements of a package, comments left out."""
+    """Load all named statements of a package, without their comments."""
     statements: dict[str, str] = {}
-    for file in sorted(files(package).iterdir(), key=lambda f: f.name):
+    for file in sorted(files(package).iterdir(), key=lambda file: file.name):
         if not file.name.endswith(".sql"):
             continue
         for part in file.read_text("utf-8").split("-- name: ")[1:]:

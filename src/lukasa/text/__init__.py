@@ -1,1 +1,1 @@
-"""Text handling: tokens, terms, sentences, dates, similarity."""
+"""Text handling: normalisation, stop words, terms, sentences, dates, similarity."""

@@ -1,13 +1,12 @@
-"""Times that a text names, as days: "on 3 May 2024", "in June", "last Friday", "two weeks ago".
+"""Dates in a text: "on 3 May 2024", "in June", "last Friday", "two weeks ago".
 
-A time is a period of days. What a text names relative to its own moment is resolved against that moment, so a record
-made on a Monday that says "yesterday" is known to speak of a Sunday. A month named without its year is every such month.
+Each is a period of days. A relative date is resolved against the moment of its text, so that "yesterday" in a record of a
+Monday is a Sunday. A month without a year is that month of every year.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -54,22 +53,22 @@ _FUTURE_HINT = re.compile(r"in (?:\d|" + "|".join(_NUMBER_WORDS) + r").{0,12} (?
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Days from the first to the last; of every year when the year was not said."""
+    """Days from the first to the last; in every year if the text named no year."""
 
     first: date
     last: date
     repeats_yearly: bool = False
 
     def contains(self, day: date) -> bool:
-        return any(one.first <= day <= one.last for one in self._occurrences_near(day.year))
+        return any(period.first <= day <= period.last for period in self._occurrences_near(day.year))
 
     def days_since(self, day: date) -> int | None:
-        """How many days a day lies after the period's end; 0 inside; none when it lies before."""
-        gaps = [max((day - one.last).days, 0) for one in self._occurrences_near(day.year) if day >= one.first]
+        """Return the days from the end of the period to a day: 0 inside the period, None before it."""
+        gaps = [max((day - period.last).days, 0) for period in self._occurrences_near(day.year) if day >= period.first]
         return min(gaps, default=None)
 
     def overlaps(self, other: Period) -> bool:
-        """Whether the two have a day in common."""
+        """Return whether the two have a day in common."""
         years = {other.first.year, other.last.year} if self.repeats_yearly else {self.first.year, self.last.year}
         return any(
             mine.first <= theirs.last and theirs.first <= mine.last
@@ -85,42 +84,42 @@ class Period:
     def _occurrences_near(self, year: int) -> list[Period]:
         if not self.repeats_yearly:
             return [self]
-        shift = year - self.first.year
-        return [one for step in (shift - 1, shift) if (one := _shift_years(self, step)) is not None]
-
-
-def _shift_years(period: Period, years: int) -> Period | None:
-    try:
-        first = period.first.replace(year=period.first.year + years)
-        return Period(first, first + (period.last - period.first))
-    except (ValueError, OverflowError):
-        return None  # 29 February is not every year's
+        periods: list[Period] = []
+        for start_year in (year - 1, year):
+            try:
+                first = self.first.replace(year=start_year)
+                periods.append(Period(first, first + (self.last - self.first)))
+            except (ValueError, OverflowError):
+                continue  # not every year has a 29 February
+        return periods
 
 
 def find_periods(text: str, moment: date | None = None) -> tuple[Period, ...]:
-    """The periods that a text names; those relative to its moment only when the moment is given."""
+    """Return the periods that a text names; relative ones only when its moment is given."""
     found: dict[Period, None] = {}
-    if _ABSOLUTE_HINT.search(text):
-        rest = text
-        for pattern in _ABSOLUTE_RE:
-            rest = pattern.sub(_make_collector(found), rest)
-    lowered = text.lower()
-    if moment is not None and (any(sign in lowered for sign in _RELATIVE_HINTS) or _FUTURE_HINT.search(lowered)):
-        for match in _RELATIVE_RE.finditer(text):
-            for period in _parse_relative(match, moment):
-                found[period] = None
-    return tuple(found)
 
-
-def _make_collector(found: dict[Period, None]) -> Callable[[re.Match[str]], str]:
     def collect(match: re.Match[str]) -> str:
+        """Blank out a date, so that a later pattern does not read a part of it again."""
         period = _parse_absolute(match.groupdict())
         if period is None:
             return match[0]
         found[period] = None
         return " " * len(match[0])
 
-    return collect
+    if _ABSOLUTE_HINT.search(text):
+        rest = text
+        for pattern in _ABSOLUTE_RE:
+            rest = pattern.sub(collect, rest)
+    lower = text.lower()
+    if moment is not None and (any(hint in lower for hint in _RELATIVE_HINTS) or _FUTURE_HINT.search(lower)):
+        for match in _RELATIVE_RE.finditer(text):
+            try:
+                found[
+                    _parse_relative({name: value.lower() for name, value in match.groupdict().items() if value}, moment)
+                ] = None
+            except (ValueError, OverflowError):
+                continue  # a date a thousand years ago is outside the calendar
+    return tuple(found)
 
 
 def _parse_absolute(parts: dict[str, str | None]) -> Period | None:
@@ -142,26 +141,16 @@ def _last_day_of_month(year: int, month: int) -> date:
     return date(year + month // 12, month % 12 + 1, 1) - timedelta(1)
 
 
-def _parse_relative(match: re.Match[str], moment: date) -> Iterator[Period]:
-    try:
-        yield from _resolve_relative(
-            {name: value.lower() for name, value in match.groupdict().items() if value}, moment
-        )
-    except (ValueError, OverflowError):
-        return  # a thousand years ago is no day of the calendar
-
-
-def _resolve_relative(groups: dict[str, str], moment: date) -> Iterator[Period]:
+def _parse_relative(groups: dict[str, str], moment: date) -> Period:
     if near := groups.get("near"):
         shifts = {"yesterday": -1, "last night": -1, "tomorrow": 1, "the other day": -2, "the day before yesterday": -2}
-        yield _period_around(moment + timedelta(shifts.get(near, 0)), 1 if near == "the other day" else 0)
-    elif which := groups.get("which"):
-        yield _calendar_period(groups["unit"], {"this": 0, "next": 1, "coming": 1}.get(which, -1), moment)
-    elif steps := groups.get("steps"):
+        return _period_around(moment + timedelta(shifts.get(near, 0)), 1 if near == "the other day" else 0)
+    if which := groups.get("which"):
+        return _calendar_period(groups["unit"], {"this": 0, "next": 1, "coming": 1}.get(which, -1), moment)
+    if steps := groups.get("steps"):
         count = _parse_count(groups["count"])
-        yield _period_at_distance(steps, count if groups["way"] in {"from now", "later"} else -count, moment)
-    elif stride := groups.get("stride"):
-        yield _period_at_distance(stride, _parse_count(groups["ahead"]), moment)
+        return _period_at_distance(steps, count if groups["way"] in {"from now", "later"} else -count, moment)
+    return _period_at_distance(groups["stride"], _parse_count(groups["ahead"]), moment)
 
 
 def _parse_count(word: str) -> int:
@@ -173,7 +162,7 @@ def _period_around(day: date, days: int) -> Period:
 
 
 def _calendar_period(unit: str, offset: int, moment: date) -> Period:
-    """This week, last month, next Friday."""
+    """Return the period of "this week", "last month" or "next Friday"."""
     if unit in _WEEKDAYS:
         gap = (_WEEKDAYS.index(unit) - moment.weekday()) % 7
         day = (
@@ -199,7 +188,7 @@ def _calendar_period(unit: str, offset: int, moment: date) -> Period:
 
 
 def _period_at_distance(unit: str, count: int, moment: date) -> Period:
-    """Three days ago, in two weeks: the vaguer the unit, the wider."""
+    """Return the period of "three days ago" or "in two weeks"; longer units give wider periods."""
     if unit == "day":
         return _period_around(moment + timedelta(count), 0 if abs(count) < 4 else 1)
     if unit in {"week", "weekend"}:

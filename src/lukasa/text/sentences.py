@@ -1,7 +1,7 @@
-"""Sentences, found so that none is ever half of one.
+"""Sentences of a text, each of them whole.
 
-Text of conversations is prose, lists, headings, code and tables in one. Code and tables are no sentences and are left
-out; an item of a list is one; prose is cut where a sentence ends and not at "e.g.", "Dr. Ng", "v1.2.3" or inside a URL.
+Texts of conversations mix prose, lists, headings, code and tables. Code and tables are left out; an item of a list is a
+sentence; prose is split where a sentence ends and not at "e.g.", "Dr. Ng", "v1.2.3" or inside a URL.
 """
 
 from __future__ import annotations
@@ -28,24 +28,30 @@ no nos vol fig figs sec ch eq p pp par art ed min max tel ext nr jan feb mar apr
 _ABBREVIATIONS = frozenset(_ABBREVIATION_LIST.split())
 _NUMERIC_ABBREVIATIONS = frozenset(_NUMERIC_ABBREVIATION_LIST.split())
 _ENDING_ABBREVIATIONS = frozenset({"etc", "a.m", "p.m", "u.s", "u.k", "e.u", "inc", "ltd", "co", "jr", "al", "ph.d"})
-"""Abbreviations that also close sentences: before a capital letter, they do."""
+"""Abbreviations that end a sentence when a capital letter follows."""
 _MAX_CHARACTERS = 200_000
 _MAX_WORD_LENGTH = 40
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, in order, each whole and on one line."""
-    found: list[str] = []
+    """Return the sentences of a text, in order, each whole and on one line."""
+    sentences: list[str] = []
     for paragraph in _iterate_paragraphs(text[:_MAX_CHARACTERS]):
-        found.extend(_cut_sentences(paragraph))
-    if len(text) > _MAX_CHARACTERS and found:
-        found.pop()  # it may go on behind what was looked at
-    return found
+        start = 0
+        for end in _SENTENCE_END.finditer(paragraph):
+            if end.start() > start and _is_sentence_end(paragraph, start, end):
+                sentences.append(paragraph[start : end.end()].strip())
+                start = end.end()
+        if rest := paragraph[start:].strip():
+            sentences.append(rest)
+    if len(text) > _MAX_CHARACTERS and sentences:
+        sentences.pop()  # it may be cut off
+    return sentences
 
 
 def _iterate_paragraphs(text: str) -> Iterator[str]:
-    """Runs of prose and items of lists, each on one line; code, headings and tables are passed over."""
-    gathered: list[str] = []
+    """Yield paragraphs and list items, each on one line; skip code, headings and tables."""
+    lines: list[str] = []
     in_code = ""
     for line in text.replace("\r\n", "\n").replace("\u2028", "\n").replace("\u2029", "\n").splitlines():
         if fence := _CODE_FENCE.match(line):
@@ -53,23 +59,23 @@ def _iterate_paragraphs(text: str) -> Iterator[str]:
                 in_code = fence[1]
             elif fence[1] == in_code:
                 in_code = ""
-            yield from _flush_paragraph(gathered)
+            yield from _flush_paragraph(lines)
         elif in_code:
             continue
         elif not line.strip() or _HEADING.match(line) or _TABLE_ROW.match(line) or _INDENTED_CODE.match(line):
-            yield from _flush_paragraph(gathered)
+            yield from _flush_paragraph(lines)
         elif item := _LIST_ITEM.match(line):
-            yield from _flush_paragraph(gathered)
-            gathered.append(line[item.end() :])
+            yield from _flush_paragraph(lines)
+            lines.append(line[item.end() :])
         else:
-            if gathered and not _continues_line(gathered[-1], line):
-                yield from _flush_paragraph(gathered)
-            gathered.append(line)
-    yield from _flush_paragraph(gathered)
+            if lines and not _continues_line(lines[-1], line):
+                yield from _flush_paragraph(lines)
+            lines.append(line)
+    yield from _flush_paragraph(lines)
 
 
 def _continues_line(previous_line: str, line: str) -> bool:
-    """Whether a line carries on the one before: a hard wrap, not a new thought."""
+    """Return whether a line continues the previous one after a hard wrap."""
     first = line.lstrip()[:1]
     return first.islower() or (
         len(previous_line) > 60 and not previous_line.rstrip().endswith((".", "!", "?", ":", ";", "…"))
@@ -77,32 +83,23 @@ def _continues_line(previous_line: str, line: str) -> bool:
 
 
 def _flush_paragraph(lines: list[str]) -> Iterator[str]:
+    """Yield the collected lines as one paragraph, if there are any, and clear them."""
     if lines:
-        whole = " ".join(" ".join(lines).split())
+        paragraph = " ".join(" ".join(lines).split())
         lines.clear()
-        if whole:
-            yield _EMPHASIS.sub(r"\2", whole)
-
-
-def _cut_sentences(paragraph: str) -> Iterator[str]:
-    start = 0
-    for end in _SENTENCE_END.finditer(paragraph):
-        if end.start() > start and _is_sentence_end(paragraph, start, end):
-            yield paragraph[start : end.end()].strip()
-            start = end.end()
-    if rest := paragraph[start:].strip():
-        yield rest
+        if paragraph:
+            yield _EMPHASIS.sub(r"\2", paragraph)
 
 
 def _is_sentence_end(paragraph: str, start: int, end: re.Match[str]) -> bool:
-    """Whether the mark at ``end`` closes the sentence that began at ``start``."""
+    """Return whether the punctuation at ``end`` ends the sentence that began at ``start``."""
     following = _SENTENCE_START.match(paragraph, end.end())
     if following is None:
         return True
     if end[0][0] in "。！？｡।॥؟۔":
         return True
-    opens = following[1]
-    if opens in ",;:)]}…–—-&/=" or (opens.islower() and end[0] not in ("?", "!", "??", "!!", "?!")):
+    next_character = following[1]
+    if next_character in ",;:)]}…–—-&/=" or (next_character.islower() and end[0] not in ("?", "!", "??", "!!", "?!")):
         return False
     if end[0][0] != ".":
         return True
@@ -110,8 +107,8 @@ def _is_sentence_end(paragraph: str, start: int, end: re.Match[str]) -> bool:
     word = before[-1].lstrip("([\"'“‘«") if before else ""
     bare = word.lower().rstrip(".")
     if bare in _ABBREVIATIONS:
-        return bare in _ENDING_ABBREVIATIONS and opens.isupper()
-    if bare in _NUMERIC_ABBREVIATIONS and opens.isdigit():
+        return bare in _ENDING_ABBREVIATIONS and next_character.isupper()
+    if bare in _NUMERIC_ABBREVIATIONS and next_character.isdigit():
         return False
     if len(word) == 1 and word.isupper() and word != "I":
         return False

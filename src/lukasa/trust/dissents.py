@@ -1,111 +1,175 @@
-"""Dissents: logged or filed, judged, and counted by the rules."""
+"""Dissents: their vectors, how they are written and judged, and what they count as."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import base64
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lukasa.clock import to_iso, to_utc
+from lukasa.clock import to_iso
+from lukasa.models.embedder import Embedder
 from lukasa.outcome import Outcome, Refused
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.scope import SHARED, SYSTEM
 from lukasa.storage.engine import Query, Reader
-from lukasa.trust.aggregate import TrustAggregate
-from lukasa.trust.base import TrustBase, check_name, event_labels
-from lukasa.trust.records import DISSENT, ORIGIN, TrustChanges, trust_key
+from lukasa.trust.records import (
+    DISSENT,
+    ORIGIN,
+    TrustChanges,
+    TrustRecords,
+    agent_events_query,
+    check_name,
+    check_names,
+    event_labels,
+    trust_key,
+)
 from lukasa.trust.rules import (
     ECHO_SIMILARITY,
     UNJUDGED,
     DissentInput,
-    DissentVerdict,
     ImpactCounts,
+    TrustSettings,
     has_fallen,
     is_favour,
     judge_dissent,
 )
 from lukasa.trust.score import compute_depth
-from lukasa.trust.vectors import decode_vector
 
+if TYPE_CHECKING:
+    from lukasa.models.embedder import Vectors
+
+MAX_DISSENTS = 2_000
+"""The number of an agent's latest dissents that novelty and predictions look at."""
 PROBATION_LENGTH = timedelta(days=14)
 """How long a fall keeps an agent from critical roles."""
 _MAX_ROUND_DISSENTS = 64
 
 
-class TrustDissents(TrustBase):
-    """Takes dissents in and counts them."""
+def encode_vector(vector: Any) -> str:
+    """Encode a vector as base64 of half-precision numbers."""
+    return base64.b64encode(vector.astype("<f2").tobytes()).decode("ascii")
 
-    def dissent_depth(
-        self, text: str, rubric_citations: Sequence[str] = (), previous_dissents: Sequence[str] | None = None
-    ) -> float:
-        """How deep a dissent is beside earlier ones, by the document's formula."""
-        novelty = 0.0
-        if previous_dissents:
-            own, *past = self._dissent_vectors.embed([text, *previous_dissents])
-            novelty = 1 - max(float(own @ vector) for vector in past)
-        return compute_depth(text, rubric_citations, novelty)
 
-    def log_dissent(
-        self,
-        agent: str,
-        text: str,
-        *,
-        round_id: str = "",
-        rubric_citations: Sequence[str] = (),
-        impact: bool | None = None,
-        feedback_incorporated: bool | None = None,
-        context: Mapping[str, Any] | None = None,
-        of: str = "",
-        timestamp: datetime | None = None,
-        key: str | None = None,
-    ) -> Outcome:
-        """Keeps a dissent with its depth, and the trust that follows from it.
+def decode_vector(text: str) -> Any:
+    import numpy as np
 
-        ``impact`` says whether it changed the final output; while that is not known (``None``), it does not count, and
-        ``judge`` tells later. ``of`` is the agent whose output it was about.
-        """
-        if (refused := self._check_owner_and_names(agent=agent, round=round_id, of=of)) is not None:
-            return refused
-        if not text.strip():
-            return Refused("empty_dissent", "A dissent says something.")
-        if isinstance(rubric_citations, str) or any(
-            check_name("criterion", name) is not None for name in rubric_citations
-        ):
-            return Refused("bad_citation", "Citations are names of rubric criteria.")
-        (vector,) = self._dissent_vectors.encode_texts([text])
-        when = to_utc(timestamp) if timestamp is not None else self._clock.now()
-        event: dict[str, Any] = {
-            "round_id": round_id,
-            "timestamp": to_iso(when),
-            "context": dict(context or {}),
-            "dissent_text": text,
-            "rubric_citations": list(rubric_citations),
-            "impact": impact,
-            "feedback_incorporated": bool(impact) if feedback_incorporated is None else feedback_incorporated,
-        }
-        return self._append_dissent(agent, event, vector, of, when, key=key)
+    return np.frombuffer(base64.b64decode(text), dtype="<f2").astype(np.float32)
 
-    def _append_dissent(
+
+@dataclass(slots=True)
+class _AgentVectors:
+    """The latest dissents of one agent by id, and their vectors in rows; rows at the end may be unused."""
+
+    last_seq: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    vectors: Any = None
+    records: dict[str, Record] = field(default_factory=dict)
+
+
+class DissentVectors:
+    """A cache of the vectors of each agent's dissents, brought up to date from the log on every use."""
+
+    def __init__(self, embedder: Callable[[], Embedder]) -> None:
+        self._embedder = embedder
+        self._by_agent: dict[str, _AgentVectors] = {}
+        self._model = ""
+        self._lock = threading.RLock()
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        return self._embedder().embed(texts)
+
+    def encode_texts(self, texts: Sequence[str]) -> list[dict[str, str]]:
+        """Return the vectors of texts as dissents store them: with the name of the model."""
+        vectors = self.embed(texts) if texts else ()
+        return [{"model": self._embedder().name, "numbers": encode_vector(vector)} for vector in vectors]
+
+    def is_loaded(self, agent: str) -> bool:
+        """Return whether the agent's dissents are in the cache, apart from the latest."""
+        return agent in self._by_agent
+
+    def max_cosine(self, reader: Reader, agent: str, vector: Any) -> float | None:
+        """Return the highest cosine between a vector and the agent's dissents; None when there are none."""
+        with self._lock:
+            cached = self._load_agent(reader, agent)
+            return float((cached.vectors[: len(cached.rows)] @ vector).max()) if cached.rows else None
+
+    def latest_dissents(self, reader: Reader, agent: str) -> tuple[list[Record], Any]:
+        """Return an agent's latest dissents, oldest first, and their vectors."""
+        with self._lock:
+            cached = self._load_agent(reader, agent)
+            ordered = sorted(cached.records.values(), key=lambda record: record.created_at)
+            rows = [cached.rows[record.id] for record in ordered]
+            return ordered, None if cached.vectors is None else cached.vectors[rows]
+
+    def _load_agent(self, reader: Reader, agent: str) -> _AgentVectors:
+        """Return the agent's cache entry with the dissents written since its last use."""
+        import numpy as np
+
+        if self._model != self._embedder().name:
+            self._by_agent.clear()
+            self._model = self._embedder().name
+        cached = self._by_agent.setdefault(agent, _AgentVectors())
+        if cached.last_seq:
+            records = reader.read(agent_events_query(agent, DISSENT, after=cached.last_seq, limit=MAX_DISSENTS))
+        else:
+            records = reader.read(agent_events_query(agent, DISSENT, newest_first=True, limit=MAX_DISSENTS))[::-1]
+        stored = [record.body.get("vector") or {} for record in records]
+        missing = [index for index, vector in enumerate(stored) if vector.get("model") != self._model]
+        texts = [records[index].body["event"].get("dissent_text", "") for index in missing]
+        embedded = dict(zip(missing, self.embed(texts), strict=True)) if missing else {}
+        for index, record in enumerate(records):
+            vector = embedded[index] if index in embedded else decode_vector(stored[index]["numbers"])
+            row = cached.rows.get(record.id, len(cached.rows))
+            if row >= MAX_DISSENTS:  # replace the oldest
+                oldest = next(iter(cached.rows))
+                row = cached.rows.pop(oldest)
+                del cached.records[oldest]
+            if cached.vectors is None:
+                cached.vectors = np.zeros((64, len(vector)), dtype=np.float32)
+            elif row >= len(cached.vectors):
+                cached.vectors = np.concatenate([cached.vectors, np.zeros_like(cached.vectors)])
+            cached.vectors[row] = vector
+            cached.rows[record.id] = row
+            cached.records[record.id] = record
+            cached.last_seq = max(cached.last_seq, record.seq)
+        return cached
+
+
+class DissentLog:
+    """Writes dissents and verdicts, and the trust that follows from them. The caller has checked the owner."""
+
+    def __init__(self, records: TrustRecords, vectors: DissentVectors, settings: TrustSettings) -> None:
+        self._records = records
+        self._vectors = vectors
+        self._settings = settings
+
+    def log(
         self,
         agent: str,
         event: dict[str, Any],
-        stored_vector: dict[str, str],
-        of: str,
-        when: datetime,
         *,
+        of: str,
+        happened_at: datetime,
         key: str | None = None,
         source: Key | None = None,
     ) -> Outcome:
-        id = self._new_id()
-        near = decode_vector(stored_vector["numbers"])
-        if not self._dissent_vectors.is_loaded(agent):
-            with self._journal.snapshot() as look:  # what takes long is read before the lock is held
-                self._dissent_vectors.max_cosine(look, agent, near)
+        """Write a dissent with its depth, and its verdict if its impact is known.
 
-        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
-            books = TrustChanges(reader, self._clock.now())
-            similarity = self._dissent_vectors.max_cosine(reader, agent, near)
+        ``event`` is the entry of the document's ``dissent_history`` without the depth. ``source`` is the dissent that
+        the agent filed.
+        """
+        id = self._records.new_id()
+        (stored_vector,) = self._vectors.encode_texts([event["dissent_text"]])
+        vector = decode_vector(stored_vector["numbers"])
+        if not self._vectors.is_loaded(agent):
+            with self._records.journal.snapshot() as snapshot:  # the slow read comes before the write lock
+                self._vectors.max_cosine(snapshot, agent, vector)
+
+        def plan(changes: TrustChanges) -> None:
+            similarity = self._vectors.max_cosine(changes.reader, agent, vector)
             novelty = 0.0 if similarity is None else round(1 - similarity, 6)
             depth = compute_depth(event["dissent_text"], event["rubric_citations"], novelty)
             draft = Draft(
@@ -125,168 +189,112 @@ class TrustDissents(TrustBase):
                 origin=ORIGIN,
                 labels=event_labels(DISSENT, agent, event["round_id"]),
                 links=() if source is None else (Link(DERIVED_FROM, source),),
-                happened_at=when,
+                happened_at=happened_at,
             )
-            if event["impact"] is not None:
-                draft = self._apply_verdict(books, draft, near)
-            else:
-                books.get_aggregate(agent)
-            books.add_draft(draft)
-            drafts = books.collect_drafts()
-            return [draft, *(other for other in drafts if other is not draft)]
+            changes.get_aggregate(agent)
+            changes.add_first(draft if event["impact"] is None else self._apply_verdict(changes, draft, vector))
 
-        return self._journal.append_if(build_drafts, key=key)
+        return self._records.change(plan, key=key)
 
-    def judge(self, id: str, *, impact: bool, feedback_incorporated: bool | None = None) -> Outcome:
-        """Says whether a dissent changed the final output, if that was not known when it was logged or filed.
-
-        ``id`` is that of a logged dissent, or of one that an agent filed itself.
-        """
-        self._require_owner()
-        filed = self._journal.get(Key(SHARED, DISSENT, id))
-        if filed is not None and self._journal.get(trust_key(DISSENT, id)) is None:
+    def judge(self, id: str, impact: bool, feedback_incorporated: bool) -> Outcome:
+        """Record whether a dissent changed the final output, be it logged or filed by its agent."""
+        journal = self._records.journal
+        filed = journal.get(Key(SHARED, DISSENT, id))
+        if filed is not None and journal.get(trust_key(DISSENT, id)) is None:
             return self._judge_filed(filed, impact, feedback_incorporated)
 
-        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
-            record = reader.get(trust_key(DISSENT, id))
+        def plan(changes: TrustChanges) -> Refused | None:
+            record = changes.reader.get(trust_key(DISSENT, id))
             if record is None:
                 return Refused("not_found", f"There is no dissent {id!r:.80}.")
             if record.body["event"].get("impact") is not None:
                 return Refused("already_judged", f"The dissent {id!r:.80} was judged already.")
-            books = TrustChanges(reader, self._clock.now())
-            incorporated = impact if feedback_incorporated is None else feedback_incorporated
-            event = record.body["event"] | {"impact": impact, "feedback_incorporated": incorporated}
+            event = record.body["event"] | {"impact": impact, "feedback_incorporated": feedback_incorporated}
             draft = draft_from(record, body=dict(record.body) | {"event": event}, expected=record.version)
-            draft = self._apply_verdict(books, draft, _stored_vector(record))
-            return [draft, *books.collect_drafts()]
+            changes.add_first(self._apply_verdict(changes, draft, _stored_vector(record)))
+            return None
 
-        return self._journal.append_if(build_drafts)
+        return self._records.change(plan)
 
-    def _apply_verdict(self, changes: TrustChanges, draft: Draft, vector: Any) -> Draft:
-        """The draft of a dissent with what it counts as; the agent's books follow."""
-        body, event = dict(draft.body), draft.body["event"]
-        agent, of, impact = body["agent"], body["of"], event["impact"]
-        standing = changes.get_aggregate(agent)
-        told = DissentInput(
-            text=event["dissent_text"],
-            citations=tuple(map(str, event.get("rubric_citations", ()))),
-            novelty=body["novelty"],
-            impact=impact,
-            own_output=of == agent,
-            is_echo=impact and _is_echo(changes.reader, draft, vector),
-            is_favoured=impact and bool(of) and of != agent and self._is_favoured(changes, standing, of),
-        )
-        found = judge_dissent(told, standing.past)
-        body |= {
-            "judged_by": self._journal.author or "owner",
-            "counted": {"impact": found.impact, "depth": round(found.depth, 6)} if found.counts else None,
-            "why": found.why,
-        }
-        day = draft.happened_at.date() if draft.happened_at is not None else changes.now.date()
-        found = found._replace(depth=round(found.depth, 6))
-        changes.set_aggregate(standing.with_dissent(found, told.text, told.citations, day, impact, of))
-        if of and of != agent:
-            other = changes.get_aggregate(of)
-            changes.set_aggregate(replace(other, received=other.received.plus(impact=impact)))
-        self._start_probation_if_fallen(changes, agent, found)
-        changes.record_trust_change(agent, f"dissent_impact_{str(impact).lower()}", draft.key)
-        return draft._replace(body=body)
-
-    @staticmethod
-    def _is_favoured(changes: TrustChanges, aggregate: TrustAggregate, of: str) -> bool:
-        pair = aggregate.on.get(of, ImpactCounts()).plus(impact=True)
-        target = changes.get_aggregate(of)
-        return is_favour(pair, aggregate.dissents.plus(impact=True), target.received.plus(impact=True))
-
-    @staticmethod
-    def _start_probation_if_fallen(changes: TrustChanges, agent: str, verdict: DissentVerdict) -> None:
-        """Puts an agent on probation whose latest dissents fail far more often than its earlier ones."""
-        standing = changes.get_aggregate(agent)
-        on_probation = standing.probation_until is not None and changes.now < standing.probation_until
-        if not verdict.counts or on_probation or not has_fallen(standing.lately, standing.earlier):
-            return
-        earlier = standing.earlier
-        reason = (
-            f"{standing.lately.count('1')} of its last {len(standing.lately)} dissents changed anything, "
-            f"before that {earlier.impacts} of {earlier.dissents}"
-        )
-        changes.set_aggregate(
-            replace(standing, probation_until=changes.now + PROBATION_LENGTH, probation_reason=reason)
-        )
-
-    # Dissents that agents file themselves
-
-    def file_dissent(
-        self,
-        text: str,
-        *,
-        round_id: str = "",
-        rubric_citations: Sequence[str] = (),
-        context: Mapping[str, Any] | None = None,
-        of: str = "",
-    ) -> Outcome:
-        """An agent's own word: kept for all to see, and counting for nothing until the owner judges it."""
-        author = self._journal.author
-        if not author:
-            return Refused("no_author", "Only an agent files a dissent; the owner logs it: log_dissent.")
-        if not text.strip():
-            return Refused("empty_dissent", "A dissent says something.")
-        body = {
-            "agent": author,
-            "of": of,
-            "event": {
-                "round_id": round_id,
-                "timestamp": to_iso(self._clock.now()),
-                "context": dict(context or {}),
-                "dissent_text": text,
-                "rubric_citations": list(rubric_citations),
-                "impact": None,
-                "feedback_incorporated": False,
-            },
-        }
-        labels = event_labels(DISSENT, author, round_id)
-        return self._journal.append(Draft(DISSENT, text, body, origin=ORIGIN, labels=labels))
-
-    def filed(self, *, limit: int = 1_000) -> list[Record]:
-        """Dissents that agents filed lately and nobody has judged yet, oldest first."""
-        self._require_owner()
-        with self._journal.snapshot() as look:
-            filed = look.read(Query(kinds=(DISSENT,), scopes=(SHARED,), newest_first=True, limit=limit))
-            return [record for record in reversed(filed) if not _is_logged(look, record)]
-
-    def _judge_filed(self, filed: Record, impact: bool, incorporated: bool | None) -> Outcome:
-        with self._journal.snapshot() as look:
-            if _is_logged(look, filed):
+    def _judge_filed(self, filed: Record, impact: bool, feedback_incorporated: bool) -> Outcome:
+        """Log a dissent that an agent filed, with its impact. The agent may have written anything into the body."""
+        with self._records.journal.snapshot() as snapshot:
+            if _is_logged(snapshot, filed):
                 return Refused("already_judged", f"The dissent {filed.id!r:.80} was judged already.")
-        told = filed.body.get("event")
-        told = told if isinstance(told, dict) else {}  # whoever filed it may have written anything
-        context, cited, of = told.get("context"), told.get("rubric_citations"), filed.body.get("of")
-        event = {
+        event, of = filed.body.get("event"), filed.body.get("of")
+        event = event if isinstance(event, dict) else {}
+        of = of if isinstance(of, str) else ""
+        if (refused := check_names(agent=filed.author, of=of)) is not None:
+            return refused
+        if not filed.text.strip():
+            return Refused("empty_dissent", "The dissent has no text.")
+        context, citations = event.get("context"), event.get("rubric_citations")
+        citations = citations if isinstance(citations, list) else []
+        clean_event = {
             "round_id": filed.label("round") or "",
             "timestamp": to_iso(filed.recorded_at),
             "context": context if isinstance(context, dict) else {},
             "dissent_text": filed.text,
-            "rubric_citations": [name for name in cited if check_name("criterion", name) is None]
-            if isinstance(cited, list)
-            else [],
+            "rubric_citations": [name for name in citations if check_name("criterion", name) is None],
             "impact": impact,
-            "feedback_incorporated": impact if incorporated is None else incorporated,
+            "feedback_incorporated": feedback_incorporated,
         }
-        of = of if isinstance(of, str) else ""
-        if (refused := self._check_owner_and_names(agent=filed.author, of=of)) is not None:
-            return refused
-        if not filed.text.strip():
-            return Refused("empty_dissent", "A dissent says something.")
-        (vector,) = self._dissent_vectors.encode_texts([filed.text])
         key = f"judged {filed.key}"
-        return self._append_dissent(filed.author, event, vector, of, filed.recorded_at, key=key, source=filed.key)
+        return self.log(filed.author, clean_event, of=of, happened_at=filed.recorded_at, key=key, source=filed.key)
+
+    def list_filed(self, limit: int) -> list[Record]:
+        """List the filed dissents that are not judged yet, oldest first, among the latest ``limit``."""
+        with self._records.journal.snapshot() as snapshot:
+            filed = snapshot.read(Query(kinds=(DISSENT,), scopes=(SHARED,), newest_first=True, limit=limit))
+            return [record for record in reversed(filed) if not _is_logged(snapshot, record)]
+
+    def _apply_verdict(self, changes: TrustChanges, draft: Draft, vector: Any) -> Draft:
+        """Return the draft of a judged dissent with its verdict; update the aggregates of both agents.
+
+        An agent whose latest dissents fail far more often than its earlier ones goes on probation.
+        """
+        event, agent, of = draft.body["event"], draft.body["agent"], draft.body["of"]
+        impact: bool = event["impact"]
+        before = changes.get_aggregate(agent)
+        is_favoured = False
+        if of and of != agent:
+            target = changes.get_aggregate(of)
+            changes.set_aggregate(replace(target, received=target.received.plus(impact=impact)))
+            pair = before.on.get(of, ImpactCounts()).plus(impact=True)
+            is_favoured = impact and is_favour(
+                pair, before.dissents.plus(impact=True), target.received.plus(impact=True)
+            )
+        dissent = DissentInput(
+            text=event["dissent_text"],
+            citations=tuple(map(str, event.get("rubric_citations", ()))),
+            novelty=draft.body["novelty"],
+            impact=impact,
+            own_output=of == agent,
+            is_echo=impact and _is_echo(changes.reader, draft, vector),
+            is_favoured=is_favoured,
+        )
+        verdict = judge_dissent(dissent, before.past, self._settings)
+        day = draft.happened_at.date() if draft.happened_at is not None else changes.now.date()
+        after = before.with_dissent(verdict, dissent.citations, day, impact, of)
+        on_probation = after.probation_until is not None and changes.now < after.probation_until
+        if verdict.counts and not on_probation and has_fallen(after.lately, after.earlier):
+            reason = (
+                f"{after.lately.count('1')} of its last {len(after.lately)} dissents changed anything, "
+                f"before that {after.earlier.impacts} of {after.earlier.dissents}"
+            )
+            after = replace(after, probation_until=changes.now + PROBATION_LENGTH, probation_reason=reason)
+        changes.set_aggregate(after)
+        changes.record_trust_change(agent, f"dissent_impact_{str(impact).lower()}", draft.key)
+        counted = {"impact": verdict.impact, "depth": verdict.depth} if verdict.counts else None
+        judged_by = self._records.journal.author or "owner"
+        return draft._replace(body=dict(draft.body) | {"judged_by": judged_by, "counted": counted, "why": verdict.why})
 
 
 def _is_logged(reader: Reader, filed: Record) -> bool:
-    """Whether a filed dissent stands in the books already."""
+    """Return whether a logged dissent is derived from a filed one."""
     return any(
-        near.direction == "in" and near.key.scope == SYSTEM and near.key.kind == DISSENT
-        for near in reader.neighbours(filed.key, DERIVED_FROM)
+        neighbour.direction == "in" and neighbour.key.scope == SYSTEM and neighbour.key.kind == DISSENT
+        for neighbour in reader.neighbours(filed.key, DERIVED_FROM)
     )
 
 
@@ -295,7 +303,7 @@ def _stored_vector(record: Record) -> Any:
 
 
 def _is_echo(reader: Reader, draft: Draft, vector: Any) -> bool:
-    """Whether another agent said the same in the same round, and was credited with it."""
+    """Return whether another agent was credited for the same objection in the same round."""
     round_label = next((label for label in draft.labels if label.startswith("round=")), None)
     if round_label is None:
         return False

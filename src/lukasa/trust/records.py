@@ -1,34 +1,40 @@
-"""The books of trust: which records there are, and how they are read and written inside one decision.
+"""The records of trust, and how they are read and written together.
 
-All of them stand in the store's own scope. Only whoever reaches everything (the owner: an orchestrator, a person) can
-write there, so no agent can judge itself, nor can its copies.
+All of them are in the store's own scope. Only a caller with full reach (the owner: an orchestrator, a person) can write
+there, so that no agent can judge itself, and no copy of it can.
 
-    trust_agent      who an agent is: name, model, primary role
-    dissent          one objection with its depth, its vector and what it counts as
-    override         one decision of a person against an agent's output
-    participation    one round an agent took part in
+    trust_agent      an agent's name, model and primary role
+    dissent          an objection with its depth, its vector and what it counts as
+    override         a person's decision against an agent's output
+    participation    a round that an agent took part in
     trust_change     a change of trust with its reason and its inputs
-    trust_standing   an agent's running state      (derived)
-    trust_days       its sums day by day           (derived)
-    trust_person     whose overrides stood         (derived)
+    trust_standing   an agent's running aggregate                                   (derived)
+    trust_days       its sums day by day                                            (derived)
+    trust_person     how many of a person's overrides were reverted                 (derived)
     controversy      how often a round or an artifact was overridden and reverted   (derived)
-    advocate         who was drawn as devil's advocate, from whom, by which seed
+    advocate         a draw of the devil's advocate: candidates, seed, result
+    rubric           criteria and their weights
+    rubric_proposal  a proposed change of a criterion's weight
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from itertools import islice
 from typing import Any
 
-from lukasa.clock import to_iso
+from lukasa.clock import Clock, IdMaker, to_iso
+from lukasa.errors import NotAllowed
+from lukasa.journal import Journal
+from lukasa.outcome import Outcome, Refused
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Query, Reader
 from lukasa.trust.aggregate import TrustAggregate
-from lukasa.trust.score import INITIAL_TRUST
+from lukasa.trust.score import INITIAL_TRUST, TrustScore, TrustSums
 
 AGENT, AGGREGATE, DAILY_SUMS = "trust_agent", "trust_standing", "trust_days"
 DISSENT, OVERRIDE, PARTICIPATION, TRUST_CHANGE = "dissent", "override", "participation", "trust_change"
@@ -36,8 +42,32 @@ PERSON, CONTROVERSY, ADVOCATE = "trust_person", "controversy", "advocate"
 RUBRIC, RUBRIC_PROPOSAL = "rubric", "rubric_proposal"
 ORIGIN = "trust"
 MIN_CONTESTED_EVENTS = 2
-"""So many overrides and reverts make a round or an artifact controversial."""
+"""The number of overrides and reverts together that make a round or an artifact controversial."""
 CONTESTED_LABEL = "contested=yes"
+MAX_AUTHORS = 100
+_MAX_NAME_CHARS = 200
+_RECORDED_INPUTS = (
+    "impact_ratio", "mean_depth", "regret_ratio", "dissents", "dissents_from", "overrides", "overrides_from", "raw",
+)  # fmt: skip
+"""Fields of a score that a change of trust records."""
+
+
+def check_name(field: str, name: object) -> Refused | None:
+    """Refuse a name that is not text, is too long, or is blank where a name is required."""
+    if not isinstance(name, str):
+        return Refused(f"bad_{field}", f"The {field} must be text, not {type(name).__name__}.")
+    if field in ("agent", "criterion") and not name.strip():
+        return Refused(f"bad_{field}", f"The {field} has no name.")
+    if len(name) > _MAX_NAME_CHARS:
+        return Refused(
+            f"bad_{field}", f"The {field} has {len(name):,} characters; at most {_MAX_NAME_CHARS} are allowed."
+        )
+    return None
+
+
+def check_names(**names: str) -> Refused | None:
+    """Refuse the first bad name."""
+    return next((refused for field, name in names.items() if (refused := check_name(field, name)) is not None), None)
 
 
 def trust_key(kind: str, id: str) -> Key:
@@ -45,119 +75,34 @@ def trust_key(kind: str, id: str) -> Key:
 
 
 def hash_id(*parts: str) -> str:
-    """An id for a combination of names, whatever they hold."""
+    """Return an id for a combination of names with any characters."""
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
+def event_labels(kind: str, agent: str, round_id: str) -> tuple[str, ...]:
+    """Return the labels of an event. The agent's label names the kind, so that each kind is found by itself."""
+    return (f"{kind}={agent}", *((f"round={round_id}",) if round_id else ()))
+
+
 def agent_events_query(agent: str, kind: str, **options: Any) -> Query:
-    """The events of one kind about one agent."""
+    """Build the query for the events of one kind about one agent."""
     return Query(kinds=(kind,), scopes=(SYSTEM,), labels=(f"{kind}={agent}",), **options)
 
 
-def read_aggregate(reader: Reader, agent: str, *, today: date | None = None) -> TrustAggregate | None:
-    """Where an agent stands. Whoever only wants a score of ``today`` spares the days if they do not matter to it."""
-    record = reader.get(trust_key(AGGREGATE, agent))
-    if record is None:
-        return None
-    spared = today is not None and today.isoformat() <= record.body["day"]
-    days = None if spared else reader.get(trust_key(DAILY_SUMS, agent))
-    return TrustAggregate.from_bodies(record.body, None if days is None else days.body)
+def counted_sums(kind: str, body: Mapping[str, Any]) -> TrustSums:
+    """Return what a dissent or an override adds to the sums, as the rules decided when it was judged.
 
-
-@dataclass(slots=True)
-class TrustChanges:
-    """Collects what one decision writes: events as they come, and at the end each running record once."""
-
-    reader: Reader
-    now: datetime
-    _aggregates: dict[str, TrustAggregate] = field(default_factory=dict)
-    _stored_aggregates: dict[str, TrustAggregate | None] = field(default_factory=dict)
-    _tallies: dict[Key, dict[str, Any]] = field(default_factory=dict)
-    _drafts: list[Draft] = field(default_factory=list)
-
-    def get_aggregate(self, agent: str) -> TrustAggregate:
-        """Where an agent stands today, with what this decision has added so far."""
-        if agent not in self._aggregates:
-            found = read_aggregate(self.reader, agent)
-            self._stored_aggregates[agent] = found
-            self._aggregates[agent] = (found or TrustAggregate(agent, self.now.date())).advance_to(self.now.date())
-            if found is None:
-                self._drafts += self._new_agent_drafts(agent)
-        return self._aggregates[agent]
-
-    def add_imported(self, aggregate: TrustAggregate) -> None:
-        """Takes over the standing of somebody who comes with a past."""
-        self._stored_aggregates[aggregate.agent] = None
-        self.set_aggregate(aggregate)
-
-    def set_aggregate(self, aggregate: TrustAggregate) -> None:
-        self._aggregates[aggregate.agent] = aggregate
-
-    def add_draft(self, draft: Draft) -> None:
-        self._drafts.append(draft)
-
-    def _new_agent_drafts(self, agent: str) -> list[Draft]:
-        known = self.reader.get(trust_key(AGENT, agent))
-        registered = [] if known is not None else [agent_draft(agent)]
-        return [*registered, self._trust_change_draft(agent, None, INITIAL_TRUST, "initial", None, {})]
-
-    def record_trust_change(self, agent: str, reason: str, event: Key | None) -> None:
-        """Writes down how the trust of an agent has changed, if it has."""
-        standing = self.get_aggregate(agent)
-        found = standing.score(self.now)
-        if found.trust == standing.trust:
-            return
-        inputs = {
-            "impact_ratio": found.impact_ratio,
-            "mean_depth": found.mean_depth,
-            "regret_ratio": found.regret_ratio,
-            "dissents": found.dissents,
-            "dissents_from": found.dissents_from,
-            "overrides": found.overrides,
-            "overrides_from": found.overrides_from,
-            "raw": found.raw,
-        }
-        self._drafts.append(self._trust_change_draft(agent, standing.trust, found.trust, reason, event, inputs))
-        self.set_aggregate(replace(standing, trust=found.trust))
-
-    def _trust_change_draft(
-        self,
-        agent: str,
-        previous: float | None,
-        score: float,
-        reason: str,
-        event: Key | None,
-        inputs: Mapping[str, Any],
-    ) -> Draft:
-        told = {"timestamp": to_iso(self.now), "score": score, "reason": reason}
-        return trust_change_draft(agent, told, previous=previous, inputs=inputs, event=event)
-
-    def get_tally(self, kind: str, id: str, **defaults: Any) -> dict[str, Any]:
-        """A running count to be changed in place; written at the end."""
-        key = trust_key(kind, id)
-        if key not in self._tallies:
-            found = self.reader.get(key)
-            self._tallies[key] = dict(found.body) if found is not None else dict(defaults)
-        return self._tallies[key]
-
-    def collect_drafts(self) -> list[Draft]:
-        """Everything to append, running records last."""
-        running: list[Draft] = []
-        for agent, standing in self._aggregates.items():
-            before = self._stored_aggregates[agent]
-            running.append(Draft(AGGREGATE, body=standing.to_body(), id=agent, scope=SYSTEM, origin=ORIGIN))
-            if standing.days != (before.days if before is not None else {}):
-                running.append(Draft(DAILY_SUMS, body=standing.to_days_body(), id=agent, scope=SYSTEM, origin=ORIGIN))
-        for key, body in self._tallies.items():
-            many = body.get("overrides", 0) + body.get("reverts", 0)
-            labels = (CONTESTED_LABEL,) if key.kind == CONTROVERSY and many >= MIN_CONTESTED_EVENTS else ()
-            running.append(Draft(key.kind, body=body, id=key.id, scope=SYSTEM, origin=ORIGIN, labels=labels))
-        return [*self._drafts, *running]
+    ``body["event"]`` of a dissent also holds the document's own inputs: ``impact`` and ``depth_score``.
+    """
+    if kind == DISSENT:
+        counted = body["counted"]
+        return TrustSums() if counted is None else TrustSums.from_dissent(**counted)
+    return TrustSums.from_override(useful=body["useful"], regret=bool(body["event"]["regret"]))
 
 
 def agent_draft(agent: str, **body: Any) -> Draft:
-    told = {"agent_name": agent, "model": "", "primary_role": ""} | body
-    return Draft(AGENT, body=told, id=agent, scope=SYSTEM, origin=ORIGIN)
+    full_body = {"agent_name": agent, "model": "", "primary_role": ""} | body
+    return Draft(AGENT, body=full_body, id=agent, scope=SYSTEM, origin=ORIGIN)
 
 
 def trust_change_draft(
@@ -169,22 +114,160 @@ def trust_change_draft(
     event: Key | None = None,
     happened_at: datetime | None = None,
 ) -> Draft:
-    """A change of trust; ``told`` is how the document spells it."""
+    """Build the draft of a change of trust; ``change`` is the entry of the document's ``trust_score_history``."""
     body = {"agent": agent, "event": dict(change), "was": previous, "inputs": dict(inputs or {})}
     links = () if event is None else (Link(DERIVED_FROM, event),)
+    labels = (f"{TRUST_CHANGE}={agent}",)
     return Draft(
-        TRUST_CHANGE,
-        body=body,
-        scope=SYSTEM,
-        origin=ORIGIN,
-        links=links,
-        labels=(f"{TRUST_CHANGE}={agent}",),
-        happened_at=happened_at,
+        TRUST_CHANGE, body=body, scope=SYSTEM, origin=ORIGIN, links=links, labels=labels, happened_at=happened_at
     )
 
 
-def person_trust(record: Record | None) -> float:
-    """How far a person's overrides are believed: the share that stood, starting from the initial trust."""
-    body = {} if record is None else record.body
-    made, reverted = body.get("overrides", 0), body.get("reverted", 0)
-    return float((made - reverted + 3) / (made + 5))
+def read_aggregate(reader: Reader, agent: str, *, today: date | None = None) -> TrustAggregate | None:
+    """Read an agent's aggregate, or None. With ``today`` the sums of days are read only if today's score needs them."""
+    record = reader.get(trust_key(AGGREGATE, agent))
+    if record is None:
+        return None
+    skip_days = today is not None and today.isoformat() <= record.body["day"]
+    days = None if skip_days else reader.get(trust_key(DAILY_SUMS, agent))
+    return TrustAggregate.from_bodies(record.body, None if days is None else days.body)
+
+
+@dataclass(slots=True)
+class TrustChanges:
+    """The drafts of one conditional append: events in the order they are added, then each running record once."""
+
+    reader: Reader
+    now: datetime
+    _aggregates: dict[str, TrustAggregate] = field(default_factory=dict)
+    _stored_aggregates: dict[str, TrustAggregate | None] = field(default_factory=dict)
+    _tallies: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    _first_drafts: list[Draft] = field(default_factory=list)
+    _drafts: list[Draft] = field(default_factory=list)
+
+    def get_aggregate(self, agent: str) -> TrustAggregate:
+        """Return an agent's aggregate of today with the changes so far. A new agent is registered."""
+        if agent not in self._aggregates:
+            stored = read_aggregate(self.reader, agent)
+            self._stored_aggregates[agent] = stored
+            self._aggregates[agent] = (stored or TrustAggregate(agent, self.now.date())).advance_to(self.now.date())
+            if stored is None:
+                if self.reader.get(trust_key(AGENT, agent)) is None:
+                    self.add_draft(agent_draft(agent))
+                initial = {"timestamp": to_iso(self.now), "score": INITIAL_TRUST, "reason": "initial"}
+                self.add_draft(trust_change_draft(agent, initial))
+        return self._aggregates[agent]
+
+    def set_aggregate(self, aggregate: TrustAggregate) -> None:
+        self._aggregates[aggregate.agent] = aggregate
+
+    def add_imported(self, aggregate: TrustAggregate) -> None:
+        """Set the aggregate of an imported agent, whose history already has its first trust."""
+        self._stored_aggregates[aggregate.agent] = None
+        self.set_aggregate(aggregate)
+
+    def add_first(self, draft: Draft) -> None:
+        """Add a draft ahead of the others, so that the outcome's records start with it."""
+        self._first_drafts.append(draft)
+
+    def add_draft(self, draft: Draft) -> None:
+        self._drafts.append(draft)
+
+    def record_trust_change(self, agent: str, reason: str, event: Key | None) -> None:
+        """Record the agent's new trust with its inputs, if it differs from the last one recorded."""
+        aggregate = self.get_aggregate(agent)
+        score = aggregate.score(self.now)
+        if score.trust == aggregate.trust:
+            return
+        inputs = {name: getattr(score, name) for name in _RECORDED_INPUTS}
+        change = {"timestamp": to_iso(self.now), "score": score.trust, "reason": reason}
+        self.add_draft(trust_change_draft(agent, change, previous=aggregate.trust, inputs=inputs, event=event))
+        self.set_aggregate(replace(aggregate, trust=score.trust))
+
+    def get_tally(self, kind: str, id: str, **defaults: Any) -> dict[str, Any]:
+        """Return the body of a running count, to be changed in place."""
+        key = trust_key(kind, id)
+        if key not in self._tallies:
+            stored = self.reader.get(key)
+            self._tallies[key] = dict(stored.body) if stored is not None else dict(defaults)
+        return self._tallies[key]
+
+    def collect_drafts(self) -> list[Draft]:
+        """Return everything to append, running records last."""
+        running: list[Draft] = []
+        for agent, aggregate in self._aggregates.items():
+            stored = self._stored_aggregates[agent]
+            running.append(Draft(AGGREGATE, body=aggregate.to_body(), id=agent, scope=SYSTEM, origin=ORIGIN))
+            if aggregate.days != (stored.days if stored is not None else {}):
+                running.append(Draft(DAILY_SUMS, body=aggregate.to_days_body(), id=agent, scope=SYSTEM, origin=ORIGIN))
+        for key, body in self._tallies.items():
+            events = body.get("overrides", 0) + body.get("reverts", 0)
+            labels = (CONTESTED_LABEL,) if key.kind == CONTROVERSY and events >= MIN_CONTESTED_EVENTS else ()
+            running.append(Draft(key.kind, body=body, id=key.id, scope=SYSTEM, origin=ORIGIN, labels=labels))
+        return [*self._first_drafts, *self._drafts, *running]
+
+
+class TrustRecords:
+    """The trust records behind one caller's journal: what the parts of ``Trust`` share."""
+
+    def __init__(self, journal: Journal, clock: Clock, new_id: IdMaker) -> None:
+        self.journal = journal
+        self.clock = clock
+        self.new_id = new_id
+
+    def require_owner(self) -> None:
+        """Raise ``NotAllowed`` unless the caller has full reach."""
+        if not self.journal.reach.unlimited:
+            raise NotAllowed(
+                "Only the owner of the store may read and write trust and rubrics.",
+                hint="An agent may file its own dissents (file_dissent) and read its own score.",
+            )
+
+    def aggregate(self, agent: str, *, today: date | None = None) -> TrustAggregate:
+        """Read an agent's aggregate; an empty one when the agent is unknown."""
+        with self.journal.snapshot() as snapshot:
+            return read_aggregate(snapshot, agent, today=today) or TrustAggregate(agent, self.clock.now().date())
+
+    def events(self, agent: str, kind: str, **options: Any) -> list[Record]:
+        return list(self.journal.read(agent_events_query(agent, kind, **options)))
+
+    def change(self, plan: Callable[[TrustChanges], Refused | None], *, key: str | None = None) -> Outcome:
+        """Run a plan inside a conditional append: write the changes that it collects, or refuse as it refuses.
+
+        The plan may run more than once, each time with an empty set of changes.
+        """
+
+        def build_drafts(reader: Reader) -> list[Draft] | Refused:
+            changes = TrustChanges(reader, self.clock.now())
+            refused = plan(changes)
+            return changes.collect_drafts() if refused is None else refused
+
+        return self.journal.append_if(build_drafts, key=key)
+
+
+class TrustLookup:
+    """The trust of authors, for recall. It reads with full reach and returns nothing else of the trust records."""
+
+    initial = INITIAL_TRUST
+    """The trust of an author without any events."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+
+    def __call__(self, authors: Iterable[str]) -> dict[str, float]:
+        """Return the trust of those authors that have an aggregate; looks up at most a hundred."""
+        names = list(islice((author for author in authors if author), MAX_AUTHORS))
+        if not names:
+            return {}
+        now = self._clock.now()
+        with self._journal.snapshot() as snapshot:
+            found = {name: read_aggregate(snapshot, name, today=now.date()) for name in names}
+        return {name: aggregate.score(now).trust for name, aggregate in found.items() if aggregate is not None}
+
+    def score(self, agent: str) -> TrustScore:
+        """Return the current score of an agent."""
+        now = self._clock.now()
+        with self._journal.snapshot() as snapshot:
+            found = read_aggregate(snapshot, agent, today=now.date())
+        return (found or TrustAggregate(agent, now.date())).score(now)

@@ -1,116 +1,89 @@
-"""Rounds and roles: who took part, who may take a critical role, who is drawn as devil's advocate."""
+"""Roles: who may take a critical role, and the draw of the devil's advocate."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
-
-from lukasa.clock import to_utc
-from lukasa.outcome import Accepted, Outcome, Refused
-from lukasa.record import Draft
-from lukasa.scope import SYSTEM
-from lukasa.storage.engine import Reader
-from lukasa.trust.agent_view import AgentMemory
-from lukasa.trust.base import TrustBase, event_labels
-from lukasa.trust.records import ADVOCATE, ORIGIN, PARTICIPATION, TrustChanges, hash_id, trust_key
-from lukasa.trust.results import AdvocateAssignment, AdvocateCandidate, Eligibility, WeightedFeedback
-from lukasa.trust.score import weighted_mean
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 
-class TrustRoles(TrustBase):
-    """Lets trust decide who does what."""
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """Whether an agent may take a critical role; ``why`` lists the reasons against it."""
 
-    def participate(self, agents: str | Iterable[str], round_id: str) -> Outcome:
-        """Counts a round for one or more agents that took part in it; the same round counts once."""
-        names = list(dict.fromkeys([agents] if isinstance(agents, str) else agents))
-        for name in names:
-            if (refused := self._check_owner_and_names(agent=name, round=round_id)) is not None:
-                return refused
-        if not round_id:
-            return Refused("bad_round", "A round has a name.")
-        self._require_owner()
+    agent: str
+    trust: float
+    rounds: int
+    why: tuple[str, ...] = ()
 
-        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
-            books = TrustChanges(reader, self._clock.now())
-            for name in names:
-                id = hash_id(name, round_id)
-                if reader.get(trust_key(PARTICIPATION, id)) is None:
-                    standing = books.get_aggregate(name)
-                    books.set_aggregate(replace(standing, rounds=standing.rounds + 1))
-                    body, labels = {"agent": name, "round_id": round_id}, event_labels(PARTICIPATION, name, round_id)
-                    books.add_draft(Draft(PARTICIPATION, body=body, id=id, scope=SYSTEM, origin=ORIGIN, labels=labels))
-            return books.collect_drafts()
+    @property
+    def viable(self) -> bool:
+        return not self.why
 
-        return self._journal.append_if(build_drafts)
 
-    def set_probation(self, agent: str, until: datetime | None, *, reason: str = "", by: str = "owner") -> Outcome:
-        """Keeps an agent from critical roles until a time, or no longer."""
-        if (refused := self._check_owner_and_names(agent=agent, by=by)) is not None:
-            return refused
+@dataclass(frozen=True, slots=True)
+class AdvocateCandidate:
+    """A candidate of a draw."""
 
-        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
-            books = TrustChanges(reader, self._clock.now())
-            why = f"{reason} (by {by})" if reason else f"set by {by}"
-            moment = None if until is None else to_utc(until)
-            standing = books.get_aggregate(agent)
-            books.set_aggregate(replace(standing, probation_until=moment, probation_reason=why if moment else ""))
-            return books.collect_drafts()
+    agent: str
+    trust: float
+    rounds: int
+    why_not: tuple[str, ...] = ()
 
-        return self._journal.append_if(build_drafts)
 
-    def eligibility(self, agent: str) -> Eligibility:
-        """Whether an agent may take a critical role, and if not, why."""
-        self._require_owner()
-        return self._list_eligibility([agent])[0]
+@dataclass(frozen=True, slots=True)
+class AdvocateAssignment:
+    """The result of a draw, with its seed and its candidates; ``fallback`` says that no candidate was viable."""
 
-    def _list_eligibility(self, agents: Sequence[str]) -> list[Eligibility]:
-        now, hidden = self._clock.now(), self._journal.quarantined()
-        found = []
-        for agent in agents:
-            standing = self._read_aggregate(agent, today=now.date())
-            why = (*standing.ineligibility_reasons(now), *(("in quarantine",) if agent in hidden else ()))
-            found.append(Eligibility(agent, standing.score(now).trust, standing.rounds, why))
-        return found
+    chosen: str
+    seed: int | str
+    fallback: bool
+    candidates: tuple[AdvocateCandidate, ...]
+    round_id: str = ""
 
-    def assign_devils_advocate(
-        self, candidates: Iterable[str | AgentMemory], *, seed: int | str | None = None, round_id: str = ""
-    ) -> AdvocateAssignment | Refused:
-        """Draws the devil's advocate: among the viable, or among all when none is, the more trusted the likelier.
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "chosen": self.chosen,
+            "seed": self.seed,
+            "fallback": self.fallback,
+            "round_id": self.round_id,
+            "candidates": [
+                {
+                    "agent": candidate.agent,
+                    "trust_score": candidate.trust,
+                    "rounds_participated": candidate.rounds,
+                    "viable": not candidate.why_not,
+                    "why_not": list(candidate.why_not),
+                }
+                for candidate in self.candidates
+            ],
+        }
 
-        The same seed draws the same agent from the same candidates. What was drawn, from whom and why is recorded.
-        """
-        named = (each.agent_name if isinstance(each, AgentMemory) else each for each in candidates)
-        names = list(dict.fromkeys(named))
-        if (refused := self._check_owner_and_names(round=round_id)) is not None:
-            return refused
-        if not names:
-            return Refused("no_candidates", "A devil's advocate is drawn from at least one candidate.")
-        found = self._list_eligibility(names)
-        viable = [each for each in found if each.viable] or found
-        drawn_by = self._rng.getrandbits(48) if seed is None else seed
-        weights = [each.trust for each in viable]
-        if not any(weights):
-            weights = [1.0] * len(viable)
-        chosen = random.Random(drawn_by).choices(viable, weights=weights, k=1)[0]  # noqa: S311 - a fair draw, no secret
-        told = tuple(AdvocateCandidate(each.agent, each.trust, each.rounds, each.why) for each in found)
-        assignment = AdvocateAssignment(chosen.agent, drawn_by, not any(each.viable for each in found), told, round_id)
-        outcome = self._journal.append(
-            Draft(
-                ADVOCATE,
-                body=assignment.as_json(),
-                scope=SYSTEM,
-                origin=ORIGIN,
-                labels=event_labels(ADVOCATE, chosen.agent, round_id),
-            )
-        )
-        if isinstance(outcome, Accepted):
-            return assignment
-        return outcome if isinstance(outcome, Refused) else Refused("conflict", outcome.reason)
 
-    def weigh(self, feedback: Mapping[str, float]) -> WeightedFeedback:
-        """The mean of what agents say, each weighed by trust."""
-        self._require_owner()
-        trust = {each.agent: each.trust for each in self._list_eligibility(list(feedback))}
-        return WeightedFeedback(weighted_mean(feedback, trust), trust)
+@dataclass(frozen=True, slots=True)
+class WeightedFeedback:
+    """A mean weighted by trust, and the weights; ``value`` is None when every trust is 0."""
+
+    value: float | None
+    weights: Mapping[str, float]
+
+
+def draw_advocate(candidates: Sequence[Eligibility], seed: int | str, round_id: str) -> AdvocateAssignment:
+    """Draw one of the viable candidates, or of all when none is viable, with trust as the weight.
+
+    The same seed and candidates give the same result.
+    """
+    viable = [candidate for candidate in candidates if candidate.viable]
+    pool = viable or candidates
+    weights = [candidate.trust for candidate in pool]
+    if not any(weights):
+        weights = [1.0] * len(pool)
+    chosen = random.Random(seed).choices(pool, weights=weights, k=1)[0]  # noqa: S311 - a fair draw, no secret
+    return AdvocateAssignment(
+        chosen.agent,
+        seed,
+        not viable,
+        tuple(AdvocateCandidate(each.agent, each.trust, each.rounds, each.why) for each in candidates),
+        round_id,
+    )

@@ -1,41 +1,61 @@
-"""What counts: the rules that keep trust from being raised cheaply. They choose the formula's inputs, not the formula.
+"""Rules against raising trust cheaply. They choose the inputs of the formula and leave the formula alone.
 
-    own_output   an objection to one's own output is nobody's judgement: set aside
-    echo         the same objection as another agent's in the same round, whose impact was credited already: set aside
-    favour       an impact on the output of somebody who gives in to this agent far more often than to others, and to whom
-                 others give in far less: set aside
-    shallow      fewer than ten different words and no fresh citation: it counts, but its impact is credited only as
-                 long as the agent has as many credited impacts of substance
-    unheeded     where at most one of the last ten dissents changed anything, a further one without impact counts with no
-                 depth: length and new words alone are cheap
-    stale        a criterion cited in each of the last ten dissents adds nothing to the depth any more
+    own_output   an objection to one's own output: set aside
+    echo         the same objection as another agent's in the same round, whose impact was credited: set aside
+    favour       an impact on an agent that gives in to this one far more often than either does with others: set aside
+    shallow      fewer than ten different words and no fresh citation: it counts, but its impact is credited only while
+                 the agent has more credited impacts of substance than of shallow dissents
+    unheeded     at most one of the last ten dissents changed anything: a further one without impact counts with no
+                 depth, because length and new words alone are cheap
+    stale        a criterion cited in each of the last ten dissents, or twice in one, adds nothing to the depth
 
-What is set aside changes nothing, neither for the better nor for the worse. What is not judged yet does not count yet.
+A dissent that is set aside changes no sum. A dissent that is not judged yet does not count yet. ``TrustSettings`` turns each
+rule but ``own_output`` on or off.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from lukasa.trust.score import MAX_DEPTH, binomial_cdf, citation_bonus, length_score
+from lukasa.trust.score import binomial_cdf, citation_bonus, compute_depth
 
 UNJUDGED, OWN_OUTPUT, ECHO, FAVOUR = "unjudged", "own_output", "echo", "favour"
 SHALLOW, UNHEEDED = "shallow", "unheeded"
 MIN_SUBSTANCE = 0.2
 ECHO_SIMILARITY = 0.95
-"""Dissents at least this near in meaning are the same objection."""
+"""Dissents whose vectors have at least this cosine are the same objection."""
 STALE_AFTER = 10
 RECENT_DISSENTS = 10
-"""A fall is looked for among so many of the latest dissents."""
+"""The number of latest dissents in which ``unheeded`` and a fall are looked for."""
 MAX_FALL_PROBABILITY = 0.001
-"""A run of failures less likely than this is no accident."""
+"""A run of failures that is less likely than this is a fall."""
 _MIN_PAIR_DISSENTS = 5
 _RARE_PROBABILITY, _UNLIKELY_PROBABILITY = 0.01, 0.1
 
 
+@dataclass(frozen=True, slots=True)
+class TrustSettings:
+    """Switches of the rules, all on by default. A switch decides about dissents that are judged while it is set."""
+
+    echo: bool = True
+    """Set aside what another agent was already credited for in the same round. Off: it counts."""
+    favour: bool = True
+    """Set aside impacts on an agent that gives in to this one suspiciously often. Off: they count."""
+    shallow: bool = True
+    """Credit impacts of shallow dissents only one for one with impacts of substance. Off: credit every impact."""
+    unheeded: bool = True
+    """Give no depth for a dissent without impact after ten with at most one impact. Off: give the full depth."""
+    stale: bool = True
+    """Give no depth for criteria that are cited every time or twice. Off: give it for every citation."""
+
+
+DEFAULT_SETTINGS = TrustSettings()
+
+
 class ImpactCounts(NamedTuple):
-    """How many dissents there were between two sides, and how many had an impact."""
+    """The number of dissents between two sides, and how many of them had an impact."""
 
     dissents: int = 0
     impacts: int = 0
@@ -48,7 +68,7 @@ class ImpactCounts(NamedTuple):
 
 
 class DissentInput(NamedTuple):
-    """A dissent as the rules see it."""
+    """A judged dissent as the rules see it."""
 
     text: str
     citations: tuple[str, ...]
@@ -60,96 +80,92 @@ class DissentInput(NamedTuple):
 
 
 class DissentHistory(NamedTuple):
-    """What of an agent's past the rules look at."""
+    """The part of an agent's past that the rules look at."""
 
     recent_citations: Sequence[Sequence[str]] = ()
     substantial_impacts: int = 0
-    """Impacts of substance."""
+    """Credited impacts of dissents that were not shallow."""
     shallow_impacts: int = 0
-    """Shallow impacts that were credited."""
+    """Credited impacts of shallow dissents."""
     recent_impacts: str = ""
-    """Which of the latest dissents had an impact: ``1`` or ``0`` each."""
+    """The outcomes of the latest counted dissents, oldest first: ``1`` for an impact, ``0`` for none."""
 
 
 class DissentVerdict(NamedTuple):
-    """What a dissent counts as. Without ``counts`` it is set aside; ``why`` names the rule that spoke."""
+    """The inputs that a dissent adds to the formula. Without ``counts`` it is set aside."""
 
     counts: bool
     impact: bool = False
     depth: float = 0.0
     why: str = ""
+    """The rule that changed something; empty when none did."""
+    is_shallow: bool = False
 
 
-def judge_dissent(dissent: DissentInput, history: DissentHistory) -> DissentVerdict:
-    """What a judged dissent counts as."""
-    aside = {
+def judge_dissent(
+    dissent: DissentInput, history: DissentHistory, settings: TrustSettings = DEFAULT_SETTINGS
+) -> DissentVerdict:
+    """Decide what a judged dissent counts as."""
+    set_aside = {
         OWN_OUTPUT: dissent.own_output,
-        ECHO: dissent.impact and dissent.is_echo,
-        FAVOUR: dissent.impact and dissent.is_favoured,
+        ECHO: settings.echo and dissent.impact and dissent.is_echo,
+        FAVOUR: settings.favour and dissent.impact and dissent.is_favoured,
     }
-    if why := next((rule for rule, applies in aside.items() if applies), ""):
-        return DissentVerdict(counts=False, why=why)
-    fresh = fresh_citations(dissent.citations, history.recent_citations)
-    if not dissent.impact and is_unheeded(history.recent_impacts):
+    if rule := next((rule for rule, applies in set_aside.items() if applies), ""):
+        return DissentVerdict(counts=False, why=rule)
+    recent = history.recent_impacts
+    was_unheeded = len(recent) >= RECENT_DISSENTS and recent.count("1") <= 1
+    if settings.unheeded and was_unheeded and not dissent.impact:
         return DissentVerdict(counts=True, why=UNHEEDED)
-    depth = min(length_score(dissent.text) + citation_bonus(fresh) + dissent.novelty, MAX_DEPTH)
-    credited = dissent.impact and not (
-        is_shallow(dissent.text, fresh) and history.shallow_impacts >= history.substantial_impacts
-    )
+    citations: Sequence[str] = dissent.citations
+    if settings.stale:
+        citations = fresh_citations(citations, history.recent_citations)
+    shallow = is_shallow(dissent.text, citations)
+    has_balance = history.substantial_impacts > history.shallow_impacts
+    credited = dissent.impact and (has_balance or not (settings.shallow and shallow))
     return DissentVerdict(
-        counts=True, impact=credited, depth=depth, why=SHALLOW if credited is not dissent.impact else ""
+        counts=True,
+        impact=credited,
+        depth=round(compute_depth(dissent.text, citations, dissent.novelty), 6),
+        why=SHALLOW if credited is not dissent.impact else "",
+        is_shallow=shallow,
     )
 
 
 def is_shallow(text: str, citations: Sequence[str]) -> bool:
-    """Whether a dissent has too little substance to be credited by itself."""
-    different = len({word.casefold() for word in text.split()})
-    return min(different / 50, 1.0) + citation_bonus(citations) < MIN_SUBSTANCE
-
-
-def is_unheeded(recent_impacts: str) -> bool:
-    """Whether the latest dissents were nearly all in vain."""
-    return len(recent_impacts) >= RECENT_DISSENTS and recent_impacts.count("1") <= 1
+    """Return whether a dissent has too little substance to be credited on its own."""
+    different_words = len({word.casefold() for word in text.split()})
+    return min(different_words / 50, 1.0) + citation_bonus(citations) < MIN_SUBSTANCE
 
 
 def fresh_citations(citations: Sequence[str], recent_citations: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The different criteria cited, without those that stood in each of the last ten dissents."""
+    """Return the different criteria cited, without those that occur in each of the last ten dissents."""
     last = recent_citations[-STALE_AFTER:]
-    always = set.intersection(*map(set, last)) if len(last) == STALE_AFTER else set()
-    return tuple(name for name in dict.fromkeys(citations) if name not in always)
+    stale = set.intersection(*map(set, last)) if len(last) == STALE_AFTER else set()
+    return tuple(name for name in dict.fromkeys(citations) if name not in stale)
 
 
 def is_favour(pair: ImpactCounts, of_dissenter: ImpactCounts, of_target: ImpactCounts) -> bool:
-    """Whether one gives in to the other far more often than chance explains.
+    """Return whether the target gives in to the dissenter far more often than chance explains.
 
-    ``pair`` is between the two, the others are all dissents of the one and all on the output of the other. Where one
-    side has too little to do with anybody else, the other side alone tells; where neither has, nothing can be told.
+    ``pair`` counts the dissents between the two, ``of_dissenter`` all dissents of the one and ``of_target`` all on the
+    output of the other. A side with too few dealings with others is ignored; with both ignored, nothing is a favour.
     """
     if pair.dissents < _MIN_PAIR_DISSENTS:
         return False
-    one, other = (_impact_probability(pair, side.minus(pair)) for side in (of_dissenter, of_target))
-    if one is None or other is None:
-        return min(_probability_or_one(one), _probability_or_one(other)) < _RARE_PROBABILITY
-    return one < _RARE_PROBABILITY and other < _UNLIKELY_PROBABILITY
-
-
-def _impact_probability(pair: ImpactCounts, elsewhere: ImpactCounts) -> float | None:
-    """How likely so many impacts are if the two dealt with each other as one of them deals with everybody else."""
-    if elsewhere.dissents < _MIN_PAIR_DISSENTS:
-        return None
-    ratio = (elsewhere.impacts + 1) / (elsewhere.dissents + 2)
-    return binomial_cdf(pair.dissents - pair.impacts, pair.dissents, 1 - ratio)
-
-
-def _probability_or_one(probability: float | None) -> float:
-    return 1.0 if probability is None else probability
+    probabilities = []  # of so many impacts if the two dealt with each other as one of them deals with the others
+    for elsewhere in (of_dissenter.minus(pair), of_target.minus(pair)):
+        if elsewhere.dissents >= _MIN_PAIR_DISSENTS:
+            ratio = (elsewhere.impacts + 1) / (elsewhere.dissents + 2)
+            probabilities.append(binomial_cdf(pair.dissents - pair.impacts, pair.dissents, 1 - ratio))
+    if len(probabilities) < 2:
+        return any(probability < _RARE_PROBABILITY for probability in probabilities)
+    return probabilities[0] < _RARE_PROBABILITY and probabilities[1] < _UNLIKELY_PROBABILITY
 
 
 def has_fallen(recent_impacts: str, earlier: ImpactCounts) -> bool:
-    """Whether the latest dissents (``1`` for an impact, ``0`` for none) fail more often than chance explains."""
+    """Return whether the latest dissents fail more often than chance explains, measured by the earlier ones."""
     if len(recent_impacts) < RECENT_DISSENTS or earlier.dissents < RECENT_DISSENTS:
         return False
-    return (
-        binomial_cdf(recent_impacts.count("1"), len(recent_impacts), earlier.impacts / earlier.dissents)
-        < MAX_FALL_PROBABILITY
-    )
+    earlier_ratio = earlier.impacts / earlier.dissents
+    return binomial_cdf(recent_impacts.count("1"), len(recent_impacts), earlier_ratio) < MAX_FALL_PROBABILITY

@@ -1,9 +1,10 @@
-"""The document's arithmetic, exact and pure: how deep a dissent is, what trust follows from sums, how sure it is.
+"""The document's arithmetic as pure functions: the depth of a dissent, the trust that sums give, and its uncertainty.
 
     depth = min(words / 50, 1) + min(0.2 × citations, 0.5) + novelty, at most 2
     trust = 0.4 × impact ratio + 0.3 × mean depth + 0.3 × (1 − regret ratio), between 0 and 1
 
-Sums are whole numbers (depths in millionths), so adding and taking away in any order gives the same result.
+This module knows no rule: it scores whatever sums it is given. ``rules.py`` decides what is summed. Sums are integers
+(depths in millionths), so that adding and subtracting in any order gives the same result.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Any, Literal, NamedTuple
 from lukasa.clock import to_iso
 
 INITIAL_TRUST = 0.6
-"""The trust of whoever nothing is known of."""
+"""The trust of an agent without any events."""
 WINDOW_DAYS = 90
-"""Ratios look back so many whole UTC days, today not counted among them."""
+"""The length of the window that ratios look at, in whole UTC days before today."""
 MIN_WINDOW_EVENTS = 5
-"""A ratio whose window holds fewer events than this looks at all history."""
+"""A ratio whose window holds fewer events is computed from all history."""
 IMPACT_WEIGHT, DEPTH_WEIGHT, REGRET_WEIGHT = 0.4, 0.3, 0.3
 MAX_DEPTH = 2.0
 MILLION = 1_000_000
@@ -31,22 +32,22 @@ ScoreBasis = Literal["window", "history", "nothing"]
 
 
 def length_score(text: str) -> float:
-    """The part of a dissent's depth that its length makes: 1 from fifty words on."""
+    """Return the part of the depth that comes from length: 1 from fifty words on."""
     return min(len(text.split()) / 50, 1.0)
 
 
 def citation_bonus(citations: Sequence[str]) -> float:
-    """The part that its citations make: 0.2 each, at most 0.5."""
+    """Return the part of the depth that comes from citations: 0.2 for each, at most 0.5."""
     return min(len(citations) * 0.2, 0.5)
 
 
 def compute_depth(text: str, citations: Sequence[str], novelty: float) -> float:
-    """How deep a dissent is, between 0 and 2."""
+    """Compute the depth of a dissent, between 0 and 2."""
     return min(length_score(text) + citation_bonus(citations) + novelty, MAX_DEPTH)
 
 
 class TrustSums(NamedTuple):
-    """What counts towards trust, added up. ``depth`` is in millionths, ``squares`` in millionths of squared depths."""
+    """Sums over dissents and overrides. ``depth`` is in millionths, ``squares`` in millionths of squared depths."""
 
     dissents: int = 0
     impacts: int = 0
@@ -59,23 +60,20 @@ class TrustSums(NamedTuple):
     def plus(self, other: TrustSums) -> TrustSums:
         return TrustSums(*(own + its for own, its in zip(self, other, strict=True)))
 
-    def minus(self, other: TrustSums) -> TrustSums:
-        return TrustSums(*(own - its for own, its in zip(self, other, strict=True)))
-
     @classmethod
     def sum_all(cls, parts: Iterable[TrustSums]) -> TrustSums:
-        whole = cls()
-        for each in parts:
-            whole = whole.plus(each)
-        return whole
+        total = cls()
+        for part in parts:
+            total = total.plus(part)
+        return total
 
     @classmethod
     def from_dissent(cls, *, impact: bool, depth: float) -> TrustSums:
         return cls(1, int(impact), round(depth * MILLION), round(depth * 1000) ** 2)
 
     @classmethod
-    def from_override(cls, *, useful: bool) -> TrustSums:
-        return cls(overrides=1, useful=int(useful))
+    def from_override(cls, *, useful: bool, regret: bool = False) -> TrustSums:
+        return cls(overrides=1, regrets=int(regret), useful=int(useful and not regret))
 
     @property
     def impact_ratio(self) -> float:
@@ -91,15 +89,15 @@ class TrustSums(NamedTuple):
 
     @property
     def usefulness(self) -> float:
-        """Which share of the escalations to a person changed the output and stood."""
+        """The share of overrides that changed the output and were not reverted."""
         return self.useful / self.overrides if self.overrides else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class TrustScore:
-    """An agent's trust, the three parts it is made of, and how much stands behind it.
+    """An agent's trust, the three parts of the formula, and the number of events behind them.
 
-    ``low`` and ``high`` enclose it with about 95 % confidence. ``raw`` is the formula before it is clamped.
+    ``low`` and ``high`` bound the trust with about 95 % confidence. ``raw`` is the formula before clamping.
     """
 
     agent: str
@@ -118,30 +116,21 @@ class TrustScore:
 
     @property
     def events(self) -> int:
-        """How many events it is computed from."""
+        """The number of dissents and overrides that the score is computed from."""
         return self.dissents + self.overrides
 
     def as_json(self) -> dict[str, Any]:
+        parts = (
+            ("impact_ratio", IMPACT_WEIGHT, self.impact_ratio),
+            ("mean_depth", DEPTH_WEIGHT, self.mean_depth),
+            ("steadiness", REGRET_WEIGHT, 1 - self.regret_ratio),
+        )
         return {
             "agent": self.agent,
             "trust_score": self.trust,
             "raw": self.raw,
             "parts": {
-                "impact_ratio": {
-                    "value": self.impact_ratio,
-                    "weight": IMPACT_WEIGHT,
-                    "share": IMPACT_WEIGHT * self.impact_ratio,
-                },
-                "mean_depth": {
-                    "value": self.mean_depth,
-                    "weight": DEPTH_WEIGHT,
-                    "share": DEPTH_WEIGHT * self.mean_depth,
-                },
-                "steadiness": {
-                    "value": 1 - self.regret_ratio,
-                    "weight": REGRET_WEIGHT,
-                    "share": REGRET_WEIGHT * (1 - self.regret_ratio),
-                },
+                name: {"value": value, "weight": weight, "share": weight * value} for name, weight, value in parts
             },
             "regret_ratio": self.regret_ratio,
             "dissents": self.dissents,
@@ -157,22 +146,30 @@ class TrustScore:
 def compute_score(
     agent: str, window: TrustSums, total: TrustSums, at: datetime, initial: float = INITIAL_TRUST
 ) -> TrustScore:
-    """The trust that follows from the sums of the window and of all history."""
-    told, told_from = _choose_basis(window, total, "dissents")
-    decided, decided_from = _choose_basis(window, total, "overrides")
-    if told_from == decided_from == "nothing":
-        return TrustScore(agent, initial, initial, 0.0, 0.0, 0.0, 0, 0, told_from, decided_from, 0.0, 1.0, at)
+    """Compute the trust from the sums of the window and of all history; ``initial`` when both are empty."""
+    dissents, dissents_from = _choose_basis(window, total, "dissents")
+    overrides, overrides_from = _choose_basis(window, total, "overrides")
+    if dissents_from == overrides_from == "nothing":
+        return TrustScore(agent, initial, initial, 0.0, 0.0, 0.0, 0, 0, dissents_from, overrides_from, 0.0, 1.0, at)
     raw = (
-        IMPACT_WEIGHT * told.impact_ratio + DEPTH_WEIGHT * told.mean_depth + REGRET_WEIGHT * (1 - decided.regret_ratio)
+        IMPACT_WEIGHT * dissents.impact_ratio
+        + DEPTH_WEIGHT * dissents.mean_depth
+        + REGRET_WEIGHT * (1 - overrides.regret_ratio)
     )
+    if dissents.dissents < 2:  # as wide as depths can be
+        depth_variance = 1.0
+    else:
+        variance = max(dissents.squares / MILLION / dissents.dissents - dissents.mean_depth**2, 0.0)
+        depth_variance = (variance + 0.25 / dissents.dissents) / dissents.dissents
     spread = _Z_95 * sqrt(
-        IMPACT_WEIGHT**2 * _ratio_variance(told.impacts, told.dissents)
-        + DEPTH_WEIGHT**2 * _depth_variance(told)
-        + REGRET_WEIGHT**2 * _ratio_variance(decided.regrets, decided.overrides)
+        IMPACT_WEIGHT**2 * _ratio_variance(dissents.impacts, dissents.dissents)
+        + DEPTH_WEIGHT**2 * depth_variance
+        + REGRET_WEIGHT**2 * _ratio_variance(overrides.regrets, overrides.overrides)
     )
     return TrustScore(
-        agent, round(_clamp(raw), 12), raw, told.impact_ratio, told.mean_depth, decided.regret_ratio, told.dissents,
-        decided.overrides, told_from, decided_from, _clamp(raw - spread), _clamp(raw + spread), at,
+        agent, round(_clamp(raw), 12), raw, dissents.impact_ratio, dissents.mean_depth, overrides.regret_ratio,
+        dissents.dissents, overrides.overrides, dissents_from, overrides_from, _clamp(raw - spread),
+        _clamp(raw + spread), at,
     )  # fmt: skip
 
 
@@ -189,31 +186,23 @@ def _clamp(value: float) -> float:
 
 
 def _ratio_variance(hits: int, tries: int) -> float:
-    """The variance of a ratio, with two hits and two misses added so that few tries never look certain."""
+    """Return the variance of a ratio, with two hits and two misses added so that few tries never look certain."""
     ratio = (hits + 2) / (tries + 4)
     return ratio * (1 - ratio) / (tries + 4)
 
 
-def _depth_variance(sums: TrustSums) -> float:
-    """The variance of the mean depth; of one dissent or none it is as wide as depths can be."""
-    if sums.dissents < 2:
-        return 1.0 / max(sums.dissents, 1)
-    variance = max(sums.squares / MILLION / sums.dissents - sums.mean_depth**2, 0.0)
-    return (variance + 0.25 / sums.dissents) / sums.dissents
-
-
 def binomial_cdf(hits: int, tries: int, ratio: float) -> float:
-    """How likely so few hits, or fewer, are when each try hits with this ratio."""
+    """Return the probability of at most ``hits`` hits when each try hits with probability ``ratio``."""
     if not 0 < ratio < 1:
         return 1.0 if ratio <= 0 or hits >= tries else 0.0
-    certain = lgamma(tries + 1)
+    log_permutations = lgamma(tries + 1)
     return fsum(
-        exp(certain - lgamma(many + 1) - lgamma(tries - many + 1) + many * log(ratio) + (tries - many) * log(1 - ratio))
-        for many in range(hits + 1)
+        exp(log_permutations - lgamma(k + 1) - lgamma(tries - k + 1) + k * log(ratio) + (tries - k) * log(1 - ratio))
+        for k in range(hits + 1)
     )
 
 
 def weighted_mean(values: Mapping[str, float], trust: Mapping[str, float]) -> float | None:
-    """The mean of what agents say, each weighed by trust; none when nobody is trusted at all."""
-    whole = sum(trust[name] for name in values)
-    return sum(value * trust[name] for name, value in values.items()) / whole if whole else None
+    """Return the mean of the agents' values, weighted by trust; None when every trust is 0."""
+    total = sum(trust[name] for name in values)
+    return sum(value * trust[name] for name, value in values.items()) / total if total else None

@@ -1,57 +1,64 @@
-"""Trust for one caller: who has been right, who may object, and whose memory to believe."""
+"""The trust service: dissents, overrides, the scores that follow from them, and the roles that scores decide."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from lukasa.clock import Clock, IdMaker, to_utc
+from lukasa.clock import Clock, IdMaker, to_iso, to_utc
 from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
 from lukasa.models.embedder import Embedder
-from lukasa.outcome import Outcome, Refused
-from lukasa.record import Draft, Record
+from lukasa.outcome import Accepted, Outcome, Refused
+from lukasa.record import Draft, Key, Record
 from lukasa.scope import SYSTEM
-from lukasa.storage.engine import Finding, Query, Reader
+from lukasa.storage.engine import Finding, Query
 from lukasa.trust import analytics
-from lukasa.trust.agent_view import AgentMemory
+from lukasa.trust.agent_memory import AgentMemory, import_agent, validate_agent_memory
 from lukasa.trust.aggregate import TrustAggregate, window_start
-from lukasa.trust.base import check_name
-from lukasa.trust.dissents import TrustDissents
-from lukasa.trust.importer import TrustImporter
-from lukasa.trust.lookup import TrustLookup
-from lukasa.trust.overrides import TrustOverrides
+from lukasa.trust.dissents import DissentLog, DissentVectors
+from lukasa.trust.overrides import AUTO_CHECK_DELAY, Controversy, add_override, mark_reverts, revert_override
 from lukasa.trust.records import (
+    ADVOCATE,
     AGENT,
+    CONTESTED_LABEL,
+    CONTROVERSY,
     DISSENT,
+    ORIGIN,
     OVERRIDE,
     PARTICIPATION,
     PERSON,
     TRUST_CHANGE,
     TrustChanges,
+    TrustLookup,
+    TrustRecords,
     agent_draft,
     agent_events_query,
+    check_name,
+    check_names,
+    counted_sums,
+    event_labels,
+    hash_id,
     trust_key,
 )
-from lukasa.trust.results import TrustMetrics
-from lukasa.trust.roles import TrustRoles
+from lukasa.trust.roles import AdvocateAssignment, Eligibility, WeightedFeedback, draw_advocate
 from lukasa.trust.rubric import Rubrics
-from lukasa.trust.score import TrustScore, TrustSums, compute_score
+from lukasa.trust.rules import TrustSettings
+from lukasa.trust.score import TrustScore, TrustSums, compute_depth, compute_score, weighted_mean
 
 
-class Trust(TrustDissents, TrustOverrides, TrustRoles, TrustImporter):
-    """Keeps dissents and overrides, and draws from them how far each agent is trusted.
+class Trust:
+    """Records dissents and overrides, and computes from them how far each agent is trusted.
 
-    The books are the owner's: only a caller that reaches everything writes and reads them. An agent may file a dissent
-    of its own, for the owner to judge, and see its own score.
+    Only the owner, a caller with full reach, may use it. An agent may file its own dissents, for the owner to judge, and
+    read its own score.
     """
 
     SERVICES: ClassVar[frozenset[str]] = frozenset({"rubric"})
-    """The attributes that have methods of their own."""
+    """The attributes that are services themselves."""
 
     def __init__(
         self,
@@ -61,172 +68,420 @@ class Trust(TrustDissents, TrustOverrides, TrustRoles, TrustImporter):
         rng: random.Random,
         embedder: Callable[[], Embedder],
         lookup: TrustLookup,
+        settings: TrustSettings | None = None,
     ) -> None:
-        super().__init__(journal, clock, new_id, rng, embedder, lookup)
-        self.rubric = Rubrics(journal, clock, new_id)
+        self._journal = journal
+        self._clock = clock
+        self._rng = rng
+        self._lookup = lookup
+        self._records = TrustRecords(journal, clock, new_id)
+        self._vectors = DissentVectors(embedder)
+        self._dissents = DissentLog(self._records, self._vectors, settings or TrustSettings())
+        self.rubric = Rubrics(self._records)
+
+    def _check_owner_and_names(self, **names: str) -> Refused | None:
+        self._records.require_owner()
+        return check_names(**names)
 
     # Agents
 
     def agent(self, name: str) -> AgentMemory:
-        """The document's agent memory: everything kept of one agent, as of now whenever it is asked."""
-        self._require_owner()
-        if (refused := check_name("agent", name)) is not None:
+        """Return the document's agent memory: a live view of everything recorded about one agent."""
+        if (refused := self._check_owner_and_names(agent=name)) is not None:
             raise InvalidInput(refused.reason)
-        return AgentMemory(name, self, self._journal, self._clock)
+        return AgentMemory(name, self, self._records)
 
     def agents(self) -> list[str]:
-        """Everybody who has been met, by name."""
-        self._require_owner()
+        """List the names of all known agents."""
+        self._records.require_owner()
         return sorted(record.id for record in self._journal.read(Query(kinds=(AGENT,), scopes=(SYSTEM,))))
 
     def register(self, agent: str, *, model: str | None = None, primary_role: str | None = None) -> Outcome:
-        """Says which model an agent uses and what its role is. Both may change over time; the old ones stay in history."""
+        """Set an agent's model and role. Earlier ones stay in its history."""
         if (refused := self._check_owner_and_names(agent=agent)) is not None:
             return refused
-        told = {name: value for name, value in (("model", model), ("primary_role", primary_role)) if value is not None}
+        given = {name: value for name, value in (("model", model), ("primary_role", primary_role)) if value is not None}
 
-        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
-            known = reader.get(trust_key(AGENT, agent))
-            return [agent_draft(agent, **(dict(known.body) if known is not None else {}) | told)]
+        def plan(changes: TrustChanges) -> None:
+            known = changes.reader.get(trust_key(AGENT, agent))
+            changes.add_draft(agent_draft(agent, **(dict(known.body) if known is not None else {}) | given))
 
-        return self._journal.append_if(build_drafts)
+        return self._records.change(plan)
+
+    def adopt(self, told: Mapping[str, Any]) -> Outcome:
+        """Import an agent with its past from the document's JSON; refused when the agent is known already."""
+        self._records.require_owner()
+        memory = validate_agent_memory(dict(told), "The agent's memory")
+        vectors = self._vectors.encode_texts([event["dissent_text"] for event in memory["dissent_history"]])
+        return self._records.change(lambda changes: import_agent(changes, memory, vectors, self._records.new_id))
+
+    def standing(self, agent: str) -> TrustAggregate:
+        """Return an agent's running aggregate."""
+        self._records.require_owner()
+        return self._records.aggregate(agent)
 
     # Scores
 
     def score(self, agent: str, *, at: datetime | None = None) -> TrustScore:
-        """An agent's trust with its parts; with ``at``, as it was known at that time, recomputed from the events."""
-        own = bool(agent) and agent == self._journal.author
-        if not own:
-            self._require_owner()
+        """Return an agent's trust with its parts; with ``at``, recompute it from the events known at that time."""
+        if at is not None or not agent or agent != self._journal.author:
+            self._records.require_owner()
         if at is None:
-            now = self._clock.now()
-            if own and not self._journal.reach.unlimited:
-                known = self._lookup.get_aggregate(agent)
-                return (known or TrustAggregate(agent, now.date())).score(now)
-            return self._read_aggregate(agent, today=now.date()).score(now)
-        self._require_owner()
+            return self._lookup.score(agent)
         moment = to_utc(at)
         window, total = self._recompute_sums(agent, moment)
-        return compute_score(agent, window, total, moment, self._read_aggregate(agent).initial)
+        return compute_score(agent, window, total, moment, self._records.aggregate(agent).initial)
 
     def history(self, agent: str, *, limit: int | None = None) -> list[Record]:
-        """How an agent's trust has changed, oldest first: each with its reason and its inputs."""
-        self._require_owner()
-        return list(self._journal.read(agent_events_query(agent, TRUST_CHANGE, newest_first=True, limit=limit)))[::-1]
-
-    # Proof
+        """List the changes of an agent's trust, oldest first, each with its reason and its inputs."""
+        self._records.require_owner()
+        return self._records.events(agent, TRUST_CHANGE, newest_first=True, limit=limit)[::-1]
 
     def _recompute_sums(self, agent: str, moment: datetime) -> tuple[TrustSums, TrustSums]:
-        """The sums of window and history, from the events themselves as they were known at a time."""
-        first = window_start(moment.date())
+        """Compute the sums of the window and of all history from the events known at a time."""
+        first_day = window_start(moment.date())
         window, total = TrustSums(), TrustSums()
-        for record in chain.from_iterable(
-            self._journal.read(agent_events_query(agent, kind, as_of=moment)) for kind in (DISSENT, OVERRIDE)
-        ):
-            sums = event_sums(record)
-            total = total.plus(sums)
-            if record.moment.date() >= first:
-                window = window.plus(sums)
+        for kind in (DISSENT, OVERRIDE):
+            for record in self._journal.read(agent_events_query(agent, kind, as_of=moment)):
+                sums = counted_sums(kind, record.body)
+                total = total.plus(sums)
+                if record.moment.date() >= first_day:
+                    window = window.plus(sums)
         return window, total
 
     def check(self, agent: str | None = None) -> list[Finding]:
-        """Recomputes the running state from the events; tells where the two differ."""
-        self._require_owner()
+        """Compare the running sums with those recomputed from the events, and list the differences."""
+        self._records.require_owner()
         findings = []
         for name in self.agents() if agent is None else [agent]:
             now = self._clock.now()
-            kept = self._read_aggregate(name).advance_to(now.date())
+            aggregate = self._records.aggregate(name).advance_to(now.date())
             window, total = self._recompute_sums(name, now)
-            rounds = kept.rounds_before + sum(1 for _ in self._journal.read(agent_events_query(name, PARTICIPATION)))
-            for what, own, true in (
-                ("window", kept.window, window), ("total", kept.total, total), ("rounds", kept.rounds, rounds)
-            ):  # fmt: skip
-                if own != true:
-                    where = f"trust of {name!r}"
-                    findings.append(Finding(where, f"{what} is {own}, the events say {true}", repairable=True))
+            rounds = aggregate.rounds_before + len(self._records.events(name, PARTICIPATION))
+            for what, stored, recomputed in (
+                ("window", aggregate.window, window),
+                ("total", aggregate.total, total),
+                ("rounds", aggregate.rounds, rounds),
+            ):
+                if stored != recomputed:
+                    text = f"{what} is {stored}, the events say {recomputed}"
+                    findings.append(Finding(f"trust of {name!r}", text, repairable=True))
         return findings
 
     def rebuild(self, agent: str) -> Outcome:
-        """Makes the sums of an agent's running state anew from its events."""
-        self._require_owner()
+        """Recompute the sums of an agent's aggregate from its events, and write them."""
+        self._records.require_owner()
 
-        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
-            books = TrustChanges(reader, self._clock.now())
-            blank = replace(
-                books.get_aggregate(agent), today=TrustSums(), window=TrustSums(), total=TrustSums(), days={}, rounds=0
-            )
-            for record in [
-                *reader.read(agent_events_query(agent, DISSENT)),
-                *reader.read(agent_events_query(agent, OVERRIDE)),
-            ]:
-                blank = blank.with_sums(event_sums(record), record.moment.date())
-            blank = replace(
-                blank, rounds=blank.rounds_before + len(reader.read(agent_events_query(agent, PARTICIPATION)))
-            )
-            books.set_aggregate(blank)
-            books.record_trust_change(agent, "rebuilt", None)
-            return books.collect_drafts()
+        def plan(changes: TrustChanges) -> None:
+            no_sums = TrustSums()
+            aggregate = changes.get_aggregate(agent)
+            rounds = aggregate.rounds_before + len(changes.reader.read(agent_events_query(agent, PARTICIPATION)))
+            aggregate = replace(aggregate, today=no_sums, window=no_sums, total=no_sums, days={}, rounds=rounds)
+            for kind in (DISSENT, OVERRIDE):
+                for record in changes.reader.read(agent_events_query(agent, kind)):
+                    aggregate = aggregate.with_sums(counted_sums(kind, record.body), record.moment.date())
+            changes.set_aggregate(aggregate)
+            changes.record_trust_change(agent, "rebuilt", None)
 
-        return self._journal.append_if(build_drafts)
+        return self._records.change(plan)
 
-    # Insight
+    # Dissents
 
-    def metrics(self, agent: str | None = None) -> TrustMetrics:
-        """Dissent impact, regret rate and escalation usefulness, of one agent or of all together."""
-        self._require_owner()
+    def dissent_depth(
+        self, text: str, rubric_citations: Sequence[str] = (), previous_dissents: Sequence[str] | None = None
+    ) -> float:
+        """Compute the depth of a dissent by the document's formula, with its novelty among earlier ones."""
+        novelty = 0.0
+        if previous_dissents:
+            own, *previous = self._vectors.embed([text, *previous_dissents])
+            novelty = 1 - max(float(own @ vector) for vector in previous)
+        return compute_depth(text, rubric_citations, novelty)
+
+    def log_dissent(
+        self,
+        agent: str,
+        text: str,
+        *,
+        round_id: str = "",
+        rubric_citations: Sequence[str] = (),
+        impact: bool | None = None,
+        feedback_incorporated: bool | None = None,
+        context: Mapping[str, Any] | None = None,
+        of: str = "",
+        timestamp: datetime | None = None,
+        key: str | None = None,
+    ) -> Outcome:
+        """Write a dissent with its depth, and the trust that follows from it.
+
+        ``impact`` says whether it changed the final output. With ``None`` the dissent does not count until ``judge``
+        says so. ``of`` is the agent whose output it was about. A repeated ``key`` writes nothing.
+        """
+        if (refused := self._check_owner_and_names(agent=agent, round=round_id, of=of)) is not None:
+            return refused
+        if not text.strip():
+            return Refused("empty_dissent", "The dissent has no text.")
+        if isinstance(rubric_citations, str) or any(
+            check_name("criterion", name) is not None for name in rubric_citations
+        ):
+            return Refused("bad_citation", "Citations are names of rubric criteria.")
+        when = to_utc(timestamp) if timestamp is not None else self._clock.now()
+        incorporated = bool(impact) if feedback_incorporated is None else feedback_incorporated
+        event = _dissent_event(text, when, round_id, rubric_citations, context, impact, incorporated)
+        return self._dissents.log(agent, event, of=of, happened_at=when, key=key)
+
+    def judge(self, id: str, *, impact: bool, feedback_incorporated: bool | None = None) -> Outcome:
+        """Record whether a dissent changed the final output, if that was unknown when it was logged or filed."""
+        self._records.require_owner()
+        return self._dissents.judge(id, impact, impact if feedback_incorporated is None else feedback_incorporated)
+
+    def file_dissent(
+        self,
+        text: str,
+        *,
+        round_id: str = "",
+        rubric_citations: Sequence[str] = (),
+        context: Mapping[str, Any] | None = None,
+        of: str = "",
+    ) -> Outcome:
+        """Write a dissent as the calling agent, for all to read. It counts for nothing until the owner judges it."""
+        author = self._journal.author
+        if not author:
+            return Refused("no_author", "Only an agent files a dissent; the owner logs it: log_dissent.")
+        if not text.strip():
+            return Refused("empty_dissent", "The dissent has no text.")
+        event = _dissent_event(text, self._clock.now(), round_id, rubric_citations, context, None, False)
+        body, labels = {"agent": author, "of": of, "event": event}, event_labels(DISSENT, author, round_id)
+        return self._journal.append(Draft(DISSENT, text, body, origin=ORIGIN, labels=labels))
+
+    def filed(self, *, limit: int = 1_000) -> list[Record]:
+        """List the dissents that agents filed and that are not judged yet, oldest first."""
+        self._records.require_owner()
+        return self._dissents.list_filed(limit)
+
+    # Overrides
+
+    def log_override(
+        self,
+        agent: str,
+        agent_output: str,
+        human_decision: str,
+        *,
+        round_id: str = "",
+        by: str = "human",
+        context: Mapping[str, Any] | None = None,
+        artifact: Key | None = None,
+        criteria: Sequence[str] = (),
+        timestamp: datetime | None = None,
+        key: str | None = None,
+    ) -> Outcome:
+        """Write a person's decision against an agent's output, to be checked for a revert after a day.
+
+        ``artifact`` is the record that holds the decision: putting it back to what it was reverts the override.
+        ``criteria`` are those of the rubric that the decision was about. A repeated ``key`` writes nothing.
+        """
+        if (refused := self._check_owner_and_names(agent=agent, round=round_id, by=by)) is not None:
+            return refused
+        if by == agent or not by:
+            return Refused("self_judged", "An agent cannot override its own output: say who decided with by=…")
+        when = to_utc(timestamp) if timestamp is not None else self._clock.now()
+        event = {
+            "round_id": round_id,
+            "timestamp": to_iso(when),
+            "context": dict(context or {}),
+            "agent_output": agent_output,
+            "human_decision": human_decision,
+            "regret": False,
+            "auto_check_deadline": to_iso(when + AUTO_CHECK_DELAY),
+            "reverted_by": None,
+        }
+        id = self._records.new_id()
+
+        def plan(changes: TrustChanges) -> Refused | None:
+            return add_override(changes, id, agent, by, event, artifact=artifact, criteria=criteria, happened_at=when)
+
+        return self._records.change(plan, key=key)
+
+    def check_reverts(
+        self, round_id: str | None = None, final_output: str | None = None, *, agent: str = "", by: str = "system"
+    ) -> Outcome:
+        """Mark overrides that were reverted as regretted; the outcome holds the records that were written.
+
+        With a round and its final output, as in the document: every override of the round whose decision differs from
+        the output once its day has passed. Without: the artifacts of the last week's overrides are compared. One that was put
+        back to what it was is marked at once, with the author who did it; one that differs otherwise, once its day has
+        passed.
+        """
+        self._records.require_owner()
+        if (round_id is None) is not (final_output is None):
+            raise InvalidInput("A round is checked against its final output: give both or neither.")
+        return self._records.change(lambda changes: mark_reverts(changes, round_id, final_output, agent=agent, by=by))
+
+    def revert(self, id: str, *, by: str) -> Outcome:
+        """Mark an override as regretted at once, because a person reverted it."""
+        if (refused := self._check_owner_and_names(by=by)) is not None:
+            return refused
+        if not by.strip():
+            return Refused("no_person", "Only a named person may revert an override: say who with by=…")
+        return self._records.change(lambda changes: revert_override(changes, id, by))
+
+    def controversy(self, *, limit: int = 100) -> list[Controversy]:
+        """List the rounds and artifacts with repeated overrides and reverts, the most disputed first."""
+        self._records.require_owner()
+        query = Query(kinds=(CONTROVERSY,), scopes=(SYSTEM,), labels=(CONTESTED_LABEL,))
+        found = [Controversy(**record.body) for record in self._journal.read(query)]
+        return sorted(found, key=lambda subject: (-subject.reverts, -subject.overrides, subject.name))[:limit]
+
+    # Rounds and roles
+
+    def participate(self, agents: str | Iterable[str], round_id: str) -> Outcome:
+        """Count a round for the agents that took part in it; the same round counts once per agent."""
+        self._records.require_owner()
+        names = list(dict.fromkeys([agents] if isinstance(agents, str) else agents))
+        for name in names:
+            if (refused := check_names(agent=name, round=round_id)) is not None:
+                return refused
+        if not round_id:
+            return Refused("bad_round", "The round has no name.")
+
+        def plan(changes: TrustChanges) -> None:
+            for name in names:
+                id = hash_id(name, round_id)
+                if changes.reader.get(trust_key(PARTICIPATION, id)) is None:
+                    aggregate = changes.get_aggregate(name)
+                    changes.set_aggregate(replace(aggregate, rounds=aggregate.rounds + 1))
+                    body, labels = {"agent": name, "round_id": round_id}, event_labels(PARTICIPATION, name, round_id)
+                    changes.add_draft(
+                        Draft(PARTICIPATION, body=body, id=id, scope=SYSTEM, origin=ORIGIN, labels=labels)
+                    )
+
+        return self._records.change(plan)
+
+    def set_probation(self, agent: str, until: datetime | None, *, reason: str = "", by: str = "owner") -> Outcome:
+        """Keep an agent from critical roles until a time; ``None`` ends the probation."""
+        if (refused := self._check_owner_and_names(agent=agent, by=by)) is not None:
+            return refused
+        moment = None if until is None else to_utc(until)
+        why = "" if moment is None else f"{reason} (by {by})" if reason else f"set by {by}"
+
+        def plan(changes: TrustChanges) -> None:
+            aggregate = changes.get_aggregate(agent)
+            changes.set_aggregate(replace(aggregate, probation_until=moment, probation_reason=why))
+
+        return self._records.change(plan)
+
+    def eligibility(self, agent: str) -> Eligibility:
+        """Return whether an agent may take a critical role, and the reasons if not."""
+        self._records.require_owner()
+        return self._list_eligibility([agent])[0]
+
+    def _list_eligibility(self, agents: Sequence[str]) -> list[Eligibility]:
+        now, quarantined = self._clock.now(), self._journal.quarantined()
+        found = []
+        for agent in agents:
+            aggregate = self._records.aggregate(agent, today=now.date())
+            why = (*aggregate.ineligibility_reasons(now), *(("in quarantine",) if agent in quarantined else ()))
+            found.append(Eligibility(agent, aggregate.score(now).trust, aggregate.rounds, why))
+        return found
+
+    def assign_devils_advocate(
+        self, candidates: Iterable[str | AgentMemory], *, seed: int | str | None = None, round_id: str = ""
+    ) -> AdvocateAssignment | Refused:
+        """Draw the devil's advocate from the viable candidates, or from all when none is, weighted by trust.
+
+        The same seed draws the same agent from the same candidates. The draw is recorded with its candidates.
+        """
+        if (refused := self._check_owner_and_names(round=round_id)) is not None:
+            return refused
+        given = (each.agent_name if isinstance(each, AgentMemory) else each for each in candidates)
+        names = list(dict.fromkeys(given))
+        if not names:
+            return Refused("no_candidates", "A devil's advocate is drawn from at least one candidate.")
+        used_seed = self._rng.getrandbits(48) if seed is None else seed
+        assignment = draw_advocate(self._list_eligibility(names), used_seed, round_id)
+        labels = event_labels(ADVOCATE, assignment.chosen, round_id)
+        outcome = self._journal.append(
+            Draft(ADVOCATE, body=assignment.as_json(), scope=SYSTEM, origin=ORIGIN, labels=labels)
+        )
+        if isinstance(outcome, Accepted):
+            return assignment
+        return outcome if isinstance(outcome, Refused) else Refused("conflict", outcome.reason)
+
+    def weigh(self, feedback: Mapping[str, float]) -> WeightedFeedback:
+        """Return the mean of agents' values, weighted by their trust."""
+        self._records.require_owner()
+        trust = {found.agent: found.trust for found in self._list_eligibility(list(feedback))}
+        return WeightedFeedback(weighted_mean(feedback, trust), trust)
+
+    # Analytics
+
+    def metrics(self, agent: str | None = None) -> analytics.TrustMetrics:
+        """Compute dissent impact, regret rate and escalation usefulness of one agent, or of all together."""
+        self._records.require_owner()
         names = self.agents() if agent is None else [agent]
         today = self._clock.now().date()
-        standings = [self._read_aggregate(name).advance_to(today) for name in names]
-        window = TrustSums.sum_all(standing.window for standing in standings)
-        return TrustMetrics(len(names), window, TrustSums.sum_all(standing.total for standing in standings))
+        aggregates = [self._records.aggregate(name).advance_to(today) for name in names]
+        return analytics.TrustMetrics(
+            len(names),
+            TrustSums.sum_all(aggregate.window for aggregate in aggregates),
+            TrustSums.sum_all(aggregate.total for aggregate in aggregates),
+        )
 
     def diversity(self, agent: str) -> analytics.CitationDiversity:
-        """How various an agent's citations are, and whether that has fallen while trust stayed high."""
-        standing = self.standing(agent)
-        return analytics.measure_diversity(standing, standing.score(self._clock.now()).trust)
+        """Measure the diversity of an agent's citations; flagged when it is low while trust is high."""
+        aggregate = self.standing(agent)
+        return analytics.measure_diversity(aggregate, aggregate.score(self._clock.now()).trust)
 
     def influence(self) -> analytics.InfluenceMatrices:
-        """Whose dissents changed whose output, and whose overrides were reverted by whom."""
-        self._require_owner()
-        on = {name: self._read_aggregate(name).on for name in self.agents()}
-        persons = list(self._journal.read(Query(kinds=(PERSON,), scopes=(SYSTEM,))))
+        """Count whose dissents changed whose output, and whose overrides were reverted by whom."""
+        self._records.require_owner()
+        dissents = {name: dict(self._records.aggregate(name).on) for name in self.agents()}
+        persons = self._journal.read(Query(kinds=(PERSON,), scopes=(SYSTEM,)))
         return analytics.InfluenceMatrices(
-            {dissenter: dict(pairs) for dissenter, pairs in on.items() if pairs},
+            {dissenter: pairs for dissenter, pairs in dissents.items() if pairs},
             {record.id: dict(record.body["reverted_by"]) for record in persons if record.body["reverted_by"]},
         )
 
     def predict(self, topic: str, candidates: Iterable[str] | None = None) -> analytics.DissentForecast:
-        """Who is likely to dissent effectively on a topic, best first, with the evidence and how often this was right."""
-        self._require_owner()
+        """Rank agents by the expected impact of a dissent on a topic, with evidence and the method's hit rate."""
+        self._records.require_owner()
         if not topic.strip():
-            raise InvalidInput("A topic says something.")
+            raise InvalidInput("The topic is empty.")
         names = list(dict.fromkeys(candidates)) if candidates is not None else self.agents()
-        vector = self._dissent_vectors.embed([topic])[0]
-        with self._journal.snapshot() as look:
-            voices = {
-                name: analytics.JudgedDissents.from_records(*self._dissent_vectors.latest_dissents(look, name))
+        vector = self._vectors.embed([topic])[0]
+        with self._journal.snapshot() as snapshot:
+            dissents = {
+                name: analytics.JudgedDissents.from_records(*self._vectors.latest_dissents(snapshot, name))
                 for name in names
             }
-        return analytics.forecast_dissents(topic, vector, voices)
+        return analytics.forecast_dissents(topic, vector, dissents)
 
     # Quarantine
 
     def quarantine(self, agent: str, *, since: datetime | None = None, reason: str = "") -> Outcome:
-        """Hides what an agent wrote, and what was derived from it, at once; and keeps it from critical roles."""
+        """Hide what an agent wrote and what was derived from it, and keep the agent from critical roles."""
         return self._journal.quarantine(agent, since=since, reason=reason)
 
     def release(self, agent: str) -> Outcome:
-        """Brings back what a quarantine hid."""
+        """End a quarantine and show what it hid."""
         return self._journal.release(agent)
 
 
-def event_sums(record: Record) -> TrustSums:
-    """What an event counts, as it was decided when it came in."""
-    body = record.body
-    if record.kind == DISSENT:
-        counted = body["counted"]
-        return (
-            TrustSums() if counted is None else TrustSums.from_dissent(impact=counted["impact"], depth=counted["depth"])
-        )
-    regret = bool(body["event"]["regret"])
-    return TrustSums(overrides=1, regrets=int(regret), useful=int(body["useful"] and not regret))
+def _dissent_event(
+    text: str,
+    when: datetime,
+    round_id: str,
+    citations: Sequence[str],
+    context: Mapping[str, Any] | None,
+    impact: bool | None,
+    feedback_incorporated: bool,
+) -> dict[str, Any]:
+    """Build the entry of the document's ``dissent_history``, without the depth."""
+    return {
+        "round_id": round_id,
+        "timestamp": to_iso(when),
+        "context": dict(context or {}),
+        "dissent_text": text,
+        "rubric_citations": list(citations),
+        "impact": impact,
+        "feedback_incorporated": feedback_incorporated,
+    }

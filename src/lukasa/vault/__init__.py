@@ -1,26 +1,56 @@
-"""The vault: curated memory that stays clean. ``memory.vault`` is the room; the blocks are for prompts."""
+"""The vault: curated memory behind a write gate, and blocks of it for prompts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from lukasa.prompt import PromptBlock
-from lukasa.vault.memory import MemoryProposal, VaultMemory
-from lukasa.vault.settings import VaultSettings
-from lukasa.vault.vault import Vault
+from lukasa.gate import KindSpec
+from lukasa.lazy_imports import lazy_attributes
 
-__all__ = ["MemoryProposal", "Vault", "VaultMemory", "VaultSettings", "build_memory_block", "build_snapshot_block"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lukasa.prompt import PromptBlock
+    from lukasa.vault.memory import MemoryProposal, VaultMemory
+    from lukasa.vault.settings import VaultSettings
+    from lukasa.vault.vault import Vault
+
+__all__ = [
+    "KINDS",
+    "MemoryProposal",
+    "Vault",
+    "VaultMemory",
+    "VaultSettings",
+    "build_memory_block",
+    "build_snapshot_block",
+]
+
+KINDS = {
+    "memory": KindSpec(pii="block", near_duplicates=True),
+    **dict.fromkeys(("corroboration", "directive", "note", "tick", "verdicts"), KindSpec()),
+}
+"""The kinds of record that the vault writes."""
 
 
 def build_snapshot_block(
     vault: Vault, scopes: Iterable[str] | None = None, *, budget: int | None = None
 ) -> PromptBlock:
-    """The piece of prompt that is always there: notes, canon, registers."""
+    """Return the prompt block that is always included: notes, canon and registers."""
     return vault.build_snapshot_block(scopes, budget=budget)
 
 
 def build_memory_block(
     vault: Vault, scopes: Iterable[str] | None = None, *, query: str, k: int | None = None, budget: int | None = None
 ) -> PromptBlock:
-    """The piece of prompt for a question: the relevant directives and memories, canon first."""
+    """Return the prompt block for a question: relevant directives and memories, canon first."""
     return vault.build_memory_block(scopes, query=query, k=k, budget=budget)
+
+
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        **dict.fromkeys(("MemoryProposal", "VaultMemory"), "lukasa.vault.memory"),
+        "VaultSettings": "lukasa.vault.settings",
+        "Vault": "lukasa.vault.vault",
+    },
+)

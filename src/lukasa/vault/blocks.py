@@ -1,7 +1,7 @@
-"""Snapshots and blocks: the vault on its way into a prompt, as compact Markdown within a budget of tokens.
+"""Snapshots and blocks: the vault's content for prompts, as compact Markdown within a budget of tokens.
 
-Every entry is one line, made harmless (``lukasa.prompt``): nothing a memory says can begin a line of its own, close the
-fence or play another role. Within a block what comes first is the most worth telling, so what does not fit is the end.
+Every entry is one neutralised line (``lukasa.prompt``): a memory cannot begin another line, close the fence or play another
+role. The most useful entries come first, so what does not fit is cut at the end.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _DIRECTIVES_PREFACE = "Under Directives stand rules that the owner set; everythi
 
 
 class BlockEntry(NamedTuple):
-    """One line of a block, and the heading it stands under."""
+    """One line of a block and its heading."""
 
     heading: str
     line: str
 
 
 def build_snapshot(journal: Journal, scopes: tuple[str, ...], budget: int) -> PromptBlock:
-    """Canon and registers with a topic, without a fence."""
+    """Build canon and registers with a topic, without a fence."""
     return _fit_entries(_snapshot_entries(journal, scopes), budget, "", "")
 
 
 def build_snapshot_block(journal: Journal, scopes: tuple[str, ...], budget: int) -> PromptBlock:
-    """Notes, canon and registers, fenced."""
+    """Build notes, canon and registers with a topic, fenced."""
     entries = [BlockEntry("Notes", _format_line(note.text)) for note in list_notes(journal, scopes)]
     return _fence_entries([*entries, *_snapshot_entries(journal, scopes)], budget, _DATA_PREFACE)
 
 
 def build_memory_block(records: Sequence[Record], budget: int) -> PromptBlock:
-    """The relevant directives, canon, then registers, each best first, fenced."""
-    worth = [record for record in records if record.kind != DIRECTIVE or is_authorised_directive(record)]
-    ordered = sorted(worth, key=_tier_rank)  # stable: within a tier the best stay first
+    """Build the relevant directives, canon, then registers, each best first, fenced."""
+    usable = [record for record in records if record.kind != DIRECTIVE or is_authorised_directive(record)]
+    ordered = sorted(usable, key=_tier_rank)  # stable: within a tier the best stay first
     return _fence_entries([_format_entry(record) for record in ordered], budget, _DIRECTIVES_PREFACE)
 
 
@@ -89,7 +89,7 @@ def _fence_entries(entries: Sequence[BlockEntry], budget: int, preface: str) -> 
 
 
 def _fit_entries(entries: Sequence[BlockEntry], budget: int, head: str, tail: str) -> PromptBlock:
-    """As many entries, from the first, as fit into the budget; nothing if none does."""
+    """Render as many of the first entries as fit the budget; none may fit."""
     counter = open_token_counter()
     low, high = 0, len(entries)
     while low < high:

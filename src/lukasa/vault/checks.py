@@ -1,97 +1,102 @@
-"""The write gate, as far as it needs no look at the store: pure checks of a proposal, in the document's order.
+"""The part of the vault's write gate that needs no store: pure checks of a proposal, and counts of refusals.
 
-Each answers with a refusal or nothing. The checks that follow (register upsert, near-duplicate, capacity) look at the
-store, and so run inside the decision that writes; see ``lukasa.vault.vault``.
+The checks run in the document's order, before the write lock. Register upsert, near-duplicate and capacity need the store
+and run inside the conditional append that writes; see ``lukasa.vault.vault``.
+
+Noise is text that belongs in the burst journal and not in the vault: text with one of the signals as whole words. Six of
+the ten signals are words of the journal and always count. The other four are also plain words (``heartbeat``,
+``check-in``, ``no changes``, ``ephemeral``), and a text that states something lasting with them is a memory. It does so
+when, besides the signal, it has a word that states (*is*, *must*, *never*, *uses* …), at least three content words, and
+no word of the passing moment (*now*, *ok*, *received*, a time of day …). So "Heartbeat monitoring is the core of project
+Pulse" is kept, and "Heartbeat received, all agents are ok" is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import threading
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from lukasa.canonical_json import SURROGATES
-from lukasa.outcome import Refused
-from lukasa.pii.detector import describe_findings, find_pii, redact_text
+from lukasa.errors import StoreError
+from lukasa.journal import Journal
+from lukasa.outcome import Outcome, Refused
+from lukasa.pii.detector import describe_findings, draft_texts, find_pii_once, redact_text
+from lukasa.record import Draft, Key
 from lukasa.scope import SYSTEM, Reach
-from lukasa.vault.memory import MemoryProposal
-from lukasa.vault.noise import find_noise_signal
-from lukasa.vault.settings import LOG, MEMORY_KIND, TIERS, VaultSettings
+from lukasa.storage.engine import Query, Reader
+from lukasa.text.normalize import normalise_text
+from lukasa.text.stopwords import NOISE_STOP_WORDS
+from lukasa.vault.memory import MemoryProposal, memory_draft
+from lukasa.vault.settings import AMBIGUOUS_SIGNALS, LOG, MEMORY_KIND, TIERS, VaultSettings
 
+REFUSALS_KIND = "verdicts"
+FLUSH_EVERY = 100
+_COUNTER_ID = "vault"
 _MAX_NAME_LENGTH = 100
 _MAX_TOPIC_LENGTH = 180
 _MAX_TAGS = 20
 
-ProposalCheck = Callable[[MemoryProposal, VaultSettings, Reach], Refused | None]
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*|\d+")
+_TIME_OF_DAY = re.compile(r"\b\d{1,2}:\d\d\b")
+_SEPARATORS = re.compile(r"[\s-]+")
+_MIN_CONTENT_WORDS = 3
+_STATEMENT_WORDS = frozenset(
+    """is are means must should shall never always has have uses use needs need requires require prefers prefer wants want
+    likes runs happens expects may cannot can't won't don't doesn't do does will was named called lives belongs takes lasts
+    owns keeps costs forbids allows ships goes go gets get stay stays deleted""".split()  # noqa: SIM905 - a list of words reads best as words
+)
+_MOMENTARY_WORDS = frozenset(
+    """now today tonight currently ok okay fine normal nominal alive healthy received sent completed complete done still again
+    yet so-far since last current idle green passed sleeping awake continuing resumed standing waiting unchanged""".split()  # noqa: SIM905 - a list of words reads best as words
+)
 
 
-def check_text(proposal: MemoryProposal, _: VaultSettings, __: Reach) -> Refused | None:
-    """Before anything is read: it must be a text at all."""
-    said: object = proposal.text
-    if not isinstance(said, str):
-        return Refused("bad_text", f"The text must be text, not {type(said).__name__}.")
-    if not said.strip():
+def check_proposal(proposal: MemoryProposal, settings: VaultSettings, reach: Reach) -> MemoryProposal | Refused:
+    """Return the proposal as it may be kept, or the first refusal in the document's order."""
+    text: object = proposal.text
+    if not isinstance(text, str):
+        return Refused("bad_text", f"The text must be text, not {type(text).__name__}.")
+    if not text.strip():
         return Refused("empty", "There is nothing to remember: the text is empty.")
-    if not said.isascii() and SURROGATES.search(said):
+    if not text.isascii() and SURROGATES.search(text):
         return Refused("bad_unicode", "The text has a lone surrogate, which is not valid Unicode.")
-    return None
-
-
-def check_noise(proposal: MemoryProposal, settings: VaultSettings, _: Reach) -> Refused | None:
-    if (signal := find_noise_signal(proposal.text[: 10 * settings.longest], settings.signals)) is None:
-        return None
-    return Refused(
-        "noise",
-        f"This reads like a passing event (“{signal}”), which does not belong in the vault. Put it into the burst journal "
-        "instead: vault.journal(text), or `lukasa vault journal TEXT`. If it is meant to last, say what is always true.",
-        {"signal": signal, "place": "journal"},
-    )
-
-
-def check_log_tier(proposal: MemoryProposal, _: VaultSettings, __: Reach) -> Refused | None:
-    if proposal.tier != LOG:
-        return None
-    return Refused(
-        "log_tier",
-        "The vault keeps no log tier. Put it into the burst journal instead: vault.journal(text), or "
-        "`lukasa vault journal TEXT`.",
-        {"place": "journal"},
-    )
-
-
-def check_length(proposal: MemoryProposal, settings: VaultSettings, _: Reach) -> Refused | None:
-    if len(proposal.text) <= settings.longest:
-        return None
-    return Refused(
-        "too_long",
-        f"The text has {len(proposal.text):,} characters; a memory holds at most {settings.longest:,}. "
-        "Compress it, or split it into several facts.",
-        {"characters": len(proposal.text), "most": settings.longest},
-    )
-
-
-def check_scope(proposal: MemoryProposal, settings: VaultSettings, reach: Reach) -> Refused | None:
-    asked: object = proposal.scope
-    if not isinstance(asked, str) or not _is_plain_text(asked, 200):
+    if (signal := find_noise_signal(text[: 10 * settings.longest], settings.signals)) is not None:
+        return Refused(
+            "noise",
+            f"This reads like a passing event (“{signal}”), which does not belong in the vault. Put it into the burst journal "
+            "instead: vault.journal(text), or `lukasa vault journal TEXT`. If it is meant to last, say what is always true.",
+            {"signal": signal, "place": "journal"},
+        )
+    if proposal.tier == LOG:
+        return Refused(
+            "log_tier",
+            "The vault keeps no log tier. Put it into the burst journal instead: vault.journal(text), or "
+            "`lukasa vault journal TEXT`.",
+            {"place": "journal"},
+        )
+    if len(text) > settings.longest:
+        return Refused(
+            "too_long",
+            f"The text has {len(text):,} characters; a memory holds at most {settings.longest:,}. "
+            "Compress it, or split it into several facts.",
+            {"characters": len(text), "most": settings.longest},
+        )
+    scope: object = proposal.scope
+    if not isinstance(scope, str) or not _is_plain_text(scope, 200):
         return Refused("bad_scope", "The scope must be short plain text.")
-    if asked != SYSTEM and reach.writes(asked) and (settings.scopes is None or asked in settings.scopes):
-        return None
-    return Refused("bad_scope", f"{asked!r:.80} is not a scope this vault can write to.{_scopes_hint(settings, reach)}")
-
-
-def check_tier(proposal: MemoryProposal, _: VaultSettings, __: Reach) -> Refused | None:
-    if proposal.tier in TIERS:
-        return None
-    return Refused("bad_tier", f"{proposal.tier!r:.80} is not a tier; say one of {', '.join(TIERS)}.")
-
-
-def check_source(proposal: MemoryProposal, settings: VaultSettings, _: Reach) -> Refused | None:
-    if proposal.source is None or proposal.source in settings.sources:
-        return None
-    return Refused("bad_source", f"{proposal.source!r:.80} is not a source; say one of {', '.join(settings.sources)}.")
-
-
-def check_names(proposal: MemoryProposal, _: VaultSettings, __: Reach) -> Refused | None:
-    """Category, topic, tags and author are short plain text."""
+    if scope == SYSTEM or not reach.writes(scope) or (settings.scopes is not None and scope not in settings.scopes):
+        known = settings.scopes if settings.scopes is not None else reach.writable
+        hint = "" if known is None else f" Known are: {', '.join(sorted(known))}."
+        return Refused("bad_scope", f"{scope!r:.80} is not a scope this vault can write to.{hint}")
+    if proposal.tier not in TIERS:
+        return Refused("bad_tier", f"{proposal.tier!r:.80} is not a tier; say one of {', '.join(TIERS)}.")
+    source, sources = proposal.source, settings.sources
+    if source is not None and source not in sources:
+        return Refused("bad_source", f"{source!r:.80} is not a source; say one of {', '.join(sources)}.")
     if not _is_plain_text(proposal.category, _MAX_NAME_LENGTH):
         return Refused("bad_category", f"The category must be plain text of 1 to {_MAX_NAME_LENGTH} characters.")
     if proposal.topic_id is not None and not _is_plain_text(proposal.topic_id, _MAX_TOPIC_LENGTH):
@@ -108,65 +113,117 @@ def check_names(proposal: MemoryProposal, _: VaultSettings, __: Reach) -> Refuse
         )
     if proposal.author.__class__ is not str or (proposal.author and not _is_plain_text(proposal.author, 200)):
         return Refused("bad_author", "The author must be short plain text.")
-    return None
-
-
-def check_personal_data(proposal: MemoryProposal, settings: VaultSettings, _: Reach) -> Refused | None:
-    """The refusal names what was found, never the value; nothing of the text is kept."""
-    return (
-        refuse_personal_data("\n".join((proposal.text, *_metadata_texts(proposal))))
-        if settings.pii_handling(MEMORY_KIND) == "block"
-        else None
-    )
-
-
-CHECKS: tuple[ProposalCheck, ...] = (
-    check_text,
-    check_noise,
-    check_log_tier,
-    check_length,
-    check_scope,
-    check_tier,
-    check_source,
-    check_names,
-    check_personal_data,
-)
-
-
-def check_proposal(proposal: MemoryProposal, settings: VaultSettings, reach: Reach) -> Refused | None:
-    """The first check's refusal, if there is one."""
-    return next((refused for check in CHECKS if (refused := check(proposal, settings, reach)) is not None), None)
-
-
-def refuse_personal_data(text: str) -> Refused | None:
-    """A refusal if there is anything personal or secret in a text."""
-    if not (found := find_pii(text)):
-        return None
-    return Refused(
-        "pii",
-        f"This holds what looks like {describe_findings(found)}. The vault does not keep that, and nothing of it was kept. "
-        "Leave it out, and say where it can be found instead.",
-        {"classes": sorted({spotted.pii_class for spotted in found})},
-    )
-
-
-def redact_proposal(proposal: MemoryProposal, settings: VaultSettings) -> MemoryProposal:
-    """The proposal as it may be kept where the policy is to redact."""
-    return (
-        replace(proposal, text=redact_text(proposal.text))
-        if settings.pii_handling(MEMORY_KIND) == "redact"
-        else proposal
-    )
-
-
-def _metadata_texts(proposal: MemoryProposal) -> tuple[str, ...]:
-    return (proposal.category, *((proposal.topic_id,) if proposal.topic_id else ()), *proposal.tags)
+    kept = apply_pii_policy(text, MEMORY_KIND, settings, draft_texts(memory_draft(proposal, "", expected=None)))
+    if isinstance(kept, Refused):
+        return kept
+    return proposal if kept is text else replace(proposal, text=kept)
 
 
 def _is_plain_text(value: object, max_length: int) -> bool:
     return isinstance(value, str) and 0 < len(value) <= max_length and value.isprintable() and bool(value.strip())
 
 
-def _scopes_hint(settings: VaultSettings, reach: Reach) -> str:
-    known = settings.scopes if settings.scopes is not None else reach.writable
-    return "" if known is None else f" Known are: {', '.join(sorted(known))}."
+def apply_pii_policy(text: str, kind: str, settings: VaultSettings, metadata: Sequence[str] = ()) -> str | Refused:
+    """Return the text as the policy of its kind lets it be kept, or refuse personal data and secrets.
+
+    Everything that enters through the vault passes here. ``metadata`` is checked too where the policy is to block. The
+    refusal names the class of what was found, never the value.
+    """
+    handling = settings.pii.get(kind, "block")
+    if handling == "allow":
+        return text
+    if handling == "redact":
+        return redact_text(text)
+    if not (found := find_pii_once((text, *metadata))):
+        return text
+    return Refused(
+        "pii",
+        f"This holds what looks like {describe_findings(found)}. The vault does not keep that, and nothing of it was kept. "
+        "Leave it out, and say where it can be found instead.",
+        {"classes": sorted({finding.pii_class for finding in found})},
+    )
+
+
+def find_noise_signal(text: str, signals: Sequence[str]) -> str | None:
+    """Return the signal that makes a text noise, or ``None``."""
+    plain = normalise_text(text)
+    pattern, signal_by_form = _compile_signals(tuple(signals))
+    matches = list(dict.fromkeys(pattern.findall(plain)))
+    if not matches:
+        return None
+    found = [signal_by_form[_SEPARATORS.sub(" ", match)] for match in matches]
+    always = next((signal for signal in found if signal not in AMBIGUOUS_SIGNALS), None)
+    if always is not None:
+        return always
+    rest = plain
+    for match in matches:
+        rest = rest.replace(match, " ")
+    words = _WORD.findall(rest)
+    content_words = {word for word in words if word not in NOISE_STOP_WORDS}
+    is_lasting_statement = (
+        not _TIME_OF_DAY.search(plain)
+        and not content_words & _MOMENTARY_WORDS
+        and any(word in _STATEMENT_WORDS for word in words)
+        and len(content_words) >= _MIN_CONTENT_WORDS
+    )
+    return None if is_lasting_statement else found[0]
+
+
+@lru_cache(maxsize=16)
+def _compile_signals(signals: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str]]:
+    """Return a pattern of the signals as whole words, joined by blanks or hyphens, and each signal by its plain form."""
+    forms: dict[str, str] = {}
+    for signal in signals:
+        forms.setdefault(_SEPARATORS.sub(" ", normalise_text(signal)), signal)
+    alternatives = (r"[\s-]+".join(map(re.escape, form.split(" "))) for form in forms)
+    return re.compile(r"(?<![\w-])(?:" + "|".join(alternatives) + r")(?![\w-])" if signals else r"(?!)"), forms
+
+
+class RefusalCounter:
+    """Counts of refusals by code, in one record per scope; they hold nothing of the refused texts.
+
+    Refusals are counted in memory and written every ``FLUSH_EVERY`` refusals and on close, not one by one. After a crash
+    up to that many refusals of each process are missing from the counts; nothing else depends on them.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._pending: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def count(self, outcome: Outcome) -> None:
+        if not isinstance(outcome, Refused):
+            return
+        with self._lock:
+            self._pending[outcome.code] += 1
+            due = self._pending.total() >= FLUSH_EVERY
+        if due:
+            self.flush()
+
+    def read_totals(self) -> dict[str, int]:
+        """Return all refusals the caller may know of, by code."""
+        with self._lock:
+            total = Counter(self._pending)
+        for record in self._journal.read(Query(kinds=(REFUSALS_KIND,))):
+            total.update({str(code): int(number) for code, number in dict(record.body.get("refused", {})).items()})
+        return dict(total.most_common())
+
+    def flush(self) -> None:
+        """Write the pending counts. When the store cannot be written, they stay pending and no error is raised."""
+        with self._lock:
+            counted, self._pending = self._pending, Counter()
+        scope = self._journal.home_scope  # so that no other agent learns of the counts
+        if not counted or scope is None:
+            return
+
+        def add_counts(reader: Reader) -> Sequence[Draft]:
+            known = reader.get(Key(scope, REFUSALS_KIND, _COUNTER_ID))
+            total = Counter(dict(known.body.get("refused", {})) if known is not None else {})
+            total.update(counted)
+            return [Draft(REFUSALS_KIND, body={"refused": dict(total)}, id=_COUNTER_ID, scope=scope, origin="vault")]
+
+        try:
+            self._journal.append_if(add_counts)
+        except StoreError:
+            with self._lock:
+                self._pending.update(counted)

@@ -1,9 +1,9 @@
-"""Near-duplicates: found among all memories of a scope without reading them all.
+"""Search for near-duplicates among the memories of a scope without reading them all.
 
-In a scope of at most ``FEW`` memories a text is compared with every one of them. In a larger one it is compared with
-those that share a mark with it (``lukasa.text.similarity``): for the overlap of words the verdict is the same as comparing
-with everything; for sequences of characters it is that for texts that also share two telling words. A mark that more
-than ``EACH`` memories bear brings the newest of them, and those that share another mark besides.
+In a scope of at most ``COMPARE_ALL_LIMIT`` memories a text is compared with each of them. In a larger scope it is compared
+with those that share a pair key with it (``lukasa.text.similarity``). For the overlap of words the verdict is the same as
+comparing with everything; for sequences of characters it is the same for texts that also share two content words. Of a
+key that more than ``MAX_CANDIDATES_PER_KEY`` memories share, the newest are compared, and those that share another key.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lukasa.storage.engine import Query, Reader
+from lukasa.text.normalize import normalise_text
 from lukasa.text.similarity import (
     distinct_words,
-    normalise_text,
     sequence_similarities,
     sequence_similarity,
     text_pair_keys,
@@ -29,7 +29,7 @@ MAX_CANDIDATES_PER_KEY = 8
 
 @dataclass(frozen=True, slots=True)
 class DuplicateMatch:
-    """How alike a memory is to a text, by both measures."""
+    """The similarity of a memory to a text, by both measures."""
 
     id: str
     scope: str
@@ -42,7 +42,7 @@ class DuplicateMatch:
 
 
 class ComparableText:
-    """A text as it is compared: folded, with its words and marks."""
+    """A text with the forms in which it is compared: folded text, words and pair keys."""
 
     def __init__(self, text: str, scope: str, id: str = "") -> None:
         self.text = text
@@ -62,36 +62,27 @@ class ComparableText:
 def find_duplicates(
     text: ComparableText, others: Sequence[ComparableText], settings: VaultSettings
 ) -> list[DuplicateMatch]:
-    """Which of the others are so much like a text that they can be called one, and how much."""
-    same = sequence_similarities(
+    """Return the others that reach one of the thresholds of similarity to a text."""
+    similar = sequence_similarities(
         text.folded_text, [other.folded_text for other in others], settings.similarity_threshold
     )
+    min_words = settings.overlap_threshold * len(text.words)
     found = []
-    for at, other in enumerate(others):
-        if at in same or _may_overlap(text, other, settings.overlap_threshold):
-            shared = word_overlap(text.words, other.words)
-            if at in same or shared >= settings.overlap_threshold:
-                found.append(
-                    DuplicateMatch(
-                        other.id,
-                        other.scope,
-                        shared,
-                        same.get(at) or sequence_similarity(text.folded_text, other.folded_text),
-                    )
-                )
+    for index, other in enumerate(others):
+        folded = other.folded_text
+        # A substring test is quick and rules out most texts before the other's words are extracted.
+        if index in similar or sum([word in folded for word in text.words]) >= min_words:
+            overlap = word_overlap(text.words, other.words)
+            if index in similar or overlap >= settings.overlap_threshold:
+                sequence = similar.get(index) or sequence_similarity(text.folded_text, folded)
+                found.append(DuplicateMatch(other.id, other.scope, overlap, sequence))
     return found
 
 
-def _may_overlap(text: ComparableText, other: ComparableText, threshold: float) -> bool:
-    """A quick look before the words of the other are taken apart: it must have enough of these somewhere in it."""
-    there = other.folded_text
-    return sum([word in there for word in text.words]) >= threshold * len(text.words)
-
-
 class DuplicateIndex:
-    """The memories that some texts are compared with, within one decision: those kept, and those it adds itself.
+    """The memories that some texts are compared with inside one conditional append: stored ones and ones it adds.
 
-    The store is asked once for all of the texts: within a decision nobody else adds anything.
+    The store is queried once for all of the texts, because no other writer can add a memory meanwhile.
     """
 
     def __init__(self, reader: Reader, settings: VaultSettings, texts: Iterable[ComparableText]) -> None:
@@ -102,43 +93,40 @@ class DuplicateIndex:
         for text in texts:
             by_scope.setdefault(text.scope, []).append(text)
         live = {row.scope: row.live for row in reader.tally() if row.kind == MEMORY_KIND} if by_scope else {}
-        for scope, asked in by_scope.items():
+        for scope, scope_texts in by_scope.items():
             if live.get(scope, 0) <= COMPARE_ALL_LIMIT:
                 records = reader.read(Query(kinds=(MEMORY_KIND,), scopes=(scope,)))
                 self._candidates_by_scope[scope] = {
                     record.id: ComparableText(record.text, scope, record.id) for record in records
                 }
                 continue
-            bearers = reader.near_duplicates(
-                [text.pair_keys for text in asked], scope, kind=MEMORY_KIND, limit_per_key=MAX_CANDIDATES_PER_KEY
+            near = reader.near_duplicates(
+                [text.pair_keys for text in scope_texts], scope, kind=MEMORY_KIND, limit_per_key=MAX_CANDIDATES_PER_KEY
             )
-            if len(asked) == 1:  # then all of them bear a mark of this one
-                self._candidates_by_scope[scope] = {id: ComparableText(said, scope, id) for id, said, _ in bearers}
+            if len(scope_texts) == 1:  # all of them share a key with this one text
+                self._candidates_by_scope[scope] = {id: ComparableText(text, scope, id) for id, text, _ in near}
                 continue
-            for id, said, borne in bearers:
-                self._index_text(ComparableText(said, scope, id), borne)
+            for id, near_text, keys in near:
+                self._index_text(ComparableText(near_text, scope, id), keys)
 
     def find_nearest(self, text: ComparableText, *, exclude_id: str = "") -> DuplicateMatch | None:
-        """The memory that a text repeats, if there is one; ``but`` names one that does not count."""
-        found = find_duplicates(
-            text, [other for other in self._candidates(text) if other.id != exclude_id], self._settings
-        )
-        return max(found, key=lambda each: (each.score, each.id), default=None)
+        """Return the memory that a text duplicates most, or ``None``; the memory ``exclude_id`` does not count."""
+        if text.scope in self._candidates_by_scope:
+            candidates = self._candidates_by_scope[text.scope]
+        else:
+            by_key = self._texts_by_key
+            candidates = {other.id: other for key in text.pair_keys if key in by_key for other in by_key[key]}
+        others = [other for other in candidates.values() if other.id != exclude_id and other.scope == text.scope]
+        found = find_duplicates(text, others, self._settings)
+        return max(found, key=lambda match: (match.score, match.id), default=None)
 
     def add(self, text: ComparableText) -> None:
-        """Counts a text that the decision is going to keep."""
+        """Add a text that the conditional append is going to write."""
         if text.scope in self._candidates_by_scope:
             self._candidates_by_scope[text.scope][text.id] = text
         else:
             self._index_text(text, text.pair_keys)
 
     def _index_text(self, text: ComparableText, keys: Iterable[int]) -> None:
-        for mark in keys:
-            self._texts_by_key.setdefault(mark, []).append(text)
-
-    def _candidates(self, text: ComparableText) -> Iterable[ComparableText]:
-        if text.scope in self._candidates_by_scope:
-            return self._candidates_by_scope[text.scope].values()
-        bearers = self._texts_by_key
-        near = {other.id: other for mark in text.pair_keys if mark in bearers for other in bearers[mark]}
-        return [other for other in near.values() if other.scope == text.scope]
+        for key in keys:
+            self._texts_by_key.setdefault(key, []).append(text)

@@ -1,9 +1,9 @@
-"""A memory of the vault: the document's fields, read from a record and written as a draft."""
+"""Memories of the vault: the document's fields, parsed from a record and written as a draft."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -13,12 +13,12 @@ from lukasa.scope import SHARED
 from lukasa.vault.settings import CANON, MEMORY_KIND
 
 UNKNOWN_SOURCE = "unsaid"
-"""The origin of a memory whose source was not told."""
+"""The origin of a memory without a source."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryProposal:
-    """A memory that somebody would like to keep."""
+    """A memory that a caller asks the vault to keep."""
 
     text: str
     scope: str = SHARED
@@ -31,7 +31,7 @@ class MemoryProposal:
 
     @classmethod
     def from_item(cls, item: MemoryProposal | Mapping[str, Any] | str) -> MemoryProposal:
-        """A proposal from what a caller passes: one, its fields, or a text alone."""
+        """Build a proposal from a proposal, a mapping of its fields, or a text."""
         if isinstance(item, MemoryProposal):
             return item
         if isinstance(item, str):
@@ -47,7 +47,7 @@ class MemoryProposal:
 
 @dataclass(frozen=True, slots=True)
 class VaultMemory:
-    """A memory as the vault hands it out."""
+    """A memory as the vault returns it."""
 
     id: str
     text: str
@@ -64,11 +64,11 @@ class VaultMemory:
     author: str = ""
 
     def to_proposal(self) -> MemoryProposal:
-        """What would have to be proposed to keep the same."""
+        """Return the proposal that would keep the same memory, without its author."""
         return MemoryProposal(self.text, self.scope, self.category, self.tier, self.topic_id, self.tags, self.source)
 
     def as_json(self) -> dict[str, Any]:
-        """The record of the document: these fields in this order, times in ISO 8601."""
+        """Return the document's fields in its order, times in ISO 8601."""
         return {
             "id": self.id,
             "text": self.text,
@@ -86,20 +86,23 @@ class VaultMemory:
 
 
 def parse_memory(record: Record, before: Record | None = None) -> VaultMemory:
-    """The memory that a record keeps. A tombstone says what it said before, if that is known."""
-    told = before if record.deleted and before is not None else record
-    tags = told.body.get("tags")
+    """Parse the memory that a record holds; a tombstone has the content of the version ``before`` it, if given."""
+    content = before if record.deleted and before is not None else record
+    tags = content.body.get("tags")
+    updated_at = before.recorded_at if before is not None and before.version > 1 else None
+    if record.version > 1 and not record.deleted:
+        updated_at = record.recorded_at
     return VaultMemory(
         id=record.id,
-        text=told.text,
+        text=content.text,
         scope=record.scope,
-        category=_text_field(told, "category") or "general",
-        tier=_text_field(told, "tier") or CANON,
-        topic_id=_text_field(told, "topic_id"),
+        category=_text_field(content, "category") or "general",
+        tier=_text_field(content, "tier") or CANON,
+        topic_id=_text_field(content, "topic_id"),
         tags=tuple(tags) if isinstance(tags, list) else (),
         created_at=record.created_at,
-        updated_at=record.recorded_at if record.version > 1 and not record.deleted else _last_update_time(before),
-        source=None if told.origin == UNKNOWN_SOURCE else told.origin,
+        updated_at=updated_at,
+        source=None if content.origin == UNKNOWN_SOURCE else content.origin,
         deleted_at=record.recorded_at if record.deleted else None,
         version=record.version,
         author=record.author,
@@ -107,24 +110,26 @@ def parse_memory(record: Record, before: Record | None = None) -> VaultMemory:
 
 
 def parse_versions(history: Sequence[Record]) -> list[VaultMemory]:
-    """Every version of a memory, each tombstone with what it ended."""
-    told, last = [], None
+    """Parse all versions of a memory; each tombstone has the content of the version it ended."""
+    versions, last = [], None
     for record in history:
-        told.append(parse_memory(record, last))
+        versions.append(parse_memory(record, last))
         if not record.deleted:
             last = record
-    return told
+    return versions
 
 
 def memory_draft(
     proposal: MemoryProposal, id: str, *, expected: int | None, links: tuple[Link, ...] = (), **notes: Any
 ) -> Draft:
-    """The record that a memory is kept as; ``notes`` go into its body."""
+    """Return the draft of a memory, with the labels it can be filtered by; ``notes`` go into its body."""
     body: dict[str, Any] = {"category": proposal.category, "tier": proposal.tier, **notes}
     if proposal.topic_id is not None:
         body["topic_id"] = proposal.topic_id
     if proposal.tags:
         body["tags"] = list(proposal.tags)
+    topic = () if proposal.topic_id is None else (f"topic={proposal.topic_id}",)
+    tags = [f"tag={tag}" for tag in proposal.tags]
     return Draft(
         MEMORY_KIND,
         proposal.text,
@@ -134,24 +139,13 @@ def memory_draft(
         author=proposal.author,
         origin=proposal.source or UNKNOWN_SOURCE,
         links=links,
-        labels=memory_labels(proposal),
+        labels=(f"tier={proposal.tier}", f"category={proposal.category}", *topic, *tags),
         expected=expected,
     )
 
 
-def memory_labels(proposal: MemoryProposal) -> tuple[str, ...]:
-    """What a memory can be filtered by."""
-    topic = () if proposal.topic_id is None else (f"topic={proposal.topic_id}",)
-    return (
-        f"tier={proposal.tier}",
-        f"category={proposal.category}",
-        *topic,
-        *[f"tag={tag}" for tag in proposal.tags],
-    )
-
-
 def encode_version(memory: VaultMemory, author: str = "") -> tuple[bytes, bytes]:
-    """The line of the log, with its digest, that keeps one version of a memory with its own times."""
+    """Return the log entry, with its digest, of one version of a memory with the memory's times."""
     if memory.deleted_at is not None:
         origin = memory.source or UNKNOWN_SOURCE
         draft = Draft(MEMORY_KIND, id=memory.id, scope=memory.scope, origin=origin, deleted=True)
@@ -159,8 +153,8 @@ def encode_version(memory: VaultMemory, author: str = "") -> tuple[bytes, bytes]
         draft = memory_draft(memory.to_proposal(), memory.id, expected=None)
     recorded = memory.deleted_at or memory.updated_at or memory.created_at
     content = encode_draft(draft, author=author).content
-    line = content[:-1] + entry_suffix(memory.version, to_iso(memory.created_at), to_iso(recorded))
-    return line, digest_of(line)
+    entry = content[:-1] + entry_suffix(memory.version, to_iso(memory.created_at), to_iso(recorded))
+    return entry, digest_of(entry)
 
 
 def memory_key(scope: str, id: str) -> Key:
@@ -168,17 +162,11 @@ def memory_key(scope: str, id: str) -> Key:
 
 
 def proposal_from_record(record: Record) -> MemoryProposal:
-    """What would have to be proposed to keep the memory as it is."""
-    told = parse_memory(record)
-    return MemoryProposal(
-        told.text, told.scope, told.category, told.tier, told.topic_id, told.tags, told.source, told.author
-    )
+    """Return the proposal that would keep the memory as it is, with its author."""
+    memory = parse_memory(record)
+    return replace(memory.to_proposal(), author=memory.author)
 
 
 def _text_field(record: Record, name: str) -> str | None:
     value = record.body.get(name)
     return value if isinstance(value, str) else None
-
-
-def _last_update_time(before: Record | None) -> datetime | None:
-    return before.recorded_at if before is not None and before.version > 1 else None

@@ -1,8 +1,8 @@
-"""From register to canon: on the word of a person, or because independent authors say the same.
+"""Promotion from register to canon: on the word of a person, or because independent authors say the same.
 
-Rewriting raises nobody's trust. A corroboration speaks of one version of a memory; when the text changes, those who
-spoke for the old one no longer count, unless they wrote a version that still says nearly the same. A promotion is
-derived from its corroborations: if one of those authors is quarantined, the memory is a register again.
+Rewriting does not raise trust. A corroboration belongs to one version of a memory; when the text changes, earlier
+corroborations no longer count, but authors of earlier versions that say nearly the same do. A promotion is derived from
+its corroborations: if one of their authors is quarantined, the memory is a register again.
 """
 
 from __future__ import annotations
@@ -24,25 +24,22 @@ _MAX_NAME_LENGTH = 200
 
 @dataclass(frozen=True, slots=True)
 class PromotionGrant:
-    """Why a promotion may go ahead: what its record says of it, and what it was derived from."""
+    """A permitted promotion: notes for the body of its record, and links to what it is derived from."""
 
     notes: dict[str, Any] = field(default_factory=dict)
     links: tuple[Link, ...] = ()
 
 
 def corroboration_drafts(reader: Reader, record: Record, author: str, source: str) -> Sequence[Draft] | Refused:
-    """The record of somebody's agreement with a memory."""
+    """Return the draft that records an author's agreement with a memory, or refuse it."""
     if not author:
         return Refused("bad_author", "Nobody is named who says the same; name an author.")
     if author == record.author:
         return Refused("not_independent", f"{author!r:.80} wrote this memory; only others can corroborate it.")
-    known = next((voice for voice in _read_corroborations(reader, record) if voice.author == author), None)
-    if known is not None:
+    if any(known.author == author for known in _read_corroborations(reader, record)):
         return Refused("already_said", f"{author!r:.80} has corroborated this memory already.")
-    link = Link(DERIVED_FROM, record.key)
     body = {"memory": record.id, "version": record.version, "source": source}
     id = hashlib.sha256(f"{record.id} {record.version} {author}".encode("utf-8", "replace")).hexdigest()[:24]
-    labels = (_corroboration_label(record),)
     return [
         Draft(
             CORROBORATION,
@@ -51,8 +48,8 @@ def corroboration_drafts(reader: Reader, record: Record, author: str, source: st
             scope=record.scope,
             author=author,
             origin=source,
-            links=(link,),
-            labels=labels,
+            links=(Link(DERIVED_FROM, record.key),),
+            labels=(_corroboration_label(record),),
         )
     ]
 
@@ -60,17 +57,20 @@ def corroboration_drafts(reader: Reader, record: Record, author: str, source: st
 def check_promotion(
     reader: Reader, record: Record, text: str, by: str, settings: VaultSettings
 ) -> PromotionGrant | Refused:
-    """Whether a register may become canon with this text."""
+    """Permit a register to become canon with this text, or refuse it."""
     if record.body.get("tier") == CANON:
         return Refused("already_canon", f"Memory {record.id} is canon already.")
     if by:
         if len(by) > _MAX_NAME_LENGTH or not by.isprintable():
             return Refused("bad_author", "The person's name must be short plain text.")
         return PromotionGrant({"promoted_by": by})
-    spoken = _read_corroborations(reader, record)
-    authors = sorted(
-        {record.author, *_earlier_authors(reader, record, settings), *(voice.author for voice in spoken)} - {""}
-    )
+    corroborations = _read_corroborations(reader, record)
+    found = {record.author, *(corroboration.author for corroboration in corroborations)}
+    for version in reversed(reader.history(record.key)):
+        if version.deleted or not _is_same_statement(record.text, version.text, settings):
+            break
+        found.add(version.author)
+    authors = sorted(found - {""})
     if len(authors) < settings.voices:
         return Refused(
             "not_corroborated",
@@ -83,23 +83,14 @@ def check_promotion(
             "rewritten",
             "The canonical text says something else than what was corroborated. Keep to it, or have a person promote it.",
         )
-    return PromotionGrant({"corroborated_by": authors}, tuple(Link(DERIVED_FROM, voice.key) for voice in spoken))
+    links = tuple(Link(DERIVED_FROM, corroboration.key) for corroboration in corroborations)
+    return PromotionGrant({"corroborated_by": authors}, links)
 
 
 def _read_corroborations(reader: Reader, record: Record) -> list[Record]:
-    """The corroborations of a memory as it is now."""
+    """Read the corroborations of the current version of a memory."""
     query = Query(kinds=(CORROBORATION,), scopes=(record.scope,), labels=(_corroboration_label(record),))
-    return [voice for voice in reader.read(query) if voice.body.get("version") == record.version]
-
-
-def _earlier_authors(reader: Reader, record: Record, settings: VaultSettings) -> set[str]:
-    """Who wrote earlier versions that say nearly the same, back to the first that does not."""
-    authors: set[str] = set()
-    for version in reversed(reader.history(record.key)):
-        if version.deleted or not _is_same_statement(record.text, version.text, settings):
-            break
-        authors.add(version.author)
-    return authors
+    return [found for found in reader.read(query) if found.body.get("version") == record.version]
 
 
 def _is_same_statement(text: str, other: str, settings: VaultSettings) -> bool:

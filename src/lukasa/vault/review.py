@@ -1,21 +1,24 @@
-"""Looking a vault over: which memories are alike, which might be deleted. Only proposals; nothing is changed."""
+"""Reports on a vault: statistics, similar memories and deletion candidates. Nothing is changed."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import combinations
+from typing import Any
 
 from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
 from lukasa.pii.detector import describe_findings, find_pii
-from lukasa.record import Record
+from lukasa.record import Key, Record
 from lukasa.storage.engine import Query
-from lukasa.text.similarity import distinct_words, normalise_text, sequence_similarity, word_overlap
+from lukasa.text.normalize import normalise_text
+from lukasa.text.similarity import distinct_words, sequence_similarity, word_overlap
+from lukasa.vault.checks import find_noise_signal
 from lukasa.vault.duplicates import ComparableText
 from lukasa.vault.memory import VaultMemory, parse_memory
-from lukasa.vault.noise import find_noise_signal
 from lukasa.vault.settings import MEMORY_KIND, REGISTER, VaultSettings
 
 _COMPARE_ALL_LIMIT = 1_500
@@ -25,7 +28,7 @@ _STALE_AFTER = timedelta(days=90)
 
 @dataclass(frozen=True, slots=True)
 class SimilarMemoryPair:
-    """Two memories that are alike, by both measures."""
+    """Two memories and their similarity, by both measures."""
 
     one: VaultMemory
     other: VaultMemory
@@ -46,60 +49,97 @@ class DeletionSuggestion:
     reason: str
 
 
+def compute_stats(journal: Journal, settings: VaultSettings) -> dict[str, Any]:
+    """Return the document's figures over everything the caller may read."""
+    rows = [row for row in journal.tally() if row.kind == MEMORY_KIND]
+    active, versions = sum(row.live for row in rows), sum(row.versions for row in rows)
+    tiers, categories, topics = Counter[str](), Counter[str](), set[tuple[str, str]]()
+    for record in journal.read(Query(kinds=(MEMORY_KIND,))):
+        memory = parse_memory(record)
+        tiers[memory.tier] += 1
+        categories[memory.category] += 1
+        if memory.tier == REGISTER and memory.topic_id:
+            topics.add((memory.scope, memory.topic_id))
+    deleted: set[Key] = set()
+    if versions > active:
+        for record in journal.read(Query(kinds=(MEMORY_KIND,), every_version=True)):
+            if record.deleted:
+                deleted.add(record.key)
+            else:
+                deleted.discard(record.key)
+    return {
+        "active": active,
+        "max": settings.capacity,
+        "utilization": round(100 * active / settings.capacity, 1),
+        "deleted": len(deleted),
+        "raw_lines": versions,
+        "bloat_ratio": round(versions / active, 2) if active else float(versions > 0),
+        "by_scope": {row.scope: row.live for row in rows if row.live},
+        "by_tier": dict(sorted(tiers.items())),
+        "by_category": dict(sorted(categories.items())),
+        "register_topics": len(topics),
+    }
+
+
 def find_similar_pairs(journal: Journal, scope: str, floor: float) -> list[SimilarMemoryPair]:
-    """Pairs at or above the floor, most alike first. In a large scope only those that share a mark are compared."""
+    """Return the pairs at or above the floor, most similar first.
+
+    In a large scope only memories that share a pair key are compared.
+    """
     if not 0 < floor <= 1:
         raise InvalidInput("The floor must lie above 0 and be at most 1.")
-    records = list(journal.read(Query(kinds=(MEMORY_KIND,), scopes=(scope,))))
-    seen = {record.id: ComparableText(record.text, scope, record.id) for record in records}
-    by_id = {record.id: record for record in records}
+    records = {record.id: record for record in journal.read(Query(kinds=(MEMORY_KIND,), scopes=(scope,)))}
+    texts = {id: ComparableText(record.text, scope, id) for id, record in records.items()}
     found = []
-    for one, other in _candidate_pairs(records, seen):
-        a, b = seen[one], seen[other]
-        shared, same = word_overlap(a.words, b.words), sequence_similarity(a.folded_text, b.folded_text, floor=floor)
-        if shared >= floor or same >= floor:
-            same = same or sequence_similarity(a.folded_text, b.folded_text)
-            found.append(SimilarMemoryPair(parse_memory(by_id[one]), parse_memory(by_id[other]), shared, same))
+    for one, other in _candidate_pairs(texts):
+        a, b = texts[one], texts[other]
+        overlap = word_overlap(a.words, b.words)
+        sequence = sequence_similarity(a.folded_text, b.folded_text, floor=floor)
+        if overlap >= floor or sequence >= floor:
+            sequence = sequence or sequence_similarity(a.folded_text, b.folded_text)
+            found.append(SimilarMemoryPair(parse_memory(records[one]), parse_memory(records[other]), overlap, sequence))
     return sorted(found, key=lambda pair: (-pair.score, pair.one.id, pair.other.id))
 
 
-def _candidate_pairs(records: list[Record], texts: dict[str, ComparableText]) -> Iterator[tuple[str, str]]:
-    if len(records) <= _COMPARE_ALL_LIMIT:
-        yield from combinations((record.id for record in records), 2)
+def _candidate_pairs(texts: dict[str, ComparableText]) -> Iterator[tuple[str, str]]:
+    """Yield the ids of all pairs, or, of many texts, of those that share a pair key; each pair once."""
+    if len(texts) <= _COMPARE_ALL_LIMIT:
+        yield from combinations(texts, 2)
         return
-    bearers: dict[int, list[str]] = {}
-    met: set[tuple[str, str]] = set()
-    for record in records:
-        for mark in texts[record.id].pair_keys:
-            for other in bearers.setdefault(mark, []):
-                pair = (other, record.id)
-                if pair not in met:
-                    met.add(pair)
+    ids_by_key: dict[int, list[str]] = {}
+    seen: set[tuple[str, str]] = set()
+    for id, text in texts.items():
+        for key in text.pair_keys:
+            for other in ids_by_key.setdefault(key, []):
+                pair = (other, id)
+                if pair not in seen:
+                    seen.add(pair)
                     yield pair
-            bearers[mark].append(record.id)
+            ids_by_key[key].append(id)
 
 
 def suggest_deletions(journal: Journal, scope: str, settings: VaultSettings, now: datetime) -> list[DeletionSuggestion]:
-    """What might go: near-duplicates of something older, noise, secrets, scraps, registers nobody has touched."""
-    found = []
+    """Suggest near-duplicates of older memories, noise, secrets, scraps and stale registers; each memory once."""
+    found: list[DeletionSuggestion] = []
     for pair in find_similar_pairs(journal, scope, min(settings.overlap_threshold, settings.similarity_threshold)):
         if pair.overlap >= settings.overlap_threshold or pair.sequence >= settings.similarity_threshold:
             older, newer = sorted((pair.one, pair.other), key=lambda memory: (memory.created_at, memory.id))
-            told = f"It says nearly the same as {older.id} (overlap {pair.overlap:.2f}, sequence {pair.sequence:.2f})."
-            found.append(DeletionSuggestion(newer, "duplicate", told))
+            reason = (
+                f"It says nearly the same as {older.id} (overlap {pair.overlap:.2f}, sequence {pair.sequence:.2f})."
+            )
+            found.append(DeletionSuggestion(newer, "duplicate", reason))
     for record in journal.read(Query(kinds=(MEMORY_KIND,), scopes=(scope,))):
-        found += [
-            DeletionSuggestion(parse_memory(record), *reason) for reason in _deletion_reasons(record, settings, now)
-        ]
-    once = {suggestion.memory.id: suggestion for suggestion in reversed(found)}
-    return list(reversed(once.values()))
+        memory = parse_memory(record)
+        found += [DeletionSuggestion(memory, code, reason) for code, reason in _deletion_reasons(record, settings, now)]
+    first_by_id = {suggestion.memory.id: suggestion for suggestion in reversed(found)}
+    return list(reversed(first_by_id.values()))
 
 
 def _deletion_reasons(record: Record, settings: VaultSettings, now: datetime) -> Iterator[tuple[str, str]]:
-    if spotted := find_pii(record.text):
+    if findings := find_pii(record.text):
         yield (
             "pii",
-            f"It holds what looks like {describe_findings(spotted)}; consider `lukasa erase`, which leaves no trace.",
+            f"It holds what looks like {describe_findings(findings)}; consider `lukasa erase`, which leaves no trace.",
         )
     if signal := find_noise_signal(record.text, settings.signals):
         yield "noise", f"It reads like a passing event (“{signal}”)."

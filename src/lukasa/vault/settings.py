@@ -1,4 +1,4 @@
-"""What a vault goes by: its tiers, its limits, its thresholds. The defaults are those of the document."""
+"""The settings of a vault: tiers, limits and thresholds. The defaults are those of the document."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOISE_SIGNALS = (
     "ephemeral",
 )
 AMBIGUOUS_SIGNALS = frozenset({"check-in", "heartbeat", "no changes", "ephemeral"})
-"""Signals that are also plain words; see ``lukasa.vault.noise``."""
+"""Signals that are also plain words; see ``lukasa.vault.checks``."""
 
 DEFAULT_CAPACITY = 100
 DEFAULT_MAX_LENGTH = 1200
@@ -38,8 +38,8 @@ DEFAULT_MAX_LENGTH = 1200
 class VaultSettings:
     """The settings of one vault; a profile file changes them.
 
-    ``scopes`` are the scopes memories may stand in; ``None`` leaves that to the caller's reach. ``pii`` says for each
-    kind of record whether personal data and secrets are blocked, redacted or allowed.
+    ``scopes`` are the scopes that may hold memories; ``None`` leaves that to the caller's reach. ``pii`` says for each
+    kind of record whether personal data and secrets are blocked (the default), redacted or allowed.
     """
 
     enabled: bool = True
@@ -84,7 +84,3 @@ class VaultSettings:
         for kind, handling in self.pii.items():
             if handling not in PII_HANDLINGS:
                 raise InvalidInput(f"pii of {kind!r:.40} must be one of {', '.join(PII_HANDLINGS)}.")
-
-    def pii_handling(self, kind: str) -> PiiHandling:
-        """What is done with personal data and secrets in a kind of record. What enters by the vault is blocked."""
-        return self.pii.get(kind, "block")

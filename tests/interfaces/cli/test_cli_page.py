@@ -1,4 +1,4 @@
-"""The page about the command line tells the truth: every command, every option, every exit code, real output."""
+"""The reference pages of the commands: every command, option and exit code is there, and examples print what they say."""
 
 import re
 import shlex
@@ -9,8 +9,8 @@ import typer
 from typer.testing import CliRunner
 
 from lukasa.interfaces.cli.app import app
-from lukasa.interfaces.cli.exit_codes import EXIT_CODES, ExitCode
 from lukasa.interfaces.cli.tour import TOUR_STEPS, run_steps
+from lukasa.interfaces.outcomes import OUTCOMES, ExitCode
 
 pytestmark = pytest.mark.requirement("DOO-2")
 
@@ -35,6 +35,7 @@ CHANGING = [
 
 
 def commands(group, *path):
+    """Yield every command below a group with its path."""
     for name, command in group.commands.items():
         yield " ".join((*path, name)), command
         if hasattr(command, "commands"):
@@ -45,7 +46,7 @@ COMMANDS = dict(commands(typer.main.get_command(app)))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_on_the_page_with_its_options_and_an_example(name):
+def test_every_command_is_documented_with_its_options_and_an_example(name):
     section = SECTIONS[name]
     for parameter in COMMANDS[name].params:
         for option in parameter.opts:
@@ -55,37 +56,39 @@ def test_every_command_is_on_the_page_with_its_options_and_an_example(name):
         assert re.search(rf"^\$ lukasa (--\S+ \S+ )*{name}\b", section, re.MULTILINE)
 
 
-def test_the_page_tells_of_no_command_that_is_not_there():
+def test_every_documented_command_exists():
     assert set(SECTIONS) == set(COMMANDS)
 
 
-def test_every_exit_code_is_on_the_page_with_what_leads_to_it():
+def test_every_exit_code_is_documented_with_its_errors():
     rows = {int(code): rest for code, rest in re.findall(r"^\| (\d+) \|(.*)", PAGE, re.MULTILINE)}
     assert set(rows) == {int(ending) for ending in ExitCode}
-    for kind, ending in EXIT_CODES.items():
+    for kind, row in OUTCOMES.items():
         if kind.__module__.startswith("lukasa"):
-            assert f"`{kind.__name__}`" in rows[ending], kind
+            assert f"`{kind.__name__}`" in rows[row.exit_code], kind
 
 
-def settled(text):
-    """The text without what is different each time."""
+def without_volatile_parts(text):
+    """Replace times, ids, hashes and sizes by words."""
     for changing, word in CHANGING:
         text = changing.sub(word, text)
     return text.strip()
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_examples_of_a_page_answer_as_it_says(page, tmp_path, monkeypatch):
-    """They run in order in an empty folder, after the first Python example that says it makes their store."""
+def test_the_examples_of_a_page_print_what_it_says(page, tmp_path, monkeypatch):
+    """Run the examples in order in an empty folder, after the Python example that creates their store."""
     monkeypatch.chdir(tmp_path)
-    if made := re.search(r"a store that was made by\n\n```python\n(.*?)```", PAGES[page], re.DOTALL):
+    if made := re.search(r"a store that this code made:\n\n```python\n(.*?)```", PAGES[page], re.DOTALL):
         exec(made[1], {})
     runner = CliRunner(env={"LUKASA_STORE": "agents.db"})
     for block in re.findall(r"```console\n(.*?)```", PAGES[page], re.DOTALL):
         for example in re.split(r"^\$ lukasa ", block, flags=re.MULTILINE)[1:]:
-            line, _, said = example.partition("\n")
-            answer = settled(runner.invoke(app, shlex.split(line)).output.replace(str(tmp_path), "/srv/agents"))
-            beginning, more, _ = settled(said).partition("\n…")
+            line, _, printed = example.partition("\n")
+            answer = without_volatile_parts(
+                runner.invoke(app, shlex.split(line)).output.replace(str(tmp_path), "/srv/agents")
+            )
+            beginning, more, _ = without_volatile_parts(printed).partition("\n…")
             assert (answer[: len(beginning)] if more else answer) == beginning, line
 
 
@@ -93,13 +96,13 @@ def test_the_examples_of_a_page_answer_as_it_says(page, tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def walked():
-    """Every statement of the tour with what it came to."""
+def statements():
+    """Run the tour and list every statement with its result."""
     return [line for _, lines in run_steps() for line in lines]
 
 
-def test_the_tour_takes_every_step(walked):
-    assert "".join(code + "\n" for code, _ in walked) == "".join(step.code for step in TOUR_STEPS)
+def test_the_tour_runs_every_step(statements):
+    assert "".join(code + "\n" for code, _ in statements) == "".join(step.code for step in TOUR_STEPS)
 
 
 @pytest.mark.parametrize(
@@ -119,17 +122,17 @@ def test_the_tour_takes_every_step(walked):
         ('(folder / "here.jsonl").read_bytes() ==', "True"),
     ],
 )
-def test_the_tour_shows_what_really_happens(walked, code, result):
-    (shown,) = [shown for statement, shown in walked if statement.startswith(code)]
+def test_the_tour_prints_real_results(statements, code, result):
+    (shown,) = [shown for statement, shown in statements if statement.startswith(code)]
     assert shown[0].startswith(result)
 
 
-def test_on_the_tour_a_rumour_is_seen_then_hidden_then_undone(walked):
-    found = [shown for statement, shown in walked if statement == 'orion.journal.find("review")']
+def test_the_tour_shows_a_false_note_then_hides_and_undoes_it(statements):
+    found = [shown for statement, shown in statements if statement == 'orion.journal.find("review")']
     assert [len(shown) for shown in found] == [3, 1, 1]
 
 
-def test_the_tour_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_the_tour_leaves_no_files(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.chdir(tmp_path)

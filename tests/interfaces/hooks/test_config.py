@@ -66,9 +66,9 @@ def test_what_was_installed_is_taken_out_again_byte_for_byte(tmp_path, product, 
     assert "already" in install(tmp_path, product, where)
     assert files(tmp_path) == installed
     undo = re.search(r"`lukasa install (.*)`", said)[1]
-    assert "Taken out" in install(tmp_path, *undo.split())
+    assert "Removed from" in install(tmp_path, *undo.split())
     assert files(tmp_path) == before
-    assert "nothing to take out" in install(tmp_path, product, where, "--undo")
+    assert "nothing to remove" in install(tmp_path, product, where, "--undo")
 
 
 def test_what_is_installed_is_what_the_agents_read(tmp_path):

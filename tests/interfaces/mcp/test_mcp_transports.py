@@ -258,7 +258,7 @@ def test_a_token_of_the_environment_stands_for_the_caller_of_the_command(lukasa_
 @pytest.mark.parametrize(
     ("words", "environment", "sentence"),
     [
-        ((), {}, "there is no token"),
+        ((), {}, "There is no token"),
         ((), {"LUKASA_TOKEN": "short"}, "at least 16"),
         (("--compat", "other"), {}, "not known"),
     ],

@@ -1,4 +1,4 @@
-"""Consolidation: from what happened to what is known."""
+"""Consolidation: knowledge derived from episodes."""
 
 from lukasa.experience.consolidation.consolidation import (
     Consolidation,

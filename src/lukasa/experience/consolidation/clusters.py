@@ -1,42 +1,222 @@
-"""Clusters of similar episodes, each led by the first of its kind.
+"""Similar episodes and their clusters.
 
-An episode joins the cluster whose leader is most like it, or leads a new one. Episodes come in log order, so the answer
-is the same every time, and the same whether they come all at once or run by run. Alike goals find each other by marks
-(``traits.marks_of``): as labels on the clusters' records for a few new episodes, in memory for many. So a run costs what
-is new, not what is there.
+    similarity = 0.7 · goal + 0.2 · actions + 0.1 · errors
 
-A cluster keeps its newest members up to ``MOST_SOURCES``, and what follows from a cluster follows from those.
+``goal`` is the weighted Jaccard index of the goals' stems, where words that occur in any task (``implement``, ``fix``,
+``test``) weigh 0.3 and numbers nothing. ``actions`` is ``2 · LCS / (|a| + |b|)`` of the two sequences. ``errors`` is the
+Jaccard index of the types of error, and 1 where neither episode met an error. Episodes belong together from 0.5 on, if
+their goals reach 0.35: actions alone never make two tasks the same.
+
+The first episode of a cluster is its leader. An episode joins the cluster whose leader is most similar to it, or leads a
+new cluster. Episodes come in log order, so the result is the same every time, and the same whether they come all at once
+or run by run. Candidates share a near-duplicate key with the episode (``goal_pair_keys``). The keys are labels on the
+clusters' records for a few new episodes, and an index in memory for many, so a run costs what is new, not what is stored.
+
+A cluster keeps its newest members up to ``MAX_SOURCES``, and its pattern follows from those.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from datetime import datetime
+from functools import lru_cache
+from hashlib import blake2b, sha256
+from itertools import combinations
+from pathlib import PurePosixPath
+from typing import Any
 
-from lukasa.experience.consolidation.similarity import (
-    MIN_CLUSTER_SIMILARITY,
-    EpisodeError,
-    EpisodeTraits,
-    episode_similarity,
-    goal_pair_keys,
-)
-from lukasa.experience.knowledge_items import MAX_SOURCES
+from rapidfuzz.distance import Indel
+
+from lukasa.experience.consolidation.injection_filter import is_suspicious
+from lukasa.experience.episodes import EPISODE, Episode, is_failure, is_success
+from lukasa.experience.knowledge import MAX_SOURCES
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.storage.engine import Query, Reader
+from lukasa.text.normalize import fold_text
+from lukasa.text.stopwords import STOP_WORDS
+from lukasa.text.terms import stem_word
 
 CLUSTER = "cluster"
-_MAX_PER_KEY = 40
+MIN_CLUSTER_SIMILARITY = 0.5
+MIN_GOAL_SIMILARITY = 0.35
+_GENERIC_WEIGHT = 0.3
+_MAX_KEY_TERMS = 8
+_MAX_CLUSTERS_PER_KEY = 40
 _MAX_COMPARED = 12
+_MAX_ACTIONS = 200
+_MAX_GOAL_CHARS = 2_000
+_MAX_TEXT_CHARS = 400
+_MAX_ERRORS = 20
+_WORD = re.compile(r"[^\W_]+")
+_LETTER = re.compile(r"[^\W\d_]")
+_UNSPACED_SCRIPT = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"
+)
+_VARIABLE_PARTS = re.compile(r"\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|`[^`\n]{0,200}`|\S*[/\\]\S*|\b\w*\d\w*\b")
+_TASK_WORDS = """
+implement add create fix update write build make set get post put patch delete remove refactor improve change use run
+test tests check verify handle support new bug issue error errors task feature code file files work do ensure enable
+setup configure install migrate move rename clean cleanup review investigate debug resolve finish complete start stop
+"""
+_GENERIC_STEMS = frozenset(stem_word(word) for word in _TASK_WORDS.split())
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeError:
+    """An error that an episode met."""
+
+    type: str
+    message: str
+    resolution: str
+
+    @property
+    def id(self) -> str:
+        """The id of the error's anti-pattern: the same whatever names, paths and numbers the message holds."""
+        return _error_id(self.type, self.message)
+
+
+@lru_cache(maxsize=1 << 14)
+def _error_id(type: str, message: str) -> str:
+    templates = (" ".join(_VARIABLE_PARTS.sub("…", fold_text(text)).split()) for text in (type, message))
+    return "anti-" + sha256("|".join(templates).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeTraits:
+    """The features of an episode that consolidation compares."""
+
+    key: Key
+    moment: datetime
+    day: str
+    goal: str
+    terms: frozenset[str]
+    actions: tuple[str, ...]
+    errors: tuple[EpisodeError, ...]
+    conditions: tuple[str, ...]
+    suffixes: tuple[str, ...]
+    phase: str
+    outcome: int
+    author: str
+    is_suspicious: bool
+
+
+def extract_traits(episode: Episode) -> EpisodeTraits:
+    """Extract the traits of an episode; its texts pass the injection filter once, here."""
+    context = episode.context
+    phase = context.get("phase", "")
+    suffixes = {PurePosixPath(name).suffix for name in _text_items(context.get("files_involved"))}
+    errors: dict[EpisodeError, None] = {}
+    for error in episode.errors[:_MAX_ERRORS]:
+        type, message, resolution = (clean_text(error.get(name, "")) for name in ("type", "message", "resolution"))
+        if type or message:
+            errors[EpisodeError(type or message, message if type else "", resolution)] = None
+    return EpisodeTraits(
+        key=episode.record.key,
+        moment=episode.timestamp,
+        day=episode.day,
+        goal=clean_text(episode.goal),
+        terms=goal_terms(episode.goal[:_MAX_GOAL_CHARS]),
+        actions=_intern(episode.actions[:_MAX_ACTIONS]),
+        errors=tuple(errors),
+        conditions=_intern(tuple(clean_text(condition) for condition in _text_items(context.get("constraints")))),
+        suffixes=_intern(tuple(sorted(suffixes))),
+        phase=clean_text(phase) if isinstance(phase, str) else "",
+        outcome=1 if is_success(episode.outcome) else -1 if is_failure(episode.outcome) else 0,
+        author=episode.voice,
+        is_suspicious=is_suspicious(episode.record.body),
+    )
+
+
+class TraitsReader:
+    """The traits of episodes by key, each extracted once in a run."""
+
+    def __init__(self, reader: Reader, extracted: Iterable[EpisodeTraits]) -> None:
+        self._reader = reader
+        self._traits: dict[Key, EpisodeTraits | None] = {traits.key: traits for traits in extracted}
+
+    def get(self, key: Key) -> EpisodeTraits | None:
+        """Return the traits of an episode, or None if the episode cannot be read."""
+        if key not in self._traits:
+            record = self._reader.get(key)
+            self._traits[key] = None if record is None else extract_traits(Episode(record))
+        return self._traits[key]
+
+
+def clean_text(value: object) -> str:
+    """Return a text on one line, cut to the length that may become part of a pattern."""
+    return " ".join(str(value).split())[:_MAX_TEXT_CHARS] if isinstance(value, str | int | float) else ""
+
+
+def _text_items(value: Any) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+@lru_cache(maxsize=1 << 14)
+def _intern(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the same tuple for the same words: a hundred thousand episodes share a few hundred sequences."""
+    return words
+
+
+@lru_cache(maxsize=1 << 15)
+def goal_terms(goal: str) -> frozenset[str]:
+    """Return the stems of a goal, without numbers, hashes and ids; scripts without spaces give pairs of characters."""
+    terms: set[str] = set()
+    for word in _WORD.findall(fold_text(goal[:_MAX_GOAL_CHARS])):
+        if not word.isascii() and _UNSPACED_SCRIPT.search(word):
+            terms.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
+        elif word not in STOP_WORDS and (
+            word.isalpha() or (_LETTER.search(word) and 3 * sum(map(str.isdigit, word)) < len(word))
+        ):
+            terms.add(stem_word(word) or word)
+    return frozenset(terms)
+
+
+def term_weight(term: str) -> float:
+    return _GENERIC_WEIGHT if term in _GENERIC_STEMS else 1.0
+
+
+def goal_similarity(a: frozenset[str], b: frozenset[str]) -> float:
+    shared = sum(term_weight(term) for term in a & b)
+    return shared / sum(term_weight(term) for term in a | b) if shared else 0.0
+
+
+def action_similarity(a: tuple[str, ...], b: tuple[str, ...]) -> float:
+    return float(Indel.normalized_similarity(a, b)) if a and b else 0.0
+
+
+def episode_similarity(a: EpisodeTraits, b: EpisodeTraits) -> float:
+    """Return how similar two episodes are, from 0 to 1; the module describes the formula."""
+    goal = goal_similarity(a.terms, b.terms)
+    if goal < MIN_GOAL_SIMILARITY:
+        return 0.0
+    types, other_types = {error.type for error in a.errors}, {error.type for error in b.errors}
+    errors = len(types & other_types) / len(types | other_types) if types | other_types else 1.0
+    return 0.7 * goal + 0.2 * action_similarity(a.actions, b.actions) + 0.1 * errors
+
+
+@lru_cache(maxsize=1 << 14)
+def goal_pair_keys(terms: frozenset[str]) -> tuple[str, ...]:
+    """Return the near-duplicate keys of a goal: one for each pair of its most distinctive terms."""
+    ordered = sorted(terms, key=lambda term: (term in _GENERIC_STEMS, -len(term), term))[:_MAX_KEY_TERMS]
+    if len(ordered) < 2:
+        return tuple(_pair_key(term, "") for term in ordered)
+    return tuple(_pair_key(*sorted(pair)) for pair in combinations(ordered, 2))
+
+
+@lru_cache(maxsize=1 << 16)
+def _pair_key(first: str, second: str) -> str:
+    return blake2b(f"{first} {second}".encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
 @dataclass(slots=True)
 class EpisodeCluster:
-    """A leader, and those like it. ``record`` is how it stands in the log, if it does."""
+    """A leader and the keys of the episodes like it. ``record`` is the stored cluster, if there is one."""
 
     leader: EpisodeTraits
-    members: dict[Key, EpisodeTraits | None]
+    members: dict[Key, None] = field(default_factory=dict)
     pattern: str = ""
     record: Record | None = None
     is_changed: bool = False
@@ -45,104 +225,115 @@ class EpisodeCluster:
     def id(self) -> str:
         return self.leader.key.id
 
-    def add_member(self, member: EpisodeTraits) -> None:
-        self.members[member.key] = member
+    def add_member(self, key: Key) -> None:
+        self.members[key] = None
         self.is_changed = True
 
+    def load_members(self, traits: TraitsReader) -> list[EpisodeTraits]:
+        """Keep the newest readable members and return them, oldest first. Clear ``is_changed`` if they are as stored."""
+        readable = [member for key in self.members if (member := traits.get(key)) is not None]
+        members = sorted(readable, key=lambda member: (member.moment, member.key.id))[-MAX_SOURCES:]
+        self.members = dict.fromkeys(member.key for member in members)
+        if self.record is not None and [key.id for key in self.members] == self.record.body["members"]:
+            self.is_changed = False
+        return members
+
     def to_draft(self, scope: str, label: str) -> Draft:
-        links = dict.fromkeys((self.leader.key, *self.members))
         body = {
             "goal": self.leader.goal,
             "terms": sorted(self.leader.terms),
             "actions": list(self.leader.actions),
-            "errors": sorted({trouble.type for trouble in self.leader.errors}),
+            "errors": sorted({error.type for error in self.leader.errors}),
             "members": [key.id for key in self.members],
         }
         if self.pattern:
             body["pattern"] = self.pattern
         return Draft(
             CLUSTER, body=body, id=self.id, scope=scope, origin="consolidation",
-            labels=(label, *(f"like={mark}" for mark in goal_pair_keys(self.leader.terms))),
-            links=tuple(Link(DERIVED_FROM, key) for key in links),
+            labels=(label, *(f"like={pair_key}" for pair_key in goal_pair_keys(self.leader.terms))),
+            links=tuple(Link(DERIVED_FROM, key) for key in dict.fromkeys((self.leader.key, *self.members))),
             expected=0 if self.record is None else self.record.version,
         )  # fmt: skip
 
 
-def parse_cluster(record: Record, leader: EpisodeTraits) -> EpisodeCluster:
-    """The cluster that a record keeps, with members that are not looked up yet."""
-    scope = record.scope
-    members: dict[Key, EpisodeTraits | None] = {Key(scope, "episode", id): None for id in record.body["members"]}
-    return EpisodeCluster(leader, members, str(record.body.get("pattern", "")), record)
-
-
-class ClusterIndex(Protocol):
-    """Where clusters stand by their marks."""
-
-    def find_by_key(self, pair_key: str) -> Iterable[EpisodeCluster]: ...
-
-
-@dataclass(slots=True)
-class MemoryClusterIndex:
-    """Every cluster of a scope at hand: for many new episodes."""
-
-    by_key: dict[str, list[EpisodeCluster]] = field(default_factory=dict)
-
-    def add(self, cluster: EpisodeCluster) -> None:
-        for mark in goal_pair_keys(cluster.leader.terms):
-            shelf = self.by_key.setdefault(mark, [])
-            if len(shelf) < _MAX_PER_KEY:
-                shelf.append(cluster)
-
-    def find_by_key(self, pair_key: str) -> Iterable[EpisodeCluster]:
-        return self.by_key.get(pair_key, ())
-
-
-class StoreClusterIndex:
-    """Clusters looked up in the store mark by mark: for a few new episodes."""
-
-    def __init__(self, reader: Reader, scope: str, clusters: dict[str, EpisodeCluster]) -> None:
-        self._reader = reader
-        self._scope = scope
-        self._clusters = clusters
-        self._by_key: dict[str, list[EpisodeCluster]] = {}
-
-    def find_by_key(self, pair_key: str) -> Iterable[EpisodeCluster]:
-        if pair_key not in self._by_key:
-            wanted = Query(kinds=(CLUSTER,), scopes=(self._scope,), labels=(f"like={pair_key}",), limit=_MAX_PER_KEY)
-            self._by_key[pair_key] = [self._load_cluster(record) for record in self._reader.read(wanted)]
-        return self._by_key[pair_key]
-
-    def _load_cluster(self, record: Record) -> EpisodeCluster:
-        if record.id not in self._clusters:
-            self._clusters[record.id] = parse_cluster(record, parse_leader(record))
-        return self._clusters[record.id]
-
-
-def parse_leader(record: Record) -> EpisodeTraits:
-    """The leader as its cluster's record remembers it: all that likeness needs."""
+def parse_cluster(record: Record) -> EpisodeCluster:
+    """Parse a stored cluster. Its leader has the traits that similarity needs and no others."""
     body: Any = record.body
-    return EpisodeTraits(
-        key=Key(record.scope, "episode", record.id), seq=record.seq, moment=record.moment, day="", goal=body["goal"],
+    leader = EpisodeTraits(
+        key=Key(record.scope, EPISODE, record.id), moment=record.moment, day="", goal=body["goal"],
         terms=frozenset(body["terms"]), actions=tuple(body["actions"]),
         errors=tuple(EpisodeError(type, "", "") for type in body["errors"]), conditions=(), suffixes=(), phase="",
         outcome=0, author="", is_suspicious=False,
     )  # fmt: skip
+    members = dict.fromkeys(Key(record.scope, EPISODE, id) for id in body["members"])
+    return EpisodeCluster(leader, members, str(body.get("pattern", "")), record)
 
 
-def find_cluster(episode: EpisodeTraits, indexes: Iterable[ClusterIndex]) -> EpisodeCluster | None:
-    """The cluster whose leader is most like an episode, if any is like enough; the earlier id on a tie."""
-    shared: Counter[str] = Counter()
-    found: dict[str, EpisodeCluster] = {}
-    for mark in goal_pair_keys(episode.terms):
-        for shelf in indexes:
-            for cluster in shelf.find_by_key(mark):
-                shared[cluster.id] += 1
-                found[cluster.id] = cluster
+class ClusterIndex:
+    """Clusters of a scope in memory, by member and by near-duplicate key: for many new episodes."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self.clusters: dict[str, EpisodeCluster] = {}
+        self._by_member: dict[Key, EpisodeCluster] = {}
+        self._by_key: dict[str, list[EpisodeCluster]] = {}
+        for record in records:
+            cluster = parse_cluster(record)
+            self.add(cluster)
+            self._by_member.update(dict.fromkeys(cluster.members, cluster))
+
+    def add(self, cluster: EpisodeCluster) -> None:
+        self.clusters[cluster.id] = cluster
+        for pair_key in goal_pair_keys(cluster.leader.terms):
+            sharing = self._by_key.setdefault(pair_key, [])
+            if len(sharing) < _MAX_CLUSTERS_PER_KEY:
+                sharing.append(cluster)
+
+    def find_by_member(self, episode: Key) -> EpisodeCluster | None:
+        return self._by_member.get(episode)
+
+    def find_by_key(self, pair_key: str) -> Iterable[EpisodeCluster]:
+        return self._by_key.get(pair_key, ())
+
+
+class StoreClusterIndex(ClusterIndex):
+    """Stored clusters of a scope, looked up one by one, and new ones in memory: for a few new episodes."""
+
+    def __init__(self, reader: Reader, scope: str) -> None:
+        super().__init__()
+        self._reader = reader
+        self._scope = scope
+        self._stored_by_key: dict[str, list[EpisodeCluster]] = {}
+
+    def find_by_member(self, episode: Key) -> EpisodeCluster | None:
+        for link in self._reader.neighbours(episode, DERIVED_FROM):
+            if (
+                link.direction == "in"
+                and link.key.kind == CLUSTER
+                and (record := self._reader.get(link.key)) is not None
+            ):
+                cluster = self._load(record)
+                if episode in cluster.members:
+                    return cluster
+        return None
+
+    def find_by_key(self, pair_key: str) -> Iterable[EpisodeCluster]:
+        if pair_key not in self._stored_by_key:
+            query = Query(
+                kinds=(CLUSTER,), scopes=(self._scope,), labels=(f"like={pair_key}",), limit=_MAX_CLUSTERS_PER_KEY
+            )
+            self._stored_by_key[pair_key] = [self._load(record) for record in self._reader.read(query)]
+        return (*self._stored_by_key[pair_key], *super().find_by_key(pair_key))
+
+    def _load(self, record: Record) -> EpisodeCluster:
+        if record.id not in self.clusters:
+            self.clusters[record.id] = parse_cluster(record)
+        return self.clusters[record.id]
+
+
+def find_cluster(episode: EpisodeTraits, index: ClusterIndex) -> EpisodeCluster | None:
+    """Return the cluster whose leader is most similar to an episode, on a tie the smaller id, or None."""
+    pair_keys = goal_pair_keys(episode.terms)
+    shared = Counter(cluster.id for pair_key in pair_keys for cluster in index.find_by_key(pair_key))
     likely = sorted(shared, key=lambda name: (-shared[name], name))[:_MAX_COMPARED]
-    ranked = sorted((-episode_similarity(found[id].leader, episode), id) for id in likely)
-    return found[ranked[0][1]] if ranked and -ranked[0][0] >= MIN_CLUSTER_SIMILARITY else None
-
-
-def newest_members(members: Iterable[EpisodeTraits]) -> list[EpisodeTraits]:
-    """The members that a cluster keeps, oldest first."""
-    return sorted(members, key=lambda one: (one.moment, one.key.id))[-MAX_SOURCES:]
+    ranked = sorted((-episode_similarity(index.clusters[id].leader, episode), id) for id in likely)
+    return index.clusters[ranked[0][1]] if ranked and -ranked[0][0] >= MIN_CLUSTER_SIMILARITY else None

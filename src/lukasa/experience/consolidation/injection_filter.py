@@ -1,15 +1,14 @@
-"""Texts that give orders instead of telling what happened.
+"""Detection of texts that give orders instead of saying what happened.
 
-Whoever can write an episode can write "ignore previous instructions" into it. No list of such phrases is complete, so
-this is the second wall and not the first: a pattern says only what several episodes share, and how many independent
-authors stand behind it. What is suspicious by its wording needs two of them to become knowledge at all.
+Any agent that writes episodes can write "ignore previous instructions" into one. No list of such phrases is complete, so
+this filter is the second line of defence. The first is that a pattern says only what several episodes share, and how many
+independent authors support it. A text that looks suspicious needs two authors to become knowledge at all.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
 from typing import Any
 
 _INJECTION = re.compile(
@@ -29,33 +28,33 @@ _INJECTION_HINTS = (
     "credential", "key", ".env", "curl", "wget", "rm -", "base64", "no-verify", "<|", "[inst", "[/inst", "[system",
     "[/system", "<<", "system", "assistant",
 )  # fmt: skip
-"""One of these stands in everything that ``_ORDERS`` finds; looking for them first makes plain texts cheap."""
+"""Every match of ``_INJECTION`` contains one of these; searching for them first keeps plain texts cheap."""
 _INVISIBLE_CHARS = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
 _KNOWN_KEYS = frozenset({"t", "action", "target", "result", "error", "type", "message", "resolution", "goal", "phase"})
 _MAX_CHARS = 100_000
 
 
 def is_suspicious(body: Any) -> bool:
-    """Whether any text within a body gives orders, or hides characters."""
-    text = "\n".join(_iter_texts(body))
+    """Return whether the texts within a body, unknown field names included, give orders or hide characters."""
+    texts: list[str] = []
+    pending = [body]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, dict):
+            for name, item in reversed(value.items()):
+                pending.append(item)
+                if name not in _KNOWN_KEYS:
+                    pending.append(name)
+        elif isinstance(value, list):
+            pending += reversed(value)
+    text = "\n".join(texts)
     if len(text) > _MAX_CHARS:
-        return True  # so long that nobody has read it
+        return True  # too long for any person to have read
     if not text.isascii():
         if _INVISIBLE_CHARS.search(text):
             return True
         text = unicodedata.normalize("NFKC", text)
-    said = " ".join(text.lower().split())
-    return any(sign in said for sign in _INJECTION_HINTS) and _INJECTION.search(text) is not None
-
-
-def _iter_texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for name, one in value.items():
-            if name not in _KNOWN_KEYS:
-                yield name
-            yield from _iter_texts(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _iter_texts(one)
+    folded = " ".join(text.lower().split())
+    return any(map(folded.__contains__, _INJECTION_HINTS)) and _INJECTION.search(text) is not None

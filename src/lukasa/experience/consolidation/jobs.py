@@ -1,7 +1,7 @@
-"""Consolidation as background work: after a task, when idle, at a phase boundary.
+"""Consolidation as a background job: after a task, when idle, at a phase boundary.
 
-memory.jobs.defer("experience.consolidate", key="soon")     # once, however often it is asked for
-lukasa worker --jobs lukasa.consolidation.chores
+memory.jobs.defer("experience.consolidate", key="soon")     # one job, however often it is deferred
+lukasa worker --jobs lukasa.experience.consolidation.jobs
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from lukasa.jobs import job
 
 @job("experience.consolidate")
 def consolidate(memory: Any, skills: bool = False) -> None:
-    """One run over what is new; nothing, if there is nothing new."""
+    """Consolidate the new episodes, if there are any."""
     memory.consolidate(skills=skills)
 
 
 @job("experience.prune")
 def prune(memory: Any) -> None:
-    """Summarises and archives old episodes."""
+    """Summarise and archive old episodes."""
     memory.episodes.prune()

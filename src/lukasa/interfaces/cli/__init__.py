@@ -1,12 +1,12 @@
-"""The command line: it reads what a person typed, calls the library, and shows what came back.
+"""The command line: parses arguments, calls the library, prints the answer.
 
-``app`` names the commands, ``outcome`` holds the one table of exit codes, ``show`` turns records into tables and JSON
-that hostile text cannot break. Everything else is one command after the other.
+``app`` registers the commands and reports errors, ``options`` holds what commands share, ``render`` prints. Every other
+module holds the commands of its name.
 """
 
 
 def main() -> None:
-    """Starts the command line. What a coding agent waits for goes a shorter way, which loads next to nothing."""
+    """Run the command line. Hooks of coding agents take a shortcut that loads almost nothing."""
     import sys
 
     from lukasa.interfaces.hooks.client import parse_hook_call, run_hook

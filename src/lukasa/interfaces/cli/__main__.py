@@ -1,4 +1,4 @@
-"""``python -m lukasa.interfaces.cli`` is ``lukasa`` where no script was installed."""
+"""Run ``lukasa`` as ``python -m lukasa.interfaces.cli``, without an installed script."""
 
 from lukasa.interfaces.cli.app import app
 

@@ -1,4 +1,4 @@
-"""The commands and their order, and what happens around each of them."""
+"""The root command: all commands with their help panels, and how errors end the program."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 import lukasa
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.interfaces.cli import (
     checkpoint,
     context,
-    copy,
     episode,
     experience,
     forecast,
@@ -30,7 +28,6 @@ from lukasa.interfaces.cli import (
     recall,
     records,
     render,
-    rubric,
     serve,
     skill,
     tour,
@@ -39,12 +36,21 @@ from lukasa.interfaces.cli import (
     undo,
     vault,
 )
-from lukasa.interfaces.cli.exit_codes import CommandFailure, ExitCode, failure_for
-from lukasa.interfaces.cli.options import GlobalOptions, require_utf8
+from lukasa.interfaces.cli.options import (
+    JSON_HELP,
+    Call,
+    CommandApp,
+    CommandGroup,
+    flag,
+    option,
+    require_utf8,
+    unwrap_help,
+)
+from lukasa.interfaces.outcomes import ExitCode, OutcomeInfo, outcome_of, usage_error
 
 
-class RootCommandGroup(TyperGroup):
-    """Runs a command and turns whatever stops it into one sentence and an exit code."""
+class RootCommandGroup(CommandGroup):
+    """The root command, which turns every error into one sentence and an exit code."""
 
     def main(
         self,
@@ -55,30 +61,33 @@ class RootCommandGroup(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Runs the command line. With ``--json`` even wrong usage is told as JSON."""
+        """Run the command line. With ``--json`` wrong usage is reported as JSON too."""
         words = sys.argv[1:] if args is None else list(args)
         as_json = "--json" in words
         _prepare_streams()
         try:
             require_utf8(*words)
-            alone = standalone_mode and not as_json
-            ended = super().main(
-                args, prog_name, complete_var, alone, windows_expand_args, obj=GlobalOptions(), **extra
-            )
+            standalone = standalone_mode and not as_json
+            ended = super().main(args, prog_name, complete_var, standalone, windows_expand_args, obj=Call(), **extra)
         except typer.TyperException as error:
             if not as_json:
                 raise
-            ended = _print_failure(CommandFailure("usage", error.format_message(), None, ExitCode.USAGE), as_json=True)
+            ended = _print_failure(usage_error(error.format_message()), as_json=True)
         except InvalidInput as error:
-            ended = _print_failure(failure_for(error), as_json=as_json)
+            ended = _print_failure(outcome_of(error), as_json=as_json)
         finally:
-            _flush_stdout()
+            try:
+                sys.stdout.flush()
+            except OSError:  # the reader is gone: drop the rest, so that Python exits without a message
+                devnull = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(devnull, sys.stdout.fileno())
+                os.close(devnull)
         if standalone_mode:
             sys.exit(ended or ExitCode.OK)
         return ended
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command that was named; every error it can end with is told here."""
+        """Run the named command, and report every error that ends it."""
         try:
             answer = super().invoke(ctx)
             sys.stdout.flush()
@@ -90,7 +99,7 @@ class RootCommandGroup(TyperGroup):
             render.print_to_stderr("Interrupted.")
             raise typer.Exit(ExitCode.INTERRUPTED) from error
         except Exception as error:
-            failure = failure_for(error)
+            failure = outcome_of(error)
             _print_failure(failure, as_json=ctx.obj.json)
             if failure.exit_code is ExitCode.UNEXPECTED:
                 traceback.print_exc()
@@ -98,7 +107,7 @@ class RootCommandGroup(TyperGroup):
         return answer
 
 
-def _print_failure(failure: CommandFailure, *, as_json: bool) -> ExitCode:
+def _print_failure(failure: OutcomeInfo, *, as_json: bool) -> ExitCode:
     sentence = f"Error: {failure.message}" + (f" {failure.hint}" if failure.hint else "")
     if not as_json:
         render.print_to_stderr(sentence, style="red")
@@ -112,23 +121,13 @@ def _print_failure(failure: CommandFailure, *, as_json: bool) -> ExitCode:
 
 
 def _prepare_streams() -> None:
-    """Streams that were closed lead nowhere, and characters that a terminal's encoding lacks come out as escapes."""
+    """Replace closed streams by /dev/null, and let characters that the encoding lacks become escapes."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open as long as we run
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the program ends
         elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _flush_stdout() -> None:
-    """Hands out what is still held back. What nobody can take any more is dropped, so that leaving is quiet."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
 
 
 def _print_version(wanted: bool) -> None:
@@ -141,38 +140,41 @@ def root(
     ctx: typer.Context,
     store: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL|FILE",
-            help="The store to use. Without it: LUKASA_STORE, else the nearest .lukasa/ upwards, else the user's own.",
+        option(
+            "URL|FILE",
+            "The store: a file or a postgresql:// URL. Default: LUKASA_STORE, else .lukasa/ in this folder or the nearest one above, else your data folder.",
         ),
     ] = None,
-    agent: Annotated[
-        str, typer.Option(metavar="NAME", help="Act as this agent: the shared scope and its own, nothing else.")
-    ] = "",
-    profile: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The vault's rules, a YAML file; else LUKASA_PROFILE.")
-    ] = None,
-    scope: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Reach only this scope; may be repeated.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer with JSON; may stand after the command too.")] = False,
+    agent: Annotated[str, option("NAME", "Act as this agent: only the shared scope and its own are visible.")] = "",
+    profile: Annotated[str | None, option("FILE", "YAML settings of the vault. Default: LUKASA_PROFILE.")] = None,
+    scope: Annotated[list[str] | None, option("NAME", "Use only this scope (repeatable).")] = None,
+    as_json: Annotated[bool, flag("--json", JSON_HELP.replace("before", "after"))] = False,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """One durable memory for AI agents.
+    """Lukasa is a memory for AI agents: facts, conversations, experience and trust in one store.
 
-    Exit codes: 0 done, 1 unexpected, 2 wrong usage, 3 refused, 4 conflict, 5 not found, 6 damage, 7 not available,
-    8 a copy that is not proved.
+    The store is a SQLite file or a PostgreSQL database. Nothing is lost unless you erase or compact it: every change is
+    a new version, with its author and time.
+
+    Start with: lukasa remember "Deploys run on Tuesday."
+
+    Then: lukasa recall "when do we deploy?"
+
+    `lukasa tour` shows more, and `lukasa COMMAND --help` explains a command.
+
+    Exit codes: 0 done, 1 bug in Lukasa, 2 wrong usage, 3 refused, 4 conflict, 5 not found, 6 damaged, 7 not available,
+    8 copy not proved.
     """
-    call = ctx.find_object(GlobalOptions)
+    call = ctx.find_object(Call)
     assert call is not None
     call.store, call.agent, call.scopes, call.json = store, agent, tuple(scope or ()), as_json
     call.profile = profile
 
 
-app = typer.Typer(cls=RootCommandGroup, name="lukasa", no_args_is_help=True, pretty_exceptions_enable=False)
-app.callback()(root)
+app = CommandApp(cls=RootCommandGroup, name="lukasa", pretty_exceptions_enable=False)
+app.callback(help=unwrap_help(root.__doc__ or ""))(root)
 
 _MEMORY = "Remember and recall"
 app.command("remember", rich_help_panel=_MEMORY)(vault.remember)
@@ -200,7 +202,6 @@ app.command("metrics", rich_help_panel=_EXPERIENCE)(experience.metrics)
 app.add_typer(handoff.app, name="handoff", rich_help_panel=_EXPERIENCE)
 app.command("ledger", rich_help_panel=_EXPERIENCE)(handoff.ledger)
 
-trust.app.add_typer(rubric.app, name="rubric")
 app.add_typer(trust.app, name="trust", rich_help_panel="Trust")
 
 _HISTORY = "History and undo"
@@ -226,7 +227,7 @@ app.command("export", rich_help_panel=_TRANSFER)(transfer.export)
 app.command("import", rich_help_panel=_TRANSFER)(transfer.import_)
 app.command("backup", rich_help_panel=_TRANSFER)(transfer.backup)
 app.command("restore", rich_help_panel=_TRANSFER)(transfer.restore)
-app.command("copy", rich_help_panel=_TRANSFER)(copy.copy)
+app.command("copy", rich_help_panel=_TRANSFER)(transfer.copy)
 
 _SERVE = "Serve"
 app.command("mcp", rich_help_panel=_SERVE)(serve.mcp)
@@ -239,7 +240,10 @@ app.command("tour", rich_help_panel=_BENCHMARKS)(tour.tour)
 
 
 def _report_missing_benchmarks() -> None:
-    """Measure Lukasa against a bare reference (needs the benchmarks of a source checkout)."""
+    """Measure the speed of Lukasa. Needs the benchmarks of a source checkout.
+
+    Example: lukasa bench store --sizes 1k
+    """
     raise MissingExtra(
         "The benchmarks are not part of the installed package.",
         hint="In a checkout of Lukasa's source run `make setup`, or `pip install ./benchmarks`.",

@@ -1,130 +1,115 @@
-"""Commands for sessions: checkpoint save, list, show, verify, prune; and recover."""
+"""``lukasa checkpoint`` and ``lukasa recover``: the saved states of sessions."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lukasa.clock import to_iso
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.exit_codes import CommandRefused, ExitCode, require_accepted
-from lukasa.interfaces.cli.options import JsonOption, get_options
-from lukasa.outcome import Refused
+from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option, read_input
+from lukasa.interfaces.cli.render import format_count, format_size, shorten
+from lukasa.interfaces.outcomes import ExitCode, NotAccepted, not_found, require_accepted
+from lukasa.interfaces.serialise import to_json
 
-SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
+SessionArgument = Annotated[str, argument("SESSION", "The id of the session.")]
 _MAX_ROWS = 50
 
-app = typer.Typer(
-    help="Save and look at the states of sessions.\n\nExample: lukasa checkpoint list", no_args_is_help=True
+app = CommandApp(
+    help="""Save the state of a session, and look at saved states.
+
+    Example: lukasa checkpoint list"""
 )
 
 
 @app.command()
 def save(
-    ctx: typer.Context,
+    call: Call,
     session: SessionArgument,
-    state: Annotated[str, typer.Option(metavar="FILE|-", help="The state as JSON; - is stdin.")],
-    number: Annotated[
-        int | None, typer.Option(min=1, help="The checkpoint's number; refused if it is not above the newest.")
-    ] = None,
+    state: Annotated[str, option("FILE|-", "The state as a JSON file; - reads stdin.")],
+    number: Annotated[int | None, option("N", "Number of the checkpoint; must be above the newest.", min=1)] = None,
     forecasts: Annotated[
-        bool, typer.Option("--forecasts", help="Keep its predictions, signals and reasoning as forecasts too.")
+        bool, flag("--forecasts", "Also store its predictions, signals and reasoning as forecasts.")
     ] = False,
-    as_json: JsonOption = False,
 ) -> None:
-    """Save a whole state as the next checkpoint of a session, which is begun if there is none.
+    """Save a whole state as the next checkpoint of a session. A new id starts a new session.
 
     Example: lukasa checkpoint save demo --state state.json
     """
     from lukasa.transfer.layouts.session_json import read_session
 
-    call = get_options(ctx, as_json)
-    data = sys.stdin.buffer.read() if state == "-" else Path(state).read_bytes()
-    told = read_session(data)
+    content = read_session(read_input(state))
     with call.open() as memory:
-        require_accepted(memory.sessions.save_checkpoint(told, session, number))
+        require_accepted(memory.sessions.save_checkpoint(content, session, number))
         if forecasts:
-            require_accepted(memory.forecasts.take_in(told))
+            require_accepted(memory.forecasts.take_in(content))
         newest = memory.sessions.checkpoints(session)[0]
-    if call.json:
-        render.print_json({"session": session, "number": newest.number, "file": newest.name, "bytes": newest.size})
-    else:
-        render.print_line(f"Saved checkpoint {newest.number} of {session} ({render.format_size(newest.size)}).")
+    call.show(
+        {"session": session, "number": newest.number, "file": newest.name, "bytes": newest.size},
+        f"Saved checkpoint {newest.number} of {session} ({format_size(newest.size)}).",
+    )
 
 
 @app.command("list")
 def list_(
-    ctx: typer.Context,
-    session: Annotated[
-        str | None, typer.Argument(metavar="SESSION", help="Show its checkpoints; without it, all sessions.")
-    ] = None,
-    as_json: JsonOption = False,
+    call: Call,
+    session: Annotated[str | None, argument("SESSION", "List its checkpoints; without it, all sessions.")] = None,
 ) -> None:
-    """List the sessions, or the checkpoints of one.
+    """List the sessions, or the checkpoints of one session.
 
     Example: lukasa checkpoint list demo
     """
-    call = get_options(ctx, as_json)
     with call.open(create=False) as memory:
         if session is None:
-            _print_sessions(memory.sessions.find(), as_json=call.json)
-            return
-        entries = memory.sessions.checkpoints(session)
-    if call.json:
-        render.print_json([asdict(entry) | {"modified": to_iso(entry.modified)} for entry in entries])
-        return
-    rows = [
-        (
-            entry.number,
-            render.format_time(entry.modified),
-            render.format_size(entry.size),
-            "gzip" if entry.compressed else "plain",
-        )
-        for entry in entries
-    ]
-    render.print_table(("number", "saved", "size", "form"), rows)
-
-
-def _print_sessions(found: list[Any], *, as_json: bool) -> None:
-    if as_json:
-        render.print_json([asdict(listed) for listed in found])
-        return
-    rows = [(one.id, one.scope, one.agent_id, one.status, one.number, one.at) for one in found[:_MAX_ROWS]]
-    render.print_table(("session", "scope", "agent", "status", "checkpoint", "since"), rows)
-    if len(found) > _MAX_ROWS:
-        render.print_line(f"and {render.format_count(len(found) - _MAX_ROWS, 'more', 'more')}")
+            found: Any = memory.sessions.find()
+            columns: tuple[render.Column, ...] = (
+                ("session", "id"),
+                "scope",
+                ("agent", "agent_id"),
+                "status",
+                ("checkpoint", "number"),
+                ("since", "at"),
+            )
+        else:
+            found = memory.sessions.checkpoints(session)
+            columns = (
+                "number",
+                ("saved", "modified"),
+                ("size", lambda entry: format_size(entry.size)),
+                ("form", lambda entry: "gzip" if entry.compressed else "plain"),
+            )
+    empty = "There are no sessions." if session is None else f"{session} has no checkpoints."
+    call.show(found, columns=columns, limit=_MAX_ROWS if session is None else None, empty=empty)
 
 
 @app.command("show")
 def show_(
-    ctx: typer.Context,
+    call: Call,
     session: SessionArgument,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the state to this file.")] = None,
-    events: Annotated[bool, typer.Option("--events", help="Show what happened to the session instead.")] = False,
-    archive: Annotated[bool, typer.Option("--archive", help="Show what was taken out of its state instead.")] = False,
-    as_json: JsonOption = False,
+    out: Annotated[Path | None, option("FILE", "Write the state to this file.")] = None,
+    events: Annotated[bool, flag("--events", "Show the events of the session instead.")] = False,
+    archive: Annotated[bool, flag("--archive", "Show what was moved from its state to the archive instead.")] = False,
 ) -> None:
-    """Show a session's state as it is now, changes since the last checkpoint included.
+    """Print the current state of a session as JSON, including changes since the last checkpoint.
 
     Example: lukasa checkpoint show demo --out state.json
     """
     from lukasa.storage.files import atomic_write
     from lukasa.transfer.layouts.session_json import export_session
 
-    call = get_options(ctx, as_json)
     with call.open(create=False) as memory:
         if events or archive:
-            told = [*(memory.sessions.events(session) if events else ())]
-            told += [*(memory.sessions.archive(session) if archive else ())]
-            _print_events(told, as_json=call.json)
+            entries = [*(memory.sessions.events(session) if events else ())]
+            entries += [*(memory.sessions.archive(session) if archive else ())]
+            columns = ("when", "what", "how")
+            call.show(
+                entries, columns=columns, rows=map(_event_row, entries), wrap=("how",), empty="There are no events."
+            )
             return
         if memory.sessions.state(session) is None:
-            raise CommandRefused(Refused("not_found", f"Nothing is known of the session {session[:80]!r}."))
+            raise _unknown_session(session)
         data = export_session(memory.sessions, session)
     if out is None:
         from lukasa.canonical_json import decode
@@ -133,127 +118,96 @@ def show_(
         return
     with atomic_write(out.absolute()) as file:
         file.write(data)
-    if call.json:
-        render.print_json({"session": session, "file": str(out), "bytes": len(data)})
-    else:
-        render.print_line(f"Wrote the state of {session} to {out} ({render.format_size(len(data))}).")
+    call.show(
+        {"session": session, "file": str(out), "bytes": len(data)},
+        f"Wrote the state of {session} to {out} ({format_size(len(data))}).",
+    )
 
 
-def _print_events(events: list[Mapping[str, Any]], *, as_json: bool) -> None:
-    if as_json:
-        render.print_json(events)
-        return
-    rows = []
-    for item in events:
-        rest = {name: value for name, value in item.items() if name not in ("event", "section", "at")}
-        said = ", ".join(f"{name} {_shorten(value)}" for name, value in sorted(rest.items()) if value not in ([], {}))
-        rows.append((item["at"], item.get("event") or f"archived {item.get('section')}", said))
-    render.print_table(("when", "what", "how"), rows, wrap=("how",))
-
-
-def _shorten(value: Any) -> str:
-    said = str(value)
-    return said if len(said) <= 80 else said[:79] + "…"
+def _event_row(entry: Any) -> tuple[object, ...]:
+    rest = {name: value for name, value in entry.items() if name not in ("event", "section", "at")}
+    details = ", ".join(f"{name} {shorten(value)}" for name, value in sorted(rest.items()) if value not in ([], {}))
+    return entry["at"], entry.get("event") or f"archived {entry.get('section')}", details
 
 
 @app.command()
-def verify(ctx: typer.Context, session: SessionArgument, as_json: JsonOption = False) -> None:
-    """Prove every checkpoint file of a session. Nothing is changed. Exit code 6: one is damaged.
+def verify(call: Call, session: SessionArgument) -> None:
+    """Check every checkpoint file of a session for damage. Changes nothing.
+
+    Exit code 6: a file is damaged.
 
     Example: lukasa checkpoint verify demo
     """
-    call = get_options(ctx, as_json)
     with call.open(create=False) as memory:
         checked = memory.sessions.verify(session)
     if not checked:
-        raise CommandRefused(Refused("not_found", f"The session {session[:80]!r} has no checkpoint files."))
+        raise not_found(f"The session {session[:80]!r} has no checkpoint files.")
     damaged = [check for check in checked if check.fault is not None]
-    if call.json:
-        render.print_json(
-            [{"number": check.entry.number, "file": check.entry.name, "fault": check.fault} for check in checked]
-        )
-    else:
-        for check in damaged:
-            render.print_line(f"{check.entry.name}: {check.fault}")
-        render.print_line(f"{render.format_count(len(checked), 'checkpoint')} checked, {len(damaged)} damaged.")
+    lines = [f"{check.entry.name}: {check.fault}" for check in damaged]
+    call.show(checked, [*lines, f"{format_count(len(checked), 'checkpoint')} checked, {len(damaged)} damaged."])
     if damaged:
         raise typer.Exit(ExitCode.DAMAGED)
 
 
 @app.command()
 def prune(
-    ctx: typer.Context,
+    call: Call,
     session: SessionArgument,
-    keep: Annotated[int, typer.Option(min=1, help="So many of the newest checkpoints stay as they are.")] = 10,
-    compressed: Annotated[int, typer.Option(min=0, help="So many compressed ones are kept.")] = 100,
-    age: Annotated[float, typer.Option(min=0, metavar="HOURS", help="Compress what is older than this.")] = 24,
-    as_json: JsonOption = False,
+    keep: Annotated[int, option("N", "Leave this many newest checkpoints as they are.", min=1)] = 10,
+    compressed: Annotated[int, option("N", "Keep this many compressed checkpoints; drop older ones.", min=0)] = 100,
+    age: Annotated[float, option("HOURS", "Compress checkpoints older than this.", min=0)] = 24,
 ) -> None:
-    """Bring a session's state within its budget, and its checkpoint files within theirs. What leaves is archived.
+    """Move old entries of a session's state to the archive, and compress or drop old checkpoint files.
 
     Example: lukasa checkpoint prune demo --keep 5
     """
-    call = get_options(ctx, as_json)
     with call.open(create=False) as memory:
-        _require_session(memory.sessions.state(session), session)
+        if memory.sessions.state(session) is None:
+            raise _unknown_session(session)
         plan = memory.sessions.prune(session)
-        tidied = memory.sessions.compress_old_checkpoints(session, age, keep=keep, compressed=compressed)
-    if call.json:
-        render.print_json({"archived": plan.counts, "above_budget": list(plan.above), **asdict(tidied)})
-        return
+        files = memory.sessions.compress_old_checkpoints(session, age, keep=keep, compressed=compressed)
     archived = ", ".join(f"{count} of {section}" for section, count in plan.counts.items()) or "nothing"
-    render.print_line(
-        f"Archived {archived}; compressed {render.format_count(len(tidied.compressed), 'checkpoint')}, dropped {len(tidied.dropped)}."
+    compressed_files = format_count(len(files.compressed), "checkpoint")
+    call.show(
+        {"archived": plan.counts, "above_budget": list(plan.above), **asdict(files)},
+        [
+            f"Archived {archived}; compressed {compressed_files}, dropped {len(files.dropped)}.",
+            *(f"Still above the budget: {line}." for line in plan.above),
+        ],
     )
-    for line in plan.above:
-        render.print_line(f"Still above the budget: {line}.")
 
 
-def _require_session(state: Any, session: str) -> None:
-    if state is None:
-        raise CommandRefused(Refused("not_found", f"Nothing is known of the session {session[:80]!r}."))
+def recover(call: Call, session: SessionArgument) -> None:
+    """Restore a session to its newest state that can be verified, and report what was lost.
 
-
-def recover(ctx: typer.Context, session: SessionArgument, as_json: JsonOption = False) -> None:
-    """Bring a session back to the newest state that can be proved, and tell what was used and what was lost.
-
-    Exit code 6: something was damaged or lost; the newest valid state serves.
+    Damaged files are set aside and reported, not deleted. Exit code 6: something was damaged or lost.
 
     Example: lukasa recover demo
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
         sessions = memory.sessions
-        known = sessions.state(session) is not None or any(one.id == session for one in sessions.find())
+        known = sessions.state(session) is not None or any(info.id == session for info in sessions.find())
         if not known and not sessions.verify(session):
-            raise CommandRefused(Refused("not_found", f"Nothing is known of the session {session[:80]!r}."))
+            raise _unknown_session(session)
         report = sessions.recover(session)
-    if call.json:
-        damaged = [asdict(damage) for damage in report.damaged]
-        facts = {name: getattr(report, name) for name in ("session", "mode", "used", "number", "replayed", "sure")}
-        lists = {name: list(getattr(report, name)) for name in ("lost", "incidents", "conflicts", "rebuilt")}
-        tail = {"damaged": damaged, "flagged": dict(report.flagged), "network": report.network, "state": report.state}
-        render.print_json({**facts, "whole": report.whole, **lists, **tail})
+    changes = format_count(report.replayed, "change")
+    lines = [f"Recovered {session} ({report.mode}) from {report.used} and {changes} since."]
+    lines += [f"Damaged: {file.name}: {file.reason}; kept as {file.moved_to}." for file in report.damaged]
+    if report.lost:
+        lost = format_count(len(report.lost), "change")
+        lines.append(f"Lost: {lost} ({report.lost[0]} to {report.lost[-1]}).")
+    lines += [f"Conflict on {c['prediction_id']}: the {c['kept']} version was kept." for c in report.conflicts]
+    lines += [f"Not verified: {id}: {why}." for id, why in report.flagged.items()]
+    if not report.whole:
+        lines.append("The log could not be read, so it is unknown whether something is missing.")
+    elif report.damaged or report.lost:
+        lines.append("Nothing that was acknowledged is missing.")
     else:
-        render.print_line(
-            f"Recovered {session} ({report.mode}) from {report.used} and {render.format_count(report.replayed, 'change')} since."
-        )
-        for damage in report.damaged:
-            render.print_line(f"Damaged: {damage.name}: {damage.reason}; kept as {damage.moved_to}.")
-        if report.lost:
-            render.print_line(
-                f"Lost: {render.format_count(len(report.lost), 'change')} ({report.lost[0]} to {report.lost[-1]})."
-            )
-        for conflict in report.conflicts:
-            render.print_line(f"Conflict on {conflict['prediction_id']}: the {conflict['kept']} version was kept.")
-        for id, why in report.flagged.items():
-            render.print_line(f"Not verified: {id}: {why}.")
-        render.print_line(_completeness_sentence(report.whole, report.damaged or report.lost))
+        lines.append("Everything that was acknowledged is there.")
+    call.show(to_json(report), lines)
     if report.damaged or report.lost:
         raise typer.Exit(ExitCode.DAMAGED)
 
 
-def _completeness_sentence(is_complete: bool, losses: Any) -> str:
-    if is_complete:
-        return "Nothing that was acknowledged is missing." if losses else "Everything that was acknowledged is there."
-    return "Whether something is missing cannot be told: the log was not there to ask."
+def _unknown_session(session: str) -> NotAccepted:
+    return not_found(f"Nothing is known of the session {session[:80]!r}.")

@@ -1,107 +1,130 @@
-"""``lukasa episode``: what happened, task by task."""
+"""``lukasa episode``: records of past tasks, with steps, errors and outcome."""
 
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from lukasa.errors import InvalidInput
-from lukasa.experience.episode import Episode
-from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.exit_codes import CommandRefused, require_accepted
-from lukasa.interfaces.cli.options import JsonOption, RecordScopeOption, get_options, parse_time
-from lukasa.outcome import Refused
+from lukasa.interfaces.cli.options import (
+    Call,
+    CommandApp,
+    RecordScopeOption,
+    SinceOption,
+    TargetScopeOption,
+    argument,
+    flag,
+    option,
+    parse_time,
+    read_input,
+)
+from lukasa.interfaces.outcomes import not_found, require_accepted
 from lukasa.scope import SHARED
 
-app = typer.Typer(help="What happened, task by task.\n\nExample: lukasa episode list", no_args_is_help=True)
-EpisodeIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Such as ep-2026-01-06-001.")]
-TargetScopeOption = Annotated[str, typer.Option("--scope", metavar="NAME", help="The scope to put it into.")]
+app = CommandApp(
+    help="""Record what was done, task by task.
+
+    Example: lukasa episode list"""
+)
+EpisodeIdArgument = Annotated[str, argument("ID", "The id, such as ep-2026-01-06-001.")]
 
 
 @app.command()
 def add(
-    ctx: typer.Context,
-    goal: Annotated[str | None, typer.Argument(metavar="GOAL", help="What was to be done.")] = None,
-    file: Annotated[
-        str | None, typer.Option(metavar="FILE|-", help="Episodes as JSON instead: one object or a list; - is stdin.")
-    ] = None,
-    outcome: Annotated[str, typer.Option(metavar="WORD", help="success, failure, partial, …")] = "success",
-    agent: Annotated[str, typer.Option("--by", metavar="NAME", help="The agent that did it.")] = "",
-    task: Annotated[str, typer.Option(metavar="ID", help="The task it belongs to.")] = "",
-    step: Annotated[list[str] | None, typer.Option(metavar="ACTION", help="A step, in order; may be repeated.")] = None,
+    call: Call,
+    goal: Annotated[str | None, argument("GOAL", "The goal of the task.")] = None,
+    file: Annotated[str | None, option("FILE|-", "A JSON file with one or many episodes; - reads stdin.")] = None,
+    outcome: Annotated[str, option("WORD", "How it ended: success, failure, partial, …")] = "success",
+    agent: Annotated[str, option("NAME", "The agent that did it.", "--by")] = "",
+    task: Annotated[str, option("ID", "The id of the task.")] = "",
+    step: Annotated[list[str] | None, option("ACTION", "A step, in order (repeatable).")] = None,
     error: Annotated[
-        list[str] | None, typer.Option(metavar="TYPE:MESSAGE:FIX", help="An error that was met; may be repeated.")
+        list[str] | None, option("TYPE:MESSAGE:FIX", "An error and how it was fixed (repeatable).")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0, help="How long it took.")] = 0,
-    at: Annotated[str | None, typer.Option(metavar="TIME", help="When it began; now, if not said.")] = None,
+    seconds: Annotated[float, option("N", "How long it took.", min=0)] = 0,
+    at: Annotated[str | None, option("TIME", "When it began; default: now.")] = None,
     scope: TargetScopeOption = SHARED,
-    as_json: JsonOption = False,
 ) -> None:
-    """Keep an episode, or with --file many in the document's own JSON.
+    """Store an episode: one task with its steps, errors and outcome.
+
+    With --file, stores the episodes of a JSON file: one object or a list.
 
     Example: lukasa episode add "Implement POST /api/todos" --step read_file --step write_file --by eng-001
     """
-    call = get_options(ctx, as_json)
+    from lukasa.experience import Episode
+
     if (goal is None) is (file is None):
-        raise InvalidInput("Say what was to be done, or name a --file.")
+        raise InvalidInput("Give the goal of the task, or name a --file.")
     with call.open() as memory:
-        if file is not None:
-            kept = require_accepted(memory.episodes.add(_read_objects(file), scope=scope))
+        if goal is None:
+            written = memory.episodes.add(_read_episodes(file or ""), scope=scope)
         else:
-            kept = require_accepted(
-                memory.episodes.record(
-                    goal or "", outcome=outcome, agent=agent, task_id=task,
-                    duration_seconds=int(seconds) if seconds.is_integer() else seconds,
-                    action_log=[{"action": name} for name in step or ()], errors=[_parse_error(told) for told in error or ()],
-                    timestamp=parse_time(at), scope=scope,
-                )
-            )  # fmt: skip
-    if call.json:
-        render.print_json([Episode(record).as_json() for record in kept.records])
-    elif not kept.records:
-        render.print_line("Already here.")
-    else:
-        for record in kept.records:
-            render.print_line(f"Kept {record.id}.")
+            written = memory.episodes.record(
+                goal,
+                outcome=outcome,
+                agent=agent,
+                task_id=task,
+                duration_seconds=int(seconds) if seconds.is_integer() else seconds,
+                action_log=[{"action": name} for name in step or ()],
+                errors=[_parse_error(text) for text in error or ()],
+                timestamp=parse_time(at),
+                scope=scope,
+            )
+    records = require_accepted(written).records
+    call.show(
+        [Episode(record) for record in records], [f"Stored {record.id}." for record in records] or "Already stored."
+    )
+
+
+def _read_episodes(file: str) -> list[dict[str, Any]]:
+    from lukasa.canonical_json import decode
+
+    try:
+        found = decode(read_input(file))
+    except InvalidInput as error:
+        raise InvalidInput(f"{file}: {error.message}") from error
+    episodes = found if isinstance(found, list) else [found]
+    if not all(isinstance(episode, dict) for episode in episodes):
+        raise InvalidInput(f"{file} is not an episode or a list of episodes.")
+    return episodes
+
+
+def _parse_error(text: str) -> dict[str, str]:
+    parts = [part.strip() for part in text.split(":", 2)]
+    return {name: part for name, part in zip(("type", "message", "resolution"), parts, strict=False) if part}
 
 
 @app.command("list")
 def list_(
-    ctx: typer.Context,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only those that happened since.")] = None,
-    day: Annotated[str | None, typer.Option(metavar="DATE", help="Only those of one day, such as 2026-01-06.")] = None,
-    agent: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Only those of this agent.")] = None,
-    outcome: Annotated[str | None, typer.Option(metavar="WORD", help="Only those that ended so.")] = None,
-    unfinished: Annotated[bool, typer.Option("--unfinished", help="Only those that were never finished.")] = False,
-    archived: Annotated[bool, typer.Option("--archived", help="Those in the archive too.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest.")] = 20,
-    as_json: JsonOption = False,
+    call: Call,
+    since: SinceOption = None,
+    day: Annotated[str | None, option("DATE", "Only this day, such as 2026-01-06.")] = None,
+    agent: Annotated[str | None, option("NAME", "Only episodes of this agent.", "--by")] = None,
+    outcome: Annotated[str | None, option("WORD", "Only episodes with this outcome.")] = None,
+    unfinished: Annotated[bool, flag("--unfinished", "Only episodes that are not finished.")] = False,
+    archived: Annotated[bool, flag("--archived", "Include archived episodes.")] = False,
+    limit: Annotated[int, option("N", "Maximum number of episodes, the newest.", min=1)] = 20,
 ) -> None:
-    """Episodes, the newest last.
+    """List episodes, the newest last.
 
     Example: lukasa episode list --outcome failure
     """
-    call = get_options(ctx, as_json)
-    with call.open() as memory:
-        room = memory.episodes
-        if unfinished:
-            found = room.unfinished()
-        elif day is not None:
-            found = room.on(day, archived=archived)
-        elif agent is not None:
-            found = room.by_agent(agent, archived=archived)
-        elif outcome is not None:
-            found = room.by_outcome(outcome, archived=archived)
-        elif (start := parse_time(since)) is not None:
-            found = room.since(start, archived=archived)
-        else:
-            newest = room.newest(limit, archived=archived)
-            found = sorted(newest, key=lambda episode: (episode.timestamp, episode.record.seq))
     start = parse_time(since)
+    with call.open() as memory:
+        episodes = memory.episodes
+        if unfinished:
+            found = episodes.unfinished()
+        elif day is not None:
+            found = episodes.on(day, archived=archived)
+        elif agent is not None:
+            found = episodes.by_agent(agent, archived=archived)
+        elif outcome is not None:
+            found = episodes.by_outcome(outcome, archived=archived)
+        elif start is not None:
+            found = episodes.since(start, archived=archived)
+        else:
+            newest = episodes.newest(limit, archived=archived)
+            found = sorted(newest, key=lambda episode: (episode.timestamp, episode.record.seq))
     chosen = [
         episode
         for episode in found
@@ -110,133 +133,98 @@ def list_(
         and outcome in (None, episode.outcome)
         and day in (None, episode.day)
     ][-limit:]
-    if call.json:
-        render.print_json([episode.as_json() for episode in chosen])
-    elif not chosen:
-        render.print_line("No episodes.")
-    else:
-        rows = [(e.id, render.format_time(e.timestamp), e.agent, e.outcome, e.detail, e.goal) for e in chosen]
-        render.print_table(("id", "began", "agent", "outcome", "detail", "goal"), rows, truncate="goal")
+    columns = ("id", ("began", "timestamp"), "agent", "outcome", "detail", "goal")
+    call.show(chosen, columns=columns, truncate="goal", empty="No episodes.")
 
 
 @app.command("show")
-def show_(
-    ctx: typer.Context, id: EpisodeIdArgument, scope: RecordScopeOption = None, as_json: JsonOption = False
-) -> None:
-    """One episode in full.
+def show_(call: Call, id: EpisodeIdArgument, scope: RecordScopeOption = None) -> None:
+    """Show one episode with all its steps and errors.
 
     Example: lukasa episode show ep-2026-01-06-001
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
         episode = memory.episodes.get(id, scope=scope)
     if episode is None:
-        raise CommandRefused(Refused("not_found", f"There is no episode {id[:80]!r}."))
-    if call.json:
-        render.print_json(episode.as_json())
-        return
+        raise not_found(f"There is no episode {id[:80]!r}.")
+    body = episode.record.body
     fields = {
-        "id": episode.id, "goal": episode.goal, "began": render.format_time(episode.timestamp), "agent": episode.agent,
-        "task": episode.task_id, "outcome": episode.outcome, "seconds": f"{episode.duration_seconds:g}",
-        "steps": "\n".join(_format_step(told) for told in episode.action_log) or str(episode.record.body.get("summary", "")),
-        "errors": "\n".join(_format_error(error) for error in episode.errors),
-        "artifacts": "\n".join(map(str, episode.record.body.get("artifacts_produced", ()))),
-        "commit": str(episode.record.body.get("git_commit", "")), "detail": episode.detail,
-    }  # fmt: skip
-    render.print_fields({name: value for name, value in fields.items() if value})
+        "id": episode.id,
+        "goal": episode.goal,
+        "began": episode.timestamp,
+        "agent": episode.agent,
+        "task": episode.task_id,
+        "outcome": episode.outcome,
+        "seconds": f"{episode.duration_seconds:g}",
+        "steps": "\n".join(map(_format_step, episode.action_log)) or body.get("summary", ""),
+        "errors": "\n".join(map(_format_error, episode.errors)),
+        "artifacts": "\n".join(map(str, body.get("artifacts_produced", ()))),
+        "commit": body.get("git_commit", ""),
+        "detail": episode.detail,
+    }
+    call.show(episode, fields=fields)
+
+
+def _format_step(step: Any) -> str:
+    details = ", ".join(f"{name}: {step[name]}" for name in ("target", "result", "error") if step.get(name))
+    action = step.get("action", json.dumps(dict(step)))
+    return f"{step.get('t', '')} {action}" + (f" ({details})" if details else "")
+
+
+def _format_error(error: Any) -> str:
+    what = ": ".join(str(error[name]) for name in ("type", "message") if error.get(name))
+    return f"{what} → {error['resolution']}" if error.get("resolution") else what
 
 
 @app.command()
 def finish(
-    ctx: typer.Context,
+    call: Call,
     id: EpisodeIdArgument,
-    outcome: Annotated[str, typer.Option(metavar="WORD", help="How it ended.")] = "abandoned",
-    as_json: JsonOption = False,
+    outcome: Annotated[str, option("WORD", "How it ended: success, failure, …")] = "abandoned",
 ) -> None:
-    """Close an episode that was never finished.
+    """Set the outcome of an episode that was never finished.
 
     Example: lukasa episode finish ep-2026-01-06-002 --outcome failure
     """
-    call = get_options(ctx, as_json)
+    from lukasa.experience import Episode
+
+    hint = "`lukasa episode list --unfinished` lists unfinished episodes."
     with call.open() as memory:
-        record = require_accepted(
-            memory.episodes.finish(id, outcome), "`lukasa episode list --unfinished` shows those that go on."
-        ).record
-    if call.json:
-        render.print_json(Episode(record).as_json())
-    else:
-        render.print_line(f"{id} ended as {outcome}.")
+        record = require_accepted(memory.episodes.finish(id, outcome), hint).record
+    call.show(Episode(record), f"{id} ended as {outcome}.")
 
 
 @app.command()
 def prune(
-    ctx: typer.Context,
-    summarise_after: Annotated[float, typer.Option(metavar="DAYS", help="Summarise those that are older.")] = 7,
-    archive_after: Annotated[float, typer.Option(metavar="DAYS", help="Archive those that are older.")] = 30,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
-    as_json: JsonOption = False,
+    call: Call,
+    summarise_after: Annotated[float, option("DAYS", "Summarise older episodes.")] = 7,
+    archive_after: Annotated[float, option("DAYS", "Archive older episodes.")] = 30,
+    dry_run: Annotated[bool, flag("--dry-run", "Only show what would be done.")] = False,
 ) -> None:
-    """Summarise old episodes and archive older ones, unless knowledge refers to them. Nothing is lost.
+    """Summarise old episodes and archive older ones, unless knowledge refers to them.
+
+    Nothing is lost: `lukasa episode restore` brings an episode back in full.
 
     Example: lukasa episode prune --dry-run
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
         done = memory.episodes.prune(summarise_after=summarise_after, archive_after=archive_after, dry_run=dry_run)
-    if call.json:
-        told = {"summarised": done.summarised, "archived": done.archived, "kept": done.kept}
-        render.print_json({name: list(ids) for name, ids in told.items()} | {"dry_run": dry_run})
-        return
-    verb = "Would summarise" if dry_run else "Summarised"
-    other = "archive" if dry_run else "archived"
-    render.print_line(
-        f"{verb} {len(done.summarised):,}, {other} {len(done.archived):,}; knowledge keeps {len(done.kept):,}."
+    ids = {name: list(getattr(done, name)) for name in ("summarised", "archived", "kept")}
+    verbs = ("Would summarise", "archive") if dry_run else ("Summarised", "archived")
+    call.show(
+        {**ids, "dry_run": dry_run},
+        f"{verbs[0]} {len(done.summarised):,}, {verbs[1]} {len(done.archived):,}; knowledge keeps {len(done.kept):,}.",
     )
 
 
 @app.command()
-def restore(
-    ctx: typer.Context, id: EpisodeIdArgument, scope: RecordScopeOption = None, as_json: JsonOption = False
-) -> None:
-    """Bring a summarised or archived episode back in full.
+def restore(call: Call, id: EpisodeIdArgument, scope: RecordScopeOption = None) -> None:
+    """Restore a summarised or archived episode in full.
 
     Example: lukasa episode restore ep-2026-01-06-001
     """
-    call = get_options(ctx, as_json)
+    from lukasa.experience import Episode
+
     with call.open() as memory:
         record = require_accepted(memory.episodes.restore(id, scope=scope)).record
-    if call.json:
-        render.print_json(Episode(record).as_json())
-    else:
-        render.print_line(f"{id} is back in full.")
-
-
-def _read_objects(file: str) -> list[dict[str, Any]]:
-    raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    from lukasa import canonical_json
-
-    try:
-        found = canonical_json.decode(raw)
-    except InvalidInput as error:
-        raise InvalidInput(f"{file}: {error.message}") from error
-    many = found if isinstance(found, list) else [found]
-    if not all(isinstance(one, dict) for one in many):
-        raise InvalidInput(f"{file} is not an episode or a list of them.")
-    return many
-
-
-def _parse_error(text: str) -> dict[str, str]:
-    parts = [part.strip() for part in text.split(":", 2)]
-    return {name: part for name, part in zip(("type", "message", "resolution"), parts, strict=False) if part}
-
-
-def _format_step(step: Any) -> str:
-    more = [f"{name}: {step[name]}" for name in ("target", "result", "error") if step.get(name)]
-    return f"{step.get('t', '')} {step.get('action', json.dumps(dict(step)))}" + (
-        f" ({', '.join(more)})" if more else ""
-    )
-
-
-def _format_error(error: Any) -> str:
-    told = ": ".join(str(error[name]) for name in ("type", "message") if error.get(name))
-    return f"{told} → {error['resolution']}" if error.get("resolution") else told
+    call.show(Episode(record), f"{id} is restored in full.")

@@ -1,55 +1,56 @@
-"""Commands for forecasts: add, revise, resolve, expire, list, scores, plot."""
+"""``lukasa forecast``: predictions, their results and their scores."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.exit_codes import require_accepted
-from lukasa.interfaces.cli.options import JsonOption, get_options, parse_time
+from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option, parse_time
+from lukasa.interfaces.cli.render import format_count
+from lukasa.interfaces.outcomes import require_accepted
+from lukasa.interfaces.serialise import to_json
 from lukasa.outcome import Outcome
 
-PredictionArgument = Annotated[str, typer.Argument(metavar="ID", help="The prediction's id.")]
+PredictionArgument = Annotated[str, argument("ID", "The id of the prediction.")]
 WindowOption = Annotated[
-    float | None, typer.Option("--window", min=0, metavar="DAYS", help="Only what was resolved in so many days.")
+    float | None, option("DAYS", "Only what was resolved in the last DAYS days.", "--window", min=0)
 ]
 _MAX_ROWS = 50
+_ANSWERS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
-app = typer.Typer(
-    help="Make predictions, settle them, and see how good they were.\n\nExample: lukasa forecast scores",
-    no_args_is_help=True,
+app = CommandApp(
+    help="""Record predictions, resolve them, and see how good they were.
+
+    Example: lukasa forecast scores"""
 )
 
 
 @app.command()
 def add(
-    ctx: typer.Context,
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What is predicted.")],
-    probability: Annotated[float, typer.Argument(metavar="P", help="How likely it is, from 0 to 1.")],
-    id: Annotated[str | None, typer.Option(metavar="ID", help="Its id; without it, one is made.")] = None,
-    market: Annotated[str | None, typer.Option(metavar="NAME", help="The market it belongs to.")] = None,
-    category: Annotated[str, typer.Option(metavar="NAME", help="What it is about, to find weak areas.")] = "",
-    level: Annotated[float | None, typer.Option(help="How sure the interval is, from 0 to 1.")] = None,
+    call: Call,
+    question: Annotated[str, argument("QUESTION", "What is predicted.")],
+    probability: Annotated[float, argument("P", "Its probability, from 0 to 1.")],
+    id: Annotated[str | None, option("ID", "Its id; default: a new one.")] = None,
+    market: Annotated[str | None, option("NAME", "The market it belongs to.")] = None,
+    category: Annotated[str, option("NAME", "Its category, to find weak areas later.")] = "",
+    level: Annotated[float | None, option("P", "Confidence level of the interval, from 0 to 1.")] = None,
     interval: Annotated[
-        tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Between which probabilities it lies.")
+        tuple[float, float] | None, option("LOW HIGH", "Confidence interval of the probability.")
     ] = None,
-    due: Annotated[str | None, typer.Option(metavar="TIME", help="When it will be known.")] = None,
+    due: Annotated[str | None, option("TIME", "When the result will be known.")] = None,
     calibrated: Annotated[
-        bool, typer.Option("--calibrated", help="Correct the probability by what was learned so far.")
+        bool, flag("--calibrated", "Correct the probability by the errors of past predictions.")
     ] = False,
-    as_json: JsonOption = False,
 ) -> None:
-    """Make a prediction.
+    """Store a prediction with its probability.
 
     Example: lukasa forecast add "Will the release ship by Friday?" 0.7 --category releases
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
         outcome = memory.forecasts.predict(
             question,
@@ -62,183 +63,161 @@ def add(
             due=parse_time(due),
             calibrated=calibrated,
         )
-    _print_prediction(outcome, as_json=call.json)
+    _show_prediction(call, outcome)
 
 
 @app.command()
 def revise(
-    ctx: typer.Context,
+    call: Call,
     id: PredictionArgument,
-    probability: Annotated[float, typer.Argument(metavar="P", help="How likely it is now, from 0 to 1.")],
-    as_json: JsonOption = False,
+    probability: Annotated[float, argument("P", "The new probability, from 0 to 1.")],
 ) -> None:
-    """Give a prediction another probability. The earlier ones stay in its history.
+    """Change the probability of a prediction. Earlier ones stay in its history.
 
     Example: lukasa forecast revise pred-001 0.8
     """
-    call = get_options(ctx, as_json)
     with call.open(create=False) as memory:
         outcome = memory.forecasts.revise(id, probability)
-    _print_prediction(outcome, as_json=call.json)
+    _show_prediction(call, outcome)
 
 
 @app.command()
 def resolve(
-    ctx: typer.Context,
-    id: PredictionArgument,
-    outcome: Annotated[str, typer.Argument(metavar="yes|no", help="Whether it happened.")],
-    as_json: JsonOption = False,
+    call: Call, id: PredictionArgument, outcome: Annotated[str, argument("yes|no", "Whether it happened.")]
 ) -> None:
-    """Say whether what was predicted happened. From then on it is scored.
+    """Record whether a prediction came true. From then on it is scored.
 
     Example: lukasa forecast resolve pred-001 yes
     """
-    call = get_options(ctx, as_json)
-    happened = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}.get(outcome.lower())
+    happened = _ANSWERS.get(outcome.lower())
     if happened is None:
-        raise InvalidInput(f"{outcome[:40]!r} is no outcome.", hint="Say yes or no.")
+        raise InvalidInput(f"{outcome[:40]!r} is not an outcome.", hint="Use yes or no.")
     with call.open(create=False) as memory:
-        done = memory.forecasts.resolve(id, happened)
-    _print_prediction(done, as_json=call.json)
+        resolved = memory.forecasts.resolve(id, happened)
+    _show_prediction(call, resolved)
 
 
 @app.command()
 def expire(
-    ctx: typer.Context,
-    id: Annotated[str | None, typer.Argument(metavar="ID", help="A prediction to give up.")] = None,
-    due: Annotated[bool, typer.Option("--due", help="Give up every one whose time is over.")] = False,
-    as_json: JsonOption = False,
+    call: Call,
+    id: Annotated[str | None, argument("ID", "The id of one prediction.")] = None,
+    due: Annotated[bool, flag("--due", "Expire every prediction whose due time has passed.")] = False,
 ) -> None:
-    """Give up predictions that will not be settled: they are not scored.
+    """Close predictions that will not be resolved. They are not scored.
 
     Example: lukasa forecast expire --due
     """
-    call = get_options(ctx, as_json)
     if (id is None) == (not due):
-        raise InvalidInput("Name one prediction, or say --due.")
+        raise InvalidInput("Name one prediction, or use --due.")
     with call.open(create=False) as memory:
         if id is not None:
-            _print_prediction(memory.forecasts.expire(id), as_json=call.json)
+            _show_prediction(call, memory.forecasts.expire(id))
             return
-        gone = memory.forecasts.expire_due()
-    if call.json:
-        render.print_json({"expired": gone})
-    else:
-        render.print_line(f"{render.format_count(len(gone), 'prediction')} expired.")
+        expired = memory.forecasts.expire_due()
+    call.show({"expired": expired}, f"{format_count(len(expired), 'prediction')} expired.")
 
 
 @app.command("list")
 def list_(
-    ctx: typer.Context,
+    call: Call,
     status: Annotated[
-        str | None, typer.Option(metavar="STATUS", help="Only those: active, resolved, expired, recovering.")
+        str | None, option("STATUS", "Only this status: active, resolved, expired or recovering.")
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
-    """List predictions.
+    """List predictions, the newest last.
 
     Example: lukasa forecast list --status active
     """
-    call = get_options(ctx, as_json)
     with call.open(create=False) as memory:
         found = memory.forecasts.find(status)
-    if call.json:
-        render.print_json(found)
-        return
-    rows = [
-        (
-            body["prediction_id"],
-            body["status"],
-            f"{body['probability']:g}",
-            _format_outcome(body),
-            body.get("question", ""),
-        )
-        for body in found[-_MAX_ROWS:]
-    ]
-    render.print_table(("id", "status", "p", "outcome", "question"), rows, wrap=("question",))
-    if len(found) > _MAX_ROWS:
-        render.print_line(f"and {render.format_count(len(found) - _MAX_ROWS, 'earlier one')}")
+    hidden = len(found) - _MAX_ROWS
+    call.show(
+        found,
+        columns=("id", "status", "p", "outcome", "question"),
+        rows=[
+            (
+                body["prediction_id"],
+                body["status"],
+                f"{body['probability']:g}",
+                _format_outcome(body),
+                body.get("question", ""),
+            )
+            for body in found[-_MAX_ROWS:]
+        ],
+        wrap=("question",),
+        after=f"and {format_count(hidden, 'earlier one')}; --json shows all of them." if hidden > 0 else (),
+        empty="There are no predictions.",
+    )
 
 
 @app.command()
-def scores(ctx: typer.Context, window: WindowOption = None, as_json: JsonOption = False) -> None:
-    """Show how good the resolved predictions were, and what can be learned from them.
+def scores(call: Call, window: WindowOption = None) -> None:
+    """Show how accurate and how well calibrated the resolved predictions were.
 
     Example: lukasa forecast scores --window 30
     """
-    call = get_options(ctx, as_json)
     within = None if window is None else timedelta(days=window)
     with call.open(create=False) as memory:
         scored, learned = memory.forecasts.scores(within), memory.forecasts.learning(within)
-    if call.json:
-        render.print_json({**scored.as_json(), "learning": learned.as_json()})
-        return
+    answer = {**scored.as_json(), "learning": learned.as_json()}
     if not scored.count:
-        render.print_line("No prediction is resolved yet.")
+        call.show(answer, "No prediction is resolved yet.")
         return
-    parts = scored.decomposition
-    assert parts is not None
-    render.print_fields(
-        {
-            "resolved": f"{scored.count:,}",
-            "Brier score": f"{scored.brier_score:.4f}",
-            "log score": f"{scored.log_score:.4f}",
-            "calibration score": f"{scored.calibration_score:.4f}",
-            "accuracy": f"{scored.accuracy:.4f}",
-            "skill": "" if scored.skill is None else f"{scored.skill:.4f}",
-            "decomposition": ", ".join(
-                f"{name.replace('_', ' ')} {value:.4f}" for name, value in asdict(parts).items()
-            ),
-            "trend": learned.performance_trend,
-            "weak areas": ", ".join(learned.areas_for_improvement),
-            "correction": f"bias {learned.correction.bias_correction:+.3f}, scaling {learned.correction.confidence_scaling:.3f}. {learned.why}",
-        }
-    )
-    rows = [
-        (name, held.count, "" if held.accuracy is None else f"{held.accuracy:.3f}")
-        for name, held in scored.by_confidence_bucket.items()
-    ]
-    render.print_table(("confidence", "count", "accuracy"), rows)
+    decomposition = asdict(scored.decomposition) if scored.decomposition is not None else {}
+    correction = learned.correction
+    fields = {
+        "resolved": f"{scored.count:,}",
+        "Brier score": f"{scored.brier_score:.4f}",
+        "log score": f"{scored.log_score:.4f}",
+        "calibration score": f"{scored.calibration_score:.4f}",
+        "accuracy": f"{scored.accuracy:.4f}",
+        "skill": "" if scored.skill is None else f"{scored.skill:.4f}",
+        "decomposition": ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in decomposition.items()),
+        "trend": learned.performance_trend,
+        "weak areas": ", ".join(learned.areas_for_improvement),
+        "correction": (
+            f"bias {correction.bias_correction:+.3f}, scaling {correction.confidence_scaling:.3f}. {learned.why}"
+        ),
+    }
+    call.show(answer, fields=fields)
+    if not call.json:
+        buckets = [
+            (name, bucket.count, "" if bucket.accuracy is None else f"{bucket.accuracy:.3f}")
+            for name, bucket in scored.by_confidence_bucket.items()
+        ]
+        render.print_table(("confidence", "count", "accuracy"), buckets)
 
 
 @app.command()
 def plot(
-    ctx: typer.Context,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the diagram to a .svg or .png file.")] = None,
+    call: Call,
+    out: Annotated[Path | None, option("FILE", "Write the diagram to this .svg file.")] = None,
     window: WindowOption = None,
-    as_json: JsonOption = False,
 ) -> None:
-    """Draw the reliability diagram: what was said against what happened.
+    """Draw the reliability diagram: predicted probabilities against what happened.
 
     Example: lukasa forecast plot --out reliability.svg
     """
     from lukasa.forecasts import diagram
 
-    call = get_options(ctx, as_json)
     with call.open(create=False) as memory:
         scored = memory.forecasts.scores(None if window is None else timedelta(days=window))
     if out is not None:
         diagram.draw_diagram(scored).save(out)
-    if call.json:
-        render.print_json({"file": None if out is None else str(out), "reliability": scored.as_json()["reliability"]})
-    elif out is not None:
-        render.print_line(f"Drew {diagram.format_title(scored)} to {out}.")
-    else:
-        render.print_table(
-            ("bin", "count", "said", "happened", "0 to 1, | is what was said"),
-            diagram.format_bar_rows(scored.reliability),
-        )
-        render.print_line(diagram.format_title(scored))
-
-
-def _print_prediction(outcome: Outcome, *, as_json: bool) -> None:
-    body = require_accepted(outcome).record.body
-    if as_json:
-        render.print_json(dict(body))
+    answer = {"file": None if out is None else str(out), "reliability": scored.as_json()["reliability"]}
+    title = diagram.format_title(scored)
+    if out is not None:
+        call.show(answer, f"Drew {title} to {out}.")
         return
-    end = f", {_format_outcome(body)}" if body["status"] == "resolved" else ""
-    render.print_line(f"{body['prediction_id']}: {body['probability']:g}, {body['status']}{end}.")
+    columns = ("bin", "count", "said", "happened", "0 to 1, | is what was said")
+    call.show(answer, columns=columns, rows=diagram.format_bar_rows(scored.reliability), after=title)
 
 
-def _format_outcome(body: Any) -> str:
-    return {True: "yes", False: "no"}.get(body.get("outcome"), "")
+def _show_prediction(call: Call, outcome: Outcome) -> None:
+    body: Mapping[str, Any] = require_accepted(outcome).record.body
+    result = f", {_format_outcome(body)}" if body["status"] == "resolved" else ""
+    call.show(to_json(body), f"{body['prediction_id']}: {body['probability']:g}, {body['status']}{result}.")
+
+
+def _format_outcome(body: Mapping[str, Any]) -> str:
+    return {True: "yes", False: "no"}.get(body.get("outcome"), "")  # type: ignore[arg-type]

@@ -1,228 +1,196 @@
-"""``lukasa handoff`` and ``lukasa ledger``: work passed on, and where each agent stands."""
+"""``lukasa handoff`` and ``lukasa ledger``: work passed between agents, and the progress of each agent."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from lukasa.clock import to_iso
-from lukasa.experience.handoffs import Handoff
-from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.exit_codes import CommandRefused, require_accepted
-from lukasa.interfaces.cli.options import JsonOption, get_options
-from lukasa.outcome import Outcome, Refused
+from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option
+from lukasa.interfaces.outcomes import not_found, require_accepted
+from lukasa.outcome import Outcome
 
-app = typer.Typer(help="Work passed from one agent to another.\n\nExample: lukasa handoff inbox", no_args_is_help=True)
-HandoffIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Such as handoff-001.")]
-AgentOption = Annotated[str, typer.Option("--for", metavar="NAME", help="Whose; the calling agent's, if not said.")]
+if TYPE_CHECKING:
+    from lukasa.experience import Handoff
+
+app = CommandApp(
+    help="""Pass unfinished work from one agent to another.
+
+    Example: lukasa handoff inbox"""
+)
+HandoffIdArgument = Annotated[str, argument("ID", "The id, such as handoff-001.")]
+AgentOption = Annotated[str, option("NAME", "The agent; default: --agent.", "--for")]
 
 
 @app.command()
 def create(
-    ctx: typer.Context,
-    to_agent: Annotated[str, typer.Argument(metavar="AGENT", help="Who is to go on.")],
-    what_was_done: Annotated[str, typer.Argument(metavar="TEXT", help="What was done.")],
-    from_agent: Annotated[str, typer.Option("--from", metavar="NAME", help="Who hands over.")] = "",
-    artifact: Annotated[list[str] | None, typer.Option(metavar="FILE", help="What was made; may be repeated.")] = None,
-    git_state: Annotated[str, typer.Option(metavar="TEXT", help="Such as 'commit abc123'.")] = "",
-    test: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="What needs testing; may be repeated.")] = None,
-    issue: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="A known issue; may be repeated.")] = None,
-    pattern: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="A relevant pattern; may be repeated.")
-    ] = None,
-    as_json: JsonOption = False,
+    call: Call,
+    to_agent: Annotated[str, argument("AGENT", "The agent who continues the work.")],
+    what_was_done: Annotated[str, argument("TEXT", "What was done.")],
+    from_agent: Annotated[str, option("NAME", "The agent who hands over; default: --agent.", "--from")] = "",
+    artifact: Annotated[list[str] | None, option("FILE", "A file that was made (repeatable).")] = None,
+    git_state: Annotated[str, option("TEXT", "State of the repository, such as 'commit abc123'.")] = "",
+    test: Annotated[list[str] | None, option("TEXT", "What needs testing (repeatable).")] = None,
+    issue: Annotated[list[str] | None, option("TEXT", "A known issue (repeatable).")] = None,
+    pattern: Annotated[list[str] | None, option("ID", "A relevant pattern (repeatable).")] = None,
 ) -> None:
-    """Hand work over.
+    """Hand work over to another agent: stores a handoff in its inbox.
 
     Example: lukasa handoff create qa-001 "Implemented POST /api/todos" --from eng-001 --test "contract tests"
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
-        record = require_accepted(
-            memory.handoffs.create(
-                to_agent, what_was_done, from_agent=from_agent, artifacts=artifact or (), git_state=git_state,
-                needs_testing=test or (), known_issues=issue or (), relevant_patterns=pattern or (),
-            )
-        ).record  # fmt: skip
-    _print_handoff(Handoff(record), as_json=call.json)
+        outcome = memory.handoffs.create(
+            to_agent,
+            what_was_done,
+            from_agent=from_agent,
+            artifacts=artifact or (),
+            git_state=git_state,
+            needs_testing=test or (),
+            known_issues=issue or (),
+            relevant_patterns=pattern or (),
+        )
+    _show_outcome(call, outcome)
 
 
 @app.command()
 def inbox(
-    ctx: typer.Context,
+    call: Call,
     agent: AgentOption = "",
-    completed: Annotated[bool, typer.Option("--completed", help="What is completed too.")] = False,
-    as_json: JsonOption = False,
+    completed: Annotated[bool, flag("--completed", "Include completed handoffs.")] = False,
 ) -> None:
-    """What waits for an agent, the oldest first.
+    """List the handoffs that wait for an agent, the oldest first.
 
     Example: lukasa handoff inbox --for qa-001
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
         found = memory.handoffs.inbox(agent, completed=completed)
-    _print_handoffs(found, as_json=call.json)
+    _show_handoffs(call, found, empty="The inbox is empty.")
 
 
 @app.command()
-def sent(ctx: typer.Context, agent: AgentOption = "", as_json: JsonOption = False) -> None:
-    """What an agent handed to others, and how it stands.
+def sent(call: Call, agent: AgentOption = "") -> None:
+    """List the handoffs that an agent created, with their status.
 
     Example: lukasa handoff sent --for eng-001
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
         found = memory.handoffs.sent(agent)
-    _print_handoffs(found, as_json=call.json)
+    _show_handoffs(call, found, empty="Nothing was handed over.")
+
+
+def _show_handoffs(call: Call, handoffs: Sequence[Handoff], *, empty: str) -> None:
+    columns = (
+        "id",
+        ("from", "from_agent"),
+        ("to", "to_agent"),
+        "status",
+        ("handed over", "timestamp"),
+        ("what was done", "what_was_done"),
+    )
+    call.show(handoffs, columns=columns, truncate="what was done", empty=empty)
 
 
 @app.command("show")
 def show_(
-    ctx: typer.Context,
-    id: HandoffIdArgument,
-    read: Annotated[bool, typer.Option("--read", help="Note that it was read.")] = False,
-    as_json: JsonOption = False,
+    call: Call, id: HandoffIdArgument, read: Annotated[bool, flag("--read", "Mark the handoff as read.")] = False
 ) -> None:
-    """One handoff in full.
+    """Show all fields of one handoff.
 
     Example: lukasa handoff show handoff-001 --read
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
         if read:
             memory.handoffs.read(id)
         handoff = memory.handoffs.get(id)
     if handoff is None:
-        raise CommandRefused(Refused("not_found", f"There is no handoff {id[:80]!r}."))
-    if call.json:
-        render.print_json(handoff.as_json() | {"status": handoff.status})
-        return
-    told = {"id": handoff.id, "from": handoff.from_agent, "to": handoff.to_agent, "status": handoff.status}
-    told |= {name: _format_value(value) for name, value in handoff.context.items()}
-    render.print_fields({name: value for name, value in told.items() if value})
+        raise not_found(f"There is no handoff {id[:80]!r}.")
+    fields = {"id": handoff.id, "from": handoff.from_agent, "to": handoff.to_agent, "status": handoff.status}
+    fields |= {
+        name: "\n".join(map(str, value)) if isinstance(value, list) else value
+        for name, value in handoff.context.items()
+    }
+    call.show(handoff, fields=fields)
 
 
 @app.command()
 def accept(
-    ctx: typer.Context,
+    call: Call,
     id: HandoffIdArgument,
-    agent: Annotated[str, typer.Option("--as", metavar="NAME", help="Who accepts.")] = "",
-    as_json: JsonOption = False,
+    agent: Annotated[str, option("NAME", "The agent who accepts; default: --agent.", "--as")] = "",
 ) -> None:
-    """Take work on. Only the agent it is for can, and only once.
+    """Accept a handoff. Only the agent it is for can accept it, and only once.
 
     Example: lukasa handoff accept handoff-001 --as qa-001
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
         outcome = memory.handoffs.accept(id, agent)
-    _print_outcome(outcome, as_json=call.json)
+    _show_outcome(call, outcome)
 
 
 @app.command()
 def complete(
-    ctx: typer.Context,
-    id: HandoffIdArgument,
-    result: Annotated[str, typer.Option(metavar="TEXT", help="What came of it.")] = "",
-    as_json: JsonOption = False,
+    call: Call, id: HandoffIdArgument, result: Annotated[str, option("TEXT", "The result of the work.")] = ""
 ) -> None:
-    """Note that the work is done.
+    """Mark a handoff as completed, with its result.
 
     Example: lukasa handoff complete handoff-001 --result "all green"
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
         outcome = memory.handoffs.complete(id, result)
-    _print_outcome(outcome, as_json=call.json)
+    _show_outcome(call, outcome)
 
 
 @app.command()
 def reassign(
-    ctx: typer.Context,
+    call: Call,
     id: HandoffIdArgument,
     to_agent: Annotated[
-        str | None, typer.Argument(metavar="AGENT", help="Who is to do it; the same, if not said.")
+        str | None, argument("AGENT", "The new agent; default: back to the inbox of the same one.")
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
-    """Put work back that its agent will not finish, or give it to another one.
+    """Put an accepted handoff back into the inbox, or give it to another agent.
 
     Example: lukasa handoff reassign handoff-001 qa-002
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
-        room = memory.handoffs
-        outcome = room.reopen(id) if to_agent is None else room.reassign(id, to_agent)
-    _print_outcome(outcome, as_json=call.json)
+        handoffs = memory.handoffs
+        outcome = handoffs.reopen(id) if to_agent is None else handoffs.reassign(id, to_agent)
+    _show_outcome(call, outcome)
+
+
+def _show_outcome(call: Call, outcome: Outcome) -> None:
+    from lukasa.experience import Handoff
+
+    handoff = Handoff(require_accepted(outcome).record)
+    call.show(handoff, f"{handoff.id} for {handoff.to_agent}: {handoff.status}.")
 
 
 def ledger(
-    ctx: typer.Context,
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Whose ledger; all, if not said.")] = "",
-    task: Annotated[str | None, typer.Option(metavar="ID", help="Note the current task; '' for none.")] = None,
-    completed: Annotated[int, typer.Option(min=0, help="Note that so many more tasks are done.")] = 0,
-    goal: Annotated[str | None, typer.Option(metavar="TEXT", help="Note the current goal.")] = None,
-    as_json: JsonOption = False,
+    call: Call,
+    agent: Annotated[str, argument("AGENT", "One agent; default: all agents.")] = "",
+    task: Annotated[str | None, option("ID", "Set the current task; '' for none.")] = None,
+    completed: Annotated[int, option("N", "Add this many completed tasks.", min=0)] = 0,
+    goal: Annotated[str | None, option("TEXT", "Set the current goal.")] = None,
 ) -> None:
-    """Show where agents stand, or note where one does.
+    """Show the progress of agents: current task, goal and completed tasks. The options update it.
 
     Example: lukasa ledger eng-001 --task task-042 --completed 1
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
-        room = memory.ledgers
+        ledgers = memory.ledgers
         name = agent or memory.journal.author
         if task is not None or completed or goal is not None:
-            before = room.get(name) if name else None
+            before = ledgers.get(name) if name else None
             context = None if goal is None else {**(before.context if before else {}), "current_goal": goal}
-            require_accepted(room.checkpoint(agent, current_task=task, completed=completed, context=context))
-        found = [one for one in room.list() if not agent or one.agent_id == agent]
+            require_accepted(ledgers.checkpoint(agent, current_task=task, completed=completed, context=context))
+        found = [entry for entry in ledgers.list() if not agent or entry.agent_id == agent]
     if agent and not found:
-        raise CommandRefused(Refused("not_found", f"There is no ledger of {agent[:80]!r}."))
-    if call.json:
-        render.print_json([one.as_json() for one in found])
-    elif not found:
-        render.print_line("No ledgers.")
-    else:
-        rows = [
-            (
-                one.agent_id,
-                to_iso(one.last_checkpoint),
-                one.tasks_completed,
-                one.current_task or "",
-                one.context.get("current_goal", ""),
-            )
-            for one in found
-        ]
-        render.print_table(("agent", "checkpoint", "completed", "task", "goal"), rows, truncate="goal")
-
-
-def _print_outcome(outcome: Outcome, *, as_json: bool) -> None:
-    _print_handoff(Handoff(require_accepted(outcome).record), as_json=as_json)
-
-
-def _print_handoff(handoff: Handoff, *, as_json: bool) -> None:
-    if as_json:
-        render.print_json(handoff.as_json() | {"status": handoff.status})
-    else:
-        render.print_line(f"{handoff.id} for {handoff.to_agent}: {handoff.status}.")
-
-
-def _print_handoffs(found: Sequence[Handoff], *, as_json: bool) -> None:
-    if as_json:
-        render.print_json([handoff.as_json() | {"status": handoff.status} for handoff in found])
-    elif not found:
-        render.print_line("Nothing waits.")
-    else:
-        rows = [
-            (h.id, h.from_agent, h.to_agent, h.status, render.format_time(h.timestamp), h.what_was_done) for h in found
-        ]
-        render.print_table(
-            ("id", "from", "to", "status", "handed over", "what was done"), rows, truncate="what was done"
-        )
-
-
-def _format_value(value: Any) -> str:
-    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+        raise not_found(f"There is no ledger of {agent[:80]!r}.")
+    columns = (
+        ("agent", "agent_id"),
+        ("checkpoint", lambda entry: to_iso(entry.last_checkpoint)),
+        ("completed", "tasks_completed"),
+        ("task", "current_task"),
+        ("goal", lambda entry: entry.context.get("current_goal", "")),
+    )
+    call.show(found, columns=columns, truncate="goal", empty="No ledgers.")

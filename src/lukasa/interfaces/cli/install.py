@@ -1,4 +1,4 @@
-"""Commands for coding agents: install, hook."""
+"""Commands for coding agents: install and hook."""
 
 from __future__ import annotations
 
@@ -9,112 +9,95 @@ from typing import Annotated
 
 import typer
 
-from lukasa.config import locate_store
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import JsonOption, get_options
+from lukasa.interfaces.cli.options import Call, argument, flag, get_options
+from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.hooks.client import EVENTS
-from lukasa.interfaces.hooks.config import PRODUCTS, FileChange, Product, apply_change, plan_changes
 
 
 def install(
-    ctx: typer.Context,
-    product: Annotated[str, typer.Argument(metavar="claude-code|codex|cursor", help="The coding agent.")],
-    project: Annotated[
-        bool, typer.Option("--project", help="For everybody in this folder; this is the default.")
-    ] = False,
-    user: Annotated[bool, typer.Option("--user", help="For you, in every folder.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change and change nothing.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take out what was put in; everything else stays.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    as_json: JsonOption = False,
+    call: Call,
+    product: Annotated[str, argument("claude-code|codex|cursor", "The coding agent.")],
+    project: Annotated[bool, flag("--project", "For all users of this folder; the default.")] = False,
+    user: Annotated[bool, flag("--user", "For you, in every folder.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only show what would change.")] = False,
+    undo: Annotated[bool, flag("--undo", "Remove Lukasa from the configuration; the rest stays.")] = False,
+    yes: Annotated[bool, flag("--yes", "Do not ask for confirmation.")] = False,
 ) -> None:
-    """Put Lukasa into the configuration of a coding agent: the MCP server and, for Claude Code, hooks.
+    """Add Lukasa to the configuration of a coding agent: the MCP server and, for Claude Code, hooks.
 
-    The difference is shown first. --agent names the agent; without it, it is called like the product. With --store the
-    configuration names that store; else a project keeps its memory in .lukasa/.
+    Shows the changes and asks first. --agent sets the agent's name; default: the name of the product. --store sets the
+    store; default: the folder .lukasa/ of the project.
 
     Example: lukasa install claude-code --project --dry-run
     """
-    call = get_options(ctx, as_json)
-    if product not in PRODUCTS:
-        raise InvalidInput(f"{product!r:.40} is not known.", hint=f"Say one of {', '.join(PRODUCTS)}.")
+    from lukasa.interfaces.hooks.config import PRODUCTS, apply_change, plan_changes
+
+    chosen = next((known for known in PRODUCTS if known == product), None)
+    if chosen is None:
+        raise InvalidInput(f"{product!r:.40} is not known.", hint=f"Use one of {', '.join(PRODUCTS)}.")
     if project and user:
-        raise InvalidInput("Say --project or --user, not both.")
+        raise InvalidInput("Use --project or --user, not both.")
     folder = Path.home() if user else Path.cwd()
     words = [_program_command(), "--agent", call.agent or product]
     words += [word for scope in call.scopes for word in ("--scope", scope)]
     environment = {} if call.store is None else {"LUKASA_STORE": _store_for_config(call.store)}
-    changes = plan_changes(_parse_product(product), words, folder, user=user, undo=undo, environment=environment)
+    changes = plan_changes(chosen, words, folder, user=user, undo=undo, environment=environment)
     needed = [change for change in changes if change.is_needed]
-    home = None if user or call.store is not None or undo else folder / ".lukasa"
     if not call.json:
-        _print_changes(needed, undo=undo)
-    done = bool(needed) and not dry_run and (call.json or yes or _confirm_write())
-    if done:
+        for change in needed:
+            typer.echo(render.escape_text(change.difference()), nl=False)
+        if not needed:
+            render.print_line("There is nothing to remove." if undo else "Everything is configured already.")
+    without_asking = call.json or yes or not sys.stdin.isatty()
+    written = bool(needed) and not dry_run and (without_asking or typer.confirm("Write this?", default=True))
+    if written:
         for change in needed:
             apply_change(change)
-        if home is not None:
-            home.mkdir(exist_ok=True, mode=0o700)
-    if call.json:
-        files = [{"path": str(change.path), "difference": change.difference()} for change in needed]
-        render.print_json({"product": product, "undo": undo, "written": done, "files": files})
-    elif done:
-        render.print_line(f"{'Taken out of' if undo else 'Written to'} {render.format_count(len(needed), 'file')}.")
-        if not undo:
-            where = " --user" if user else ""
-            render.print_line(
-                f"Start {product} anew to use it; `lukasa install {product}{where} --undo` takes it out again."
-            )
-    elif needed:
-        render.print_line("Nothing was written.")
+        if not user and call.store is None and not undo:
+            (folder / ".lukasa").mkdir(exist_ok=True, mode=0o700)
+    files = [{"path": str(change.path), "difference": change.difference()} for change in needed]
+    lines = [] if written or not needed else ["Nothing was written."]
+    if written:
+        lines.append(f"{'Removed from' if undo else 'Written to'} {format_count(len(needed), 'file')}.")
+    if written and not undo:
+        remove = f"`lukasa install {product}{' --user' if user else ''} --undo`"
+        lines.append(f"Restart {product} to use it; {remove} removes it again.")
+    call.show({"product": product, "undo": undo, "written": written, "files": files}, lines)
 
 
-def hook(
-    ctx: typer.Context,
-    event: Annotated[str, typer.Argument(metavar="EVENT", help=", ".join(EVENTS))],
-) -> None:
-    """What a coding agent runs for each hook: reads the event as JSON, answers in under 300 ms or says nothing.
+def _program_command() -> str:
+    """Return how the configuration calls this program: by its name if that finds it, else by its path."""
+    script = Path(sys.executable).with_name("lukasa")
+    found = shutil.which("lukasa")
+    if found is not None and (not script.exists() or Path(found).samefile(script)):
+        return "lukasa"
+    return str(script) if script.exists() else "lukasa"
+
+
+def _store_for_config(store: str) -> str:
+    from lukasa.config import locate_store
+
+    location = locate_store(store)
+    if location.url and str(location) != location.url:
+        raise InvalidInput(
+            "The URL of the store holds a password, which would be written into the configuration.",
+            hint="Set LUKASA_STORE where the agent starts, and leave --store out.",
+        )
+    return str(location.path) if location.path is not None else location.url or store
+
+
+def hook(ctx: typer.Context, event: Annotated[str, argument("EVENT", ", ".join(EVENTS))]) -> None:
+    """Handle one event of a coding agent. Coding agents run this; people do not need it.
+
+    Reads the event as JSON from stdin and answers within 300 ms, or prints nothing.
 
     Example: lukasa --agent claude-code hook session-start
     """
     from lukasa.interfaces.hooks.client import HookCall, run_hook
 
-    call = get_options(ctx, as_json=False)
+    call = get_options(ctx)
     if event not in EVENTS:
-        raise InvalidInput(f"{event!r:.40} is not an event.", hint=f"Say one of {', '.join(EVENTS)}.")
+        raise InvalidInput(f"{event!r:.40} is not an event.", hint=f"Use one of {', '.join(EVENTS)}.")
     run_hook(HookCall(event, call.store or "", call.agent, call.scopes))
-
-
-def _parse_product(name: str) -> Product:
-    return next(product for product in PRODUCTS if product == name)
-
-
-def _program_command() -> str:
-    """How this program is called: by its name where that finds it, else by its place."""
-    beside = Path(sys.executable).with_name("lukasa.exe" if sys.platform == "win32" else "lukasa")
-    found = shutil.which("lukasa")
-    if found is not None and (not beside.exists() or Path(found).samefile(beside)):
-        return "lukasa"
-    return str(beside) if beside.exists() else "lukasa"
-
-
-def _store_for_config(store: str) -> str:
-    place = locate_store(store)
-    if place.url and str(place) != place.url:
-        hint = "Set LUKASA_STORE where the agent starts, and leave --store out."
-        raise InvalidInput(
-            "The URL of the store holds a password, which would be written into the configuration.", hint=hint
-        )
-    return str(place.path) if place.path is not None else place.url or store
-
-
-def _print_changes(changes: list[FileChange], *, undo: bool) -> None:
-    for change in changes:
-        typer.echo(render.escape_text(change.difference()), nl=False)
-    if not changes:
-        render.print_line("There is nothing to take out." if undo else "Everything is in place already.")
-
-
-def _confirm_write() -> bool:
-    return not sys.stdin.isatty() or typer.confirm("Write this?", default=True)

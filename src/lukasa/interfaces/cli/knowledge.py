@@ -2,268 +2,351 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import math
+from dataclasses import dataclass
+from html import escape as escape_xml
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lukasa.errors import InvalidInput
-from lukasa.experience.knowledge_items import ANTIPATTERN, FACT, KNOWLEDGE_KINDS, PATTERN, KnowledgeItem
-from lukasa.interfaces.cli import graph_export, render
-from lukasa.interfaces.cli.exit_codes import CommandRefused, require_accepted
-from lukasa.interfaces.cli.options import JsonOption, get_options
+from lukasa.experience.knowledge import ANTIPATTERN, FACT, KNOWLEDGE_KINDS, PATTERN, KnowledgeItem
+from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option
+from lukasa.interfaces.cli.render import escape_line, shorten
+from lukasa.interfaces.outcomes import NotAccepted, not_found, require_accepted
+from lukasa.interfaces.serialise import to_json
 from lukasa.outcome import Refused
+from lukasa.record import Key
 
-app = typer.Typer(
-    help="Patterns, anti-patterns and facts, and the links between them.\n\nExample: lukasa knowledge list",
-    no_args_is_help=True,
-)
-KnowledgeIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Such as sem-001.")]
+if TYPE_CHECKING:
+    from lukasa.experience import Knowledge
+
+_KIND_NAMES = ", ".join(KNOWLEDGE_KINDS)
 _RELATION_HELP = "derived_from, related_to, contradicts, elaborates, example_of, supersedes or superseded_by."
+_COLOURS = {"pattern": "#cfe8cf", "antipattern": "#f6d0cc", "fact": "#d4e2f4", "episode": "#eeeeee", "skill": "#f4ecc8"}
+_INVERSE_RELATIONS = {"superseded_by"}
+_SYMMETRIC_RELATIONS = {"related_to", "contradicts"}
+_MAX_WIDTH, _MARGIN, _MAX_NODES = 1000, 90, 500
+_ARROWS = {"out": "→", "in": "←"}
+
+app = CommandApp(
+    help="""Store and link patterns, anti-patterns and facts.
+
+    Example: lukasa knowledge list"""
+)
+KnowledgeIdArgument = Annotated[str, argument("ID", "The id, such as sem-001.")]
 
 
 @app.command("list")
 def list_(
-    ctx: typer.Context,
-    kind: Annotated[str | None, typer.Option(metavar="KIND", help=f"Only {', '.join(KNOWLEDGE_KINDS)}.")] = None,
-    superseded: Annotated[bool, typer.Option("--superseded", help="What was superseded too.")] = False,
-    as_json: JsonOption = False,
+    call: Call,
+    kind: Annotated[str | None, option("KIND", f"Only this kind: {_KIND_NAMES}.")] = None,
+    superseded: Annotated[bool, flag("--superseded", "Include superseded items.")] = False,
 ) -> None:
-    """What is known, the most confident first.
+    """List patterns, anti-patterns and facts, the most confident first.
 
     Example: lukasa knowledge list --kind pattern
     """
-    call = get_options(ctx, as_json)
     if kind not in (None, *KNOWLEDGE_KINDS):
-        raise InvalidInput(f"{(kind or '')[:60]!r} is not knowledge.", hint=f"Say one of {', '.join(KNOWLEDGE_KINDS)}.")
+        raise InvalidInput(f"{(kind or '')[:60]!r} is not a kind of knowledge.", hint=f"Use one of {_KIND_NAMES}.")
     with call.open() as memory:
-        room = memory.knowledge
-        by_kind = {PATTERN: room.patterns, ANTIPATTERN: room.antipatterns, FACT: room.facts}
+        knowledge = memory.knowledge
+        readers = {PATTERN: knowledge.patterns, ANTIPATTERN: knowledge.antipatterns, FACT: knowledge.facts}
         chosen = [
-            item for name in ((kind,) if kind else KNOWLEDGE_KINDS) for item in by_kind[name](superseded=superseded)
+            item for name in ((kind,) if kind else KNOWLEDGE_KINDS) for item in readers[name](superseded=superseded)
         ]
     chosen.sort(key=lambda item: (KNOWLEDGE_KINDS.index(item.kind), -item.confidence, item.id))
-    if call.json:
-        render.print_json([{"kind": item.kind, **item.as_json()} for item in chosen])
-    elif not chosen:
-        render.print_line("Nothing is known yet.")
-    else:
-        rows = [(i.id, i.kind, _format_confidence(i), len(i.sources), i.usage_count, i.says) for i in chosen]
-        render.print_table(("id", "kind", "confidence", "sources", "used", "says"), rows, truncate="says")
-
-
-@app.command("show")
-def show_(ctx: typer.Context, id: KnowledgeIdArgument, as_json: JsonOption = False) -> None:
-    """One item in full, with its links.
-
-    Example: lukasa knowledge show sem-001
-    """
-    call = get_options(ctx, as_json)
-    with call.open() as memory:
-        item = memory.knowledge.get(id)
-        near = memory.knowledge.neighbours(id)
-    if item is None:
-        raise CommandRefused(Refused("not_found", f"Nothing is known as {id[:80]!r}."))
-    if call.json:
-        links = [{"relation": one.relation, "direction": one.direction, **render.key_json(one.key)} for one in near]
-        render.print_json({"kind": item.kind, **item.as_json(), "neighbours": links})
-        return
-    body = item.record.body
-    told = {"id": item.id, "kind": item.kind} | {name: _format_value(value) for name, value in body.items()}
-    arrows = {"out": "→", "in": "←"}
-    told["links"] = "\n".join(f"{arrows[one.direction]} {one.relation} {one.key.id}" for one in near)
-    render.print_fields({name: value for name, value in told.items() if value})
-
-
-@app.command()
-def add(
-    ctx: typer.Context,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(KNOWLEDGE_KINDS)}.")],
-    says: Annotated[str, typer.Argument(metavar="TEXT", help="What it says; of an anti-pattern, what fails.")],
-    category: Annotated[str, typer.Option(metavar="WORD", help="What it is about.")] = "",
-    condition: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="When it holds; may be repeated.")] = None,
-    correct: Annotated[
-        str, typer.Option(metavar="TEXT", help="What to do; of an anti-pattern, how to prevent it.")
-    ] = "",
-    incorrect: Annotated[
-        str, typer.Option(metavar="TEXT", help="What not to do; of an anti-pattern, why it fails.")
-    ] = "",
-    confidence: Annotated[float, typer.Option(min=0, max=1, help="How sure it is.")] = 0.5,
-    id: Annotated[str, typer.Option("--id", metavar="ID", help="The id; the next number, if not said.")] = "",
-    as_json: JsonOption = False,
-) -> None:
-    """Keep a pattern, an anti-pattern or a fact.
-
-    Example: lukasa knowledge add fact "The staging database is called heron" --confidence 1
-    """
-    call = get_options(ctx, as_json)
-    told: dict[str, Any] = {"confidence": confidence} | ({"category": category} if category else {})
-    if kind == PATTERN:
-        told |= {
-            "pattern": says,
-            "conditions": condition or [],
-            "correct_approach": correct,
-            "incorrect_approach": incorrect,
-        }
-    elif kind == ANTIPATTERN:
-        told |= {"what_fails": says, "why": incorrect, "prevention": correct}
-    else:
-        told |= {"fact": says}
-    with call.open() as memory:
-        kept = require_accepted(memory.knowledge.add(kind, told, id=id))
-    if call.json:
-        render.print_json([{"kind": record.kind, **KnowledgeItem(record).as_json()} for record in kept.records])
-    else:
-        render.print_line(f"Kept {kept.records[0].id}." if kept.records else "Already here.")
-
-
-@app.command()
-def link(
-    ctx: typer.Context,
-    a: Annotated[str, typer.Argument(metavar="ID", help="Where the link starts.")],
-    relation: Annotated[str, typer.Argument(metavar="RELATION", help=_RELATION_HELP)],
-    b: Annotated[str, typer.Argument(metavar="ID", help="Where it leads.")],
-    remove: Annotated[bool, typer.Option("--remove", help="Take the link away instead.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Link two records; where the relation has an inverse, the other end gets that.
-
-    Example: lukasa knowledge link sem-002 supersedes sem-001
-    """
-    call = get_options(ctx, as_json)
-    with call.open() as memory:
-        change = memory.knowledge.unlink if remove else memory.knowledge.link
-        changed = require_accepted(change(a, relation, b)).records
-    if call.json:
-        render.print_json({"from": a, "relation": relation, "to": b, "removed": remove, "changed": len(changed)})
-    elif not changed:
-        render.print_line("It stands so already.")
-    else:
-        render.print_line(f"{'Unlinked' if remove else 'Linked'}: {a} {relation} {b}.")
-
-
-@app.command()
-def path(
-    ctx: typer.Context,
-    a: Annotated[str, typer.Argument(metavar="ID", help="From here.")],
-    b: Annotated[str, typer.Argument(metavar="ID", help="To here.")],
-    as_json: JsonOption = False,
-) -> None:
-    """The shortest way from one record to another along links.
-
-    Example: lukasa knowledge path sem-001 sem-002
-    """
-    call = get_options(ctx, as_json)
-    with call.open() as memory:
-        way = memory.knowledge.path(a, b)
-    if call.json:
-        render.print_json([render.key_json(key) for key in way])
-    else:
-        render.print_line(" – ".join(key.id for key in way) if way else f"No links lead from {a} to {b}.")
-
-
-@app.command()
-def contradictions(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """What contradicts what, and links that lead nowhere.
-
-    Example: lukasa knowledge contradictions
-    """
-    call = get_options(ctx, as_json)
-    with call.open() as memory:
-        found = memory.knowledge.contradictions()
-    if call.json:
-        told = [
-            {"kind": c.kind, "a": render.key_json(c.a), "b": render.key_json(c.b), "relation": c.relation}
-            for c in found
-        ]
-        render.print_json(told)
-    elif not found:
-        render.print_line("Nothing contradicts anything, and every link leads somewhere.")
-    else:
-        render.print_table(("what", "a", "relation", "b"), [(c.kind, c.a.id, c.relation, c.b.id) for c in found])
-
-
-@app.command()
-def learnings(
-    ctx: typer.Context,
-    day: Annotated[str | None, typer.Option(metavar="DATE", help="Only those of one day, such as 2026-01-06.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """What errors taught, day by day.
-
-    Example: lukasa knowledge learnings --day 2026-01-06
-    """
-    call = get_options(ctx, as_json)
-    with call.open() as memory:
-        found = memory.knowledge.learnings(day)
-    if call.json:
-        render.print_json([dict(body) for body in found])
-    elif not found:
-        render.print_line("No learnings.")
-    else:
-        names = ("date", "error", "message", "learning")
-        render.print_table(names, [tuple(body.get(name, "") for name in names) for body in found], truncate="learning")
-
-
-@app.command()
-def merge(
-    ctx: typer.Context,
-    threshold: Annotated[float, typer.Option(min=0.01, max=1, help="How alike patterns must be.")] = 0.9,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be merged.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Merge patterns that say the same: the most confident stays and supersedes the others.
-
-    Example: lukasa knowledge merge --dry-run
-    """
-    call = get_options(ctx, as_json)
-    with call.open() as memory:
-        merged = memory.knowledge.merge_duplicates(threshold, dry_run=dry_run)
-    if isinstance(merged, Refused):
-        raise CommandRefused(merged)
-    if call.json:
-        render.print_json({"into": {id: list(ids) for id, ids in merged.into.items()}, "label": merged.label})
-        return
-    if not merged.into:
-        render.print_line("No patterns say the same.")
-    for id, others in merged.into.items():
-        render.print_line(f"{id} {'would supersede' if dry_run else 'supersedes'} {', '.join(others)}.")
-    if merged.label:
-        render.print_line(f"To take this back: lukasa undo --label {merged.label}")
-
-
-@app.command()
-def graph(
-    ctx: typer.Context,
-    id: Annotated[str | None, typer.Argument(metavar="ID", help="Only what is near this record.")] = None,
-    format_name: Annotated[str, typer.Option("--format", metavar="FORM", help="dot or svg.")] = "dot",
-    steps: Annotated[int, typer.Option(min=1, max=6, help="How many links away from ID.")] = 2,
-    sources: Annotated[bool, typer.Option("--sources", help="The episodes behind it too.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Draw what is known and how it is linked, as DOT or SVG.
-
-    Example: lukasa knowledge graph --format svg > knowledge.svg
-    """
-    call = get_options(ctx, as_json)
-    if format_name not in ("dot", "svg"):
-        raise InvalidInput(f"{format_name[:60]!r} is not a form of drawing.", hint="Say dot or svg.")
-    with call.open() as memory:
-        found = graph_export.collect_graph(memory.knowledge, id, steps, sources=sources)
-    if found is None:
-        raise CommandRefused(Refused("not_found", f"Nothing is known as {(id or '')[:80]!r}."))
-    if call.json:
-        render.print_json(found.as_json())
-    else:
-        typer.echo(graph_export.render_dot(found) if format_name == "dot" else graph_export.render_svg(found))
+    call.show(
+        chosen,
+        columns=(
+            "id",
+            "kind",
+            ("confidence", _format_confidence),
+            ("sources", lambda item: len(item.sources)),
+            ("used", "usage_count"),
+            "says",
+        ),
+        truncate="says",
+        empty="Nothing is known yet.",
+    )
 
 
 def _format_confidence(item: KnowledgeItem) -> str:
     return f"{item.confidence:.2f}" if "confidence" in item.record.body else ""
 
 
+@app.command("show")
+def show_(call: Call, id: KnowledgeIdArgument) -> None:
+    """Show one item with all its fields and links.
+
+    Example: lukasa knowledge show sem-001
+    """
+    with call.open() as memory:
+        item = memory.knowledge.get(id)
+        neighbours = memory.knowledge.neighbours(id)
+    if item is None:
+        raise _unknown_item(id)
+    fields = {"id": item.id, "kind": item.kind}
+    fields |= {name: _format_value(value) for name, value in item.record.body.items()}
+    fields["links"] = "\n".join(f"{_ARROWS[link.direction]} {link.relation} {link.key.id}" for link in neighbours)
+    call.show({**to_json(item), "neighbours": to_json(neighbours)}, fields=fields)
+
+
 def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return "\n".join(map(str, value))
     if isinstance(value, dict):
-        return ", ".join(f"{name} {told}" for name, told in value.items())
+        return ", ".join(f"{name} {item}" for name, item in value.items())
     return str(value)
+
+
+def _unknown_item(id: str) -> NotAccepted:
+    return not_found(f"Nothing is known as {id[:80]!r}.")
+
+
+@app.command()
+def add(
+    call: Call,
+    kind: Annotated[str, argument("KIND", f"One of {_KIND_NAMES}.")],
+    says: Annotated[str, argument("TEXT", "The pattern or fact; for an anti-pattern, what fails.")],
+    category: Annotated[str, option("WORD", "The category.")] = "",
+    condition: Annotated[list[str] | None, option("TEXT", "When the pattern holds (repeatable).")] = None,
+    correct: Annotated[str, option("TEXT", "What to do; for an anti-pattern, how to prevent it.")] = "",
+    incorrect: Annotated[str, option("TEXT", "What not to do; for an anti-pattern, why it fails.")] = "",
+    confidence: Annotated[float, option("P", "Confidence, from 0 to 1.", min=0, max=1)] = 0.5,
+    id: Annotated[str, option("ID", "The id; default: the next number.", "--id")] = "",
+) -> None:
+    """Store a pattern, an anti-pattern or a fact.
+
+    Example: lukasa knowledge add fact "The staging database is called heron" --confidence 1
+    """
+    body: dict[str, Any] = {"confidence": confidence} | ({"category": category} if category else {})
+    if kind == PATTERN:
+        body |= {"pattern": says, "conditions": condition or []}
+        body |= {"correct_approach": correct, "incorrect_approach": incorrect}
+    elif kind == ANTIPATTERN:
+        body |= {"what_fails": says, "why": incorrect, "prevention": correct}
+    else:
+        body |= {"fact": says}
+    with call.open() as memory:
+        records = require_accepted(memory.knowledge.add(kind, body, id=id)).records
+    call.show(
+        [KnowledgeItem(record) for record in records], f"Stored {records[0].id}." if records else "Already stored."
+    )
+
+
+@app.command()
+def link(
+    call: Call,
+    a: Annotated[str, argument("ID", "Where the link starts.")],
+    relation: Annotated[str, argument("RELATION", _RELATION_HELP)],
+    b: Annotated[str, argument("ID", "Where the link ends.")],
+    remove: Annotated[bool, flag("--remove", "Remove the link instead.")] = False,
+) -> None:
+    """Link two records, or remove a link. A relation with an inverse is also stored at the other end.
+
+    Example: lukasa knowledge link sem-002 supersedes sem-001
+    """
+    with call.open() as memory:
+        change = memory.knowledge.unlink if remove else memory.knowledge.link
+        changed = len(require_accepted(change(a, relation, b)).records)
+    sentence = f"{'Unlinked' if remove else 'Linked'}: {a} {relation} {b}." if changed else "Nothing to change."
+    call.show({"from": a, "relation": relation, "to": b, "removed": remove, "changed": changed}, sentence)
+
+
+@app.command()
+def path(
+    call: Call,
+    a: Annotated[str, argument("ID", "The first record.")],
+    b: Annotated[str, argument("ID", "The last record.")],
+) -> None:
+    """Find the shortest path of links between two records.
+
+    Example: lukasa knowledge path sem-001 sem-002
+    """
+    with call.open() as memory:
+        keys = memory.knowledge.path(a, b)
+    call.show(keys, " – ".join(key.id for key in keys) if keys else f"No links lead from {a} to {b}.")
+
+
+@app.command()
+def contradictions(call: Call) -> None:
+    """List items that contradict each other, and links to records that do not exist.
+
+    Example: lukasa knowledge contradictions
+    """
+    with call.open() as memory:
+        found = memory.knowledge.contradictions()
+    call.show(
+        found,
+        columns=(("what", "kind"), ("a", "a.id"), "relation", ("b", "b.id")),
+        empty="There are no contradictions and no broken links.",
+    )
+
+
+@app.command()
+def learnings(
+    call: Call, day: Annotated[str | None, option("DATE", "Only this day, such as 2026-01-06.")] = None
+) -> None:
+    """List what was learned from errors, day by day.
+
+    Example: lukasa knowledge learnings --day 2026-01-06
+    """
+    with call.open() as memory:
+        found = memory.knowledge.learnings(day)
+    names = ("date", "error", "message", "learning")
+    rows = [tuple(body.get(name, "") for name in names) for body in found]
+    call.show(found, columns=names, rows=rows, truncate="learning", empty="No learnings.")
+
+
+@app.command()
+def merge(
+    call: Call,
+    threshold: Annotated[float, option("SHARE", "How similar patterns must be.", min=0.01, max=1)] = 0.9,
+    dry_run: Annotated[bool, flag("--dry-run", "Only show what would be merged.")] = False,
+) -> None:
+    """Merge patterns that say the same: the most confident one supersedes the others.
+
+    Example: lukasa knowledge merge --dry-run
+    """
+    with call.open() as memory:
+        merged = memory.knowledge.merge_duplicates(threshold, dry_run=dry_run)
+    if isinstance(merged, Refused):
+        raise NotAccepted(merged)
+    verb = "would supersede" if dry_run else "supersedes"
+    lines = [f"{id} {verb} {', '.join(others)}." for id, others in merged.into.items()]
+    if merged.label:
+        lines.append(f"To take this back: lukasa undo --label {merged.label}")
+    call.show(merged, lines or "No two patterns say the same.")
+
+
+@app.command()
+def graph(
+    call: Call,
+    id: Annotated[str | None, argument("ID", "Only records near this one.")] = None,
+    format_name: Annotated[str, option("FORMAT", "dot or svg.", "--format")] = "dot",
+    steps: Annotated[int, option("N", "Maximum number of links away from ID.", min=1, max=6)] = 2,
+    sources: Annotated[bool, flag("--sources", "Include the episodes that items were drawn from.")] = False,
+) -> None:
+    """Draw knowledge and its links as a graph, in DOT or SVG.
+
+    Example: lukasa knowledge graph --format svg > knowledge.svg
+    """
+    if format_name not in ("dot", "svg"):
+        raise InvalidInput(f"{format_name[:60]!r} is not a graph format.", hint="Use dot or svg.")
+    with call.open() as memory:
+        found = collect_graph(memory.knowledge, id, steps, sources=sources)
+    if found is None:
+        raise _unknown_item(id or "")
+    draw = render_dot if format_name == "dot" else render_svg
+    call.show(found, lambda: typer.echo(draw(found)))
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeGraph:
+    """Records with their texts, and the links between them."""
+
+    nodes: dict[Key, str]
+    edges: tuple[tuple[Key, str, Key], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "nodes": [
+                {"id": key.id, "kind": key.kind, "scope": key.scope, "says": text} for key, text in self.nodes.items()
+            ],
+            "edges": [{"from": a.id, "relation": relation, "to": b.id} for a, relation, b in self.edges],
+        }
+
+
+def collect_graph(knowledge: Knowledge, id: str | None, steps: int, *, sources: bool) -> KnowledgeGraph | None:
+    """Collect all knowledge, or the records near one of them; None if that one does not exist."""
+    items = {
+        item.record.key: item
+        for kind in (knowledge.patterns, knowledge.antipatterns, knowledge.facts)
+        for item in kind(superseded=True)
+    }
+    links: dict[tuple[Key, str, Key], None] = {}  # every link once: no inverses, symmetric ones from the smaller key
+    for key, item in items.items():
+        for link in item.record.links:
+            if link.to.kind == "episode" and not sources:
+                continue
+            if link.relation in _INVERSE_RELATIONS and link.to in items:
+                continue
+            a, b = sorted((key, link.to)) if link.relation in _SYMMETRIC_RELATIONS else (key, link.to)
+            links[a, link.relation, b] = None
+    edges = list(links)
+    if id is not None:
+        start = knowledge.get(id)
+        if start is None:
+            return None
+        near = {start.record.key}
+        for _ in range(steps):
+            near |= {key for a, _, b in edges if a in near or b in near for key in (a, b)}
+        edges = [edge for edge in edges if edge[0] in near and edge[2] in near]
+        items = {key: item for key, item in items.items() if key in near}
+    shown = sorted(items, key=lambda key: (KNOWLEDGE_KINDS.index(key.kind), key))[:_MAX_NODES]
+    nodes = {key: items[key].says for key in shown}
+    for a, _, b in edges:
+        for key in (a, b):
+            if len(nodes) < _MAX_NODES:
+                nodes.setdefault(key, "")
+    return KnowledgeGraph(nodes, tuple(edge for edge in edges if edge[0] in nodes and edge[2] in nodes))
+
+
+def render_dot(graph: KnowledgeGraph) -> str:
+    """Return the graph in DOT."""
+    lines = ["digraph knowledge {", '  node [shape=box, style="rounded,filled", fontname="sans-serif"];']
+    for key, text in graph.nodes.items():
+        label = f"{key.id}\n{shorten(text, 60)}" if text else key.id
+        lines.append(
+            f"  {_quote_dot(str(key))} [label={_quote_dot(label)}, fillcolor={_quote_dot(_COLOURS.get(key.kind, '#ffffff'))}];"
+        )
+    for a, relation, b in graph.edges:
+        plain = ", dir=none" if relation in _SYMMETRIC_RELATIONS else ""
+        lines.append(f"  {_quote_dot(str(a))} -> {_quote_dot(str(b))} [label={_quote_dot(relation)}{plain}];")
+    return "\n".join([*lines, "}"])
+
+
+def _quote_dot(text: str) -> str:
+    return (
+        '"' + "\\n".join(escape_line(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")) + '"'
+    )
+
+
+def render_svg(graph: KnowledgeGraph) -> str:
+    """Return the graph as SVG: records on a circle, ordered by kind, each with its text as a tooltip."""
+    count = max(len(graph.nodes), 1)
+    radius = max(150.0, 34 * count / (2 * math.pi))
+    size = 2 * (radius + _MARGIN)
+    positions = {
+        key: (
+            size / 2 + radius * math.cos(2 * math.pi * index / count - math.pi / 2),
+            size / 2 + radius * math.sin(2 * math.pi * index / count - math.pi / 2),
+        )
+        for index, key in enumerate(graph.nodes)
+    }
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size:.0f} {size:.0f}" width="{min(size, _MAX_WIDTH):.0f}" '
+        'font-family="sans-serif" font-size="12">',
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0 0L8 4L0 8z" fill="#666"/></marker></defs>',
+    ]
+    for a, relation, b in graph.edges:
+        (x1, y1), (x2, y2) = positions[a], positions[b]
+        tip = "" if relation in _SYMMETRIC_RELATIONS else ' marker-end="url(#tip)"'
+        dash = ' stroke-dasharray="5 4" stroke="#b03030"' if relation == "contradicts" else ' stroke="#666"'
+        parts.append(
+            f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{(x1 + 3 * x2) / 4:.1f}" y2="{(y1 + 3 * y2) / 4:.1f}"{dash}{tip}/>'
+            f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"{dash} stroke-opacity="0.4"/>'
+            f'<text x="{(x1 + x2) / 2:.1f}" y="{(y1 + y2) / 2:.1f}" fill="#666" text-anchor="middle">{escape_xml(relation)}</text>'
+        )
+    for key, (x, y) in positions.items():
+        name = escape_line(key.id)[:28]
+        width, colour = 7.5 * len(name) + 14, _COLOURS.get(key.kind, "#ffffff")
+        parts.append(
+            f"<g><title>{escape_xml(escape_line(graph.nodes[key]) or name)}</title>"
+            f'<rect x="{x - width / 2:.1f}" y="{y - 12:.1f}" width="{width:.1f}" height="24" rx="6" stroke="#888" '
+            f'fill="{colour}"/>'
+            f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle">{escape_xml(name)}</text></g>'
+        )
+    return "\n".join([*parts, "</svg>"])

@@ -1,37 +1,71 @@
-"""Who calls, which store they mean, and how they want to be answered."""
+"""What all commands share: the call with its global options, the classes of commands, common options and input."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import lukasa
 from lukasa.canonical_json import SURROGATES
 from lukasa.clock import from_iso
-from lukasa.config import locate_store
 from lukasa.errors import InvalidInput, StoreDamaged, StoreMissing
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.exit_codes import CommandRefused
-from lukasa.journal import Journal
-from lukasa.outcome import Refused
+from lukasa.interfaces.outcomes import not_found
 from lukasa.record import Key
-from lukasa.storage.engine import Progress
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Answer with JSON.")]
+if TYPE_CHECKING:
+    from lukasa.journal import Journal
+    from lukasa.storage.engine import Progress
+
+
+def argument(metavar: str, help: str, **settings: Any) -> Any:
+    """Declare an argument."""
+    return typer.Argument(metavar=metavar, help=help, **settings)
+
+
+def option(metavar: str, help: str, *names: str, **settings: Any) -> Any:
+    """Declare an option with a value; without names it is called like the parameter."""
+    return typer.Option(*names, metavar=metavar, help=help, **settings)
+
+
+def flag(name: str, help: str) -> Any:
+    """Declare an option without a value."""
+    return typer.Option(name, help=help)
+
+
+JSON_HELP = "Print JSON for programs; also allowed before the command."
+JsonOption = Annotated[bool, flag("--json", JSON_HELP)]
 RecordScopeOption = Annotated[
-    str | None, typer.Option("--scope", metavar="NAME", help="The scope the record stands in.")
+    str | None, option("NAME", "The scope of the record; needed if several have it.", "--scope")
+]
+TargetScopeOption = Annotated[str, option("NAME", "The scope to use.", "--scope")]
+KindsOption = Annotated[list[str] | None, option("KIND", "Only this kind (repeatable).", "--kind")]
+ScopesOption = Annotated[list[str] | None, option("NAME", "Only this scope (repeatable).", "--scope")]
+LabelsOption = Annotated[
+    list[str] | None, option("LABEL", "Only records with this label (repeatable; all must match).", "--label")
+]
+AuthorOption = Annotated[str | None, option("NAME", "Only what this author wrote.", "--author")]
+SinceOption = Annotated[str | None, option("TIME", "Only what happened at or after this time.", "--since")]
+UntilOption = Annotated[str | None, option("TIME", "Only what happened at or before this time.", "--until")]
+AsOfOption = Annotated[str | None, option("TIME", "As the store was at this time.", "--as-of")]
+BlockBudgetOption = Annotated[
+    int | None, option("TOKENS", "Print a prompt block of at most this many tokens instead.", "--budget", min=1)
 ]
 
 
 @dataclass(slots=True)
-class GlobalOptions:
-    """What stands before the command's name."""
+class Call:
+    """One run of a command: its global options, how it opens the store, and how it prints the answer."""
 
     store: str | None = None
     agent: str = ""
@@ -40,10 +74,12 @@ class GlobalOptions:
     profile: str | None = None
 
     def open(self, *, create: bool = True) -> lukasa.Memory:
-        """The caller's store, seen with the caller's reach. Says so when it had to be made."""
-        place = locate_store(self.store)
-        require_utf8(str(place))
-        path = place.path
+        """Open the store with the caller's reach. A new store is reported on stderr; without ``create`` it is an error."""
+        from lukasa.config import locate_store
+
+        location = locate_store(self.store)
+        require_utf8(str(location))
+        path = location.path
         missing = path is not None and not path.exists()
         if missing and not create:
             raise StoreMissing(f"There is no store at {path}.", hint="Name another one with --store.")
@@ -52,48 +88,129 @@ class GlobalOptions:
                 self.store, agent=self.agent, scopes=self.scopes or None, create=create, profile=self.profile
             )
         except StoreDamaged as error:
-            raise StoreDamaged(f"{place} is too damaged to be opened.", hint="Restore a backup.") from error
+            raise StoreDamaged(f"{location} is too damaged to be opened.", hint="Restore a backup.") from error
         if missing:
             render.print_to_stderr(f"Made a new store: {path}")
         return memory
 
+    def show(self, value: Any, text: render.Lines | Callable[[], None] = (), **options: Any) -> None:
+        """Print the answer: JSON with ``--json``, else as ``render.show`` does for people."""
+        render.show(value, as_json=self.json, text=text, **options)
 
-def get_options(ctx: typer.Context, as_json: bool) -> GlobalOptions:
-    """The caller of a command; ``--json`` may stand before or after the command's name."""
-    found = ctx.find_object(GlobalOptions)
-    assert found is not None
-    found.json = found.json or as_json
-    return found
+
+def get_options(ctx: typer.Context, as_json: bool = False) -> Call:
+    """Return the call that a command belongs to; ``--json`` counts before and after the command's name."""
+    call = ctx.find_object(Call)
+    assert call is not None
+    call.json = call.json or as_json
+    return call
+
+
+class _WithoutFlagTypes:
+    """Hides the type of flags in the help: they take no value."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters of the command; the help shows no type for a flag."""
+        params = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return params
+
+
+class Command(_WithoutFlagTypes, TyperCommand):
+    """A command of Lukasa."""
+
+
+class CommandGroup(_WithoutFlagTypes, TyperGroup):
+    """A group of commands of Lukasa."""
+
+
+class CommandApp(typer.Typer):
+    """Commands whose functions take a ``Call`` first; the option ``--json`` is added to each of them."""
+
+    def __init__(self, **options: Any) -> None:
+        defaults: dict[str, Any] = {"cls": CommandGroup, "no_args_is_help": True}
+        super().__init__(**(defaults | options))
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
+        """Register a function as a command, with its docstring as help."""
+        register = super().command
+
+        def decorate(function: Callable[..., None]) -> Callable[..., None]:
+            help = unwrap_help(function.__doc__ or "")
+            register(name, cls=Command, help=help, **options)(_with_json_option(function))
+            return function
+
+        return decorate
+
+
+def unwrap_help(text: str) -> str:
+    """Join the lines of each paragraph, so that the help wraps at the width of the screen."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(text).split("\n\n"))
+
+
+def _with_json_option(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a function for Typer: its parameter ``call`` is replaced by the context and ``--json``."""
+    signature = inspect.signature(function, eval_str=True)
+    if "call" not in signature.parameters:
+        return function
+
+    @functools.wraps(function)
+    def run(ctx: typer.Context, as_json: bool, **arguments: Any) -> None:
+        function(get_options(ctx, as_json), **arguments)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [parameter.replace(kind=keyword) for parameter in signature.parameters.values()][1:]
+    context = inspect.Parameter("ctx", keyword, annotation=typer.Context)
+    as_json = inspect.Parameter("as_json", keyword, default=False, annotation=JsonOption)
+    signature = signature.replace(parameters=[context, *parameters, as_json])
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
+    return run
 
 
 def require_utf8(*words: str) -> None:
-    """Bytes that are not UTF-8 come from a shell as lone surrogates, which no store can take."""
+    """Refuse words with lone surrogates: bytes that are not UTF-8 reach the program so, and no store can hold them."""
     for word in words:
         if SURROGATES.search(word):
             raise InvalidInput(f"{word!r} is not valid UTF-8.")
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """A time as a person typed it."""
+    """Parse a time as a person typed it."""
     return None if text is None else from_iso(text)
 
 
+def read_input(file: str) -> bytes:
+    """Read a file, or stdin if the name is ``-``."""
+    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+
+
+def read_text(file: str) -> str:
+    """Read a UTF-8 text from a file, or from stdin if the name is ``-``."""
+    try:
+        return read_input(file).decode("utf-8")
+    except UnicodeDecodeError as error:
+        name = "Standard input" if file == "-" else file
+        raise InvalidInput(f"{name} is not UTF-8 at byte {error.start}.") from error
+
+
 def find_key(journal: Journal, kind: str, id: str, scope: str | None, *, hidden: bool = False) -> Key:
-    """The key of a record by kind and id. Where the scope is not said, the one that has it is meant."""
+    """Return the key of a record by kind and id. Without a scope, exactly one scope must have the record."""
     scopes = [row.scope for row in journal.tally() if row.kind == kind and scope in (None, row.scope)]
     keys = [key for name in scopes if journal.history(key := Key(name, kind, id), hidden=hidden)]
     if not keys:
-        named = Key(scope, kind, id) if scope else f"{kind}/{id}"
-        raise CommandRefused(Refused("not_found", f"There is no record {named}."))
+        raise not_found(f"There is no record {Key(scope, kind, id) if scope else f'{kind}/{id}'}.")
     if len(keys) > 1:
-        places = ", ".join(key.scope for key in keys)
-        raise InvalidInput(f"{kind}/{id} stands in several scopes: {places}.", hint="Say which one with --scope.")
+        names = ", ".join(key.scope for key in keys)
+        raise InvalidInput(f"{kind}/{id} is in several scopes: {names}.", hint="Name one with --scope.")
     return keys[0]
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Progress | None]:
-    """A bar on stderr while something long runs, for people only."""
+    """Show a progress bar on stderr if a person is watching, else yield None."""
     if not sys.stderr.isatty():
         yield None
         return

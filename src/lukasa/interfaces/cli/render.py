@@ -1,7 +1,7 @@
-"""Showing what the library answered: tables and sentences for people, JSON for programs.
+"""Output of the commands: JSON for programs, tables and sentences for people.
 
-Memory text is data from strangers. Control, bidirectional and invisible characters are shown as escapes, nothing is
-read as markup, and a terminal that knows few characters gets escapes for the others.
+Memory text is untrusted. Control, bidirectional and invisible characters are shown as escapes, markup is never
+interpreted, and characters that a terminal's encoding lacks become escapes too.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, TextIO
 
 from rich import box
@@ -21,7 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lukasa.clock import to_iso
-from lukasa.record import Key, Record
+from lukasa.interfaces.serialise import to_json
+from lukasa.record import Record
 
 _INVISIBLE = (
     "\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -33,14 +35,87 @@ _UNSAFE_IN_JSON = re.compile(f"[{_INVISIBLE}]")
 _SUMMARY_LENGTH = 160
 _PIPE_WIDTH = 2000
 
+Column = str | tuple[str, str | Callable[[Any], object]]
+"""A heading that is also the attribute to show, or a heading with an attribute path or a function of the row."""
+Lines = str | Iterable[str]
+"""One line, or several."""
+
+
+def show(
+    value: Any,
+    *,
+    as_json: bool,
+    text: Lines | Callable[[], None] = (),
+    columns: Sequence[Column] = (),
+    rows: Iterable[Any] | None = None,
+    wrap: Sequence[str] = (),
+    truncate: str = "",
+    limit: int | None = None,
+    fields: Mapping[str, object] | None = None,
+    after: Lines = (),
+    empty: str = "",
+) -> None:
+    """Print a value as JSON, or for a person as sentences, a table and fields, in this order.
+
+    The table shows ``rows``, which are the value itself unless given: objects, or tuples of cells. At most ``limit`` of
+    them are shown. Without rows only the sentence ``empty`` is printed. ``text`` may be a function that prints all.
+    """
+    if as_json:
+        print_json(to_json(value))
+        return
+    if callable(text):
+        text()
+        return
+    shown = list(value if rows is None else rows) if columns or empty else []
+    if empty and not shown:
+        print_line(empty)
+        return
+    _print_lines(text)
+    if shown and columns:
+        readers = [_cell_reader(column) for column in columns]
+        cells = [
+            row if type(row) is tuple else [read(row) for read in readers]
+            for row in shown[: len(shown) if limit is None else limit]
+        ]
+        headings = [column if isinstance(column, str) else column[0] for column in columns]
+        print_table(headings, cells, wrap=wrap, truncate=truncate)
+        if limit is not None and len(shown) > limit:
+            print_line(f"and {len(shown) - limit:,} more; --json shows all of them.")
+    if fields:
+        print_fields({name: cell for name, item in fields.items() if (cell := format_cell(item))})
+    _print_lines(after)
+
+
+def _print_lines(lines: Lines) -> None:
+    for line in (lines,) if isinstance(lines, str) else lines:
+        print_line(line)
+
+
+def _cell_reader(column: Column) -> Callable[[Any], object]:
+    source = column if isinstance(column, str) else column[1]
+    return attrgetter(source) if isinstance(source, str) else source
+
+
+def format_cell(value: object) -> str:
+    """Return a value as the text of one table cell."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return format_time(value)
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value))
+    return str(value)
+
 
 def escape_line(text: object) -> str:
-    """The text on one line, with an escape for every character that a terminal would obey or hide."""
+    """Return the text on one line, with an escape for every character that a terminal would obey or hide."""
     return _UNSAFE_IN_LINE.sub(_escape_character, str(text))
 
 
 def escape_text(text: str) -> str:
-    """The same, but line breaks and tabs stay what they are."""
+    """Return the text with escapes as in ``escape_line``, but keep line breaks and tabs."""
     return _UNSAFE_IN_TEXT.sub(_escape_character, text)
 
 
@@ -49,19 +124,21 @@ def _escape_character(found: re.Match[str]) -> str:
 
 
 class PlainConsole(Console):
+    """A console that leaves a broken pipe to the caller."""
+
     def on_broken_pipe(self) -> None:
-        """Leaves the ending of the command to those who end it."""
+        """Raise instead of exiting, so that the command chooses the exit code."""
         raise BrokenPipeError
 
 
 def console(stream: TextIO) -> Console:
-    """A console that reads no markup. Into a file or a pipe it writes lines as long as they need to be."""
+    """Return a console that interprets no markup; into a file or pipe it writes lines of any length."""
     width = None if stream.isatty() else _PIPE_WIDTH
     return PlainConsole(file=stream, markup=False, emoji=False, highlight=False, width=width)
 
 
 def print_renderable(renderable: RenderableType, stream: TextIO | None = None, *, soft_wrap: bool = False) -> None:
-    """Shows something on stdout or another stream; into a file or a pipe, without the blanks that fill up a screen."""
+    """Print to stdout or another stream; into a file or pipe without the blanks that fill up a screen."""
     stream = stream or sys.stdout
     screen = console(stream)
     if screen.is_terminal:
@@ -73,84 +150,74 @@ def print_renderable(renderable: RenderableType, stream: TextIO | None = None, *
 
 
 def print_line(sentence: str) -> None:
-    """One line for a person."""
+    """Print one line for a person."""
     print_renderable(Text(escape_line(sentence)), soft_wrap=True)
 
 
 def print_to_stderr(sentence: str, style: str = "") -> None:
-    """One line beside the answer: on stderr."""
+    """Print one line to stderr, apart from the answer."""
     print_renderable(Text(escape_line(sentence), style=style), sys.stderr, soft_wrap=True)
 
 
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, wrap: Sequence[str] = (), truncate: str = ""
 ) -> None:
-    """Rows under headings, numbers to the right. What is too wide for the screen is folded or cut in the named columns."""
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
-    cells = [[Text(escape_line(value)) for value in row] for row in rows]
-    for at, column in enumerate(columns):
-        numeric = bool(cells) and all(re.fullmatch(r"[\d,]*", row[at].plain) for row in cells)
-        made.add_column(column, justify="right" if numeric else "left", no_wrap=column not in wrap, overflow="fold")
+    """Print rows under headings, numbers to the right. Columns in ``wrap`` are folded, ``truncate`` is cut, to fit."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+    cells = [[Text(escape_line(format_cell(value))) for value in row] for row in rows]
+    for index, column in enumerate(columns):
+        numeric = bool(cells) and all(re.fullmatch(r"[\d,]*", row[index].plain) for row in cells)
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=column not in wrap, overflow="fold")
     if truncate:
         flexible = columns.index(truncate)
-        room = remaining_width(
-            [column for column in columns if column != truncate], [_without_column(row, flexible) for row in cells]
-        )
+        others = [column for column in columns if column != truncate]
+        width = remaining_width(others, [[*row[:flexible], *row[flexible + 1 :]] for row in cells])
         for row in cells:
-            row[flexible].truncate(max(room, len(truncate)), overflow="ellipsis")
+            row[flexible].truncate(max(width, len(truncate)), overflow="ellipsis")
     for row in cells:
-        made.add_row(*row)
-    print_renderable(made)
+        table.add_row(*row)
+    print_renderable(table)
 
 
 def remaining_width(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
-    """How many characters of the screen's width these columns leave for another one."""
-    taken = (max(cell_len(escape_line(value)) for value in column) + 2 for column in zip(columns, *rows, strict=True))
-    return console(sys.stdout).width - sum(taken)
-
-
-def _without_column(row: Sequence[object], index: int) -> list[object]:
-    return [*row[:index], *row[index + 1 :]]
+    """Return how many characters of the screen's width these columns leave for another one."""
+    used = (
+        max(cell_len(escape_line(format_cell(value))) for value in column) + 2
+        for column in zip(columns, *rows, strict=True)
+    )
+    return console(sys.stdout).width - sum(used)
 
 
 def print_entry(heading: str, text: str) -> None:
-    """A heading and, indented below it, a text: a table's row where the screen is too narrow for tables."""
+    """Print a heading and an indented text, where the screen is too narrow for a table."""
     print_renderable(Text(escape_line(heading), style="bold"))
     print_renderable(Padding(Text(escape_line(text)), (0, 0, 0, 4)))
 
 
 def print_fields(fields: Mapping[str, str]) -> None:
-    """Fields of one thing, name and value side by side. A value of many lines stays in its own column."""
-    made = Table.grid(padding=(0, 2))
-    made.add_column(style="bold", no_wrap=True)
-    made.add_column(overflow="fold")
+    """Print names and values in two columns; a value of several lines stays in its column."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
     for name, value in fields.items():
-        made.add_row(Text(name), Text(escape_text(value)))
-    print_renderable(made)
+        table.add_row(Text(name), Text(escape_text(value)))
+    print_renderable(table)
 
 
 def print_json(value: Any) -> None:
-    """JSON on stdout: UTF-8 where it is understood, and never a character that a terminal would obey."""
+    """Print JSON to stdout, as UTF-8 if the stream can, without any character that a terminal would obey."""
     utf8 = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
-    spelled = json.dumps(value, indent=2, ensure_ascii=not utf8)
-    sys.stdout.write(_UNSAFE_IN_JSON.sub(lambda found: json.dumps(found[0])[1:-1], spelled) + "\n")
+    document = json.dumps(value, indent=2, ensure_ascii=not utf8)
+    sys.stdout.write(_UNSAFE_IN_JSON.sub(lambda found: json.dumps(found[0])[1:-1], document) + "\n")
 
 
 def format_time(moment: datetime) -> str:
-    """A time for a table: to the second."""
+    """Return a time for a table, to the second."""
     return to_iso(moment.replace(microsecond=0))
 
 
-def summarise_record(record: Record) -> str:
-    """What a record says, in one short line."""
-    if record.deleted:
-        return "(deleted)"
-    said = record.text or (json.dumps(record.body, ensure_ascii=False) if record.body else "")
-    return said if len(said) <= _SUMMARY_LENGTH else said[: _SUMMARY_LENGTH - 1] + "…"
-
-
 def format_size(count: int) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes for people."""
     if count < 1000:
         return f"{count} bytes"
     amount = float(count)
@@ -162,31 +229,19 @@ def format_size(count: int) -> str:
 
 
 def format_count(count: int, singular: str, plural: str | None = None) -> str:
-    """``1 record``, ``2 records``."""
+    """Return ``1 record`` or ``2 records``."""
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
-def key_json(key: Key) -> dict[str, str]:
-    return {"scope": key.scope, "kind": key.kind, "id": key.id}
+def shorten(value: object, length: int = 80) -> str:
+    """Return a value as one line of at most so many characters."""
+    line = " ".join(str(value).split())
+    return line if len(line) <= length else line[: length - 1] + "…"
 
 
-def record_json(record: Record) -> dict[str, Any]:
-    """A record as every door shows it."""
-    return {
-        "kind": record.kind,
-        "id": record.id,
-        "scope": record.scope,
-        "author": record.author,
-        "origin": record.origin,
-        "version": record.version,
-        "seq": record.seq,
-        "created_at": to_iso(record.created_at),
-        "recorded_at": to_iso(record.recorded_at),
-        "happened_at": None if record.happened_at is None else to_iso(record.happened_at),
-        "deleted": record.deleted,
-        "body": record.body,
-        "text": record.text,
-        "links": [{"relation": link.relation, "to": key_json(link.to)} for link in record.links],
-        "labels": list(record.labels),
-        "digest": record.digest.hex(),
-    }
+def summarise_record(record: Record) -> str:
+    """Return the text of a record, or its body, as one short line."""
+    if record.deleted:
+        return "(deleted)"
+    text = record.text or (json.dumps(record.body, ensure_ascii=False) if record.body else "")
+    return text if len(text) <= _SUMMARY_LENGTH else text[: _SUMMARY_LENGTH - 1] + "…"

@@ -1,8 +1,7 @@
-"""Commands that let agents and programs in: mcp, token."""
+"""Commands that serve the store to agents and programs: mcp and token."""
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from pathlib import Path
@@ -11,42 +10,40 @@ from typing import Annotated, Any
 import typer
 
 from lukasa.clock import SystemClock
+from lukasa.config import locate_tokens, single_token
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.exit_codes import CommandRefused
-from lukasa.interfaces.cli.options import GlobalOptions, JsonOption, get_options
-from lukasa.outcome import Refused
+from lukasa.interfaces.cli.options import Call, CommandApp, argument, get_options, option
+from lukasa.interfaces.outcomes import not_found
 
 TokenFileOption = Annotated[
-    Path | None,
-    typer.Option("--tokens", metavar="FILE", help="Where tokens are kept; else LUKASA_TOKENS, else the user's own."),
+    Path | None, option("FILE", "The file of tokens; default: LUKASA_TOKENS or your configuration.", "--tokens")
 ]
+TokenNameArgument = Annotated[str, argument("NAME", "The name of the token.")]
 
 
 def mcp(
     ctx: typer.Context,
     http: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Serve streamable HTTP instead of standard input and output."),
+        str | None, option("HOST:PORT", "Serve streamable HTTP instead of standard input and output.")
     ] = None,
     tokens: TokenFileOption = None,
     host_name: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Another name that clients call this server by; may be repeated."),
+        list[str] | None, option("NAME", "Another host name that clients use for this server (repeatable).")
     ] = None,
     compat: Annotated[
-        str | None, typer.Option(metavar="memory-graph", help="Also offer the tools of the reference memory server.")
+        str | None, option("memory-graph", "Also offer the tools of the reference memory server.")
     ] = None,
 ) -> None:
-    """Serve the store to agents by the Model Context Protocol.
+    """Serve the store to agents by the Model Context Protocol (MCP).
 
-    The agent and its scopes are those of this command line (--agent, --scope) or, over HTTP, those of the token.
+    Agent and scopes are those of --agent and --scope or, over HTTP, those of the caller's token.
 
     Example: lukasa mcp --http 127.0.0.1:8765
     """
-    call = get_options(ctx, as_json=False)
+    call = get_options(ctx)
     if compat not in (None, "memory-graph"):
-        raise InvalidInput(f"{compat!r:.40} is not known.", hint="Say --compat memory-graph.")
+        raise InvalidInput(f"{compat!r:.40} is not known.", hint="Use --compat memory-graph.")
     try:
         import anyio
 
@@ -67,22 +64,22 @@ def mcp(
         stores.close()
 
 
-def _serve_http(options: GlobalOptions, server: Any, address: str, tokens: Path | None, host_names: list[str]) -> None:
+def _serve_http(call: Call, server: Any, address: str, tokens: Path | None, host_names: list[str]) -> None:
     import anyio
 
-    from lukasa.interfaces.api_tokens import TOKEN_VARIABLE, read_tokens, token_from_environment, tokens_file
+    from lukasa.interfaces.api_tokens import read_tokens, token_from_environment
     from lukasa.interfaces.mcp import http
 
     host, port = http.parse_address(address)
-    if plain := os.environ.get(TOKEN_VARIABLE):
-        holders = http.single_token_source(token_from_environment(plain, options.agent, options.scopes or None))
+    if plain := single_token():
+        holders = http.single_token_source(token_from_environment(plain, call.agent, call.scopes or None))
     else:
-        path = tokens_file(tokens)
+        path = locate_tokens(tokens)
         if not read_tokens(path):
-            raise InvalidInput("Nobody could come in: there is no token.", hint="Make one: lukasa token add NAME")
-        if options.agent or options.scopes:
+            raise InvalidInput("There is no token, so no client could connect.", hint="Make one: lukasa token add NAME")
+        if call.agent or call.scopes:
             hint = "Leave --agent and --scope out, or give one token in LUKASA_TOKEN."
-            raise InvalidInput("Each token has an agent and scopes of its own.", hint=hint)
+            raise InvalidInput("Each token already names its agent and scopes.", hint=hint)
         holders = http.file_token_source(path)
     if port == 0:
         port = _find_free_port(host)
@@ -93,10 +90,10 @@ def _serve_http(options: GlobalOptions, server: Any, address: str, tokens: Path 
         render.print_to_stderr(f"Serving MCP at http://{shown}:{port}{http.MCP_PATH}")
         if not http.is_loopback(host):
             render.print_to_stderr(
-                "Others can reach this address, and tokens cross the network as they are: put TLS before it."
+                "Other machines can reach this address and tokens are not encrypted: put a TLS proxy in front."
             )
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # asked to end, the store is closed first
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # exit normally, so that the store is closed
     anyio.run(http.serve, app, host, port, announce)
 
 
@@ -107,74 +104,54 @@ def _find_free_port(host: str) -> int:
         return int(found.getsockname()[1])
 
 
-app = typer.Typer(
-    help="Make and revoke the tokens by which agents and programs come in over HTTP.\n\nExample: lukasa token list",
-    no_args_is_help=True,
+app = CommandApp(
+    help="""Create and revoke the tokens with which agents and programs connect over HTTP.
+
+    Example: lukasa token list"""
 )
 
 
 @app.command()
-def add(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the token is called.")],
-    tokens: TokenFileOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Make a token and show it, once. It stands for the agent and scopes named before the command, else for the owner.
+def add(call: Call, name: TokenNameArgument, tokens: TokenFileOption = None) -> None:
+    """Create a token and print it once; only its hash is stored.
+
+    The token acts as --agent with --scope; without both, as the owner of the store.
 
     Example: lukasa --agent ada token add laptop
     """
-    from lukasa.interfaces.api_tokens import add_token, tokens_file
+    from lukasa.interfaces.api_tokens import add_token
 
-    call = get_options(ctx, as_json)
-    path = tokens_file(tokens)
-    token = add_token(path, name, SystemClock(), agent=call.agent, scopes=call.scopes or None)
-    if call.json:
-        render.print_json({"name": name, "agent": call.agent, "scopes": call.scopes or None, "token": token})
-        return
-    whom = f"the agent {call.agent}" if call.agent else "the owner of the store" if not call.scopes else "its scopes"
-    render.print_to_stderr(f"A token for {whom}; it is shown only now.")
-    render.print_line(token)
+    scopes = call.scopes or None
+    token = add_token(locate_tokens(tokens), name, SystemClock(), agent=call.agent, scopes=scopes)
+    if not call.json:
+        holder = f"the agent {call.agent}" if call.agent else "its scopes" if scopes else "the owner of the store"
+        render.print_to_stderr(f"A token for {holder}. It is shown only now.")
+    call.show({"name": name, "agent": call.agent, "scopes": scopes, "token": token}, token)
 
 
 @app.command("list")
-def list_(ctx: typer.Context, tokens: TokenFileOption = None, as_json: JsonOption = False) -> None:
-    """Show the tokens there are, by name.
+def list_(call: Call, tokens: TokenFileOption = None) -> None:
+    """List the tokens by name. The tokens themselves are not stored.
 
     Example: lukasa token list
     """
-    from lukasa.interfaces.api_tokens import read_tokens, tokens_file
+    from lukasa.interfaces.api_tokens import read_tokens
 
-    call = get_options(ctx, as_json)
-    holders = read_tokens(tokens_file(tokens))
-    if call.json:
-        render.print_json(
-            [{"name": one.name, "agent": one.agent, "scopes": one.scopes, "made_at": one.made_at} for one in holders]
-        )
-    elif not holders:
-        render.print_line("There are no tokens.")
-    else:
-        rows = [(one.name, one.agent, ", ".join(one.scopes or ()) or "–", one.made_at) for one in holders]
-        render.print_table(("name", "agent", "scopes", "made"), rows)
+    call.show(
+        read_tokens(locate_tokens(tokens)),
+        columns=("name", "agent", ("scopes", lambda token: ", ".join(token.scopes or ()) or "–"), ("made", "made_at")),
+        empty="There are no tokens.",
+    )
 
 
 @app.command()
-def revoke(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The token.")],
-    tokens: TokenFileOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Take a token back. A server that runs refuses it from the next request on.
+def revoke(call: Call, name: TokenNameArgument, tokens: TokenFileOption = None) -> None:
+    """Delete a token. A running server refuses it from the next request on.
 
     Example: lukasa token revoke laptop
     """
-    from lukasa.interfaces.api_tokens import revoke_token, tokens_file
+    from lukasa.interfaces.api_tokens import revoke_token
 
-    call = get_options(ctx, as_json)
-    if not revoke_token(tokens_file(tokens), name):
-        raise CommandRefused(Refused("not_found", f"There is no token named {name!r:.80}."))
-    if call.json:
-        render.print_json({"name": name, "revoked": True})
-    else:
-        render.print_line(f"Revoked: {name}.")
+    if not revoke_token(locate_tokens(tokens), name):
+        raise not_found(f"There is no token named {name!r:.80}.")
+    call.show({"name": name, "revoked": True}, f"Revoked: {name}.")

@@ -1,191 +1,169 @@
-"""``lukasa skill``: how things are done, as Markdown."""
+"""``lukasa skill``: instructions in Markdown."""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lukasa.errors import InvalidInput
-from lukasa.experience.skills import Skill
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.exit_codes import CommandRefused, ExitCode, require_accepted
-from lukasa.interfaces.cli.options import JsonOption, RecordScopeOption, get_options
-from lukasa.outcome import Refused
+from lukasa.interfaces.cli.options import (
+    Call,
+    CommandApp,
+    RecordScopeOption,
+    TargetScopeOption,
+    argument,
+    flag,
+    option,
+    read_text,
+)
+from lukasa.interfaces.outcomes import ExitCode, not_found, require_accepted
+from lukasa.interfaces.serialise import to_json
 from lukasa.scope import SHARED
 
-app = typer.Typer(help="How things are done, as Markdown.\n\nExample: lukasa skill list", no_args_is_help=True)
-SkillIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Such as api-implementation.")]
-FileArgument = Annotated[str, typer.Argument(metavar="FILE|-", help="A Markdown file; - is stdin.")]
-TargetScopeOption = Annotated[str, typer.Option("--scope", metavar="NAME", help="The scope to work in.")]
+if TYPE_CHECKING:
+    from lukasa.experience import Skill
+
+app = CommandApp(
+    help="""Store instructions for recurring tasks, as Markdown.
+
+    Example: lukasa skill list"""
+)
+SkillIdArgument = Annotated[str, argument("ID", "The id, such as api-implementation.")]
+FileArgument = Annotated[str, argument("FILE|-", "A Markdown file; - reads stdin.")]
 
 
 @app.command()
 def add(
-    ctx: typer.Context,
+    call: Call,
     file: FileArgument,
-    id: Annotated[str, typer.Option("--id", metavar="ID", help="The id; from the title, if not said.")] = "",
+    id: Annotated[str, option("ID", "The id; default: made from the title.", "--id")] = "",
     scope: TargetScopeOption = SHARED,
-    as_json: JsonOption = False,
 ) -> None:
-    """Keep a skill; one that is there already gets a new version.
+    """Store a skill. An existing skill gets a new version.
 
     Example: lukasa skill add api-implementation.md --id api-implementation
     """
-    call = get_options(ctx, as_json)
-    text = _read_text(file)
+    from lukasa.experience import Skill
+
+    text = read_text(file)
     with call.open() as memory:
-        kept = require_accepted(memory.skills.add(text, id=id, scope=scope))
-    if call.json:
-        render.print_json([_skill_json(Skill(record)) for record in kept.records])
-    else:
-        render.print_line(f"Kept {kept.record.id}, version {kept.record.version}." if kept.records else "Already here.")
+        records = require_accepted(memory.skills.add(text, id=id, scope=scope)).records
+    call.show(
+        [Skill(record) for record in records],
+        [f"Stored {record.id}, version {record.version}." for record in records] or "Already stored.",
+    )
 
 
 @app.command()
-def check(ctx: typer.Context, file: FileArgument, as_json: JsonOption = False) -> None:
-    """Say what is wrong with a skill, line by line, without keeping it.
+def check(call: Call, file: FileArgument) -> None:
+    """Check the format of a skill and list its faults by line. Stores nothing.
 
     Example: lukasa skill check draft.md
     """
     from lukasa.experience.skill_markdown import parse_skill
 
-    call = get_options(ctx, as_json)
-    found = parse_skill(_read_text(file))
-    faults = found if isinstance(found, list) else []
-    if call.json:
-        render.print_json({"faults": [{"line": fault.line, "what": fault.what} for fault in faults]})
-    elif not faults:
-        render.print_line("Nothing is wrong with it.")
-    else:
-        render.print_table(("line", "what"), [(fault.line, fault.what) for fault in faults], wrap=("what",))
+    parsed = parse_skill(read_text(file))
+    faults = parsed if isinstance(parsed, list) else []
+    call.show(
+        {"faults": faults}, columns=("line", "what"), rows=faults, wrap=("what",), empty="The skill has no faults."
+    )
     if faults:
         raise typer.Exit(ExitCode.REFUSED)
 
 
 @app.command("list")
-def list_(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """Every skill, and how it fares.
+def list_(call: Call) -> None:
+    """List all skills, with how often each worked and failed.
 
     Example: lukasa skill list
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
         found = memory.skills.list()
-    _print_skills(found, as_json=call.json)
+    _show_skills(call, found)
 
 
 @app.command("show")
-def show_(
-    ctx: typer.Context, id: SkillIdArgument, scope: RecordScopeOption = None, as_json: JsonOption = False
-) -> None:
-    """A skill as it was written.
+def show_(call: Call, id: SkillIdArgument, scope: RecordScopeOption = None) -> None:
+    """Print the Markdown of a skill.
 
     Example: lukasa skill show api-implementation
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
         skill = memory.skills.get(id, scope=scope)
     if skill is None:
-        raise CommandRefused(Refused("not_found", f"There is no skill {id[:80]!r}."))
-    if call.json:
-        render.print_json(_skill_json(skill) | {"markdown": skill.markdown})
-    else:
-        typer.echo(render.escape_text(skill.markdown), nl=not skill.markdown.endswith("\n"))
+        raise not_found(f"There is no skill {id[:80]!r}.")
+    text = skill.markdown
+    call.show(
+        to_json(skill) | {"markdown": text}, lambda: typer.echo(render.escape_text(text), nl=not text.endswith("\n"))
+    )
 
 
 @app.command()
 def search(
-    ctx: typer.Context,
-    words: Annotated[str, typer.Argument(metavar="WORDS", help="What it should be about.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="At most so many.")] = 5,
-    as_json: JsonOption = False,
+    call: Call,
+    words: Annotated[str, argument("WORDS", "What the skill should be about.")],
+    k: Annotated[int, option("N", "Maximum number of skills.", "-k", min=1)] = 5,
 ) -> None:
-    """Find skills by keyword.
+    """Search skills by key words.
 
     Example: lukasa skill search "contract tests"
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
         found = memory.skills.search(words, k)
-    _print_skills(found, as_json=call.json)
+    _show_skills(call, found)
+
+
+def _show_skills(call: Call, skills: Sequence[Skill]) -> None:
+    columns = (
+        "id",
+        ("version", "record.version"),
+        ("steps", lambda skill: len(skill.steps)),
+        ("worked", "successes"),
+        ("failed", "failures"),
+        "title",
+    )
+    call.show(skills, columns=columns, truncate="title", empty="No skills.")
 
 
 @app.command()
 def used(
-    ctx: typer.Context,
-    id: SkillIdArgument,
-    failed: Annotated[bool, typer.Option("--failed", help="It did not work.")] = False,
-    as_json: JsonOption = False,
+    call: Call, id: SkillIdArgument, failed: Annotated[bool, flag("--failed", "The skill did not work.")] = False
 ) -> None:
-    """Note that a skill was used, and whether it worked.
+    """Record that a skill was used, and whether it worked.
 
     Example: lukasa skill used api-implementation --failed
     """
-    call = get_options(ctx, as_json)
+    from lukasa.experience import Skill
+
     with call.open() as memory:
         skill = Skill(require_accepted(memory.skills.record_use(id, not failed)).record)
-    if call.json:
-        render.print_json(_skill_json(skill))
-    else:
-        render.print_line(f"{id}: {skill.successes} worked, {skill.failures} failed.")
+    call.show(skill, f"{id}: {skill.successes} worked, {skill.failures} failed.")
 
 
 @app.command()
 def sync(
-    ctx: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", file_okay=False, help="A folder of .md files.")],
+    call: Call,
+    folder: Annotated[Path, argument("FOLDER", "A folder of .md files.", file_okay=False)],
     scope: TargetScopeOption = SHARED,
-    as_json: JsonOption = False,
 ) -> None:
-    """Bring a folder of Markdown files and the store to the same state, both ways.
+    """Copy changed skills between a folder of Markdown files and the store, in both directions.
 
-    What changed on both sides is named and left alone. Nothing is deleted.
+    A skill that changed on both sides is reported and left alone. Nothing is deleted.
 
     Example: lukasa skill sync skills/
     """
-    call = get_options(ctx, as_json)
     with call.open() as memory:
         done = memory.skills.sync(folder, scope=scope)
-    if call.json:
-        told: dict[str, Any] = {
-            "taken": list(done.taken),
-            "written": list(done.written),
-            "conflicts": list(done.conflicts),
-        }
-        render.print_json(told | {"faults": [{"file": name, "reason": reason} for name, reason in done.faults]})
-    else:
-        render.print_line(f"Took in {len(done.taken):,}, wrote {len(done.written):,}.")
-        for id in done.conflicts:
-            render.print_line(f"Changed on both sides, left alone: {id}")
-        for name, reason in done.faults:
-            render.print_line(f"{name}: {reason}")
+    call.show(
+        done,
+        [
+            f"Imported {len(done.taken):,}, wrote {len(done.written):,}.",
+            *(f"Changed on both sides, left alone: {id}" for id in done.conflicts),
+            *(f"{name}: {reason}" for name, reason in done.faults),
+        ],
+    )
     if done.conflicts or done.faults:
         raise typer.Exit(ExitCode.CONFLICT if done.conflicts else ExitCode.REFUSED)
-
-
-def _read_text(file: str) -> str:
-    raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{file} is not UTF-8 at byte {error.start}.") from error
-
-
-def _print_skills(found: Any, *, as_json: bool) -> None:
-    if as_json:
-        render.print_json([_skill_json(skill) for skill in found])
-    elif not found:
-        render.print_line("No skills.")
-    else:
-        rows = [(s.id, s.record.version, len(s.steps), s.successes, s.failures, s.title) for s in found]
-        render.print_table(("id", "version", "steps", "worked", "failed", "title"), rows, truncate="title")
-
-
-def _skill_json(skill: Skill) -> dict[str, Any]:
-    body = {name: value for name, value in skill.record.body.items() if name != "markdown"}
-    return {"id": skill.id, "scope": skill.record.scope, "version": skill.record.version, **body} | {
-        "success_rate": skill.success_rate
-    }

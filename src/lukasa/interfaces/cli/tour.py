@@ -1,6 +1,6 @@
-"""``lukasa tour``: a short walk through what there is, in a store that is gone afterwards.
+"""``lukasa tour``: a demonstration of Lukasa in a temporary store.
 
-Every step is Python that runs exactly as it is printed, and under each expression stands what it came to.
+Every step is Python code that runs exactly as printed; the result of each expression is printed below it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-
 import lukasa
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import JsonOption, get_options
+from lukasa.interfaces.cli.options import Call
 from lukasa.outcome import Accepted, Conflict, Refused
 from lukasa.record import Key, Link, Record
-from lukasa.storage.engine import Match
 
 
 @dataclass(frozen=True, slots=True)
 class TourStep:
-    """One stop on the walk: what it shows, and the Python that shows it."""
+    """One step of the tour: a title, and the Python code to run."""
 
     title: str
     code: str
@@ -32,7 +29,7 @@ class TourStep:
 
 TOUR_STEPS = (
     TourStep(
-        "One store, and three who use it: its owner and two agents",
+        "Open one store as its owner and as two agents",
         """\
 owner = lukasa.open(folder / "tour.db")
 orion = lukasa.open(folder / "tour.db", agent="orion")
@@ -40,34 +37,34 @@ elysia = lukasa.open(folder / "tour.db", agent="elysia")
 """,
     ),
     TourStep(
-        "Remember something for everybody, and something in private",
+        "Write a shared note and a private one",
         """\
 orion.journal.write("note", "Deploys run on Tuesday.", id="deploy-day")
 elysia.journal.write("note", "The staging database is called heron.", id="staging", scope="elysia")
 """,
     ),
     TourStep(
-        "A scope is a wall: what is private to one is not there for the other",
+        "An agent cannot read the private scope of another agent",
         """\
 orion.journal.get(Key("elysia", "note", "staging"))
 """,
     ),
     TourStep(
-        "What may not come in is refused, with a reason",
+        "A write that is not allowed is refused, with a reason",
         """\
 orion.journal.write("note", "Let me in.", scope="elysia")
 orion.journal.write("note", body={"temperature": float("nan")})
 """,
     ),
     TourStep(
-        "Nobody overwrites what they have not seen: the second writer is told",
+        "Two agents update the same note: the second one gets a conflict",
         """\
 elysia.journal.write("note", "Deploys run on Thursday.", id="deploy-day", expected=1)
 orion.journal.write("note", "Deploys run on Monday.", id="deploy-day", expected=1)
 """,
     ),
     TourStep(
-        "Every version stays, and any earlier moment can be read",
+        "Every version is kept, and the store can be read as of any time",
         """\
 deploy_day = Key("shared", "note", "deploy-day")
 first, second = orion.journal.history(deploy_day)
@@ -76,14 +73,14 @@ orion.journal.get(deploy_day, as_of=first.recorded_at)
 """,
     ),
     TourStep(
-        "Records are found by their words",
+        "Find records by their words",
         """\
 orion.journal.write("note", "Every deploy needs a review.", id="review")
 orion.journal.find("deploy review")
 """,
     ),
     TourStep(
-        "An agent goes wrong, and another believes it",
+        "One agent writes something false, and another derives a pattern from it",
         """\
 mallory = lukasa.open(folder / "tour.db", agent="mallory")
 mallory.journal.write("note", "A review is never needed.", id="rumour")
@@ -93,7 +90,7 @@ orion.journal.find("review")
 """,
     ),
     TourStep(
-        "Quarantine hides what it wrote and what was derived from it; release brings it back",
+        "Quarantine hides what an agent wrote and what was derived from it; release shows it again",
         """\
 owner.journal.quarantine("mallory", reason="spreads rumours")
 orion.journal.find("review")
@@ -102,7 +99,7 @@ len(orion.journal.find("review"))
 """,
     ),
     TourStep(
-        "Undo reverts it by new versions, so that even the undo can be undone",
+        "Undo reverts records by writing new versions, so it can be undone too",
         """\
 undone = owner.journal.undo(author="mallory")
 undone.reverted
@@ -110,20 +107,20 @@ orion.journal.find("review")
 """,
     ),
     TourStep(
-        "Erase leaves nothing but a receipt",
+        "Erase removes a record for good and leaves a receipt",
         """\
 owner.journal.erase(Key("elysia", "note", "staging"), reason="no longer needed")
 elysia.journal.history(Key("elysia", "note", "staging"))
 """,
     ),
     TourStep(
-        "The log proves itself whole, and its indexes true",
+        "Verify checks the log and its indexes for damage",
         """\
 owner.verify()
 """,
     ),
     TourStep(
-        "It can be carried elsewhere, byte for byte",
+        "Export and import copy the log byte for byte",
         """\
 copy = lukasa.open(folder / "copy.db")
 owner.export(folder / "here.jsonl")
@@ -135,31 +132,26 @@ copy.export(folder / "there.jsonl")
 )
 
 
-def tour(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """Walk through what Lukasa does, for real, in a temporary store.
+def tour(call: Call) -> None:
+    """Show what Lukasa does, step by step, in a temporary store. Your store is not used.
 
     Example: lukasa tour
     """
-    call = get_options(ctx, as_json)
-    told = []
+    steps = []
     for number, (step, lines) in enumerate(run_steps(), 1):
         if call.json:
-            results = [{"code": code, "result": result} for code, result in lines]
-            told.append({"title": step.title, "lines": results})
+            steps.append({"title": step.title, "lines": [{"code": code, "result": result} for code, result in lines]})
         else:
             _print_step(number, step, lines)
-    if call.json:
-        render.print_json(told)
-    else:
-        render.print_line("All of this was real, in a store that is gone now. Yours begins with lukasa.open().")
+    call.show(steps, "All of this really ran, in a store that is deleted now. Create your own with lukasa.open().")
 
 
 StepResults = list[tuple[str, list[str] | None]]
-"""Statements, each with what it came to, line by line; ``None`` for one that is not an expression."""
+"""Statements, each with the lines of its result, or ``None`` if it is not an expression."""
 
 
 def run_steps() -> Iterator[tuple[TourStep, StepResults]]:
-    """Takes every step, in one store of its own."""
+    """Run every step in a temporary store."""
     with tempfile.TemporaryDirectory(prefix="lukasa-tour-") as folder:
         names: dict[str, Any] = {"lukasa": lukasa, "Key": Key, "Link": Link, "folder": Path(folder)}
         try:
@@ -173,13 +165,15 @@ def run_steps() -> Iterator[tuple[TourStep, StepResults]]:
 def _run_statement(statement: ast.stmt, source: str, names: dict[str, Any]) -> tuple[str, list[str] | None]:
     code = ast.get_source_segment(source, statement) or ""
     if isinstance(statement, ast.Expr):
-        return code, list(_describe_value(eval(code, names)))  # noqa: S307 - the text of a step above, as printed
-    exec(code, names)  # noqa: S102 - likewise
+        return code, list(_describe_value(eval(code, names)))  # noqa: S307 - code of a step above
+    exec(code, names)  # noqa: S102 - code of a step above
     return code, None
 
 
 def _describe_value(value: object) -> Iterator[str]:
-    """What a value says, shorter than its repr where that is long."""
+    """Yield a value as lines, shorter than its repr."""
+    from lukasa.storage.engine import Match
+
     match value:
         case Accepted(records):
             yield "Accepted: " + ", ".join(f"{record.key} version {record.version}" for record in records)

@@ -1,9 +1,9 @@
-"""Commands that carry a store elsewhere: export, import, backup, restore."""
+"""Commands that move a store or its content: export, import, backup, restore and copy."""
 
 from __future__ import annotations
 
-import os
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,108 +11,113 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import lukasa
-from lukasa.config import locate_store
-from lukasa.errors import InvalidInput
+from lukasa.config import backup_secret
+from lukasa.errors import InvalidInput, NotAllowed, StoreMissing
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.exit_codes import ExitCode
-from lukasa.interfaces.cli.options import GlobalOptions, JsonOption, get_options, progress_bar
+from lukasa.interfaces.cli.options import Call, argument, flag, option, progress_bar
+from lukasa.interfaces.cli.render import format_count, format_size
+from lukasa.interfaces.outcomes import ExitCode
+from lukasa.interfaces.serialise import import_json, to_json
 from lukasa.scope import SHARED
 
 if TYPE_CHECKING:
-    from lukasa.storage.archive import Manifest
+    from lukasa.storage.location import StoreLocation
+    from lukasa.transfer.copy import CopyProof, CopyResult, KindProof
 
 _MAX_ROWS = 20
-FormatOption = Annotated[
-    str,
-    typer.Option("--format", metavar="NAME", help="jsonl, or another layout: loki (a folder), memory-graph (a file)."),
+_MAX_HASH_LENGTH, _MIN_HASH_LENGTH = 26, 8
+FormatOption = Annotated[str, option("NAME", "jsonl, loki (a folder) or memory-graph (a file).", "--format")]
+SecretFileOption = Annotated[
+    Path | None, option("FILE", "Encrypt with the secret in this file; default: LUKASA_BACKUP_SECRET.", "--secret-file")
 ]
 
 
 def export(
-    ctx: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="Where to write; - is stdout.")],
+    call: Call,
+    file: Annotated[str, argument("FILE|-", "The file to write; - writes to stdout.")],
     format_name: FormatOption = "jsonl",
-    as_json: JsonOption = False,
 ) -> None:
-    """Write the whole log as JSONL: lossless, and the same log always gives the same file.
+    """Write the whole log to a JSONL file. Nothing is lost, and the same log always gives the same file.
 
     Example: lukasa export memories.jsonl
     """
-    call = get_options(ctx, as_json)
     if format_name != "jsonl":
-        _export_layout(call, file, format_name)
+        with call.open(create=False) as memory:
+            count = memory.export(file, format=format_name, scope=_layout_scope(call))
+        answer = {"folder": file, "format": format_name, "records": count}
+        call.show(answer, f"Wrote {format_count(count, 'record')} to {file}.")
         return
     _refuse_store_as_target(call, file)
     with call.open(create=False) as memory, progress_bar("Exporting") as bar:
         count = memory.export(sys.stdout.buffer if file == "-" else file, bar)
-        sys.stdout.buffer.flush()  # whoever reads it has it before anybody says so
+        sys.stdout.buffer.flush()  # the reader has the log before the count is printed
     if file == "-":
-        render.print_to_stderr(f"Exported {render.format_count(count, 'version')}.")
-    elif call.json:
-        render.print_json({"file": file, "versions": count})
+        render.print_to_stderr(f"Exported {format_count(count, 'version')}.")
     else:
-        render.print_line(f"Exported {render.format_count(count, 'version')} to {file}.")
+        call.show({"file": file, "versions": count}, f"Exported {format_count(count, 'version')} to {file}.")
 
 
 def import_(
-    ctx: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="An exported log; - is stdin.")],
+    call: Call,
+    file: Annotated[str, argument("FILE|-", "An exported log; - reads stdin.")],
     format_name: FormatOption = "jsonl",
-    as_json: JsonOption = False,
 ) -> None:
-    """Take in an exported log. What is already here is skipped, so it can be run again after a break.
+    """Add the records of an exported log. Records that are present are skipped, so it can be repeated.
 
     Example: lukasa --store copy.db import memories.jsonl
     """
-    call = get_options(ctx, as_json)
-    if format_name != "jsonl":
-        _import_layout(call, file, format_name)
-        return
-    source = nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb")  # noqa: SIM115 - closed by the with below
-    with source as lines, call.open() as memory, progress_bar("Importing") as bar:
-        done = memory.import_(lines, bar)
-    if call.json:
-        refused = [{"line": line, "reason": reason} for line, reason in done.refused]
-        render.print_json({"added": done.added, "present": done.present, "refused": refused})
+    done: Any
+    if format_name == "jsonl":
+        source = nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb")  # noqa: SIM115 - closed below
+        with source as lines, call.open() as memory, progress_bar("Importing") as bar:
+            done = memory.import_(lines, bar)
+        place, unit = "line", "version"
     else:
-        told = f"{render.format_count(done.added, 'version')} added, {done.present:,} already here, {len(done.refused):,} refused."
-        render.print_line(told)
-        if done.refused:
-            render.print_table(("line", "reason"), done.refused[:_MAX_ROWS], wrap=("reason",))
-        if len(done.refused) > _MAX_ROWS:
-            render.print_line(f"and {len(done.refused) - _MAX_ROWS:,} more; --json names them all.")
+        with call.open() as memory:
+            done = memory.import_(file, format=format_name, scope=_layout_scope(call))
+        place, unit = "file", "record"
+    call.show(
+        import_json(done, place),
+        f"{format_count(done.added, unit)} added, {done.present:,} already here, {len(done.refused):,} refused.",
+        columns=(place, "reason"),
+        rows=[(where, reason) for where, reason in done.refused],
+        wrap=("reason",),
+        limit=_MAX_ROWS,
+    )
     if done.refused:
         raise typer.Exit(ExitCode.REFUSED)
 
 
-SecretFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--secret-file", metavar="FILE", help="Encrypt with the secret in this file; else LUKASA_BACKUP_SECRET."
-    ),
-]
+def _layout_scope(call: Call) -> str:
+    return call.scopes[0] if len(call.scopes) == 1 else SHARED
+
+
+def _refuse_store_as_target(call: Call, file: str) -> None:
+    """Refuse to export into the store: an export replaces its target."""
+    from lukasa.config import locate_store
+
+    store = locate_store(call.store).path
+    if store is None or file == "-":
+        return
+    store_files = {store.with_name(store.name + end).resolve() for end in ("", "-wal", "-shm")}
+    if Path(file).resolve() in store_files:
+        raise InvalidInput(f"{file} is the store itself.", hint="Export to another file.")
 
 
 def backup(
-    ctx: typer.Context,
-    place: Annotated[
-        str, typer.Argument(metavar="FILE|URL", help="A file that is not there yet, or file:///…, s3://… for backups.")
-    ],
-    session: Annotated[str | None, typer.Option(metavar="ID", help="Back up this session's files only.")] = None,
-    keep: Annotated[int, typer.Option(min=1, help="So many backups stay at a URL.")] = 12,
+    call: Call,
+    place: Annotated[str, argument("FILE|URL", "A new file, or a folder or bucket: file:///… or s3://….")],
+    session: Annotated[str | None, option("ID", "Back up only the files of this session.")] = None,
+    keep: Annotated[int, option("N", "Number of backups to keep at a URL.", min=1)] = 12,
     secret_file: SecretFileOption = None,
-    alone: Annotated[
-        bool, typer.Option("--alone", help="Nobody else backs up there, so conditional writes are not needed.")
-    ] = False,
-    as_json: JsonOption = False,
+    alone: Annotated[bool, flag("--alone", "No other process backs up there; skips conditional writes.")] = False,
 ) -> None:
-    """Write a consistent copy of the store to a new file, or a proved backup to a folder or bucket.
+    """Copy the store to a new file, or to a backup in a folder or bucket. Does not change the store.
 
-    A backup at a URL holds the store and its sessions' files; it is read back before this command ends.
+    A backup at a URL holds the store and the files of its sessions, and is read back and checked.
 
     Example: lukasa backup s3://agents-backups/prod
     """
-    call = get_options(ctx, as_json)
     secret = _read_secret(secret_file)
     with call.open(create=False) as memory:
         made = (
@@ -121,125 +126,161 @@ def backup(
             else memory.sessions.backup(session, place, secret=secret, keep=keep, alone=alone)
         )
     if made is None:
-        held = Path(place).stat().st_size
-        if call.json:
-            render.print_json({"file": place, "bytes": held})
-        else:
-            render.print_line(f"Backed up to {place} ({render.format_size(held)}).")
+        size = Path(place).stat().st_size
+        call.show({"file": place, "bytes": size}, f"Backed up to {place} ({format_size(size)}).")
         return
-    if call.json:
-        render.print_json(_backup_json(made))
-    else:
-        kind = "encrypted " if made.encrypted else ""
-        files = render.format_count(len(made.files), "file")
-        render.print_line(
-            f"Backed up {made.name} to {place} as number {made.number}: {files}, {kind}{render.format_size(made.size)}, read back."
-        )
+    content = (
+        f"{format_count(len(made.files), 'file')}, {'encrypted ' if made.encrypted else ''}{format_size(made.size)}"
+    )
+    call.show(made, f"Backed up {made.name} to {place} as number {made.number}: {content}, read back.")
 
 
 def restore(
-    ctx: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="URL|FOLDER", help="Where the backups are.")],
-    into: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|URL", help="The store to make: a file or database that is not there yet."),
-    ] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Whose backup, if there are several.")] = None,
-    number: Annotated[int | None, typer.Option(min=1, help="Which one; without it, the newest.")] = None,
-    session: Annotated[
-        str | None, typer.Option(metavar="ID", help="Bring back this session into the store named by --store.")
-    ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only read the backup back and prove it.")] = False,
+    call: Call,
+    source: Annotated[str, argument("URL|FOLDER", "Where the backups are.")],
+    into: Annotated[str | None, option("FILE|URL", "The store to create: a new file or an empty database.")] = None,
+    name: Annotated[str | None, option("NAME", "The backed-up store, if there are several.")] = None,
+    number: Annotated[int | None, option("N", "Number of the backup; default: newest.", min=1)] = None,
+    session: Annotated[str | None, option("ID", "Restore this session into the store of --store.")] = None,
+    check: Annotated[bool, flag("--check", "Only read the backup and check it.")] = False,
     secret_file: SecretFileOption = None,
-    as_json: JsonOption = False,
 ) -> None:
-    """Bring a store back from a backup, and prove that it is the same log. Nothing is ever overwritten.
+    """Create a store from a backup and check that the log is the same. Never overwrites anything.
 
     Example: lukasa restore s3://agents-backups/prod --into agents.db
     """
-    call = get_options(ctx, as_json)
     if sum((into is not None, session is not None, check)) != 1:
-        raise InvalidInput("Say what to restore.", hint="Give --into FILE, or --session ID, or --check.")
+        raise InvalidInput("Choose what to restore.", hint="Give --into FILE, or --session ID, or --check.")
     secret = _read_secret(secret_file)
-    if check:
-        manifest = lukasa.find_backups(source, name=name).verify(number)
-        if call.json:
-            render.print_json(_backup_json(manifest))
-        else:
-            render.print_line(
-                f"Backup {manifest.number} of {manifest.name} from {manifest.made_at} is whole ({render.format_size(manifest.size)})."
-            )
-        return
-    if session is not None:
+    if into is not None:
+        done = lukasa.restore(source, into, name=name, number=number, secret=secret)
+        counts = f"{format_count(done.versions, 'version')}, {format_count(done.files, 'file')}"
+        origin = f"{done.manifest.name} from backup {done.manifest.number}"
+        call.show(done, f"Restored {origin} to {done.place}: {counts}. The log is the same.")
+    elif session is not None:
         with call.open() as memory:
             report = memory.sessions.restore(session, source, number=number, secret=secret)
-        if call.json:
-            render.print_json({"session": session, "mode": report.mode, "used": report.used, "number": report.number})
-        else:
-            render.print_line(f"Restored the session {session} from {report.used}.")
-        return
-    assert into is not None
-    done = lukasa.restore(source, into, name=name, number=number, secret=secret)
-    if call.json:
-        facts = {"store": done.place, "versions": done.versions, "digest": done.digest, "files": done.files}
-        render.print_json({**facts, "backup": _backup_json(done.manifest)})
-    else:
-        render.print_line(
-            f"Restored {done.manifest.name} from backup {done.manifest.number} to {done.place}: "
-            f"{render.format_count(done.versions, 'version')}, {render.format_count(done.files, 'file')}. The proof holds."
+        call.show(
+            {"session": session, "mode": report.mode, "used": report.used, "number": report.number},
+            f"Restored the session {session} from {report.used}.",
         )
+    else:
+        manifest = lukasa.find_backups(source, name=name).verify(number)
+        backup_name = f"Backup {manifest.number} of {manifest.name} from {manifest.made_at}"
+        call.show(manifest, f"{backup_name} is intact ({format_size(manifest.size)}).")
 
 
 def _read_secret(file: Path | None) -> str:
-    """The secret to encrypt with, if there is one. It is never taken from the command line, where others could see it."""
+    """Return the encryption secret, or "". It is never a command-line argument, which other users could see."""
     if file is None:
-        return os.environ.get("LUKASA_BACKUP_SECRET", "")
+        return backup_secret()
     secret = file.read_text("utf-8").strip()
     if not secret:
         raise InvalidInput(f"{file} is empty.", hint="Put the secret into it.")
     return secret
 
 
-def _backup_json(manifest: Manifest) -> dict[str, Any]:
-    facts = {name: getattr(manifest, name) for name in ("name", "number", "made_at", "archive", "sha256", "encrypted")}
-    return {**facts, "bytes": manifest.size, "files": len(manifest.files), "facts": dict(manifest.facts)}
+def copy(
+    call: Call,
+    source: Annotated[str, argument("SRC", "The store to copy: a file or a postgresql:// URL.")],
+    destination: Annotated[str, argument("DEST", "The store to copy to, likewise; a new file is created.")],
+) -> None:
+    """Copy a whole store to another one and prove that every version arrived.
+
+    If the command is interrupted, run it again: it continues. Exit code 8: the proof does not hold.
+
+    Example: lukasa copy agents.db postgresql://db.example/agents
+    """
+    from lukasa.transfer.copy import copy_log
+
+    stores = [str(location) for location in _locate_copy(call, source, destination)]
+    try:
+        with Call(source).open(create=False) as ours, Call(destination).open() as theirs:
+            result = copy_log(ours.journal, theirs.journal, progress_bar)
+    except KeyboardInterrupt:
+        render.print_to_stderr("What was copied so far stays there; run it again to continue.")
+        raise
+    answer = {"source": stores[0], "destination": stores[1], **to_json(result)}
+    call.show(answer, lambda: _print_copy(result, *stores))
+    if not result.proof.holds:
+        raise typer.Exit(ExitCode.UNPROVED)
 
 
-def _export_layout(options: GlobalOptions, folder: str, format_name: str) -> None:
-    """Writes a document's own layout."""
-    scope = options.scopes[0] if len(options.scopes) == 1 else SHARED
-    with options.open(create=False) as memory:
-        count = memory.export(folder, format=format_name, scope=scope)
-    if options.json:
-        render.print_json({"folder": folder, "format": format_name, "records": count})
-    else:
-        render.print_line(f"Wrote {render.format_count(count, 'record')} to {folder}.")
+def _locate_copy(call: Call, source: str, destination: str) -> list[StoreLocation]:
+    """Return where both stores are, and refuse a copy that cannot work."""
+    from lukasa.config import locate_store
+    from lukasa.transfer.copy import is_same_store
 
-
-def _import_layout(options: GlobalOptions, folder: str, format_name: str) -> None:
-    """Takes in a document's own layout."""
-    scope = options.scopes[0] if len(options.scopes) == 1 else SHARED
-    with options.open() as memory:
-        done = memory.import_(folder, format=format_name, scope=scope)
-    refused = [(str(where), reason) for where, reason in done.refused]
-    if options.json:
-        told = [{"file": name, "reason": reason} for name, reason in refused]
-        render.print_json({"added": done.added, "present": done.present, "refused": told})
-    else:
-        render.print_line(
-            f"{render.format_count(done.added, 'record')} added, {done.present:,} already here, {len(refused):,} refused."
+    if call.agent or call.scopes:
+        raise NotAllowed(
+            "Only the owner of both stores may copy one into the other.", hint="Leave out --agent and --scope."
         )
-        if refused:
-            render.print_table(("file", "reason"), refused[:_MAX_ROWS], wrap=("reason",))
-    if refused:
-        raise typer.Exit(ExitCode.REFUSED)
+    if call.store is not None:
+        raise InvalidInput("copy takes both stores as arguments.", hint="Leave out --store.")
+    locations = [locate_store(source), locate_store(destination)]
+    if any(location.engine == "memory" for location in locations):
+        raise InvalidInput("A store in memory is gone when the command ends.", hint="Name a file or a database.")
+    if is_same_store(*locations):
+        raise InvalidInput(f"{locations[1]} is the source itself.", hint="Name another destination.")
+    path = locations[0].path
+    if path is not None and not path.exists():
+        raise StoreMissing(f"There is no store at {path}.", hint="Check the name of the source.")
+    return locations
 
 
-def _refuse_store_as_target(options: GlobalOptions, file: str) -> None:
-    """An export replaces its target; the store itself must never be that target."""
-    store = locate_store(options.store).path
-    if store is None or file == "-":
-        return
-    own = {store.with_name(store.name + end).resolve() for end in ("", "-wal", "-shm")}
-    if Path(file).resolve() in own:
-        raise InvalidInput(f"{file} is the store itself.", hint="Export to another file.")
+def _print_copy(result: CopyResult, source: str, destination: str) -> None:
+    from lukasa.transfer.copy import NOT_COPIED
+
+    present = f"; {result.present:,} were there already" if result.present else ""
+    render.print_line(f"Copied {format_count(result.added, 'version')} from {source} to {destination}{present}.")
+    if result.refused:
+        render.print_line(f"Refused by the destination: {format_count(result.refused, 'version')}.")
+        rows = [(refusal.key, refusal.version, refusal.reason) for refusal in result.refusals]
+        render.print_table(("record", "version", "reason"), rows, wrap=("reason",))
+        if result.refused > len(result.refusals):
+            render.print_line(f"and {result.refused - len(result.refusals):,} more.")
+    if result.proof.kind_proofs:
+        _print_proofs(result.proof.kind_proofs)
+    if erased := [key for proof in result.proof.kind_proofs for key in proof.erased]:
+        render.print_line(f"Erased in the source, but not in the destination: {format_count(len(erased), 'record')}.")
+        for key in erased[:_MAX_ROWS]:
+            render.print_line(f"  {key}")
+        render.print_line("`lukasa --store DEST erase KIND ID` erases a record there too.")
+    render.print_line(_proof_sentence(result.proof))
+    render.print_line(f"Not part of a log, and so not copied: {' and '.join(NOT_COPIED)}.")
+
+
+def _print_proofs(proofs: Sequence[KindProof]) -> None:
+    """Print the proof as a table, with as much of the hashes as the screen is wide."""
+    names = ("scope", "kind", "versions", "there", "own", "proof")
+    rows = [(p.scope, p.kind, f"{p.versions:,}", f"{p.there:,}", f"{p.own:,}", _proof_status(p)) for p in proofs]
+    length = max(_MIN_HASH_LENGTH, min(_MAX_HASH_LENGTH, render.remaining_width(names, rows) // 2 - 2))
+    columns = ("scope", "kind", "versions", "hash", "there", "hash there", "own", "proof")
+    cells = [
+        (*row[:3], proof.hash[:length], row[3], proof.hash_there[:length], *row[4:])
+        for row, proof in zip(rows, proofs, strict=True)
+    ]
+    render.print_table(columns, cells, wrap=("proof",))
+
+
+def _proof_status(proof: KindProof) -> str:
+    if proof.there < proof.versions:
+        return f"{proof.versions - proof.there:,} missing"
+    if not proof.has_arrived:
+        return "other content"
+    return f"{len(proof.erased):,} erased in the source" if proof.erased else "holds"
+
+
+def _proof_sentence(proof: CopyProof) -> str:
+    if not any(kind.versions for kind in proof.kind_proofs):
+        return "The source is empty: there was nothing to copy, and nothing to prove."
+    if proof.is_same_log:
+        return "The proof holds: both logs are the same, entry by entry."
+    if proof.holds:
+        own = sum(kind.own for kind in proof.kind_proofs)
+        more = f", and {format_count(own, 'version')} that the source does not have" if own else ""
+        return (
+            f"The proof holds: the destination has every entry of the source{more}. The order of the two logs differs."
+        )
+    wrong = [f"{kind.scope}/{kind.kind}" for kind in proof.kind_proofs if not kind.holds]
+    return f"The proof does not hold for {', '.join(wrong)}. Do not switch over."

@@ -1,4 +1,4 @@
-"""The SQL that Lukasa adds to procrastinate's own."""
+"""SQL statements on the job tables, beyond those of procrastinate."""
 
 from lukasa.storage.sql_loader import load_statements
 

@@ -1,7 +1,7 @@
--- Beside procrastinate's tables stand two of ours: which of its migrations were applied, and what failed attempts said.
+-- Two tables are added to procrastinate's: the migrations that were applied, and the error of each failed attempt.
 
 -- name: enter
--- A connection finds procrastinate's tables, and what it commits is on disk whatever the server's default is.
+-- Make procrastinate's tables visible, and commit to disk whatever the server's default is.
 SELECT set_config('search_path', 'lukasa_jobs', false), set_config('synchronous_commit',
     CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'
         ELSE current_setting('synchronous_commit') END, false);
@@ -9,7 +9,8 @@ SELECT set_config('search_path', 'lukasa_jobs', false), set_config('synchronous_
 -- name: make_schema
 CREATE SCHEMA IF NOT EXISTS lukasa_jobs;
 
--- name: make_books
+-- name: make_migrations
+-- Create the table of applied migrations.
 CREATE TABLE IF NOT EXISTS lukasa_jobs.migration (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());
 
 -- name: make_failures
@@ -32,7 +33,7 @@ SELECT name FROM migration;
 INSERT INTO migration (name) VALUES (%s);
 
 -- name: find
--- A reach without walls is asked for with null.
+-- Scopes that are null mean every scope.
 SELECT job.id, job.task_name, job.args, job.status::text, job.scheduled_at, job.attempts,
     coalesce(failure.error, '') AS error
 FROM procrastinate_jobs AS job LEFT JOIN failure ON failure.job_id = job.id
@@ -49,7 +50,7 @@ GROUP BY status;
 SELECT id FROM procrastinate_jobs WHERE queueing_lock = %s AND status = 'todo';
 
 -- name: forget_failed
--- Asked for anew: what failed before is no news any more.
+-- A job that is deferred again replaces the one that failed.
 DELETE FROM procrastinate_jobs WHERE queueing_lock = %s AND status = 'failed';
 
 -- name: retry
@@ -68,7 +69,7 @@ INSERT INTO failure (job_id, error) SELECT id, %(error)s FROM procrastinate_jobs
 ON CONFLICT (job_id) DO UPDATE SET error = excluded.error;
 
 -- name: stalled
--- Running, and whoever runs it has not been heard of for too long or has left without ending it.
+-- Running jobs whose worker sent no heartbeat for the time of a lease, or left without ending them.
 SELECT job.id, job.task_name, job.args, job.status::text, job.scheduled_at, job.attempts, '' AS error
 FROM procrastinate_jobs AS job
 WHERE job.status = 'doing' AND job.task_name = ANY (%(names)s) AND NOT EXISTS (
@@ -77,13 +78,11 @@ WHERE job.status = 'doing' AND job.task_name = ANY (%(names)s) AND NOT EXISTS (
 FOR UPDATE OF job SKIP LOCKED;
 
 -- name: fail
-SELECT procrastinate_finish_job_v1(%s, 'failed', false);
-
--- name: supersede
-DELETE FROM procrastinate_jobs WHERE id = %s;
+SELECT procrastinate_finish_job_v1(%(id)s, 'failed', false);
 
 -- name: wait_again
-SELECT procrastinate_retry_job_v2(%s, now(), NULL, NULL, NULL);
+SELECT procrastinate_retry_job_v2(%(id)s, now(), NULL, NULL, NULL);
 
--- name: supersede_job
+-- name: supersede
+-- Remove a job because a newer one with its key waits.
 DELETE FROM procrastinate_jobs WHERE id = %(id)s;

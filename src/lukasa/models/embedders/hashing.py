@@ -1,4 +1,4 @@
-"""An embedder that needs nothing: each word points in a direction of its own, chosen by a hash of it."""
+"""An embedder without a model: a hash of each word chooses one dimension and a sign."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from lukasa.models.embedder import normalise_vectors
+
 if TYPE_CHECKING:
     from lukasa.models.embedder import Vectors
 
@@ -15,7 +17,7 @@ _WORD = re.compile(r"\w+")
 
 
 class HashEmbedder:
-    """Near are texts that share words."""
+    """Embedder for which texts are near when they share words."""
 
     def __init__(self, length: int = 64) -> None:
         self.length = length
@@ -30,14 +32,13 @@ class HashEmbedder:
         vectors = np.zeros((len(texts), self.length), dtype=np.float32)
         for vector, text in zip(vectors, texts, strict=True):
             for word in _WORD.findall(text.casefold()):
-                place, sign = _hash_word(word, self.length)
-                vector[place] += sign
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        np.divide(vectors, lengths, out=vectors, where=lengths > 0)
-        return vectors
+                dimension, sign = _hash_word(word, self.length)
+                vector[dimension] += sign
+        return normalise_vectors(vectors)
 
 
 @lru_cache(maxsize=10_000)
 def _hash_word(word: str, length: int) -> tuple[int, int]:
+    """Return the dimension and the sign of a word."""
     digest = int.from_bytes(hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest())
     return digest % length, 1 if digest >> 63 else -1

@@ -1,32 +1,31 @@
-"""Any OpenAI-compatible endpoint as an embedder. Only for who asks for it by name: everything else here is offline."""
+"""Any OpenAI-compatible endpoint as an embedder. It is used only when it is named; every other embedder is offline."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from lukasa.errors import StoreUnavailable
+from lukasa.models.embedder import normalise_vectors
 from lukasa.models.http_client import Endpoint
 
 if TYPE_CHECKING:
     from lukasa.models.embedder import Vectors
 
-KEY_VARIABLE = "LUKASA_EMBEDDER_KEY"
 _BATCH_SIZE = 64
 
 
 class HttpEmbedder:
-    """Asks ``POST {url}/embeddings``; the key, if one is needed, is in ``LUKASA_EMBEDDER_KEY``."""
+    """Client of ``POST {url}/embeddings``."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._length: int | None = None
 
     @classmethod
-    def from_url(cls, url_and_model: str) -> Self:
-        """Reads ``https://host/v1#model``."""
-        return cls(Endpoint.from_url(url_and_model, key=os.environ.get(KEY_VARIABLE, "")))
+    def from_url(cls, url_and_model: str, key: str = "") -> Self:
+        """Parse ``https://host/v1#model``."""
+        return cls(Endpoint.from_url(url_and_model, key=key))
 
     @property
     def name(self) -> str:
@@ -48,9 +47,7 @@ class HttpEmbedder:
             return np.zeros((0, self._length or 0), dtype=np.float32)
         vectors = np.array(rows, dtype=np.float32)
         self._length = vectors.shape[1]
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        np.divide(vectors, lengths, out=vectors, where=lengths > 0)
-        return vectors
+        return normalise_vectors(vectors)
 
     def _fetch_vectors(self, texts: Sequence[str]) -> list[Any]:
         try:

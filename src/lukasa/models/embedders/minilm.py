@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 in eight bits, run by ONNX Runtime on the processor. Model and tokenizer come from packages."""
+"""all-MiniLM-L6-v2 in eight bits, run by ONNX Runtime on the CPU. Model and tokenizer come from installed packages."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import hashlib
 import threading
 from collections.abc import Sequence
 from functools import cached_property
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lukasa.errors import MissingExtra, StoreError
+from lukasa.errors import StoreError
+from lukasa.models.embedder import find_package_file
 
 if TYPE_CHECKING:
     from lukasa.models.embedder import Vectors
@@ -23,23 +22,24 @@ _BATCH_SIZE = 32
 
 
 class MiniLMEmbedder:
-    """Reads up to 256 tokens of a text; loaded when the first text comes."""
+    """Embedder that reads up to 256 tokens of a text. The model is loaded for the first text."""
 
     name = "minilm-l6-v2-int8"
     length = 384
 
     def __init__(self) -> None:
-        self._model_file, self._tokenizer_file = _find_package_file(*_MODEL), _find_package_file(*_TOKENIZER)
+        self._model_file = find_package_file(*_MODEL, "minilm")
+        self._tokenizer_file = find_package_file(*_TOKENIZER, "minilm")
         self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         import numpy as np
 
         vectors = np.zeros((len(texts), self.length), dtype=np.float32)
-        by_length = sorted(range(len(texts)), key=lambda at: len(texts[at]))  # a batch is padded to its longest
+        by_length = sorted(range(len(texts)), key=lambda index: len(texts[index]))  # a batch is padded to its longest
         for start in range(0, len(texts), _BATCH_SIZE):
             chosen = by_length[start : start + _BATCH_SIZE]
-            vectors[chosen] = self._embed_batch([texts[at] for at in chosen])
+            vectors[chosen] = self._embed_batch([texts[index] for index in chosen])
         return vectors
 
     def _embed_batch(self, texts: Sequence[str]) -> Any:
@@ -47,16 +47,16 @@ class MiniLMEmbedder:
 
         session, tokenizer = self._model_and_tokenizer
         encoded = tokenizer.encode_batch([text.encode("utf-8", "replace").decode() for text in texts])
-        longest = max(len(each.ids) for each in encoded)
+        longest = max(len(encoding.ids) for encoding in encoded)
         ids = np.zeros((len(encoded), longest), dtype=np.int64)
         mask = np.zeros_like(ids)
-        for at, each in enumerate(encoded):
-            ids[at, : len(each.ids)] = each.ids
-            mask[at, : len(each.ids)] = 1
-        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        wanted = {each.name for each in session.get_inputs()}
-        output = session.run(None, {name: value for name, value in given.items() if name in wanted})[0]
-        if output.ndim == 3:  # one vector per token: their mean stands for the text
+        for index, encoding in enumerate(encoded):
+            ids[index, : len(encoding.ids)] = encoding.ids
+            mask[index, : len(encoding.ids)] = 1
+        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        expected = {node.name for node in session.get_inputs()}
+        output = session.run(None, {name: value for name, value in inputs.items() if name in expected})[0]
+        if output.ndim == 3:  # one vector per token: the text gets their mean
             weights = mask[:, :, None].astype(np.float32)
             output = (output * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
         return output / np.maximum(np.linalg.norm(output, axis=1, keepdims=True), 1e-12)
@@ -78,12 +78,3 @@ class MiniLMEmbedder:
             tokenizer.enable_truncation(_MAX_TOKENS)
             tokenizer.no_padding()
             return session, tokenizer
-
-
-def _find_package_file(package: str, name: str) -> Path:
-    """A data file of an installed package, which is not imported for it."""
-    spec = find_spec(package)
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        if (path := Path(folder) / name).exists():
-            return path
-    raise MissingExtra("The embedder 'minilm' is not installed.", hint="Run: pip install 'lukasa[minilm]'")

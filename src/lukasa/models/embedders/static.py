@@ -1,7 +1,7 @@
-"""Word vectors that were distilled from a language model: no network runs, a text is a weighted mean of its tokens.
+"""Word vectors distilled from a language model: a text is a weighted mean of its tokens, and no network runs.
 
-Frequent tokens say little and rare ones much, so each counts the less the more frequent it is; and what all texts have
-in common is taken away. Both come from the model's own vocabulary, whose order is that of frequency, and from nothing
+Frequent tokens say little and rare ones much, so each counts the less the more frequent it is; and the part that all texts
+have in common is subtracted. Both come from the vocabulary of the model, whose order is that of frequency, and from nothing
 else, so a text has the same vector in every store.
 """
 
@@ -10,29 +10,28 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from functools import cached_property
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lukasa.errors import MissingExtra
+from lukasa.models.embedder import find_package_file, normalise_vectors
 
 if TYPE_CHECKING:
     from lukasa.models.embedder import Vectors
 
-_WEIGHTS = "weights/l2_supercat_256.safetensors"
-_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+_WEIGHTS = ("wordllama", "weights/l2_supercat_256.safetensors")
+_TOKENIZER = ("wordllama", "tokenizers/l2_supercat_tokenizer_config.json")
 _MAX_TOKENS = 512
 
 
 class StaticEmbedder:
-    """The bundled vectors of ``wordllama``, read directly; its own loader would look for them on the network."""
+    """Embedder on the bundled vectors of ``wordllama``, read directly: its loader would look for them on the network."""
 
     name = "wordllama-l2-256"
     length = 256
     needs_mean_subtraction = True
 
     def __init__(self) -> None:
-        self._weights_file, self._tokenizer_file = _find_package_file(_WEIGHTS), _find_package_file(_TOKENIZER)
+        self._weights_file = find_package_file(*_WEIGHTS, "static")
+        self._tokenizer_file = find_package_file(*_TOKENIZER, "static")
         self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> Vectors:
@@ -43,14 +42,12 @@ class StaticEmbedder:
         encoded = tokenizer.encode_batch(
             [text.encode("utf-8", "replace").decode() for text in texts], add_special_tokens=False
         )
-        for at, each in enumerate(encoded):
-            ids = np.array(each.ids, dtype=np.int64)
+        for index, encoding in enumerate(encoded):
+            ids = np.array(encoding.ids, dtype=np.int64)
             if len(ids):
                 share = weights[ids]
-                vectors[at] = (table[ids] * share[:, None]).sum(axis=0) / share.sum() - common
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        np.divide(vectors, lengths, out=vectors, where=lengths > 0)
-        return vectors
+                vectors[index] = (table[ids] * share[:, None]).sum(axis=0) / share.sum() - common
+        return normalise_vectors(vectors)
 
     @cached_property
     def _weights_and_tokenizer(self) -> tuple[Any, Any, Any, Any]:
@@ -71,12 +68,3 @@ class StaticEmbedder:
             tokenizer.enable_truncation(_MAX_TOKENS)
             tokenizer.no_padding()
             return table, weights.astype(np.float32), common, tokenizer
-
-
-def _find_package_file(name: str) -> Path:
-    """A data file of the installed package, which is not imported for it."""
-    spec = find_spec("wordllama")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        if (path := Path(folder) / name).exists():
-            return path
-    raise MissingExtra("The embedder 'static' is not installed.", hint="Run: pip install 'lukasa[static]'")

@@ -1,5 +1,5 @@
-"""PostgreSQL keeps the promise for many machines."""
+"""The PostgreSQL engine: a store on a database server, for many machines."""
 
-from lukasa.storage.postgres.engine import PostgresEngine
+from lukasa.storage.postgres.engine import PostgresEngine, open_engine
 
-__all__ = ["PostgresEngine"]
+__all__ = ["PostgresEngine", "open_engine"]

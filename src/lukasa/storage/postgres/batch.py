@@ -1,4 +1,4 @@
-"""A line of the log as PostgreSQL keeps it: every column is derived from the line, here and nowhere else."""
+"""Rows of the table ``log`` and the pending batch that collects them. Every column is derived from the entry here."""
 
 from __future__ import annotations
 
@@ -7,20 +7,15 @@ from datetime import datetime
 from typing import NamedTuple
 
 from lukasa.clock import to_iso, to_microseconds
-from lukasa.outcome import Conflict, Refused
-from lukasa.record import Link, Record, ValidatedDraft, digest_of, entry_suffix, parse_entry
-from lukasa.scope import Reach
-from lukasa.storage.append import refuse_closed_scope
-from lukasa.storage.engine import NEAR_DUPLICATE_KINDS
-from lukasa.storage.integrity import checksum
+from lukasa.outcome import Conflict
+from lukasa.record import Link, Record, ValidatedDraft, digest_of, parse_entry
+from lukasa.storage.append import NO_KEY_STATE, KeyState, KeyTuple, TallyChanges, build_next_version
 from lukasa.storage.postgres.text_index import format_tsvector, tokenize_for_index
 from lukasa.text.similarity import text_pair_keys
 
-KeyTuple = tuple[str, str, str]
-
 
 class PostgresLogRow(NamedTuple):
-    """One row of the table ``log``, in the order of its columns, and the links that go to a table of their own."""
+    """One row of the table ``log``, in the order of its columns, and its links, which go to another table."""
 
     seq: int
     scope: str
@@ -34,12 +29,12 @@ class PostgresLogRow(NamedTuple):
     live: bool
     token_count: int | None
     labels: list[str]
-    session: str | None
+    group_label: str | None
     pair_keys: list[int]
     tsvector: str | None
     digest: bytes
     entry: str
-    links: tuple[Link, ...]
+    links: tuple[Link, ...] = ()
 
     @property
     def columns(self) -> tuple[object, ...]:
@@ -47,141 +42,103 @@ class PostgresLogRow(NamedTuple):
 
     @property
     def copy_values(self) -> tuple[object, ...]:
-        """Its columns as COPY takes them fastest."""
-        labels, marks = (held or "{}" for held in (self.labels, self.pair_keys))
-        return (*self[:11], labels, self.session, marks, *self[14:-1])
+        """The columns in the form that COPY reads fastest."""
+        return (*self[:11], self.labels or "{}", self.group_label, self.pair_keys or "{}", *self[14:-1])
 
     @property
     def link_rows(self) -> list[tuple[object, ...]]:
-        """Its rows in the table ``link``."""
+        """The rows of the table ``link``."""
         return [
             (self.scope, self.seq, link.relation, link.to.scope, link.to.kind, link.to.id)
             for link in dict.fromkeys(self.links)
         ]
 
 
-def parse_row(row: PostgresLogRow) -> Record:
+def parse_log_row(row: PostgresLogRow) -> Record:
     return parse_entry(row.entry, row.seq, row.digest)
 
 
-def build_row(record: Record, line: str, *, live: bool) -> PostgresLogRow:
-    """The row that a record, read from its line, belongs in."""
-    length, words = index_text(record.text)
-    return PostgresLogRow(
-        record.seq, record.scope, record.kind, record.id, record.version, record.author, to_microseconds(record.recorded_at),
-        to_microseconds(record.moment), record.deleted, live, length, sorted(set(record.labels)), find_session_label(record.labels),
-        compute_pair_keys(record.scope, record.kind, record.text), words, record.digest, line, record.links,
-    )  # fmt: skip
-
-
-def find_session_label(labels: Iterable[str]) -> str | None:
-    """The session that a record was said in."""
-    return next((label for label in labels if label.startswith("session=")), None)
-
-
-def compute_pair_keys(scope: str, kind: str, text: str) -> list[int]:
-    """The marks of a text, if those of its kind are marked."""
-    return sorted(text_pair_keys(text, scope, kind)) if kind in NEAR_DUPLICATE_KINDS and text else []
-
-
 def index_text(text: str) -> tuple[int | None, str | None]:
-    """How many tokens a text has, and the index entry of it."""
+    """Return the number of tokens of a text and its ``tsvector``; None for both without a text."""
     if not text:
         return None, None
     tokens = tokenize_for_index(text)
     return len(tokens), format_tsvector(tokens)
 
 
-class PostgresKeyState(NamedTuple):
-    """What stands under a key: the newest version seen, and the newest number taken (hidden ones count)."""
+class IndexSettings(NamedTuple):
+    """What an engine indexes beyond text and labels: near-duplicate keys of some kinds, and one group label."""
 
-    seq: int
-    version: int
-    highest_version: int
-    created_at: str
-    deleted: bool
-    token_count: int | None
+    near_duplicate_kinds: frozenset[str] = frozenset()
+    group_label: str | None = None
+
+    def find_group_label(self, labels: Iterable[str]) -> str | None:
+        """Return the first label with the name of the group label."""
+        if self.group_label is None:
+            return None
+        prefix = self.group_label + "="
+        return next((label for label in labels if label.startswith(prefix)), None)
+
+    def compute_pair_keys(self, scope: str, kind: str, text: str) -> list[int]:
+        """Return the near-duplicate keys of a text, if its kind has them."""
+        return sorted(text_pair_keys(text, scope, kind)) if kind in self.near_duplicate_kinds and text else []
+
+    def build_row(self, record: Record, entry: str, *, live: bool) -> PostgresLogRow:
+        """Build the row of a record that was parsed from its entry."""
+        token_count, tsvector = index_text(record.text)
+        return PostgresLogRow(
+            record.seq, record.scope, record.kind, record.id, record.version, record.author, to_microseconds(record.recorded_at),
+            to_microseconds(record.moment), record.deleted, live, token_count, sorted(set(record.labels)),
+            self.find_group_label(record.labels), self.compute_pair_keys(record.scope, record.kind, record.text),
+            tsvector, record.digest, entry, record.links,
+        )  # fmt: skip
 
 
-NO_KEY_STATE = PostgresKeyState(0, 0, 0, "", True, None)
-
-
-def parse_key_state(row: Sequence[object]) -> tuple[KeyTuple, PostgresKeyState]:
-    """Reads one row of the statement ``standing``."""
-    scope, kind, id, seq, version, taken, line, deleted, tokens, newest = row
-    place = (str(scope), str(kind), str(id))
-    assert isinstance(taken, int)
+def parse_key_state(row: Sequence[object]) -> tuple[KeyTuple, KeyState]:
+    """Parse one row of the statement ``key_states``."""
+    scope, kind, id, seq, version, highest, entry, deleted, token_count, newest_entry = row
+    key = (str(scope), str(kind), str(id))
+    created_at = to_iso(parse_entry(str(newest_entry if seq is None else entry), 0, b"").created_at)
+    assert isinstance(highest, int)
     if seq is None:
-        return place, PostgresKeyState(0, 0, taken, _parse_created_at(str(newest)), True, None)
+        return key, KeyState(0, 0, highest, created_at, True)
     assert isinstance(seq, int)
     assert isinstance(version, int)
-    return place, PostgresKeyState(seq, version, taken, _parse_created_at(str(line)), bool(deleted), tokens)  # type: ignore[arg-type]  # an integer or null by its column
+    return key, KeyState(seq, version, highest, created_at, bool(deleted), token_count)  # type: ignore[arg-type]  # an integer or null by its column
 
 
-def _parse_created_at(line: str) -> str:
-    return to_iso(parse_entry(line, 0, b"").created_at)
-
-
-class PostgresTallyChanges:
-    """What a write adds up to, per scope and kind: live, versions, checksum, texts, tokens, past texts, past tokens."""
+class PostgresTallyChanges(TallyChanges):
+    """Changes to the counts: live, versions, checksum, texts, tokens, and texts and tokens that are not current."""
 
     def __init__(self) -> None:
-        self._changes: dict[tuple[str, str], list[int]] = {}
+        super().__init__(7)
 
-    def changes_for(self, scope: str, kind: str) -> list[int]:
-        return self._changes.setdefault((scope, kind), [0] * 7)
-
-    def add_row(self, row: PostgresLogRow) -> None:
-        change = self.changes_for(row.scope, row.kind)
-        change[0] += row.live
-        change[1] += 1
-        change[2] += checksum(row.digest)
-        self.add_text(row.scope, row.kind, row.token_count, +1, live=row.live)
-
-    def remove_version(self, scope: str, kind: str, digest: bytes, tokens: int | None, *, live: bool) -> None:
-        change = self.changes_for(scope, kind)
-        change[0] -= live
-        change[1] -= 1
-        change[2] -= checksum(digest)
-        self.add_text(scope, kind, tokens, -1, live=live)
-
-    def add_text(self, scope: str, kind: str, tokens: int | None, sign: int, *, live: bool) -> None:
-        """A text came to, or with a minus went from, what is live or what is past."""
-        if tokens is not None:
+    def add_text(self, scope: str, kind: str, token_count: int | None, sign: int, *, live: bool) -> None:
+        """Add a text to the current or the not current ones, or subtract it."""
+        if token_count is not None:
             change = self.changes_for(scope, kind)
             change[3 if live else 5] += sign
-            change[4 if live else 6] += sign * tokens
+            change[4 if live else 6] += sign * token_count
 
-    def move_text(self, scope: str, kind: str, tokens: int | None, *, live: bool) -> None:
-        """A text went from past to live, or back."""
-        self.add_text(scope, kind, tokens, +1, live=live)
-        self.add_text(scope, kind, tokens, -1, live=not live)
-
-    def rows(self) -> list[tuple[object, ...]]:
-        """In one order everywhere, so that nobody waits in a circle."""
-        mask = (1 << 62) - 1
-        return [
-            (scope, kind, live, versions, total & mask, *texts)
-            for (scope, kind), (live, versions, total, *texts) in sorted(self._changes.items())
-        ]
+    def move_text(self, scope: str, kind: str, token_count: int | None, *, live: bool) -> None:
+        """Move a text to the current ones, or away from them."""
+        self.add_text(scope, kind, token_count, +1, live=live)
+        self.add_text(scope, kind, token_count, -1, live=not live)
 
 
 class NewVersion(NamedTuple):
-    """A version on its way, and when its record was first written."""
+    """A version to add, and when its record was created."""
 
     row: PostgresLogRow
     created_at: str
 
-    @classmethod
-    def from_record(cls, record: Record, line: str) -> NewVersion:
-        return cls(build_row(record, line, live=not record.deleted), to_iso(record.created_at))
-
 
 class PostgresPendingBatch:
-    """New rows on their way into the log: what they supersede, and what they add up to."""
+    """New rows, the rows they supersede, and the changes to the counts."""
 
-    def __init__(self, key_states: Iterable[tuple[KeyTuple, PostgresKeyState]] = ()) -> None:
-        self._key_states = dict(key_states)
+    def __init__(self, settings: IndexSettings, key_states: Iterable[tuple[KeyTuple, KeyState]] = ()) -> None:
+        self._settings = settings
+        self.key_states = dict(key_states)
         self._clear()
 
     def _clear(self) -> None:
@@ -190,70 +147,55 @@ class PostgresPendingBatch:
         self.superseded: list[tuple[str, int]] = []
         self.tally_changes = PostgresTallyChanges()
 
-    @property
-    def keys(self) -> list[KeyTuple]:
-        """The keys it knows the standing of."""
-        return list(self._key_states)
+    def get_key_state(self, key: KeyTuple) -> KeyState:
+        return self.key_states.get(key, NO_KEY_STATE)
 
-    def replace_key_states(self, key_states: Iterable[tuple[KeyTuple, PostgresKeyState]]) -> None:
-        self._key_states = dict(key_states)
-
-    def get_key_state(self, key: KeyTuple) -> PostgresKeyState:
-        return self._key_states.get(key, NO_KEY_STATE)
-
-    def build_version(
-        self, sealed: ValidatedDraft, seq: int, now: datetime, reach: Reach
-    ) -> NewVersion | Refused | Conflict:
-        """The next version of a record, or what is in the way."""
-        draft, scope, kind, id, author, content, fresh = sealed
-        if not reach.writes(scope):
-            return refuse_closed_scope(scope)
-        before = self.get_key_state((scope, kind, id))
-        expected = 0 if fresh and draft.expected is None else draft.expected
-        if expected is not None and expected != (0 if before.deleted and expected == 0 else before.version):
-            return Conflict(sealed.key, expected, before.version)
-        recorded_at, version = to_iso(now), before.highest_version + 1
-        created_at = before.created_at or recorded_at
-        line = content[:-1] + entry_suffix(version, created_at, recorded_at)
+    def build_version(self, sealed: ValidatedDraft, seq: int, now: datetime) -> NewVersion | Conflict:
+        """Build the next version of a record, or report a conflict."""
+        draft, scope, kind, id, author, _, _ = sealed
+        following = build_next_version(sealed, self.get_key_state((scope, kind, id)), to_iso(now))
+        if isinstance(following, Conflict):
+            return following
+        version, created_at, entry = following
         at = to_microseconds(now)
         moment = at if draft.happened_at is None else to_microseconds(draft.happened_at)
-        length, words = index_text(draft.text)
-        labels = sorted(set(draft.labels)) if draft.labels else []
+        token_count, tsvector = index_text(draft.text)
         row = PostgresLogRow(
-            seq, scope, kind, id, version, author, at, moment, draft.deleted, not draft.deleted, length, labels,
-            find_session_label(draft.labels), compute_pair_keys(scope, kind, draft.text), words, digest_of(line), line.decode(), draft.links,
+            seq, scope, kind, id, version, author, at, moment, draft.deleted, not draft.deleted, token_count,
+            sorted(set(draft.labels)) if draft.labels else [], self._settings.find_group_label(draft.labels),
+            self._settings.compute_pair_keys(scope, kind, draft.text), tsvector, digest_of(entry), entry.decode(), draft.links,
         )  # fmt: skip
         return NewVersion(row, created_at)
 
+    def build_replayed(self, record: Record, entry: str) -> NewVersion:
+        """Build the version of a record from another log."""
+        row = self._settings.build_row(record, entry, live=not record.deleted)
+        return NewVersion(row, to_iso(record.created_at))
+
     def add_version(self, new_version: NewVersion, *, hidden: bool = False) -> None:
-        """Puts down one version: the newest of its key, an older one, or one that a quarantine hides."""
+        """Add a version: the newest of its key, an older one, or a hidden one."""
         row, created_at = new_version
-        place = (row.scope, row.kind, row.id)
-        before = self.get_key_state(place)
-        taken = max(before.highest_version, row.version)
-        if hidden or row.version <= before.version:
+        key = (row.scope, row.kind, row.id)
+        before = self.get_key_state(key)
+        state = self.key_states[key] = before.with_version(
+            row.seq, row.version, created_at, deleted=row.deleted, hidden=hidden, token_count=row.token_count
+        )
+        if state.seq != row.seq:
             row = row._replace(live=False)
-            self._key_states[place] = before._replace(highest_version=taken)
-        else:
-            if not before.deleted:
-                self._supersede(place, before)
-            self._key_states[place] = PostgresKeyState(
-                row.seq, row.version, taken, created_at, row.deleted, row.token_count
-            )
+        elif not before.deleted:
+            self.tally_changes.add_live(row.scope, row.kind, -1)
+            self.tally_changes.move_text(row.scope, row.kind, before.token_count, live=False)
+            if (index := self._row_indexes.get(before.seq)) is not None:
+                self.rows[index] = self.rows[index]._replace(live=False)
+            else:
+                self.superseded.append((row.scope, before.seq))
         self._row_indexes[row.seq] = len(self.rows)
         self.rows.append(row)
-        self.tally_changes.add_row(row)
-
-    def _supersede(self, key: KeyTuple, before: PostgresKeyState) -> None:
-        self.tally_changes.changes_for(key[0], key[1])[0] -= 1
-        self.tally_changes.move_text(key[0], key[1], before.token_count, live=False)
-        if (at := self._row_indexes.get(before.seq)) is not None:
-            self.rows[at] = self.rows[at]._replace(live=False)
-        else:
-            self.superseded.append((key[0], before.seq))
+        self.tally_changes.add_version(row.scope, row.kind, row.digest, live=row.live)
+        self.tally_changes.add_text(row.scope, row.kind, row.token_count, +1, live=row.live)
 
     def drain(self) -> tuple[list[PostgresLogRow], list[tuple[str, int]], PostgresTallyChanges]:
-        """Everything put down since the last time, to be written now."""
-        taken = (self.rows, self.superseded, self.tally_changes)
+        """Return everything that was added since the last call, and clear the batch."""
+        drained = (self.rows, self.superseded, self.tally_changes)
         self._clear()
-        return taken
+        return drained

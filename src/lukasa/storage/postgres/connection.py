@@ -1,4 +1,4 @@
-"""Talking to one server: looks that stay the same, and writes that are tried again when a race or a connection is lost."""
+"""One server: consistent snapshots, and writes that are retried after a lost race or a lost connection."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class PostgresClient:
         return PostgresPool(self.connect, size=self._size, timeout=self.timeout), QueryTimeouts(self.timeout)
 
     def reset_after_fork(self) -> None:
-        """A fork inherits connections it must not use: it starts with none of its own."""
+        """Drop the connections that a forked child inherited and must not use."""
         _parent_pools.append(self._pool)
         self._pool, self.query_timeouts = self._new_pool()
 
     def connect(self) -> Database:
-        """A new connection."""
+        """Open a new connection."""
         failure: LukasaError
         try:
             database: Database = psycopg.connect(
@@ -68,7 +68,7 @@ class PostgresClient:
                 database.close()
                 raise
             return database
-        raise failure  # outside of the handler: the driver's own words may quote the URL, password and all
+        raise failure  # outside the handler, because the driver's error may quote the URL with its password
 
     def _configure_connection(self, database: Database) -> None:
         database.execute(
@@ -82,7 +82,7 @@ class PostgresClient:
 
     @contextmanager
     def borrow_connection(self) -> Iterator[Database]:
-        """A connection from the pool, and back into it unless it broke."""
+        """Lend a connection from the pool; a broken one is not put back."""
         database = self._pool.acquire()
         try:
             yield database
@@ -94,13 +94,13 @@ class PostgresClient:
         self._pool.close()
 
     def write(self, work: Callable[[Database], T], *, limit_time: bool = False) -> T:
-        """Runs ``work``, which commits, until it neither loses a race nor its connection, or patience ends.
+        """Run ``work``, which commits, and retry lost races and lost connections until the timeout.
 
-        After a cut nobody knows whether the commit happened. The work is run again all the same, and must find out.
-        ``brief`` work is cut off when the server does not answer.
+        After a lost connection it is unknown whether the commit happened. The work is run again and must find out.
+        With ``limit_time`` the connection is cut when the server does not answer in time.
         """
         deadline = time.monotonic() + self.timeout
-        nap = _MIN_BACKOFF
+        backoff = _MIN_BACKOFF
         while True:
             try:
                 return self._run_once(work, limit_time=limit_time)
@@ -108,12 +108,12 @@ class PostgresClient:
                 lost = not isinstance(error, psycopg.Error) or is_connection_lost(error)
                 if lost:
                     self._pool.close_idle()
-                if not (lost or isinstance(error, RETRYABLE_ERRORS)) or time.monotonic() + nap > deadline:
+                if not (lost or isinstance(error, RETRYABLE_ERRORS)) or time.monotonic() + backoff > deadline:
                     if isinstance(error, psycopg.Error):
                         raise translate_error(error) from error
                     raise
-            time.sleep(random.uniform(nap / 2, nap))  # noqa: S311 - naps need no secrecy
-            nap = min(2 * nap, _MAX_BACKOFF)
+            time.sleep(random.uniform(backoff / 2, backoff))  # noqa: S311 - a sleep needs no secrecy
+            backoff = min(2 * backoff, _MAX_BACKOFF)
 
     def _run_once(self, work: Callable[[Database], T], *, limit_time: bool) -> T:
         database = self._pool.acquire()
@@ -131,22 +131,22 @@ class PostgresClient:
 
     @contextmanager
     def snapshot(self, settled_position: int | None = None) -> Iterator[TransactionSnapshot]:
-        """One consistent look. A replica cannot know what is settled and is told."""
-        look = self._begin_snapshot(settled_position)
+        """Open a consistent snapshot. A replica cannot know the settled position, so the caller gives it."""
+        snapshot = self._begin_snapshot(settled_position)
         try:
             with error_translation():
-                yield look
+                yield snapshot
         finally:
-            roll_back(look.database)
-            self._pool.release(look.database)
+            roll_back(snapshot.database)
+            self._pool.release(snapshot.database)
 
     def _begin_snapshot(self, settled_position: int | None) -> TransactionSnapshot:
-        """A look on a connection that is alive: after a restart, those that are kept are not."""
+        """Begin a snapshot on a live connection: after a server restart, pooled connections are dead."""
         for last in (False, True):
             database = self._pool.acquire()
             try:
-                look = TransactionSnapshot(database, self.query_timeouts)
-                look.begin(settled_position)
+                snapshot = TransactionSnapshot(database, self.query_timeouts)
+                snapshot.begin(settled_position)
             except BaseException as error:
                 self._pool.release(database)
                 if not isinstance(error, psycopg.Error):
@@ -155,22 +155,22 @@ class PostgresClient:
                     raise translate_error(error) from error
                 self._pool.close_idle()
             else:
-                return look
+                return snapshot
         raise StoreUnavailable
 
     @contextmanager
     def statement_snapshot(self) -> Iterator[StatementSnapshot]:
-        """A look for one question, which needs no transaction: what a statement sees is one moment already."""
-        glance = StatementSnapshot(self._pool, self.query_timeouts)
+        """Open a snapshot for one query, which needs no transaction: one statement sees one moment."""
+        snapshot = StatementSnapshot(self._pool, self.query_timeouts)
         try:
             with error_translation():
-                yield glance
+                yield snapshot
         finally:
-            self._pool.release(glance.database)
+            self._pool.release(snapshot.database)
 
 
 class TransactionSnapshot:
-    """A transaction that sees one moment, and knows up to which position nothing can come before any more."""
+    """A read transaction with the settled position: no new entry can appear at or below it."""
 
     def __init__(self, database: Database, query_timeouts: QueryTimeouts) -> None:
         self.database = database
@@ -189,8 +189,8 @@ class TransactionSnapshot:
         self._is_unused = True
 
     def _read_positions(self) -> None:
-        """Must come before the moment that is seen: who is not writing yet will draw a later position."""
-        self.settled_position, self._newest_position = fetch_single_row(self.database.execute(SQL["settled"]))
+        """Read the settled position before the snapshot starts: later writers get higher positions."""
+        self.settled_position, self._newest_position = fetch_single_row(self.database.execute(SQL["settled_position"]))
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
         self._is_unused = False
@@ -198,20 +198,20 @@ class TransactionSnapshot:
             return self.database.execute(statement, values, binary=True)
 
     def find_settled_position(self) -> int | None:
-        """The newest settled position. Waits a moment for writers on their way, so that it covers every finished write."""
+        """Return the settled position. Wait a moment for running writers, so that it covers every finished write."""
         if self.settled_position < self._newest_position and self._is_unused:
-            wanted, deadline, nap = self._newest_position, time.monotonic() + _SETTLE_TIMEOUT, _MIN_BACKOFF
+            wanted, deadline, backoff = self._newest_position, time.monotonic() + _SETTLE_TIMEOUT, _MIN_BACKOFF
             self.database.execute("ROLLBACK")
             while self.settled_position < wanted and time.monotonic() < deadline:
-                time.sleep(nap)
-                nap = min(2 * nap, 0.05)
+                time.sleep(backoff)
+                backoff = min(2 * backoff, 0.05)
                 self._read_positions()
             self.database.execute(_BEGIN_SNAPSHOT)
         return self.settled_position
 
 
 class StatementSnapshot:
-    """A look for one question. A connection that turns out to be dead, as all are after a restart, is replaced."""
+    """A snapshot for one query. A dead connection, as all are after a server restart, is replaced."""
 
     def __init__(self, pool: PostgresPool, query_timeouts: QueryTimeouts) -> None:
         self._pool = pool
@@ -237,18 +237,18 @@ class StatementSnapshot:
             self._query_timeouts.stop_timer(self.database)
 
     def find_settled_position(self) -> int | None:
-        """The newest settled position, measured before the question is asked."""
-        settled, newest = fetch_single_row(self.run(SQL["settled"]))
-        deadline, nap = time.monotonic() + _SETTLE_TIMEOUT, _MIN_BACKOFF
+        """Return the settled position, read before the query runs."""
+        settled, newest = fetch_single_row(self.run(SQL["settled_position"]))
+        deadline, backoff = time.monotonic() + _SETTLE_TIMEOUT, _MIN_BACKOFF
         while settled < newest and time.monotonic() < deadline:
-            time.sleep(nap)
-            nap = min(2 * nap, 0.05)
-            settled, _ = fetch_single_row(self.run(SQL["settled"]))
+            time.sleep(backoff)
+            backoff = min(2 * backoff, 0.05)
+            settled, _ = fetch_single_row(self.run(SQL["settled_position"]))
         return int(settled)
 
 
 class WriterSnapshot:
-    """The look that a decision has: from inside a write that keeps everybody else out of what it can see."""
+    """The snapshot of a conditional append: inside a write that locks everything it can read."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -261,11 +261,11 @@ class WriterSnapshot:
 
 
 class RetryableTransaction(Generic[T]):
-    """Work in one transaction that takes effect once, however often it has to be tried.
+    """Work in one transaction that takes effect once, however often it is retried.
 
-    The server remembers what became of a transaction by its number. When the answer to a commit got lost, it is asked
-    before anything is done again. A server that crashed may give a number to somebody else that it never wrote down,
-    so ``proof`` looks whether what was done is there.
+    The server knows the outcome of a transaction by its number. When the answer to a commit is lost, the server is
+    asked before the work runs again. A server that crashed may give a number it never stored to another transaction,
+    so ``is_applied`` checks whether the result is there.
     """
 
     def __init__(
@@ -305,30 +305,30 @@ class RetryableTransaction(Generic[T]):
             try:
                 (status,) = fetch_single_row(database.execute("SELECT pg_xact_status(%s::xid8)", (number,)))
             except psycopg.DataError:
-                return False  # a number from before a crash that was never given out again
+                return False  # a number from before a crash that was not assigned again
             if status != "in progress" or time.monotonic() > deadline:
                 return bool(status == "committed")
             time.sleep(0.01)
 
 
 def always_true(*_: object) -> bool:
-    """Keeps whatever was done, and takes the server's word for it."""
+    """Commit any result, and trust the server about its commit."""
     return True
 
 
 def roll_back(database: Database) -> None:
     if not database.closed and database.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-        with suppress(psycopg.Error):  # what led here tells more, and a broken connection is dropped
+        with suppress(psycopg.Error):  # the first error matters more, and a broken connection is dropped
             database.execute("ROLLBACK")
 
 
 def fetch_single_row(cursor: Cursor[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """The only row of an answer that always has one."""
+    """Return the row of a statement that always has one."""
     row = cursor.fetchone()
     if row is None:
-        raise LukasaError("The server gave no answer where it always does.")
+        raise LukasaError("The server returned no row where it always does.")
     return row
 
 
 _parent_pools: list[PostgresPool] = []
-"""Connections of a parent process, kept so that they are never closed here: closing would speak in the parent's name."""
+"""Pools of a parent process. They are never closed here: closing would end the parent's connections."""

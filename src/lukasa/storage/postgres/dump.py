@@ -15,7 +15,7 @@ from lukasa.storage.postgres.connection import fetch_single_row
 from lukasa.storage.postgres.pool import Database
 from lukasa.storage.postgres.schema import latest_version
 
-_TABLES = ("log", "link", "hidden", "veil", "tally", "model", "answered", "fact")
+_TABLES = ("log", "link", "hidden", "quarantine", "tally", "model", "idempotency", "meta")
 _FORMAT = "lukasa-postgres"
 
 
@@ -67,7 +67,7 @@ def _load_archive(database: Database, archive: zipfile.ZipFile) -> None:
     database.execute("BEGIN")
     if fetch_single_row(database.execute("SELECT EXISTS (SELECT 1 FROM log)"))[0]:
         raise InvalidInput("There are records in this database already; a backup is restored into an empty one.")
-    database.execute("DELETE FROM fact")
+    database.execute("DELETE FROM meta")
     tables: Sequence[str] = [name for name in archive.namelist() if name in _TABLES]
     for table in tables:
         _load_table(database, archive, table)

@@ -1,11 +1,9 @@
-"""The PostgreSQL engine: one database, writers that wait only for those they would trip over, readers that wait for nobody."""
+"""The PostgreSQL engine: writers lock only the scopes they touch, readers never block."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,9 +29,11 @@ from lukasa.storage.engine import (
     VerifyReport,
     split_into_chunks,
 )
+from lukasa.storage.engines import EngineOptions, register_for_fork
+from lukasa.storage.location import StoreLocation
 from lukasa.storage.postgres import dump, maintenance, schema
-from lukasa.storage.postgres.append import AppendOperation, InsertSingle, PostgresReplay, find_position, write_receipt
-from lukasa.storage.postgres.batch import PostgresLogRow
+from lukasa.storage.postgres.append import AppendOperation, InsertSingle, ReplayOperation, find_position, write_receipt
+from lukasa.storage.postgres.batch import IndexSettings, PostgresLogRow
 from lukasa.storage.postgres.connection import PostgresClient, RetryableTransaction, always_true, fetch_single_row
 from lukasa.storage.postgres.errors import error_translation
 from lukasa.storage.postgres.pool import Database
@@ -53,7 +53,11 @@ _RESIDUE_NOTE = (
 
 
 class PostgresEngine:
-    """Keeps the engine promise in one PostgreSQL database, in the schema ``lukasa``."""
+    """A store in one PostgreSQL database, in the schema ``lukasa``.
+
+    The texts of ``near_duplicate_kinds`` get near-duplicate keys. The label ``group_label`` is indexed for
+    ``adjacent_turns``; other labels work there too, but more slowly.
+    """
 
     def __init__(
         self,
@@ -64,8 +68,11 @@ class PostgresEngine:
         read_url: str | None = None,
         pool_size: int = 8,
         create: bool = True,
+        near_duplicate_kinds: frozenset[str] = frozenset(),
+        group_label: str | None = None,
     ) -> None:
         self.url = url
+        self._settings = IndexSettings(near_duplicate_kinds, group_label)
         self._clock = clock or SystemClock()
         self._server = PostgresClient(url, timeout=timeout, size=pool_size)
         self._replica = PostgresClient(read_url, timeout=timeout, size=pool_size) if read_url else None
@@ -76,11 +83,11 @@ class PostgresEngine:
                 schema.migrate(database, create=create)
         finally:
             database.close()
-        _open_engines.add(self)
+        register_for_fork(self)
 
     @classmethod
     def restore(cls, url: str, file: Path) -> None:
-        """Brings what ``backup`` wrote into a database whose store is empty."""
+        """Load a file that ``backup`` wrote into a database whose store is empty."""
         engine = cls(url)
         try:
             engine._run_unpooled(lambda database: dump.load_dump(database, file))
@@ -88,7 +95,7 @@ class PostgresEngine:
             engine.close()
 
     def grant(self, role: str, *, read: Iterable[str], write: Iterable[str] | None = None) -> None:
-        """Lets a database role reach exactly these scopes, whatever statements it writes by hand."""
+        """Give a database role access to exactly these scopes, also for SQL that it writes by hand."""
         reach = Reach.of(read, write)
         assert reach.readable is not None
         assert reach.writable is not None
@@ -101,32 +108,34 @@ class PostgresEngine:
     def snapshot(self, reach: Reach, *, single_query: bool = False) -> Iterator[PostgresReader]:
         settled = self._wait_for_replica()
         if self._replica is not None and settled is not None:
-            with self._replica.snapshot(settled) as look:
-                yield PostgresReader(look, reach)
+            with self._replica.snapshot(settled) as snapshot:
+                yield PostgresReader(snapshot, reach)
         else:
-            with self._server.statement_snapshot() if single_query else self._server.snapshot() as look:
-                yield PostgresReader(look, reach)
+            with self._server.statement_snapshot() if single_query else self._server.snapshot() as snapshot:
+                yield PostgresReader(snapshot, reach)
 
     def append(
         self, reach: Reach, batch: Sequence[ValidatedDraft] | ConditionalBatch, *, key: str | None = None
     ) -> Outcome:
         now = self._clock.now()
-        if key is None and not callable(batch) and (one := find_single_insert(reach, batch)) is not None:
-            outcome = self._write(InsertSingle(one, now), limit_time=True)
-            if outcome is not None:
-                return outcome
+        if key is None and not callable(batch):
+            single = find_single_insert(reach, batch, self._settings.near_duplicate_kinds)
+            if single is not None:
+                outcome = self._write(InsertSingle(single, now), limit_time=True)
+                if outcome is not None:
+                    return outcome
         return self._transact(
-            AppendOperation(reach, batch, key, now),
+            AppendOperation(self._settings, reach, batch, key, now),
             should_commit=AppendOperation.should_commit,
             is_applied=AppendOperation.is_written,
-            is_decision=callable(batch),
+            is_conditional=callable(batch),
             limit_time=callable(batch) or len(batch) <= _MAX_TIMED_BATCH,
         )
 
     def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[ReplayResult]:
         for chunk in split_into_chunks(lines, _REPLAY_CHUNK):
-            self._check_not_in_decision()
-            yield from self._transact(PostgresReplay(reach, chunk))
+            self._check_not_in_condition()
+            yield from self._transact(ReplayOperation(self._settings, reach, chunk))
 
     def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
         rows = list(vectors)
@@ -137,13 +146,13 @@ class PostgresEngine:
         if self._replica is not None:
             self._replica.close()
 
-    # Upkeep
+    # Maintenance
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
-        return self._run_unpooled(lambda database: maintenance.verify(database, progress))
+        return self._run_unpooled(lambda database: maintenance.verify(database, self._settings, progress))
 
     def reindex(self, progress: Progress | None = None) -> None:
-        self._transact(lambda database: maintenance.reindex(database, progress))
+        self._transact(lambda database: maintenance.reindex(database, self._settings, progress))
 
     def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> LogCompactionResult:
         bound = 2**63 - 1 if before is None else to_microseconds(before)
@@ -157,20 +166,20 @@ class PostgresEngine:
         self, choose: Callable[[Reader], Sequence[Key]], receipt: Callable[[EraseResult], ValidatedDraft]
     ) -> EraseResult:
         now = self._clock.now()
-
         receipts: list[PostgresLogRow] = []
 
         def work(database: Database) -> EraseResult:
             receipts.clear()
-            return maintenance.erase(
-                database, choose, lambda erased: receipts.extend(write_receipt(database, receipt(erased), now))
-            )
+            erased = maintenance.erase(database, choose)
+            if erased.versions:
+                receipts.extend(write_receipt(database, self._settings, receipt(erased), now))
+            return erased
 
         erased = self._transact(
             work,
             should_commit=lambda erased: bool(erased.versions),
             is_applied=lambda database, _: find_position(database, receipts[0]) is not None,
-            is_decision=True,
+            is_conditional=True,
         )
         if not erased.versions:
             return erased
@@ -193,13 +202,13 @@ class PostgresEngine:
                 "synchronous_commit": durable,
                 "read_only": False,
                 "replica": mask_password(self._replica.url) if self._replica else None,
-                "bytes": fetch_single_row(database.execute(SQL["bytes"]))[0],
+                "store_size": fetch_single_row(database.execute(SQL["store_size"]))[0],
             }
 
         return self._run_unpooled(work)
 
     def _size_in_bytes(self) -> int:
-        return int(self._run_unpooled(lambda database: fetch_single_row(database.execute(SQL["bytes"]))[0]))
+        return int(self._run_unpooled(lambda database: fetch_single_row(database.execute(SQL["store_size"]))[0]))
 
     # Connections
 
@@ -209,30 +218,30 @@ class PostgresEngine:
         *,
         should_commit: Callable[[T], bool] = always_true,
         is_applied: Callable[[Database, T], bool] = always_true,
-        is_decision: bool = False,
+        is_conditional: bool = False,
         limit_time: bool = False,
     ) -> T:
-        """Runs work in a transaction that takes effect once, and only if ``keeps`` says so of what it returns."""
+        """Run work in a transaction that takes effect once, and only if ``should_commit`` accepts its result."""
         transaction = RetryableTransaction(
             work, should_commit=should_commit, is_applied=is_applied, timeout=self._server.timeout
         )
-        return self._write(transaction, is_decision=is_decision, limit_time=limit_time)
+        return self._write(transaction, is_conditional=is_conditional, limit_time=limit_time)
 
-    def _write(self, work: Callable[[Database], T], *, is_decision: bool = False, limit_time: bool = False) -> T:
-        """Runs work that commits; while it decides, this thread must not write anything else."""
-        self._check_not_in_decision()
-        self._thread.deciding = is_decision
+    def _write(self, work: Callable[[Database], T], *, is_conditional: bool = False, limit_time: bool = False) -> T:
+        """Run work that commits. While a conditional append runs, its thread must not write anything else."""
+        self._check_not_in_condition()
+        self._thread.in_condition = is_conditional
         try:
             return self._server.write(work, limit_time=limit_time)
         finally:
-            self._thread.deciding = False
+            self._thread.in_condition = False
 
-    def _check_not_in_decision(self) -> None:
-        if getattr(self._thread, "deciding", False):
-            raise LukasaError("A decision tried to write.", hint="Return what to append instead.")
+    def _check_not_in_condition(self) -> None:
+        if getattr(self._thread, "in_condition", False):
+            raise LukasaError("A conditional append tried to write.", hint="Return the drafts to append instead.")
 
     def _run_unpooled(self, work: Callable[[Database], T]) -> T:
-        """Runs work over a connection of its own, outside the pool: long, or not to be tried again."""
+        """Run work that is long or must not be retried, over a new connection outside the pool."""
         if self._server.closed:
             raise StoreClosed
         database = self._server.connect()
@@ -243,30 +252,31 @@ class PostgresEngine:
             database.close()
 
     def _wait_for_replica(self) -> int | None:
-        """Waits for the replica to have everything that was written when we asked; tells up to where that is settled.
+        """Wait until the replica has everything written so far; return the settled position.
 
-        ``None`` without a replica, or when it lags too far behind.
+        Return None without a replica, or when the replica lags too far behind.
         """
         if self._replica is None:
             return None
         try:
             with self._server.borrow_connection() as database:
-                settled, _ = fetch_single_row(database.execute(SQL["settled"]))
+                settled, _ = fetch_single_row(database.execute(SQL["settled_position"]))
                 (position,) = fetch_single_row(database.execute("SELECT pg_current_wal_flush_lsn()::text"))
             deadline = time.monotonic() + _REPLICA_TIMEOUT
             with self._replica.borrow_connection() as database:
                 while time.monotonic() < deadline:
-                    (there,) = fetch_single_row(
+                    (replayed,) = fetch_single_row(
                         database.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (position,))
                     )
-                    if there or there is None:
+                    if replayed or replayed is None:
                         return int(settled)
                     time.sleep(0.002)
         except (psycopg.Error, StoreError):
             return None
         return None
 
-    def _reset_after_fork(self) -> None:
+    def reset_after_fork(self) -> None:
+        """Drop the connections that a forked child inherited and must not use."""
         for server in (self._server, self._replica):
             if server is not None:
                 server.reset_after_fork()
@@ -277,17 +287,18 @@ _SELECT_SERVER_FACTS = """SELECT current_setting('server_version'), current_sett
 
 
 def _vacuum(database: Database) -> None:
-    """Takes dead rows away, in tables and indexes."""
+    """Remove dead rows from tables and indexes."""
     database.execute("VACUUM log, link, hidden, tally")
 
 
-_open_engines: weakref.WeakSet[PostgresEngine] = weakref.WeakSet()
-
-
-def _reset_engines_after_fork() -> None:
-    for engine in list(_open_engines):
-        engine._reset_after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_engines_after_fork)
+def open_engine(location: StoreLocation, options: EngineOptions) -> PostgresEngine:
+    """Open a store on a server."""
+    return PostgresEngine(
+        location.url,
+        clock=options.clock,
+        timeout=options.timeout,
+        read_url=options.read_url,
+        create=options.create,
+        near_duplicate_kinds=options.near_duplicate_kinds,
+        group_label=options.group_label,
+    )

@@ -1,4 +1,4 @@
-"""PostgreSQL's errors in our words. Nothing of ``psycopg`` leaves the engine, and no password does."""
+"""Lukasa errors for errors of PostgreSQL. No error of ``psycopg`` and no password leaves the engine."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from lukasa.errors import (
 )
 
 RETRYABLE_ERRORS = (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)
-"""Lost races: the same work can be tried again at once."""
+"""Lost races: the same work can be retried at once."""
 
 _ERROR_TYPES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[LukasaError], str | None], ...] = (
     ((errors.LockNotAvailable, errors.QueryCanceled), StoreBusy, None),
     (errors.TooManyConnections, StoreBusy, "The server takes no more connections; nothing was written, try again."),
-    (RETRYABLE_ERRORS, StoreBusy, "Others wrote the same records at the same time, again and again; nothing was written, try again."),
+    (RETRYABLE_ERRORS, StoreBusy, "Other writers changed the same records at the same time, again and again; nothing was written, try again."),
     (errors.DiskFull, StoreFull, None),
     ((errors.ReadOnlySqlTransaction,), StoreReadOnly, None),
     (errors.InsufficientPrivilege, NotAllowed, "The database role may not do this."),
@@ -42,14 +42,19 @@ _ERROR_TYPES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[Lu
 
 
 def translate_error(error: Exception) -> LukasaError:
-    """The error of our tree that tells the same."""
-    for theirs, ours, message in _ERROR_TYPES:
-        if isinstance(error, theirs):
-            return ours(message, hint=_build_hint(error, ours))
+    """Return the Lukasa error for an error of PostgreSQL."""
+    for postgres_type, lukasa_type, message in _ERROR_TYPES:
+        if isinstance(error, postgres_type):
+            hint = (
+                f"The server said: {_read_server_message(error)}."
+                if lukasa_type in (NotAllowed, StoreMissing)
+                else None
+            )
+            return lukasa_type(message, hint=hint)
     if is_connection_lost(error):
         return StoreUnavailable(
             f"The server could not be reached or went away ({_read_server_message(error)}); the write was not acknowledged.",
-            hint="It is tried again by itself once the server is back.",
+            hint="It is retried automatically once the server is back.",
         )
     if isinstance(error, psycopg.DataError):
         return InvalidInput(f"PostgreSQL cannot hold this: {_read_server_message(error)}.")
@@ -57,54 +62,43 @@ def translate_error(error: Exception) -> LukasaError:
 
 
 def translate_connection_error(error: Exception, url: str) -> LukasaError:
-    """Why no connection could be made. The driver tells it in the server's words alone, and may quote the URL."""
+    """Return why no connection could be opened. The driver gives only the server's message, and may quote the URL."""
     if isinstance(error, psycopg.ProgrammingError):
         return InvalidInput(
             "The URL of the database cannot be read.", hint="Write postgresql://user@host:5432/database."
         )
-    said = _read_server_message(error).rpartition("FATAL:")[2].strip()
-    for secret in _find_password_parts(url):
-        said = said.replace(secret, "***")
-    if "too many" in said or "remaining connection slots" in said:
-        return StoreBusy("The server takes no more connections; try again.", hint=f"It said: {said}")
-    if "password" in said or "authentication" in said or "pg_hba.conf" in said or said.startswith("role "):
-        return NotAllowed("The server refused the role or its password.", hint=f"It said: {said}")
-    if said.startswith("database ") and "does not exist" in said:
+    message = _read_server_message(error).rpartition("FATAL:")[2].strip()
+    # Mask the password, and the pieces of it that a misread URL might show, the longest first.
+    password = url.partition("://")[2].rpartition("@")[0].partition(":")[2]
+    secrets = {password, *re.split(r"[@/ %]", password), *re.findall(r"(?i)password=([^&\s]+)", url)}
+    secrets |= {password[index + 1 :] + "@" for index, character in enumerate(password) if character == "@"}
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) > 1:
+            message = message.replace(secret, "***")
+    if "too many" in message or "remaining connection slots" in message:
+        return StoreBusy("The server takes no more connections; try again.", hint=f"It said: {message}")
+    if any(word in message for word in ("password", "authentication", "pg_hba.conf")) or message.startswith("role "):
+        return NotAllowed("The server refused the role or its password.", hint=f"It said: {message}")
+    if message.startswith("database ") and "does not exist" in message:
         return StoreMissing(
-            "There is no such database on the server.", hint=f"Create it first. The server said: {said}"
+            "There is no such database on the server.", hint=f"Create it first. The server said: {message}"
         )
-    return StoreUnavailable(f"The server cannot be reached: {said}", hint="Check that it runs, and the URL.")
-
-
-def _find_password_parts(url: str) -> list[str]:
-    """The password in a URL, and the pieces that a misread URL might show of it; the longest first."""
-    rest = url.partition("://")[2]
-    whole = rest.rpartition("@")[0].partition(":")[2]
-    found = {whole, *re.split(r"[@/ %]", whole), *re.findall(r"(?i)password=([^&\s]+)", url)}
-    if "@" in whole:
-        found |= {whole[at + 1 :] + "@" for at, sign in enumerate(whole) if sign == "@"}
-    return sorted((piece for piece in found if len(piece) > 1), key=len, reverse=True)
-
-
-def _build_hint(error: Exception, ours: type[LukasaError]) -> str | None:
-    if ours is NotAllowed or ours is StoreMissing:
-        return f"The server said: {_read_server_message(error)}."
-    return None
+    return StoreUnavailable(f"The server cannot be reached: {message}", hint="Check that it runs, and the URL.")
 
 
 def _read_server_message(error: Exception) -> str:
-    """The first line of what the server said, without anything that looks like a password."""
+    """Return the first line of the server's message, without anything that looks like a password."""
     diagnosis = getattr(error, "diag", None)
-    said = (getattr(diagnosis, "message_primary", None) or str(error) or type(error).__name__).strip().splitlines()[0]
-    return mask_password(said)
+    message = getattr(diagnosis, "message_primary", None) or str(error) or type(error).__name__
+    return mask_password(message.strip().splitlines()[0])
 
 
 _SHUTDOWN_CODES = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
-"""Codes by which a server says goodbye: shutting down, crashed, starting up, idle for too long."""
+"""Codes with which a server ends a connection: shutting down, crashed, starting up, idle for too long."""
 
 
 def is_connection_lost(error: Exception) -> bool:
-    """Whether the connection is gone, so that nobody knows what the server did last."""
+    """Return whether the connection is lost, so that the outcome of the last statement is unknown."""
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return False
     code = getattr(error, "sqlstate", None)
@@ -113,6 +107,7 @@ def is_connection_lost(error: Exception) -> bool:
 
 @contextmanager
 def error_translation() -> Iterator[None]:
+    """Raise the Lukasa error for an error of PostgreSQL inside the block."""
     try:
         yield
     except psycopg.Error as error:

@@ -1,8 +1,7 @@
-"""Connections to one server, made when they are needed and kept for the next who needs one.
+"""A pool of connections to one server, and the timeout of queries.
 
-A connection is made in the thread that asked for it, so whoever asks learns at once, and in the server's words, why
-there is none. Nobody works in the background but one watchman, and he only when somebody waits for an answer: where a
-server goes silent, he cuts the connection, and who waited gets an error instead of waiting for ever.
+A connection is opened in the thread that needs it, so the caller gets the server's own error at once. One background
+thread closes connections whose query runs past the timeout; it runs only while queries are watched.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MAX_IDLE_SECONDS = 300.0
 
 
 class PostgresPool:
-    """At most so many connections at a time."""
+    """Up to ``size`` connections, opened when they are needed."""
 
     def __init__(self, connect: Callable[[], Database], *, size: int, timeout: float) -> None:
         self.size = size
@@ -38,7 +37,7 @@ class PostgresPool:
         self._closed = False
 
     def acquire(self) -> Database:
-        """A connection to give back; waits while all are in use."""
+        """Take a connection; wait while all are in use."""
         if self._closed:
             raise StoreClosed
         if not self._slots.acquire(timeout=self._timeout):
@@ -55,7 +54,7 @@ class PostgresPool:
             raise
 
     def release(self, database: Database) -> None:
-        """Takes a connection back; one that broke, or was left in the middle of something, is not used again."""
+        """Put a connection back; a broken one, or one inside a transaction, is closed."""
         try:
             if self._closed or database.closed or database.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 database.close()
@@ -65,9 +64,9 @@ class PostgresPool:
             self._slots.release()
 
     def close_idle(self) -> None:
-        """Drops what is kept: after one connection broke, those from the same time are likely to be dead as well."""
+        """Close the idle connections: after one broke, the others are probably dead too."""
         while self._idle_connections:
-            with suppress(IndexError):  # somebody else was faster
+            with suppress(IndexError):  # another thread took it
                 self._idle_connections.pop()[0].close()
 
     def close(self) -> None:
@@ -76,7 +75,7 @@ class PostgresPool:
 
 
 class QueryTimeouts:
-    """Cuts connections on which somebody has been waiting for an answer for too long."""
+    """Cuts connections whose query runs past the timeout."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -85,21 +84,21 @@ class QueryTimeouts:
         self._thread: threading.Thread | None = None
 
     def start_timer(self, database: Database) -> None:
-        """From now on, the connection is cut when patience ends."""
+        """Cut the connection once the timeout has passed."""
         with self._lock:
             self._deadlines[id(database)] = (time.monotonic() + self._timeout, database)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run_checks, name="lukasa-watchman", daemon=True)
+                self._thread = threading.Thread(target=self._run_checks, name="lukasa-query-timeouts", daemon=True)
                 self._thread.start()
 
     def stop_timer(self, database: Database) -> None:
-        """The answer came, or never will."""
+        """Stop watching a connection."""
         with self._lock:
             self._deadlines.pop(id(database), None)
 
     @contextmanager
     def limit_time(self, database: Database) -> Iterator[None]:
-        """While this lasts, the connection is watched."""
+        """Watch a connection during the block."""
         self.start_timer(database)
         try:
             yield
@@ -116,17 +115,9 @@ class QueryTimeouts:
                 for key, (deadline, database) in list(self._deadlines.items()):
                     if now > deadline:
                         del self._deadlines[key]
-                        _shut_down_socket(database)
+                        # Shut the socket down under the waiting thread; the connection may also end by itself just now.
+                        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(database.fileno())) as end:
+                            end.shutdown(socket.SHUT_RDWR)
                 if idle >= 50:
                     self._thread = None
                     return
-
-
-def _shut_down_socket(database: Database) -> None:
-    """Ends a connection under the hands of whoever waits on it."""
-    with suppress(OSError, psycopg.Error):  # it may have ended by itself this very moment
-        end = socket.socket(fileno=os.dup(database.fileno()))
-        try:
-            end.shutdown(socket.SHUT_RDWR)
-        finally:
-            end.close()

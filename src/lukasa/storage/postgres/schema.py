@@ -1,4 +1,4 @@
-"""The schema: numbered steps, run once whoever comes first, and refused when they are newer than we are."""
+"""The schema of a PostgreSQL store: numbered migrations, and access of database roles to scopes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _MIGRATION_LOCK = (19531, 1)
 
 @cache
 def load_migrations() -> tuple[tuple[int, str], ...]:
-    """All steps with their numbers, in order."""
+    """Load the numbered migrations, in order."""
     scripts = [file for file in files(__package__).joinpath("migrations").iterdir() if file.name.endswith(".sql")]
     return tuple((int(file.name[:4]), file.read_text("utf-8")) for file in sorted(scripts, key=lambda file: file.name))
 
 
 def latest_version() -> int:
-    """The schema this Lukasa knows."""
+    """Return the newest schema this Lukasa knows."""
     return load_migrations()[-1][0]
 
 
 def migrate(database: Database, *, create: bool = True) -> None:
-    """Brings the schema up to date, in one transaction, while everybody else who comes to do the same waits."""
+    """Bring the schema up to date in one transaction; other processes that migrate wait for a lock."""
     (encoding,) = fetch_single_row(database.execute("SHOW server_encoding"))
     if encoding != "UTF8":
         raise StoreForeign(
@@ -45,13 +45,16 @@ def migrate(database: Database, *, create: bool = True) -> None:
         database.execute("SELECT pg_advisory_xact_lock(%s, %s)", _MIGRATION_LOCK)
         present = _read_version(database)
         if not present:
-            _create_schema(database)
+            foreign = "SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('lukasa')"
+            if fetch_single_row(database.execute(foreign))[0]:
+                raise StoreForeign("The schema 'lukasa' of the database holds something else; it was left untouched.")
+            database.execute("CREATE SCHEMA IF NOT EXISTS lukasa")
         for number, script in load_migrations():
             if number > present:
                 database.execute(script)
         _install_pgvector(database)
         database.execute(
-            "INSERT INTO fact (name, value) VALUES ('schema', %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            "INSERT INTO meta (name, value) VALUES ('schema', %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
             (str(latest_version()),),
         )
         database.execute("COMMIT")
@@ -62,12 +65,12 @@ def migrate(database: Database, *, create: bool = True) -> None:
         ) from error
     finally:
         if database.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-            with suppress(psycopg.Error):  # what led here tells more
+            with suppress(psycopg.Error):  # the first error matters more
                 database.execute("ROLLBACK")
 
 
 def _install_pgvector(database: Database) -> None:
-    """Brings pgvector into the database. Who may, does; who may not, is told when vectors are needed."""
+    """Install pgvector if this role may; otherwise the first use of vectors reports that it is missing."""
     database.execute("SAVEPOINT vectors")
     try:
         database.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
@@ -81,11 +84,13 @@ def _install_pgvector(database: Database) -> None:
 
 
 def _read_version(database: Database) -> int:
-    """The number of the schema that is there; 0 when there is none."""
-    (table,) = fetch_single_row(database.execute("SELECT to_regclass('lukasa.fact')::text"))
+    """Return the version of the schema in the database; 0 when there is none."""
+    (table,) = fetch_single_row(
+        database.execute("SELECT coalesce(to_regclass('lukasa.meta'), to_regclass('lukasa.fact'))::text")
+    )  # schemas 1 and 2 had it as lukasa.fact
     if table is None:
         return 0
-    row = database.execute("SELECT value FROM lukasa.fact WHERE name = 'schema'").fetchone()
+    row = database.execute(f"SELECT value FROM {table} WHERE name = 'schema'").fetchone()  # noqa: S608 - one of two names above
     present = int(row[0]) if row is not None else 0
     if present > latest_version():
         raise StoreNewer(
@@ -95,18 +100,8 @@ def _read_version(database: Database) -> int:
     return present
 
 
-def _create_schema(database: Database) -> None:
-    """Makes the schema that holds the store, unless somebody else's things are in it."""
-    (foreign,) = fetch_single_row(
-        database.execute("SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('lukasa')")
-    )
-    if foreign:
-        raise StoreForeign("The schema 'lukasa' of the database holds something else; it was left untouched.")
-    database.execute("CREATE SCHEMA IF NOT EXISTS lukasa")
-
-
 def grant_scopes(database: Database, role: str, read: frozenset[str], write: frozenset[str]) -> None:
-    """Lets a role reach scopes: exactly these from now on."""
+    """Give a role access to exactly these scopes from now on."""
     if not role or "\0" in role:
         raise LukasaError("A role has a name.")
     name = psycopg.sql.Identifier(role)
@@ -117,15 +112,15 @@ def grant_scopes(database: Database, role: str, read: frozenset[str], write: fro
             "INSERT INTO admission (role, scope, writes) VALUES (%s, %s, %s)",
             [(role, scope, scope in write) for scope in sorted(read | write)],
         )
-    for right, things in (
+    for privilege, objects in (
         ("USAGE", "SCHEMA lukasa"),
-        ("SELECT", "TABLE log, link, hidden, tally, veil, model, admission, answered, fact"),
-        ("INSERT", "TABLE log, link, hidden, tally, answered"),
+        ("SELECT", "TABLE log, link, hidden, tally, quarantine, model, admission, idempotency, meta"),
+        ("INSERT", "TABLE log, link, hidden, tally, idempotency"),
         ("UPDATE", "TABLE tally"),
         ("UPDATE (live)", "TABLE log"),
         ("USAGE", "SEQUENCE position"),
     ):
-        database.execute(psycopg.sql.SQL(f"GRANT {right} ON {things} TO {{}}").format(name))
+        database.execute(psycopg.sql.SQL(f"GRANT {privilege} ON {objects} TO {{}}").format(name))
     for (number,) in database.execute("SELECT number FROM model").fetchall():
         database.execute(
             psycopg.sql.SQL(f"GRANT SELECT, INSERT, UPDATE, DELETE ON vector_{int(number)} TO {{}}").format(name)

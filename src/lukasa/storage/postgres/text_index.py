@@ -1,8 +1,8 @@
-"""Words as the text index knows them, and how well they match: the same as on SQLite, because it is SQLite's tokenizer.
+"""Full-text search in PostgreSQL with the tokens and the ranking of SQLite.
 
-A text becomes the tokens of FTS5's ``porter unicode61`` tokenizer, and these, with their places, become a ``tsvector``:
-PostgreSQL's own dictionaries have no say. A word of a question with inner punctuation (``multi-agent``) is a phrase of
-its tokens. Matches are ranked by the formula of FTS5's ``bm25()``.
+A text becomes the tokens of FTS5's ``porter unicode61`` tokenizer, and these, with their positions, become a
+``tsvector``; PostgreSQL's dictionaries are not used. A query word with inner punctuation (``multi-agent``) is a phrase
+of its tokens. Matches are ranked by the formula of FTS5's ``bm25()``.
 """
 
 from __future__ import annotations
@@ -13,66 +13,55 @@ from itertools import accumulate
 from math import log
 from typing import NamedTuple
 
-from lukasa.storage.text_match import split_query_words
-from lukasa.text.tokenizer import tokenize_text
+from lukasa.storage.reader import split_query_words
+from lukasa.text.terms import tokenize_text
 
-_MAX_POSITION = 16383  # a tsvector knows places up to here,
-_MAX_BYTES = 1_000_000  # and about so many bytes in all
+_MAX_POSITION = 16383  # the highest position in a tsvector
+_MAX_BYTES = 1_000_000  # a little less than a tsvector can hold
 _MAX_POSITIONS_PER_TOKEN = 255
 _MAX_TOKEN_CHARACTERS = 1000
-_MAX_TOKEN_BYTES = 2046  # of one word in a tsvector
+_MAX_TOKEN_BYTES = 2046  # of one token in a tsvector
 _K1, _B = 1.2, 0.75
 _MIN_IDF = 1e-6
-_POSITION_SUFFIXES = [f":{place}" for place in range(1, _MAX_POSITION + 1)]
+_POSITION_SUFFIXES = [f":{position}" for position in range(1, _MAX_POSITION + 1)]
 
 Phrase = tuple[str, ...]
 TokenPositions = Mapping[str, Sequence[int] | None]
-"""Where the tokens of a question stand in one text; ``None`` when they do, but places were not kept."""
+"""The positions of query tokens in one text; None for a token whose positions were not stored."""
 
 
 def tokenize_for_index(text: str) -> list[str]:
-    """The tokens of a text as the index holds them: those that are too long for it are shortened."""
-    return [token if _fits_index(token) else _hash_token(token) for token in tokenize_text(text)]
-
-
-def _fits_index(token: str) -> bool:
-    return len(token) <= _MAX_TOKEN_CHARACTERS // 2 or (
-        len(token) <= _MAX_TOKEN_CHARACTERS and len(token.encode()) <= _MAX_TOKEN_BYTES
-    )
-
-
-def _hash_token(token: str) -> str:
-    """Stands for a token that is too long for an index; the sign in front occurs in no other token."""
-    return "#" + hashlib.blake2b(token.encode(), digest_size=16).hexdigest()
+    """Split a text into the tokens of the index; a token that is too long for it is replaced by a hash."""
+    return [
+        token
+        if len(token) <= _MAX_TOKEN_CHARACTERS // 2
+        or (len(token) <= _MAX_TOKEN_CHARACTERS and len(token.encode()) <= _MAX_TOKEN_BYTES)
+        else "#" + hashlib.blake2b(token.encode(), digest_size=16).hexdigest()  # no other token contains a #
+        for token in tokenize_text(text)
+    ]
 
 
 def format_tsvector(tokens: Sequence[str]) -> str:
-    """The spelling of a ``tsvector`` of tokens with their places; letters and digits, so nothing needs quotes."""
-    if len(tokens) > _MAX_POSITION or sum(map(len, tokens)) > _MAX_BYTES // 8:
-        return _format_long_tsvector(tokens)
-    return " ".join([token + place for token, place in zip(tokens, _POSITION_SUFFIXES, strict=False)])
+    """Format tokens and their positions as a ``tsvector``; tokens are letters and digits and need no quotes.
 
-
-def _format_long_tsvector(tokens: Sequence[str]) -> str:
-    """Places beyond the last are the last one. Where there is too much, places are left out, then the last tokens."""
-    distinct = dict.fromkeys(tokens)
-    size = sum(len(token.encode()) for token in distinct)
-    if size + 2 * len(tokens) + 4 * len(distinct) <= _MAX_BYTES:
-        if sum(len(token.encode()) for token in tokens) > _MAX_BYTES:
-            return _format_grouped_tsvector(tokens)
-        return " ".join([f"{token}:{min(place, _MAX_POSITION)}" for place, token in enumerate(tokens, 1)])
-    sizes = accumulate(len(token.encode()) for token in distinct)
-    return " ".join([token for token, size in zip(distinct, sizes, strict=True) if size <= _MAX_BYTES])
-
-
-def _format_grouped_tsvector(tokens: Sequence[str]) -> str:
-    """Each token once with its places: PostgreSQL reads no more than a megabyte of tokens, and keeps so many places."""
-    places: dict[str, list[str]] = {}
-    for place, token in enumerate(tokens, 1):
-        known = places.setdefault(token, [])
-        if len(known) < _MAX_POSITIONS_PER_TOKEN:
-            known.append(str(min(place, _MAX_POSITION)))
-    return " ".join([f"{token}:{','.join(known)}" for token, known in places.items()])
+    Positions past the highest become the highest. Where the limits are still exceeded, positions are left out, then
+    the last tokens.
+    """
+    if len(tokens) <= _MAX_POSITION and sum(map(len, tokens)) <= _MAX_BYTES // 8:
+        return " ".join([token + suffix for token, suffix in zip(tokens, _POSITION_SUFFIXES, strict=False)])
+    sizes = {token: len(token.encode()) for token in dict.fromkeys(tokens)}
+    if sum(sizes.values()) + 2 * len(tokens) + 4 * len(sizes) > _MAX_BYTES:
+        total_sizes = accumulate(sizes.values())
+        return " ".join([token for token, total in zip(sizes, total_sizes, strict=True) if total <= _MAX_BYTES])
+    if sum(sizes[token] for token in tokens) <= _MAX_BYTES:
+        return " ".join([f"{token}:{min(position, _MAX_POSITION)}" for position, token in enumerate(tokens, 1)])
+    # PostgreSQL parses at most a megabyte of tokens and keeps 255 positions of each, so each token is written once.
+    positions_of_token: dict[str, list[str]] = {}
+    for position, token in enumerate(tokens, 1):
+        positions = positions_of_token.setdefault(token, [])
+        if len(positions) < _MAX_POSITIONS_PER_TOKEN:
+            positions.append(str(min(position, _MAX_POSITION)))
+    return " ".join([f"{token}:{','.join(positions)}" for token, positions in positions_of_token.items()])
 
 
 def _quote_token(token: str) -> str:
@@ -80,7 +69,7 @@ def _quote_token(token: str) -> str:
 
 
 class TextQuery(NamedTuple):
-    """What is asked for: phrases, each with how often it was asked in other letters; some count only all together."""
+    """A parsed query: how often each phrase occurs, the phrases of ``together``, and those that match alone."""
 
     phrases: Mapping[Phrase, int]
     all_of: Sequence[Phrase] = ()
@@ -88,19 +77,19 @@ class TextQuery(NamedTuple):
 
     @classmethod
     def from_words(cls, words: str, together: str = "") -> TextQuery:
-        any_of, every = (
-            [phrase for word in split_query_words(asked) if (phrase := tuple(tokenize_for_index(word)))]
-            for asked in (words, together)
+        any_of, all_of = (
+            [phrase for word in split_query_words(query) if (phrase := tuple(tokenize_for_index(word)))]
+            for query in (words, together)
         )
         phrases = {phrase: any_of.count(phrase) for phrase in any_of}
-        return cls(dict.fromkeys(every, 1) | phrases, every, frozenset(any_of))
+        return cls(dict.fromkeys(all_of, 1) | phrases, all_of, frozenset(any_of))
 
     def format_tsquery(self, found_phrases: Sequence[Phrase]) -> str:
-        """The ``tsquery`` for those of its phrases that some text holds; empty when none can match."""
-        found = [format_phrase(phrase) for phrase in found_phrases if phrase in self.any_of]
+        """Format a ``tsquery`` for the phrases that some text holds; empty when none can match."""
+        alternatives = [format_phrase(phrase) for phrase in found_phrases if phrase in self.any_of]
         if self.all_of and set(self.all_of) <= set(found_phrases):
-            found.append("(" + " & ".join(map(format_phrase, self.all_of)) + ")")
-        return " | ".join(found)
+            alternatives.append("(" + " & ".join(map(format_phrase, self.all_of)) + ")")
+        return " | ".join(alternatives)
 
     @property
     def tokens(self) -> list[str]:
@@ -108,39 +97,36 @@ class TextQuery(NamedTuple):
 
 
 def format_phrase(phrase: Phrase) -> str:
-    """The spelling of a ``tsquery`` for one phrase."""
+    """Format a ``tsquery`` for one phrase."""
     return "(" + " <-> ".join(map(_quote_token, phrase)) + ")"
 
 
 class CorpusStats(NamedTuple):
-    """What the ranking knows of all texts: how many there are, how long in all, and how many hold each phrase."""
+    """What the ranking knows about all texts: their number, their tokens, and how many hold each phrase."""
 
     texts: int
     tokens: int
     texts_with_phrase: Mapping[Phrase, int]
 
     def phrase_weight(self, phrase: Phrase) -> float:
-        """How telling a phrase is: the rarer the more."""
-        holding = self.texts_with_phrase.get(phrase, 0)
-        return max(log((self.texts - holding + 0.5) / (holding + 0.5)), _MIN_IDF) if holding <= self.texts else _MIN_IDF
+        """Return the inverse document frequency of a phrase."""
+        count = self.texts_with_phrase.get(phrase, 0)
+        return max(log((self.texts - count + 0.5) / (count + 0.5)), _MIN_IDF) if count <= self.texts else _MIN_IDF
 
 
 def bm25_score(text_query: TextQuery, corpus: CorpusStats, positions: TokenPositions, length: int) -> float:
-    """How well a text of a length matches, as ``bm25()`` of FTS5 has it; higher is better."""
+    """Score a text as FTS5's ``bm25()`` does; higher is better."""
     average = corpus.tokens / corpus.texts if corpus.texts else 1.0
-    drag = _K1 * (1 - _B + _B * length / (average or 1.0))
+    length_norm = _K1 * (1 - _B + _B * length / (average or 1.0))
     total = 0.0
     for phrase, times in text_query.phrases.items():
-        if count := _count_occurrences(phrase, positions):
-            total += times * corpus.phrase_weight(phrase) * count * (_K1 + 1) / (count + drag)
+        if any(token not in positions for token in phrase):
+            continue
+        where = [positions[token] for token in phrase]
+        if any(token_positions is None for token_positions in where):
+            count = 1  # the text was too long to store positions: it holds the tokens, the number is unknown
+        else:
+            first, *rest = (set(token_positions or ()) for token_positions in where)
+            count = sum(all(start + step in later for step, later in enumerate(rest, 1)) for start in first)
+        total += times * corpus.phrase_weight(phrase) * count * (_K1 + 1) / (count + length_norm)
     return total
-
-
-def _count_occurrences(phrase: Phrase, positions: TokenPositions) -> int:
-    if any(token not in positions for token in phrase):
-        return 0
-    where = [positions[token] for token in phrase]
-    if any(each is None for each in where):
-        return 1  # a text too long for its places to be kept holds the tokens; how often is not known
-    first, *rest = (set(each or ()) for each in where)
-    return sum(all(place + step in each for step, each in enumerate(rest, 1)) for place in first)

@@ -1,4 +1,4 @@
-"""Vectors: one table per model and length, half precision, with an HNSW index; small tables are searched exactly."""
+"""Vectors in PostgreSQL: one table per model and length, half precision, an HNSW index; small tables are searched exactly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VectorRow = tuple[int, int, Sequence[float]]
 
 
 def format_vector(vector: Sequence[float]) -> str:
-    """A vector brought to length one, so that half precision can hold it."""
+    """Format a vector scaled to length one, so that half precision can hold it."""
     size = hypot(*vector) or 1.0
     return "[" + ",".join(repr(float(part) / size) for part in vector) + "]"
 
@@ -33,8 +33,8 @@ def find_nearest(
     values: Sequence[Any],
     limit: int | None,
 ) -> list[tuple[int, float]]:
-    """Positions and cosines of the nearest, best first; a record counts by its best chunk."""
-    row = run(SQL["model"], (model, len(vector))).fetchone()
+    """Return positions and cosines of the nearest, best first; a record counts by its best chunk."""
+    row = run(SQL["find_model"], (model, len(vector))).fetchone()
     if row is None:
         return []
     table, distance = f"vector_{int(row[0])}", f"(v.vector <=> %s::halfvec({len(vector)}))"
@@ -42,44 +42,42 @@ def find_nearest(
     statement = (
         f"SELECT v.seq, {distance} FROM {table} AS v JOIN log ON log.seq = v.seq AND log.scope = v.scope WHERE {where}"  # noqa: S608 - only our own fragments, values are bound
     )
-    asked = format_vector(vector)
-    size = run(SQL["size_of_partitions"], (table,)).fetchone()
+    query = format_vector(vector)
+    size = run(SQL["estimated_rows"], (table,)).fetchone()
     if limit is None or size is None or size[0] < _EXACT_SEARCH_LIMIT:
-        found = run(statement, (asked, *values))
+        found = run(statement, (query, *values))
     else:
         run(
             "SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', %s, true)",
             (str(min(1000, max(40, _OVERSAMPLING * limit))),),
         )
-        found = run(f"{statement} ORDER BY {distance} LIMIT %s", (asked, *values, asked, _OVERSAMPLING * limit))
+        found = run(f"{statement} ORDER BY {distance} LIMIT %s", (query, *values, query, _OVERSAMPLING * limit))
     best: dict[int, float] = {}
-    for seq, away in found:
-        score = 0.0 if away is None or isnan(away) else 1.0 - float(away)
+    for seq, cosine_distance in found:
+        score = 0.0 if cosine_distance is None or isnan(cosine_distance) else 1.0 - float(cosine_distance)
         best[seq] = max(score, best.get(seq, -2.0))
     return sorted(best.items(), key=lambda item: (-item[1], item[0]))[:limit]
 
 
 def build_missing_vectors_clause(run: RunStatement, model: str) -> str:
-    """The part of a statement that tells what has a text and no vector of the model, scope by scope; every length counts."""
-    numbers = [int(number) for (number,) in run(SQL["models_named"], (model,))]
-    of_each = [f"SELECT max(seq) FROM vector_{number} AS v WHERE v.scope = place.scope" for number in numbers]  # noqa: S608 - our own table names
-    known = " UNION ALL ".join(of_each)
-    return f"""FROM (SELECT DISTINCT scope FROM tally) AS place
+    """Build the clause that selects versions with a text and no vector of the model, of any length, scope by scope."""
+    numbers = [int(number) for (number,) in run(SQL["numbers_of_model"], (model,))]
+    newest = [f"SELECT max(seq) FROM vector_{number} AS v WHERE v.scope = present.scope" for number in numbers]  # noqa: S608 - our own table names
+    known = " UNION ALL ".join(newest)
+    return f"""FROM (SELECT DISTINCT scope FROM tally) AS present
         CROSS JOIN LATERAL (SELECT coalesce(max(seq), 0) AS seq FROM ({known or "SELECT 0::bigint"}) AS k (seq)) AS known
-        JOIN log ON log.scope = place.scope AND log.seq > known.seq AND log.tokens IS NOT NULL
-        WHERE (%s::text[] IS NULL OR place.scope = ANY(%s)) AND log.seq <= %s"""  # noqa: S608 - our own fragments, values are bound
+        JOIN log ON log.scope = present.scope AND log.seq > known.seq AND log.tokens IS NOT NULL
+        WHERE (%s::text[] IS NULL OR present.scope = ANY(%s)) AND log.seq <= %s"""  # noqa: S608 - our own fragments, values are bound
 
 
 def put_vectors(database: Database, model: str, vectors: Iterable[VectorRow]) -> None:
-    """Stores vectors of records that are there; those that a record had before are replaced."""
+    """Store vectors of existing records; earlier vectors of the same records are replaced."""
     by_length: dict[int, list[VectorRow]] = {}
     for vector in vectors:
         by_length.setdefault(len(vector[2]), []).append(vector)
     for length, rows in by_length.items():
         table = _ensure_table(database, model, length)
-        scopes: dict[int, str] = dict(
-            database.execute(SQL["scopes_of_seqs"], ([seq for seq, _, _ in rows],)).fetchall()
-        )
+        scopes: dict[int, str] = dict(database.execute(SQL["scopes_at"], ([seq for seq, _, _ in rows],)).fetchall())
         with database.cursor() as cursor:
             replaced = sorted({(scopes[seq], seq) for seq, _, _ in rows if seq in scopes})
             cursor.executemany(f"DELETE FROM {table} WHERE scope = %s AND seq = %s", replaced)  # noqa: S608 - our own table name
@@ -90,30 +88,30 @@ def put_vectors(database: Database, model: str, vectors: Iterable[VectorRow]) ->
 
 
 def _ensure_table(database: Database, model: str, length: int) -> str:
-    """The table of a model's vectors of one length, made if there is none yet."""
-    row = database.execute(SQL["model"], (model, length)).fetchone()
+    """Return the table of a model's vectors of one length; create it if there is none."""
+    row = database.execute(SQL["find_model"], (model, length)).fetchone()
     if row is not None:
         return f"vector_{int(row[0])}"
     if not 0 < length <= _MAX_LENGTH:
         raise InvalidInput(f"A vector of {length} numbers cannot be stored; 1 to {_MAX_LENGTH:,} can.")
-    if database.execute(SQL["has_vectors"]).fetchone() is None:
+    if database.execute(SQL["has_pgvector"]).fetchone() is None:
         raise MissingExtra(
             "This database has no pgvector, which vectors need.",
             hint="Let a superuser run CREATE EXTENSION vector in it once.",
         )
     database.execute("SELECT pg_advisory_xact_lock(19531, 2)")
-    row = database.execute(SQL["model"], (model, length)).fetchone()
-    if row is not None:  # somebody was faster
+    row = database.execute(SQL["find_model"], (model, length)).fetchone()
+    if row is not None:  # another process created it
         return f"vector_{int(row[0])}"
-    database.execute(SQL["add_model"], (model, length))
-    (number,) = fetch_single_row(database.execute(SQL["model"], (model, length)))
+    database.execute(SQL["insert_model"], (model, length))
+    (number,) = fetch_single_row(database.execute(SQL["find_model"], (model, length)))
     return create_table(database, int(number), length)
 
 
 def create_table(database: Database, number: int, length: int) -> str:
-    """Makes the table of one model's vectors, walled like the log."""
+    """Create the table of one model's vectors, with the same row level security as the log."""
     table = f"vector_{number}"
-    made = f"""
+    script = f"""
         CREATE TABLE {table} (
             scope text COLLATE "C" NOT NULL, seq bigint NOT NULL, chunk integer NOT NULL, vector halfvec({length}) NOT NULL,
             PRIMARY KEY (scope, seq, chunk)) PARTITION BY HASH (scope);
@@ -125,12 +123,12 @@ def create_table(database: Database, number: int, length: int) -> str:
     parts = [
         f"CREATE TABLE {table}_{n} PARTITION OF {table} FOR VALUES WITH (MODULUS 8, REMAINDER {n});" for n in range(8)
     ]
-    database.execute(made + "".join(parts))
+    database.execute(script + "".join(parts))
     for (role,) in database.execute("SELECT DISTINCT role FROM admission").fetchall():
         database.execute(f'GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO "{role.replace(chr(34), chr(34) * 2)}"')
     return table
 
 
 def list_tables(database: Database) -> list[str]:
-    """The tables of all models."""
-    return [f"vector_{int(number)}" for (number,) in database.execute(SQL["models"])]
+    """Return the tables of all models."""
+    return [f"vector_{int(number)}" for (number,) in database.execute(SQL["model_numbers"])]

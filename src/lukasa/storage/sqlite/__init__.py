@@ -1,5 +1,5 @@
-"""SQLite keeps the engine promise in one file: the embedded default."""
+"""The SQLite engine: a store in one file, or in memory."""
 
-from lukasa.storage.sqlite.engine import SqliteEngine
+from lukasa.storage.sqlite.engine import SqliteEngine, open_engine
 
-__all__ = ["SqliteEngine"]
+__all__ = ["SqliteEngine", "open_engine"]

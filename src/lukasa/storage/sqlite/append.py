@@ -1,4 +1,4 @@
-"""Appending: sealed drafts and lines of other logs become lines of this one."""
+"""Appending to a SQLite store: pending entries, the indexes derived from them, and replay of other logs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 import apsw
 
@@ -14,17 +15,234 @@ from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.record import Record, ValidatedDraft, digest_of, entry_suffix, parse_entry
 from lukasa.scope import SYSTEM, Reach
 from lukasa.storage import quarantine
-from lukasa.storage.append import KEY_REUSED, LazyRecords, fingerprint_batch, hash_idempotency_key, refuse_closed_scope
+from lukasa.storage.append import (
+    NO_KEY_STATE,
+    KeyState,
+    KeyTuple,
+    LazyRecords,
+    Replay,
+    TallyChanges,
+    VersionTuple,
+    build_next_version,
+    checksum,
+    fingerprint_batch,
+    hash_idempotency_key,
+    parse_replayed_entry,
+    refuse_closed_scope,
+    resolve_batch,
+)
 from lukasa.storage.engine import QUARANTINE, ConditionalBatch, ReplayResult
-from lukasa.storage.integrity import ErasedKeys, checksum
-from lukasa.storage.sqlite.batch import LogRow, SqlitePendingBatch, SqliteQuarantineBackend
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL
+from lukasa.text.similarity import text_pair_keys
+
+Savepoint = tuple[int, int, int, int, int, int, int]
+LogRow = tuple[int, str, str, str, int, str, int, int, bytes, str]
+TextRow = tuple[int, str, str, str]
 
 _NO_AUTHORS: frozenset[str] = frozenset()
 
 
-def _parse_row(row: LogRow) -> Record:
+class SqlitePendingBatch:
+    """The entries of one transaction, collected in memory and written at once with everything derived from them.
+
+    Several jobs may share a batch: each creates a savepoint first and can roll back to it.
+    """
+
+    def __init__(
+        self, database: apsw.Connection, near_duplicate_kinds: frozenset[str], *, check_fresh_ids: bool = False
+    ) -> None:
+        self.database = database
+        self.checks_fresh_ids = check_fresh_ids  # look up even new ids, in case an id generator repeats itself
+        self.has_direct_writes = False
+        self._near_duplicate_kinds = near_duplicate_kinds
+        tip, quarantines = database.execute(SQL["tip_and_quarantines"]).get
+        self.next_seq: int = tip + 1
+        self.has_quarantines = bool(quarantines)
+        self._clear()
+
+    def take_connection(self) -> apsw.Connection:
+        """Write everything pending and return the connection, for work that does more than append."""
+        self.flush()
+        self.has_direct_writes = True
+        return self.database
+
+    def _clear(self) -> None:
+        self.first_seq = self.next_seq
+        self._rows: list[LogRow] = []
+        self._texts: list[tuple[int, str]] = []
+        self._live_corrections: list[tuple[str, str, int]] = []
+        self._not_current: list[int] = []
+        self._superseded: list[int] = []
+        self._hidden: list[tuple[int, str]] = []
+        self._replaced_states: list[tuple[KeyTuple, KeyState | None]] = []
+        self._key_states: dict[KeyTuple, KeyState] = {}
+        self._has_labels = self._has_links = False
+
+    def get_key_state(self, key: KeyTuple) -> KeyState:
+        """Return the state of a key, pending versions included."""
+        if (known := self._key_states.get(key)) is not None:
+            return known
+        newest = self.database.execute(SQL["newest_of_key"], key).get
+        if newest is None:
+            return NO_KEY_STATE
+        seq, version, created_at, deleted, hidden = newest
+        if not hidden:
+            return KeyState(seq, version, version, created_at, bool(deleted))
+        visible = self.database.execute(SQL["newest_visible_of_key"], key).get
+        if visible is None:
+            return KeyState(0, 0, version, created_at, True)
+        return KeyState(visible[0], visible[1], version, visible[2], bool(visible[3]))
+
+    def add_first_version(
+        self, scope: str, kind: str, id: str, author: str, at: int, moment: int, digest: bytes, entry: bytes, text: str
+    ) -> None:
+        """Add the first version of a record whose id is new."""
+        seq = self.next_seq
+        self.next_seq = seq + 1
+        self._rows.append((seq, scope, kind, id, 1, author, at, moment, digest, entry.decode()))
+        if text:
+            self._texts.append((seq, text))
+
+    def add_version(
+        self,
+        key: KeyTuple,
+        version: int,
+        author: str,
+        at: int,
+        moment: int,
+        digest: bytes,
+        entry: bytes,
+        text: str,
+        *,
+        before: KeyState,
+        created_at: str,
+        deleted: bool,
+        hidden_by: frozenset[str],
+    ) -> None:
+        """Add a version that is newer or older than the newest of its key."""
+        seq = self.next_seq
+        self.next_seq = seq + 1
+        self._rows.append((seq, *key, version, author, at, moment, digest, entry.decode()))
+        if text:
+            self._texts.append((seq, text))
+        state = before.with_version(seq, version, created_at, deleted=deleted, hidden=bool(hidden_by))
+        live = 0
+        if state.seq != seq:
+            self._not_current.append(seq)
+            self._hidden += [(seq, hiding) for hiding in hidden_by]
+        else:
+            live = before.deleted - deleted
+            if not before.deleted:
+                (self._not_current if before.seq >= self.first_seq else self._superseded).append(before.seq)
+            if deleted:
+                self._not_current.append(seq)
+        if live != 1:
+            self._live_corrections.append((key[0], key[1], live - 1))
+        self._replaced_states.append((key, self._key_states.get(key)))
+        self._key_states[key] = state
+
+    def reset_to(self, position: int) -> None:
+        """Continue from a position after the database was rolled back to it."""
+        self.next_seq = position
+        self._clear()
+
+    def note_indexed_parts(self, *, labels: bool, links: bool) -> None:
+        """Note that an entry has labels or links, so that their indexes are derived."""
+        self._has_labels |= labels
+        self._has_links |= links
+
+    def create_savepoint(self) -> Savepoint:
+        return (
+            len(self._rows), len(self._texts), len(self._live_corrections),
+            len(self._not_current), len(self._superseded), len(self._hidden), len(self._replaced_states),
+        )  # fmt: skip
+
+    def roll_back_to(self, savepoint: Savepoint) -> None:
+        """Remove everything that was added since the savepoint."""
+        rows, texts, live_corrections, not_current, superseded, hidden, states = savepoint
+        for key, state in reversed(self._replaced_states[states:]):
+            if state is None:
+                del self._key_states[key]
+            else:
+                self._key_states[key] = state
+        del self._rows[rows:], self._texts[texts:], self._live_corrections[live_corrections:]
+        del self._not_current[not_current:], self._superseded[superseded:], self._hidden[hidden:]
+        del self._replaced_states[states:]
+        self.next_seq = self.first_seq + len(self._rows)
+
+    def rows_since(self, savepoint: Savepoint) -> list[LogRow]:
+        """Return the rows that were added since the savepoint."""
+        return self._rows[savepoint[0] :]
+
+    def flush(self) -> None:
+        """Insert the pending rows and index entries, then clear the batch."""
+        if not self._rows:
+            return
+        for seq in self._superseded:
+            SqliteQuarantineBackend(self.database).mark_superseded(seq)
+        self.database.executemany(SQL["insert_entry"], self._rows)
+        if self._not_current:
+            self.database.executemany(SQL["insert_not_current"], [(seq,) for seq in self._not_current])
+            self.database.executemany(SQL["hide_version"], self._hidden)
+        if self._texts and not self._not_current:
+            self.database.executemany(SQL["index_text"], self._texts)
+        elif self._texts:
+            not_current = set(self._not_current)
+            self.database.executemany(SQL["index_text"], [row for row in self._texts if row[0] not in not_current])
+            self.database.executemany(SQL["index_past_text"], [row for row in self._texts if row[0] in not_current])
+        span = (self.first_seq, self.next_seq - 1)
+        if self._has_labels:
+            self.database.execute(SQL["derive_labels"], span)
+        kinds = self._near_duplicate_kinds
+        if not kinds.isdisjoint({row[2] for row in self._rows}):
+            texts = ((self._rows[seq - self.first_seq], text) for seq, text in self._texts)
+            insert_pair_keys(self.database, ((row[0], row[1], row[2], text) for row, text in texts if row[2] in kinds))
+        if self._has_links:
+            self.database.execute(SQL["derive_links"], span)
+        changes = TallyChanges()
+        for row in self._rows:
+            changes.add_version(row[1], row[2], row[8])
+        for scope, kind, live in self._live_corrections:
+            changes.add_live(scope, kind, live)
+        self.database.executemany(SQL["add_to_tally"], changes.rows())
+        self._clear()
+
+
+def insert_pair_keys(database: apsw.Connection, texts: Iterable[TextRow]) -> None:
+    """Insert the near-duplicate keys of texts, in index order so that each page of the index is written once."""
+    rows = sorted((pair_key, seq) for seq, scope, kind, text in texts for pair_key in text_pair_keys(text, scope, kind))
+    if rows:
+        database.executemany(SQL["insert_duplicate_key"], rows)
+
+
+class SqliteQuarantineBackend:
+    """A SQLite store inside a write transaction, for the quarantine rules."""
+
+    def __init__(self, database: apsw.Connection) -> None:
+        self._db = database
+
+    def fetch_rows(self, name: str, *values: Any) -> list[Any]:
+        return self._db.execute(SQL[name], values).fetchall()
+
+    def execute_many(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        self._db.executemany(SQL[name], rows)
+
+    def mark_superseded(self, seq: int) -> None:
+        for name in ("unindex_text", "insert_not_current", "index_past_text_of_version"):
+            self._db.execute(SQL[name], (seq,))
+        self._db.execute(SQL["note_residue"])
+
+    def mark_current(self, seq: int) -> None:
+        for name in ("unindex_past_text", "delete_not_current", "index_text_of_version"):
+            self._db.execute(SQL[name], (seq,))
+        self._db.execute(SQL["note_residue"])
+
+    def add_live_count(self, scope: str, kind: str, live: int) -> None:
+        self._db.execute(SQL["add_to_tally"], (scope, kind, live, 0, 0))
+
+
+def _parse_log_row(row: LogRow) -> Record:
     return parse_entry(row[9], row[0], row[8])
 
 
@@ -35,210 +253,157 @@ def append_batch(
     batch: Sequence[ValidatedDraft] | ConditionalBatch,
     key: str | None,
 ) -> Outcome:
-    """Stages a batch whole, or answers why not and leaves the stage as it was."""
-    asked = b""
+    """Add a batch whole, or return the reason why not and leave the pending entries as they were."""
+    answer = None
     if key is not None or callable(batch):
-        pending.flush()  # a decision sees what came before it
+        pending.flush()  # the condition and the idempotency lookup must see earlier jobs of the group
         if key is not None:
-            asked = b"" if callable(batch) else fingerprint_batch(batch)
-            if (earlier := _find_earlier_answer(pending.database, reach, key, asked)) is not None:
-                return earlier
-        if callable(batch):
-            answer = batch(SqliteReader(pending.database, reach))
-            if isinstance(answer, Refused):
-                return answer
-            batch = answer
-    written = (
-        _add_batch(pending, now, reach, batch)
-        if not pending.has_quarantines
-        else _add_batch_quarantined(pending, now, reach, batch)
-    )
+            row = pending.database.execute(SQL["find_idempotency"], (hash_idempotency_key(reach, key),)).get
+            answer = None if row is None else (row[0], json.loads(row[1]))
+        drafts = resolve_batch(SqliteReader(pending.database, reach), batch, answer)
+        if isinstance(drafts, Accepted | Refused):
+            return drafts
+    else:
+        drafts = batch
+    add = _add_batch_quarantined if pending.has_quarantines else _add_batch
+    written = add(pending, now, reach, drafts)
     if not isinstance(written, list):
         return written
-    if QUARANTINE in {sealed.kind for sealed in batch}:
-        _apply_quarantines(pending, batch, written)
+    if QUARANTINE in {sealed.kind for sealed in drafts}:
+        database = pending.take_connection()
+        for sealed, row in zip(drafts, written, strict=True):
+            if sealed.kind == QUARANTINE and sealed.scope == SYSTEM:
+                quarantine.apply_quarantine(SqliteQuarantineBackend(database), sealed.draft.body, row[0])
+                pending.has_quarantines = True
     if key is not None:
         seqs = json.dumps([row[0] for row in written])
-        pending.take_connection().execute(
-            SQL["insert_answered"], (hash_idempotency_key(reach, key), asked, seqs, to_microseconds(now))
-        )
-    return Accepted(LazyRecords(written, _parse_row))
+        values = (hash_idempotency_key(reach, key), fingerprint_batch(batch), seqs, to_microseconds(now))
+        pending.take_connection().execute(SQL["insert_idempotency"], values)
+    return Accepted(LazyRecords(written, _parse_log_row))
 
 
 def insert_single(database: apsw.Connection, now: datetime, sealed: ValidatedDraft) -> Outcome | None:
-    """Writes such a record without a stage; ``None`` when an author is quarantined, which takes a closer look."""
+    """Insert one record that ``find_single_insert`` chose; None if there are quarantines, which need a full append."""
     draft, scope, kind, id, author, content, _ = sealed
-    tip, veiled = database.execute(SQL["tip_and_veils"]).get
-    if veiled:
+    tip, has_quarantines = database.execute(SQL["tip_and_quarantines"]).get
+    if has_quarantines:
         return None
     at, recorded_at = to_microseconds(now), to_iso(now)
-    line = content[:-1] + entry_suffix(1, recorded_at, recorded_at)
-    digest = digest_of(line)
+    entry = content[:-1] + entry_suffix(1, recorded_at, recorded_at)
+    digest = digest_of(entry)
     moment = at if draft.happened_at is None else to_microseconds(draft.happened_at)
-    row = (tip + 1, scope, kind, id, 1, author, at, moment, digest, line.decode())
-    database.execute(SQL["insert_line"], row)
+    row = (tip + 1, scope, kind, id, 1, author, at, moment, digest, entry.decode())
+    database.execute(SQL["insert_entry"], row)
     if draft.text:
-        database.execute(SQL["add_words"], (tip + 1, draft.text))
+        database.execute(SQL["index_text"], (tip + 1, draft.text))
     database.execute(SQL["add_to_tally"], (scope, kind, 1, 1, checksum(digest)))
-    return Accepted(LazyRecords([row], _parse_row))
-
-
-def _add_batch(
-    pending: SqlitePendingBatch, now: datetime, reach: Reach, batch: Sequence[ValidatedDraft]
-) -> list[LogRow] | Refused | Conflict:
-    mark = pending.create_savepoint()
-    try:
-        hindrance = _add_versions(pending, now, reach, batch)
-    except BaseException:
-        pending.roll_back_to(mark)
-        raise
-    if hindrance is not None:
-        pending.roll_back_to(mark)
-        return hindrance
-    return pending.rows_since(mark)
+    return Accepted(LazyRecords([row], _parse_log_row))
 
 
 def _add_batch_quarantined(
     pending: SqlitePendingBatch, now: datetime, reach: Reach, batch: Sequence[ValidatedDraft]
 ) -> list[LogRow] | Refused | Conflict:
-    """The same, one by one, so that a record can be hidden for what was put down just before it."""
+    """Add drafts one by one, so that a record can be hidden because of the one before it."""
     database, start = pending.take_connection(), pending.next_seq
     written: list[LogRow] = []
-    database.execute("SAVEPOINT veiled")
+    database.execute("SAVEPOINT quarantined")
     for sealed in batch:
         rows = _add_batch(pending, now, reach, [sealed])
         if not isinstance(rows, list):
-            database.execute("ROLLBACK TO veiled")
-            database.execute("RELEASE veiled")
+            database.execute("ROLLBACK TO quarantined")
+            database.execute("RELEASE quarantined")
             pending.reset_to(start)
             return rows
         written += rows
         pending.flush()
-    database.execute("RELEASE veiled")
+    database.execute("RELEASE quarantined")
     return written
 
 
-def _apply_quarantines(pending: SqlitePendingBatch, batch: Sequence[ValidatedDraft], written: list[LogRow]) -> None:
-    database = pending.take_connection()
-    for sealed, row in zip(batch, written, strict=True):
-        if sealed.kind == QUARANTINE and sealed.scope == SYSTEM:
-            quarantine.apply_quarantine(SqliteQuarantineBackend(database), sealed.draft.body, row[0])
-            pending.has_quarantines = True
-
-
-def _add_versions(
+def _add_batch(
     pending: SqlitePendingBatch, now: datetime, reach: Reach, batch: Sequence[ValidatedDraft]
-) -> Refused | Conflict | None:
+) -> list[LogRow] | Refused | Conflict:
+    savepoint = pending.create_savepoint()
     at, recorded_at = to_microseconds(now), to_iso(now)
-    veils = quarantine.ActiveQuarantines(SqliteQuarantineBackend(pending.database)) if pending.has_quarantines else None
-    first_stamp = entry_suffix(1, recorded_at, recorded_at)
-    writable, looks_new = reach.writable, veils is None and not pending.checks_fresh_ids
-    add_new, sha256 = pending.add_first_version, hashlib.sha256
-    for sealed in batch:
-        draft, scope, kind, id, author, content, fresh = sealed
-        if writable is not None and scope not in writable:
-            return refuse_closed_scope(scope)
-        moment = at if draft.happened_at is None else to_microseconds(draft.happened_at)
-        if draft.labels or draft.links:
-            pending.note_indexed_parts(labels=bool(draft.labels), links=bool(draft.links))
-        if fresh and looks_new and not draft.deleted and not draft.expected:
-            line = content[:-1] + first_stamp
-            digest = sha256(line).digest()
-            add_new(scope, kind, id, author, at, moment, digest, line, draft.text)
-        else:
-            place = (scope, kind, id)
-            before = pending.get_key_state(place)
-            expected = 0 if fresh and draft.expected is None else draft.expected
-            if expected is not None and expected != (0 if before.deleted and expected == 0 else before.version):
-                return Conflict(sealed.key, expected, before.version)
-            version, created_at = before.highest_version + 1, before.created_at or recorded_at
-            line = content[:-1] + entry_suffix(version, created_at, recorded_at)
-            digest = digest_of(line)
-            over = veils.find_hiding_authors(scope, author, draft.links, at) if veils is not None else _NO_AUTHORS
+    quarantines = None
+    if pending.has_quarantines:
+        quarantines = quarantine.ActiveQuarantines(SqliteQuarantineBackend(pending.database))
+    first_suffix = entry_suffix(1, recorded_at, recorded_at)
+    writable, trusts_new_ids = reach.writable, quarantines is None and not pending.checks_fresh_ids
+    add_first_version, sha256 = pending.add_first_version, hashlib.sha256
+    obstacle: Refused | Conflict | None = None
+    try:
+        for sealed in batch:
+            draft, scope, kind, id, author, content, has_new_id = sealed
+            if writable is not None and scope not in writable:
+                obstacle = refuse_closed_scope(scope)
+                break
+            moment = at if draft.happened_at is None else to_microseconds(draft.happened_at)
+            if draft.labels or draft.links:
+                pending.note_indexed_parts(labels=bool(draft.labels), links=bool(draft.links))
+            if has_new_id and trusts_new_ids and not draft.deleted and not draft.expected:
+                entry = content[:-1] + first_suffix
+                digest = sha256(entry).digest()
+                add_first_version(scope, kind, id, author, at, moment, digest, entry, draft.text)
+                continue
+            key = (scope, kind, id)
+            before = pending.get_key_state(key)
+            following = build_next_version(sealed, before, recorded_at)
+            if isinstance(following, Conflict):
+                obstacle = following
+                break
+            version, created_at, entry = following
+            hidden_by = _NO_AUTHORS
+            if quarantines is not None:
+                hidden_by = quarantines.find_hiding_authors(scope, author, draft.links, at)
             pending.add_version(
-                place, version, author, at, moment, digest, line, draft.text,
-                before=before, created_at=created_at, deleted=draft.deleted, hidden_by=over,
+                key, version, author, at, moment, digest_of(entry), entry, draft.text,
+                before=before, created_at=created_at, deleted=draft.deleted, hidden_by=hidden_by,
             )  # fmt: skip
-    return None
+    except BaseException:
+        pending.roll_back_to(savepoint)
+        raise
+    if obstacle is not None:
+        pending.roll_back_to(savepoint)
+        return obstacle
+    return pending.rows_since(savepoint)
 
 
-def _find_earlier_answer(
-    database: apsw.Connection, reach: Reach, key: str, batch_fingerprint: bytes
-) -> Accepted | Refused | None:
-    """What this key answered before; decisions have no fingerprint, so for them the key alone counts."""
-    row = database.execute(SQL["answered"], (hash_idempotency_key(reach, key),)).get
-    if row is None:
-        return None
-    earlier, seqs = row
-    if earlier and batch_fingerprint and earlier != batch_fingerprint:
-        return KEY_REUSED
-    return Accepted(SqliteReader(database, reach).records(json.loads(seqs)), repeated=True)
+def replay_entries(
+    pending: SqlitePendingBatch, *, reach: Reach, lines: Iterable[tuple[bytes, bytes]]
+) -> list[ReplayResult]:
+    """Replay entries of another log, given with their digests."""
+    return SqliteReplay(pending).run((parse_replayed_entry(reach, line, digest), line) for line, digest in lines)
 
 
-class SqliteReplay:
-    """Takes lines of another log into this one, in one transaction."""
+class SqliteReplay(Replay):
+    """Replay into a SQLite store."""
 
-    def __init__(self, pending: SqlitePendingBatch, reach: Reach) -> None:
+    def __init__(self, pending: SqlitePendingBatch) -> None:
         self._db = pending.take_connection()
-        self._reach = reach
         self._pending = pending
-        self._erased_keys = ErasedKeys(line for (line,) in self._db.execute(SQL["receipts"]))
-        self._new_digests: dict[tuple[str, str, str, int], bytes] = {}
+        super().__init__(str(line) for (line,) in self._db.execute(SQL["erasure_receipts"]))
 
-    def run(self, lines: Iterable[tuple[bytes, bytes]]) -> list[ReplayResult]:
-        return [self._add_entry(line, digest) for line, digest in lines]
+    def find_digest(self, version: VersionTuple) -> bytes | None:
+        digest: bytes | None = self._db.execute(SQL["digest_of_version"], version).get
+        return digest
 
-    def _add_entry(self, line: bytes, digest: bytes) -> ReplayResult:
-        if digest_of(line) != digest:
-            return ReplayResult("refused", "the line does not match its digest")
-        record = parse_entry(line, 0, digest)
-        if not self._reach.writes(record.scope):
-            return ReplayResult("refused", f"the scope {record.scope!r} is closed to this caller")
-        known = self._find_digest(record)
-        if known is not None:
-            if known == digest:
-                return ReplayResult("present")
-            return ReplayResult("refused", "another record has this key and version")
-        if record in self._erased_keys:
-            return ReplayResult("refused", "this record was erased here")
-        seq, before = self._pending.next_seq, self._pending.get_key_state((record.scope, record.kind, record.id))
-        self._add_record(record, line)
-        if self._pending.has_quarantines:
-            self._pending.flush()  # what follows may have to be hidden for it
+    def add_record(self, record: Record, entry: bytes) -> None:
+        pending, backend = self._pending, SqliteQuarantineBackend(self._db)
+        key, at = (record.scope, record.kind, record.id), to_microseconds(record.recorded_at)
+        seq, before = pending.next_seq, pending.get_key_state(key)
+        hidden_by = _NO_AUTHORS
+        if pending.has_quarantines:
+            quarantines = quarantine.ActiveQuarantines(backend)
+            hidden_by = quarantines.find_hiding_authors(record.scope, record.author, record.links, at)
+        pending.note_indexed_parts(labels=bool(record.labels), links=bool(record.links))
+        pending.add_version(
+            key, record.version, record.author, at, to_microseconds(record.moment), record.digest, entry, record.text,
+            before=before, created_at=to_iso(record.created_at), deleted=record.deleted, hidden_by=hidden_by,
+        )  # fmt: skip
+        if pending.has_quarantines:
+            pending.flush()  # later entries may be hidden because of this one
         if record.kind == QUARANTINE and record.scope == SYSTEM and record.version > before.version:
-            self._pending.flush()
-            quarantine.apply_quarantine(SqliteQuarantineBackend(self._db), record.body, seq)
-            self._pending.has_quarantines = True
-        return ReplayResult("added")
-
-    def _find_digest(self, record: Record) -> bytes | None:
-        place = (record.scope, record.kind, record.id, record.version)
-        if (staged := self._new_digests.get(place)) is not None:
-            return staged
-        found: bytes | None = self._db.execute(SQL["digest_of_version"], place).get
-        return found
-
-    def _add_record(self, record: Record, line: bytes) -> None:
-        at = to_microseconds(record.recorded_at)
-        place = (record.scope, record.kind, record.id)
-        self._new_digests[*place, record.version] = record.digest
-        veils = _NO_AUTHORS
-        if self._pending.has_quarantines:
-            veils = quarantine.ActiveQuarantines(SqliteQuarantineBackend(self._db)).find_hiding_authors(
-                record.scope, record.author, record.links, at
-            )
-        self._pending.note_indexed_parts(labels=bool(record.labels), links=bool(record.links))
-        self._pending.add_version(
-            place,
-            record.version,
-            record.author,
-            at,
-            to_microseconds(record.moment),
-            record.digest,
-            line,
-            record.text,
-            before=self._pending.get_key_state(place),
-            created_at=to_iso(record.created_at),
-            deleted=record.deleted,
-            hidden_by=veils,
-        )
+            pending.flush()
+            quarantine.apply_quarantine(backend, record.body, seq)
+            pending.has_quarantines = True

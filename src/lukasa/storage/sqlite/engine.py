@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -17,7 +16,7 @@ from typing import Any, TypeVar
 import apsw
 
 from lukasa.clock import Clock, SystemClock, to_microseconds
-from lukasa.errors import LukasaError, StoreBusy, StoreClosed, StoreDamaged, StoreFull, StoreReadOnly
+from lukasa.errors import LukasaError, StoreBusy, StoreClosed, StoreDamaged, StoreFull, StoreMissing, StoreReadOnly
 from lukasa.outcome import Outcome
 from lukasa.record import Key, ValidatedDraft
 from lukasa.scope import FULL_REACH, Reach
@@ -32,22 +31,39 @@ from lukasa.storage.engine import (
     VerifyReport,
     split_into_chunks,
 )
+from lukasa.storage.engines import EngineOptions, register_for_fork
+from lukasa.storage.location import StoreLocation
 from lukasa.storage.sqlite import append, maintenance, store_file
-from lukasa.storage.sqlite.batch import SqlitePendingBatch
-from lukasa.storage.sqlite.errors import error_translation, translate_error
+from lukasa.storage.sqlite.append import SqlitePendingBatch
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL
+from lukasa.storage.sqlite.store_file import translate_error
 from lukasa.storage.sqlite.writer import BatchWork, FastPath, SqliteWriter, checkpoint
 
 _REPLAY_CHUNK = 1000
 _MAX_IDLE_READERS = 8
 
 T = TypeVar("T")
-_VectorRow = tuple[str, int, int, bytes, bytes]
+
+_parent_connections: list[object] = []
+"""Connections and writers of a parent process. They are never closed: closing would drop the parent's locks."""
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    try:
+        yield
+    except apsw.Error as error:
+        raise translate_error(error) from error
+    except UnicodeDecodeError as error:
+        raise StoreDamaged from error
 
 
 class SqliteEngine:
-    """Keeps the engine promise in one SQLite file, or with ``path=None`` in memory."""
+    """A store in one SQLite file, or in memory with ``path=None``.
+
+    The texts of ``near_duplicate_kinds`` get near-duplicate keys.
+    """
 
     def __init__(
         self,
@@ -56,33 +72,33 @@ class SqliteEngine:
         clock: Clock | None = None,
         timeout: float = 30.0,
         vfs: str | None = None,
+        near_duplicate_kinds: frozenset[str] = frozenset(),
     ) -> None:
         self.path = path
         self._clock = clock or SystemClock()
         self._timeout = timeout
         self._vfs = vfs
+        self._near_duplicate_kinds = near_duplicate_kinds
         self._read_only = False
         self._private_copy: TemporaryDirectory[str] | None = None
-        self._has_residue = False  # something was erased whose old bytes may still be in the file
-        self._shared_caches: dict[
-            str, Any
-        ] = {}  # filled when vectors are first asked for, which loads what computes with them
+        self._has_residue = False  # old bytes of erased content may still be in the file
+        self._shared_caches: dict[str, Any] = {}  # vector sketches; filled by the first vector query, which loads numpy
         self._idle_connections: list[apsw.Connection] = []
         self._closed = False
         self._memory_lock: threading.RLock | None = None
         if path is None:
-            self._memory_lock = threading.RLock()  # in memory there is one connection, so a writer keeps readers out
+            self._memory_lock = threading.RLock()  # a store in memory has one connection, so a writer excludes readers
             database = apsw.Connection(":memory:")
             store_file.configure_connection(database, timeout)
             store_file.migrate(database, None)
-            self._writer = SqliteWriter(lambda: database)
+            self._writer = SqliteWriter(lambda: database, near_duplicate_kinds)
             self._idle_connections.append(database)
         else:
             store_file.create_store(path, vfs)
             store_file.check_file(path)
-            self._writer = SqliteWriter(self._connect_writer)
+            self._writer = SqliteWriter(self._connect_writer, near_duplicate_kinds)
             self._open_file()
-        _open_engines.add(self)
+        register_for_fork(self)
 
     def _open_file(self) -> None:
         try:
@@ -116,66 +132,72 @@ class SqliteEngine:
             database = store_file.connect(self.path, timeout=self._timeout, vfs=self._vfs, write=False)
             database.execute("SELECT count(*) FROM sqlite_schema")
         except (apsw.CantOpenError, apsw.ReadOnlyError):
-            # A read-only folder cannot hold the shared-memory file. With nothing left in the write-ahead log the
-            # database file alone is the whole truth and nobody can change it; otherwise both are read from a copy.
-            leftover = self.path.with_name(self.path.name + "-wal")
-            if leftover.exists() and leftover.stat().st_size:
-                return store_file.connect(self._copy_store(leftover), timeout=self._timeout, vfs=self._vfs)
-            database = store_file.connect_immutable(self.path)
+            # A read-only folder cannot hold the shared-memory file. If the write-ahead log is empty, the database file
+            # is complete and cannot change. Otherwise both files are read from a private copy.
+            wal_file = self.path.with_name(self.path.name + "-wal")
+            if not wal_file.exists() or not wal_file.stat().st_size:
+                return store_file.connect_immutable(self.path)
+            if self._private_copy is None:
+                self._private_copy = TemporaryDirectory(prefix="lukasa-")
+                for file in (self.path, wal_file):
+                    shutil.copyfile(file, Path(self._private_copy.name) / file.name)
+            copy = Path(self._private_copy.name) / self.path.name
+            return store_file.connect(copy, timeout=self._timeout, vfs=self._vfs)
         return database
-
-    def _copy_store(self, wal_file: Path) -> Path:
-        """A private copy of a store on a read-only disk, with what is still in its write-ahead log."""
-        assert self.path is not None
-        if self._private_copy is None:
-            self._private_copy = TemporaryDirectory(prefix="lukasa-")
-            for file in (self.path, wal_file):
-                shutil.copyfile(file, Path(self._private_copy.name) / file.name)
-        return Path(self._private_copy.name) / self.path.name
 
     # Log
 
     @contextmanager
-    def snapshot(self, reach: Reach, *, single_query: bool = False) -> Iterator[SqliteReader]:  # noqa: ARG002 - it costs nothing here
-        with error_translation(), self._borrow_connection() as database:
-            within = database.in_transaction  # in memory: a look inside another look, or inside a write
-            if not within:
+    def snapshot(self, reach: Reach, *, single_query: bool = False) -> Iterator[SqliteReader]:  # noqa: ARG002 - a transaction costs nothing here
+        with _translate_errors(), self._borrow_connection() as database:
+            nested = database.in_transaction  # in memory: a snapshot inside another one, or inside a write
+            if not nested:
                 database.execute("BEGIN")
             try:
                 yield SqliteReader(database, reach, self._shared_caches)
             finally:
-                if not within and database.in_transaction:
+                if not nested and database.in_transaction:
                     database.execute("COMMIT")
 
     def append(
         self, reach: Reach, batch: Sequence[ValidatedDraft] | ConditionalBatch, *, key: str | None = None
     ) -> Outcome:
         now = self._clock.now
-        one = None if key is not None or callable(batch) else find_single_insert(reach, batch)
+        single = None
+        if key is None and not callable(batch):
+            single = find_single_insert(reach, batch, self._near_duplicate_kinds)
         return self._write(
             lambda pending: append.append_batch(pending, now(), reach, batch, key),
-            None if one is None else lambda database: append.insert_single(database, now(), one),
+            None if single is None else lambda database: append.insert_single(database, now(), single),
         )
 
     def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[ReplayResult]:
         for chunk in split_into_chunks(lines, _REPLAY_CHUNK):
-            yield from self._write(_build_replay_work(reach, chunk))
+            yield from self._write(partial(append.replay_entries, reach=reach, lines=chunk))
 
     def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
         from lukasa.storage.sqlite.vectors import encode_vectors
 
         given = list(vectors)
-        halves = encode_vectors([vector for _, _, vector in given])
-        rows = [(model, seq, chunk, *both) for (seq, chunk, _), both in zip(given, halves, strict=True)]
+        encoded = encode_vectors([vector for _, _, vector in given])
+        by_position: dict[int, list[tuple[str, int, int, bytes, bytes]]] = {}
+        for (seq, chunk, _), sketch_and_vector in zip(given, encoded, strict=True):
+            by_position.setdefault(seq, []).append((model, seq, chunk, *sketch_and_vector))
 
         def work(pending: SqlitePendingBatch) -> None:
             database = pending.take_connection()
-            new = _select_new_vectors(database, model, rows)
-            replaced = sorted({row[:2] for row in new})
-            if replaced and database.execute(SQL["vectors_from"], replaced[0]).get:
-                database.execute(SQL["new_edition"], (model,))
-                database.executemany(SQL["forget_vectors"], replaced)
-            database.executemany(SQL["put_vector"], new)
+            newest = database.execute(SQL["newest_vector"], (model,)).get or 0
+            changed = [  # two processes often make the same vectors at the same time; the second writes nothing
+                row
+                for seq, rows in by_position.items()
+                if seq > newest or sorted(rows) != database.execute(SQL["vectors_at"], (model, seq)).fetchall()
+                for row in rows
+            ]
+            replaced = sorted({row[:2] for row in changed})
+            if replaced and database.execute(SQL["has_vectors_from"], replaced[0]).get:
+                database.execute(SQL["raise_vector_edition"], (model,))
+                database.executemany(SQL["delete_vectors"], replaced)
+            database.executemany(SQL["put_vector"], changed)
 
         self._write(work)
 
@@ -191,43 +213,44 @@ class SqliteEngine:
         if self._private_copy is not None:
             self._private_copy.cleanup()
 
-    # Upkeep
+    # Maintenance
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         if self._closed:
             raise StoreClosed
-        with error_translation():
+        kinds = self._near_duplicate_kinds
+        with _translate_errors():
             if self.path is None:
                 with self._borrow_connection() as database:
-                    return maintenance.verify(database, progress, writable=True)
-            database = self._connect_reader()  # a new one: an old one may check its own cached copy of the text index
+                    return maintenance.verify(database, progress, kinds, writable=True)
+            database = self._connect_reader()  # an older connection might check its cached copy of the text index
             try:
-                return maintenance.verify(database, progress, writable=not self._read_only)
+                return maintenance.verify(database, progress, kinds, writable=not self._read_only)
             finally:
                 database.close()
 
     def reindex(self, progress: Progress | None = None) -> None:
+        kinds = self._near_duplicate_kinds
         try:
-            self._write(lambda pending: maintenance.reindex(pending.take_connection(), progress))
+            self._write(lambda pending: maintenance.reindex(pending.take_connection(), progress, kinds))
         except StoreDamaged:
-            self._write(lambda pending: maintenance.rebuild_damaged(pending.take_connection(), progress))
+            self._write(lambda pending: maintenance.rebuild_damaged(pending.take_connection(), progress, kinds))
             self._writer.run_exclusively(_vacuum)
 
     def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> LogCompactionResult:
         bound = 2**63 - 1 if before is None else to_microseconds(before)
         bytes_before = self._size_in_bytes()
-        dropped = self._write(lambda pending: maintenance.compact(pending.take_connection(), bound, progress))
+        kinds = self._near_duplicate_kinds
+        dropped = self._write(lambda pending: maintenance.compact(pending.take_connection(), bound, progress, kinds))
         if dropped:
-            with self._memory_lock or nullcontext():
-                self._writer.run_exclusively(_vacuum)
-                self._checkpoint()
+            self._rewrite_file()
         return LogCompactionResult(dropped, bytes_before, self._size_in_bytes())
 
     def erase(
         self, choose: Callable[[Reader], Sequence[Key]], receipt: Callable[[EraseResult], ValidatedDraft]
     ) -> EraseResult:
         def work(pending: SqlitePendingBatch) -> EraseResult:
-            erased = maintenance.erase(pending.take_connection(), choose)
+            erased = maintenance.erase(pending.take_connection(), choose, self._near_duplicate_kinds)
             if erased.versions:
                 append.append_batch(pending, self._clock.now(), FULL_REACH, [receipt(erased)], None)
             return erased
@@ -236,16 +259,19 @@ class SqliteEngine:
         self._has_residue = True
         return replace(erased, residue=self._overwrite_residue())
 
+    def _rewrite_file(self) -> bool:
+        """Rewrite the file without freed pages; return False if a reader kept the write-ahead log from being emptied."""
+        with self._memory_lock or nullcontext():
+            self._writer.run_exclusively(_vacuum)
+            return self._checkpoint()
+
     def _checkpoint(self) -> bool:
-        """Moves the write-ahead log into the file and empties it, unless a reader is in the way."""
         return self._writer.run_exclusively(checkpoint)
 
     def _overwrite_residue(self) -> str | None:
-        """Rewrites the file without what was erased. Pages that were split or moved hold old bytes until then."""
+        """Rewrite the file, because split or moved pages keep old bytes; return why traces may remain."""
         try:
-            with self._memory_lock or nullcontext():
-                self._writer.run_exclusively(_vacuum)
-                emptied = self._checkpoint()
+            emptied = self._rewrite_file()
         except (StoreBusy, StoreFull) as error:
             return f"the file could not be rewritten yet: {error.message}"
         if not emptied:
@@ -254,11 +280,11 @@ class SqliteEngine:
         return None
 
     def backup(self, target: Path) -> None:
-        with error_translation(), self._borrow_connection() as database:
+        with _translate_errors(), self._borrow_connection() as database:
             store_file.copy_database(database, target)
 
     def describe(self) -> Mapping[str, Any]:
-        with error_translation(), self._borrow_connection() as database:
+        with _translate_errors(), self._borrow_connection() as database:
             facts: dict[str, Any] = {
                 "engine": "sqlite",
                 "sqlite": apsw.sqlite_lib_version(),
@@ -276,8 +302,8 @@ class SqliteEngine:
     def _size_in_bytes(self) -> int:
         if self.path is None:
             return 0
-        side = [self.path.with_name(self.path.name + end) for end in ("", "-wal")]
-        return sum(file.stat().st_size for file in side if file.exists())
+        files = [self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal")]
+        return sum(file.stat().st_size for file in files if file.exists())
 
     # Connections
 
@@ -288,13 +314,11 @@ class SqliteEngine:
                 self._overwrite_residue()
             return result
         with self._memory_lock:
-            if (
-                self._idle_connections
-                and self._idle_connections[0].in_transaction
-                and not self._writer.is_writing_thread
-            ):
+            in_snapshot = self._idle_connections and self._idle_connections[0].in_transaction
+            if in_snapshot and not self._writer.is_writing_thread:
                 raise LukasaError(
-                    "This store lives in memory and has one look at a time.", hint="Write after the look."
+                    "A store in memory has one connection, and a snapshot is using it.",
+                    hint="Write after the snapshot is closed.",
                 )
             return self._writer.run(work, fast_path)
 
@@ -327,46 +351,25 @@ class SqliteEngine:
         else:
             self._idle_connections.append(database)
 
-    def _reset_after_fork(self) -> None:
-        """A fork inherits connections it must not use: it starts with none of its own."""
+    def reset_after_fork(self) -> None:
+        """Drop the connections that a forked child inherited and must not use."""
         if self.path is not None:
             _parent_connections.extend((*self._idle_connections, self._writer))
             self._idle_connections = []
-            self._writer = SqliteWriter(self._connect_writer)
-
-
-def _select_new_vectors(database: apsw.Connection, model: str, rows: list[_VectorRow]) -> list[_VectorRow]:
-    """The vectors without those that are there already: two processes often make the same ones at the same time."""
-    newest = database.execute(SQL["newest_vector"], (model,)).get or 0
-    by_position: dict[int, list[_VectorRow]] = {}
-    for row in rows:
-        by_position.setdefault(row[1], []).append(row)
-    return [
-        row
-        for seq, own in by_position.items()
-        if seq > newest or sorted(own) != database.execute(SQL["vectors_at"], (model, seq)).fetchall()
-        for row in own
-    ]
+            self._writer = SqliteWriter(self._connect_writer, self._near_duplicate_kinds)
 
 
 def _vacuum(database: apsw.Connection) -> None:
     database.execute("VACUUM")
 
 
-def _build_replay_work(reach: Reach, chunk: list[tuple[bytes, bytes]]) -> BatchWork[list[ReplayResult]]:
-    return lambda pending: append.SqliteReplay(pending, reach).run(chunk)
-
-
-_parent_connections: list[object] = []
-"""Connections and writers of a parent process, kept so that they are never closed here: closing would drop the parent's locks."""
-
-_open_engines: weakref.WeakSet[SqliteEngine] = weakref.WeakSet()
-
-
-def _reset_engines_after_fork() -> None:
-    for engine in list(_open_engines):
-        engine._reset_after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_engines_after_fork)
+def open_engine(location: StoreLocation, options: EngineOptions) -> SqliteEngine:
+    """Open a store in a file or in memory; every label is indexed, and a file has no replica."""
+    if not options.create and location.path is not None and not location.path.exists():
+        raise StoreMissing(f"There is no store at {location.path}.")
+    return SqliteEngine(
+        location.path,
+        clock=options.clock,
+        timeout=options.timeout,
+        near_duplicate_kinds=options.near_duplicate_kinds,
+    )

@@ -1,4 +1,4 @@
-"""Opening the database file: who owns it, which schema it has, how it is set up."""
+"""The database file of a SQLite store: creation, ownership checks, migrations, settings, copies and errors."""
 
 from __future__ import annotations
 
@@ -15,19 +15,49 @@ from urllib.parse import quote
 
 import apsw
 
-from lukasa.errors import InvalidInput, StoreDamaged, StoreForeign, StoreNewer, StoreUnavailable
+from lukasa.errors import (
+    InvalidInput,
+    StoreBusy,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+    StoreForeign,
+    StoreFull,
+    StoreNewer,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from lukasa.storage.files import sync_folder
-from lukasa.storage.sqlite.errors import translate_error
-from lukasa.storage.text_match import contains_text
+from lukasa.storage.reader import contains_text
 
 APPLICATION_ID = 0x4C554B41  # "LUKA" in the file's header
-_MIGRATIONS = files("lukasa.storage.sqlite") / "migrations"
+_MIN_DATABASE_BYTES = 512  # the smallest page of SQLite
+
+_ERROR_TYPES: tuple[tuple[type[Exception], type[StoreError]], ...] = (
+    (apsw.BusyError, StoreBusy),
+    (apsw.LockedError, StoreBusy),
+    (apsw.FullError, StoreFull),
+    (apsw.ReadOnlyError, StoreReadOnly),
+    (apsw.NotADBError, StoreForeign),
+    (apsw.CorruptError, StoreDamaged),
+    (apsw.ConnectionClosedError, StoreClosed),
+)
+
+
+def translate_error(error: apsw.Error | MemoryError) -> StoreError:
+    """Return the Lukasa error for an error of SQLite. No error of ``apsw`` leaves the engine."""
+    for sqlite_type, store_type in _ERROR_TYPES:
+        if isinstance(error, sqlite_type):
+            return store_type()
+    if isinstance(error, apsw.IOError | apsw.CantOpenError):
+        return StoreUnavailable(f"The storage failed ({error}); the write was not acknowledged.")
+    return StoreError(f"SQLite refused: {error}")
 
 
 def load_migrations() -> list[tuple[int, str]]:
-    """The numbered steps that make up the schema."""
+    """Load the numbered migrations, in order."""
     found = []
-    for file in _MIGRATIONS.iterdir():
+    for file in (files("lukasa.storage.sqlite") / "migrations").iterdir():
         if number := re.match(r"(\d{4})_.*\.sql$", file.name):
             found.append((int(number[1]), file.read_text("utf-8")))
     return sorted(found)
@@ -36,17 +66,13 @@ def load_migrations() -> list[tuple[int, str]]:
 SCHEMA_VERSION = load_migrations()[-1][0]
 
 
-MIN_DATABASE_BYTES = 512
-"""No database is smaller."""
-
-
 def create_private_file(path: Path) -> None:
-    """Makes an empty file that only its owner can read; SQLite gives its side files the same mode."""
+    """Create an empty file that only its owner can read; SQLite gives its side files the same mode."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def create_store(path: Path, vfs: str | None = None) -> None:
-    """Makes a new store unless there is one. It takes its name only when it is whole, so half a store is never seen."""
+    """Create a store unless there is one. The file gets its name only when it is complete."""
     if path.exists():
         return
     part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")
@@ -60,7 +86,7 @@ def create_store(path: Path, vfs: str | None = None) -> None:
             migrate(database, part)
         finally:
             database.close()
-        with suppress(FileExistsError):  # another process was quicker, with the same result
+        with suppress(FileExistsError):  # another process created it first, with the same content
             os.link(part, path)
         sync_folder(path.parent)
     except OSError as error:
@@ -72,7 +98,7 @@ def create_store(path: Path, vfs: str | None = None) -> None:
 
 
 def connect(path: Path, *, timeout: float, vfs: str | None = None, write: bool = True) -> apsw.Connection:
-    """A connection set up for durability: WAL, a real fsync at every commit, freed pages overwritten."""
+    """Open a durable connection: WAL, a real fsync at every commit, freed pages overwritten."""
     flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
     database = apsw.Connection(str(path), flags=flags | apsw.SQLITE_OPEN_NOMUTEX, vfs=vfs, statementcachesize=200)
     configure_connection(database, timeout)
@@ -80,7 +106,7 @@ def connect(path: Path, *, timeout: float, vfs: str | None = None, write: bool =
 
 
 def connect_immutable(path: Path) -> apsw.Connection:
-    """A connection that takes the file as it is: it locks nothing, makes no side file and sees no write-ahead log."""
+    """Open a connection that locks nothing, creates no side file and ignores the write-ahead log."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     database = apsw.Connection(f"file:{quote(str(path))}?immutable=1", flags=flags)
     database.create_scalar_function("says", _contains_text, 2, deterministic=True)
@@ -92,6 +118,7 @@ def _contains_text(*values: Any) -> bool:
 
 
 def configure_connection(database: apsw.Connection, timeout: float) -> None:
+    """Set the pragmas, the busy handler and the SQL function ``says`` of a connection."""
     database.set_busy_handler(BusyTimeout(timeout))
     database.create_scalar_function("says", _contains_text, 2, deterministic=True)
     for pragma in (
@@ -106,7 +133,7 @@ def configure_connection(database: apsw.Connection, timeout: float) -> None:
 
 
 class BusyTimeout:
-    """How long to wait for a lock: short, uneven naps, so that waiting processes take turns instead of colliding."""
+    """A busy handler that waits in short random sleeps, so that waiting processes take turns."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -118,21 +145,21 @@ class BusyTimeout:
             self._deadline = now + self._seconds
         if now >= self._deadline:
             return False
-        time.sleep(random.uniform(0.0002, 0.002))  # noqa: S311 - naps need no secrecy
+        time.sleep(random.uniform(0.0002, 0.002))  # noqa: S311 - a sleep needs no secrecy
         return True
 
 
 def check_file(path: Path) -> None:
-    """Refuses files that are not ours, without touching them.
+    """Refuse files that are not Lukasa stores, without touching them.
 
-    The first look takes the file as unchangeable: nothing is locked and no side file is made. What is still in a
-    write-ahead log escapes it, so ``migrate`` looks again once the store is open.
+    The file is opened as immutable: nothing is locked and no side file is created. That misses what is still in a
+    write-ahead log, so ``migrate`` checks again once the store is open.
     """
     if path.is_dir():
         raise StoreForeign(f"{path} is a folder, not a store.")
     if path.stat().st_size == 0:
-        raise StoreDamaged(f"{path} is empty.", hint="Restore a backup, or remove it to begin anew.")
-    if path.stat().st_size < MIN_DATABASE_BYTES:
+        raise StoreDamaged(f"{path} is empty.", hint="Restore a backup, or remove it to start over.")
+    if path.stat().st_size < _MIN_DATABASE_BYTES:
         raise StoreForeign(f"{path} is too small to be a Lukasa store; it was left untouched.")
     try:
         database = connect_immutable(path)
@@ -143,11 +170,11 @@ def check_file(path: Path) -> None:
     except apsw.NotADBError as error:
         raise StoreForeign(f"{path} is not a Lukasa store; it was left untouched.") from error
     except (apsw.CorruptError, apsw.CantOpenError, apsw.IOError):
-        return  # caught in the middle of somebody's write: the real look will tell
+        return  # another process is writing; migrate checks again
 
 
 def check_owner(database: apsw.Connection, path: Path | None) -> None:
-    """Refuses a database of another program and one of a newer Lukasa."""
+    """Refuse a database of another program, and a store of a newer Lukasa."""
     version = int(str(database.pragma("user_version")))
     if database.pragma("application_id") != APPLICATION_ID:
         if database.execute("SELECT count(*) FROM sqlite_schema").get:
@@ -159,18 +186,17 @@ def check_owner(database: apsw.Connection, path: Path | None) -> None:
 
 
 def migrate(database: apsw.Connection, path: Path | None) -> None:
-    """Brings the schema up to date: a copy of an older store first, then all steps in one transaction."""
+    """Bring the schema up to date: copy an older store first, then run all steps in one transaction."""
     check_owner(database, path)
     if database.pragma("user_version") == SCHEMA_VERSION:
         return
     if path is not None:
         database.execute("PRAGMA journal_mode = WAL").fetchall()
-    with_data = int(str(database.pragma("user_version")))
-    if with_data and path is not None:
+    if database.pragma("user_version") and path is not None:
         copy_database(database, path.with_name(f"{path.name}.before-schema-{SCHEMA_VERSION}"))
     database.execute("BEGIN IMMEDIATE")
     try:
-        present = int(str(database.pragma("user_version")))
+        present = int(str(database.pragma("user_version")))  # another process may have migrated meanwhile
         for number, script in load_migrations():
             if number > present:
                 database.execute(script)
@@ -182,7 +208,7 @@ def migrate(database: apsw.Connection, path: Path | None) -> None:
 
 
 def copy_database(database: apsw.Connection, target: Path) -> None:
-    """A consistent copy into a new private file, durable before this returns."""
+    """Write a consistent copy to a new private file, durable before this returns."""
     if target.exists():
         raise InvalidInput(f"{target} is already there; a backup never overwrites.")
     part = target.with_name(target.name + ".part")

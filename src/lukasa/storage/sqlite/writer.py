@@ -1,10 +1,10 @@
 """One writer at a time, many writes per commit.
 
-Every write is a job. Whoever finds nobody writing takes all waiting jobs into one transaction and commits once for
-all of them; the others find their job done when they get their turn. One fsync then serves as many threads as were
-waiting, and nobody is told of success before that fsync returned.
+Every write is a job. A thread that finds no writer at work becomes the leader: it runs its own job and all waiting jobs
+in one transaction and commits once. The other threads wake up when their jobs are done. One fsync serves all of them,
+and no job reports success before that fsync returned.
 
-Jobs put lines on a shared stage, which is written once for all. A job that fails must leave the stage as it found it.
+Jobs add entries to a shared pending batch, which is written once. A job that fails must leave the batch unchanged.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, Generic, TypeVar
 import apsw
 
 from lukasa.errors import LukasaError, StoreClosed, StoreDamaged
-from lukasa.storage.sqlite.batch import SqlitePendingBatch
-from lukasa.storage.sqlite.errors import translate_error
+from lukasa.storage.sqlite.append import SqlitePendingBatch
+from lukasa.storage.sqlite.store_file import translate_error
 
 T = TypeVar("T")
 Connect = Callable[[], apsw.Connection]
@@ -30,7 +30,7 @@ _GATHER_SHARE_OF_COMMIT = 0.5
 
 BatchWork = Callable[[SqlitePendingBatch], T]
 FastPath = Callable[[apsw.Connection], T | None]
-"""A short way to do the same work when nobody else waits; ``None`` means that it has to be the long way."""
+"""A shorter way to do the same work when no other job waits; ``None`` means that the full work must run."""
 ConnectionWork = Callable[[apsw.Connection], T]
 
 
@@ -50,7 +50,7 @@ class _WriteJob(Generic[T]):
         self.result: T | None = None
         self.error: BaseException | None = None
         self.is_leader = False
-        self.wake_lock: threading.Lock | None = None  # only those who wait need one
+        self.wake_lock: threading.Lock | None = None  # only a waiting job needs one
 
     def get_result(self) -> T:
         if self.error is not None:
@@ -61,10 +61,11 @@ class _WriteJob(Generic[T]):
 class SqliteWriter:
     """The write side of one database in one process."""
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(self, connect: Connect, near_duplicate_kinds: frozenset[str]) -> None:
         self._connect = connect
+        self._near_duplicate_kinds = near_duplicate_kinds
         self._connection: apsw.Connection | None = None
-        self._lock = threading.Lock()  # guards the queue and whether anybody leads; held for moments only
+        self._lock = threading.Lock()  # guards the queue and the leader flag; held only for moments
         self._queue: list[_WriteJob[Any]] = []
         self._has_leader = False
         self._leader_thread = 0
@@ -74,34 +75,36 @@ class SqliteWriter:
 
     @property
     def is_writing_thread(self) -> bool:
-        """Whether the calling thread is in the middle of a write of its own."""
+        """Whether the calling thread is running a write."""
         return self._leader_thread == threading.get_ident()
 
     def run(self, work: BatchWork[T], fast_path: FastPath[T] | None = None) -> T:
-        """Runs ``work`` in a write transaction and returns once it is durable."""
+        """Run ``work`` in a write transaction and return once it is durable."""
         return self._submit(_WriteJob(work, fast_path=fast_path))
 
     def run_exclusively(self, work: ConnectionWork[T]) -> T:
-        """Runs ``errand`` with the connection outside any transaction, while nobody here writes."""
+        """Run ``work`` on the connection outside any transaction, while no other job runs."""
         return self._submit(_WriteJob(None, exclusive_work=work))
 
     def use_connection(self, database: apsw.Connection) -> None:
-        """Takes over a connection that was opened to look the store over."""
+        """Write over a connection that is already open."""
         self._connection = database
 
     def close(self) -> None:
-        def shut(_: apsw.Connection) -> None:
+        """Close the connection once the running jobs are done."""
+
+        def close_connection(_: apsw.Connection) -> None:
             self._closed = True
             self._close_connection()
 
         if self._connection is not None:
-            self.run_exclusively(shut)
+            self.run_exclusively(close_connection)
         self._closed = True
 
     def _submit(self, job: _WriteJob[T]) -> T:
-        me = threading.get_ident()
-        if self._leader_thread == me:
-            raise LukasaError("A decision tried to write.", hint="Return what to append instead.")
+        thread = threading.get_ident()
+        if self._leader_thread == thread:
+            raise LukasaError("A conditional append tried to write.", hint="Return the drafts to append instead.")
         with self._lock:
             if self._has_leader:
                 job.wake_lock = threading.Lock()
@@ -110,14 +113,14 @@ class SqliteWriter:
             else:
                 self._has_leader = job.is_leader = True
         if job.wake_lock is not None:
-            job.wake_lock.acquire()  # until the job is done, or until it is this thread's turn to lead
+            job.wake_lock.acquire()  # until the job is done, or this thread is the next leader
         if job.is_leader:
-            self._leader_thread = me
+            self._leader_thread = thread
             self._run_group(job)
         return job.get_result()
 
     def _run_group(self, own_job: _WriteJob[Any]) -> None:
-        """Does its own job and all that are waiting in one transaction, then hands the lead to the next in line."""
+        """Run the own job and all waiting jobs in one transaction, then hand the lead to the next waiting job."""
         if self._group_size > 1:
             self._wait_for_writers()
         jobs = [own_job]
@@ -133,7 +136,10 @@ class SqliteWriter:
         except BaseException as error:  # noqa: BLE001 - handed to the threads whose jobs these are
             if isinstance(error, apsw.IOError | apsw.ReadOnlyError):
                 self._abandon_connection()
-            failure = _translate_failure(error)
+            failure: BaseException = error
+            if isinstance(error, apsw.Error):
+                failure = translate_error(error)
+                failure.__cause__ = error
             for job in jobs:
                 job.error = job.error or failure
         finally:
@@ -150,7 +156,7 @@ class SqliteWriter:
                 job.wake_lock.release()
 
     def _wait_for_writers(self) -> None:
-        """Where several threads were writing a moment ago, waits a fraction of a commit for them to come back."""
+        """Wait a fraction of a commit for the threads that were writing a moment ago."""
         deadline = time.perf_counter() + min(self._commit_seconds * _GATHER_SHARE_OF_COMMIT, _MAX_GATHER_SECONDS)
         while len(self._queue) + 1 < self._group_size and time.perf_counter() < deadline:
             time.sleep(0)
@@ -159,10 +165,10 @@ class SqliteWriter:
         database = self._get_connection()
         database.execute("BEGIN IMMEDIATE")
         try:
-            stage = SqlitePendingBatch(database, check_fresh_ids=check_fresh_ids)
+            pending = SqlitePendingBatch(database, self._near_duplicate_kinds, check_fresh_ids=check_fresh_ids)
             for job in jobs:
-                self._run_job(stage, job)
-            stage.flush()
+                self._run_job(pending, job)
+            pending.flush()
             if len(jobs) == 1:
                 database.execute("COMMIT")
             else:
@@ -174,12 +180,12 @@ class SqliteWriter:
             if isinstance(error, apsw.ConstraintError) and not check_fresh_ids:
                 self._run_transaction(
                     jobs, check_fresh_ids=True
-                )  # a made-up id was taken: look before each write this time
+                )  # a generated id was taken: look up every id this time
                 return
             raise
 
     def _try_fast_path(self, job: _WriteJob[T], fast_path: FastPath[T]) -> bool:
-        """The short way of a lone job; ``False`` when it has to be the long one."""
+        """Run the fast path of a single job; return False when the full work must run."""
         database = self._get_connection()
         database.execute("BEGIN IMMEDIATE")
         try:
@@ -193,7 +199,7 @@ class SqliteWriter:
         return job.result is not None
 
     def _run_job(self, pending: SqlitePendingBatch, job: _WriteJob[Any]) -> None:
-        """One job of a group. A failure of its own is its own; a failure of the database is everybody's."""
+        """Run one job of a group. A job's own error fails that job; a database error fails the group."""
         pending.has_direct_writes = False
         try:
             assert job.work is not None
@@ -211,7 +217,7 @@ class SqliteWriter:
         return self._connection
 
     def _abandon_connection(self) -> None:
-        """After a failed write or fsync a handle is not to be trusted again, not even to tidy up as it closes."""
+        """Close a connection after a failed write or fsync, without the checkpoint that closing normally runs."""
         if self._connection is not None:
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             self._close_connection()
@@ -224,21 +230,12 @@ class SqliteWriter:
 
 def _roll_back(database: apsw.Connection) -> None:
     if database.in_transaction:
-        with suppress(apsw.Error):  # the error that led here tells more
+        with suppress(apsw.Error):  # the first error matters more
             database.execute("ROLLBACK")
 
 
-def _translate_failure(error: BaseException) -> BaseException:
-    """What the threads whose jobs these were are told."""
-    if not isinstance(error, apsw.Error):
-        return error
-    failure = translate_error(error)
-    failure.__cause__ = error
-    return failure
-
-
 def checkpoint(database: apsw.Connection) -> bool:
-    """Moves the write-ahead log into the database and empties it; ``False`` when a reader was in the way."""
+    """Move the write-ahead log into the database and empty it; return False if a reader prevented it."""
     try:
         busy, *_ = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").get
     except apsw.BusyError:

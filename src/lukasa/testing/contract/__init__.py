@@ -5,7 +5,8 @@
     class TestMyEngine(EngineContract):
         @pytest.fixture
         def make_engine(self, tmp_path):
-            ...                                  # a factory: make_engine(clock=None) -> Engine, fresh and empty
+            ...                                  # a factory: make_engine(clock=None) -> Engine, fresh and empty,
+                                                 # with near-duplicate keys of the kind "memory"
 
         def reopen(self, engine, clock=None): ...
         def alongside(self, engine, clock=None): ...

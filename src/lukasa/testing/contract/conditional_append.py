@@ -138,7 +138,7 @@ class ConditionalAppendTests(EngineTestBase):
             deeds[deed]()
             return [make_draft(id="c")]
 
-        with pytest.raises(LukasaError, match="decision"):
+        with pytest.raises(LukasaError, match="conditional append"):
             run_with_timeout(lambda: engine.append(FULL_REACH, decide))
         assert list_ids(engine) == ["a"]
         assert write_note(engine, "d").version == 1

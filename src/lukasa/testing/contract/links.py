@@ -136,7 +136,7 @@ class AdjacentTurnTests(EngineTestBase):
         ids = {record.seq: record.id for record in turns}
         delete_note(engine, "gone", labels=("session=s",))
         with engine.snapshot(FULL_REACH) as reader:
-            around = reader.adjacent_turns(turns)
+            around = reader.adjacent_turns(turns, "session")
             assert reader.texts_at([turns[0].seq, turns[2].seq]) == {turns[0].seq: "I am a", turns[2].seq: "I am b"}
         told = {ids[seq]: tuple(side and ids[side] for side in sides) for seq, sides in around.items()}
         assert told.pop("gone", None) in (None, ("b", "c"))
@@ -162,7 +162,7 @@ class AdjacentTurnTests(EngineTestBase):
     def test_nothing_beside_is_told_through_a_wall(self, engine: Engine) -> None:
         record = write_note(engine, "a", "I am a", scope="closed", labels=("session=s",))
         with engine.snapshot(Reach.of(["shared"])) as reader:
-            assert reader.adjacent_turns([record]) == {}
-            assert reader.adjacent_turns([]) == {}
+            assert reader.adjacent_turns([record], "session") == {}
+            assert reader.adjacent_turns([], "session") == {}
             assert reader.texts_at([record.seq]) == {}
             assert reader.texts_at([]) == {}

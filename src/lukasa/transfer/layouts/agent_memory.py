@@ -22,7 +22,7 @@ from lukasa.errors import FormatError, InvalidInput
 from lukasa.outcome import Refused
 from lukasa.storage.files import atomic_write
 from lukasa.trust import AgentMemory, Trust
-from lukasa.trust.importer import validate_agent_memory
+from lukasa.trust.agent_memory import validate_agent_memory
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")

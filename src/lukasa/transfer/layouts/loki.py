@@ -20,17 +20,16 @@ from typing import Any
 from lukasa import canonical_json
 from lukasa.clock import Clock, IdMaker
 from lukasa.errors import FormatError, InvalidInput
-from lukasa.experience.consolidation.similarity import EpisodeError, clean_text
-from lukasa.experience.episode import EPISODE, Episode
-from lukasa.experience.episodes import Episodes
+from lukasa.experience.consolidation.clusters import EpisodeError, clean_text
+from lukasa.experience.episodes import EPISODE, Episode, Episodes
 from lukasa.experience.handoffs import HANDOFF, Handoff, Handoffs
-from lukasa.experience.knowledge import Knowledge
-from lukasa.experience.knowledge_items import (
+from lukasa.experience.knowledge import (
     ANTIPATTERN,
     FACT,
     INVERSE_RELATIONS,
     KNOWLEDGE_KINDS,
     PATTERN,
+    Knowledge,
     KnowledgeItem,
     kind_from_id,
     parse_links,

@@ -1,4 +1,4 @@
-"""The SQL of the PostgreSQL engine."""
+"""The SQL statements of the PostgreSQL engine."""
 
 from lukasa.storage.sql_loader import load_statements
 

@@ -1,25 +1,31 @@
--- name: settled
+-- name: settled_position
+-- Return the settled position and the newest one.
 SELECT settled, newest FROM settled()
 
--- name: enter
-SELECT veiled, positions FROM enter(%s, %s, %s)
+-- name: begin_write
+-- Lock scopes and draw positions; without scopes, lock the whole store.
+SELECT has_quarantines, positions FROM begin_write(%s, %s, %s)
 
--- name: positions
+-- name: draw_positions
+-- Draw the next positions.
 SELECT ARRAY(SELECT nextval('position') FROM generate_series(1, %s))
 
--- name: add_sole
-SELECT add_sole(%s, %s, %s, %s, %s, %s, %s, %s::tsvector, %s, %s, %s)
+-- name: insert_single
+-- Insert one new record without labels or links.
+SELECT insert_single(%s, %s, %s, %s, %s, %s, %s, %s::tsvector, %s, %s, %s)
 
 -- name: tip
+-- Return the newest position; compaction and erasure do not lower it.
 SELECT greatest(
     coalesce((SELECT max(seq) FROM log WHERE seq <= %s), 0),
-    coalesce((SELECT value::bigint FROM fact WHERE name = 'high_water'), 0))
+    coalesce((SELECT value::bigint FROM meta WHERE name = 'high_water'), 0))
 
 -- name: tip_of_scopes
+-- Return the newest position of some scopes.
 SELECT coalesce(max(seq), 0) FROM log WHERE scope = ANY(%s) AND seq <= %s
 
--- name: standing
--- What stands under each key: the newest version that can be seen, and the newest number taken (hidden ones count).
+-- name: key_states
+-- Select each key's newest visible version and the highest number taken, hidden versions included.
 SELECT wanted.scope, wanted.kind, wanted.id, seen.seq, seen.version, newest.version, seen.line, seen.deleted, seen.tokens,
     newest.line
 FROM unnest(%s::text[], %s::text[], %s::text[]) AS wanted (scope, kind, id)
@@ -33,27 +39,33 @@ LEFT JOIN LATERAL (
         AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
     ORDER BY version DESC LIMIT 1) AS seen ON true
 
--- name: insert_line
-INSERT INTO log (seq, scope, kind, id, version, author, at, moment, deleted, live, tokens, labels, session, marks, words, digest, line)
+-- name: insert_entry
+-- Insert one log entry.
+INSERT INTO log (seq, scope, kind, id, version, author, at, moment, deleted, live, tokens, labels, group_label, pair_keys, words, digest, line)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::integer[], %s::tsvector, %s, %s)
 
--- name: copy_lines
-COPY log (seq, scope, kind, id, version, author, at, moment, deleted, live, tokens, labels, session, marks, words, digest, line) FROM STDIN
+-- name: copy_entries
+-- Insert many log entries.
+COPY log (seq, scope, kind, id, version, author, at, moment, deleted, live, tokens, labels, group_label, pair_keys, words, digest, line) FROM STDIN
 
 -- name: insert_link
+-- Insert one link.
 INSERT INTO link (scope, seq, relation, to_scope, to_kind, to_id) VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 
 -- name: copy_links
+-- Insert many links.
 COPY link (scope, seq, relation, to_scope, to_kind, to_id) FROM STDIN
 
 -- name: supersede
+-- Mark a version as not current.
 UPDATE log SET live = false WHERE scope = %s AND seq = %s
 
--- name: keep_books
-SELECT keep_books(%s, %s, %s, %s, %s, %s, %s, %s, %s)
+-- name: add_to_tally
+-- Add changes to the counts and the checksum of a scope and kind.
+SELECT add_to_tally(%s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- name: digests_of_versions
--- One by one by the key: joined at once, the whole kind might be read for them.
+-- Select the digests of some versions, one key lookup each: one join might read the whole kind.
 SELECT wanted.scope, wanted.kind, wanted.id, wanted.version, found.digest
 FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[]) AS wanted (scope, kind, id, version)
 CROSS JOIN LATERAL (
@@ -62,49 +74,61 @@ CROSS JOIN LATERAL (
     ORDER BY version DESC LIMIT 1) AS found
 WHERE found.version = wanted.version
 
--- name: lines_of_seqs
+-- name: entries_at
+-- Select the entries at some positions.
 SELECT seq, line, digest FROM log WHERE seq = ANY(%s) ORDER BY seq
 
 -- name: get_version
+-- Select one visible version of a key by number.
 SELECT seq, line, digest FROM log WHERE scope = %s AND kind = %s AND id = %s AND version = %s
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
 
--- name: get_now
+-- name: get_newest
+-- Select a key's newest visible version.
 SELECT seq, line, digest FROM log WHERE scope = %s AND kind = %s AND id = %s
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
 ORDER BY version DESC LIMIT 1
 
 -- name: get_as_of_time
+-- Select the newest visible version recorded up to a time.
 SELECT seq, line, digest FROM log WHERE scope = %s AND kind = %s AND id = %s AND at <= %s
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
 ORDER BY version DESC LIMIT 1
 
 -- name: get_as_of_seq
+-- Select the newest visible version up to a position.
 SELECT seq, line, digest FROM log WHERE scope = %s AND kind = %s AND id = %s AND seq <= %s
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
 ORDER BY version DESC LIMIT 1
 
 -- name: history
+-- Select a key's visible versions, oldest first.
 SELECT seq, line, digest FROM log WHERE scope = %s AND kind = %s AND id = %s
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
 ORDER BY version
 
 -- name: whole_history
+-- Select all versions of a key, hidden ones included, oldest first.
 SELECT seq, line, digest FROM log WHERE scope = %s AND kind = %s AND id = %s ORDER BY version
 
 -- name: tally
+-- Select the counts of each scope and kind.
 SELECT scope, kind, sum(live)::bigint, sum(versions)::bigint FROM tally
 WHERE %s::text[] IS NULL OR scope = ANY(%s)
 GROUP BY scope, kind ORDER BY scope, kind
 
--- name: answered
-SELECT fingerprint, seqs FROM answered WHERE key = %s
+-- name: find_idempotency
+-- Select the stored answer to an idempotency key.
+SELECT fingerprint, seqs FROM idempotency WHERE key = %s
 
--- name: insert_answered
-INSERT INTO answered (key, fingerprint, seqs, at) VALUES (%s, %s, %s, %s)
+-- name: insert_idempotency
+-- Store the answer to an idempotency key.
+INSERT INTO idempotency (key, fingerprint, seqs, at) VALUES (%s, %s, %s, %s)
 
 -- name: position_of_version
+-- Select the position and digest of one version.
 SELECT seq, digest FROM log WHERE scope = %s AND kind = %s AND id = %s AND version = %s
 
--- name: receipts
+-- name: erasure_receipts
+-- Select the receipts of erasures.
 SELECT line FROM log WHERE scope = '_lukasa' AND kind = 'erasure' ORDER BY seq

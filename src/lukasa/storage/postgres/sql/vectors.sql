@@ -1,22 +1,28 @@
--- name: model
+-- name: find_model
+-- Return the table number of a model and vector length.
 SELECT number FROM model WHERE name = %s AND length = %s
 
--- name: models
+-- name: model_numbers
+-- Select the table numbers of all models.
 SELECT number FROM model ORDER BY number
 
--- name: add_model
+-- name: insert_model
+-- Register a model and vector length.
 INSERT INTO model (name, length) VALUES (%s, %s) ON CONFLICT DO NOTHING
 
--- name: has_vectors
+-- name: has_pgvector
+-- Return a row when the extension pgvector is installed.
 SELECT 1 FROM pg_extension WHERE extname = 'vector'
 
--- name: scopes_of_seqs
+-- name: scopes_at
+-- Select the scopes of some positions.
 SELECT seq, scope FROM log WHERE seq = ANY(%s)
 
--- name: size_of_partitions
--- About how many rows there are, as the server last counted them.
+-- name: estimated_rows
+-- Estimate the rows of a table from the server's own statistics.
 SELECT coalesce(sum(greatest(part.reltuples, 0)), 0)::bigint
 FROM pg_inherits JOIN pg_class AS part ON part.oid = pg_inherits.inhrelid WHERE pg_inherits.inhparent = %s::regclass
 
--- name: models_named
+-- name: numbers_of_model
+-- Select the table numbers of a model, one for each vector length.
 SELECT number FROM model WHERE name = %s

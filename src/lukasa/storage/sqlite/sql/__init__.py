@@ -1,4 +1,4 @@
-"""The SQL of the SQLite engine."""
+"""The SQL statements of the SQLite engine."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ SQL = load_statements(__name__)
 
 
 def query_rows(database: apsw.Connection, name: str, values: tuple[Any, ...] = ()) -> Iterable[Any]:
-    """What a named statement yields. SQLite's columns have no static types, so the caller's schema knowledge decides."""
+    """Run a named statement. The rows are untyped, because SQLite's columns have no static types."""
     return database.execute(SQL[name], values)

@@ -1,58 +1,72 @@
--- Each statement derives one index from a stretch of the log. Appending runs them over the new lines,
--- rebuilding runs them over all of it, so there is one definition of each.
+-- Each statement derives one index from a range of the log. An append runs it over the new entries, a rebuild over all
+-- entries, so each index has one definition.
 
--- name: add_words
+-- name: index_text
+-- Add a text to the index of current versions.
 INSERT INTO words (rowid, text) VALUES (?, ?)
 
--- name: add_past_words
+-- name: index_past_text
+-- Add a text to the index of versions that are not current.
 INSERT INTO past_words (rowid, text) VALUES (?, ?)
 
 -- name: derive_labels
+-- Insert the labels of the entries between two positions.
 INSERT OR IGNORE INTO label (label, scope, seq)
-SELECT each.value, log.scope, log.seq FROM log, json_each(log.line, '$.labels') AS each
+SELECT item.value, log.scope, log.seq FROM log, json_each(log.line, '$.labels') AS item
 WHERE log.seq BETWEEN ? AND ?
 
--- name: add_mark
-INSERT OR IGNORE INTO near (mark, seq) VALUES (?, ?)
+-- name: insert_duplicate_key
+-- Insert one near-duplicate key of a text.
+INSERT OR IGNORE INTO duplicate_key (pair_key, seq) VALUES (?, ?)
 
--- name: marked_texts
--- The texts of those kinds that are marked.
+-- name: near_duplicate_texts
+-- Select the texts between two positions whose kinds have near-duplicate keys.
 SELECT seq, scope, kind, line ->> 'text' FROM log
 WHERE seq BETWEEN ? AND ? AND kind IN (SELECT value FROM json_each(?)) AND line ->> 'text' IS NOT NULL
 
 -- name: derive_links
+-- Insert the links of the entries between two positions.
 INSERT OR IGNORE INTO link (to_scope, to_kind, to_id, relation, seq)
-SELECT each.value ->> 'scope', each.value ->> 'kind', each.value ->> 'id', each.value ->> 'relation', log.seq
-FROM log, json_each(log.line, '$.links') AS each
+SELECT item.value ->> 'scope', item.value ->> 'kind', item.value ->> 'id', item.value ->> 'relation', log.seq
+FROM log, json_each(log.line, '$.links') AS item
 WHERE log.seq BETWEEN ? AND ?
 
--- name: forget_words
+-- name: unindex_text
+-- Remove a version's text from the index of current versions.
 INSERT INTO words (words, rowid, text)
 SELECT 'delete', seq, line ->> 'text' FROM log WHERE seq = ? AND line ->> 'text' IS NOT NULL
 
--- name: forget_past_words
+-- name: unindex_past_text
+-- Remove a version's text from the index of versions that are not current.
 INSERT INTO past_words (past_words, rowid, text)
 SELECT 'delete', seq, line ->> 'text' FROM log WHERE seq = ? AND line ->> 'text' IS NOT NULL
 
--- name: remember_words
+-- name: index_text_of_version
+-- Add a stored version's text to the index of current versions.
 INSERT INTO words (rowid, text) SELECT seq, line ->> 'text' FROM log WHERE seq = ? AND line ->> 'text' IS NOT NULL
 
--- name: remember_past_words
+-- name: index_past_text_of_version
+-- Add a stored version's text to the index of versions that are not current.
 INSERT INTO past_words (rowid, text) SELECT seq, line ->> 'text' FROM log WHERE seq = ? AND line ->> 'text' IS NOT NULL
 
 -- name: add_to_tally
+-- Add changes to the counts and the checksum of a scope and kind.
 INSERT INTO tally (scope, kind, live, versions, checksum) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (scope, kind) DO UPDATE SET live = live + excluded.live, versions = versions + excluded.versions,
     checksum = (checksum + excluded.checksum) & 0x3fffffffffffffff
 
--- name: drop_empty_tallies
+-- name: delete_empty_tallies
+-- Delete the counts of scopes and kinds without versions.
 DELETE FROM tally WHERE versions = 0
 
 -- name: note_residue
-INSERT OR IGNORE INTO fact (name, value) VALUES ('word_residue', 'yes')
+-- Note that the text index may hold words of removed texts.
+INSERT OR IGNORE INTO meta (name, value) VALUES ('word_residue', 'yes')
 
 -- name: clear_residue
-DELETE FROM fact WHERE name = 'word_residue'
+-- Note that the text index holds no words of removed texts.
+DELETE FROM meta WHERE name = 'word_residue'
 
--- name: residue
-SELECT 1 FROM fact WHERE name = 'word_residue'
+-- name: has_residue
+-- Return a row when the text index may hold words of removed texts.
+SELECT 1 FROM meta WHERE name = 'word_residue'

@@ -1,69 +1,86 @@
 -- name: tip
-SELECT max(coalesce((SELECT max(seq) FROM log), 0), coalesce((SELECT CAST(value AS INTEGER) FROM fact WHERE name = 'high_water'), 0))
+-- Return the newest position; compaction and erasure do not lower it.
+SELECT max(coalesce((SELECT max(seq) FROM log), 0), coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'high_water'), 0))
 
 -- name: tip_of_kind
+-- Return the newest position of a scope and kind.
 SELECT max(seq) FROM log WHERE scope = ? AND kind = ?
 
--- name: tip_and_veils
-SELECT max(coalesce((SELECT max(seq) FROM log), 0), coalesce((SELECT CAST(value AS INTEGER) FROM fact WHERE name = 'high_water'), 0)),
-    EXISTS (SELECT 1 FROM veil)
+-- name: tip_and_quarantines
+-- Return the newest position and whether any author is in quarantine.
+SELECT max(coalesce((SELECT max(seq) FROM log), 0), coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'high_water'), 0)),
+    EXISTS (SELECT 1 FROM quarantine)
 
 -- name: newest_of_key
--- The newest version of a key and whether it is hidden; hidden or not, its number is taken.
+-- Select a key's newest version, hidden or not: a hidden version's number is taken too.
 SELECT seq, version, line ->> 'created_at', line ->> 'deleted' IS NOT NULL,
        EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 FROM log WHERE scope = ? AND kind = ? AND id = ? ORDER BY version DESC LIMIT 1
 
 -- name: newest_visible_of_key
+-- Select a key's newest version that no quarantine hides.
 SELECT seq, version, line ->> 'created_at', line ->> 'deleted' IS NOT NULL
 FROM log WHERE scope = ? AND kind = ? AND id = ?
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 ORDER BY version DESC LIMIT 1
 
--- name: insert_line
+-- name: insert_entry
+-- Insert one log entry.
 INSERT INTO log (seq, scope, kind, id, version, author, at, moment, digest, line) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- name: insert_past
-INSERT OR IGNORE INTO past (seq) VALUES (?)
+-- name: insert_not_current
+-- Mark a version as not current.
+INSERT OR IGNORE INTO not_current (seq) VALUES (?)
 
--- name: delete_past
-DELETE FROM past WHERE seq = ?
+-- name: delete_not_current
+-- Mark a version as current.
+DELETE FROM not_current WHERE seq = ?
 
 -- name: digest_of_version
+-- Return the digest of one version.
 SELECT digest FROM log WHERE scope = ? AND kind = ? AND id = ? AND version = ?
 
--- name: lines_of_seqs
+-- name: entries_at
+-- Select the entries at some positions.
 SELECT log.seq, line, digest FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = wanted.value ORDER BY log.seq
 
 -- name: get_version
+-- Select one visible version of a key by number.
 SELECT seq, line, digest FROM log WHERE scope = ? AND kind = ? AND id = ? AND version = ?
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 
--- name: get_now
+-- name: get_newest
+-- Select a key's newest visible version.
 SELECT seq, line, digest FROM log WHERE scope = ? AND kind = ? AND id = ?
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 ORDER BY version DESC LIMIT 1
 
 -- name: get_as_of_time
+-- Select the newest visible version recorded up to a time.
 SELECT seq, line, digest FROM log WHERE scope = ? AND kind = ? AND id = ? AND at <= ?
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 ORDER BY version DESC LIMIT 1
 
 -- name: get_as_of_seq
+-- Select the newest visible version up to a position.
 SELECT seq, line, digest FROM log WHERE scope = ? AND kind = ? AND id = ? AND seq <= ?
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 ORDER BY version DESC LIMIT 1
 
 -- name: history
+-- Select a key's visible versions, oldest first.
 SELECT seq, line, digest FROM log WHERE scope = ? AND kind = ? AND id = ?
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 ORDER BY version
 
 -- name: whole_history
+-- Select all versions of a key, hidden ones included, oldest first.
 SELECT seq, line, digest FROM log WHERE scope = ? AND kind = ? AND id = ? ORDER BY version
 
--- name: answered
-SELECT fingerprint, seqs FROM answered WHERE key = ?
+-- name: find_idempotency
+-- Select the stored answer to an idempotency key.
+SELECT fingerprint, seqs FROM idempotency WHERE key = ?
 
--- name: insert_answered
-INSERT INTO answered (key, fingerprint, seqs, at) VALUES (?, ?, ?, ?)
+-- name: insert_idempotency
+-- Store the answer to an idempotency key.
+INSERT INTO idempotency (key, fingerprint, seqs, at) VALUES (?, ?, ?, ?)

@@ -1,34 +1,41 @@
 -- name: sketches
+-- Select the sketches of a model after a position.
 SELECT seq, sketch FROM vector INDEXED BY vector_sketches WHERE model = ? AND seq > ? ORDER BY seq
 
 -- name: newest_vector
+-- Return the newest position with a vector of a model.
 SELECT max(seq) FROM vector WHERE model = ?
 
 -- name: vectors_at
+-- Select the vectors of one version.
 SELECT model, seq, chunk, sketch, vector FROM vector WHERE model = ? AND seq = ? ORDER BY chunk
 
--- name: vectors_from
+-- name: has_vectors_from
+-- Return whether a model has vectors at or after a position.
 SELECT EXISTS (SELECT 1 FROM vector WHERE model = ? AND seq >= ?)
 
--- name: edition
--- Counts how often vectors came out of order: whoever keeps sketches in memory then reads them anew.
-SELECT CAST(value AS INTEGER) FROM fact WHERE name = 'vectors ' || ?
+-- name: vector_edition
+-- Return how often vectors of a model were written out of order; a changed number makes cached sketches stale.
+SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'vectors ' || ?
 
--- name: new_edition
-INSERT INTO fact (name, value) VALUES ('vectors ' || ?, '1') ON CONFLICT (name) DO UPDATE SET value = CAST(value AS INTEGER) + 1
+-- name: raise_vector_edition
+-- Note that vectors of a model were written out of order.
+INSERT INTO meta (name, value) VALUES ('vectors ' || ?, '1') ON CONFLICT (name) DO UPDATE SET value = CAST(value AS INTEGER) + 1
 
--- name: vectors_of_seqs
+-- name: vectors_of_positions
+-- Select the vectors of a model at some positions.
 SELECT vector.seq, vector.vector, log.scope FROM json_each(?2) AS wanted
 CROSS JOIN log ON log.seq = wanted.value
 CROSS JOIN vector ON vector.model = ?1 AND vector.seq = log.seq
 WHERE NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 
--- name: live_vectors
-SELECT vector.seq, vector.vector FROM json_each(?) AS near CROSS JOIN vector ON vector.model = ? AND vector.seq = near.value
-WHERE NOT EXISTS (SELECT 1 FROM past WHERE past.seq = vector.seq)
+-- name: current_vectors
+-- Select the vectors of a model at some positions, current versions only.
+SELECT vector.seq, vector.vector FROM json_each(?) AS wanted CROSS JOIN vector ON vector.model = ? AND vector.seq = wanted.value
+WHERE NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = vector.seq)
 
 -- name: without_vectors
--- The text index knows which positions have a text; records without one are not even looked at.
+-- Select the next versions without a vector of a model; the text index names the versions that have a text.
 SELECT log.seq, line, digest, scope FROM (
     SELECT id FROM words_docsize WHERE id > coalesce((SELECT max(seq) FROM vector WHERE model = ?1), 0)
     UNION ALL
@@ -36,6 +43,7 @@ SELECT log.seq, line, digest, scope FROM (
     ORDER BY id LIMIT ?2) AS missing
 CROSS JOIN log ON log.seq = missing.id
 
--- name: lacking_vectors
+-- name: count_without_vectors
+-- Count the versions without a vector of a model.
 SELECT (SELECT count(*) FROM words_docsize WHERE id > known.seq) + (SELECT count(*) FROM past_words_docsize WHERE id > known.seq)
 FROM (SELECT coalesce(max(seq), 0) AS seq FROM vector WHERE model = ?) AS known

@@ -1,0 +1,226 @@
+"""The one table that says how every outcome and error is reported.
+
+A row holds the exit code of a command, the status of an HTTP response, the slug of an RFC 9457 problem type, the outcome
+word of an MCP tool, and the advice for an agent. ``outcome_of`` looks a refusal, a conflict or an exception up and returns
+its row together with the message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any, Literal
+
+from lukasa import errors
+from lukasa.outcome import Accepted, Conflict, Outcome, Refused
+
+ToolOutcome = Literal["done", "refused", "conflict", "failed"]
+PROBLEM_PREFIX = "urn:lukasa:problem:"
+
+
+class ExitCode(IntEnum):
+    """Exit codes of the command line."""
+
+    OK = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    REFUSED = 3
+    CONFLICT = 4
+    NOT_FOUND = 5
+    DAMAGED = 6
+    UNAVAILABLE = 7
+    UNPROVED = 8
+    INTERRUPTED = 130
+    PIPE_CLOSED = 141
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRow:
+    """How one kind of outcome is reported by each interface."""
+
+    exit_code: ExitCode
+    http_status: int
+    problem_type: str
+    tool_outcome: ToolOutcome
+    agent_hint: str | None = None
+
+
+_DOCTOR = "ask the operator of the server to run `lukasa doctor`."
+_TRY_AGAIN = f"Call again in a moment. If it fails again, {_DOCTOR}"
+_NOT_PERMITTED = "This caller may not do that. Ask the operator of the server."
+_CREATE_STORE = "Call `remember` to create the store, or ask the operator of the server where it is."
+_CHECK_FOLDER = "Ask the operator of the server to check the folder of the store."
+_INSTALL = "Ask the operator of the server to install it."
+_FREE_SPACE = "Ask the operator of the server to free some space; nothing was written."
+_READ_LOG = "Call again. If it fails again, ask the operator of the server to read its log."
+_READ_AGAIN = "Read the record again with `history`, decide, then call again."
+_REPLACE = (
+    "Nothing needs to be done if both say the same. Otherwise call `remember` with `replaces` set to the id in "
+    "`duplicate_of`."
+)
+
+_REFUSED = OutcomeRow(ExitCode.REFUSED, 422, "refused", "refused", "Change what the reason names, then call again.")
+_NOT_ALLOWED = OutcomeRow(ExitCode.REFUSED, 403, "not-allowed", "refused", _NOT_PERMITTED)
+_INVALID = OutcomeRow(ExitCode.USAGE, 400, "invalid-input", "failed", "Change the arguments, then call again.")
+_UNAVAILABLE = OutcomeRow(ExitCode.UNAVAILABLE, 503, "store-unavailable", "failed", _TRY_AGAIN)
+_UNEXPECTED = OutcomeRow(ExitCode.UNEXPECTED, 500, "unexpected", "failed", _READ_LOG)
+
+OUTCOMES: Mapping[type, OutcomeRow] = {
+    Accepted: OutcomeRow(ExitCode.OK, 200, "", "done"),
+    Refused: _REFUSED,
+    Conflict: OutcomeRow(ExitCode.CONFLICT, 409, "conflict", "conflict", _READ_AGAIN),
+    errors.LukasaError: OutcomeRow(ExitCode.UNEXPECTED, 500, "unexpected", "failed"),
+    errors.InvalidInput: _INVALID,
+    errors.NotAllowed: OutcomeRow(ExitCode.REFUSED, 403, "not-allowed", "failed", _NOT_PERMITTED),
+    errors.MissingExtra: OutcomeRow(ExitCode.UNAVAILABLE, 501, "missing-extra", "failed", _INSTALL),
+    errors.FormatError: OutcomeRow(ExitCode.DAMAGED, 422, "bad-format", "failed"),
+    errors.StoreError: _UNAVAILABLE,
+    errors.StoreMissing: OutcomeRow(ExitCode.NOT_FOUND, 404, "store-missing", "failed", _CREATE_STORE),
+    errors.FileMissing: OutcomeRow(ExitCode.NOT_FOUND, 404, "file-missing", "failed", _CHECK_FOLDER),
+    errors.StoreForeign: OutcomeRow(ExitCode.UNAVAILABLE, 503, "store-foreign", "failed", _TRY_AGAIN),
+    errors.StoreNewer: OutcomeRow(ExitCode.UNAVAILABLE, 503, "store-newer", "failed", _TRY_AGAIN),
+    errors.StoreBusy: OutcomeRow(ExitCode.UNAVAILABLE, 503, "store-busy", "failed", _TRY_AGAIN),
+    errors.StoreFull: OutcomeRow(ExitCode.UNAVAILABLE, 507, "store-full", "failed", _FREE_SPACE),
+    errors.StoreReadOnly: OutcomeRow(ExitCode.UNAVAILABLE, 503, "store-read-only", "failed", _TRY_AGAIN),
+    errors.StoreDamaged: OutcomeRow(ExitCode.DAMAGED, 500, "store-damaged", "failed", _DOCTOR.capitalize()),
+    errors.StoreUnavailable: _UNAVAILABLE,
+    errors.NetworkDown: OutcomeRow(ExitCode.UNAVAILABLE, 503, "network-down", "failed", _TRY_AGAIN),
+    errors.RateLimited: OutcomeRow(ExitCode.UNAVAILABLE, 429, "rate-limited", "failed", _TRY_AGAIN),
+    errors.StoreClosed: OutcomeRow(ExitCode.UNAVAILABLE, 503, "store-closed", "failed", _TRY_AGAIN),
+    errors.FileTaken: OutcomeRow(ExitCode.UNAVAILABLE, 409, "file-taken", "failed", _TRY_AGAIN),
+    FileNotFoundError: OutcomeRow(ExitCode.NOT_FOUND, 404, "file-missing", "failed", _CHECK_FOLDER),
+    OSError: OutcomeRow(ExitCode.UNAVAILABLE, 503, "file", "failed", _CHECK_FOLDER),
+    BrokenPipeError: OutcomeRow(ExitCode.PIPE_CLOSED, 503, "pipe-closed", "failed", _TRY_AGAIN),
+    KeyboardInterrupt: OutcomeRow(ExitCode.INTERRUPTED, 503, "interrupted", "failed", _TRY_AGAIN),
+    Exception: _UNEXPECTED,
+}
+"""Every outcome and every error class. A class that is missing is reported like its nearest base class."""
+
+REFUSALS: Mapping[str, OutcomeRow] = {
+    "not_found": OutcomeRow(ExitCode.NOT_FOUND, 404, "not-found", "refused", "Look for the right id with `recall`."),
+    **dict.fromkeys(("not_allowed", "bad_scope", "scope_closed", "not_yours"), _NOT_ALLOWED),
+    "duplicate": OutcomeRow(ExitCode.REFUSED, 409, "duplicate", "refused", _REPLACE),
+    "busy": OutcomeRow(ExitCode.REFUSED, 503, "store-busy", "refused", _TRY_AGAIN),
+    "secret": replace(_REFUSED, agent_hint="Leave the secret out, then call again."),
+    "usage": replace(_INVALID, problem_type="usage"),
+    "unproved": OutcomeRow(ExitCode.UNPROVED, 500, "unproved-copy", "failed"),
+}
+"""Codes that are reported unlike other refusals, and ``usage`` and ``unproved``, which only an interface gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeInfo:
+    """A refusal, conflict or error, ready to be reported by any interface.
+
+    ``hint`` is the advice that came with the error itself; ``agent_hint`` falls back to the table's advice for agents.
+    """
+
+    code: str
+    message: str
+    hint: str | None
+    row: OutcomeRow
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return self.row.exit_code
+
+    @property
+    def http_status(self) -> int:
+        return self.row.http_status
+
+    @property
+    def problem_type(self) -> str:
+        return self.row.problem_type
+
+    @property
+    def tool_outcome(self) -> ToolOutcome:
+        return self.row.tool_outcome
+
+    @property
+    def agent_hint(self) -> str | None:
+        return self.hint or self.row.agent_hint
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the error object that commands print with ``--json``."""
+        return {"error": {"code": self.code, "message": self.message, "hint": self.hint}}
+
+    def as_problem(self) -> dict[str, Any]:
+        """Return the body of an ``application/problem+json`` response (RFC 9457)."""
+        problem = {
+            "type": PROBLEM_PREFIX + self.problem_type,
+            "title": self.problem_type.replace("-", " ").capitalize(),
+            "status": self.http_status,
+            "detail": self.message,
+            "code": self.code,
+        }
+        optional = {"hint": self.agent_hint, "details": dict(self.details)}
+        return problem | {name: value for name, value in optional.items() if value}
+
+
+class NotAccepted(Exception):
+    """A refusal or conflict that ends the current command or request."""
+
+    def __init__(self, outcome: Refused | Conflict, hint: str | None = None) -> None:
+        super().__init__(outcome.reason)
+        self.outcome = outcome
+        self.hint = hint
+
+
+def require_accepted(outcome: Outcome, hint: str | None = None) -> Accepted:
+    """Return the outcome if it was accepted, else raise ``NotAccepted``."""
+    if isinstance(outcome, Accepted):
+        return outcome
+    raise NotAccepted(outcome, hint)
+
+
+def not_found(message: str, hint: str | None = None) -> NotAccepted:
+    """Return the exception for a thing that does not exist."""
+    return NotAccepted(Refused("not_found", message), hint)
+
+
+def row_of(result: object) -> OutcomeRow:
+    """Return the row for an outcome or an exception."""
+    if isinstance(result, Refused) and result.code in REFUSALS:
+        return REFUSALS[result.code]
+    return next((OUTCOMES[base] for base in type(result).__mro__ if base in OUTCOMES), _UNEXPECTED)
+
+
+def outcome_of(result: Refused | Conflict | BaseException, *, public: bool = False) -> OutcomeInfo:
+    """Return how a refusal, a conflict or an exception is reported.
+
+    With ``public`` the message is safe to send to a remote caller: no file names, and an unforeseen error is named by its
+    type alone, because its message may quote other callers' text.
+    """
+    if isinstance(result, NotAccepted):
+        return replace(outcome_of(result.outcome), hint=result.hint)
+    row = row_of(result)
+    if isinstance(result, Refused):
+        return OutcomeInfo(result.code, result.reason, None, row, result.details)
+    if isinstance(result, Conflict):
+        return OutcomeInfo("conflict", result.reason, None, row, {"expected": result.expected, "found": result.found})
+    if isinstance(result, errors.LukasaError):
+        return OutcomeInfo(error_code(result), result.message, result.hint, row)
+    if isinstance(result, OSError):
+        if public:
+            return OutcomeInfo("file", f"{result.strerror or 'A file could not be used'}.", None, row)
+        file_name = f"{result.filename}: " if result.filename else ""
+        return OutcomeInfo("file", f"{file_name}{result.strerror or result}.", None, row)
+    if isinstance(result, KeyboardInterrupt):
+        return OutcomeInfo("interrupted", "Interrupted.", None, row)
+    if public:
+        return OutcomeInfo("unexpected", f"{type(result).__name__} in the server.", None, row)
+    hint = "This is a bug in Lukasa. Please report it with the traceback below."
+    return OutcomeInfo("unexpected", f"{type(result).__name__}: {result}", hint, row)
+
+
+def usage_error(message: str, hint: str | None = None) -> OutcomeInfo:
+    """Return how wrong usage of an interface is reported."""
+    return OutcomeInfo("usage", message, hint, REFUSALS["usage"])
+
+
+def error_code(error: BaseException) -> str:
+    """Return the stable code of an error: the name of its class in snake case."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()

@@ -1,0 +1,287 @@
+"""The one function that turns the library's values into JSON, for every interface.
+
+``to_json`` handles plain values, collections and dataclasses by itself. A value whose JSON differs from its fields has a
+row or an encoder below, or an ``as_json`` method. Rows and encoders are found by class name, so that importing this
+module loads none of the classes; a class name occurs only once in the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, timedelta
+from operator import attrgetter
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lukasa.clock import to_iso
+from lukasa.record import Key, Record
+
+if TYPE_CHECKING:
+    from lukasa.context import Turn
+    from lukasa.experience import Briefing, Handoff, Skill
+    from lukasa.recall.recall import RecallHit, RecallResult
+    from lukasa.storage.archive import Manifest
+    from lukasa.transfer.copy import CopyResult
+    from lukasa.transfer.layouts.vault_jsonl import VaultImportResult
+    from lukasa.vault.placement import Tick
+    from lukasa.vault.review import SimilarMemoryPair
+
+Json = dict[str, Any]
+EncoderT = TypeVar("EncoderT", bound=Callable[..., dict[str, Any]])
+
+_FIELDS: Mapping[str, str] = {
+    "ApiToken": "name agent scopes made_at",
+    "CheckpointVerification": "number=entry.number file=entry.name fault",
+    "CompactionReport": "happened **",
+    "Conflict": "key expected found reason",
+    "ConsolidationProposal": "action **key says confidence voices sources body=draft.body",
+    "ConsolidationResult": "looked_at label proposals held",
+    "ContinuityUpdate": "file=path changed goal sections",
+    "Context": (
+        "session_id scope system_state facts recent_history=turns long_term_summary active_tasks tool_stats "
+        "last_known_environment token_usage **extra folded tokens settings recovered"
+    ),
+    "ConversationInfo": "session_id=id scope created_at updated_at",
+    "CopyProof": "holds same_log=is_same_log shares=kind_proofs",
+    "CopyRefusal": "**key version reason",
+    "DeletionSuggestion": "id=memory.id code reason text=memory.text",
+    "Eligibility": "agent viable not_viable_because=why",
+    "ErasureReceipt": "receipt=id records versions by_kind residue",
+    "KindProof": "** holds",
+    "Match": "score record",
+    "Neighbour": "relation direction **key",
+    "RankingSignal": "value weight share",
+    "RecoveryReport": (
+        "session mode used number replayed sure whole lost incidents conflicts rebuilt damaged flagged network state"
+    ),
+    "RestoreResult": "store=place versions digest files backup=manifest",
+    "Rubric": "version by=changed_by criteria",
+    "RubricEffect": "days before after",
+    "VaultHit": "score memory",
+    "VerifyReport": "sound versions findings",
+}
+"""Values that are shown by some of their attributes, in this order.
+
+``name=path`` renames an attribute or reaches into one, ``**path`` merges the JSON of an attribute, and ``**`` alone means
+all fields of the dataclass.
+"""
+
+
+def to_json(value: Any) -> Any:
+    """Return a value as dicts, lists, strings, numbers, booleans and None."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, datetime):
+        return to_iso(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    name = type(value).__name__ if type(value).__module__.startswith("lukasa.") else ""
+    if name in _ENCODERS:
+        return _ENCODERS[name](value)
+    if name in _FIELDS:
+        return _selected_fields(value, _FIELDS[name])
+    if hasattr(value, "as_json"):
+        return value.as_json()
+    if is_dataclass(value) and not isinstance(value, type):
+        return _dataclass_fields(value)
+    if hasattr(value, "_asdict"):
+        return to_json(value._asdict())
+    if isinstance(value, Mapping):
+        return {str(name): to_json(item) for name, item in value.items()}
+    if isinstance(value, Set):
+        return sorted(to_json(item) for item in value)
+    return [to_json(item) for item in value]
+
+
+def _selected_fields(value: Any, selection: str) -> Json:
+    found: Json = {}
+    for word in selection.split():
+        if word == "**":
+            found |= _dataclass_fields(value)
+        elif word.startswith("**"):
+            found |= to_json(attrgetter(word[2:])(value))
+        else:
+            name, _, path = word.partition("=")
+            found[name] = to_json(attrgetter(path or name)(value))
+    return found
+
+
+def _dataclass_fields(value: Any) -> Json:
+    return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
+
+
+_ENCODERS: dict[str, Callable[..., Json]] = {}
+
+
+def registered_names() -> frozenset[str]:
+    """Return the names of the classes whose JSON is declared here."""
+    return frozenset((*_FIELDS, *_ENCODERS))
+
+
+def _encodes(class_name: str) -> Callable[[EncoderT], EncoderT]:
+    def register(encoder: EncoderT) -> EncoderT:
+        _ENCODERS[class_name] = encoder
+        return encoder
+
+    return register
+
+
+@_encodes("Key")
+def _key(key: Key) -> Json:
+    return {"scope": key.scope, "kind": key.kind, "id": key.id}
+
+
+@_encodes("Record")
+def _record(record: Record) -> Json:
+    return {
+        "kind": record.kind,
+        "id": record.id,
+        "scope": record.scope,
+        "author": record.author,
+        "origin": record.origin,
+        "version": record.version,
+        "seq": record.seq,
+        "created_at": to_iso(record.created_at),
+        "recorded_at": to_iso(record.recorded_at),
+        "happened_at": None if record.happened_at is None else to_iso(record.happened_at),
+        "deleted": record.deleted,
+        "body": dict(record.body),
+        "text": record.text,
+        "links": [{"relation": link.relation, "to": _key(link.to)} for link in record.links],
+        "labels": list(record.labels),
+        "digest": record.digest.hex(),
+    }
+
+
+def quarantine_json(record: Record) -> Json:
+    """Return the quarantine that a record of the log describes."""
+    names = ("author", "since", "reason")
+    return {name: record.body[name] for name in names} | {"recorded_at": to_iso(record.recorded_at)}
+
+
+@_encodes("RecallHit")
+def _recall_hit(hit: RecallHit, *, explain: bool = False) -> Json:
+    found: Json = {"score": hit.score, "trust": hit.trust, "record": _record(hit.record)}
+    if explain:
+        found["signals"] = {signal.name: to_json(signal) for signal in hit.signals}
+        found |= {"repeats": hit.repeats, "crowded": hit.crowded}
+    return found
+
+
+@_encodes("RecallResult")
+def recall_json(result: RecallResult, *, explain: bool = False) -> Json:
+    """Return a recall; with ``explain`` the signals of each hit and the next candidates too."""
+    answer: Json = {
+        "hits": [_recall_hit(hit, explain=explain) for hit in result.hits],
+        "unindexed": result.unindexed,
+        "note": result.note,
+    }
+    if explain:
+        answer["dropped"] = [_recall_hit(hit, explain=True) for hit in result.dropped]
+    return answer
+
+
+@_encodes("SimilarMemoryPair")
+def _similar_memory_pair(pair: SimilarMemoryPair) -> Json:
+    return {
+        "ids": [pair.one.id, pair.other.id],
+        "overlap": pair.overlap,
+        "sequence": pair.sequence,
+        "texts": [pair.one.text, pair.other.text],
+    }
+
+
+@_encodes("Tick")
+def _tick(tick: Tick) -> Json:
+    at = to_iso(tick.at.replace(microsecond=0))
+    return {"id": tick.id, "scope": tick.scope, "author": tick.author, "text": tick.text, "at": at}
+
+
+def vault_record_json(record: Record) -> Json:
+    """Return the memory of the vault that a record holds."""
+    from lukasa.vault.memory import parse_memory
+
+    return parse_memory(record).as_json()
+
+
+@_encodes("Turn")
+def _turn(turn: Turn) -> Json:
+    required = {
+        "id": turn.id,
+        "timestamp": None if turn.timestamp is None else to_iso(turn.timestamp),
+        "role": turn.role,
+        "content": turn.content,
+        "token_count": turn.tokens,
+    }
+    optional = {"speaker": turn.speaker, "tool_calls": list(turn.tool_calls), "tool_call_id": turn.tool_call_id}
+    return required | {name: value for name, value in optional.items() if value} | dict(turn.extra)
+
+
+@_encodes("KnowledgeItem")
+def _knowledge_item(item: Any) -> Json:
+    return {"kind": item.kind, **item.as_json()}
+
+
+@_encodes("Handoff")
+def _handoff(handoff: Handoff) -> Json:
+    return handoff.as_json() | {"status": handoff.status}
+
+
+@_encodes("Skill")
+def _skill(skill: Skill) -> Json:
+    body = {name: value for name, value in skill.record.body.items() if name != "markdown"}
+    head = {"id": skill.id, "scope": skill.record.scope, "version": skill.record.version}
+    return {**head, **body, "success_rate": skill.success_rate}
+
+
+@_encodes("SkillSyncResult")
+def _skill_sync_result(result: Any) -> Json:
+    ids = _selected_fields(result, "taken written conflicts")
+    return ids | {"faults": [{"file": name, "reason": reason} for name, reason in result.faults]}
+
+
+@_encodes("BriefingEntry")
+def _briefing_entry(entry: Any, *, full: bool = False) -> Json:
+    line: Json = {**_key(entry.record.key), "line": entry.line, "score": round(entry.score, 4)}
+    return line | {"record": _record(entry.record)} if full else line
+
+
+@_encodes("Briefing")
+def briefing_json(briefing: Briefing, *, full: bool = False) -> Json:
+    """Return a briefing; with ``full`` each entry's record too."""
+    entries = (*briefing.relevant, *briefing.avoid, *briefing.skills)
+    return briefing.task | {"memories": [_briefing_entry(entry, full=full) for entry in entries]}
+
+
+@_encodes("Manifest")
+def _manifest(manifest: Manifest) -> Json:
+    names = _selected_fields(manifest, "name number made_at archive sha256 encrypted bytes=size")
+    return {**names, "files": len(manifest.files), "facts": dict(manifest.facts)}
+
+
+@_encodes("LogImportResult")
+@_encodes("LayoutImportResult")
+def import_json(result: Any, place: str = "line") -> Json:
+    """Return an import; ``place`` names what a refusal points at, a line or a file."""
+    refused = [{place: where, "reason": reason} for where, reason in result.refused]
+    return {"added": result.added, "present": result.present, "refused": refused}
+
+
+@_encodes("VaultImportResult")
+def _vault_import_result(result: VaultImportResult) -> Json:
+    refused = [{"line": line, "code": why.code, "reason": why.reason} for line, why in result.refused]
+    return _selected_fields(result, "memories versions present") | {"refused": refused}
+
+
+@_encodes("CopyResult")
+def _copy_result(result: CopyResult) -> Json:
+    from lukasa.transfer.copy import NOT_COPIED
+
+    return _selected_fields(result, "added present refused refusals proof") | {"not_copied": list(NOT_COPIED)}

@@ -1,0 +1,70 @@
+-- name: frequency
+-- Count the texts that hold each token, up to a limit: texts are counted one by one.
+SELECT asked.token, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM log WHERE log.words @@ asked.query::tsquery AND log.live AND (%s::text[] IS NULL OR log.scope = ANY(%s))
+        LIMIT %s) AS found)
+FROM unnest(%s::text[], %s::text[]) AS asked (token, query)
+
+-- name: adjacent_in_group
+-- Select the current records of the same kind just before and after each position, among those with its indexed label.
+SELECT log.seq, (
+    SELECT other.seq FROM log AS other
+    WHERE other.scope = log.scope AND other.group_label = log.group_label AND other.seq < log.seq AND other.kind = log.kind AND other.live
+    ORDER BY other.seq DESC LIMIT 1), (
+    SELECT other.seq FROM log AS other
+    WHERE other.scope = log.scope AND other.group_label = log.group_label AND other.seq > log.seq AND other.kind = log.kind AND other.live
+    ORDER BY other.seq LIMIT 1)
+FROM unnest(%s::bigint[], %s::text[]) AS wanted (seq, label) JOIN log ON log.seq = wanted.seq AND log.group_label = wanted.label
+
+-- name: adjacent_by_label
+-- Select the same neighbours among the records with a label that has no index for its order.
+SELECT log.seq, (
+    SELECT max(other.seq) FROM log AS other
+    WHERE other.labels <> '{}' AND other.labels @> ARRAY[wanted.label] AND other.scope = log.scope AND other.seq < log.seq
+        AND other.kind = log.kind AND other.live), (
+    SELECT min(other.seq) FROM log AS other
+    WHERE other.labels <> '{}' AND other.labels @> ARRAY[wanted.label] AND other.scope = log.scope AND other.seq > log.seq
+        AND other.kind = log.kind AND other.live)
+FROM unnest(%s::bigint[], %s::text[]) AS wanted (seq, label) JOIN log ON log.seq = wanted.seq
+
+-- name: texts_at
+-- Select the texts at some positions.
+SELECT log.seq, coalesce(log.line::json ->> 'text', '') FROM log
+WHERE log.seq = ANY(%s) AND (%s::text[] IS NULL OR log.scope = ANY(%s))
+    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
+
+-- name: authors
+-- Select the authors of the latest records of some scopes and kinds.
+SELECT DISTINCT late.author FROM unnest(%s::text[], %s::text[]) AS pair (scope, kind)
+CROSS JOIN LATERAL (
+    SELECT log.author FROM log WHERE log.scope = pair.scope AND log.kind = pair.kind ORDER BY log.seq DESC LIMIT %s) AS late
+WHERE late.author <> '' ORDER BY late.author
+
+-- name: near_duplicates
+-- Select the current records that share any of the near-duplicate keys: the newest few of each key, and all that share several.
+-- Scope and kind are written as expressions so that the planner takes the index of the keys: without statistics it
+-- would read the whole kind.
+WITH found AS MATERIALIZED (
+    SELECT seq, id, line, pair_keys FROM log
+    WHERE log.scope || '' = %s AND log.kind || '' = %s AND log.live AND log.pair_keys <> '{}' AND log.pair_keys && %s::integer[]),
+ranked AS (
+    SELECT found.seq, pair_key, row_number() OVER (PARTITION BY pair_key ORDER BY found.seq DESC) AS place
+    FROM found CROSS JOIN LATERAL unnest(found.pair_keys) AS pair_key WHERE pair_key = ANY(%s::integer[]))
+SELECT found.id, coalesce(found.line::json ->> 'text', ''), chosen.pair_keys FROM found JOIN (
+    SELECT seq, array_agg(pair_key) AS pair_keys FROM ranked GROUP BY seq HAVING min(place) <= %s OR count(*) > 1) AS chosen
+    ON chosen.seq = found.seq
+ORDER BY found.seq DESC
+
+-- name: corpus_stats
+-- Count the current, or the not current, texts of some scopes and their tokens.
+SELECT coalesce(sum(CASE WHEN %s THEN texts ELSE past_texts END), 0)::bigint,
+    coalesce(sum(CASE WHEN %s THEN tokens ELSE past_tokens END), 0)::bigint
+FROM tally WHERE %s::text[] IS NULL OR scope = ANY(%s)
+
+-- name: count_phrases
+-- Count the texts that hold each phrase.
+SELECT asked.number, count(*) FROM unnest(%s::text[]) WITH ORDINALITY AS asked (phrase, number)
+JOIN log ON log.words @@ asked.phrase::tsquery
+WHERE log.live = %s AND (%s::text[] IS NULL OR log.scope = ANY(%s))
+GROUP BY asked.number

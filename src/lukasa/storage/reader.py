@@ -1,0 +1,209 @@
+"""The parts of a reader that every engine shares: query conditions, single records, links and substring search."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lukasa import canonical_json
+from lukasa.clock import to_microseconds
+from lukasa.errors import StoreDamaged
+from lukasa.record import Key, Record, parse_entry
+from lukasa.scope import Reach
+from lukasa.storage.engine import AsOf, Neighbour, Query
+
+FREQUENCY_CAP = 1000
+"""``frequency`` counts texts one by one only up to this number."""
+MAX_STREAMS = 40
+"""Queries look at this many pairs of scope and kind one by one; ``authors`` takes the largest."""
+_TIME_FIELDS = frozenset({"created_at", "recorded_at", "happened_at"})
+
+Condition = tuple[str, Sequence[Any]]
+"""A fragment of SQL with the values that it binds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The fragments of SQL in which the engines differ. ``{bound}`` is the column ``seq`` or ``at``."""
+
+    placeholder: str
+    current: str
+    not_hidden: str
+    newest_as_of: str
+    one_of: Callable[[str, Sequence[str]], Condition]
+    has_labels: Callable[[Sequence[str]], Iterable[Condition]]
+    mentions: str | None = None  # None where the reader checks the text itself
+
+
+def build_conditions(dialect: Dialect, reach: Reach, query: Query) -> tuple[list[str], list[Any]]:
+    """Build the conditions that every version must meet, the reach first, and the values they bind."""
+    conditions: list[str] = []
+    values: list[Any] = []
+
+    def require(condition: str, bound: Sequence[Any] = ()) -> None:
+        conditions.append(condition)
+        values.extend(bound)
+
+    hidden = query.hidden and reach.unlimited
+    for allowed in (reach.readable, query.scopes or None):
+        if allowed is not None:
+            require(*dialect.one_of("log.scope", sorted(allowed)))
+    if query.kinds:
+        require(*dialect.one_of("log.kind", query.kinds))
+    if query.labels:
+        for condition in dialect.has_labels(query.labels):
+            require(*condition)
+    if query.author is not None:
+        require(f"log.author = {dialect.placeholder}", (query.author,))
+    for column, operator, limit in (
+        ("moment", ">=", query.since),
+        ("moment", "<=", query.until),
+        ("at", ">=", query.recorded_since),
+        ("seq", ">", query.after),
+        ("seq", "<", query.before),
+    ):
+        if limit is not None:
+            value = clamp_int64(limit) if isinstance(limit, int) else to_microseconds(limit)
+            require(f"log.{column} {operator} {dialect.placeholder}", (value,))
+    if query.as_of is not None:
+        if isinstance(query.as_of, int):
+            bound, as_of = "seq", clamp_int64(query.as_of)
+        else:
+            bound, as_of = "at", to_microseconds(query.as_of)
+        require(f"log.{bound} <= {dialect.placeholder}", (as_of,))
+        if not hidden:
+            require(dialect.not_hidden)
+        if not query.every_version:
+            require(dialect.newest_as_of.format(bound=bound), (as_of,))
+    elif not query.every_version:
+        require(dialect.current)
+    elif not hidden:
+        require(dialect.not_hidden)
+    if query.mentions is not None and dialect.mentions is not None:
+        require(dialect.mentions, (query.mentions,))
+    return conditions or ["TRUE"], values
+
+
+class StoreReader(ABC):
+    """Reads single records and links; an engine runs its own named statements."""
+
+    _reach: Reach
+
+    @abstractmethod
+    def _fetch_row(self, name: str, values: Sequence[Any]) -> Sequence[Any] | None:
+        """Run a named statement and return its first row."""
+
+    @abstractmethod
+    def _fetch_rows(self, name: str, values: Sequence[Any]) -> Iterable[Sequence[Any]]:
+        """Run a named statement and return its rows."""
+
+    @staticmethod
+    @abstractmethod
+    def _is_storable(values: Iterable[Any]) -> bool:
+        """Return whether the database can hold every string; a record with another string cannot exist."""
+
+    def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
+        key_values = (key.scope, key.kind, key.id)
+        if not self._reach.reads(key.scope) or not self._is_storable(key_values):
+            return None
+        if version is not None:
+            row = self._fetch_row("get_version", (*key_values, clamp_int64(version)))
+        elif as_of is None:
+            row = self._fetch_row("get_newest", key_values)
+        elif isinstance(as_of, int):
+            row = self._fetch_row("get_as_of_seq", (*key_values, clamp_int64(as_of)))
+        else:
+            row = self._fetch_row("get_as_of_time", (*key_values, to_microseconds(as_of)))
+        if row is None:
+            return None
+        record = parse_row(row)
+        return None if record.deleted else record
+
+    def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
+        name = "whole_history" if hidden and self._reach.unlimited else "history"
+        return [parse_row(row) for row in self._fetch_of_key(name, key)] if self._reach.reads(key.scope) else []
+
+    def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
+        found: list[Neighbour] = []
+        if self._reach.reads(key.scope):
+            for name, *target in self._fetch_of_key("links_out", key):
+                found.append(Neighbour(name, Key(*target), "out"))
+        for name, *source in self._fetch_of_key("links_in", key):
+            if self._reach.reads(source[0]):
+                found.append(Neighbour(name, Key(*source), "in"))
+        return [neighbour for neighbour in found if relation is None or neighbour.relation == relation]
+
+    def descendants(self, keys: Sequence[Key], *, hidden: bool = False) -> list[Key]:
+        name = "all_derived_from_key" if hidden and self._reach.unlimited else "derived_from_key"
+        found: dict[Key, None] = {}
+        frontier = list(keys)
+        while frontier:
+            for row in list(self._fetch_of_key(name, frontier.pop())):
+                child = Key(*row)
+                if child not in found and child not in keys and self._reach.reads(child.scope):
+                    found[child] = None
+                    frontier.append(child)
+        return list(found)
+
+    def _group_labels(self, records: Iterable[Record], group_label: str) -> dict[int, str]:
+        """Return the group labels of the records that have one, by position."""
+        return {
+            record.seq: f"{group_label}={group}"
+            for record in records
+            if (group := record.label(group_label)) is not None and self._reach.reads(record.scope)
+        }
+
+    def _fetch_of_key(self, name: str, key: Key) -> Iterable[Sequence[Any]]:
+        key_values = (key.scope, key.kind, key.id)
+        return self._fetch_rows(name, key_values) if self._is_storable(key_values) else ()
+
+
+def parse_row(row: Sequence[Any]) -> Record:
+    """Parse a row of position, entry and digest."""
+    try:
+        return parse_entry(row[1], row[0], row[2])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreDamaged(
+            f"The record at position {row[0]} cannot be read.", hint="Run `lukasa verify` to see what is damaged."
+        ) from error
+
+
+def clamp_int64(value: int) -> int:
+    """Return the nearest integer that a database can compare."""
+    return max(-(2**63), min(value, 2**63 - 1))
+
+
+def contains_text(entry: str, piece: str) -> bool:
+    """Return whether any string of a record contains a piece of text, letter case ignored; times do not count."""
+    folded = piece.casefold()
+    if folded.isascii() and folded.isalnum() and folded not in entry.casefold():
+        return False  # JSON does not escape plain letters and digits
+    fields = canonical_json.parse(entry)
+    pending = [value for name, value in fields.items() if name not in _TIME_FIELDS | {"links"}]
+    pending += [part for link in fields.get("links", ()) for part in link.values()]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, str):
+            if folded in value.casefold():
+                return True
+        elif isinstance(value, dict):
+            pending += value.keys()
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+    return False
+
+
+def split_query_words(query: str, limit: int = 1000) -> list[str]:
+    """Split any string into its distinct words, as they are written."""
+    clean = query.encode("utf-8", "replace").decode().replace("\0", " ")
+    return list(dict.fromkeys(clean.split()))[:limit]
+
+
+def is_storable(values: Iterable[Any]) -> bool:
+    """Return whether every string among the values is valid Unicode."""
+    return all(
+        value.isascii() or not canonical_json.SURROGATES.search(value) for value in values if isinstance(value, str)
+    )

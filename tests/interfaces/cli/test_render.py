@@ -1,0 +1,91 @@
+"""Rendering of answers: JSON with --json, else sentences, a table and fields."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from lukasa.interfaces.cli.options import Call, unwrap_help
+from lukasa.interfaces.cli.render import format_cell, format_size, print_line, shorten
+
+pytestmark = pytest.mark.requirement("DOO-2")
+
+
+@dataclass
+class Inner:
+    name: str
+
+
+@dataclass
+class Row:
+    id: str
+    count: int
+    inner: Inner
+
+
+ROWS = [Row("a", 1, Inner("x")), Row("b", 22, Inner("y")), Row("c", 3, Inner("z"))]
+COLUMNS: Any = ("id", ("how many", "count"), ("name", "inner.name"), ("double", lambda row: 2 * row.count))
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+def test_with_json_only_the_value_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    Call(json=True).show(ROWS, "A sentence.", columns=COLUMNS, empty="Nothing.")
+    assert json.loads(capsys.readouterr().out)[1] == {"id": "b", "count": 22, "inner": {"name": "y"}}
+
+
+def test_columns_name_an_attribute_a_path_or_a_function(capsys: pytest.CaptureFixture[str]) -> None:
+    Call().show(ROWS, "A sentence.", columns=COLUMNS, after=["The end."])
+    first, heading, _, *rows, last = lines(capsys)
+    assert (first, last) == ("A sentence.", "The end.")
+    assert heading.split() == ["id", "how", "many", "name", "double"]
+    assert [row.split() for row in rows] == [["a", "1", "x", "2"], ["b", "22", "y", "44"], ["c", "3", "z", "6"]]
+
+
+def test_without_rows_only_the_empty_sentence_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    Call().show([], "A sentence.", columns=COLUMNS, empty="Nothing.")
+    assert lines(capsys) == ["Nothing."]
+
+
+def test_rows_past_the_limit_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    Call().show({"answer": 1}, columns=("id", "n"), rows=[("a", 1), ("b", 2), ("c", 3)], limit=2)
+    assert lines(capsys)[-2:] == ["b   2", "and 1 more; --json shows all of them."]
+
+
+def test_empty_fields_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    Call().show({}, fields={"name": "ada", "note": "", "none": None, "works": True, "count": 0})
+    assert lines(capsys) == ["name   ada", "works  yes", "count  0"]
+
+
+def test_a_function_may_print_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    Call().show(ROWS, lambda: print_line("own layout"), columns=COLUMNS)
+    assert lines(capsys) == ["own layout"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (False, "no"),
+        (("a", "b"), "a, b"),
+        (datetime(2026, 2, 3, 12, 0, 0, 5, tzinfo=UTC), "2026-02-03T12:00:00Z"),
+        (1.5, "1.5"),
+    ],
+)
+def test_a_cell_is_one_text(value: object, text: str) -> None:
+    assert format_cell(value) == text
+
+
+def test_sizes_and_long_texts_are_shortened() -> None:
+    assert [format_size(size) for size in (999, 1500, 2_500_000)] == ["999 bytes", "1.5 kB", "2.5 MB"]
+    assert shorten("a\n b " * 10, 8) == "a b a b…"
+
+
+def test_help_wraps_at_the_screen_and_keeps_paragraphs() -> None:
+    assert unwrap_help("Do it\n    now.\n\n    Example: lukasa do\n    ") == "Do it now.\n\nExample: lukasa do"

@@ -1,0 +1,134 @@
+"""A store written under schema 2 opens under the newest schema with every record, and verifies sound."""
+
+from __future__ import annotations
+
+import apsw
+import psycopg
+import pytest
+
+from lukasa.scope import FULL_REACH
+from lukasa.storage.postgres import PostgresEngine, schema
+from lukasa.storage.sqlite import SqliteEngine, store_file
+from lukasa.testing import FrozenClock
+from lukasa.testing.contract.base import add, make_draft, make_key, write_note
+from lukasa.testing.contract.dump import dump_store
+from lukasa.testing.contract.example_store import fill_example_store
+
+KINDS = frozenset({"memory"})
+OLD_SCHEMA = 2
+OLD_TABLE_NAMES = {
+    "not_current": "past",
+    "quarantine": "veil",
+    "duplicate_key": "near",
+    "idempotency": "answered",
+    "meta": "fact",
+}
+OLD_COLUMN_NAMES = {"pair_key": "mark", "pair_keys": "marks", "group_label": "session"}
+
+
+def fill(engine, clock) -> None:
+    """Fill every table: the example store, a text with near-duplicate keys, and an answered idempotency key."""
+    fill_example_store(engine, clock)
+    write_note(engine, "fact", "the build server runs on port 8080 of the old machine", kind="memory")
+    write_note(engine, "turn", "one", labels=("session=s",))
+    write_note(engine, "turn 2", "two", labels=("session=s",))
+    assert add(engine, make_draft("answered once", id="keyed"), key="key")
+
+
+def check_migrated(engine, before) -> None:
+    """Compare with the store before, then use what the migration renamed."""
+    assert dump_store(engine, positions=False) == before
+    assert engine.verify().findings == ()
+    assert [record.id for record in add(engine, make_draft("answered once", id="keyed"), key="key")] == ["keyed"]
+    assert len(history(engine, "keyed")) == 1
+    write_note(engine, "fact", "the build server runs on port 9090 of the new machine", kind="memory")
+    engine.reindex()
+    assert engine.verify().findings == ()
+
+
+def history(engine, id):
+    with engine.snapshot(FULL_REACH) as reader:
+        return reader.history(make_key(id))
+
+
+@pytest.mark.requirement("OPS-2")
+def test_a_sqlite_store_of_schema_2_is_migrated(tmp_path) -> None:
+    clock, source, path = FrozenClock(), tmp_path / "source.db", tmp_path / "old.db"
+    engine = SqliteEngine(source, clock=clock, near_duplicate_kinds=KINDS)
+    fill(engine, clock)
+    before = dump_store(engine, positions=False)
+    engine.close()
+    old = apsw.Connection(str(path))
+    for number, script in store_file.load_migrations():
+        if number <= OLD_SCHEMA:
+            old.execute(script)
+    old.execute(f"PRAGMA application_id = {store_file.APPLICATION_ID}; PRAGMA user_version = {OLD_SCHEMA}")
+    old.execute("ATTACH ? AS source", (str(source),))
+    for table in ("log", "not_current", "quarantine", "hidden", "label", "link", "tally", "vector", *OLD_TABLE_NAMES):
+        name = OLD_TABLE_NAMES.get(table, table)
+        old.execute(f"INSERT OR IGNORE INTO main.{name} SELECT * FROM source.{table}")
+        assert old.execute(f"SELECT EXISTS (SELECT 1 FROM main.{name})").get, table
+    for index in ("words", "past_words"):
+        old.execute(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
+    old.close()
+    engine = SqliteEngine(path, clock=clock, near_duplicate_kinds=KINDS)
+    check_migrated(engine, before)
+    engine.close()
+    copy = apsw.Connection(str(tmp_path / f"old.db.before-schema-{store_file.SCHEMA_VERSION}"))
+    assert copy.pragma("user_version") == OLD_SCHEMA
+    assert copy.execute("SELECT count(*) FROM past").get > 0
+    copy.close()
+
+
+@pytest.mark.requirement("OPS-2")
+def test_a_postgres_store_of_schema_2_is_migrated(postgres, fresh_store) -> None:
+    clock = FrozenClock()
+    with postgres.database() as old_url:
+        source_url = fresh_store()
+        engine = PostgresEngine(source_url, clock=clock, near_duplicate_kinds=KINDS, group_label="session")
+        fill(engine, clock)
+        before = dump_store(engine, positions=False)
+        engine.close()
+        options = "-c search_path=lukasa,public"
+        with (
+            psycopg.connect(old_url, autocommit=True, options=options) as old,
+            psycopg.connect(source_url, autocommit=True, options=options) as source,
+        ):
+            old.execute("CREATE SCHEMA lukasa; CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
+            for number, script in schema.load_migrations():
+                if number <= OLD_SCHEMA:
+                    old.execute(script)
+            old.execute("CREATE TABLE vector_1 (scope text, seq bigint, chunk integer, vector halfvec(2))")
+            for table in ("log", "link", "hidden", "quarantine", "tally", "idempotency", "meta", "model", "vector_1"):
+                assert copy_table(source, old, table)
+            old.execute("UPDATE fact SET value = %s WHERE name = 'schema'", (str(OLD_SCHEMA),))
+            (position,) = source.execute("SELECT newest_position()").fetchone()
+            old.execute("SELECT setval('position', %s)", (position,))
+        engine = PostgresEngine(old_url, clock=clock, near_duplicate_kinds=KINDS, group_label="session")
+        check_migrated(engine, before)
+        engine.close()
+        with psycopg.connect(old_url, autocommit=True) as migrated, psycopg.connect(source_url) as fresh:
+            names = (
+                "SELECT relname FROM pg_class WHERE relnamespace = 'lukasa'::regnamespace AND relname !~ '^vector_1'"
+            )
+            assert set(migrated.execute(names)) == set(fresh.execute(names))
+
+
+def copy_table(source, old, table) -> int:
+    """Copy a table's rows into the old schema; return how many."""
+    columns = [
+        name
+        for (name,) in source.execute(
+            "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND attgenerated = ''",
+            (table,),
+        )
+    ]
+    old_columns = [OLD_COLUMN_NAMES.get(name, name) for name in columns]
+    rows = source.execute(f"SELECT {', '.join(columns)} FROM {table}").fetchall()
+    if table == "model":
+        old.execute("INSERT INTO model (name, length) SELECT 'm', 2")
+        return len(rows)
+    with old.cursor() as cursor:
+        target = f"{OLD_TABLE_NAMES.get(table, table)} ({', '.join(old_columns)})"
+        cursor.executemany(f"INSERT INTO {target} VALUES ({', '.join('%s' for _ in columns)})", rows)
+    return len(rows)

@@ -1,0 +1,32 @@
+"""Record how tasks went, draw patterns from them, and get a briefing before the next task.
+
+Prints:
+    patterns found: 1
+    before the task:
+        [sem-001] Implement the POST endpoint for …: Read the specification → Validate the request body with a schema → Write the handler → Run the tests
+"""
+
+import lukasa
+
+STEPS = ["Read the specification", "Validate the request body with a schema", "Write the handler", "Run the tests"]
+
+with lukasa.open("memory:") as memory:
+    for number, resource in enumerate(("users", "orders", "invoices", "refunds"), 1):
+        memory.episodes.add(
+            [
+                {
+                    "task_id": f"task-{number}",
+                    "agent": f"agent-{number}",
+                    "context": {"goal": f"Implement the POST endpoint for {resource}", "phase": "development"},
+                    "action_log": [{"action": step, "result": "ok"} for step in STEPS],
+                    "outcome": "success",
+                }
+            ]
+        )
+    result = memory.consolidate()  # the same episodes always give the same patterns; no language model is needed
+    print("patterns found:", len(result.of("pattern")))
+
+    briefing = memory.before_task("Implement the POST endpoint for customers")
+    print("before the task:")
+    for entry in briefing.relevant[:1]:
+        print("   ", entry.line)

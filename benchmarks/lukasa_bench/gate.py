@@ -21,8 +21,7 @@ from typing import Any
 from lukasa.memory import Memory, open_memory
 from lukasa.outcome import Accepted
 from lukasa.pii.detector import find_pii
-from lukasa.text.normalize import normalise_text
-from lukasa.text.similarity import distinct_words, sequence_similarity, word_overlap
+from lukasa.text.similarity import distinct_words, normalise_text, sequence_similarity, word_overlap
 from lukasa.vault import VaultSettings
 from lukasa.vault.checks import find_noise_signal
 from lukasa.vault.duplicates import ComparableText, DuplicateIndex

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from lukasa.pii import detector, numbers
 from lukasa.pii.patterns import LABELLED_SECRETS, OTHER_TOKENS, PASSWORDS, PROVIDER_TOKENS, TOKEN_START
-from lukasa.text import normalize
 from lukasa_bench.pii import hostile_texts
 
 pytestmark = pytest.mark.requirement("VLT-4")
@@ -119,18 +118,18 @@ def test_web_tokens_are_those_of_the_pattern(text):
 
 def test_ordinary_characters_stay_as_they_are():
     for code in (*range(0x80), *range(0x3400, 0xA000), *range(0xAC00, 0xD7A4)):
-        assert normalize.normalise_character(chr(code)) == chr(code)
+        assert detector.normalise_character(chr(code)) == chr(code)
 
 
 @given(st.text(max_size=60), st.text("ﬁ…№⑴\u200b\u00ad４\u2011 x", max_size=60))
 def test_every_normalised_character_leads_back_to_its_original(first, second):
     text = first + second
-    normalised = normalize.normalise_with_offsets(text)
-    assert normalised.text == "".join(map(normalize.normalise_character, text))
+    normalised = detector.normalise_with_offsets(text)
+    assert normalised.text == "".join(map(detector.normalise_character, text))
     for start in range(len(normalised.text)):
         ((begin, end),) = normalised.original_spans([(start, start + 1)])
         assert end == begin + 1
-        assert normalised.text[start] in normalize.normalise_character(text[begin])
+        assert normalised.text[start] in detector.normalise_character(text[begin])
 
 
 # The limit per window

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import lukasa
 from lukasa import Draft, Key
 from lukasa.errors import FormatError, InvalidInput
-from lukasa.models.embedders.hashing import HashEmbedder
+from lukasa.models.embedder import HashEmbedder
 from lukasa.recall.recall import build_prompt_block
 from lukasa.recall.vector_index import EMBEDDER_SETTING_KEY, PREPARATION
 from lukasa_bench import recall as benchmark

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import lukasa
 from lukasa import Draft
 from lukasa.errors import InvalidInput
-from lukasa.models.embedders.hashing import HashEmbedder
+from lukasa.models.embedder import HashEmbedder
 from lukasa.recall import vector_index
 from lukasa.recall.signals import MAX_WHOLE_LENGTH
 from lukasa.recall.vector_index import BATCH_SIZE, EMBEDDER_SETTING_KEY, PREPARATION, next_batch_size, subtract_mean

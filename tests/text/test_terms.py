@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lukasa.recall.signals import MAX_PART_LENGTH, MAX_WHOLE_LENGTH, lead_passage
-from lukasa.text.normalize import fold_text
-from lukasa.text.terms import extract_keywords, find_term_offsets, stem_word, tokenize_text
+from lukasa.text.terms import extract_keywords, find_term_offsets, fold_text, stem_word, tokenize_text
 
 WORDS = st.sampled_from(
     """happy key days buying use ties is ski happily happiness hoping hopped hope files filing relate relational ponies pony

@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lukasa
-from lukasa.text.normalize import normalise_text
 from lukasa.text.similarity import (
     MAX_COMPLETE_WORDS,
     MIN_OVERLAP,
     distinct_words,
+    normalise_text,
     pair_keys,
     query_coverage,
     sequence_similarity,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from lukasa.context.state import Fact, Turn
-from lukasa.text.normalize import normalise_text
 from lukasa.text.sentences import split_sentences
+from lukasa.text.similarity import normalise_text
 
 _MAX_SCANNED_CHARACTERS = 50_000
 _MAX_SENTENCE_LENGTH = 400

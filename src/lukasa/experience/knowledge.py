@@ -20,8 +20,7 @@ from lukasa.readable_ids import find_by_id, free_ids
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Neighbour, Query, Reader
-from lukasa.text.normalize import normalise_text
-from lukasa.text.similarity import distinct_words, pair_keys, sequence_similarity, word_overlap
+from lukasa.text.similarity import distinct_words, normalise_text, pair_keys, sequence_similarity, word_overlap
 
 PATTERN, ANTIPATTERN, FACT = "pattern", "antipattern", "fact"
 LEARNING = "learning"

@@ -9,7 +9,10 @@ subtracted from a question's vector; such an embedder has an attribute ``needs_m
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float32]
     Vectors = NDArray[np.float32]
+
+_WORD = re.compile(r"\w+")
 
 
 class Embedder(Protocol):
@@ -55,3 +60,34 @@ def find_package_file(package: str, name: str, embedder: str) -> Path:
         if (path := Path(folder) / name).exists():
             return path
     raise MissingExtra(f"The embedder {embedder!r} is not installed.", hint=f"Run: pip install 'lukasa[{embedder}]'")
+
+
+class HashEmbedder:
+    """An embedder without a model, for which texts are near when they share words.
+
+    A hash of each word chooses one dimension and a sign.
+    """
+
+    def __init__(self, length: int = 64) -> None:
+        self.length = length
+
+    @property
+    def name(self) -> str:
+        return f"hash-{self.length}"
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        import numpy as np
+
+        vectors = np.zeros((len(texts), self.length), dtype=np.float32)
+        for vector, text in zip(vectors, texts, strict=True):
+            for word in _WORD.findall(text.casefold()):
+                dimension, sign = _hash_word(word, self.length)
+                vector[dimension] += sign
+        return normalise_vectors(vectors)
+
+
+@lru_cache(maxsize=10_000)
+def _hash_word(word: str, length: int) -> tuple[int, int]:
+    """Return the dimension and the sign of a word."""
+    digest = int.from_bytes(hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest())
+    return digest % length, 1 if digest >> 63 else -1

@@ -18,13 +18,16 @@ from __future__ import annotations
 import hashlib
 import re
 import string
+import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
+from itertools import accumulate
 from math import log2
 from typing import Any, Literal, NamedTuple
 
 from lukasa.outcome import Refused
-from lukasa.pii.numbers import Scan, card_scan, ssn_scan
+from lukasa.pii.numbers import Scan, Span, card_scan, ssn_scan
 from lukasa.pii.patterns import (
     COMMON_AFTER_PASSWORD,
     LABELLED_SECRETS,
@@ -43,7 +46,6 @@ from lukasa.pii.patterns import (
     is_placeholder,
 )
 from lukasa.record import Draft
-from lukasa.text.normalize import Span, normalise_with_offsets
 
 PiiClass = Literal["card", "ssn", "secret", "password", "private_key"]
 CLASS_NAMES: dict[PiiClass, str] = {
@@ -54,6 +56,8 @@ CLASS_NAMES: dict[PiiClass, str] = {
     "private_key": "a private key",
 }
 EXACT_LENGTH = 4_000
+_MAX_LIGATURE_LENGTH = 3
+_MAX_CACHED_CHARACTERS = 100_000
 _MAX_CLEAN_DIGESTS = 10_000
 _clean_digests: set[bytes] = set()
 WINDOW, MAX_FINDINGS = 8_192, 64
@@ -70,6 +74,59 @@ class PiiFinding(NamedTuple):
     start: int
     end: int
     pii_class: PiiClass
+
+
+# Normalisation
+
+
+class NormalisedText(NamedTuple):
+    """A text with plain characters, and the text that it was made of."""
+
+    text: str
+    original: str
+
+    def original_spans(self, spans: Iterable[Span]) -> list[Span]:
+        """Return the spans of the original text that became the given spans."""
+        if self.text == self.original:
+            return list(spans)
+        ends = list(accumulate(map(len, map(_PLAIN_CHARACTERS.__getitem__, self.original))))
+        return [(bisect_right(ends, start), bisect_left(ends, end) + 1) for start, end in spans]
+
+
+def normalise_with_offsets(text: str) -> NormalisedText:
+    """Replace compatibility forms, invisible characters, and every kind of dash, blank and digit by plain characters."""
+    return NormalisedText(text if text.isascii() else "".join(map(_PLAIN_CHARACTERS.__getitem__, text)), text)
+
+
+def normalise_character(character: str) -> str:
+    """Return what a character looks like: itself for nearly all.
+
+    A character that looks like several, such as a ligature, is replaced if those are ASCII and at most three.
+    """
+    category = unicodedata.category(character)
+    if category == "Cf" or "\ufe00" <= character <= "\ufe0f":
+        return ""
+    if category == "Pd" or character in "\u2212\u2043\u00b7":
+        return "-"
+    if category == "Zs":
+        return " "
+    plain = unicodedata.normalize("NFKC", character)
+    if len(plain) == 1:
+        return str(unicodedata.decimal(plain)) if not plain.isascii() and plain.isdecimal() else plain
+    return plain if len(plain) <= _MAX_LIGATURE_LENGTH and plain.isascii() else character
+
+
+class _PlainCharacters(dict[str, str]):
+    """A cache of ``normalise_character``, filled as characters occur."""
+
+    def __missing__(self, character: str) -> str:
+        plain = normalise_character(character)
+        if len(self) < _MAX_CACHED_CHARACTERS:
+            self[character] = plain
+        return plain
+
+
+_PLAIN_CHARACTERS = _PlainCharacters()
 
 
 # Texts and drafts

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import accumulate
 
-from lukasa.text.normalize import Span
-
+Span = tuple[int, int]
 Scan = Callable[[int], Iterable[Span]]
 """A search for findings that start at an offset or later."""
 

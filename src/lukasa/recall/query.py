@@ -14,8 +14,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from lukasa.text.dates import Period, find_periods
-from lukasa.text.normalize import fold_text
-from lukasa.text.terms import extract_keywords, terms_from_words
+from lukasa.text.terms import extract_keywords, fold_text, terms_from_words
 
 USER_ROLES = frozenset({"user", "human", "customer"})
 ASSISTANT_ROLES = frozenset({"assistant", "agent", "ai", "bot", "model", "system", "tool"})

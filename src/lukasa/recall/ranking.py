@@ -26,8 +26,7 @@ from lukasa.recall.signals import (
     RecallCandidate,
     speaks_of_self,
 )
-from lukasa.text.normalize import fold_text
-from lukasa.text.terms import list_content_words
+from lukasa.text.terms import fold_text, list_content_words
 
 WEIGHTS: Mapping[str, float] = MappingProxyType(
     {

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion, QuestionKind, TimeOrder
 from lukasa.text.dates import find_periods
-from lukasa.text.normalize import fold_text
-from lukasa.text.terms import find_term_offsets
+from lukasa.text.terms import find_term_offsets, fold_text
 
 Values = NDArray[np.float64]
 

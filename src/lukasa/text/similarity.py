@@ -16,12 +16,13 @@ that only texts of one namespace meet.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import combinations
+from typing import Literal
 from zlib import crc32
 
-from lukasa.text.normalize import normalise_text
 from lukasa.text.stopwords import COMMON_WORDS
 
 MIN_OVERLAP = 0.60
@@ -33,6 +34,12 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _UNSPACED_SCRIPT = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
+
+
+def normalise_text(text: str, form: Literal["NFC", "NFKC"] = "NFKC") -> str:
+    """Return the text in one Unicode form, without letter case, with single blanks."""
+    plain = text if text.isascii() else unicodedata.normalize(form, text)
+    return " ".join(plain.casefold().split())
 
 
 def distinct_words(text: str) -> frozenset[str]:

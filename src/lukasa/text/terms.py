@@ -10,22 +10,30 @@ from __future__ import annotations
 
 import re
 import threading
+import unicodedata
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
 import apsw
 
-from lukasa.text.normalize import fold_text
 from lukasa.text.stopwords import STOP_WORDS, STOP_WORDS_EXCEPT_NEGATIONS
 
 TOKENIZER = ("porter", "unicode61", "remove_diacritics", "2")
+_ACCENT = re.compile("[\u0300-\u036f]")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _WORD_REST = re.compile(r"[^\W_]*")
 _APOSTROPHE = re.compile(r"['’]")
 _MAX_TERM_LENGTH = 60
 
 _thread_local = threading.local()
+
+
+def fold_text(text: str) -> str:
+    """Return the text without letter case and accents, as the text index folds it."""
+    if text.isascii() or unicodedata.is_normalized("NFD", text):
+        return text.lower()
+    return _ACCENT.sub("", unicodedata.normalize("NFD", text)).lower()
 
 
 def tokenize_text(text: str) -> list[str]:

@@ -28,7 +28,7 @@ from lukasa.pii.detector import describe_findings, draft_texts, find_pii_once, r
 from lukasa.record import Draft, Key
 from lukasa.scope import SYSTEM, Reach
 from lukasa.storage.engine import Query, Reader
-from lukasa.text.normalize import normalise_text
+from lukasa.text.similarity import normalise_text
 from lukasa.text.stopwords import NOISE_STOP_WORDS
 from lukasa.vault.memory import MemoryProposal, memory_draft
 from lukasa.vault.settings import AMBIGUOUS_SIGNALS, LOG, MEMORY_KIND, TIERS, VaultSettings

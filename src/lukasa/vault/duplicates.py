@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lukasa.storage.engine import Query, Reader
-from lukasa.text.normalize import normalise_text
 from lukasa.text.similarity import (
     distinct_words,
+    normalise_text,
     sequence_similarities,
     sequence_similarity,
     text_pair_keys,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lukasa.storage.engine import Query, Reader
-from lukasa.text.normalize import normalise_text
-from lukasa.text.similarity import distinct_words, query_coverage, sequence_similarity
+from lukasa.text.similarity import distinct_words, normalise_text, query_coverage, sequence_similarity
 from lukasa.vault.memory import VaultMemory, parse_memory
 from lukasa.vault.settings import MEMORY_KIND
 

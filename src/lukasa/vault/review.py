@@ -14,8 +14,7 @@ from lukasa.journal import Journal
 from lukasa.pii.detector import describe_findings, find_pii
 from lukasa.record import Key, Record
 from lukasa.storage.engine import Query
-from lukasa.text.normalize import normalise_text
-from lukasa.text.similarity import distinct_words, sequence_similarity, word_overlap
+from lukasa.text.similarity import distinct_words, normalise_text, sequence_similarity, word_overlap
 from lukasa.vault.checks import find_noise_signal
 from lukasa.vault.duplicates import ComparableText
 from lukasa.vault.memory import VaultMemory, parse_memory

@@ -35,9 +35,8 @@ from lukasa.experience.episodes import EPISODE, Episode, is_failure, is_success
 from lukasa.experience.knowledge import MAX_SOURCES
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.storage.engine import Query, Reader
-from lukasa.text.normalize import fold_text
 from lukasa.text.stopwords import STOP_WORDS
-from lukasa.text.terms import stem_word
+from lukasa.text.terms import fold_text, stem_word
 
 CLUSTER = "cluster"
 MIN_CLUSTER_SIMILARITY = 0.5

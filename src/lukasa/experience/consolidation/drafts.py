@@ -24,8 +24,7 @@ from lukasa.experience.skill_markdown import SkillText, render_skill
 from lukasa.experience.skills import skill_draft, slugify
 from lukasa.outcome import Refused
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
-from lukasa.text.normalize import normalise_text
-from lukasa.text.similarity import distinct_words, word_overlap
+from lukasa.text.similarity import distinct_words, normalise_text, word_overlap
 
 ORIGIN = "consolidation"
 SAME_PATTERN_OVERLAP = 0.7

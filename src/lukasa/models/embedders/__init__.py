@@ -48,7 +48,7 @@ def open_embedder(name: str | None = None, *, key: str = "") -> Embedder:
 
             return StaticEmbedder()
         if name == "hash":
-            from lukasa.models.embedders.hashing import HashEmbedder
+            from lukasa.models.embedder import HashEmbedder
 
             return HashEmbedder()
     except ImportError as error:

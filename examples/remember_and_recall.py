@@ -9,7 +9,7 @@ Prints:
 
 import lukasa
 
-with lukasa.open("memory:") as memory:
+with lukasa.open("memory:") as memory:  # a file name such as "agents.db" keeps the facts
     deploys = memory.remember("We deploy on Tuesdays, after the smoke tests.")
     memory.remember("The staging database runs on heron.")
     memory.remember("The smoke tests take five minutes.")
@@ -19,7 +19,7 @@ with lukasa.open("memory:") as memory:
         print(question, "→", best.text)
 
     again = memory.remember("We deploy on Tuesdays, after smoke tests!")
-    print("refused:", again.code)  # a write that is refused is a value with a code and a reason
+    print("refused:", again.code)  # again.reason says why in a sentence
 
-    memory.forget(deploys.record.id)
+    memory.forget(deploys.record.id)  # the history stays; memory.journal.erase removes it for good
     print("after forgetting:", memory.recall("When do the smoke tests run?").hits[0].text)

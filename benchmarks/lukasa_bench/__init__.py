@@ -1,1 +1,1 @@
-"""Measuring Lukasa against the least work possible."""
+"""Benchmarks of Lukasa. Each compares Lukasa with a bare reference in the same run."""

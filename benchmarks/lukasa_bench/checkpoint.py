@@ -1,8 +1,8 @@
-"""The benchmark of sessions: a small change, a whole checkpoint and a recovery, beside rewriting a JSON file.
+"""Benchmark of sessions: a small change, a whole checkpoint and a recovery, compared with rewriting a JSON file.
 
-The reference does what the document's code does, made durable: the whole state as JSON into a temporary file, fsync,
-rename, fsync of the folder. Both take turns in the same run. Bytes are what a change leaves behind for good: a line of the
-log, with its links and labels, and a line in the session's file, against the file that is written anew.
+The reference is the document's code, made durable: it writes the whole state as JSON to a temporary file, then fsync,
+rename, fsync of the folder. Both alternate in the same run. Bytes count what a change stores for good: an entry of the log,
+with its links and labels, and a line in the session's file; for the reference, the whole file.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ RECOVERY_BAR = BenchmarkBar("lukasa", "most", 1.0)
 
 
 def make_state(size: int) -> dict[str, Any]:
-    """A session's state of about so many bytes: forty predictions, and the evidence they rest on."""
+    """Build a session's state of about ``size`` bytes: forty predictions and their evidence."""
     predictions = [
         {
-            "prediction_id": f"pred-{at:03d}", "market_id": f"market-{at:03d}", "question": f"Will event {at} happen?",
+            "prediction_id": f"pred-{number:03d}", "market_id": f"market-{number:03d}", "question": f"Will event {number} happen?",
             "probability": 0.5, "confidence_interval": [0.4, 0.6], "confidence_level": 0.85,
             "created_at": "2026-02-03T12:00:00Z", "last_updated": "2026-02-03T12:00:00Z", "status": "active",
             "num_updates": 0,
         }
-        for at in range(PREDICTION_COUNT)
+        for number in range(PREDICTION_COUNT)
     ]  # fmt: skip
     left = size - len(json.dumps(predictions))
     piece = {"source": "https://example.org/article", "credibility": 0.85, "relevant_excerpt": "word " * 40}
@@ -59,7 +59,7 @@ def make_state(size: int) -> dict[str, Any]:
 
 
 class JsonFileReference:
-    """The reference: the state in memory, written whole at every change."""
+    """The reference: a state in memory that is written whole at every change."""
 
     def __init__(self, path: Path, state: dict[str, Any]) -> None:
         self.path, self.state = path, state
@@ -78,16 +78,16 @@ class JsonFileReference:
 
 
 def run(rounds: int = 5, *, server: str | None = None, progress: Progress | None = None) -> BenchmarkReport:
-    """Measures every case at every size, in a folder of its own or in databases of their own on a server."""
-    began, told = perf_counter(), progress or (lambda *_: None)
+    """Measure every case at every size, in a temporary folder or in new databases on a server."""
+    began, report_progress = perf_counter(), progress or (lambda *_: None)
     rows: list[BenchmarkRow] = []
     with TemporaryDirectory(prefix="lukasa-bench-") as folder:
         machine = MachineInfo.measure(Path(folder))
-        for at, size in enumerate(SIZES):
-            told("sessions", at, len(SIZES))
+        for done, size in enumerate(SIZES):
+            report_progress("sessions", done, len(SIZES))
             with _open_store(Path(folder), size, server) as memory:
                 rows += _measure_size(memory, Path(folder) / f"state-{size}.json", size, rounds)
-        told("sessions", len(SIZES), len(SIZES))
+        report_progress("sessions", len(SIZES), len(SIZES))
     return BenchmarkReport("checkpoint", machine, rounds, SEED, perf_counter() - began, tuple(rows))
 
 
@@ -118,10 +118,10 @@ def _measure_size(memory: lukasa.Memory, path: Path, size: int, rounds: int) -> 
         return [round((next(values) % 1000) / 1000, 3) for _ in range(CHANGES_PER_ROUND)]
 
     def change(side: object, items: list[float]) -> float:
-        one: Callable[[float], object] = (
+        apply: Callable[[float], object] = (
             reference.change if side is reference else lambda p: session.update("/active_predictions/7/probability", p)
         )
-        return time_call(lambda: [one(item) for item in items]) / len(items)
+        return time_call(lambda: [apply(item) for item in items]) / len(items)
 
     def checkpoint(side: object, _: object) -> float:
         return time_call(reference.save if side is reference else session.checkpoint)
@@ -135,8 +135,8 @@ def _measure_size(memory: lukasa.Memory, path: Path, size: int, rounds: int) -> 
         _bytes_row(memory, session, reference, size),
     ]
     session.checkpoint()
-    for at in range(DELTA_COUNT):
-        session.update("/active_predictions/7/probability", at / DELTA_COUNT)
+    for number in range(DELTA_COUNT):
+        session.update("/active_predictions/7/probability", number / DELTA_COUNT)
     session.abandon()
 
     def recover(side: object, _: object) -> float:
@@ -150,7 +150,7 @@ def _measure_size(memory: lukasa.Memory, path: Path, size: int, rounds: int) -> 
 
 
 def _bytes_row(memory: lukasa.Memory, session: Session, reference: JsonFileReference, size: int) -> BenchmarkRow:
-    """What one small change leaves behind for good."""
+    """Compare the bytes that one small change stores for good."""
     tip = memory.journal.tip()
     folder = session._files
     before = sum(blob.size for blob in memory.sessions.blobs.list_files(folder.path))

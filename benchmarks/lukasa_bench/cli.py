@@ -1,4 +1,4 @@
-"""``lukasa bench``: Lukasa measured beside the least work possible, on this machine."""
+"""The command ``lukasa bench``: measure Lukasa on this machine and print the figures."""
 
 from __future__ import annotations
 
@@ -28,28 +28,36 @@ ServerOption = Annotated[
     str | None, typer.Option("--store", metavar="URL", help="Measure on this PostgreSQL server instead of in a file.")
 ]
 
-app = CommandApp(help="Measure Lukasa beside a bare store of the same engine, in one run.", no_args_is_help=False)
+app = CommandApp(
+    help="Measure the speed and quality of Lukasa on this machine, compared with a bare reference in the same run.",
+    no_args_is_help=False,
+)
 
 
 @app.callback()
 def bench() -> None:
-    """Measure Lukasa beside a bare store of the same engine, in one run."""
+    """Measure the speed and quality of Lukasa on this machine, compared with a bare reference in the same run.
+
+    Example: lukasa bench store --sizes 1k
+    """
 
 
 @app.command()
 def store(
     ctx: typer.Context,
     sizes: Annotated[str, typer.Option(help="Records present in the store, such as 1k,100k,1m.")] = "1k,100k",
-    rounds: Annotated[int, typer.Option(min=1, help="How often both take turns in each case.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measured rounds of each case.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
     keep: Annotated[
-        Path | None, typer.Option(metavar="DIR", file_okay=False, help="Make the stores in DIR and leave them there.")
+        Path | None, typer.Option(metavar="DIR", file_okay=False, help="Create the stores in DIR and keep them.")
     ] = None,
     on: ServerOption = None,
 ) -> None:
-    """Measure adding, reading and finding, by one and by many writers, as the store grows.
+    """Measure adds, reads and text search, with one writer and with many, as the store grows.
 
-    With --store postgresql://… the stores are made in new databases on that server, and dropped at the end.
+    With --store postgresql://… the stores are created in new databases on that server, which are dropped at the end.
+
+    Example: lukasa bench store --sizes 1k,100k --rounds 5
     """
     from lukasa_bench.store import run
 
@@ -66,14 +74,18 @@ def store(
 @app.command()
 def recall(
     ctx: typer.Context,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, dir_okay=False, help="Sets to measure.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE…", exists=True, dir_okay=False, help="Question sets to measure.")
+    ],
     embedder: Annotated[str | None, typer.Option(help="minilm, static, hash or http:URL#model.")] = None,
     baseline: Annotated[
-        list[str] | None, typer.Option(help="vector, bm25, rrf or all, measured in the same run; may be repeated.")
+        list[str] | None, typer.Option(help="Also measure vector, bm25, rrf or all in the same run; may be repeated.")
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option("--store", "--engine", metavar="URL", help="Measure on this PostgreSQL server; else on SQLite."),
+        typer.Option(
+            "--store", "--engine", metavar="URL", help="Measure on this PostgreSQL server instead of in a file."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
@@ -98,11 +110,11 @@ def recall(
 def search(
     ctx: typer.Context,
     sizes: Annotated[str, typer.Option(help="Records present in the store, such as 1k,100k,1m.")] = "1k,10k,100k",
-    rounds: Annotated[int, typer.Option(min=1, help="How often both take turns in each case.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measured rounds of each case.")] = 5,
     on: ServerOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
 ) -> None:
-    """Measure how fast recall answers beside a bare hybrid of text index and vectors, as the store grows.
+    """Measure how fast recall answers as the store grows, compared with a bare hybrid of text index and vectors.
 
     Example: lukasa bench search --sizes 1k,10k,100k
     """
@@ -125,7 +137,7 @@ def gate(
     on: ServerOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
 ) -> None:
-    """Measure what a verdict of the vault's write gate costs as the vault grows, check by check.
+    """Measure the time of the checks of the vault's write gate as the vault grows.
 
     Example: lukasa bench gate --sizes 1k,100k,1m
     """
@@ -145,10 +157,10 @@ def gate(
 def guard(
     ctx: typer.Context,
     size: Annotated[str, typer.Option(help="Characters in each text, such as 10k or 1m.")] = "1m",
-    rounds: Annotated[int, typer.Option(min=1, help="How often both take turns in each case.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measured rounds of each case.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
 ) -> None:
-    """Measure how long texts that are made to be slow take the guard, beside ordinary text of the same size.
+    """Measure how long the PII detector takes for hostile texts, compared with ordinary text of the same size.
 
     Example: lukasa bench guard --size 100k
     """
@@ -218,8 +230,8 @@ def _print_recall(report: QuestionSetReport) -> None:
             table.add_row(name, f"{found.questions:,}", *(f"{figure:.3f}" for figure in figures), *times)
     console.print(table)
     console.print(
-        f"\n{report.conversations} conversations, {report.turns:,} turns; {report.embedder} on {report.engine}; taking in a turn "
-        f"{report.ingest_ms:.2f} ms, its vector {report.embed_ms:.2f} ms. Adversarial questions are not in the first row.",
+        f"\n{report.conversations} conversations, {report.turns:,} turns; {report.embedder} on {report.engine}; storing a turn "
+        f"{report.ingest_ms:.2f} ms, its vector {report.embed_ms:.2f} ms. The first row leaves out adversarial questions.",
         highlight=False,
     )
 
@@ -229,7 +241,7 @@ def _print_json(report: Any) -> None:
 
 
 def _parse_sizes_option(value: str) -> tuple[int, ...]:
-    """The sizes that an option names."""
+    """Parse the option ``--sizes``."""
     from lukasa_bench.store import parse_sizes
 
     try:
@@ -239,7 +251,7 @@ def _parse_sizes_option(value: str) -> tuple[int, ...]:
 
 
 def _server_url(store: str | None) -> str | None:
-    """The server to measure on, if the store that was named is one."""
+    """Return the URL of the server to measure on, or ``None`` for a file."""
     return store if store is not None and store.startswith(("postgresql://", "postgres://")) else None
 
 
@@ -247,11 +259,11 @@ def _server_url(store: str | None) -> str | None:
 def mcp(
     ctx: typer.Context,
     size: Annotated[int, typer.Option(min=1, help="Memories present in the store.")] = 1_000,
-    rounds: Annotated[int, typer.Option(min=1, help="How often all take turns in each case.")] = 5,
-    calls: Annotated[int, typer.Option(min=1, help="Calls in one turn.")] = 60,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measured rounds of each case.")] = 5,
+    calls: Annotated[int, typer.Option(min=1, help="Calls per round.")] = 60,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
 ) -> None:
-    """Measure remember and recall over stdio and HTTP beside the same calls of the library.
+    """Measure remember and recall over stdio and HTTP, compared with the same calls of the library.
 
     Example: lukasa bench mcp --rounds 3
     """
@@ -266,7 +278,7 @@ def mcp(
 
 
 def print_report(report: BenchmarkReport, *, size_label: str = "records") -> None:
-    """The report as a table that is also Markdown; ``sized`` says what its sizes count."""
+    """Print the report as a Markdown table; ``size_label`` names what the sizes count."""
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else 140)
@@ -306,7 +318,7 @@ def _report_table(report: BenchmarkReport, size_label: str) -> Table:
 
 
 def format_figure(value: float, unit: Unit) -> str:
-    """A figure for people."""
+    """Format a figure with its unit."""
     match unit:
         case "s":
             for scale, name in ((1.0, "s"), (1e-3, "ms")):
@@ -334,7 +346,7 @@ def _format_bar(bar: BenchmarkBar, row: BenchmarkRow) -> str:
 
 
 def _progress_display() -> AbstractContextManager[Progress | None]:
-    """A bar for each stage where somebody is watching, nothing otherwise."""
+    """Show a progress bar for each stage if stderr is a terminal, and nothing otherwise."""
     return _ProgressBars() if sys.stderr.isatty() else nullcontext()
 
 
@@ -363,11 +375,11 @@ class _ProgressBars(AbstractContextManager["Progress"]):
 @app.command()
 def checkpoint(
     ctx: typer.Context,
-    rounds: Annotated[int, typer.Option(min=1, help="How often both take turns in each case.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measured rounds of each case.")] = 5,
     on: ServerOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
 ) -> None:
-    """Measure a small change, a whole checkpoint and a recovery beside rewriting a JSON file.
+    """Measure a small change, a whole checkpoint and a recovery of a session, compared with rewriting a JSON file.
 
     Example: lukasa bench checkpoint --rounds 3
     """
@@ -385,21 +397,24 @@ def checkpoint(
 @app.command()
 def context(
     ctx: typer.Context,
-    sizes: Annotated[str, typer.Option(help="Turns in the session, such as 100,10k,100k.")] = "100,10k,100k",
-    rounds: Annotated[int, typer.Option(min=1, help="How often the sizes take turns in each case.")] = 3,
+    sizes: Annotated[str, typer.Option(help="Turns in the conversation, such as 100,10k,100k.")] = "100,10k,100k",
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measured rounds of each case.")] = 3,
     recall: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE", exists=True, dir_okay=False, help="Measure instead what is found of folded turns."
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="Measure instead how much of the folded turns is found, with this question set.",
         ),
     ] = None,
     embedder: Annotated[str | None, typer.Option(help="With --recall: minilm, static, hash or http:URL#model.")] = None,
     on: ServerOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
 ) -> None:
-    """Measure sessions as they grow: append, load, compact, assemble; or what is still found of what was folded.
+    """Measure append, load, compact and assemble as a conversation grows; or how much of the folded turns is still found.
 
-    Example: lukasa bench context --recall locomo.json
+    Example: lukasa bench context --sizes 100,10k
     """
     from lukasa_bench.context import measure_folded_recall, run
 
@@ -408,7 +423,7 @@ def context(
         with _progress_display() as progress:
             found = measure_folded_recall(recall, embedder=embedder, progress=progress)
         if call.json:
-            _print_json([each.as_json() for each in found])
+            _print_json([report.as_json() for report in found])
         else:
             _print_folded_recall(found)
         return
@@ -430,14 +445,14 @@ def _print_folded_recall(reports: Sequence[FoldedRecallReport]) -> None:
     table = Table(box=box.MARKDOWN)
     for name in ("set", "questions", "evidence folded", "in the summary", "by recall", "all of it", "in the prompt"):
         table.add_column(name, justify="left" if name == "set" else "right", no_wrap=True)
-    for each in reports:
-        shares = (each.in_view, each.by_recall, each.all_by_recall, each.assembled)
-        table.add_row(each.name, f"{each.questions:,}", f"{each.folded:,}", *(f"{share:.3f}" for share in shares))
+    for report in reports:
+        shares = (report.in_view, report.by_recall, report.all_by_recall, report.assembled)
+        table.add_row(report.name, f"{report.questions:,}", f"{report.folded:,}", *(f"{share:.3f}" for share in shares))
     console.print(table)
-    for each in reports:
+    for report in reports:
         console.print(
-            f"{each.name}: {each.conversations} conversations, {each.turns:,} turns; {each.tokens:,} tokens compacted to "
-            f"{each.compacted_tokens:,} ({each.compacted_tokens / max(each.tokens, 1):.0%}).",
+            f"{report.name}: {report.conversations} conversations, {report.turns:,} turns; {report.tokens:,} tokens compacted to "
+            f"{report.compacted_tokens:,} ({report.compacted_tokens / max(report.tokens, 1):.0%}).",
             highlight=False,
         )
 
@@ -467,13 +482,13 @@ def consolidate(
 @app.command()
 def trust(
     ctx: typer.Context,
-    seeds: Annotated[int, typer.Option(min=1, help="How many runs of the simulation, each by its own seed.")] = 10,
-    rounds: Annotated[int, typer.Option(min=10, help="How many rounds each run has.")] = 1_000,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of the simulation, each with another seed.")] = 10,
+    rounds: Annotated[int, typer.Option(min=10, help="Rounds in each run.")] = 1_000,
     sizes: Annotated[str, typer.Option(help="Events in the store when costs are measured, such as 1k,1m.")] = "1k,100k",
     embedder: Annotated[str | None, typer.Option(help="minilm, static, hash or http:URL#model, for recall.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
-    """Simulate agents of known quality and measure how trust tells them apart, and what it costs.
+    """Simulate agents of known quality and measure how well trust separates them, and its cost.
 
     Example: lukasa bench trust --seeds 10
     """

@@ -1,8 +1,8 @@
-"""What consolidation costs: a first run over a whole history, a second right after, and runs after a few more episodes.
+"""Benchmark of consolidation: a first run over a whole history, a second right after, and runs after a few more episodes.
 
-The reference of every row is the first run of the same size in the same store, so a ratio says how much of the work a
-later run repeats. Quality is told beside it: how many of the planted patterns were found, and how many of those found
-were planted.
+The reference of every row is the first run of the same size in the same store, so a ratio is the share of the work that a
+later run repeats. The quality is measured too: how many of the planted patterns were found, and how many of those found were
+planted.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ Progress = Callable[[str, int, int], None]
 def run(
     sizes: Sequence[int], *, server: str | None = None, seed: int = SEED, progress: Progress | None = None
 ) -> BenchmarkReport:
-    """Measures each size in a new store."""
+    """Measure each size in a new store."""
     began = perf_counter()
-    tell = progress or _ignore_progress
+    report_progress = progress or _ignore_progress
     rows: list[BenchmarkRow] = []
-    each: list[float] = []
+    episode_seconds: list[float] = []
     with TemporaryDirectory(prefix="lukasa-bench-") as folder:
         machine = MachineInfo.measure(Path(folder))
         for size in sizes:
             with _open_store(server, Path(folder) / f"{size}.db") as memory:
-                found, first = _measure_size(memory, size, seed, tell)
-            each.append(first / size)
+                found, first = _measure_size(memory, size, seed, report_progress)
+            episode_seconds.append(first / size)
             rows += found
-            if len(each) > 1:
-                ratio = each[-1] / each[0]
+            if len(episode_seconds) > 1:
+                ratio = episode_seconds[-1] / episode_seconds[0]
                 rows.append(
-                    BenchmarkRow("cost of an episode over that at the smallest size", size, "s", each[-1], each[0], ratio,
+                    BenchmarkRow("cost of an episode over that at the smallest size", size, "s", episode_seconds[-1], episode_seconds[0], ratio,
                         bar=BenchmarkBar("ratio", "most", _MAX_GROWTH_RATIO))
                 )  # fmt: skip
     return BenchmarkReport("consolidate", machine, 1, seed, perf_counter() - began, tuple(rows))
@@ -70,9 +70,11 @@ def _open_store(server: str | None, file: Path) -> Iterator[Memory]:
 def _measure_size(memory: Memory, size: int, seed: int, progress: Progress) -> tuple[list[BenchmarkRow], float]:
     history = EpisodeCorpus(seed, pattern_count=max(5, size // _EXAMPLES_PER_PATTERN))
     follows = _write_history(memory, history, size, progress)
-    done: list[ConsolidationResult] = []
+    results: list[ConsolidationResult] = []
     first = time_call(
-        lambda: done.append(memory.consolidate(progress=lambda at, of: progress(f"{size:,}: first run", at, of)))
+        lambda: results.append(
+            memory.consolidate(progress=lambda done, total: progress(f"{size:,}: first run", done, total))
+        )
     )
     again = time_call(memory.consolidate)
     rows = [
@@ -90,9 +92,9 @@ def _measure_size(memory: Memory, size: int, seed: int, progress: Progress) -> t
     for more in (1, 100):
         memory.episodes.add([episode for _, episode in history.episodes(more)])
         later = time_call(memory.consolidate)
-        told = "1 more episode" if more == 1 else f"{more} more episodes"
-        rows.append(BenchmarkRow(f"run after {told}", size, "s", later, first, later / first))
-    recall, precision = measure_quality(done[0], follows)
+        episodes = "1 more episode" if more == 1 else f"{more} more episodes"
+        rows.append(BenchmarkRow(f"run after {episodes}", size, "s", later, first, later / first))
+    recall, precision = measure_quality(results[0], follows)
     rows.append(
         BenchmarkRow(
             "planted patterns found", size, "times", recall, 1.0, bar=BenchmarkBar("lukasa", "least", _MIN_SHARE)
@@ -107,7 +109,7 @@ def _measure_size(memory: Memory, size: int, seed: int, progress: Progress) -> t
 
 
 def _write_history(memory: Memory, history: EpisodeCorpus, size: int, progress: Progress) -> dict[str, int | None]:
-    """Writes the history; returns which planted pattern each episode follows."""
+    """Write the history and return the number of the planted pattern that each episode follows."""
     follows: dict[str, int | None] = {}
     stream = history.episodes(size)
     for start in range(0, size, _BATCH_SIZE):
@@ -119,13 +121,13 @@ def _write_history(memory: Memory, history: EpisodeCorpus, size: int, progress: 
     return follows
 
 
-def measure_quality(done: ConsolidationResult, follows: dict[str, int | None]) -> tuple[float, float]:
-    """How many planted patterns with at least three examples were found, and how many of those found were planted."""
+def measure_quality(result: ConsolidationResult, follows: dict[str, int | None]) -> tuple[float, float]:
+    """Return the share of planted patterns with at least three examples that was found, and the share of those found that was planted."""
     examples = Counter(number for number in follows.values() if number is not None)
     wanted = {number for number, times in examples.items() if times >= _MIN_EXAMPLES}
     found: set[int] = set()
     right = 0
-    patterns = done.of("pattern")
+    patterns = result.of("pattern")
     for pattern in patterns:
         number, times = Counter(follows[id] for id in pattern.sources).most_common(1)[0]
         if number is not None and times >= _MIN_SHARE * len(pattern.sources):

@@ -1,10 +1,10 @@
-"""What sessions cost as they grow, and what is still found of what was folded.
+"""Benchmark of conversations: the cost of their operations as they grow, and how much of the folded turns is still found.
 
-Costs: one store per size, each with one session of so many turns. The sizes take turns, round by round, and every figure
-stands beside the same at the smallest size: what does not depend on the length of a session stays near 1.
+Cost: there is one store per size, with one conversation of that many turns. The sizes alternate, round by round, and every
+figure is compared with that at the smallest size: a ratio near 1 means that the length of a conversation does not matter.
 
-Finding: conversations with questions whose evidence is known, each one session, compacted to a tenth of its tokens. Of
-the questions whose evidence was folded, how many find it in the compacted view alone, and how many with recall?
+Folded turns: conversations with questions whose evidence is known are compacted to a tenth of their tokens. Of the questions
+whose evidence was folded, it counts how many find it in the compacted view alone, and how many with recall.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ COMPACT_BAR = BenchmarkBar("lukasa", "most", 0.010)
 
 @dataclass(frozen=True, slots=True)
 class ContextEffort:
-    """How much is done in one round."""
+    """The number of operations in one round."""
 
     appends: int = 42
     loads: int = 40
@@ -74,14 +74,14 @@ def run(
     server: str | None = None,
     progress: Progress | None = None,
 ) -> BenchmarkReport:
-    """Measures every case at every size."""
-    began, tell = perf_counter(), progress or _ignore_progress
+    """Measure every case at every size."""
+    began, report_progress = perf_counter(), progress or _ignore_progress
     effort = effort or ContextEffort()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="lukasa-bench-")))
         machine = MachineInfo.measure(folder)
         databases = None if server is None else stack.enter_context(BenchmarkDatabases(server))
-        subjects = [_build_store(stack, folder, size, databases, tell) for size in sorted(sizes)]
+        subjects = [_build_store(stack, folder, size, databases, report_progress) for size in sorted(sizes)]
         rows: list[BenchmarkRow] = []
         for case in (
             _measure_append,
@@ -91,21 +91,21 @@ def run(
             _measure_compact_all,
             _measure_assemble,
         ):
-            tell("measuring", len(rows), 6 * len(subjects))
+            report_progress("measuring", len(rows), 6 * len(subjects))
             rows += case(subjects, rounds, effort)
-        tell("measuring", 1, 1)
+        report_progress("measuring", 1, 1)
     return BenchmarkReport("context", machine, rounds, SEED, perf_counter() - began, tuple(rows))
 
 
 def _build_store(
     stack: ExitStack, folder: Path, size: int, databases: BenchmarkDatabases | None, progress: Progress
 ) -> _ConversationStore:
-    """A store with one session of so many turns, all but the newest folded."""
+    """Build a store with one conversation of ``size`` turns, all but the newest folded."""
     place = folder / f"{size}.db" if databases is None else databases.create_pair(f"context{size}").lukasa
     memory = stack.enter_context(open_memory(place, embedder="hash"))
     notes = NoteCorpus(SEED)
-    sessions = memory.context.using(None)
-    subject = _ConversationStore(size, memory, sessions, notes, count())
+    conversations = memory.context.using(None)
+    subject = _ConversationStore(size, memory, conversations, notes, count())
     progress(f"building {size:,} turns", 0, size)
     summary = summarise(
         NO_SUMMARY,
@@ -115,7 +115,7 @@ def _build_store(
     )
     turns = [_next_turn(subject) for _ in range(size)]
     context = Context(SESSION, long_term_summary=summary.text, recent_history=list(turns[-_KEPT_TURNS:]))
-    sessions.restore(context, turns[:-_KEPT_TURNS])
+    conversations.restore(context, turns[:-_KEPT_TURNS])
     memory.recall.index.catch_up()
     progress(f"building {size:,} turns", size, size)
     return subject
@@ -145,7 +145,7 @@ def _measure_load(subjects: Sequence[_ConversationStore], rounds: int, effort: C
 def _measure_append_and_load(
     subjects: Sequence[_ConversationStore], rounds: int, effort: ContextEffort
 ) -> list[BenchmarkRow]:
-    """The mean, so that the compactions on the way count; processor time, so that the disk's moods do not."""
+    """Measure the mean, which includes compactions, of CPU time, which excludes the disk."""
 
     def both(subject: _ConversationStore) -> None:
         _append_turn(subject)
@@ -158,7 +158,7 @@ def _measure_append_and_load(
 
 
 def _measure_compact(subjects: Sequence[_ConversationStore], rounds: int, effort: ContextEffort) -> list[BenchmarkRow]:
-    """What happens by itself at 51 turns: 21 are folded, 30 stay. In processor time: the wait for the disk aside."""
+    """Measure the CPU time of the automatic compaction at 51 turns: 21 are folded, 30 stay."""
     return _compaction_rows(
         f"compact a view of {VIEW_TURNS} turns, own time", subjects, rounds, effort, _KEPT_TURNS, COMPACT_BAR
     )
@@ -181,11 +181,11 @@ def _compaction_rows(
     def work(subject: _ConversationStore) -> float:
         subject.conversations.configure(SESSION, automatic=False)
         subject.conversations.compact(SESSION, keep=keep)
-        took = []
+        timings = []
         for _ in range(effort.compactions):
             subject.conversations.extend(SESSION, [_next_turn(subject) for _ in range(VIEW_TURNS - keep)])
-            took += _time_repeated(lambda: subject.conversations.compact(SESSION, keep=keep), 1, process_time)
-        return statistics.median(took)
+            timings += _time_repeated(lambda: subject.conversations.compact(SESSION, keep=keep), 1, process_time)
+        return statistics.median(timings)
 
     return _rows_by_size(case, subjects, rounds, work, bar)
 
@@ -209,12 +209,12 @@ def _append_turn(subject: _ConversationStore) -> None:
 
 
 def _time_repeated(action: Callable[[], object], times: int, clock: Callable[[], float] = perf_counter) -> list[float]:
-    took = []
+    timings = []
     for _ in range(times):
         began = clock()
         action()
-        took.append(clock() - began)
-    return took
+        timings.append(clock() - began)
+    return timings
 
 
 def _rows_by_size(
@@ -224,27 +224,27 @@ def _rows_by_size(
     work: Callable[[_ConversationStore], float],
     bar: BenchmarkBar | None,
 ) -> list[BenchmarkRow]:
-    """The case at every size beside the smallest; the sizes take turns in beginning, and a first round warms all up."""
+    """Measure a case at every size, compared with the smallest. The sizes alternate in starting; a first round warms up."""
     figures: list[list[float]] = [[] for _ in subjects]
     for turn in range(rounds + 1):
-        for at in range(len(subjects)) if turn % 2 else reversed(range(len(subjects))):
+        for index in range(len(subjects)) if turn % 2 else reversed(range(len(subjects))):
             with freeze_garbage():
-                took = work(subjects[at])
+                seconds = work(subjects[index])
             if turn:
-                figures[at].append(took)
+                figures[index].append(seconds)
     compared: list[Comparison] = [compare(own, figures[0]) for own in figures]
     return [
-        comparison_row(case, subject.size, "s", found, bar if bar is None or bar.of == "lukasa" or at else None)
-        for at, (subject, found) in enumerate(zip(subjects, compared, strict=True))
+        comparison_row(case, subject.size, "s", found, bar if bar is None or bar.of == "lukasa" or index else None)
+        for index, (subject, found) in enumerate(zip(subjects, compared, strict=True))
     ]
 
 
-# What is still found
+# Recall of folded turns
 
 
 @dataclass(frozen=True, slots=True)
 class FoldedRecallReport:
-    """Of the questions whose evidence was folded: how many still find it, and by which means."""
+    """The questions whose evidence was folded, and the shares that still find it, by method."""
 
     name: str
     conversations: int
@@ -254,13 +254,13 @@ class FoldedRecallReport:
     questions: int
     folded: int
     in_view: float
-    """The share whose evidence is quoted in the summary: all there is without recall."""
+    """The share whose evidence is quoted in the summary, which is all that is left without recall."""
     by_recall: float
     """The share with an evidence turn among the first ten recalled."""
     all_by_recall: float
     """The mean share of a question's evidence among the first ten recalled."""
     assembled: float
-    """The share with an evidence turn in a prompt of ``BUDGET`` tokens."""
+    """The share with an evidence turn in a prompt of ``TOKEN_BUDGET`` tokens."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -269,7 +269,7 @@ class FoldedRecallReport:
 def measure_folded_recall(
     files: Sequence[Path], *, embedder: str | None = None, progress: Progress | None = None
 ) -> list[FoldedRecallReport]:
-    """Measures what is found of folded turns, per file."""
+    """Measure how much of the folded turns is found, per file."""
     return [_measure_set(load_question_set(file), embedder, progress or _ignore_progress) for file in files]
 
 
@@ -310,17 +310,17 @@ def _measure_set(question_set: Any, embedder: str | None, progress: Progress) ->
 
 
 def _import_turns(conversations: Conversations, turns: Sequence[Any]) -> dict[str, Turn]:
-    """Keeps a conversation as one session; the turns by the names that the questions know them by."""
+    """Store the turns as one conversation and return them by the ids that the questions use."""
     conversations.configure(SESSION, automatic=False)
     conversations.extend(
         SESSION,
         [Turn("user", turn["text"], speaker=turn["speaker"], timestamp=turn["moment"]) for turn in turns],
     )
-    return {turn["id"]: kept for turn, kept in zip(turns, conversations.transcript(SESSION), strict=True)}
+    return {turn["id"]: stored for turn, stored in zip(turns, conversations.transcript(SESSION), strict=True)}
 
 
 def _compact_to_tenth(conversations: Conversations, tokens: int) -> None:
-    """Folds until summary and recent view together have a tenth of the tokens, half of it each."""
+    """Fold turns until summary and recent view have a tenth of the tokens together, half of it each."""
     half = int(tokens * _COMPACTED_SHARE / 2)
     conversations.configure(SESSION, summary_tokens=half)
     turns, keep, spent = conversations.load(SESSION).turns, 0, 0
@@ -329,7 +329,7 @@ def _compact_to_tenth(conversations: Conversations, tokens: int) -> None:
         if spent > half:
             break
         keep += 1
-    while len(conversations.load(SESSION).turns) > keep:  # round by round, as a session would live through it
+    while len(conversations.load(SESSION).turns) > keep:  # step by step, as in a real conversation
         conversations.compact(SESSION, keep=max(keep, len(conversations.load(SESSION).turns) - 21))
 
 
@@ -341,9 +341,9 @@ def _score_question(
         sentence in summary for turn in evidence for sentence in split_sentences(turn.content) if len(sentence) > 20
     )
     hits = {record.id for record in memory.recall(question, _TOP_K, kinds=("turn",), session=SESSION).records} & ids
-    made = conversations.assemble(SESSION, TOKEN_BUDGET, question=question)
-    there = ids & {*made.older, *made.recent}
-    return float(quoted), float(bool(hits)), len(hits) / len(ids), float(bool(there))
+    prompt = conversations.assemble(SESSION, TOKEN_BUDGET, question=question)
+    in_prompt = ids & {*prompt.older, *prompt.recent}
+    return float(quoted), float(bool(hits)), len(hits) / len(ids), float(bool(in_prompt))
 
 
 def _ignore_progress(what: str, done: int, total: int) -> None: ...

@@ -1,8 +1,8 @@
-"""Talks to search: seeded conversations in which common words are as common as in English, and questions about them.
+"""Seeded conversations with English word frequencies, and questions about them.
 
-Function words make up nearly half of every text, the other words are made up and follow Zipf's law. Each session has a
-few words of its own, so that its turns belong together; some turns carry an identifier, some are long. ``Gist`` makes
-vectors of them at hardly any cost: a word has a direction of its own, and the rarer it is the further it pulls.
+Function words make up nearly half of every text; the other words are invented and follow Zipf's law. Each session has a few
+topic words, so that its turns belong together; some turns hold an identifier, some are long. ``RareWordEmbedder`` computes
+vectors at almost no cost: every word has a random direction, and function words have little weight.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FUNCTION_WORD_LIST = """
 the of and to a in is that it was i for you on with as be at have this not but from they we are an or she he had his
 her which by there can all has were what about when out will my been would who so if more no do just your like how
 """
-"""The commonest words of English, commonest first."""
+"""The most frequent words of English, most frequent first."""
 NAMES, FUNCTION_WORDS = _NAME_LIST.split(), _FUNCTION_WORD_LIST.split()
 _COMMON_RANGE = slice(len(FUNCTION_WORDS), len(FUNCTION_WORDS) + 100)
 """Where in the vocabulary the words stand that tell something and yet are in every thirtieth text or so."""
@@ -48,7 +48,7 @@ _TAG_FORMAT = "TKT-{:05d}"
 
 @dataclass(frozen=True, slots=True)
 class CorpusTurn:
-    """Something said by somebody in a session."""
+    """A turn of a session."""
 
     id: str
     session: str
@@ -59,14 +59,14 @@ class CorpusTurn:
 
 @dataclass(frozen=True, slots=True)
 class CorpusQuestion:
-    """A question, and what sort of question it is."""
+    """A question and its kind."""
 
     text: str
     kind: str
 
 
 class ConversationCorpus:
-    """An endless supply of turns and of questions about those that were taken, the same for the same seed."""
+    """Generates turns, and questions about the turns that were taken; the same ones for the same seed."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -75,40 +75,40 @@ class ConversationCorpus:
         self.taken_count = 0
 
     def take(self, count: int) -> list[CorpusTurn]:
-        """The next turns."""
+        """Return the next turns."""
         return [self._next_turn() for _ in range(count)]
 
     def questions(self, count: int) -> list[CorpusQuestion]:
-        """Questions of every sort in turn, each about a session that was told."""
-        sorts = list(QUESTION_TEMPLATES)
-        return [self._next_question(sorts[at % len(sorts)]) for at in range(count)]
+        """Return questions of alternating kinds, each about a session that was taken."""
+        kinds = list(QUESTION_TEMPLATES)
+        return [self._next_question(kinds[index % len(kinds)]) for index in range(count)]
 
     def _next_turn(self) -> CorpusTurn:
-        nr, at = divmod(self.taken_count, TURNS_IN_SESSION)
+        nr, index = divmod(self.taken_count, TURNS_IN_SESSION)
         self.taken_count += 1
-        chance = self._text_rng
+        rng = self._text_rng
         speakers, topic = _session_profile(self._seed, nr)
-        long = chance.random() < _LONG_SHARE
-        words = _draw_text(chance, _LONG_TURN_WORDS if long else chance.randint(_MIN_WORDS, _MAX_WORDS), topic)
-        if chance.random() < _TAGGED_SHARE:
+        long = rng.random() < _LONG_SHARE
+        words = _draw_text(rng, _LONG_TURN_WORDS if long else rng.randint(_MIN_WORDS, _MAX_WORDS), topic)
+        if rng.random() < _TAGGED_SHARE:
             words.insert(len(words) // 2, _session_tag(self._seed, nr))
-        moment = START + nr * _BETWEEN_SESSIONS + at * _BETWEEN_TURNS
+        moment = START + nr * _BETWEEN_SESSIONS + index * _BETWEEN_TURNS
         return CorpusTurn(
-            f"t{self.taken_count}", f"s{nr}", speakers[at % len(speakers)], _join_sentences(words), moment
+            f"t{self.taken_count}", f"s{nr}", speakers[index % len(speakers)], _join_sentences(words), moment
         )
 
     def _next_question(self, kind: str) -> CorpusQuestion:
-        chance = self._question_rng
+        rng = self._question_rng
         sessions = max(1, self.taken_count // TURNS_IN_SESSION)
-        nr = chance.randrange(sessions)
+        nr = rng.randrange(sessions)
         speakers, topic = _session_profile(self._seed, nr)
         day = (START + nr * _BETWEEN_SESSIONS).strftime("%d %B %Y")
-        one, other = chance.sample(topic, 2)
-        common = chance.sample(_vocabulary()[0][_COMMON_RANGE], 2)
+        first, second = rng.sample(topic, 2)
+        common = rng.sample(_vocabulary()[0][_COMMON_RANGE], 2)
         text = QUESTION_TEMPLATES[kind].format(
-            name=chance.choice(speakers),
-            one=one,
-            other=other,
+            name=rng.choice(speakers),
+            first=first,
+            second=second,
             tag=_session_tag(self._seed, nr),
             day=day,
             common=" and the ".join(common),
@@ -117,17 +117,17 @@ class ConversationCorpus:
 
 
 QUESTION_TEMPLATES = {
-    "a name": "What did {name} say about the {one} and the {other}?",
-    "a topic": "How was the {one} with that {other}, and was there more?",
+    "a name": "What did {name} say about the {first} and the {second}?",
+    "a topic": "How was the {first} with that {second}, and was there more?",
     "an identifier": "Who has been working on {tag}?",
     "common words": "What have you been doing about the {common}, and how was it?",
-    "a time": "What happened with the {one} on {day}?",
+    "a time": "What happened with the {first} on {day}?",
 }
-"""The sorts of question that are asked."""
+"""The kinds of question."""
 
 
 class RareWordEmbedder:
-    """Makes vectors of talks: near are texts that share rare words."""
+    """Embeds texts so that those which share rare words are near each other."""
 
     name = f"gist-{VECTOR_LENGTH}"
     length = VECTOR_LENGTH
@@ -147,7 +147,7 @@ class RareWordEmbedder:
         return vectors
 
     def _get_row(self, word: str) -> int:
-        """Where the pull of a word is kept, made when the word is first met."""
+        """Return the row of a word's vector, which is computed when the word is first met."""
         row = self._row_by_word.get(word)
         if row is None:
             row = self._row_by_word[word] = len(self._row_by_word)
@@ -158,21 +158,21 @@ class RareWordEmbedder:
 
 
 def _word_vector(word: str) -> Vectors:
-    """The direction of a word, short for common ones; that of no word is what all texts have in common."""
-    chance = np.random.default_rng(zlib.crc32(word.encode("utf-8", "replace")))
+    """Return the vector of a word: short for function words; the vector of "" is part of every text."""
+    rng = np.random.default_rng(zlib.crc32(word.encode("utf-8", "replace")))
     strength = 0.15 if word in FUNCTION_WORDS else 1.0 if word else 0.5
-    return strength * chance.standard_normal(VECTOR_LENGTH, dtype=np.float32)
+    return strength * rng.standard_normal(VECTOR_LENGTH, dtype=np.float32)
 
 
 @cache
 def _vocabulary() -> tuple[list[str], list[float]]:
-    """Words with their cumulated frequencies after Zipf and Mandelbrot, function words first."""
-    chance = _make_rng(0, "vocabulary")
+    """Return the words and their cumulative frequencies by Zipf and Mandelbrot, function words first."""
+    rng = _make_rng(0, "vocabulary")
     made: dict[str, None] = {}
     while len(made) < _VOCABULARY_SIZE:
-        syllables = chance.randint(2, 4)
-        word = "".join(chance.choice("bdfghklmnprstvz") + chance.choice("aeiou") for _ in range(syllables))
-        made[word + chance.choice(("", "n", "r", "t", "k"))] = None
+        syllables = rng.randint(2, 4)
+        word = "".join(rng.choice("bdfghklmnprstvz") + rng.choice("aeiou") for _ in range(syllables))
+        made[word + rng.choice(("", "n", "r", "t", "k"))] = None
     words = [*FUNCTION_WORDS, *made]
     return words, list(accumulate(1 / (rank + 2.7) for rank in range(len(words))))
 
@@ -189,16 +189,16 @@ def _draw_text(rng: random.Random, count: int, topic: Sequence[str]) -> list[str
 
 
 def _join_sentences(words: list[str]) -> str:
-    parts = [words[at : at + 12] for at in range(0, len(words), 12)]
+    parts = [words[start : start + 12] for start in range(0, len(words), 12)]
     return " ".join(" ".join(part).capitalize() + "." for part in parts)
 
 
 @lru_cache(maxsize=1024)
 def _session_profile(seed: int, nr: int) -> tuple[list[str], list[str]]:
-    """Who speaks in a session, and the words that are its own."""
-    chance = _make_rng(seed, f"session {nr}")
+    """Return the speakers and the topic words of a session."""
+    rng = _make_rng(seed, f"session {nr}")
     words, _ = _vocabulary()
-    return chance.sample(NAMES, chance.randint(2, 4)), chance.sample(words[len(FUNCTION_WORDS) :], 6)
+    return rng.sample(NAMES, rng.randint(2, 4)), rng.sample(words[len(FUNCTION_WORDS) :], 6)
 
 
 def _session_tag(seed: int, nr: int) -> str:

@@ -1,4 +1,4 @@
-"""Notes to measure with: seeded, with words as unevenly frequent as in real text, the same for every contender."""
+"""Seeded notes with word frequencies like those of real text, the same for every subject."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ VOCABULARY_SIZE = 20_000
 MIN_WORDS, MAX_WORDS = 15, 40
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _CLOCK_STEP = timedelta(microseconds=10)
-_ACCENT_INTERVAL = 200  # every so many words one has an accent, so that about every tenth text is not ASCII
+_ACCENT_INTERVAL = 200  # one word in this many has an accent, so that about every tenth text is not ASCII
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusNote:
-    """What is added: an id, a text of a few dozen words, a small body."""
+    """A note to add: an id, a text of a few dozen words, a small body."""
 
     id: str
     text: str
@@ -29,7 +29,7 @@ class CorpusNote:
 
 
 class TickingClock:
-    """A clock that moves on a little whenever it is read, so that ids come out the same twice."""
+    """A clock that advances by a fixed step at every read, so that ids are reproducible."""
 
     def __init__(self, start: datetime) -> None:
         self._moment = start
@@ -40,12 +40,12 @@ class TickingClock:
 
 
 def id_maker(seed: int, start: datetime = START) -> SortableIds:
-    """Makes the very ids, in the same order, that ``Notes`` of the same seed and start carry."""
+    """Return an id maker that repeats the ids of a ``NoteCorpus`` with the same seed and start."""
     return SortableIds(TickingClock(start), _make_rng(seed, "ids"))
 
 
 class NoteCorpus:
-    """An endless supply of notes, the same for the same seed."""
+    """Generates notes, the same ones for the same seed."""
 
     def __init__(self, seed: int, start: datetime = START) -> None:
         self._new_id = id_maker(seed, start)
@@ -60,38 +60,38 @@ class NoteCorpus:
         return self._start + self.taken_count * _CLOCK_STEP
 
     def take(self, count: int) -> list[CorpusNote]:
-        """The next notes."""
+        """Return the next notes."""
         return [self._next_note() for _ in range(count)]
 
     def questions(self, count: int, words: int = 3) -> list[str]:
-        """Queries of distinct words, each drawn as often as it stands in the texts."""
+        """Return queries of distinct words, drawn with the frequencies of the texts."""
         return [" ".join(_draw_distinct_words(self._question_rng, words)) for _ in range(count)]
 
     def _next_note(self) -> CorpusNote:
         self.taken_count += 1
-        chance = self._text_rng
-        text = " ".join(draw_words(chance, chance.randint(MIN_WORDS, MAX_WORDS)))
-        body = {"n": self.taken_count, "topic": text[: text.index(" ")], "confidence": round(chance.random(), 2)}
+        rng = self._text_rng
+        text = " ".join(draw_words(rng, rng.randint(MIN_WORDS, MAX_WORDS)))
+        body = {"n": self.taken_count, "topic": text[: text.index(" ")], "confidence": round(rng.random(), 2)}
         return CorpusNote(self._new_id(), text, body)
 
 
 @cache
 def _vocabulary() -> tuple[list[str], list[float]]:
-    """Made-up words, the short ones first, with their cumulated frequencies after Zipf and Mandelbrot."""
-    chance = _make_rng(0, "words")
+    """Return invented words, short ones first, and their cumulative frequencies by Zipf and Mandelbrot."""
+    rng = _make_rng(0, "words")
     words: set[str] = set()
     while len(words) < VOCABULARY_SIZE:
-        syllables = chance.randint(1, 4)
-        word = "".join(chance.choice("bdfghklmnprstvz") + chance.choice("aeiou") for _ in range(syllables))
-        words.add(word + chance.choice(("", "n", "r", "t", "k")))
+        syllables = rng.randint(1, 4)
+        word = "".join(rng.choice("bdfghklmnprstvz") + rng.choice("aeiou") for _ in range(syllables))
+        words.add(word + rng.choice(("", "n", "r", "t", "k")))
     ordered = sorted(words, key=lambda word: (len(word), word))
-    for at in range(_ACCENT_INTERVAL // 2, VOCABULARY_SIZE, _ACCENT_INTERVAL):
-        ordered[at] += "é"
+    for index in range(_ACCENT_INTERVAL // 2, VOCABULARY_SIZE, _ACCENT_INTERVAL):
+        ordered[index] += "é"
     return ordered, list(accumulate(1 / (rank + 2.7) for rank in range(VOCABULARY_SIZE)))
 
 
 def draw_words(rng: random.Random, count: int) -> Sequence[str]:
-    """So many words, each as often as in the texts."""
+    """Draw words with the frequencies of the texts."""
     words, frequencies = _vocabulary()
     return rng.choices(words, cum_weights=frequencies, k=count)
 

@@ -1,4 +1,4 @@
-"""Fresh databases on a server, for as long as a benchmark runs."""
+"""New databases on a server for the duration of a benchmark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class BenchmarkDatabases:
-    """Makes databases beside the one that a URL names, and drops them at the end."""
+    """Creates databases on the server of a URL and drops them at the end."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -31,7 +31,7 @@ class BenchmarkDatabases:
             raise StoreError(f"The server cannot be reached: {mask_password(str(error))}") from error
 
     def create_pair(self, name: str) -> SubjectLocations:
-        """Two new databases for stores of that name."""
+        """Create two databases: one for Lukasa, one for the reference."""
         return SubjectLocations(self._create("lukasa", name), self._create("reference", name))
 
     def _create(self, subject: str, name: str) -> str:
@@ -39,8 +39,8 @@ class BenchmarkDatabases:
         self._connection.execute(f'CREATE DATABASE "{database}"')
         self._created_names.append(database)
         server, _, options = self._url.partition("?")
-        scheme, _, place = server.partition("://")
-        return f"{scheme}://{place.partition('/')[0]}/{database}" + (f"?{options}" if options else "")
+        scheme, _, address = server.partition("://")
+        return f"{scheme}://{address.partition('/')[0]}/{database}" + (f"?{options}" if options else "")
 
     def __enter__(self) -> Self:
         return self

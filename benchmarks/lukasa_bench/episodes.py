@@ -1,8 +1,8 @@
-"""Histories to consolidate, seeded: tasks that follow planted patterns, among tasks that have nothing to do with each other.
+"""Seeded histories to consolidate: episodes that follow planted patterns, and unrelated ones.
 
-A planted pattern is a kind of task with its own words, way of working and, for some, an error with its resolution. Each
-example of it concerns another thing, is done by one of several agents, and is noted a little differently. Unrelated
-tasks use the same generic verbs, the same actions and words from the same stock.
+A planted pattern is a kind of task with its own words, sequence of actions and, for some, an error with its resolution. Each
+example is about another object, is done by one of several agents, and differs a little. Unrelated episodes use the same
+verbs, actions and vocabulary.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CONSONANTS, _VOWELS = "bcdfghklmnprstvz", "aeiou"
 
 @dataclass(frozen=True, slots=True)
 class PlantedPattern:
-    """A kind of task that comes again and again."""
+    """A kind of task that recurs."""
 
     number: int
     words: tuple[str, ...]
@@ -50,7 +50,7 @@ class PlantedPattern:
 
 @dataclass(slots=True)
 class EpisodeCorpus:
-    """An endless supply of episodes, the same for the same seed. ``share`` of them follow planted patterns."""
+    """Generates episodes, the same ones for the same seed. A ``planted_share`` of them follows planted patterns."""
 
     seed: int
     pattern_count: int = 20
@@ -65,76 +65,76 @@ class EpisodeCorpus:
         self.planted_patterns = [self._plant_pattern(number) for number in range(self.pattern_count)]
 
     def _plant_pattern(self, number: int) -> PlantedPattern:
-        chance = self._rng
-        words = tuple(chance.sample(self._vocabulary, 3))
-        actions = tuple(chance.choices(_ACTIONS, k=chance.randint(4, 8)))
+        rng = self._rng
+        words = tuple(rng.sample(self._vocabulary, 3))
+        actions = tuple(rng.choices(_ACTIONS, k=rng.randint(4, 8)))
         error = None
-        if chance.random() < 0.5:
-            wrong, cause, cure = (chance.choice(self._vocabulary) for _ in range(3))
+        if rng.random() < 0.5:
+            wrong, cause, cure = (rng.choice(self._vocabulary) for _ in range(3))
             error = {
                 "type": f"{wrong.title()}Error",
                 "message": f"{cause} was not {words[0]} before {words[1]} ({number})",
                 "resolution": f"{cure} the {words[1]} first, then {cause} it",
             }
         return PlantedPattern(
-            number, words, chance.choice(_VERBS), actions, error, chance.choice((".ts", ".py", ".go", ".rs"))
+            number, words, rng.choice(_VERBS), actions, error, rng.choice((".ts", ".py", ".go", ".rs"))
         )
 
     def make_example(
         self, planted: PlantedPattern, index: int, *, outcome: str = "success", agent: str | None = None
     ) -> dict[str, Any]:
-        """One more episode of a planted pattern."""
-        chance = self._rng
-        thing = chance.choice(self._vocabulary)
+        """Build an episode of a planted pattern."""
+        rng = self._rng
+        thing = rng.choice(self._vocabulary)
         first, second, third = planted.words
         goal = f"{planted.verb} {first} {second} for the {thing} {third}"
         actions = list(planted.actions)
-        if len(actions) > 4 and chance.random() < 0.2:
-            del actions[chance.randrange(len(actions))]
-        if chance.random() < 0.2:
-            actions.insert(chance.randrange(len(actions) + 1), chance.choice(_ACTIONS))
-        errors = [planted.error] if planted.error is not None and chance.random() < 0.8 else []
+        if len(actions) > 4 and rng.random() < 0.2:
+            del actions[rng.randrange(len(actions))]
+        if rng.random() < 0.2:
+            actions.insert(rng.randrange(len(actions) + 1), rng.choice(_ACTIONS))
+        errors = [planted.error] if planted.error is not None and rng.random() < 0.8 else []
         return self._make_episode(index, goal, actions, errors, outcome, agent, f"src/{thing}{planted.suffix}")
 
     def make_unrelated(self, index: int) -> dict[str, Any]:
-        """An episode that has nothing to do with any other."""
-        chance = self._rng
-        words = chance.sample(self._vocabulary, chance.randint(3, 5))
-        goal = f"{chance.choice(_VERBS)} {' '.join(words)}"
-        actions = chance.choices(_ACTIONS, k=chance.randint(3, 9))
-        outcome = chance.choice(("success", "success", "failure"))
+        """Build an episode that is unrelated to all others."""
+        rng = self._rng
+        words = rng.sample(self._vocabulary, rng.randint(3, 5))
+        goal = f"{rng.choice(_VERBS)} {' '.join(words)}"
+        actions = rng.choices(_ACTIONS, k=rng.randint(3, 9))
+        outcome = rng.choice(("success", "success", "failure"))
         return self._make_episode(index, goal, actions, [], outcome, None, f"src/{words[0]}.txt")
 
     def _make_episode(
         self, index: int, goal: str, actions: Sequence[str], errors: list[dict[str, str]], outcome: str, agent: str | None,
         file: str,
     ) -> dict[str, Any]:  # fmt: skip
-        chance = self._rng
+        rng = self._rng
         return {
             "task_id": f"task-{index:06d}",
             "timestamp": (START + timedelta(minutes=7 * index)).isoformat().replace("+00:00", "Z"),
-            "duration_seconds": chance.randint(30, 900),
-            "agent": agent or chance.choice(AGENTS),
+            "duration_seconds": rng.randint(30, 900),
+            "agent": agent or rng.choice(AGENTS),
             "context": {"phase": "development", "goal": goal, "constraints": [], "files_involved": [file]},
             "action_log": [{"t": 10 * step, "action": action} for step, action in enumerate(actions)],
             "outcome": outcome,
             "errors_encountered": errors,
             "artifacts_produced": [file],
-            "git_commit": f"{chance.getrandbits(28):07x}",
+            "git_commit": f"{rng.getrandbits(28):07x}",
         }
 
     def episodes(self, count: int) -> Iterator[tuple[int | None, dict[str, Any]]]:
-        """So many episodes, each with the number of the pattern it follows."""
-        for at in range(count):
+        """Yield episodes, each with the number of the pattern it follows, or ``None``."""
+        for index in range(count):
             if self._rng.random() < self.planted_share:
                 planted = self._rng.choice(self.planted_patterns)
-                yield planted.number, self.make_example(planted, at)
+                yield planted.number, self.make_example(planted, index)
             else:
-                yield None, self.make_unrelated(at)
+                yield None, self.make_unrelated(index)
 
 
 def _made_up_words(rng: random.Random, count: int) -> Iterator[str]:
-    """Words that no language has, all different."""
+    """Yield distinct invented words."""
     seen: set[str] = set()
     while len(seen) < count:
         parts = (rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(rng.randint(2, 4)))

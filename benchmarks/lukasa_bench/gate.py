@@ -1,9 +1,9 @@
-"""The benchmark of the vault's write gate: what a verdict costs as the vault grows, check by check.
+"""Benchmark of the vault's write gate: the time of each check as the vault grows.
 
-For each size a vault is filled with made-up facts of 6 to 18 words through the gate itself; how fast that went over the
-last of them is the bulk rate. Then fresh facts and near-duplicates of kept ones are judged without being kept. The
-bars: a verdict among 100,000 memories costs at most twice what it costs in the smallest vault, and bulk adds reach 2,000
-a second there, durable, without embedding. Comparing with every memory instead is measured beside it, on a few texts.
+For each size a vault is filled with synthetic facts of 6 to 18 words through the gate; the rate of the last tenth is the bulk
+rate. Then new facts and near-duplicates of stored ones are judged without being stored. The bars: a verdict among 100,000
+memories takes at most twice as long as in the smallest vault, and bulk adds reach 2,000 per second there, durable, without
+embedding. Comparing with every memory instead is measured too, on a few texts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WHOLE_GATE, DURABLE_ADD = "the whole gate", "one durable add"
 
 @dataclass(frozen=True, slots=True)
 class GateSizeReport:
-    """What was measured in a vault of one size; seconds for each check, memories a second for bulk adds."""
+    """The figures of a vault of one size: seconds for each check, memories per second for bulk adds."""
 
     memories: int
     refused: int
@@ -53,7 +53,7 @@ class GateSizeReport:
 
 @dataclass(frozen=True, slots=True)
 class GateReport:
-    """A whole run."""
+    """The result of a run."""
 
     machine: MachineInfo
     engine: str
@@ -62,15 +62,15 @@ class GateReport:
 
     @property
     def bar_report(self) -> GateSizeReport:
-        """The vault that the bars speak of: the largest of up to 100,000 memories."""
+        """The vault that the bars apply to: the largest of up to 100,000 memories."""
         return next((size for size in reversed(self.sizes) if size.memories <= BAR_SIZE), self.sizes[0])
 
     def growth(self, check: str = WHOLE_GATE) -> float:
-        """How many times as much a check costs in that vault as in the smallest."""
+        """Return the time of a check in that vault over its time in the smallest."""
         return self.bar_report.checks[check] / self.sizes[0].checks[check]
 
     def as_json(self) -> dict[str, Any]:
-        """The report as plain JSON; times are in seconds."""
+        """Return the report as JSON; times are in seconds."""
         growth, bulk = self.growth(), self.bar_report.bulk_per_s
         return asdict(self) | {
             "bars_at": self.bar_report.memories,
@@ -84,7 +84,7 @@ class GateReport:
 
 
 class FactCorpus:
-    """An endless supply of facts, the same for the same seed."""
+    """Generates facts, the same ones for the same seed."""
 
     def __init__(self, seed: int = SEED) -> None:
         self._rng = random.Random(f"{seed} facts")  # noqa: S311 - repeatable on purpose
@@ -93,15 +93,15 @@ class FactCorpus:
         return [" ".join(draw_words(self._rng, self._rng.randint(6, 18))) for _ in range(count)]
 
     def vary(self, text: str) -> str:
-        """Nearly the same: one word is another."""
+        """Return a near-duplicate: one word is replaced."""
         parts = text.split()
         parts[self._rng.randrange(len(parts))] = "otherwise"
         return " ".join(parts)
 
 
 def run(sizes: Sequence[int], *, server: str | None = None, progress: Progress | None = None) -> GateReport:
-    """Measures the gate at each size, in one vault that grows."""
-    tell = progress or (lambda *_: None)
+    """Measure the gate at each size, in one vault that grows."""
+    report_progress = progress or (lambda *_: None)
     began = perf_counter()
     rules = VaultSettings(capacity=1_000_000_000)
     with TemporaryDirectory(prefix="lukasa-bench-") as folder, ExitStack() as stack:
@@ -111,16 +111,16 @@ def run(sizes: Sequence[int], *, server: str | None = None, progress: Progress |
             place = str(stack.enter_context(BenchmarkDatabases(server)).create_pair("gate").lukasa)
         memory = stack.enter_context(open_memory(place, profile=rules))
         facts = FactCorpus()
-        found = tuple(_measure_size(memory, facts, size, tell) for size in sorted(sizes))
+        found = tuple(_measure_size(memory, facts, size, report_progress) for size in sorted(sizes))
     return GateReport(machine, "postgresql" if server else "sqlite", perf_counter() - began, found)
 
 
 def _measure_size(memory: Memory, facts: FactCorpus, size: int, progress: Progress) -> GateSizeReport:
     rate, refused = _fill_vault(memory, facts, size, progress)
-    kept = [record.text for record in memory.vault.list(limit=2_000)]
-    chance = random.Random(SEED)  # noqa: S311 - repeatable on purpose
+    stored = [record.text for record in memory.vault.list(limit=2_000)]
+    rng = random.Random(SEED)  # noqa: S311 - repeatable on purpose
     fresh = facts.take(JUDGED_COUNT)
-    judged = [*fresh, *(facts.vary(text) for text in chance.choices(kept, k=JUDGED_COUNT // 4))]
+    judged = [*fresh, *(facts.vary(text) for text in rng.choices(stored, k=JUDGED_COUNT // 4))]
     checks = {
         "noise": _mean_seconds(lambda text: find_noise_signal(text, NOISE_SIGNALS), judged),
         "personal data and secrets": _mean_seconds(find_pii, judged),
@@ -132,7 +132,7 @@ def _measure_size(memory: Memory, facts: FactCorpus, size: int, progress: Progre
 
 
 def _fill_vault(memory: Memory, facts: FactCorpus, size: int, progress: Progress) -> tuple[float, int]:
-    """Brings the vault to a size; how fast the last tenth went, and how many were refused as near-duplicates."""
+    """Fill the vault to a size; return the rate of the last tenth and the number refused as near-duplicates."""
     held = sum(row.live for row in memory.journal.tally() if row.kind == MEMORY_KIND)
     refused, paces = 0, list[tuple[int, float]]()
     while held < size:
@@ -148,7 +148,7 @@ def _fill_vault(memory: Memory, facts: FactCorpus, size: int, progress: Progress
 
 
 def _mean_seconds(action: Callable[[str], Any], texts: Sequence[str]) -> float:
-    """The median of three rounds of what one text costs on average."""
+    """Return the mean seconds per text, as the median of three rounds."""
     rounds = []
     for _ in range(3):
         began = perf_counter()
@@ -161,16 +161,16 @@ def _mean_seconds(action: Callable[[str], Any], texts: Sequence[str]) -> float:
 def _time_near_duplicates(memory: Memory, texts: Sequence[str]) -> float:
     rules = memory.vault.rules
 
-    def look(text: str) -> object:
-        seen = ComparableText(text, "shared")
-        return DuplicateIndex(reader, rules, [seen]).find_nearest(seen)
+    def find(text: str) -> object:
+        comparable = ComparableText(text, "shared")
+        return DuplicateIndex(reader, rules, [comparable]).find_nearest(comparable)
 
     with memory.journal.snapshot() as reader:
-        return _mean_seconds(look, texts)
+        return _mean_seconds(find, texts)
 
 
 def _time_adds(memory: Memory, facts: FactCorpus) -> float:
-    """What it costs to add one memory through the gate, durably; they are forgotten again."""
+    """Return the mean seconds of a durable add through the gate; the added memories are deleted again."""
     texts = facts.take(ADDED_COUNT)
     began = perf_counter()
     outcomes = [memory.vault.add_memory(text) for text in texts]
@@ -180,7 +180,7 @@ def _time_adds(memory: Memory, facts: FactCorpus) -> float:
 
 
 def _time_full_comparison(memory: Memory, texts: Sequence[str]) -> float:
-    """What it would cost to compare with every memory, if all stood ready in this process."""
+    """Return the mean seconds of comparing with every memory, if all of them were in this process."""
     ready = [(plain, distinct_words(plain)) for record in memory.vault.list() if (plain := normalise_text(record.text))]
 
     def compare(text: str) -> int:

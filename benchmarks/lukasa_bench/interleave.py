@@ -1,4 +1,4 @@
-"""Fair turns: the machine is shared and its disk uneven, so the two are measured side by side, again and again."""
+"""Interleaved measurement: both sides alternate round by round, because the machine is shared and its disk is uneven."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SideT = TypeVar("SideT")
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two figures and how they relate: the median of the rounds' ratios, with the lowest and the highest."""
+    """The figures of both sides, and the median, the lowest and the highest of the rounds' ratios."""
 
     lukasa: float
     reference: float
@@ -30,24 +30,24 @@ class Comparison:
 def run_interleaved(
     rounds: int, sides: Sequence[SideT], prepare: Callable[[], ItemsT], work: Callable[[SideT, ItemsT], T]
 ) -> list[list[T]]:
-    """What ``work`` gave for each side in each round, on the same items; the sides take turns in beginning.
+    """Run ``work`` for each side in each round, on the same items, and return the results by side.
 
-    A first round warms all up and is not counted. What ``prepare`` does is not part of the work.
+    The sides alternate in starting. A first round warms up and is not counted. ``prepare`` is not part of the work.
     """
     results: list[list[T]] = [[] for _ in sides]
     for turn in range(rounds + 1):
         items = prepare()
-        for at in range(len(sides)) if turn % 2 else reversed(range(len(sides))):
+        for index in range(len(sides)) if turn % 2 else reversed(range(len(sides))):
             with freeze_garbage():
-                given = work(sides[at], items)
+                result = work(sides[index], items)
             if turn:
-                results[at].append(given)
+                results[index].append(result)
     return results
 
 
 @contextmanager
 def freeze_garbage() -> Iterator[None]:
-    """Garbage of what came before is collected first; the collector stays on, but what was there does not burden it."""
+    """Collect garbage, and let the collector ignore all objects that exist already."""
     gc.collect()
     gc.freeze()
     try:
@@ -57,7 +57,7 @@ def freeze_garbage() -> Iterator[None]:
 
 
 def compare(lukasa: Sequence[float], reference: Sequence[float]) -> Comparison:
-    """The medians of both sides and of the rounds' ratios."""
+    """Compare the rounds of both sides by their medians and by the median of their ratios."""
     ratios = [own / other for own, other in zip(lukasa, reference, strict=True)]
     return Comparison(
         statistics.median(lukasa), statistics.median(reference), statistics.median(ratios), min(ratios), max(ratios)
@@ -65,12 +65,12 @@ def compare(lukasa: Sequence[float], reference: Sequence[float]) -> Comparison:
 
 
 def pool_blocks(blocks: Sequence[Sequence[float]], size: int) -> list[list[float]]:
-    """Every ``size`` blocks joined into one: a round of short turns feels the machine's moods less than one long turn."""
-    return [list(chain.from_iterable(blocks[at : at + size])) for at in range(0, len(blocks), size)]
+    """Join every ``size`` blocks into one: short alternating turns are disturbed less by the machine than one long turn."""
+    return [list(chain.from_iterable(blocks[start : start + size])) for start in range(0, len(blocks), size)]
 
 
 def time_each(action: Callable[[Any], Any], items: Sequence[Any]) -> list[float]:
-    """How long the deed took on each item."""
+    """Return the seconds that an action takes on each item."""
     took = []
     for item in items:
         began = perf_counter()
@@ -80,7 +80,7 @@ def time_each(action: Callable[[Any], Any], items: Sequence[Any]) -> list[float]
 
 
 def time_call(action: Callable[[], Any]) -> float:
-    """How long the deed took."""
+    """Return the seconds that an action takes."""
     began = perf_counter()
     action()
     return perf_counter() - began

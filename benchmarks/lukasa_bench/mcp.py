@@ -1,9 +1,9 @@
-"""What the protocol costs: remember and recall over stdio and over HTTP, beside the same calls of the library.
+"""Benchmark of MCP: remember and recall over stdio and over HTTP, compared with the same calls of the library.
 
-Each side has a store of its own with the same memories. They take turns call by call, so that all meet the same machine:
-a server sleeps between calls and finds the processor's caches cold, and so does the library here. The servers are processes
-started by the command line, the clients are the SDK's. A recall of the library is the call alone; a tool also makes the
-fenced block and counts its tokens, so its overhead holds that too.
+Each side has a separate store with the same memories. They alternate call by call, so that all run under the same
+conditions: a server is idle between calls and has cold caches, and so has the library here. The servers are processes started
+by the command line, the clients are the SDK's. A recall of the library is the call alone; a tool also builds the fenced block
+and counts its tokens, so its overhead includes that.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ClientCall = Callable[[str], Awaitable[Any]]
 
 
 class AccessPath:
-    """One way to the same memory: how to remember and how to recall by it."""
+    """One way to call the same memory."""
 
     def __init__(self, name: str, remember: ClientCall, recall: ClientCall) -> None:
         self.name, self.remember, self.recall = name, remember, recall
@@ -48,7 +48,7 @@ class AccessPath:
 def run(
     size: int = SIZE, rounds: int = ROUNDS, *, calls: int = CALLS, progress: Progress | None = None
 ) -> BenchmarkReport:
-    """Measures both calls by all three ways."""
+    """Measure both calls by all three ways."""
     _require_mcp()
     from anyio.from_thread import start_blocking_portal
 
@@ -63,42 +63,44 @@ def run(
         portal = stack.enter_context(start_blocking_portal())
         sides = [enter(stack, portal, folder, profile, texts) for enter in (_open_library, _open_stdio, _open_http)]
         rows: list[BenchmarkRow] = []
-        for at, case in enumerate(("remember", "recall")):
+        for done, case in enumerate(("remember", "recall")):
             if progress is not None:
-                progress(case, at, 2)
+                progress(case, done, 2)
             found = []
             for _ in range(rounds):
-                told = notes.take(calls) if case == "remember" else ()
-                items = [_shorten(note.text) for note in told] or notes.questions(calls)
+                taken = notes.take(calls) if case == "remember" else ()
+                items = [_shorten(note.text) for note in taken] or notes.questions(calls)
                 found.append(portal.call(_time_in_turns, [getattr(side, case) for side in sides], items))
             rows += _result_rows(case, size, sides, found)
         return BenchmarkReport("mcp", machine, rounds, SEED, perf_counter() - began, tuple(rows))
 
 
 async def _time_in_turns(client_calls: Sequence[ClientCall], items: Sequence[str]) -> list[list[float]]:
-    """How long each deed took on each item, one after the other."""
-    took: list[list[float]] = [[] for _ in client_calls]
+    """Return the seconds of each call on each item, made one after the other."""
+    timings: list[list[float]] = [[] for _ in client_calls]
     for item in items:
-        for deed, seconds in zip(client_calls, took, strict=True):
+        for call, seconds in zip(client_calls, timings, strict=True):
             began = perf_counter()
-            await deed(item)
+            await call(item)
             seconds.append(perf_counter() - began)
-    return took
+    return timings
 
 
 def _result_rows(
     case: str, size: int, sides: Sequence[AccessPath], timings: Sequence[Sequence[Sequence[float]]]
 ) -> list[BenchmarkRow]:
-    medians = [[statistics.median(took[at]) for took in timings] for at in range(len(sides))]
-    rates = [[len(took[at]) / sum(took[at]) for took in timings] for at in range(len(sides))]
+    medians = [[statistics.median(seconds[index]) for seconds in timings] for index in range(len(sides))]
+    rates = [[len(seconds[index]) / sum(seconds[index]) for seconds in timings] for index in range(len(sides))]
     rows = []
-    for at, side in list(enumerate(sides))[1:]:
-        rows.append(comparison_row(f"{case} over {side.name}, median", size, "s", compare(medians[at], medians[0])))
+    for index, side in list(enumerate(sides))[1:]:
+        rows.append(comparison_row(f"{case} over {side.name}, median", size, "s", compare(medians[index], medians[0])))
         rows.append(
-            comparison_row(f"{case} over {side.name}, one after another", size, "per_s", compare(rates[at], rates[0]))
+            comparison_row(
+                f"{case} over {side.name}, one after another", size, "per_s", compare(rates[index], rates[0])
+            )
         )
         over = statistics.median(
-            own - library for took in timings for own, library in zip(took[at], took[0], strict=True)
+            own - library for seconds in timings for own, library in zip(seconds[index], seconds[0], strict=True)
         )
         bar = OVERHEAD_BAR if (case, side.name) == ("recall", "stdio") else None
         rows.append(BenchmarkRow(f"{case} over {side.name}, above the library", size, "s", over, 0.0, bar=bar))
@@ -110,7 +112,7 @@ def _shorten(text: str) -> str:
 
 
 def _fill_store(folder: Path, name: str, profile: Path, texts: Sequence[str]) -> Path:
-    """A store with these memories, each with its vector."""
+    """Build a store with these memories and their vectors."""
     place = folder / f"{name}.db"
     with open_memory(place, embedder="hash", profile=profile) as memory:
         memory.vault.bulk_add(texts)
@@ -134,8 +136,8 @@ def _open_stdio(stack: ExitStack, portal: Any, folder: Path, profile: Path, text
     from mcp.client.stdio import StdioServerParameters
 
     words = ["-m", "lukasa.interfaces.cli", "--store", str(_fill_store(folder, "stdio", profile, texts)), "mcp"]
-    told = StdioServerParameters(command=sys.executable, args=words, env={"LUKASA_PROFILE": str(profile)})
-    return _open_client(stack, portal, "stdio", told)
+    server = StdioServerParameters(command=sys.executable, args=words, env={"LUKASA_PROFILE": str(profile)})
+    return _open_client(stack, portal, "stdio", server)
 
 
 def _open_http(stack: ExitStack, portal: Any, folder: Path, profile: Path, texts: Sequence[str]) -> AccessPath:
@@ -155,7 +157,7 @@ def _open_client(stack: ExitStack, portal: Any, name: str, server: Any) -> Acces
     async def call(tool: str, **arguments: Any) -> None:
         answer = await client.call_tool(tool, arguments)
         if answer.is_error:
-            raise StoreUnavailable(f"The server could not do its work: {answer.content[0].text[:200]}")
+            raise StoreUnavailable(f"The call failed on the server: {answer.content[0].text[:200]}")
 
     return AccessPath(name, lambda text: call("remember", text=text), lambda text: call("recall", query=text))
 
@@ -166,11 +168,11 @@ def _serve_http(store: Path, profile: Path) -> Iterator[str]:
     environment = {**os.environ, "LUKASA_TOKEN": _TOKEN, "LUKASA_PROFILE": str(profile)}
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - our own
         assert process.stderr is not None
-        told = process.stderr.readline()
+        line = process.stderr.readline()
         try:
-            found = re.search(r"http://\S+", told)
+            found = re.search(r"http://\S+", line)
             if found is None:
-                raise StoreUnavailable(f"The server did not start: {told.strip()}")
+                raise StoreUnavailable(f"The server did not start: {line.strip()}")
             yield found[0]
         finally:
             process.terminate()

@@ -26,7 +26,7 @@ BAR = BenchmarkBar("lukasa", "most", 0.1)
 
 _ALNUM = string.ascii_letters + string.digits
 _HINTS = ["eyJ", *(token.hint for token in (*PROVIDER_TOKENS, *OTHER_TOKENS))]
-_KEYWORDS = [spelling.hint for spelling in (*LABELLED_SECRETS, *PASSWORDS)]
+_KEYWORDS = [pattern.hint for pattern in (*LABELLED_SECRETS, *PASSWORDS)]
 
 REPEATED_PIECES = (
     "1", "4 ", "1.", "12-", "4111 1111 1111 1112 ", "4111 1111 1111 111x ", "4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 , ", "123-45-678", "123-45-6789 ",

@@ -1,4 +1,4 @@
-"""Several processes that write to the same two stores at once."""
+"""Several processes that write to the same two stores at the same time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMEOUT_SECONDS = 600.0
 
 
 class WriterStats(NamedTuple):
-    """What a crew, or one of it, did: adds per second, the slowest add, what was acknowledged, what went wrong."""
+    """The result of one or several writers: adds per second, the slowest add, the acknowledged ids, the errors."""
 
     rate: float
     slowest: float
@@ -26,7 +26,7 @@ class WriterStats(NamedTuple):
 
 
 class WriterProcesses:
-    """Processes with both stores open, started once and then told when to write to which."""
+    """Processes with both stores open. They are started once and write on command."""
 
     def __init__(self, size: int, locations: SubjectLocations, seed: int, start: datetime) -> None:
         context = multiprocessing.get_context("spawn")
@@ -42,20 +42,20 @@ class WriterProcesses:
         self._receive_from_all()
 
     def prepare(self, notes_per_process: int) -> int:
-        """Has every process take that many new notes; returns how many that makes."""
+        """Let every process take new notes, and return their number in all."""
         self._send_to_all(notes_per_process)
         self._receive_from_all()
         return notes_per_process * len(self._pipes)
 
     def write(self, subject_name: str) -> WriterStats:
-        """Has all of them add their notes to one store, one at a time each, all at once."""
+        """Let all processes add their notes to one store at the same time, each note in a separate call."""
         began = perf_counter()
         self._send_to_all(subject_name)
-        shifts = [shift for shift in self._receive_from_all() if shift is not None]
-        took = perf_counter() - began
-        ids = [id for shift in shifts for id in shift.ids]
-        errors = [error for shift in shifts for error in shift.errors]
-        return WriterStats(len(ids) / took, max(shift.slowest for shift in shifts), ids, errors)
+        results = [result for result in self._receive_from_all() if result is not None]
+        seconds = perf_counter() - began
+        ids = [id for result in results for id in result.ids]
+        errors = [error for result in results for error in result.errors]
+        return WriterStats(len(ids) / seconds, max(result.slowest for result in results), ids, errors)
 
     def __enter__(self) -> Self:
         return self
@@ -80,16 +80,16 @@ class WriterProcesses:
         answers = []
         for pipe in self._pipes:
             if not pipe.poll(_TIMEOUT_SECONDS):
-                raise TimeoutError("A writing process of the benchmark does not answer.")
+                raise TimeoutError("A writer process of the benchmark does not answer.")
             answers.append(pipe.recv())
         return answers
 
 
 def _run_writer(pipe: Connection, locations: SubjectLocations, seed: int, start: datetime) -> None:
-    """One process: a number says how many notes to take, a name says where to write them; the pipe's end is the end."""
+    """Run one process: a number is how many notes to take, a name is the store to write to; it ends with the pipe."""
     notes = NoteCorpus(seed, start)
     pair = locations.open(id_maker(seed, start))
-    contenders = {contender.name: contender for contender in pair}
+    subjects = {subject.name: subject for subject in pair}
     taken: list[CorpusNote] = []
     pipe.send(None)
     try:
@@ -99,7 +99,7 @@ def _run_writer(pipe: Connection, locations: SubjectLocations, seed: int, start:
                     taken = notes.take(count)
                     pipe.send(None)
                 case name:
-                    pipe.send(_add_one_by_one(contenders[name], taken))
+                    pipe.send(_add_one_by_one(subjects[name], taken))
     except EOFError:
         pair.close()
 
@@ -112,8 +112,8 @@ def _add_one_by_one(subject: BenchmarkSubject, notes: Sequence[CorpusNote]) -> W
         start = perf_counter()
         try:
             receipts.append(subject.add(note))
-        except Exception as error:  # noqa: BLE001 - whatever a contender raises under load is the finding
+        except Exception as error:  # noqa: BLE001 - every error under load is a result
             errors.append(f"{type(error).__name__}: {error}")
         slowest = max(slowest, perf_counter() - start)
-    took = perf_counter() - began
-    return WriterStats(len(receipts) / took, slowest, subject.ids(receipts), errors)
+    seconds = perf_counter() - began
+    return WriterStats(len(receipts) / seconds, slowest, subject.ids(receipts), errors)

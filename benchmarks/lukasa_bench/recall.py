@@ -1,12 +1,12 @@
-"""How well recall finds the right memory: public sets of conversations, with questions whose evidence is known.
+"""Benchmark of recall's quality, on public sets of conversations with questions whose evidence is known.
 
     {"set": "...", "conversations": [
       {"id": "...",
        "turns":     [{"id", "session", "time", "speaker", "text"}, ...],      in order
        "questions": [{"id", "question", "category", "evidence": [turn ids]}, ...]}]}
 
-Each conversation goes into a fresh store as turns; each question is one recall over them. Baselines answer the same
-questions over the same stores in the same run.
+Each conversation is written into a new store as turns; each question is one recall over them. Baselines answer the same
+questions from the same stores in the same run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lukasa_bench.databases import BenchmarkDatabases
 
 BASELINES = ("vector", "bm25", "rrf")
 ADVERSARIAL_CATEGORY = "adversarial"
-"""Questions of this category have no answer in the conversation and are told apart."""
+"""Questions of this category have no answer in the conversation and are reported separately."""
 _TOP_K = 10
 _FUSION_DEPTH = 100
 _RRF_CONSTANT = 60
@@ -41,7 +41,7 @@ _TURN_QUERY = Query(kinds=("turn",))
 
 Progress = Callable[[str, int, int], None]
 AnswerFunction = Callable[[Memory, str], list[str]]
-"""The ids of the ten turns found for a question, best first."""
+"""Returns the ids of the ten turns found for a question, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class RecallFigures:
 
 @dataclass(slots=True)
 class RecallMethodReport:
-    """How one way of answering did on one set."""
+    """The figures of one method on one set."""
 
     way: str
     figures: RecallFigures
@@ -68,7 +68,7 @@ class RecallMethodReport:
 
 @dataclass(slots=True)
 class QuestionSetReport:
-    """One set: its size, what taking in a turn cost, and how each way of answering did."""
+    """One set: its size, the cost of storing a turn, and the figures of each method."""
 
     name: str
     conversations: int
@@ -92,7 +92,7 @@ def run(
     baselines: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> list[QuestionSetReport]:
-    """Measures each file."""
+    """Measure each file."""
     unknown = [name for name in baselines if name not in BASELINES]
     if unknown:
         raise InvalidInput(f"There is no baseline {unknown[0]!r}.", hint=f"Use {', '.join(BASELINES)} or all.")
@@ -103,7 +103,7 @@ def run(
 
 
 def load_question_set(file: Path) -> Mapping[str, Any]:
-    """Reads a set, strictly."""
+    """Read a question set; raise ``FormatError`` if it is not one."""
     try:
         found = canonical_json.decode(file.read_bytes())
         for conversation in found["conversations"]:
@@ -118,10 +118,10 @@ def load_question_set(file: Path) -> Mapping[str, Any]:
 
 
 def parse_time(text: str) -> datetime:
-    """When a turn was said: ISO 8601, or one of the two spellings that the public sets use."""
-    for spelling in _TIME_FORMATS:
+    """Parse the time of a turn: ISO 8601, or one of the two formats of the public sets."""
+    for format in _TIME_FORMATS:
         try:
-            return datetime.strptime(text, spelling).replace(tzinfo=UTC)
+            return datetime.strptime(text, format).replace(tzinfo=UTC)
         except ValueError:
             continue
     return from_iso(text)
@@ -138,7 +138,7 @@ def _measure_set(
         name: _BASELINE_FUNCTIONS[name] for name in baselines
     }
     scores: dict[str, list[tuple[str, tuple[float, ...]]]] = {way: [] for way in ways}
-    took: dict[str, list[float]] = {way: [] for way in ways}
+    timings: dict[str, list[float]] = {way: [] for way in ways}
     conversations = question_set["conversations"]
     ingested, embedded, turns, name = 0.0, 0.0, 0, ""
     for number, conversation in enumerate(conversations):
@@ -159,14 +159,14 @@ def _measure_set(
                 for way, answer in ways.items():
                     began = perf_counter()
                     ids = answer(memory, question["question"])
-                    took[way].append(perf_counter() - began)
+                    timings[way].append(perf_counter() - began)
                     scores[way].append((question["category"], _score_answer(ids, evidence, sessions)))
     progress(question_set["set"], len(conversations), len(conversations))
     report = QuestionSetReport(
         question_set["set"], len(conversations), turns, len(scores["lukasa"]), 1000 * ingested / max(turns, 1),
         1000 * embedded / max(turns, 1), name, "postgresql" if server else "sqlite",
     )  # fmt: skip
-    report.ways = [_method_report(way, scores[way], took[way]) for way in ways]
+    report.ways = [_method_report(way, scores[way], timings[way]) for way in ways]
     return report
 
 
@@ -181,7 +181,7 @@ def _open_store(server: str | None, embedder: str | None) -> Iterator[Memory]:
 
 
 def _ingest_turns(memory: Memory, turns: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Writes the turns; returns the session of each."""
+    """Write the turns and return the session of each."""
     memory.journal.append(
         Draft(
             "turn", turn["text"], id=turn["id"], author=turn["speaker"], labels=(f"session={turn['session']}",),
@@ -197,22 +197,22 @@ def _answer_by_recall(memory: Memory, question: str) -> list[str]:
 
 
 def _answer_by_vector(memory: Memory, question: str, limit: int = _TOP_K) -> list[str]:
-    """What a plain vector store does: the nearest turns to the question as it stands."""
+    """Answer like a plain vector store: the turns nearest to the question."""
     index = memory.recall.index
-    with memory.journal.snapshot() as look:
-        matches = look.match_vector(
+    with memory.journal.snapshot() as reader:
+        matches = reader.match_vector(
             index.embedder.name, index.question_vector(question), Query(kinds=("turn",), limit=limit)
         )
     return [match.record.id for match in matches]
 
 
 def _answer_by_words(memory: Memory, question: str, limit: int = _TOP_K) -> list[str]:
-    """What a plain text index does: any of the words, ranked by BM25."""
+    """Answer like a plain text index: any of the words, ranked by BM25."""
     return [match.record.id for match in memory.journal.find(question, Query(kinds=("turn",), limit=limit))]
 
 
 def _answer_by_fusion(memory: Memory, question: str) -> list[str]:
-    """The usual hybrid: both, fused by reciprocal rank."""
+    """Answer like a usual hybrid: both, fused by reciprocal rank."""
     scores: dict[str, float] = {}
     for ids in (_answer_by_vector(memory, question, _FUSION_DEPTH), _answer_by_words(memory, question, _FUSION_DEPTH)):
         for rank, id in enumerate(ids, 1):

@@ -1,8 +1,8 @@
-"""The bare hybrid: what a plain user builds to search by words and by meaning, and what recall is measured beside.
+"""The reference of recall: a minimal hybrid search by words and by meaning.
 
-One table with a text index, asked for any of the question's words and ranked by the database; one matrix of vectors in
-memory, multiplied whole with the question's; both lists of a hundred fused by reciprocal rank. It has no scopes, no
-versions, no filters and no reasons, and weighs nothing but two ranks.
+One table has a text index, which is searched for any of the question's words and ranked by the database; one matrix of
+vectors in memory is multiplied with the question's vector; both lists of a hundred are fused by reciprocal rank. It has no
+scopes, no versions, no filters and no explanations.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ TurnRow = tuple[Any, ...]
 
 
 class TurnIndex(Protocol):
-    """Keeps the turns and matches their words."""
+    """Stores the turns and matches their words."""
 
     def add(self, rows: Sequence[TurnRow]) -> None: ...
     def match(self, words: Sequence[str]) -> list[int]:
-        """The numbers of the best hundred that hold any of the words."""
+        """Return the numbers of the best hundred turns that hold any of the words."""
 
     def get_rows(self, numbers: Sequence[int]) -> list[TurnRow]: ...
     def close(self) -> None: ...
@@ -112,7 +112,7 @@ class PostgresTurnIndex:
 
 
 class HybridReference:
-    """Words and meaning, fused. ``drop`` are words that it leaves out of every question."""
+    """Search by words and by meaning, fused by rank."""
 
     name = "reference"
 
@@ -125,7 +125,7 @@ class HybridReference:
         self._vector_count = len(self._matrix)
 
     def reserve(self, count: int) -> None:
-        """Makes room for so many vectors in all; on disk while they come in, so that building needs no memory."""
+        """Reserve space for ``count`` vectors, on disk while they are added, so that building needs no memory."""
         self._matrix = np.lib.format.open_memmap(self._matrix_file, "w+", np.float32, (count, VECTOR_LENGTH))
 
     def add_all(self, turns: Sequence[CorpusTurn], vectors: Vectors) -> None:
@@ -134,17 +134,17 @@ class HybridReference:
         self._vector_count += len(turns)
         self._turn_index.add(
             [
-                (first + at, turn.id, turn.session, turn.author, turn.moment.isoformat(), "{}", turn.text)
-                for at, turn in enumerate(turns)
+                (first + index, turn.id, turn.session, turn.author, turn.moment.isoformat(), "{}", turn.text)
+                for index, turn in enumerate(turns)
             ]
         )
 
     def load_matrix(self) -> None:
-        """Takes the vectors into memory."""
+        """Load the vectors into memory."""
         self._matrix = np.array(self._matrix)
 
     def ask(self, question: str, vector: Vectors, without: frozenset[str] = frozenset()) -> list[TurnRow]:
-        """The ten best turns, leaving the words ``without`` out of the question."""
+        """Return the ten best turns; the words ``without`` are left out of the question."""
         words = [word for word in dict.fromkeys(_WORD_PATTERN.findall(question.lower())) if word not in without]
         scores: dict[int, float] = {}
         for numbers in (self._turn_index.match(words), self._nearest_turns(vector)):

@@ -1,7 +1,6 @@
 """The bare reference on PostgreSQL: one table with the same indexes, one INSERT per commit, COPY for batches.
 
-No versions, no digests, no books, no walls, one server-made text index; what Lukasa costs beyond this is the price of
-what Lukasa promises beyond this.
+It has no versions, no digests, no counts and no scopes, and its text index is made by the server.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ ReferenceRow = tuple[Any, ...]
 
 
 class PostgresReference:
-    """A plain user's store: a connection per thread, autocommit."""
+    """A minimal store: one connection per thread, autocommit."""
 
     name = "reference"
 
@@ -56,18 +55,18 @@ class PostgresReference:
         return database
 
     def add(self, note: CorpusNote) -> str:
-        """Adds one note; returns its id once it is durable."""
+        """Add one note and return its id once it is durable."""
         self._database.execute(_INSERT, _note_row(note))
         return note.id
 
     def add_all(self, notes: Sequence[CorpusNote]) -> None:
-        """Adds a batch in one transaction."""
+        """Add a batch in one transaction."""
         with self._database.cursor() as cursor, cursor.copy(_COPY) as copy:
             for note in notes:
                 copy.write_row(_note_row(note))
 
     def revise(self, note: CorpusNote, version: int) -> None:
-        """Keeps another version beside the others, where one range of the key holds them all."""
+        """Store another version under a key in the same range as the others."""
         self.add(CorpusNote(f"{note.id}.{version}", note.text, note.body))
 
     def get(self, id: str) -> ReferenceRow | None:
@@ -78,11 +77,11 @@ class PostgresReference:
         return [_decode_body(row) for row in self._database.execute(_HISTORY, (id, id + "/"))]
 
     def find(self, words: str) -> list[ReferenceRow]:
-        """The ten best notes that hold any of the words."""
+        """Return the ten best notes that hold any of the words."""
         return [_decode_body(row) for row in self._database.execute(_FIND, (" | ".join(words.split()),))]
 
     def ids(self, receipts: Sequence[str]) -> list[str]:
-        """The ids that ``add`` acknowledged."""
+        """Return the ids that ``add`` acknowledged."""
         return list(receipts)
 
     def close(self) -> None:

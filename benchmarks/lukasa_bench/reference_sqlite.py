@@ -1,7 +1,7 @@
-"""The bare reference: the least work that keeps and finds a note with the same durability.
+"""The bare reference on SQLite: the least work that stores and finds a note with the same durability.
 
-One table, one text index that borrows the table's text, one transaction per add. No versions, no scopes, no checks,
-no checksums, no books: what Lukasa costs beyond this is the price of what Lukasa promises beyond this.
+It has one table, one text index over that table's text, and one transaction per add. It has no versions, no scopes, no checks,
+no digests and no counts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ReferenceRow = tuple[str, str, str, str, int, Any, str]
 
 
 class SqliteReference:
-    """A plain user's store: SQLite through ``apsw`` with WAL and a real fsync per commit."""
+    """A minimal store: SQLite through ``apsw`` with WAL and a real fsync per commit."""
 
     name = "reference"
 
@@ -53,7 +53,7 @@ class SqliteReference:
         self._lock = threading.Lock()  # threads share the connection
 
     def add(self, note: CorpusNote) -> str:
-        """Adds one note; returns its id once it is durable."""
+        """Add one note and return its id once it is durable."""
         with self._lock:
             database = self.database
             database.execute("BEGIN IMMEDIATE")
@@ -67,21 +67,21 @@ class SqliteReference:
         return note.id
 
     def add_all(self, notes: Sequence[CorpusNote]) -> None:
-        """Adds a batch in one transaction."""
+        """Add a batch in one transaction."""
         with self._lock:
             database = self.database
             database.execute("BEGIN IMMEDIATE")
             try:
                 database.executemany(_INSERT, [_note_row(note) for note in notes])
                 first = database.last_insert_rowid() - len(notes) + 1
-                database.executemany(_INSERT_WORDS, [(first + at, note.text) for at, note in enumerate(notes)])
+                database.executemany(_INSERT_WORDS, [(first + index, note.text) for index, note in enumerate(notes)])
                 database.execute("COMMIT")
             except BaseException:
                 self._roll_back()
                 raise
 
     def revise(self, note: CorpusNote, version: int) -> None:
-        """Keeps another version beside the others, where one range of the primary key holds them all."""
+        """Store another version under a primary key in the same range as the others."""
         self.add(CorpusNote(f"{note.id}.{version}", note.text, note.body))
 
     def get(self, id: str) -> ReferenceRow | None:
@@ -92,12 +92,12 @@ class SqliteReference:
         return [_decode_body(row) for row in self.database.execute(_HISTORY, (id,))]
 
     def find(self, words: str) -> list[ReferenceRow]:
-        """The ten best notes that hold any of the words."""
+        """Return the ten best notes that hold any of the words."""
         question = " OR ".join(f'"{word}"' for word in words.split())
         return [_decode_body(row) for row in self.database.execute(_FIND, (question,))]
 
     def ids(self, receipts: Sequence[str]) -> list[str]:
-        """The ids that ``add`` acknowledged."""
+        """Return the ids that ``add`` acknowledged."""
         return list(receipts)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a benchmark found: rows of figures beside those of the reference, and the bars they are held to."""
+"""The report of a benchmark: figures of Lukasa and of the reference, and the bars they must meet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Unit = Literal["s", "per_s", "times", "count", "bytes"]
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkBar:
-    """What a row must reach: a limit on the ratio to the reference, or on Lukasa's own figure."""
+    """The bar of a row: a limit on the ratio to the reference, or on Lukasa's figure."""
 
     of: Literal["ratio", "lukasa"]
     at: Literal["most", "least"]
@@ -54,7 +54,7 @@ class BenchmarkRow:
 def comparison_row(
     case: str, size: int | None, unit: Unit, comparison: Comparison, bar: BenchmarkBar | None = None
 ) -> BenchmarkRow:
-    """A row of compared figures."""
+    """Build a row from a comparison."""
     return BenchmarkRow(
         case,
         size,
@@ -70,10 +70,10 @@ def comparison_row(
 
 @dataclass(frozen=True, slots=True)
 class MachineInfo:
-    """Where it was measured. ``sync_s`` is what one durable write of a page costs there.
+    """The machine of a run. ``sync_s`` is the time of one durable write of a page.
 
-    ``load`` says how many others wanted the cores when the run began. Where they are taken, waiting for them hides
-    what an add costs, so figures of a busy machine flatter.
+    ``load`` is the load average at the start. On a busy machine both sides wait for the cores, which hides a part of the
+    difference between them.
     """
 
     cores: int
@@ -97,7 +97,7 @@ class MachineInfo:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkReport:
-    """A whole run."""
+    """The result of a run."""
 
     benchmark: str
     machine: MachineInfo
@@ -111,22 +111,22 @@ class BenchmarkReport:
         return tuple(row for row in self.rows if row.is_met is False)
 
     def as_json(self) -> dict[str, Any]:
-        """The report as plain JSON; times are in seconds."""
+        """Return the report as JSON; times are in seconds."""
         return asdict(self) | {"rows": [asdict(row) | {"met": row.is_met} for row in self.rows]}
 
 
 def _sync_seconds(path: Path, times: int = 50) -> float:
-    """The median time to append one page to a file and have it on the disk."""
+    """Return the median seconds of appending one page to a file and syncing it."""
     sync = getattr(os, "fdatasync", os.fsync)
-    took = []
+    timings = []
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
     try:
         for _ in range(times):
             began = perf_counter()
             os.write(descriptor, bytes(4096))
             sync(descriptor)
-            took.append(perf_counter() - began)
+            timings.append(perf_counter() - began)
     finally:
         os.close(descriptor)
         path.unlink()
-    return statistics.median(took)
+    return statistics.median(timings)

@@ -1,8 +1,8 @@
-"""The benchmark of recall's speed: the same questions to Lukasa and to a bare hybrid, as the store grows.
+"""Benchmark of recall's speed: the same questions to Lukasa and to a minimal hybrid search, as the store grows.
 
-For each size a pair of stores is built by bulk adds from seeded talks, with vectors that cost next to nothing to make,
-so that what is measured is the search. Both answer the same new questions in turns. Then a fresh process opens each
-store and answers once, which tells the cold start and the memory.
+For each size a pair of stores is built by bulk adds from seeded conversations, with vectors that cost almost nothing, so that
+only the search is measured. Both answer the same new questions in alternation. Then a new process opens each store and
+answers, which measures the cold start and the memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lukasa.outcome import Accepted
 from lukasa.recall import lead_passage
 from lukasa.record import Draft, Record
 from lukasa.text.stopwords import STOP_WORDS
-from lukasa_bench import single_thread  # noqa: F401 - before numpy comes
+from lukasa_bench import single_thread  # noqa: F401 - before numpy is imported
 from lukasa_bench.conversations import (
     QUESTION_TEMPLATES,
     ConversationCorpus,
@@ -57,11 +57,11 @@ NONE_BAR = BenchmarkBar("lukasa", "most", 0)
 MEMORY_BAR = BenchmarkBar("lukasa", "most", 1.2e9)
 
 SideName = Literal["lukasa", "reference", "spared"]
-"""Who answers; ``spared`` is the reference when stop words are left out of its questions."""
+"""The side that answers; ``spared`` is the reference without stop words in its questions."""
 
 
 class AnswerTime(NamedTuple):
-    """What an answer took: of the processor, and on the clock."""
+    """The CPU time and the wall-clock time of an answer."""
 
     processor: float
     clock: float
@@ -69,7 +69,7 @@ class AnswerTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SearchEffort:
-    """How many questions are asked in one round, and how many of them at large sizes, where the reference is slow."""
+    """The number of questions in one round; there are fewer at large sizes, where the reference is slow."""
 
     questions: int = 60
     min_questions: int = 20
@@ -115,7 +115,7 @@ class LukasaSearch:
 
 @dataclass(slots=True)
 class SearchBench:
-    """Two stores of one size that hold the same talks."""
+    """Two stores of one size that hold the same conversations."""
 
     size: int
     locations: SubjectLocations
@@ -132,9 +132,9 @@ class SearchBench:
         cls, size: int, locations: SubjectLocations, folder: Path, rounds: int, effort: SearchEffort
     ) -> SearchBench:
         matrix = folder / f"vectors-{format_size(size)}.npy"
-        gist = RareWordEmbedder()  # one for both: whoever asks, the words of a question were met before
-        lukasa, reference = LukasaSearch(locations.lukasa, gist), HybridReference(locations.reference, matrix)
-        return cls(size, locations, matrix, lukasa, reference, gist, ConversationCorpus(SEED), rounds, effort)
+        embedder = RareWordEmbedder()  # one for both sides, so that both find the vectors of a question's words cached
+        lukasa, reference = LukasaSearch(locations.lukasa, embedder), HybridReference(locations.reference, matrix)
+        return cls(size, locations, matrix, lukasa, reference, embedder, ConversationCorpus(SEED), rounds, effort)
 
     @property
     def is_on_server(self) -> bool:
@@ -151,14 +151,14 @@ class SearchBench:
         self.reference.load_matrix()
 
     def cost(self, answer_time: AnswerTime) -> float:
-        """What counts: in a file nothing waits for a disk, so what others do meanwhile can be left out; a server is waited for."""
+        """Return the time that counts: CPU time for a file, where nothing waits for a disk; wall-clock time for a server."""
         return answer_time.clock if self.is_on_server else answer_time.processor
 
     def questions(self) -> list[CorpusQuestion]:
         return self.corpus.questions(self.effort.questions_at(self.size))
 
     def ask(self, side: SideName, question: str, vector: Any) -> AnswerTime:
-        """How long one answer took."""
+        """Ask one side a question and return its times."""
         began, used = perf_counter(), process_time()
         if side == "lukasa":
             self.lukasa.ask(question)
@@ -174,23 +174,23 @@ class SearchBench:
 def time_answers(
     sides: Sequence[tuple[SideName, SearchBench]], questions: Sequence[Sequence[CorpusQuestion]]
 ) -> list[list[AnswerTime]]:
-    """What each side took for each of its questions; all answer one after the other, and take turns in beginning."""
-    took: list[list[AnswerTime]] = [[] for _ in sides]
+    """Return the times of each side for each of its questions; the sides answer one after the other and alternate in starting."""
+    timings: list[list[AnswerTime]] = [[] for _ in sides]
     with freeze_garbage():
         for nr in range(len(questions[0])):
-            for at in range(len(sides)) if nr % 2 else reversed(range(len(sides))):
-                side, bench = sides[at]
-                text = questions[at][nr].text
-                took[at].append(bench.ask(side, text, bench.embedder.embed([text])[0]))
-    return took
+            for index in range(len(sides)) if nr % 2 else reversed(range(len(sides))):
+                side, bench = sides[index]
+                text = questions[index][nr].text
+                timings[index].append(bench.ask(side, text, bench.embedder.embed([text])[0]))
+    return timings
 
 
 def measure_recall(bench: SearchBench) -> list[BenchmarkRow]:
-    """What an answer costs on all sides, all in all and by the sort of question. A first round warms up."""
+    """Measure the time of an answer on all sides, in total and by kind of question. A first round warms up."""
     sides: list[tuple[SideName, SearchBench]] = [("lukasa", bench), ("reference", bench), ("spared", bench)]
     rounds = [time_answers(sides, [bench.questions()] * len(sides)) for _ in range(bench.rounds + 1)][1:]
     cost = [[[bench.cost(took) for took in side] for side in found] for found in rounds]
-    size, sorts = bench.size, list(QUESTION_TEMPLATES)
+    size, kinds = bench.size, list(QUESTION_TEMPLATES)
     bar = RATIO_BAR if size == BAR_SIZE else None
 
     def compared(pick: Callable[[list[float]], float], other: int = 1) -> Comparison:
@@ -200,17 +200,17 @@ def measure_recall(bench: SearchBench) -> list[BenchmarkRow]:
         comparison_row("recall, top 10: mean", size, "s", compared(statistics.fmean), bar),
         comparison_row("recall, top 10: median", size, "s", compared(statistics.median), bar),
     ]
-    both = [sorted(value for sides in cost for value in sides[at]) for at in (0, 1)]
+    both = [sorted(value for sides in cost for value in sides[index]) for index in (0, 1)]
     for share in (95, 99):
         mine, bare = (quantile(values, share) for values in both)
         rows.append(BenchmarkRow(f"recall, top 10: p{share}", size, "s", mine, bare))
     mine, bare = (quantile(values, 99) / quantile(values, 50) for values in both)
     rows.append(BenchmarkRow("p99 over p50", size, "times", mine, bare, bar=SPREAD_BAR))
-    for at, sort in enumerate(sorts):
-        one = partial(_mean_of_every, start=at, step=len(sorts))
-        rows.append(comparison_row(f"asked with {sort}", size, "s", compared(one)))
+    for index, kind in enumerate(kinds):
+        mean_of_kind = partial(_mean_of_every, start=index, step=len(kinds))
+        rows.append(comparison_row(f"asked with {kind}", size, "s", compared(mean_of_kind)))
     rows.append(comparison_row("reference spared stop words: mean", size, "s", compared(statistics.fmean, other=2)))
-    mine, bare = (statistics.median(took.clock for sides in rounds for took in sides[at]) for at in (0, 1))
+    mine, bare = (statistics.median(took.clock for sides in rounds for took in sides[index]) for index in (0, 1))
     rows.append(BenchmarkRow("by the clock on the wall: median", size, "s", mine, bare, ratio=mine / bare))
     return rows
 
@@ -220,12 +220,12 @@ def _mean_of_every(timings: list[float], start: int, step: int) -> float:
 
 
 def quantile(ordered: Sequence[float], share: int) -> float:
-    """The value below which that share of a hundred lies."""
+    """Return a percentile of ordered values."""
     return ordered[min(len(ordered) - 1, len(ordered) * share // 100)]
 
 
 def measure_cold_start(bench: SearchBench) -> list[BenchmarkRow]:
-    """What a fresh process needs to open the store and answer, and the memory it then holds."""
+    """Measure how long a new process takes to open the store and answer, and its memory."""
     questions = [asked.text for asked in bench.corpus.questions(len(QUESTION_TEMPLATES) * 4)]
 
     def start(side: SideName) -> dict[str, float]:
@@ -237,26 +237,28 @@ def measure_cold_start(bench: SearchBench) -> list[BenchmarkRow]:
             input=json.dumps(task | {"questions": questions}), capture_output=True, text=True, check=False,
         )  # fmt: skip
         if answer.returncode:
-            raise LukasaError(f"The fresh process failed: {answer.stderr.strip()[-500:]}")
-        told: dict[str, float] = json.loads(answer.stdout)
-        return told | {"whole": told["answered"] - began, "imports": told["imported"] - began}
+            raise LukasaError(f"The new process failed: {answer.stderr.strip()[-500:]}")
+        figures: dict[str, float] = json.loads(answer.stdout)
+        return figures | {"whole": figures["answered"] - began, "imports": figures["imported"] - began}
 
     turns = [(start("lukasa"), start("reference")) for _ in range(bench.rounds)]
     found = list(zip(*turns, strict=True))
 
-    def told(name: str) -> list[list[float]]:
-        return [[each[name] for each in side] for side in found]
+    def figures_of(name: str) -> list[list[float]]:
+        return [[run[name] for run in side] for side in found]
 
     size, own = bench.size, found[0]
     bar = COLD_BAR if size == BAR_SIZE else None
     rows = [
-        comparison_row("cold start: first answer", size, "s", compare(*told("whole")), bar),
-        comparison_row("cold start: of it, Python and imports", size, "s", compare(*told("imports"))),
-        BenchmarkRow(
-            "cold start: vectors made anew", size, "count", max(each["made"] for each in own), 0, bar=NONE_BAR
-        ),
+        comparison_row("cold start: first answer", size, "s", compare(*figures_of("whole")), bar),
+        comparison_row("cold start: of it, Python and imports", size, "s", compare(*figures_of("imports"))),
+        BenchmarkRow("cold start: vectors made anew", size, "count", max(run["made"] for run in own), 0, bar=NONE_BAR),
         comparison_row(
-            "resident memory", size, "bytes", compare(*told("resident")), MEMORY_BAR if size == LARGE_SIZE else None
+            "resident memory",
+            size,
+            "bytes",
+            compare(*figures_of("resident")),
+            MEMORY_BAR if size == LARGE_SIZE else None,
         ),
     ]
     if not bench.is_on_server:
@@ -271,7 +273,7 @@ def _file_bytes(path: str) -> int:
 
 
 def cold() -> None:
-    """A fresh process: does what it is told on its standard input, and tells what it took."""
+    """Run in a new process: read a task from stdin, answer its questions, and print the times and the memory."""
     imported = time()
     task = json.load(sys.stdin)
     place = Path(task["place"]) if task["file"] else task["place"]
@@ -287,18 +289,18 @@ def cold() -> None:
             made = own.embedder.embedded_count - len(task["questions"])
             resident = _resident_bytes()
     else:
-        gist, bare = RareWordEmbedder(), HybridReference(place, Path(task["matrix"]))
+        embedder, bare = RareWordEmbedder(), HybridReference(place, Path(task["matrix"]))
         with closing(bare):
-            bare.ask(first, gist.embed([first])[0])
+            bare.ask(first, embedder.embed([first])[0])
             answered = time()
             for question in more[:4]:
-                bare.ask(question, gist.embed([question])[0])
+                bare.ask(question, embedder.embed([question])[0])
             resident = _resident_bytes()
     print(json.dumps({"imported": imported, "answered": answered, "made": max(made, 0), "resident": resident}))  # noqa: T201 - its answer
 
 
 def _resident_bytes() -> int:
-    """How many bytes of memory this process holds now; at the most it ever held, where that is not told."""
+    """Return the resident bytes of this process, or its peak where the system does not report them."""
     pages = Path("/proc/self/statm")
     if pages.exists():
         return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -308,7 +310,7 @@ def _resident_bytes() -> int:
 
 
 def measure_growth(large: SearchBench, small: SearchBench) -> list[BenchmarkRow]:
-    """What an answer costs in the large store beside one in a small store."""
+    """Measure the time of an answer in the large store over that in the small one."""
     sides: list[tuple[SideName, SearchBench]] = [
         (side, bench) for bench in (large, small) for side in ("lukasa", "reference")
     ]
@@ -317,9 +319,9 @@ def measure_growth(large: SearchBench, small: SearchBench) -> list[BenchmarkRow]
     for _ in range(large.rounds):
         asked = {bench.size: bench.corpus.questions(count) for bench in (large, small)}
         found = time_answers(sides, [asked[bench.size] for _, bench in sides])
-        for at, took in enumerate(found):
-            costs[at].append(statistics.fmean(map(large.cost, took)))
-    own, reference = ([a / b for a, b in zip(costs[at], costs[at + 2], strict=True)] for at in (0, 1))
+        for index, timings in enumerate(found):
+            costs[index].append(statistics.fmean(map(large.cost, timings)))
+    own, reference = ([a / b for a, b in zip(costs[index], costs[index + 2], strict=True)] for index in (0, 1))
     bar = GROWTH_BAR if (large.size, small.size) == (LARGE_SIZE, BAR_SIZE) else None
     return [
         comparison_row(
@@ -336,7 +338,7 @@ def run(
     server: str | None = None,
     progress: Progress | None = None,
 ) -> BenchmarkReport:
-    """Measures everything; the stores are made in a temporary folder, or in new databases on ``server``."""
+    """Measure every case; the stores are created in a temporary folder, or in new databases on ``server``."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="lukasa-bench-")))
         new = (

@@ -1,4 +1,4 @@
-"""Keeps products of matrices to one thread, if imported before numpy: on a busy machine two are slower, and uneven."""
+"""Limit numpy to one thread. Import this before numpy; on a busy machine two threads are slower and less even."""
 
 import os
 

@@ -1,7 +1,7 @@
-"""The benchmark of the log: adding, reading and finding, beside the bare reference, as the store grows.
+"""Benchmark of the log: adds, reads and text search, compared with the bare reference, as the store grows.
 
-For each size a pair of stores is built by bulk adds. Then every case of ``CASES`` runs in rounds; a case is a function
-of the ``Bench`` that returns its rows. Figures are medians over the rounds, ratios are medians of the rounds' ratios.
+For each size a pair of stores is built by bulk adds. Then every case of ``CASES`` runs in rounds; a case is a function of a
+``StoreBench`` that returns rows. Figures are medians over the rounds, ratios are medians of the rounds' ratios.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lukasa_bench.report import BenchmarkBar, BenchmarkReport, BenchmarkRow, Mac
 from lukasa_bench.subjects import BenchmarkSubject, SubjectLocations, SubjectPair
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
+"""Is called with the name of a stage, the work done and the work in all."""
 
 SIZES = (1_000, 100_000)
 ROUNDS = 5
@@ -52,7 +52,7 @@ IMPORT_BAR = BenchmarkBar("lukasa", "most", 0.150)
 
 @dataclass(frozen=True, slots=True)
 class StoreEffort:
-    """How much is done in one round. Adds one at a time are done in ``TURNS`` short turns."""
+    """The number of operations in one round. Single adds are done in ``TURNS_PER_ROUND`` short turns."""
 
     adds: int = 200
     reads: int = 500
@@ -67,13 +67,13 @@ class StoreEffort:
         return max(1, self.adds // TURNS_PER_ROUND)
 
     def questions_at(self, size: int) -> int:
-        """Fewer at large sizes, where the reference's plain query reads a large part of the index."""
+        """Return the number of questions: fewer at large sizes, where the reference's query reads much of the index."""
         return max(min(4, self.questions), min(self.questions, 1_000_000 // size))
 
 
 @dataclass(slots=True)
 class StoreBench:
-    """Two stores of one size, and what is known of their content."""
+    """Two stores of one size, and the ids of their records."""
 
     locations: SubjectLocations
     pair: SubjectPair
@@ -91,24 +91,24 @@ class StoreBench:
         return isinstance(self.locations.lukasa, str)
 
     def build(self, size: int) -> None:
-        """Brings both stores to ``size`` records in batches, and gives some of them several versions."""
+        """Add ``size`` records to both stores in batches, some of them with several versions."""
         plain = max(size - self.effort.revised_notes, 0)
         for done in range(0, plain, BATCH_SIZE):
             batch = self.take_notes(min(BATCH_SIZE, plain - done))
-            for contender in self.pair:
-                contender.add_all(batch)
+            for subject in self.pair:
+                subject.add_all(batch)
             self.progress(f"building {format_size(size)}", done + len(batch), size)
         for note in self.take_notes(size - plain):
-            for contender in self.pair:
-                contender.add(note)
+            for subject in self.pair:
+                subject.add(note)
                 for version in range(2, VERSION_COUNT + 1):
-                    contender.revise(note, version)
+                    subject.revise(note, version)
             self.revised_ids.append(note.id)
         self.progress(f"building {format_size(size)}", size, size)
         self.size = size
 
     def take_notes(self, count: int) -> list[CorpusNote]:
-        """New notes; both stores are to add them."""
+        """Return new notes, which both stores must add."""
         taken = self.notes.take(count)
         self.ids += [note.id for note in taken]
         return taken
@@ -118,8 +118,8 @@ class StoreBench:
 
 
 def measure_add(bench: StoreBench) -> list[BenchmarkRow]:
-    def work(contender: BenchmarkSubject, notes: Sequence[CorpusNote]) -> list[float]:
-        return time_each(contender.add, notes)
+    def work(subject: BenchmarkSubject, notes: Sequence[CorpusNote]) -> list[float]:
+        return time_each(subject.add, notes)
 
     found = run_interleaved(
         bench.rounds * TURNS_PER_ROUND, bench.pair, lambda: bench.take_notes(bench.effort.adds_per_turn), work
@@ -135,8 +135,8 @@ def measure_add(bench: StoreBench) -> list[BenchmarkRow]:
 
 
 def measure_read(bench: StoreBench) -> list[BenchmarkRow]:
-    def work(contender: BenchmarkSubject, ids: Sequence[str]) -> float:
-        return statistics.fmean(time_each(contender.get, ids))
+    def work(subject: BenchmarkSubject, ids: Sequence[str]) -> float:
+        return statistics.fmean(time_each(subject.get, ids))
 
     return [
         comparison_row(
@@ -146,16 +146,16 @@ def measure_read(bench: StoreBench) -> list[BenchmarkRow]:
 
 
 def measure_history(bench: StoreBench) -> list[BenchmarkRow]:
-    def work(contender: BenchmarkSubject, ids: Sequence[str]) -> float:
-        return statistics.fmean(time_each(contender.history, ids))
+    def work(subject: BenchmarkSubject, ids: Sequence[str]) -> float:
+        return statistics.fmean(time_each(subject.history, ids))
 
     found = run_interleaved(bench.rounds, bench.pair, lambda: bench.revised_ids * 5, work)
     return [comparison_row(f"history of {VERSION_COUNT} versions", bench.size, "s", compare(*found))]
 
 
 def measure_text_match(bench: StoreBench) -> list[BenchmarkRow]:
-    def work(contender: BenchmarkSubject, questions: Sequence[str]) -> float:
-        return statistics.fmean(time_each(contender.find, questions))
+    def work(subject: BenchmarkSubject, questions: Sequence[str]) -> float:
+        return statistics.fmean(time_each(subject.find, questions))
 
     def prepare() -> list[str]:
         return bench.notes.questions(bench.effort.questions_at(bench.size))
@@ -170,11 +170,11 @@ def measure_text_match(bench: StoreBench) -> list[BenchmarkRow]:
 def measure_threads(bench: StoreBench) -> list[BenchmarkRow]:
     effort = bench.effort
 
-    def work(contender: BenchmarkSubject, notes: Sequence[CorpusNote]) -> tuple[float, float]:
+    def work(subject: BenchmarkSubject, notes: Sequence[CorpusNote]) -> tuple[float, float]:
         alone, shared = notes[: effort.adds], notes[effort.adds :]
-        before = time_call(lambda: _call_each(contender.add, alone[::2]))
-        together = _rate_with_threads(contender.add, shared)
-        after = time_call(lambda: _call_each(contender.add, alone[1::2]))
+        before = time_call(lambda: _call_each(subject.add, alone[::2]))
+        together = _rate_with_threads(subject.add, shared)
+        after = time_call(lambda: _call_each(subject.add, alone[1::2]))
         return together, len(alone) / (before + after)
 
     def prepare() -> list[CorpusNote]:
@@ -182,7 +182,7 @@ def measure_threads(bench: StoreBench) -> list[BenchmarkRow]:
 
     found = run_interleaved(bench.rounds, bench.pair, prepare, work)
     rates = compare(*([together for together, _ in rounds] for rounds in found))
-    gains = compare(*([together / one for together, one in rounds] for rounds in found))
+    gains = compare(*([together / alone for together, alone in rounds] for rounds in found))
     return [
         comparison_row(f"add by {WRITER_COUNT} threads", bench.size, "per_s", rates),
         comparison_row(f"{WRITER_COUNT} threads over 1", bench.size, "times", gains, THREADS_BAR),
@@ -190,20 +190,20 @@ def measure_threads(bench: StoreBench) -> list[BenchmarkRow]:
 
 
 def measure_processes(bench: StoreBench) -> list[BenchmarkRow]:
-    worked: dict[str, list[WriterStats]] = {contender.name: [] for contender in bench.pair}
-    with WriterProcesses(WRITER_COUNT, bench.locations, SEED * bench.size, bench.notes.moment) as crew:
+    stats_by_subject: dict[str, list[WriterStats]] = {subject.name: [] for subject in bench.pair}
+    with WriterProcesses(WRITER_COUNT, bench.locations, SEED * bench.size, bench.notes.moment) as writers:
 
         def prepare() -> int:
-            return crew.prepare(bench.effort.adds_per_process)
+            return writers.prepare(bench.effort.adds_per_process)
 
-        def work(contender: BenchmarkSubject, _: int) -> float:
-            shift = crew.write(contender.name)
-            worked[contender.name].append(shift)
-            return shift.rate
+        def work(subject: BenchmarkSubject, _: int) -> float:
+            stats = writers.write(subject.name)
+            stats_by_subject[subject.name].append(stats)
+            return stats.rate
 
         rates = compare(*run_interleaved(bench.rounds, bench.pair, prepare, work))
     slowest, errors, lost = (
-        [measure(contender, worked[contender.name]) for contender in bench.pair]
+        [measure(subject, stats_by_subject[subject.name]) for subject in bench.pair]
         for measure in (_slowest_add, _count_errors, _count_lost)
     )
     name = f"{WRITER_COUNT} processes"
@@ -216,24 +216,24 @@ def measure_processes(bench: StoreBench) -> list[BenchmarkRow]:
 
 
 def _slowest_add(_: BenchmarkSubject, stats: Sequence[WriterStats]) -> float:
-    return max(shift.slowest for shift in stats)
+    return max(result.slowest for result in stats)
 
 
 def _count_errors(_: BenchmarkSubject, stats: Sequence[WriterStats]) -> float:
-    return sum(len(shift.errors) for shift in stats)
+    return sum(len(result.errors) for result in stats)
 
 
 def _count_lost(subject: BenchmarkSubject, stats: Sequence[WriterStats]) -> float:
-    """How many adds were acknowledged and are not there."""
-    return sum(subject.get(id) is None for shift in stats for id in shift.ids)
+    """Count the adds that were acknowledged and are missing."""
+    return sum(subject.get(id) is None for result in stats for id in result.ids)
 
 
 def measure_bulk_add(bench: StoreBench) -> list[BenchmarkRow]:
     def prepare() -> list[list[CorpusNote]]:
         return [bench.take_notes(BATCH_SIZE) for _ in range(bench.effort.batches)]
 
-    def work(contender: BenchmarkSubject, batches: Sequence[Sequence[CorpusNote]]) -> float:
-        return BATCH_SIZE * len(batches) / sum(time_each(contender.add_all, batches))
+    def work(subject: BenchmarkSubject, batches: Sequence[Sequence[CorpusNote]]) -> float:
+        return BATCH_SIZE * len(batches) / sum(time_each(subject.add_all, batches))
 
     found = run_interleaved(bench.rounds, bench.pair, prepare, work)
     bar = BULK_BAR_ON_SERVER if bench.is_on_server else BULK_BAR
@@ -249,36 +249,36 @@ CASES: tuple[Callable[[StoreBench], list[BenchmarkRow]], ...] = (
     measure_processes,
     measure_bulk_add,
 )
-"""What runs at each size, in this order: those that leave the size alone first, those that add most last."""
+"""The cases at each size, in this order: those that only read first, those that add most last."""
 
 
 def measure_growth(large: StoreBench, small: StoreBench) -> list[BenchmarkRow]:
-    """What an add costs in the large store beside one in a small store."""
-    sides = [(contender, bench) for bench in (large, small) for contender in bench.pair]
+    """Measure the time of an add in the large store over that in the small one."""
+    sides = [(subject, bench) for bench in (large, small) for subject in bench.pair]
 
     def prepare() -> dict[int, list[CorpusNote]]:
         return {bench.size: bench.take_notes(bench.effort.adds_per_turn) for bench in (large, small)}
 
     def work(side: tuple[BenchmarkSubject, StoreBench], notes: dict[int, list[CorpusNote]]) -> list[float]:
-        contender, bench = side
-        return time_each(contender.add, notes[bench.size])
+        subject, bench = side
+        return time_each(subject.add, notes[bench.size])
 
     found = run_interleaved(large.rounds * TURNS_PER_ROUND, sides, prepare, work)
     means = [list(map(statistics.fmean, pool_blocks(blocks, TURNS_PER_ROUND))) for blocks in found]
-    lukasa, reference = ([a / b for a, b in zip(means[at], means[at + 2], strict=True)] for at in (0, 1))
+    lukasa, reference = ([a / b for a, b in zip(means[index], means[index + 2], strict=True)] for index in (0, 1))
     name = f"cost of an add over that at {format_size(small.size)}"
     return [comparison_row(name, large.size, "times", compare(lukasa, reference), GROWTH_BAR)]
 
 
 def measure_import(rounds: int) -> list[BenchmarkRow]:
-    """What ``import lukasa`` adds to the start of Python, and what the reference's own imports add."""
+    """Measure the time that ``import lukasa``, and the reference's imports, add to the start of Python."""
 
     def work(code: str, _: None) -> float:
         return time_call(lambda: subprocess.run([sys.executable, "-c", code], check=True))  # noqa: S603 - our own words
 
     sides = ("import lukasa", "import apsw, orjson", "pass")
     lukasa, reference, bare = run_interleaved(rounds, sides, lambda: None, work)
-    costs = [[max(own - start, 1e-6) for own, start in zip(each, bare, strict=True)] for each in (lukasa, reference)]
+    costs = [[max(own - start, 1e-6) for own, start in zip(side, bare, strict=True)] for side in (lukasa, reference)]
     return [comparison_row("import", None, "s", compare(*costs), IMPORT_BAR)]
 
 
@@ -291,9 +291,9 @@ def run(
     server: str | None = None,
     progress: Progress | None = None,
 ) -> BenchmarkReport:
-    """Measures everything; the stores are made in a temporary folder, or in ``keep`` and left there.
+    """Measure every case; the stores are created in a temporary folder, or in ``keep`` and not deleted.
 
-    With ``server``, the URL of a database on a PostgreSQL server, they are made in new databases there.
+    With ``server``, the URL of a database on a PostgreSQL server, they are created in new databases there.
     """
     if server is not None:
         with BenchmarkDatabases(server) as databases, TemporaryDirectory(prefix="lukasa-bench-") as folder:
@@ -360,7 +360,7 @@ def _run_sizes(
                 rows += case(bench)
             progress(f"measuring at {format_size(size)}", len(CASES), len(CASES))
             if size == sizes[-1] != sizes[0]:
-                small = build(sizes[0], f"{format_size(sizes[0])}-beside-{format_size(size)}")
+                small = build(sizes[0], f"{format_size(sizes[0])}-next-to-{format_size(size)}")
                 with closing(small.pair):
                     rows += measure_growth(bench, small)
     rows += measure_import(rounds)
@@ -368,12 +368,12 @@ def _run_sizes(
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """``1k,100k,1m`` as numbers."""
+    """Parse sizes such as ``1k,100k,1m``."""
     return tuple(_parse_size(word.strip().lower()) for word in text.split(","))
 
 
 def format_size(size: int) -> str:
-    """``100000`` as ``100k``."""
+    """Format a size: 100000 as ``100k``."""
     for unit, name in ((1_000_000, "M"), (1_000, "k")):
         if size >= unit and size % unit == 0:
             return f"{size // unit}{name}"
@@ -394,17 +394,17 @@ def _call_each(action: Callable[[CorpusNote], object], notes: Sequence[CorpusNot
 
 
 def _rate_with_threads(action: Callable[[CorpusNote], object], notes: Sequence[CorpusNote]) -> float:
-    """Adds per second when several threads share the notes and start at the same moment."""
+    """Return the adds per second of several threads that share the notes and start at the same moment."""
     ready = threading.Barrier(WRITER_COUNT + 1)
 
-    def share(own: Sequence[CorpusNote]) -> None:
+    def add_share(own: Sequence[CorpusNote]) -> None:
         ready.wait()
         _call_each(action, own)
 
     with ThreadPoolExecutor(WRITER_COUNT) as pool:
-        crew = [pool.submit(share, notes[at::WRITER_COUNT]) for at in range(WRITER_COUNT)]
+        futures = [pool.submit(add_share, notes[number::WRITER_COUNT]) for number in range(WRITER_COUNT)]
         ready.wait()
-        return len(notes) / time_call(lambda: [member.result() for member in crew])
+        return len(notes) / time_call(lambda: [future.result() for future in futures])
 
 
 def _ignore_progress(what: str, done: int, total: int) -> None: ...

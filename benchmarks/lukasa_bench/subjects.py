@@ -1,4 +1,4 @@
-"""Who is measured: Lukasa and the bare reference, behind the same few verbs."""
+"""The subjects of the benchmarks: Lukasa and the bare reference, with the same methods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOP_TEN = Query(limit=10)
 
 
 class BenchmarkSubject(Protocol):
-    """Keeps notes. What ``add`` returns is a receipt that ``ids`` can read, outside any measured time."""
+    """Stores notes. ``add`` returns a receipt; ``ids`` reads receipts outside the measured time."""
 
     @property
     def name(self) -> str: ...
@@ -37,7 +37,7 @@ class BenchmarkSubject(Protocol):
 
 
 class LukasaSubject:
-    """Lukasa as a user calls it. It makes its own ids, by a maker that repeats those of the notes."""
+    """Lukasa as a user calls it. Its id maker repeats the ids of the notes."""
 
     name = "lukasa"
 
@@ -76,18 +76,18 @@ class LukasaSubject:
 
 
 class SubjectPair(NamedTuple):
-    """The two that are compared."""
+    """Lukasa and its reference."""
 
     lukasa: BenchmarkSubject
     reference: BenchmarkSubject
 
     def close(self) -> None:
-        for contender in self:
-            contender.close()
+        for subject in self:
+            subject.close()
 
 
 class SubjectLocations(NamedTuple):
-    """Where the two keep what they are given: files, or databases of one server."""
+    """The locations of both stores: files, or databases of one server."""
 
     lukasa: Path | str
     reference: Path | str

@@ -421,7 +421,7 @@ def _flood_figures(floods: Sequence[_FloodResult]) -> Iterator[TrustFigure]:
     lost = tuple(100 * (flood.before - flood.after_judged) for flood in floods)
     yield TrustFigure("lost to a flood by a writer known as bad", lost, "points", TrustBar("most", 2))
     lost = tuple(100 * (flood.before - flood.after_unjudged) for flood in floods)
-    yield TrustFigure("lost to a flood by a writer nobody has judged", lost, "points")
+    yield TrustFigure("lost to a flood by an unjudged writer", lost, "points")
     lost = tuple(100 * flood.newcomer_loss for flood in floods)
     yield TrustFigure("lost by an honest newcomer until it is judged", lost, "points")
     yield TrustFigure(

@@ -1,4 +1,4 @@
-"""Draws ``recall.svg``: what a terminal shows when these commands are really run, in a store of their own.
+"""Draw ``recall.svg``: the terminal output of the commands below, run in a temporary store.
 
 make pictures
 """
@@ -44,8 +44,8 @@ line-height: {line_height}px; }}
 """
 
 
-def shown(command: str, folder: Path) -> str:
-    """What a command writes to a terminal of so many columns."""
+def run_in_terminal(command: str, folder: Path) -> str:
+    """Run a command in a terminal of ``COLUMNS`` columns and return its output."""
     ours, theirs = pty.openpty()
     environment = {
         "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
@@ -59,27 +59,28 @@ def shown(command: str, folder: Path) -> str:
         shlex.split(command), stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment, cwd=folder
     ):
         os.close(theirs)
-        said = bytearray()
+        output = bytearray()
         while piece := _read(ours):
-            said += piece
+            output += piece
     os.close(ours)
-    return said.decode().replace("\r\n", "\n").replace(str(folder), "~")
+    return output.decode().replace("\r\n", "\n").replace(str(folder), "~")
 
 
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # how a terminal says that nobody writes to it any more
+    except OSError:  # the command has ended and closed its side of the terminal
         return b""
 
 
 def main() -> None:
+    """Run the commands and write the picture."""
     with TemporaryDirectory() as folder, Path(os.devnull).open("w") as nowhere:
         screen = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True)
-        shown('lukasa remember "Pull requests are small and come with a test."', Path(folder))
+        run_in_terminal('lukasa remember "Pull requests are small and come with a test."', Path(folder))
         for command in COMMANDS:
             screen.print(Text(f"$ {command}", style="bold"))
-            screen.print(Text.from_ansi(shown(command, Path(folder)).rstrip()))
+            screen.print(Text.from_ansi(run_in_terminal(command, Path(folder)).rstrip()))
         picture = screen.export_svg(title="lukasa", code_format=PICTURE, unique_id="lukasa")
     Path(__file__).with_name("recall.svg").write_text("\n".join(line.rstrip() for line in picture.splitlines()) + "\n")
 

@@ -66,7 +66,7 @@ def test_an_import_that_broke_off_goes_on_where_it_stopped(filled, tmp_path):
         (lambda data: data[:-1] + data[-1:] + b"more\n", "follows the end"),
         (lambda data: data.replace(b'"text":"fact 3"', b'"text":"fact 3","text":"x"'), "twice"),
         (lambda data: data.replace(b'{"sha256":"', b'{"sha256":"zz', 1), "not a record"),
-        (lambda data: b"\n".join(line for line in data.split(b"\n") if b"fact 7" not in line), "not whole"),
+        (lambda data: b"\n".join(line for line in data.split(b"\n") if b"fact 7" not in line), "not complete"),
     ],
 )
 def test_a_spoiled_file_is_noticed(filled, spoil, complaint):

@@ -27,6 +27,8 @@ from lukasa.vault import VaultSettings
 
 pytestmark = pytest.mark.requirement("CHK-6")
 _spec = importlib.util.spec_from_file_location("buckets", Path(__file__).with_name("buckets.py"))
+assert _spec is not None
+assert _spec.loader is not None
 buckets = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(buckets)
 
@@ -248,18 +250,17 @@ def test_put_keeps_the_newest_archives_and_deletes_interrupted_uploads(clock, me
     assert archives.verify().number == 6
 
 
-def test_put_on_two_machines_at_once_takes_two_numbers(clock, members):
+def test_put_on_two_machines_at_once_takes_two_numbers(clock, members, monkeypatch):
     files = MemoryFiles()
     first, second = (Archives(files, "store", clock, CountingIds(name)) for name in ("a", "b"))
-    real = files.put
 
     def put(name, data, **options):
         if name == "store/manifest-000001.json" and name not in files._files:
-            files.put = real
+            monkeypatch.undo()
             second.put(members, {})
-        real(name, data, **options)
+        MemoryFiles.put(files, name, data, **options)
 
-    files.put = put
+    monkeypatch.setattr(files, "put", put)
     assert first.put(members, {}).number == 2
     assert first.numbers() == [1, 2]
     assert first.verify(1).archive != first.verify(2).archive

@@ -2,7 +2,7 @@
 
 Events are imported as they are: with the depth they were given and the time they have. The totals of older events in
 the file (``long_term_stats``) are returned until a new event is recorded. A known agent is refused, because two
-histories of one agent cannot be told apart.
+histories of one agent cannot be distinguished.
 """
 
 from __future__ import annotations

@@ -387,6 +387,7 @@ class Memory:
     ) -> Manifest | None:
         """Copy the store to a new file, or back it up to a URL and verify the backup by reading it.
 
+        The copy of a PostgreSQL store is its exported log, as ``export`` writes it.
         A backup (``file:///…``, ``s3://…``) holds the store and the files of its sessions. ``secret`` encrypts it,
         ``keep`` is how many backups stay there, ``alone`` promises that no other process backs up to that bucket.
         """
@@ -397,17 +398,15 @@ class Memory:
             return None
         from lukasa.transfer.backup import back_up_store
 
-        parts, place = self._parts, open_file_store(target)
-        files = self.sessions.blobs
-        journal, ids = self.journal, parts.new_id
+        parts = self._parts
         return back_up_store(
-            journal,
+            self.journal,
             parts.location,
-            files,
-            place,
-            _open_as_owner,
+            self.sessions.blobs,
+            open_file_store(target),
+            _open_to_restore,
             parts.clock,
-            ids,
+            parts.new_id,
             secret=secret,
             keep=keep,
             alone=alone,
@@ -512,7 +511,7 @@ def restore_store(
     root = locate_files(place)
     files = None if root is None or "://" in root else Path(root)
     archives = find_backups(source, name=name)
-    return restore(archives, place, files, _open_as_owner, _restore_dump, number=number, secret=secret)
+    return restore(archives, place, files, _open_to_restore, number=number, secret=secret)
 
 
 def find_backups(source: str | os.PathLike[str], *, name: str | None = None) -> Archives:
@@ -585,17 +584,12 @@ def _build_reach(agent: str, scopes: Iterable[str] | None) -> Reach:
 
 
 @contextmanager
-def _open_as_owner(location: StoreLocation) -> Iterator[Journal]:
-    """Open a store as its owner for the length of a block."""
-    with open_memory(location.url or location.path) as memory:
-        yield memory.journal
-
-
-def _restore_dump(url: str, file: Path) -> None:
-    """Load the dump of a PostgreSQL store into an empty database."""
-    from lukasa.storage.postgres import PostgresEngine
-
-    PostgresEngine.restore(url, file)
+def _open_to_restore(store: str | Path) -> Iterator[Journal]:
+    """Open a store as its owner, with a gate that accepts personal data: it was checked when it was first written."""
+    with open_memory(store) as memory:
+        parts, kinds = memory._parts, declared_kinds()
+        gate = Gate(override_pii(kinds, dict.fromkeys(kinds, "allow")))
+        yield Journal(parts.engine, gate, FULL_REACH, parts.clock, parts.new_id)
 
 
 def _open_files(location: StoreLocation) -> FileStore:

@@ -12,6 +12,8 @@ from lukasa.scope import FULL_REACH
 from lukasa.storage.sqlite import SqliteEngine
 from lukasa.testing import EngineContract
 from lukasa.testing.contract.base import list_ids, make_key, write_note
+from lukasa.testing.contract.dump import dump_store
+from lukasa.testing.contract.example_store import fill_example_store
 
 KINDS = frozenset({"memory"})
 _NEWEST = "seq = (SELECT seq FROM log WHERE scope = ? AND kind = ? AND id = ? ORDER BY version DESC LIMIT 1)"
@@ -94,6 +96,12 @@ class SqliteConformance(EngineContract):
         with self.open_directly(engine) as database:
             database.execute(damage)
         assert engine.verify().findings
+
+    @pytest.mark.requirement("LOG-5")
+    def test_backup_keeps_positions_and_vectors(self, engine, clock, tmp_path):
+        fill_example_store(engine, clock)
+        engine.backup(tmp_path / "copy")
+        assert dump_store(self.open_copy(tmp_path / "copy")) == dump_store(engine)
 
 
 def fill_every_table(engine):

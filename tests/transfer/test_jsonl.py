@@ -1,4 +1,4 @@
-"""Export and import: one format, lossless both ways, noticed when it is not."""
+"""Export and import of a log as JSONL: lossless, and every damage is detected."""
 
 import io
 
@@ -11,6 +11,7 @@ from lukasa.errors import FormatError
 
 @pytest.fixture
 def filled(tmp_path):
+    """Store with every kind of entry."""
     with lukasa.open(tmp_path / "x.db") as memory:
         journal = memory.journal
         key = journal.write(
@@ -25,13 +26,14 @@ def filled(tmp_path):
 
 
 def exported(memory):
+    """Return the exported log of a store."""
     target = io.BytesIO()
     memory.export(target)
     return target.getvalue()
 
 
 @pytest.mark.requirement("LOG-7")
-def test_an_export_imports_to_an_equal_store(filled, tmp_path):
+def test_import_of_an_export_gives_an_equal_store(filled, tmp_path):
     filled.export(tmp_path / "out.jsonl")
     with lukasa.open(tmp_path / "y.db") as other:
         result = other.import_(tmp_path / "out.jsonl")
@@ -43,7 +45,7 @@ def test_an_export_imports_to_an_equal_store(filled, tmp_path):
 
 
 @pytest.mark.requirement("LOG-7")
-def test_an_import_that_broke_off_goes_on_where_it_stopped(filled, tmp_path):
+def test_import_continues_after_an_interruption(filled, tmp_path):
     whole = exported(filled)
     cut = whole[: len(whole) // 2]
     with lukasa.open(tmp_path / "y.db") as other:
@@ -57,7 +59,7 @@ def test_an_import_that_broke_off_goes_on_where_it_stopped(filled, tmp_path):
 
 @pytest.mark.requirement("LOG-7")
 @pytest.mark.parametrize(
-    ("spoil", "complaint"),
+    ("damage", "message"),
     [
         (lambda data: b"", "header"),
         (lambda data: b'{"something": "else"}\n', "header"),
@@ -66,25 +68,25 @@ def test_an_import_that_broke_off_goes_on_where_it_stopped(filled, tmp_path):
         (lambda data: data[:-1] + data[-1:] + b"more\n", "follows the end"),
         (lambda data: data.replace(b'"text":"fact 3"', b'"text":"fact 3","text":"x"'), "twice"),
         (lambda data: data.replace(b'{"sha256":"', b'{"sha256":"zz', 1), "not a record"),
-        (lambda data: b"\n".join(line for line in data.split(b"\n") if b"fact 7" not in line), "not whole"),
+        (lambda data: b"\n".join(line for line in data.split(b"\n") if b"fact 7" not in line), "not complete"),
     ],
 )
-def test_a_spoiled_file_is_noticed(filled, spoil, complaint):
-    with lukasa.open("memory:") as other, pytest.raises(FormatError, match=complaint):
-        other.import_(io.BytesIO(spoil(exported(filled))))
+def test_import_refuses_a_damaged_file(filled, damage, message):
+    with lukasa.open("memory:") as other, pytest.raises(FormatError, match=message):
+        other.import_(io.BytesIO(damage(exported(filled))))
 
 
 @pytest.mark.requirement("LOG-7")
-def test_a_line_that_was_tampered_with_is_refused_by_its_number(filled):
+def test_import_refuses_an_altered_line_by_its_number(filled):
     data = exported(filled).replace(b"fact 5", b"lies 5")
-    number = next(at for at, line in enumerate(data.split(b"\n"), 1) if b"lies 5" in line)
+    number = next(index for index, line in enumerate(data.split(b"\n"), 1) if b"lies 5" in line)
     with lukasa.open("memory:") as other:
         result = other.import_(io.BytesIO(data))
         assert result.refused == [(number, "the line does not match its digest")]
         assert other.journal.find("lies") == []
 
 
-def test_import_passes_the_gate_like_everybody_else(filled):
+def test_import_passes_the_gate(filled):
     import hashlib
 
     line = b'{"id":"","kind":"note","origin":"x","scope":"shared","created_at":"2026-01-01T00:00:00Z","recorded_at":"2026-01-01T00:00:00Z","version":1}'
@@ -97,7 +99,7 @@ def test_import_passes_the_gate_like_everybody_else(filled):
         assert other.import_(io.BytesIO(data)).refused == [(2, "the id is empty")]
 
 
-def test_an_agent_exports_only_what_it_may_read(tmp_path):
+def test_export_holds_only_what_the_agent_may_read(tmp_path):
     with lukasa.open(tmp_path / "s.db") as owner:
         owner.journal.append([Draft("note", "ours"), Draft("note", "theirs", scope="elysia")])
     with lukasa.open(tmp_path / "s.db", agent="orion") as orion:
@@ -105,7 +107,7 @@ def test_an_agent_exports_only_what_it_may_read(tmp_path):
         assert b"theirs" not in exported(orion)
 
 
-def test_an_interrupted_export_leaves_the_earlier_file_alone(filled, tmp_path):
+def test_export_that_is_interrupted_keeps_the_earlier_file(filled, tmp_path):
     target = tmp_path / "out.jsonl"
     target.write_text("precious")
 

@@ -1,6 +1,7 @@
 """The document's file of an agent's memory: import, export, validation and safe file names."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from lukasa.errors import FormatError
 from lukasa.transfer.layouts.agent_memory import export_agents, file_name, import_file, parse_agent
 from lukasa.trust.records import DISSENT, agent_events_query
 
-DOCUMENT = {
+DOCUMENT: dict[str, Any] = {
     "agent_name": "Creator1",
     "model": "some-model",
     "primary_role": "creator",
@@ -143,9 +144,10 @@ def test_an_export_stays_in_its_folder_and_the_file_holds_the_true_name(trust, t
 
 
 @given(st.text(min_size=1, max_size=200), st.text(min_size=1, max_size=200))
-def test_different_agents_have_different_files(one, other):
-    names = {file_name(name.encode("utf-8", "ignore").decode() or "x") for name in (one, other)}
-    assert len(names) == len({name.encode("utf-8", "ignore").decode() or "x" for name in (one, other)})
+def test_file_name_differs_for_different_agents(left, right):
+    agents = {name.encode("utf-8", "ignore").decode() or "x" for name in (left, right)}
+    names = set(map(file_name, agents))
+    assert len(names) == len(agents)
     assert all(name.isascii() and "/" not in name and "\\" not in name and not name.startswith(".") for name in names)
 
 

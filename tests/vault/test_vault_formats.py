@@ -2,6 +2,7 @@
 
 import io
 import json
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from lukasa.transfer.layouts.other_systems import read_proposals
 from lukasa.transfer.layouts.vault_jsonl import export_vault, import_vault
 from lukasa.vault import VaultSettings
 
-EXAMPLE = [
+EXAMPLE: list[dict[str, Any]] = [
     {"id": "a1b2c3d4e5f6", "text": "CANON: Mission — stabilize runtime, explore boundaries, add tools in layers", "scope": "shared", "category": "mission", "tier": "canon", "topic_id": None, "tags": [], "created_at": "2026-01-02T03:04:05Z", "updated_at": None, "source": "operator", "deleted_at": None, "version": 1},
     {"id": "0123456789ab", "text": "Projects: dashboard, memory upgrade", "scope": "shared", "category": "project", "tier": "register", "topic_id": "current_projects", "tags": ["work"], "created_at": "2026-01-02T03:05:00Z", "updated_at": None, "source": "chat", "deleted_at": None, "version": 1},
     {"id": "0123456789ab", "text": "Projects: dashboard, memory upgrade, email integration", "scope": "shared", "category": "project", "tier": "register", "topic_id": "current_projects", "tags": ["work"], "created_at": "2026-01-02T03:05:00Z", "updated_at": "2026-01-03T00:00:00.250000Z", "source": "tool", "deleted_at": None, "version": 2},
@@ -115,11 +116,11 @@ def test_an_empty_profile_gives_the_defaults(tmp_path):
     assert read_profile(tmp_path / "p.yaml") == VaultSettings()
 
 
-GRAPH = {
+GRAPH: dict[str, Any] = {
     "entities": [{"name": "Ada", "entityType": "person", "observations": ["leads the Ghent office", "heartbeat ok"]}],
     "relations": [{"from": "Ada", "to": "Boris", "relationType": "mentors"}],
 }
-MEM0 = {
+MEM0: dict[str, Any] = {
     "results": [{"id": "1", "memory": "Ada is allergic to nuts"}, {"id": "2", "memory": "Ada is allergic to nuts!"}]
 }
 

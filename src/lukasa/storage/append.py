@@ -12,7 +12,7 @@ from lukasa.outcome import Accepted, Conflict, Refused
 from lukasa.record import Record, ValidatedDraft, digest_of, encode_draft, entry_suffix, parse_entry
 from lukasa.scope import Reach
 from lukasa.storage.engine import QUARANTINE, ConditionalBatch, Reader, ReplayResult
-from lukasa.storage.integrity import CHECKSUM_MASK, ErasedKeys
+from lukasa.storage.integrity import CHECKSUM_MASK, ErasedKeys, checksum
 
 RowT = TypeVar("RowT")
 KeyTuple = tuple[str, str, str]
@@ -136,11 +136,6 @@ def build_next_version(sealed: ValidatedDraft, state: KeyState, recorded_at: str
         return Conflict(sealed.key, expected, state.version)
     version, created_at = state.highest_version + 1, state.created_at or recorded_at
     return version, created_at, sealed.content[:-1] + entry_suffix(version, created_at, recorded_at)
-
-
-def checksum(digest: bytes) -> int:
-    """Return the share of a digest in the checksum of its scope and kind."""
-    return int.from_bytes(digest[:8]) & CHECKSUM_MASK
 
 
 class TallyChanges:

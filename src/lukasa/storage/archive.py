@@ -1,20 +1,20 @@
-"""A numbered row of archives under one name.
+"""Numbered archives under one name in a file store.
 
     {name}/archive-{id}.tar.gz        written first, read back and compared
     {name}/manifest-{number}.json     written last, and only if the number is free
 
-What has no manifest is no archive: an upload that was broken off leaves a file that nobody refers to, and the next backup
-clears it away after a day. Two machines that back up at once get two numbers, because a manifest is written only where
-there is none. A bucket that does not keep that promise is found out before anything is written.
+An archive without a manifest does not count: an interrupted upload leaves such a file, and a later backup deletes it after
+a day. Two machines that back up at once get two numbers, because a manifest is only written under a free name. A bucket
+that does not guarantee this is detected before anything is written.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,14 +30,14 @@ from lukasa.storage.tar import ArchivedFile, pack, unpack
 
 FORMAT, SCHEMA = "lukasa-backup", 1
 DEFAULT_KEEP = 12
-_MANIFEST_NAME = re.compile(r"manifest-(\d{6,12})\.json")
+_MANIFEST_NAME = re.compile(r"(?:.*/)?manifest-(\d{6,12})\.json")
 _MAX_MANIFEST_BYTES = 64_000_000
 _ABANDONED_AFTER = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an archive holds, and how it proves itself."""
+    """The description of an archive: its file, its checksum, the files in it, and facts about their content."""
 
     number: int
     name: str
@@ -51,7 +51,7 @@ class Manifest:
 
 
 class Archives:
-    """Keeps archives of one name. ``alone`` says that nobody else writes there, so that no promise is needed."""
+    """The archives of one name. ``alone`` states that no other process writes there, so conditional writes are not needed."""
 
     def __init__(self, store: FileStore, name: str, clock: Clock, new_id: IdMaker, *, alone: bool = False) -> None:
         self._store = store
@@ -68,7 +68,7 @@ class Archives:
         secret: str = "",
         keep: int = DEFAULT_KEEP,
     ) -> Manifest:
-        """Packs files and keeps them as the next archive, read back and proved before this returns."""
+        """Pack files and store them as the next archive. The archive was read back and verified on return."""
         if keep < 1:
             raise InvalidInput("At least one backup is kept.")
         if not self._is_only_writer:
@@ -76,33 +76,22 @@ class Archives:
         with TemporaryDirectory(prefix="lukasa-backup-") as folder:
             packed = Path(folder) / "archive"
             with packed.open("wb") as target:
-                listed = pack(files, target)
+                packed_files = tuple(pack(files, target))
             name = f"{self.name}/archive-{self._new_id()}.tar.gz{'.sealed' if secret else ''}"
             size, digest = self._upload(name, packed, secret)
+        made_at = to_iso(self._clock.now())
         manifest = self._write_manifest(
-            lambda number: Manifest(
-                number,
-                self.name,
-                to_iso(self._clock.now()),
-                name,
-                size,
-                digest,
-                bool(secret),
-                tuple(listed),
-                dict(facts),
-            )
+            Manifest(0, self.name, made_at, name, size, digest, bool(secret), packed_files, dict(facts))
         )
         self._delete_old(keep)
         return manifest
 
     def _upload(self, name: str, source: Path, secret: str) -> tuple[int, str]:
-        """Sends the archive and reads it back; what was sent last is what counts, so trying again is safe."""
+        """Upload the archive and read it back, up to three times; return its size and checksum."""
         for attempt in (1, 2, 3):
             sent = hashlib.sha256()
             try:
-                self._store.put(
-                    name, _hash_chunks(encrypt(_read_chunks(source), secret) if secret else _read_chunks(source), sent)
-                )
+                self._store.put(name, _read_chunks(source, secret, sent))
                 size, digest = self._hash_file(name)
             except (StoreUnavailable, FileMissing):
                 if attempt == 3:
@@ -114,31 +103,26 @@ class Archives:
             self._store.delete(name)
         raise StoreUnavailable(f"{name} came back different from what was sent; nothing was backed up.")
 
-    def _write_manifest(self, build_manifest: Callable[[int], Manifest]) -> Manifest:
-        """Writes the manifest under the next free number, and reads it back."""
-        number = max(self.numbers(), default=0) + 1
+    def _write_manifest(self, manifest: Manifest) -> Manifest:
+        """Write the manifest under the next free number and read it back."""
+        number = max(self.numbers(), default=0)
         while True:
-            manifest = build_manifest(number)
+            number += 1
+            manifest = replace(manifest, number=number)
             data = _encode_manifest(manifest)
             try:
                 self._store.put(self._manifest_name(number), data, new=not self._is_only_writer)
             except FileTaken:
-                if self._has_manifest(number, data):
-                    return manifest  # it was ours: the answer to an earlier attempt got lost
-                number += 1
+                with suppress(LukasaError):
+                    if self._read_manifest(number) == data:
+                        return manifest  # an earlier attempt wrote it, and only the response was lost
                 continue
             if self.manifest(number) != manifest:
                 raise StoreUnavailable(f"The manifest {number} of {self.name} came back different; do not rely on it.")
             return manifest
 
-    def _has_manifest(self, number: int, data: bytes) -> bool:
-        try:
-            return read_whole(self._store, self._manifest_name(number), max_bytes=_MAX_MANIFEST_BYTES) == data
-        except LukasaError:
-            return False
-
     def probe(self) -> None:
-        """Proves that a name is given only once. Raises ``StoreUnavailable`` if it is not."""
+        """Check that a name can be taken only once. Raises ``StoreUnavailable`` if it cannot be relied on."""
         if isinstance(self._store, LocalFiles):
             return
         name = f"{self.name}/probe-{self._new_id()}"
@@ -154,95 +138,84 @@ class Archives:
             hint="Use another bucket, or say that only this machine writes there (alone).",
         )
 
-    # Looking
-
     def numbers(self) -> list[int]:
-        """The numbers of the archives, oldest first."""
-        matches = (_MANIFEST_NAME.fullmatch(blob.name.rpartition("/")[2]) for blob in self._store.list_files(self.name))
-        return sorted(int(match[1]) for match in matches if match)
+        """Return the numbers of the archives, oldest first."""
+        return _manifest_numbers(self._store, self.name)
 
     def manifest(self, number: int | None = None) -> Manifest:
-        """A manifest; the newest one that can be read if none is named."""
+        """Return a manifest; without a number, the newest that can be read."""
         if number is not None:
-            return _decode_manifest(
-                read_whole(self._store, self._manifest_name(number), max_bytes=_MAX_MANIFEST_BYTES), self.name, number
-            )
-        fault: LukasaError | None = None
+            return _decode_manifest(self._read_manifest(number), self.name, number)
+        failure: LukasaError = FileMissing(f"There is no backup called {self.name}.")
         for newest in reversed(self.numbers()):
             try:
                 return self.manifest(newest)
             except (FormatError, InvalidInput) as error:
-                fault = error
-        if fault is not None:
-            raise fault
-        raise FileMissing(f"There is no backup called {self.name}.")
+                failure = error
+        raise failure
 
     def verify(self, number: int | None = None) -> Manifest:
-        """Reads an archive back whole and compares it with its manifest. Raises ``FormatError`` when they differ."""
+        """Read an archive and compare it with its manifest. Raises ``FormatError`` if they differ."""
         manifest = self.manifest(number)
-        size, digest = self._hash_file(manifest.archive)
-        if (size, digest) != (manifest.size, manifest.sha256):
+        if self._hash_file(manifest.archive) != (manifest.size, manifest.sha256):
             raise FormatError(f"{manifest.archive} does not match its manifest: it is damaged.")
         return manifest
 
     def fetch(self, folder: Path, number: int | None = None, *, secret: str = "") -> Manifest:
-        """Takes an archive apart into a folder. It is proved first, so nothing damaged is taken apart at all."""
+        """Extract an archive into a folder. The archive is verified first, so that no damaged one is extracted."""
         manifest = self.verify(number)
-        pieces = self._store.read(manifest.archive)
-        unpack(decrypt(pieces, secret) if manifest.encrypted else pieces, manifest.files, folder)
+        chunks = self._store.read(manifest.archive)
+        unpack(decrypt(chunks, secret) if manifest.encrypted else chunks, manifest.files, folder)
         return manifest
 
     def _delete_old(self, keep: int) -> None:
-        """Removes archives beyond the newest few, their manifests first, and what broken uploads left."""
+        """Delete all but the newest archives, their manifests first, and the files of interrupted uploads."""
         for number in self.numbers()[:-keep]:
-            try:
-                archive: str | None = self.manifest(number).archive
-            except LukasaError:
-                archive = None
+            archive: str | None = None
+            with suppress(LukasaError):
+                archive = self.manifest(number).archive
             self._store.delete(self._manifest_name(number))
             if archive is not None:
                 self._store.delete(archive)
-        referred = {self.manifest(number).archive for number in self.numbers()}
-        for blob in self._store.list_files(self.name):
-            started = blob.name.startswith(f"{self.name}/archive-")
-            if started and blob.name not in referred and self._clock.now() - blob.modified > _ABANDONED_AFTER:
-                self._store.delete(blob.name)
+        listed = {self.manifest(number).archive for number in self.numbers()}
+        for file in self._store.list_files(self.name):
+            is_archive = file.name.startswith(f"{self.name}/archive-")
+            if is_archive and file.name not in listed and self._clock.now() - file.modified > _ABANDONED_AFTER:
+                self._store.delete(file.name)
         self._store.delete_partial_files(self.name)
 
     def _hash_file(self, name: str) -> tuple[int, str]:
+        """Return the size and SHA-256 of a stored file."""
         size, digest = 0, hashlib.sha256()
-        for piece in self._store.read(name):
-            size += len(piece)
-            digest.update(piece)
+        for chunk in self._store.read(name):
+            size += len(chunk)
+            digest.update(chunk)
         return size, digest.hexdigest()
+
+    def _read_manifest(self, number: int) -> bytes:
+        return read_whole(self._store, self._manifest_name(number), max_bytes=_MAX_MANIFEST_BYTES)
 
     def _manifest_name(self, number: int) -> str:
         return f"{self.name}/manifest-{number:06d}.json"
 
 
 def list_archive_names(store: FileStore) -> list[str]:
-    """What there are archives of."""
-    return [
-        name
-        for name in store.list_folders("")
-        if any(_MANIFEST_NAME.fullmatch(_base_name(blob.name)) for blob in store.list_files(name))
-    ]
+    """Return the names that have archives in a file store."""
+    return [name for name in store.list_folders("") if _manifest_numbers(store, name)]
 
 
-def _base_name(name: str) -> str:
-    return name.rpartition("/")[2]
+def _manifest_numbers(store: FileStore, name: str) -> list[int]:
+    matches = (_MANIFEST_NAME.fullmatch(file.name) for file in store.list_files(name))
+    return sorted(int(match[1]) for match in matches if match)
 
 
-def _read_chunks(path: Path) -> Iterator[bytes]:
+def _read_chunks(path: Path, secret: str, digest: Any) -> Iterator[bytes]:
+    """Yield the chunks of a file, encrypted if there is a secret, and add them to a digest."""
     with path.open("rb") as file:
-        while piece := file.read(CHUNK_SIZE):
-            yield piece
-
-
-def _hash_chunks(chunks: Iterable[bytes], digest: Any) -> Iterator[bytes]:
-    for piece in chunks:
-        digest.update(piece)
-        yield piece
+        plain = iter(lambda: file.read(CHUNK_SIZE), b"")
+        for chunk in encrypt(plain, secret) if secret else plain:
+            digest.update(chunk)
+            yield chunk
 
 
 def _encode_manifest(manifest: Manifest) -> bytes:
@@ -251,7 +224,7 @@ def _encode_manifest(manifest: Manifest) -> bytes:
 
 
 def _decode_manifest(data: bytes, name: str, number: int) -> Manifest:
-    """The manifest in a file; everything in it is checked before anything is done with it."""
+    """Parse a manifest and check all of its fields."""
     try:
         body = canonical_json.decode(data)
         if canonical_json.encode(body) + b"\n" != data:
@@ -274,7 +247,7 @@ def _decode_manifest(data: bytes, name: str, number: int) -> Manifest:
 
 def _parse_files(items: Sequence[Mapping[str, Any]]) -> tuple[ArchivedFile, ...]:
     files = tuple(ArchivedFile(check_name(item["name"]), item["size"], item["sha256"]) for item in items)
-    sound = all(item.size.__class__ is int and item.size >= 0 for item in files)
-    if not sound or len({item.name for item in files}) < len(files):
+    has_sizes = all(item.size.__class__ is int and item.size >= 0 for item in files)
+    if not has_sizes or len({item.name for item in files}) < len(files):
         raise InvalidInput("A manifest names each file once, with its size.")
     return files

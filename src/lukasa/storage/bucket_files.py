@@ -1,13 +1,13 @@
-"""Blobs in a bucket: S3 and what speaks like it, Google's and Azure's, through ``obstore``.
+"""Files in a bucket of S3 or a compatible service, of Google or of Azure, through ``obstore``.
 
-Access comes from the environment, as the provider's own tools take it (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …).
-Trouble on the way is tried again for a while; what remains is ``StoreUnavailable``.
+Access is configured by the environment, as for the provider's own tools (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …).
+Failed requests are retried for a minute before ``StoreUnavailable`` is raised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,7 +23,7 @@ _CLIENT_OPTIONS: Any = {"timeout": "60s", "connect_timeout": "10s", "allow_http"
 
 
 class BucketFiles:
-    """Keeps blobs under a prefix of a bucket."""
+    """A file store under a prefix of a bucket."""
 
     def __init__(self, url: str, **options: Any) -> None:
         self.url = mask_password(url)
@@ -34,7 +34,7 @@ class BucketFiles:
             raise InvalidInput(f"{self.url!r} names no bucket: {_shorten_message(error)}.") from error
 
     def put(self, name: str, data: bytes | Iterable[bytes], *, new: bool = False, at: datetime | None = None) -> None:
-        del at  # a bucket notes its own times
+        del at  # a bucket records its own times
         check_name(name)
         with self._error_translation(name):
             if new:  # only a single request can be conditional
@@ -47,13 +47,13 @@ class BucketFiles:
     def read(self, name: str) -> Iterator[bytes]:
         check_name(name)
         with self._error_translation(name):
-            answer = obstore.get(self._bucket, name)
-            size, got = answer.meta["size"], 0
-            for piece in answer.stream(min_chunk_size=CHUNK_SIZE):
-                got += len(piece)
-                yield bytes(piece)
-        if got != size:
-            raise StoreUnavailable(f"{self.url} sent {got:,} of the {size:,} bytes of {name}.")
+            response = obstore.get(self._bucket, name)
+            size, received = response.meta["size"], 0
+            for chunk in response.stream(min_chunk_size=CHUNK_SIZE):
+                received += len(chunk)
+                yield bytes(chunk)
+        if received != size:
+            raise StoreUnavailable(f"{self.url} sent {received:,} of the {size:,} bytes of {name}.")
 
     def append(self, name: str, data: bytes) -> bool:
         del name, data
@@ -61,14 +61,14 @@ class BucketFiles:
 
     def list_files(self, folder: str) -> list[FileInfo]:
         with self._error_translation(folder):
-            listed = obstore.list_with_delimiter(self._bucket, folder or None)
-            found = [FileInfo(fact["path"], fact["size"], fact["last_modified"]) for fact in listed["objects"]]
-        return sorted(found, key=lambda blob: blob.name)
+            objects = obstore.list_with_delimiter(self._bucket, folder or None)["objects"]
+        found = [FileInfo(item["path"], item["size"], item["last_modified"]) for item in objects]
+        return sorted(found, key=lambda file: file.name)
 
     def list_folders(self, folder: str) -> list[str]:
         with self._error_translation(folder):
-            listed = obstore.list_with_delimiter(self._bucket, folder or None)
-            return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in listed["common_prefixes"])
+            prefixes = obstore.list_with_delimiter(self._bucket, folder or None)["common_prefixes"]
+        return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in prefixes)
 
     def rename(self, old: str, new: str) -> None:
         check_name(new)
@@ -76,14 +76,11 @@ class BucketFiles:
             obstore.rename(self._bucket, old, new)
 
     def delete(self, name: str) -> None:
-        with self._error_translation(name):
-            try:
-                obstore.delete(self._bucket, name)
-            except (NotFoundError, FileNotFoundError):
-                return
+        with suppress(FileMissing), self._error_translation(name):
+            obstore.delete(self._bucket, name)
 
     def delete_partial_files(self, folder: str) -> int:
-        del folder  # a bucket shows nothing that is half written
+        del folder  # a bucket shows complete files only
         return 0
 
     @contextmanager

@@ -285,7 +285,7 @@ class Maintenance(Protocol):
         """Remove every version of the chosen records from log and indexes and append the receipt, atomically."""
 
     def backup(self, target: Path) -> None:
-        """Write a consistent copy to a new file."""
+        """Write a consistent copy to a new file: a store that opens, or an exported log."""
 
     def describe(self) -> Mapping[str, Any]:
         """Return facts about the store for people: location, engine version, sizes."""

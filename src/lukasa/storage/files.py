@@ -1,14 +1,11 @@
-"""Files and what keeps them.
+"""Files: the contract of file stores, and helpers that read and write single files.
 
-``replacing`` writes one file so that a crash leaves the old one or the new one, never neither and never half of one.
-``Blobs`` is the promise of a place that keeps many of them by name: a folder, a bucket, or this process alone.
+Every file store guarantees:
 
-What every keeper promises:
-
-- Once ``put`` returns, the blob is whole and durable under its name. Before that, the name shows what it showed before.
-- A name is made of parts between slashes. A part is plain: no ``..``, no control character, nothing a file system reads
-  as something else. What is not plain is refused before anything is touched.
-- ``put`` with ``new`` writes only if the name is free, whoever else tries at the same time.
+- Once ``put`` returns, the file is complete and durable under its name. Until then the name shows its earlier content.
+- A name consists of parts between slashes. Every part is plain: no ``..``, no control characters, nothing that a file
+  system interprets. Other names are refused before anything is touched.
+- ``put`` with ``new`` writes only if the name is free, even when several processes try at once.
 """
 
 from __future__ import annotations
@@ -22,16 +19,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from lukasa.errors import InvalidInput
+from lukasa.errors import FormatError, InvalidInput
 
 _NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,199}")
 CHUNK_SIZE = 1 << 20
-"""How much is read or written at once."""
+"""How many bytes are read or written at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """What a keeper knows about a blob without reading it."""
+    """The name, size and time of a stored file."""
 
     name: str
     size: int
@@ -39,61 +36,77 @@ class FileInfo:
 
 
 class FileStore(Protocol):
-    """Keeps blobs by name."""
+    """Named files in a folder, a bucket or the memory of this process."""
 
     def put(self, name: str, data: bytes | Iterable[bytes], *, new: bool = False, at: datetime | None = None) -> None:
-        """Keeps a blob, whole and durable. ``new`` raises ``FileTaken`` if the name is taken.
+        """Store a file, complete and durable. ``new`` raises ``FileTaken`` if the name is taken.
 
-        ``at`` is the moment it is from, where a keeper can note one.
+        ``at`` is the time of the content; a store that cannot keep it ignores it.
         """
 
     def read(self, name: str) -> Iterator[bytes]:
-        """The blob, piece by piece. Raises ``FileMissing``."""
+        """Yield the file in chunks. Raises ``FileMissing``."""
 
     def append(self, name: str, data: bytes) -> bool:
-        """Adds to the end of a blob, quickly and without waiting for the disk; ``False`` where a keeper cannot."""
+        """Append to a file without waiting for the disk; return ``False`` where a store cannot append."""
 
     def list_files(self, folder: str) -> list[FileInfo]:
-        """The blobs directly in a folder, by name. A folder that is not there is empty."""
+        """Return the files directly in a folder, by name. A missing folder is empty."""
 
     def list_folders(self, folder: str) -> list[str]:
-        """The names of the folders directly in a folder."""
+        """Return the names of the folders directly in a folder."""
 
     def rename(self, old: str, new: str) -> None:
-        """Gives a blob another name, durably. A blob that has it already is replaced."""
+        """Rename a file durably. An existing file of the new name is replaced."""
 
     def delete(self, name: str) -> None:
-        """Removes a blob; nothing happens when it is not there."""
+        """Delete a file; a missing file is ignored."""
 
     def delete_partial_files(self, folder: str) -> int:
-        """Removes what writers that died left half written in a folder; returns how much that was."""
+        """Delete the partial files that crashed writers left in a folder; return their number."""
 
 
 def read_whole(store: FileStore, name: str, *, max_bytes: int | None = None) -> bytes:
-    """A blob as one piece. One that has more bytes than ``most`` is refused before they are all read."""
-    pieces, size = [], 0
-    for piece in store.read(name):
-        size += len(piece)
+    """Return a stored file. A file with more than ``max_bytes`` is refused before all of it is read."""
+    chunks, size = [], 0
+    for chunk in store.read(name):
+        size += len(chunk)
         if max_bytes is not None and size > max_bytes:
             raise InvalidInput(f"{name} has more than {max_bytes:,} bytes.")
-        pieces.append(piece)
-    return b"".join(pieces)
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def check_name(name: str) -> str:
-    """The name, if every part of it is plain."""
+    """Return the name if every part of it is plain."""
     if not name or not all(_NAME_PART.fullmatch(part) and not part.endswith(".") for part in name.split("/")):
         raise InvalidInput(f"{name[:80]!r} cannot be the name of a file here.")
     return name
 
 
 def as_chunks(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
+    """Return the chunks of data that may be one chunk."""
     return (data,) if isinstance(data, bytes) else data
+
+
+def read_limited(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a file. Raises ``FormatError`` if it is larger than ``max_bytes``."""
+    if path.stat().st_size > max_bytes:
+        raise FormatError(f"{path} is larger than {max_bytes:,} bytes.")
+    return path.read_bytes()
+
+
+def read_lines(source: BinaryIO, max_bytes: int) -> Iterator[bytes]:
+    """Yield the lines of a file without their ends. Raises ``FormatError`` at a line of more than ``max_bytes``."""
+    while line := source.readline(max_bytes):
+        if len(line) == max_bytes and not line.endswith(b"\n"):
+            raise FormatError(f"A line is longer than {max_bytes:,} bytes.")
+        yield line.rstrip(b"\r\n")
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """A private file that takes the place of ``path`` once it is whole and durable; on failure nothing changes."""
+    """Open a private file that replaces ``path`` once it is complete and durable; after a failure nothing changed."""
     part = path.with_name(path.name + ".part")
     part.unlink(missing_ok=True)
     try:
@@ -109,7 +122,7 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes names in a folder durable."""
+    """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,10 +1,11 @@
-"""Integrity checks that every engine shares: digests of entries, checksums of scopes and kinds, erased keys."""
+"""Integrity checks that every engine shares: digests of entries, fingerprints of logs, erased keys."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from lukasa import canonical_json
 from lukasa.clock import from_iso, to_microseconds
@@ -13,9 +14,67 @@ from lukasa.record import Record, digest_of, parse_entry
 from lukasa.storage.engine import Finding, hash_erased_key
 
 CHECKSUM_MASK = (1 << 62) - 1
+_HASH_MODULUS = 1 << 256
 
-ChecksumsByKind = Mapping[tuple[str, str], tuple[int, int]]
-"""Per scope and kind: the number of versions, and the sum of their digests modulo 2**62."""
+ScopeAndKind = tuple[str, str]
+
+
+def checksum(digest: bytes) -> int:
+    """Return the share of a digest in the 62-bit checksum that an engine stores per scope and kind."""
+    return int.from_bytes(digest[:8]) & CHECKSUM_MASK
+
+
+class DigestSum:
+    """The number of versions of one scope and kind, and the sums of their digests. The order does not matter."""
+
+    __slots__ = ("_checksum", "_total", "versions")
+
+    def __init__(self) -> None:
+        self.versions = self._total = self._checksum = 0
+
+    def add(self, digest: bytes) -> None:
+        """Count one version."""
+        self.versions += 1
+        self._total += int.from_bytes(digest)
+        self._checksum += checksum(digest)
+
+    @property
+    def hash(self) -> str:
+        """The sum of the digests modulo 2**256, as hexadecimal digits."""
+        return f"{self._total % _HASH_MODULUS:064x}"
+
+    @property
+    def checksum(self) -> int:
+        """The sum of the 62-bit checksums."""
+        return self._checksum & CHECKSUM_MASK
+
+
+class Fingerprint:
+    """The proof that two logs are equal: the number of versions and a hash, in log order and per scope and kind."""
+
+    def __init__(self) -> None:
+        self.versions = 0
+        self.by_kind: dict[ScopeAndKind, DigestSum] = {}
+        self._ordered = hashlib.sha256()
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Self:
+        """Return the fingerprint of records in log order."""
+        fingerprint = cls()
+        for record in records:
+            fingerprint.add(record.scope, record.kind, record.digest)
+        return fingerprint
+
+    def add(self, scope: str, kind: str, digest: bytes) -> None:
+        """Count the next version of the log."""
+        self.versions += 1
+        self.by_kind.setdefault((scope, kind), DigestSum()).add(digest)
+        self._ordered.update(digest)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of all digests in log order, as in the last line of an exported log."""
+        return self._ordered.hexdigest()
 
 
 def check_entry(row: Sequence[Any]) -> Finding | None:
@@ -38,15 +97,18 @@ def check_entry(row: Sequence[Any]) -> Finding | None:
     return None
 
 
-def compare_checksums(expected: ChecksumsByKind, actual: ChecksumsByKind) -> Iterator[Finding]:
-    """Report scopes and kinds whose entries are not the ones that were written."""
-    for pair in sorted(set(expected) | set(actual)):
-        expected_versions, expected_sum = expected.get(pair, (0, 0))
-        versions, actual_sum = actual.get(pair, (0, 0))
+def compare_checksums(expected: Mapping[ScopeAndKind, tuple[int, int]], actual: Fingerprint) -> Iterator[Finding]:
+    """Report scopes and kinds whose entries are not the ones that were written.
+
+    ``expected`` holds the stored number of versions and checksum of each scope and kind.
+    """
+    for pair in sorted(set(expected) | set(actual.by_kind)):
+        versions, stored_sum = expected.get(pair, (0, 0))
+        found = actual.by_kind.get(pair, DigestSum())
         where = f"{pair[0]}/{pair[1]}"
-        if expected_versions != versions:
-            yield Finding(where, f"{versions} versions are in the log, {expected_versions} were written")
-        elif expected_sum & CHECKSUM_MASK != actual_sum & CHECKSUM_MASK:
+        if versions != found.versions:
+            yield Finding(where, f"{found.versions} versions are in the log, {versions} were written")
+        elif stored_sum & CHECKSUM_MASK != found.checksum:
             yield Finding(where, "the sum of all digests is not what was written")
 
 

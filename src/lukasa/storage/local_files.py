@@ -1,8 +1,8 @@
-"""Blobs as files of a folder.
+"""Files in a folder.
 
-A file is written under a name of its own, synced, renamed, and the folder is synced: whoever is killed at any point
-leaves the old file or the new one. The writer holds a lock on its half-written file, so that another process can tell
-those of the dead from those of the living. Links are never followed: what is reached through one is refused.
+A file is written under a temporary name, synced and renamed, and then its folder is synced: a writer that is killed at any
+point leaves the old file or the new one. The writer locks its partial file, so that another process can tell an abandoned
+partial file from one in use. Symbolic links are refused, never followed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PARTIAL_SUFFIX = ".part"
 
 
 class LocalFiles:
-    """Keeps blobs under a root folder. ``hook`` is called with the name of each step before it is taken: for tests."""
+    """A file store in a folder. ``hook`` is called with the name of each step before the step, for tests."""
 
     def __init__(self, root: Path, hook: Callable[[str], object] | None = None) -> None:
         self.root = root
@@ -33,44 +33,37 @@ class LocalFiles:
     def put(self, name: str, data: bytes | Iterable[bytes], *, new: bool = False, at: datetime | None = None) -> None:
         path = self._resolve_path(name)
         with _error_translation(path):
-            self._write_file(path, data, new=new, at=at)
-
-    def _write_file(self, path: Path, data: bytes | Iterable[bytes], *, new: bool, at: datetime | None) -> None:
-        self._create_folders(path.parent)
-        self._hook("create")
-        part, descriptor = _create_partial_file(path)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                self._hook("write")
-                for piece in as_chunks(data):
-                    file.write(piece)
-                file.flush()
-                if at is not None:
-                    os.utime(descriptor, (at.timestamp(), at.timestamp()))
-                self._hook("sync")
-                os.fsync(descriptor)
-                self._hook("rename")
-                self._move_into_place(part, path, new=new)
-        finally:
-            part.unlink(missing_ok=True)
-        self._hook("sync folder")
-        sync_folder(path.parent)
-        self._hook("done")
-
-    @staticmethod
-    def _move_into_place(part: Path, path: Path, *, new: bool) -> None:
-        if not new:
-            part.replace(path)
-            return
-        try:
-            os.link(part, path)
-        except FileExistsError as error:
-            raise FileTaken(f"{path} is there already.") from error
+            self._create_folders(path.parent)
+            self._hook("create")
+            part, descriptor = _create_partial_file(path)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    self._hook("write")
+                    for chunk in as_chunks(data):
+                        file.write(chunk)
+                    file.flush()
+                    if at is not None:
+                        os.utime(descriptor, (at.timestamp(), at.timestamp()))
+                    self._hook("sync")
+                    os.fsync(descriptor)
+                    self._hook("rename")
+                    if not new:
+                        part.replace(path)
+                    else:
+                        try:
+                            os.link(part, path)
+                        except FileExistsError as error:
+                            raise FileTaken(f"{path} is there already.") from error
+            finally:
+                part.unlink(missing_ok=True)
+            self._hook("sync folder")
+            sync_folder(path.parent)
+            self._hook("done")
 
     def read(self, name: str) -> Iterator[bytes]:
         path = self._resolve_path(name)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0))
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise FileMissing(f"There is no {path}.") from error
         except OSError as error:
@@ -80,38 +73,35 @@ class LocalFiles:
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise InvalidInput(f"{path} is not a plain file.")
-            while piece := file.read(CHUNK_SIZE):
-                yield piece
+            while chunk := file.read(CHUNK_SIZE):
+                yield chunk
 
     def append(self, name: str, data: bytes) -> bool:
         path = self._resolve_path(name)
-        flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+        flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             descriptor = os.open(path, flags, 0o600)
         except FileNotFoundError:
             self._create_folders(path.parent)
             descriptor = os.open(path, flags, 0o600)
         try:
-            os.write(descriptor, data)  # one write: lines of two processes never mix; a torn one fails its checksum
+            os.write(descriptor, data)  # in one call, so that the lines of two processes do not mix
         finally:
             os.close(descriptor)
         return True
 
     def list_files(self, folder: str) -> list[FileInfo]:
         found = []
-        with suppress(FileNotFoundError, NotADirectoryError):
-            for entry in os.scandir(self._resolve_folder(folder)):
-                if entry.is_file(follow_symlinks=False) and not entry.name.startswith("."):
+        for entry in self._scan(folder):
+            if entry.is_file(follow_symlinks=False) and not entry.name.startswith("."):
+                with suppress(FileNotFoundError):  # deleted meanwhile
                     facts = entry.stat(follow_symlinks=False)
                     name = f"{folder}/{entry.name}" if folder else entry.name
                     found.append(FileInfo(name, facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC)))
-        return sorted(found, key=lambda blob: blob.name)
+        return sorted(found, key=lambda file: file.name)
 
     def list_folders(self, folder: str) -> list[str]:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            entries = os.scandir(self._resolve_folder(folder))
-            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-        return []
+        return sorted(entry.name for entry in self._scan(folder) if entry.is_dir(follow_symlinks=False))
 
     def rename(self, old: str, new: str) -> None:
         source, target = self._resolve_path(old), self._resolve_path(new)
@@ -131,19 +121,24 @@ class LocalFiles:
             sync_folder(path.parent)
 
     def delete_partial_files(self, folder: str) -> int:
-        swept = 0
+        partial = [
+            Path(entry.path)
+            for entry in self._scan(folder)
+            if entry.name.startswith(".")
+            and entry.name.endswith(_PARTIAL_SUFFIX)
+            and entry.is_file(follow_symlinks=False)
+        ]
+        return sum(map(_delete_if_abandoned, partial))
+
+    def _scan(self, folder: str) -> Iterator[os.DirEntry[str]]:
+        """Yield the entries of a folder; none if it is missing."""
         with suppress(FileNotFoundError, NotADirectoryError):
-            for entry in os.scandir(self._resolve_folder(folder)):
-                half_written = entry.name.startswith(".") and entry.name.endswith(_PARTIAL_SUFFIX)
-                if half_written and entry.is_file(follow_symlinks=False):
-                    swept += _delete_if_abandoned(Path(entry.path))
-        return swept
+            yield from os.scandir(self._resolve_folder(folder))
 
     def _resolve_path(self, name: str) -> Path:
-        """Where a blob lies; every folder on the way must be a real one."""
-        parts = check_name(name).split("/")
-        self._resolve_folder("/".join(parts[:-1]))
-        return self.root.joinpath(*parts)
+        """Return the path of a file; every folder of it must be a real one."""
+        folder, _, base = check_name(name).rpartition("/")
+        return self._resolve_folder(folder) / base
 
     def _resolve_folder(self, folder: str) -> Path:
         path = self.root
@@ -154,37 +149,37 @@ class LocalFiles:
         return path
 
     def _create_folders(self, folder: Path) -> None:
-        missing = [place for place in (folder, *folder.parents) if not place.exists()]
-        for place in reversed(missing):
-            place.mkdir(mode=0o700, exist_ok=True)
-            sync_folder(place.parent)
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
+        for path in reversed(missing):
+            path.mkdir(mode=0o700, exist_ok=True)
+            sync_folder(path.parent)
 
 
 @contextmanager
 def _error_translation(path: Path) -> Iterator[None]:
-    """Trouble with the disk in our words."""
+    """Raise errors of the operating system as errors of Lukasa."""
     try:
         yield
     except OSError as error:
-        sort = {
+        error_class = {
             errno.ENOSPC: StoreFull, errno.EDQUOT: StoreFull, errno.EROFS: StoreReadOnly, errno.EACCES: StoreReadOnly,
         }.get(error.errno or 0, StoreUnavailable)  # fmt: skip
-        raise sort(f"{path} could not be written: {error.strerror or error}.") from error
+        raise error_class(f"{path} could not be written: {error.strerror or error}.") from error
 
 
 def _create_partial_file(path: Path) -> tuple[Path, int]:
-    """A new private file beside ``path``, locked by its writer."""
+    """Create a private file in the folder of ``path`` and lock it."""
     while True:
         part = path.with_name(f".{path.name}.{secrets.token_hex(6)}{_PARTIAL_SUFFIX}")
         descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink:
             return part, descriptor
-        os.close(descriptor)  # somebody swept it away before it was locked
+        os.close(descriptor)  # another process deleted it before it was locked
 
 
 def _delete_if_abandoned(part: Path) -> bool:
-    """Removes a half-written file if nobody is writing it any more."""
+    """Delete a partial file unless its writer is still running."""
     try:
         descriptor = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Blobs that live as long as the process: for stores in memory, and for tests."""
+"""Files in the memory of this process, for stores in memory and for tests."""
 
 from __future__ import annotations
 
@@ -10,26 +10,22 @@ from lukasa.storage.files import FileInfo, as_chunks, check_name
 
 
 class MemoryFiles:
-    """Keeps blobs in a dictionary."""
+    """A file store in a dictionary."""
 
     def __init__(self) -> None:
         self._files: dict[str, tuple[bytes, datetime]] = {}
 
     def put(self, name: str, data: bytes | Iterable[bytes], *, new: bool = False, at: datetime | None = None) -> None:
-        check_name(name)
         if new and name in self._files:
             raise FileTaken(f"{name} is there already.")
-        self._files[name] = (b"".join(as_chunks(data)), at or datetime.now(UTC))
+        self._files[check_name(name)] = (b"".join(as_chunks(data)), at or datetime.now(UTC))
 
     def read(self, name: str) -> Iterator[bytes]:
-        if name not in self._files:
-            raise FileMissing(f"There is no {name}.")
-        yield self._files[name][0]
+        yield self._find(name)[0]
 
     def append(self, name: str, data: bytes) -> bool:
-        check_name(name)
         before, at = self._files.get(name, (b"", datetime.now(UTC)))
-        self._files[name] = (before + data, at)
+        self._files[check_name(name)] = (before + data, at)
         return True
 
     def list_files(self, folder: str) -> list[FileInfo]:
@@ -45,14 +41,17 @@ class MemoryFiles:
         return sorted({name.partition("/")[0] for name in inside if "/" in name})
 
     def rename(self, old: str, new: str) -> None:
-        check_name(new)
-        if old not in self._files:
-            raise FileMissing(f"There is no {old}.")
-        self._files[new] = self._files.pop(old)
+        self._files[check_name(new)] = self._find(old)
+        del self._files[old]
 
     def delete(self, name: str) -> None:
         self._files.pop(name, None)
 
     def delete_partial_files(self, folder: str) -> int:
-        del folder  # nothing is ever half written
+        del folder  # a file is never partial
         return 0
+
+    def _find(self, name: str) -> tuple[bytes, datetime]:
+        if name not in self._files:
+            raise FileMissing(f"There is no {name}.")
+        return self._files[name]

@@ -19,7 +19,6 @@ from lukasa.storage.append import (
     LazyRecords,
     Replay,
     VersionTuple,
-    checksum,
     fingerprint_batch,
     hash_idempotency_key,
     parse_replayed_entry,
@@ -27,6 +26,7 @@ from lukasa.storage.append import (
     resolve_batch,
 )
 from lukasa.storage.engine import QUARANTINE, ConditionalBatch, ReplayResult
+from lukasa.storage.integrity import checksum
 from lukasa.storage.postgres.batch import (
     IndexSettings,
     NewVersion,

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import psycopg
 
 from lukasa.clock import Clock, SystemClock, to_microseconds
-from lukasa.errors import LukasaError, StoreClosed, StoreError, mask_password
+from lukasa.errors import InvalidInput, LukasaError, StoreClosed, StoreError, mask_password
 from lukasa.outcome import Outcome
 from lukasa.record import Key, ValidatedDraft
-from lukasa.scope import Reach
+from lukasa.scope import FULL_REACH, Reach
 from lukasa.storage.append import find_single_insert
 from lukasa.storage.engine import (
     ConditionalBatch,
@@ -30,8 +30,10 @@ from lukasa.storage.engine import (
     split_into_chunks,
 )
 from lukasa.storage.engines import EngineOptions, register_for_fork
+from lukasa.storage.files import atomic_write
 from lukasa.storage.location import StoreLocation
-from lukasa.storage.postgres import dump, maintenance, schema
+from lukasa.storage.log_file import read_log, write_log
+from lukasa.storage.postgres import maintenance, schema
 from lukasa.storage.postgres.append import AppendOperation, InsertSingle, ReplayOperation, find_position, write_receipt
 from lukasa.storage.postgres.batch import IndexSettings, PostgresLogRow
 from lukasa.storage.postgres.connection import PostgresClient, RetryableTransaction, always_true, fetch_single_row
@@ -84,15 +86,6 @@ class PostgresEngine:
         finally:
             database.close()
         register_for_fork(self)
-
-    @classmethod
-    def restore(cls, url: str, file: Path) -> None:
-        """Load a file that ``backup`` wrote into a database whose store is empty."""
-        engine = cls(url)
-        try:
-            engine._run_unpooled(lambda database: dump.load_dump(database, file))
-        finally:
-            engine.close()
 
     def grant(self, role: str, *, read: Iterable[str], write: Iterable[str] | None = None) -> None:
         """Give a database role access to exactly these scopes, also for SQL that it writes by hand."""
@@ -187,7 +180,11 @@ class PostgresEngine:
         return replace(erased, residue=_RESIDUE_NOTE)
 
     def backup(self, target: Path) -> None:
-        self._run_unpooled(lambda database: dump.dump_store(database, target))
+        """Write the exported log to a new file. Vectors and answers to idempotency keys are not in it."""
+        if target.exists():
+            raise InvalidInput(f"{target} is already there; a backup never overwrites.")
+        with self.snapshot(FULL_REACH) as reader, atomic_write(target) as file:
+            write_log(read_log(reader), file)
 
     def describe(self) -> Mapping[str, Any]:
         def work(database: Database) -> dict[str, Any]:

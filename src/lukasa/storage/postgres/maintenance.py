@@ -10,9 +10,8 @@ from lukasa.errors import LukasaError
 from lukasa.record import Key, parse_entry
 from lukasa.scope import FULL_REACH, SYSTEM
 from lukasa.storage import quarantine
-from lukasa.storage.append import checksum
 from lukasa.storage.engine import QUARANTINE, EraseResult, Finding, Progress, Reader, VerifyReport
-from lukasa.storage.integrity import check_entry, compare_checksums
+from lukasa.storage.integrity import Fingerprint, check_entry, compare_checksums
 from lukasa.storage.postgres import vectors
 from lukasa.storage.postgres.append import PostgresQuarantineBackend
 from lukasa.storage.postgres.batch import IndexSettings, PostgresLogRow, PostgresTallyChanges
@@ -37,7 +36,7 @@ def verify(database: Database, settings: IndexSettings, progress: Progress | Non
     """Check everything at one moment, in a transaction that is rolled back."""
     database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
     versions, findings = 0, list[Finding]()
-    sums: dict[tuple[str, str], tuple[int, int]] = {}
+    fingerprint = Fingerprint()
     wrong: Counter[str] = Counter()
     last = _MIN_SEQ
     for page in _read_pages(database, progress):
@@ -49,8 +48,7 @@ def verify(database: Database, settings: IndexSettings, progress: Progress | Non
             if finding is not None:
                 findings.append(finding)
                 damaged.add(row[0])
-            count, total = sums.get(row[1:3], (0, 0))
-            sums[row[1:3]] = (count + 1, total + checksum(row[8]))
+            fingerprint.add(row[1], row[2], row[8])
             derived = _derive_row(settings, row)
             if derived is None:
                 continue
@@ -67,7 +65,7 @@ def verify(database: Database, settings: IndexSettings, progress: Progress | Non
         last = page[-1][0]
     wrong["links"] += len(_read_links(database, last, _MAX_SEQ))
     tallies = {(row[0], row[1]): row[2:] for row in database.execute(SQL["all_tallies"])}
-    findings += compare_checksums({pair: (row[1], int(row[2])) for pair, row in tallies.items()}, sums)
+    findings += compare_checksums({pair: (row[1], int(row[2])) for pair, row in tallies.items()}, fingerprint)
     findings += _check_current(database, tallies)
     findings += _check_quarantines(database)
     for where, what in _DERIVED_PARTS.items():

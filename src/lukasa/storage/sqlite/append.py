@@ -24,7 +24,6 @@ from lukasa.storage.append import (
     TallyChanges,
     VersionTuple,
     build_next_version,
-    checksum,
     fingerprint_batch,
     hash_idempotency_key,
     parse_replayed_entry,
@@ -32,6 +31,7 @@ from lukasa.storage.append import (
     resolve_batch,
 )
 from lukasa.storage.engine import QUARANTINE, ConditionalBatch, ReplayResult
+from lukasa.storage.integrity import checksum
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL
 from lukasa.text.similarity import text_pair_keys

@@ -14,9 +14,9 @@ from lukasa.errors import LukasaError
 from lukasa.record import Key
 from lukasa.scope import FULL_REACH, SYSTEM
 from lukasa.storage import quarantine
-from lukasa.storage.append import TallyChanges, checksum
+from lukasa.storage.append import TallyChanges
 from lukasa.storage.engine import QUARANTINE, EraseResult, Finding, Progress, VerifyReport, split_into_chunks
-from lukasa.storage.integrity import check_entry, compare_checksums
+from lukasa.storage.integrity import Fingerprint, check_entry, compare_checksums
 from lukasa.storage.sqlite.append import SqliteQuarantineBackend, TextRow, insert_pair_keys
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL, query_rows
@@ -94,7 +94,7 @@ class _Verification:
 
     def check_entries(self) -> Iterator[Finding]:
         """Check every entry, then the counts and checksums of all."""
-        sums: dict[tuple[str, str], tuple[int, int]] = {}
+        fingerprint = Fingerprint()
         total = self._db.execute(SQL["count_entries"]).get
         last = _MIN_SEQ
         while page := list(query_rows(self._db, "all_entries", (last, _PAGE_SIZE))):
@@ -105,13 +105,12 @@ class _Verification:
                 row = (*map(_decode_text, row[:-2]), *row[-2:])
                 if (finding := check_entry(row)) is not None:
                     yield finding
-                versions, digests = sums.get(row[1:3], (0, 0))
-                sums[row[1:3]] = (versions + 1, digests + (checksum(row[8]) if isinstance(row[8], bytes) else 0))
+                fingerprint.add(row[1], row[2], row[8] if isinstance(row[8], bytes) else b"")
             last = page[-1][0]
             if self._progress is not None:
                 self._progress(self.versions, total)
         expected = {(row[0], row[1]): (row[3], row[4]) for row in self._db.execute(SQL["all_tallies"])}
-        yield from compare_checksums(expected, sums)
+        yield from compare_checksums(expected, fingerprint)
 
     def check_current(self) -> Iterator[Finding]:
         for name, what in (

@@ -61,7 +61,7 @@ class EngineTestBase:
         raise NotImplementedError
 
     def open_copy(self, target: Path) -> Engine:
-        """Opens what ``backup`` wrote to ``target``."""
+        """Opens the store that ``backup`` wrote to ``target``, or a new store with the log that it wrote."""
         raise NotImplementedError
 
     def alter_entry(self, engine: Engine, key: Key) -> None:

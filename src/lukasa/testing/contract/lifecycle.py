@@ -45,10 +45,13 @@ class LifecycleTests(EngineTestBase):
 
     @requirement("LOG-5")
     def test_a_backup_opens_and_is_equal(self, engine: Engine, clock: FrozenClock, tmp_path: Path) -> None:
+        """An exported log has no vectors, and its import numbers the positions again."""
         fill_example_store(engine, clock)
         engine.backup(tmp_path / "copy")
         copy = self.open_copy(tmp_path / "copy")
-        assert dump_store(copy) == dump_store(engine)
+        copied, expected = (dump_store(store, positions=False, without=("vectors",)) for store in (copy, engine))
+        assert copied == expected
+        assert log_entries(copy) == log_entries(engine)
         assert copy.verify().sound
         write_note(copy, "only in the copy")
         assert get(engine, "only in the copy") is None

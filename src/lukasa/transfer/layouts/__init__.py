@@ -1,31 +1,41 @@
-"""File layouts, in and out."""
+"""File layouts of other programs and documents: import and export."""
 
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from lukasa.clock import Clock, IdMaker
 from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
+from lukasa.outcome import Accepted, Outcome
 
 LAYOUTS: Mapping[str, str] = MappingProxyType(
     {"loki": "lukasa.transfer.layouts.loki", "memory-graph": "lukasa.transfer.layouts.memory_graph"}
 )
-"""The layouts of whole folders, by the name that doors know them by."""
+"""The layouts of whole stores: format name and module."""
 
 
 @dataclass(slots=True)
 class LayoutImportResult:
-    """What taking in a layout did: how many records are new or changed, how many were there, which were refused."""
+    """How many records an import added and found present, and the refused ones: file or line, and reason."""
 
     added: int = 0
     present: int = 0
     refused: list[tuple[str, str]] = field(default_factory=list)
+
+    def count(self, where: str, outcome: Outcome) -> None:
+        """Count the outcome of one record. An accepted outcome without records means that the record was present."""
+        if isinstance(outcome, Accepted):
+            self.added += len(outcome.records)
+            self.present += not outcome.records
+        else:
+            self.refused.append((where, outcome.reason))
 
 
 class Layout(Protocol):
@@ -37,8 +47,13 @@ class Layout(Protocol):
 
 
 def load_layout(name: str) -> Layout:
-    """The layout of a name."""
+    """Import the module of a layout."""
     if name not in LAYOUTS:
         known = ", ".join(("jsonl", *LAYOUTS))
         raise InvalidInput(f"There is no format {name[:60]!r}.", hint=f"Use one of {known}.")
     return cast("Layout", importlib.import_module(LAYOUTS[name]))
+
+
+def encode_json(value: Any) -> bytes:
+    """Return a value as the content of a JSON file that people can read."""
+    return json.dumps(value, ensure_ascii=False, indent=2).encode() + b"\n"

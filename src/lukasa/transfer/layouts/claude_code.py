@@ -1,13 +1,13 @@
-"""Claude Code's transcript of a session: JSON lines, read into turns and into what an episode tells.
+"""Claude Code's transcript of a session: JSON lines, read as turns of a conversation and as the content of an episode.
 
-Lines that are not messages of the main conversation (sub-agents, the program's own remarks, what the model thought) are
-passed over, and so is a line that is damaged: the file is still being written while it is read.
+Lines that are not messages of the main conversation are skipped: sub-agents, remarks of the program, thoughts of the
+model. Damaged lines are skipped too, because the file is still being written while it is read.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from lukasa.errors import InvalidInput
 MAX_TRANSCRIPT_BYTES = 200_000_000
 """Bytes of the largest transcript that is read."""
 OWN_TOOL_PREFIX = "mcp__lukasa__"
-"""What Claude Code calls our tools."""
+"""The prefix that Claude Code gives to the names of Lukasa's tools."""
 _MAX_TEXT_LENGTH = 20_000
 _OMISSION = "[… {left:,} characters left out …]"
 _TARGET_FIELDS = ("file_path", "path", "notebook_path", "command", "pattern", "query", "url", "description")
@@ -28,7 +28,7 @@ _EDITING_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 
 @dataclass(frozen=True, slots=True)
 class TranscriptTurn:
-    """One turn as the context room takes it, with the id that Claude Code gave it."""
+    """A turn for ``memory.context``, with the id that Claude Code gave it."""
 
     uuid: str
     turn: Mapping[str, Any]
@@ -36,7 +36,7 @@ class TranscriptTurn:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A session: its turns, and what was wanted, done, broken and made in it."""
+    """A session: its turns, and the goal, actions, errors and artifacts of its episode."""
 
     turns: tuple[TranscriptTurn, ...]
     goal: str
@@ -46,29 +46,27 @@ class Transcript:
     started_at: datetime | None
     ended_at: datetime | None
     is_finished: bool
-    """Whether the last word is the agent's, with no tool call left open."""
+    """Whether the agent spoke last, with no tool call left open."""
 
 
 def read_transcript(path: Path) -> Transcript:
-    """The session in a transcript file."""
+    """Read the session in a transcript file."""
     if path.stat().st_size > MAX_TRANSCRIPT_BYTES:
         raise InvalidInput(f"{path.name} is larger than {MAX_TRANSCRIPT_BYTES:,} bytes.")
     with path.open("rb") as file:
-        return parse_transcript(_parse_lines(file))
+        lines = map(_parse_line, file)
+        return parse_transcript(line for line in lines if isinstance(line, dict))
 
 
-def _parse_lines(file: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
-    for raw in file:
-        try:
-            line = json.loads(raw.decode("utf-8", "replace").encode("utf-8", "replace").decode())
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(line, dict):
-            yield line
+def _parse_line(raw: bytes) -> Any:
+    try:
+        return json.loads(raw.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
 
 
 def parse_transcript(lines: Iterable[Mapping[str, Any]]) -> Transcript:
-    """The session that the lines tell."""
+    """Collect the session from its lines."""
     turns: list[TranscriptTurn] = []
     actions: dict[str, dict[str, Any]] = {}
     errors: list[dict[str, str]] = []
@@ -81,56 +79,50 @@ def parse_transcript(lines: Iterable[Mapping[str, Any]]) -> Transcript:
         role, uuid = message.get("role"), line.get("uuid")
         if role not in ("user", "assistant") or not isinstance(uuid, str) or not uuid:
             continue
-        blocks, when = _content_blocks(message.get("content")), _parse_time(line.get("timestamp"))
+        blocks, time = _content_blocks(message.get("content")), _parse_time(line.get("timestamp"))
         calls = [block for block in blocks if block.get("type") == "tool_use"]
-        text = "\n".join(
-            _clean_text(block["text"]) for block in blocks if block.get("type") == "text" and block.get("text")
-        )
+        steps = [_parse_action(call) for call in calls]
+        texts = [block["text"] for block in blocks if block.get("type") == "text" and block.get("text")]
+        text = "\n".join(map(_clean_text, texts))
         if text or calls:
-            turns.append(_make_turn(uuid, role, text, when, calls))
+            content = text or "\n".join(f"[{step['action']} {step['target']}]" for step in steps)
+            called = [{"id": str(call.get("id", "")), "name": str(call.get("name", ""))} for call in calls]
+            turn = {"role": role, "content": content, "timestamp": time, "tool_calls": called}
+            turns.append(TranscriptTurn(uuid, turn))
             last = "call" if calls else str(role)
             goal = goal or (text if role == "user" and not text.lstrip().startswith("<") else "")
-        for call in calls:
-            step = _parse_action(call)
+        for call, step in zip(calls, steps, strict=True):
             actions[str(call.get("id"))] = step
             if call.get("name") in _EDITING_TOOLS and step["target"]:
                 artifacts[step["target"]] = None
-        for at, result in enumerate(block for block in blocks if block.get("type") == "tool_result"):
-            told, last = _result_text(result.get("content")), "result"
-            id = str(result.get("tool_use_id", ""))
+        for index, result in enumerate(block for block in blocks if block.get("type") == "tool_result"):
+            id, last = str(result.get("tool_use_id", "")), "result"
             if actions.get(id, {}).get("action", "").startswith(OWN_TOOL_PREFIX):
-                continue  # what was recalled is kept already, and must not be found as if somebody had said it
-            turn = {"role": "tool", "content": told, "timestamp": when, "tool_call_id": id}
-            turns.append(TranscriptTurn(f"{uuid}/{at}", turn))
+                continue  # recalled records are stored already and must not be found again as new statements
+            output = _result_text(result.get("content"))
+            turn = {"role": "tool", "content": output, "timestamp": time, "tool_call_id": id}
+            turns.append(TranscriptTurn(f"{uuid}/{index}", turn))
             if result.get("is_error"):
                 step = actions.get(id, {"action": "tool"})
-                step["error"] = told[:300]
-                errors.append({"type": f"{step['action']} failed", "message": told[:1_000]})
-    moments = [said.turn["timestamp"] for said in turns if said.turn["timestamp"] is not None]
+                step["error"] = output[:300]
+                errors.append({"type": f"{step['action']} failed", "message": output[:1_000]})
+    times = [item.turn["timestamp"] for item in turns if item.turn["timestamp"] is not None]
     return Transcript(
         tuple(turns),
         " ".join(goal.split())[:500],
         tuple(actions.values()),
         tuple(errors),
         tuple(artifacts),
-        min(moments, default=None),
-        max(moments, default=None),
+        min(times, default=None),
+        max(times, default=None),
         last == "assistant",
     )
 
 
-def _make_turn(
-    uuid: str, role: str, text: str, when: datetime | None, calls: Sequence[Mapping[str, Any]]
-) -> TranscriptTurn:
-    called = [{"id": str(call.get("id", "")), "name": str(call.get("name", ""))} for call in calls]
-    named = text or "\n".join(f"[{step['action']} {step['target']}]" for step in map(_parse_action, calls))
-    return TranscriptTurn(uuid, {"role": role, "content": named, "timestamp": when, "tool_calls": called})
-
-
 def _parse_action(call: Mapping[str, Any]) -> dict[str, Any]:
-    told = call.get("input")
-    given = told if isinstance(told, dict) else {}
-    target = next((given[name] for name in _TARGET_FIELDS if isinstance(given.get(name), str)), "")
+    given = call.get("input")
+    fields = given if isinstance(given, dict) else {}
+    target = next((fields[name] for name in _TARGET_FIELDS if isinstance(fields.get(name), str)), "")
     return {"action": str(call.get("name", "tool"))[:100], "target": " ".join(target.split())[:300]}
 
 
@@ -146,7 +138,7 @@ def _result_text(content: Any) -> str:
 
 
 def _clean_text(text: Any) -> str:
-    """A text as it is kept: without what no store can take, and of a length that somebody might read again."""
+    """Return a text without NUL characters; the middle of a long text is left out."""
     clean = str(text).replace("\0", "")
     if len(clean) <= _MAX_TEXT_LENGTH:
         return clean

@@ -1,17 +1,16 @@
-"""The tree of ``.loki/memory/``: episodes, knowledge, skills, ledgers, handoffs and learnings as files.
+"""The tree ``.loki/memory/``: episodes, knowledge, skills, ledgers, handoffs and learnings as files.
 
-    episodic/2026-01-06/task-001.json   one episode            episodic/index.json   all of them, in one line each
+    episodic/2026-01-06/task-001.json   one episode            episodic/index.json   one line per episode
     semantic/patterns.json  anti-patterns.json  facts.json     lists; links.json: every link between them
     skills/*.md   ledgers/*.json   handoffs/*.json   learnings/2026-01-06.json
 
-Reading takes what is there and says what it could not take, file by file. Read again, it adds nothing. What the files
-spell comes out the same, fields nobody knows included.
+An import takes what it can read and reports the rest, file by file. A second import of the same tree adds nothing. An
+export writes the imported fields unchanged, unknown fields included.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -37,151 +36,132 @@ from lukasa.experience.knowledge import (
 from lukasa.experience.ledgers import LEDGER, Ledger, Ledgers
 from lukasa.experience.skills import SKILL, Skill, Skills, file_stem
 from lukasa.journal import Journal
-from lukasa.outcome import Accepted, Outcome
+from lukasa.outcome import Accepted
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
-from lukasa.storage.engine import Query, Reader
+from lukasa.storage.engine import Query, Reader, split_into_chunks
 from lukasa.storage.files import atomic_write
-from lukasa.transfer.layouts import LayoutImportResult
+from lukasa.transfer.layouts import LayoutImportResult, encode_json
 
 LEARNING = "learning"
 ORIGIN = "import"
+_FOLDERS = ("episodic", "semantic", "skills", "ledgers", "handoffs", "learnings")
 _MAX_FILE_BYTES = 64_000_000
 _BATCH_SIZE = 500
 _DATED_ID = re.compile(r"ep-(\d{4}-\d\d-\d\d)-(\d+)")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _NO_ID_LABEL = "unnamed=yes"
 _SEMANTIC_FILES = {"patterns": PATTERN, "anti-patterns": ANTIPATTERN, "facts": FACT}
+_ID_PREFIXES = {PATTERN: "sem", ANTIPATTERN: "anti", FACT: "fact"}
+
+
+# Import
 
 
 def read(journal: Journal, clock: Clock, new_id: IdMaker, source: Path, scope: str) -> LayoutImportResult:
-    """Takes in a tree: the folder itself, or the one that holds ``.loki/memory``."""
-    root = _find_root(source)
-    reading = _LokiImporter(journal, clock, new_id, root, scope)
-    for part in (
-        reading.import_episodes,
-        reading.import_knowledge,
-        reading.import_skills,
-        reading.import_teamwork,
-        reading.import_learnings,
-    ):
-        part()
-    return reading.result
-
-
-def _find_root(source: Path) -> Path:
-    for place in (source / ".loki" / "memory", source / "memory", source):
-        if any(
-            (place / name).is_dir() for name in ("episodic", "semantic", "skills", "ledgers", "handoffs", "learnings")
-        ):
-            return place
+    """Import a tree: the folder itself, or the folder that holds ``.loki/memory``."""
+    for root in (source / ".loki" / "memory", source / "memory", source):
+        if any((root / name).is_dir() for name in _FOLDERS):
+            importer = _LokiImporter(journal, clock, root, scope)
+            importer.import_episodes()
+            importer.import_knowledge(new_id)
+            importer.import_skills()
+            importer.import_teamwork()
+            importer.import_learnings()
+            return importer.result
     if not source.exists():
         raise FileNotFoundError(2, "No such folder", str(source))
     raise FormatError(f"{source} is not a .loki/memory tree: it has none of its folders.")
 
 
 class _LokiImporter:
-    """One tree on its way in."""
+    """The import of one tree."""
 
-    def __init__(self, journal: Journal, clock: Clock, new_id: IdMaker, root: Path, scope: str) -> None:
+    def __init__(self, journal: Journal, clock: Clock, root: Path, scope: str) -> None:
         self._journal = journal
         self._clock = clock
-        self._new_id = new_id
         self._root = root
         self._scope = scope
         self.result = LayoutImportResult()
 
     def import_episodes(self) -> None:
-        room = Episodes(self._journal, self._clock)
-        batch: list[tuple[str, dict[str, Any]]] = []
-
-        def flush() -> None:
-            outcome = room.add([told for _, told in batch], scope=self._scope, origin=ORIGIN)
+        episodes = Episodes(self._journal, self._clock)
+        for batch in split_into_chunks(self._read_objects("episodic/**/*.json", skip="index.json"), _BATCH_SIZE):
+            items = [fields if fields.get("id") else {**fields, "id": _episode_id(name)} for name, fields in batch]
+            outcome = episodes.add(items, scope=self._scope, origin=ORIGIN)
             if isinstance(outcome, Accepted):
                 self.result.added += len(outcome.records)
-                self.result.present += len(batch) - len(outcome.records)
-            else:
-                for name, told in batch:
-                    self._add_outcome(name, room.add([told], scope=self._scope, origin=ORIGIN))
-            batch.clear()
+                self.result.present += len(items) - len(outcome.records)
+                continue
+            for (name, _), item in zip(batch, items, strict=True):  # find out which one is refused
+                self.result.count(name, episodes.add([item], scope=self._scope, origin=ORIGIN))
 
-        for name, told in self._read_objects("episodic/**/*.json", skip="index.json"):
-            batch.append((name, told if told.get("id") else {**told, "id": _episode_id(name)}))
-            if len(batch) >= _BATCH_SIZE:
-                flush()
-        if batch:
-            flush()
-
-    def import_knowledge(self) -> None:
-        room = Knowledge(self._journal, self._clock, self._new_id)
+    def import_knowledge(self, new_id: IdMaker) -> None:
+        knowledge = Knowledge(self._journal, self._clock, new_id)
         for stem, kind in _SEMANTIC_FILES.items():
-            for name, told in self._read_objects(f"semantic/{stem}.json", list_name=stem.replace("-", "_")):
-                id = told.get("id") or _generate_id(kind, told)
+            for name, fields in self._read_objects(f"semantic/{stem}.json", list_name=stem.replace("-", "_")):
+                id = fields.get("id") or _generate_id(kind, fields)
                 if not isinstance(id, str):
                     self.result.refused.append((name, "The id must be text."))
                     continue
-                labels = () if "id" in told else (_NO_ID_LABEL,)
-                outcome = room.add(
-                    kind, _with_fact_field(kind, told), id=id, scope=self._scope, origin=ORIGIN, labels=labels
-                )
-                self._add_outcome(name, outcome)
+                labels = () if "id" in fields else (_NO_ID_LABEL,)
+                if kind == FACT and "fact" not in fields:  # other programs use another field name
+                    texts = (fields.get(field) for field in ("text", "statement", "content"))
+                    if (text := next((text for text in texts if isinstance(text, str)), None)) is not None:
+                        fields = {**fields, "fact": text}
+                outcome = knowledge.add(kind, fields, id=id, scope=self._scope, origin=ORIGIN, labels=labels)
+                self.result.count(name, outcome)
         self._import_links()
 
     def _import_links(self) -> None:
-        """Links of their own file, and the inverses that links between patterns lack."""
-        spelled: dict[Key, list[Link]] = {}
-        for name, told in self._read_objects("semantic/links.json", list_name="links"):
-            start = told.get("from")
-            links = parse_links({"links": [told]}, self._scope)
+        """Add the links of ``links.json``, and the missing inverses of links between patterns."""
+        links_by_key: dict[Key, list[Link]] = {}
+        for name, fields in self._read_objects("semantic/links.json", list_name="links"):
+            start = fields.get("from")
+            links = parse_links({"links": [fields]}, self._scope)
             if isinstance(start, str) and start and isinstance(links, list):
-                spelled.setdefault(Key(self._scope, kind_from_id(start), start), []).extend(links)
+                links_by_key.setdefault(Key(self._scope, kind_from_id(start), start), []).extend(links)
             else:
                 self.result.refused.append((name, "A link needs from, to and a relation of the seven."))
-        outcome = self._journal.append_if(lambda reader: _drafts_with_links(reader, self._scope, spelled))
+        outcome = self._journal.append_if(lambda reader: _drafts_with_links(reader, self._scope, links_by_key))
         self.result.added += len(outcome.records) if isinstance(outcome, Accepted) else 0
 
     def import_skills(self) -> None:
-        room = Skills(self._journal, self._clock)
-        for path in self._list_files("skills/*.md"):
-            name = str(path.relative_to(self._root))
+        skills = Skills(self._journal, self._clock)
+        for name, path in self._list_files("skills/*.md"):
             try:
                 text = path.read_bytes().decode("utf-8")
             except UnicodeDecodeError as error:
                 self.result.refused.append((name, f"not UTF-8 at byte {error.start}"))
                 continue
-            self._add_outcome(name, room.add(text, id=path.stem, scope=self._scope, origin=ORIGIN))
+            self.result.count(name, skills.add(text, id=path.stem, scope=self._scope, origin=ORIGIN))
 
     def import_teamwork(self) -> None:
         ledgers, handoffs = Ledgers(self._journal, self._clock), Handoffs(self._journal, self._clock)
-        for name, told in self._read_objects("ledgers/*.json"):
-            self._add_outcome(name, ledgers.put(told, scope=self._scope, origin=ORIGIN))
-        for name, told in self._read_objects("handoffs/*.json"):
-            named = told if told.get("id") else {**told, "id": Path(name).stem}
-            self._add_outcome(name, handoffs.put(named, scope=self._scope, origin=ORIGIN))
+        for name, fields in self._read_objects("ledgers/*.json"):
+            self.result.count(name, ledgers.put(fields, scope=self._scope, origin=ORIGIN))
+        for name, fields in self._read_objects("handoffs/*.json"):
+            handoff = fields if fields.get("id") else {**fields, "id": Path(name).stem}
+            self.result.count(name, handoffs.put(handoff, scope=self._scope, origin=ORIGIN))
 
     def import_learnings(self) -> None:
-        for name, told in self._read_objects("learnings/*.json", list_name="learnings"):
-            day = Path(name).stem
-            found = told.get("antipattern")
-            mark = found.removeprefix("anti-") if isinstance(found, str) and found else _short_digest(told)
-            body = {**told, "date": day}
-            labels = (f"day={day}",) if _DAY.fullmatch(day) else ()
-            episodes = told.get("episodes", [])
+        for name, fields in self._read_objects("learnings/*.json", list_name="learnings"):
+            day, antipattern, episodes = Path(name).stem, fields.get("antipattern"), fields.get("episodes", [])
+            has_antipattern = isinstance(antipattern, str) and antipattern
+            suffix = str(antipattern).removeprefix("anti-") if has_antipattern else _short_digest(fields)
             cited = [id for id in episodes if isinstance(id, str) and id] if isinstance(episodes, list) else []
-            links = tuple(Link(DERIVED_FROM, Key(self._scope, EPISODE, id)) for id in cited[:200])
             draft = Draft(
                 LEARNING,
-                body=body,
-                id=f"{day}-{mark}"[:200],
+                body={**fields, "date": day},
+                id=f"{day}-{suffix}"[:200],
                 scope=self._scope,
                 origin=ORIGIN,
-                labels=labels,
-                links=links,
+                labels=(f"day={day}",) if _DAY.fullmatch(day) else (),
+                links=tuple(Link(DERIVED_FROM, Key(self._scope, EPISODE, id)) for id in cited[:200]),
             )
-            self._add_outcome(name, self._journal.append_if(_append_if_missing(draft)))
+            self.result.count(name, self._journal.append_if(_append_if_missing(draft)))
 
-    # Files
-
-    def _list_files(self, pattern: str) -> Iterator[Path]:
+    def _list_files(self, pattern: str) -> Iterator[tuple[str, Path]]:
+        """Yield the matching files with their names in the tree; links and files that are too large are refused."""
         for path in sorted(self._root.glob(pattern)):
             name = str(path.relative_to(self._root))
             if path.is_symlink() or not path.is_file():
@@ -189,43 +169,31 @@ class _LokiImporter:
             elif path.stat().st_size > _MAX_FILE_BYTES:
                 self.result.refused.append((name, f"larger than {_MAX_FILE_BYTES:,} bytes"))
             else:
-                yield path
+                yield name, path
 
     def _read_objects(
         self, pattern: str, *, list_name: str = "", skip: str = ""
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The JSON objects of the matching files: a file is one, a list of them, or holds such a list under a name."""
-        for path in self._list_files(pattern):
+        """Yield the JSON objects of the matching files. A file is one object, a list, or holds a list under a name."""
+        for name, path in self._list_files(pattern):
             if path.name == skip:
                 continue
-            name = str(path.relative_to(self._root))
             try:
-                found = canonical_json.decode(path.read_bytes())
+                content = canonical_json.decode(path.read_bytes())
             except InvalidInput as error:
                 self.result.refused.append((name, error.message))
                 continue
-            if isinstance(found, dict) and list_name and isinstance(found.get(list_name), list):
-                found = found[list_name]
-            for one in found if isinstance(found, list) else [found]:
-                if isinstance(one, dict):
-                    yield name, one
+            if isinstance(content, dict) and list_name and isinstance(content.get(list_name), list):
+                content = content[list_name]
+            for item in content if isinstance(content, list) else [content]:
+                if isinstance(item, dict):
+                    yield name, item
                 else:
-                    self.result.refused.append((name, f"an entry is not an object: {one!r:.60}"))
-
-    def _add_outcome(self, name: str, outcome: Outcome) -> None:
-        if isinstance(outcome, Accepted):
-            self._count_accepted(outcome)
-        else:
-            self.result.refused.append((name, outcome.reason))
-
-    def _count_accepted(self, outcome: Outcome) -> None:
-        if isinstance(outcome, Accepted):
-            self.result.added += len(outcome.records)
-            self.result.present += not outcome.records
+                    self.result.refused.append((name, f"an entry is not an object: {item!r:.60}"))
 
 
 def _drafts_with_links(reader: Reader, scope: str, links_by_key: Mapping[Key, list[Link]]) -> list[Draft]:
-    """The records that lack a link: one of their own file, or the inverse of another's."""
+    """Return drafts of the records that lack a link of the file or the inverse of another record's link."""
     records = {record.key: record for record in reader.read(Query(kinds=KNOWLEDGE_KINDS, scopes=(scope,)))}
     wanted: dict[Key, dict[Link, None]] = {key: dict.fromkeys(links) for key, links in links_by_key.items()}
     for record in records.values():
@@ -235,8 +203,7 @@ def _drafts_with_links(reader: Reader, scope: str, links_by_key: Mapping[Key, li
     drafts = []
     for key, links in wanted.items():
         known = records.get(key)
-        lacking = [link for link in links if known is not None and link not in known.links]
-        if known is not None and lacking:
+        if known is not None and (lacking := [link for link in links if link not in known.links]):
             drafts.append(draft_from(known, links=(*known.links, *lacking), expected=known.version))
     return drafts
 
@@ -249,137 +216,113 @@ def _append_if_missing(draft: Draft) -> Callable[[Reader], list[Draft]]:
     return condition
 
 
-def _with_fact_field(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """A fact may be spelled under another name; what it says is needed."""
-    if kind != FACT or "fact" in fields:
-        return fields
-    said = next((fields[name] for name in ("text", "statement", "content") if isinstance(fields.get(name), str)), None)
-    return fields if said is None else {**fields, "fact": said}
-
-
 def _episode_id(name: str) -> str:
-    """An id for an episode that has none, the same each time: its day and the number of its file."""
+    """Return the id for an episode without one: the day and the number of its file, so it is the same every time."""
     path = Path(name)
     number = re.search(r"(\d+)$", path.stem)
-    day = path.parent.name
-    if _DAY.fullmatch(day) and number:
-        return f"ep-{day}-{int(number[1]):03d}"
+    if _DAY.fullmatch(path.parent.name) and number:
+        return f"ep-{path.parent.name}-{int(number[1]):03d}"
     return f"ep-{_short_digest(name)}"
 
 
 def _generate_id(kind: str, fields: Mapping[str, Any]) -> str:
-    prefix = {PATTERN: "sem", ANTIPATTERN: "anti", FACT: "fact"}[kind]
-    if kind == ANTIPATTERN and isinstance(fields.get("what_fails"), str):  # as consolidation names the same error
+    """Return the id for an item without one, made from its content."""
+    if kind == ANTIPATTERN and isinstance(
+        fields.get("what_fails"), str
+    ):  # consolidation gives this id to the same error
         return EpisodeError(clean_text(fields["what_fails"]), clean_text(fields.get("why", "")), "").id
-    said = {name: fields[name] for name in ("pattern", "what_fails", "why", "fact", "text") if name in fields} or fields
-    return f"{prefix}-{_short_digest(said)}"
+    names = ("pattern", "what_fails", "why", "fact", "text")
+    content = {name: fields[name] for name in names if name in fields} or fields
+    return f"{_ID_PREFIXES[kind]}-{_short_digest(content)}"
 
 
 def _short_digest(value: Any) -> str:
     return hashlib.sha256(canonical_json.encode(value)).hexdigest()[:12]
 
 
-# Out
+# Export
 
 
 def write(journal: Journal, target: Path, scope: str) -> int:
-    """Writes the tree of one scope; returns the number of records. Files of other names are left alone."""
-    writing = _LokiExporter(journal, target, scope)
-    return (
-        writing.export_episodes()
-        + writing.export_knowledge()
-        + writing.export_skills()
-        + writing.export_teamwork()
-        + writing.export_learnings()
-    )
+    """Write the tree of one scope; return the number of records. Other files in the folder stay as they are."""
+    exporter = _LokiExporter(journal, target, scope)
+    exporter.export_episodes()
+    exporter.export_knowledge()
+    exporter.export_documents()
+    exporter.export_learnings()
+    return exporter.count
 
 
 class _LokiExporter:
-    """One tree on its way out."""
+    """The export of one tree. ``count`` is the number of exported records."""
 
     def __init__(self, journal: Journal, root: Path, scope: str) -> None:
         self._journal = journal
         self._root = root
         self._scope = scope
+        self.count = 0
 
     def _read_records(self, kind: str) -> Iterator[Record]:
-        return self._journal.read(Query(kinds=(kind,), scopes=(self._scope,)))
+        for record in self._journal.read(Query(kinds=(kind,), scopes=(self._scope,))):
+            self.count += 1
+            yield record
 
-    def export_episodes(self) -> int:
+    def export_episodes(self) -> None:
         index = []
         for record in self._read_records(EPISODE):
             episode = Episode(record)
-            path = f"episodic/{episode.day}/{_episode_file_name(episode)}.json"
-            self._write_json(path, episode.as_json())
-            told = {
+            dated = _DATED_ID.fullmatch(episode.id)
+            stem = f"task-{dated[2]}" if dated and dated[1] == episode.day else file_stem(episode.id)
+            path = f"episodic/{episode.day}/{stem}.json"
+            self._write(path, encode_json(episode.as_json()))
+            entry = {
+                "id": episode.id,
+                "timestamp": record.body["timestamp"],
                 "task_id": episode.task_id,
                 "agent": episode.agent,
                 "outcome": episode.outcome,
                 "goal": episode.goal,
+                "path": path,
             }
-            index.append({"id": episode.id, "timestamp": record.body["timestamp"], **told, "path": path})
+            index.append(entry)
         if index:
             index.sort(key=lambda entry: (entry["timestamp"], entry["id"]))
-            self._write_json("episodic/index.json", {"episodes": index})
-        return len(index)
+            self._write("episodic/index.json", encode_json({"episodes": index}))
 
-    def export_knowledge(self) -> int:
+    def export_knowledge(self) -> None:
         links: list[dict[str, str]] = []
-        count = 0
         for stem, kind in _SEMANTIC_FILES.items():
-            items = [KnowledgeItem(record) for record in self._read_records(kind)]
-            told = [_item_to_json(item) for item in items]
-            links += [{"from": item.id, **link} for item in items for link in item.as_json().get("links", ())]
-            if told:
-                self._write_json(f"semantic/{stem}.json", told)
-            count += len(told)
+            items = []
+            for record in self._read_records(kind):
+                fields = KnowledgeItem(record).as_json()
+                links += [{"from": record.id, **link} for link in fields.get("links", ())]
+                if _NO_ID_LABEL in record.labels:  # the id was generated by the import
+                    fields = {name: value for name, value in fields.items() if name != "id"}
+                items.append(fields)
+            if items:
+                self._write(f"semantic/{stem}.json", encode_json(items))
         if links:
-            self._write_json("semantic/links.json", links)
-        return count
+            self._write("semantic/links.json", encode_json(links))
 
-    def export_skills(self) -> int:
-        count = 0
+    def export_documents(self) -> None:
+        """Export skills, ledgers and handoffs: one file per record."""
         for record in self._read_records(SKILL):
-            self._write_bytes(f"skills/{file_stem(record.id)}.md", Skill(record).markdown.encode())
-            count += 1
-        return count
-
-    def export_teamwork(self) -> int:
-        count = 0
+            self._write(f"skills/{file_stem(record.id)}.md", Skill(record).markdown.encode())
         for record in self._read_records(LEDGER):
-            self._write_json(f"ledgers/{file_stem(record.id)}.json", Ledger(record).as_json())
-            count += 1
+            self._write(f"ledgers/{file_stem(record.id)}.json", encode_json(Ledger(record).as_json()))
         for record in self._read_records(HANDOFF):
-            self._write_json(f"handoffs/{file_stem(record.id)}.json", Handoff(record).as_json())
-            count += 1
-        return count
+            self._write(f"handoffs/{file_stem(record.id)}.json", encode_json(Handoff(record).as_json()))
 
-    def export_learnings(self) -> int:
+    def export_learnings(self) -> None:
         days: dict[str, list[dict[str, Any]]] = {}
         for record in self._read_records(LEARNING):
-            told = {name: value for name, value in record.body.items() if name != "date"}
-            days.setdefault(str(record.body.get("date", "")), []).append(told)
-        for day, told_of_day in days.items():
-            self._write_json(f"learnings/{file_stem(day)}.json", {"date": day, "learnings": told_of_day})
-        return sum(map(len, days.values()))
+            fields = {name: value for name, value in record.body.items() if name != "date"}
+            days.setdefault(str(record.body.get("date", "")), []).append(fields)
+        for day, learnings in days.items():
+            self._write(f"learnings/{file_stem(day)}.json", encode_json({"date": day, "learnings": learnings}))
 
-    def _write_json(self, name: str, value: Any) -> None:
-        self._write_bytes(name, json.dumps(value, ensure_ascii=False, indent=2).encode() + b"\n")
-
-    def _write_bytes(self, name: str, data: bytes) -> None:
+    def _write(self, name: str, data: bytes) -> None:
         path = self._root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as file:
             file.write(data)
-
-
-def _item_to_json(item: KnowledgeItem) -> dict[str, Any]:
-    """An item as its file has it; an id that was only made up for it stays out."""
-    told = item.as_json()
-    return {name: value for name, value in told.items() if name != "id"} if _NO_ID_LABEL in item.record.labels else told
-
-
-def _episode_file_name(episode: Episode) -> str:
-    """``task-001`` for the first of a day; other ids name their file themselves."""
-    dated = _DATED_ID.fullmatch(episode.id)
-    return f"task-{dated[2]}" if dated and dated[1] == episode.day else file_stem(episode.id)

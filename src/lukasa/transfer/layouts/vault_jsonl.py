@@ -1,9 +1,9 @@
-"""The vault as the document keeps it: ``vault.jsonl``, one version of a memory per line, in the order they were written.
+"""The vault as ``vault.jsonl``: one version of a memory per line, in the order of writing.
 
     {"id": "…", "text": "…", "scope": "shared", "category": "…", "tier": "canon", "topic_id": null, "tags": [],
      "created_at": "…", "updated_at": null, "source": "manual", "deleted_at": null, "version": 1}
 
-A tombstone repeats the fields of what it ends. Ids, versions and times survive the way in and out again.
+A tombstone repeats the fields of the version that it ends. Import and export keep ids, versions and times.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any, BinaryIO
 
 from lukasa import canonical_json
 from lukasa.clock import from_iso
-from lukasa.errors import FormatError, InvalidInput
+from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
 from lukasa.outcome import Refused
 from lukasa.storage.engine import Progress, Query
+from lukasa.storage.files import read_lines
+from lukasa.transfer.progress import count_versions, track_progress
 from lukasa.vault import Vault, VaultMemory
 from lukasa.vault.memory import parse_memory, parse_versions
 from lukasa.vault.settings import MEMORY_KIND
 
 _MAX_LINE_BYTES = 1_000_000
-_PROGRESS_INTERVAL = 500
-_REQUIRED_FIELDS = ("id", "text")
 
 
 @dataclass(slots=True)
 class VaultImportResult:
-    """What an import did: memories and versions taken in, those that were there, and the refused with their lines."""
+    """How many memories and versions an import added, how many memories were present, and the refused lines."""
 
     memories: int = 0
     versions: int = 0
@@ -39,28 +39,22 @@ class VaultImportResult:
 
 
 def export_vault(journal: Journal, target: BinaryIO, progress: Progress | None = None) -> int:
-    """Writes every version of every memory the caller may see; returns how many."""
-    total = sum(row.versions for row in journal.tally() if row.kind == MEMORY_KIND)
+    """Write every version of every memory that the caller may read; return their number."""
+    total = count_versions(row for row in journal.tally() if row.kind == MEMORY_KIND)
+    records = journal.read(Query(kinds=(MEMORY_KIND,), every_version=True))
     count = 0
-    for record in journal.read(Query(kinds=(MEMORY_KIND,), every_version=True)):
+    for record in track_progress(records, progress, total):
         memory = parse_memory(record)
         if record.deleted:
-            memory = next(
-                told for told in parse_versions(journal.history(record.key)) if told.version == record.version
-            )
-        target.write(encode_memory(memory))
+            versions = parse_versions(journal.history(record.key))
+            memory = next(version for version in versions if version.version == record.version)
+        target.write(json.dumps(memory.as_json(), ensure_ascii=False).encode() + b"\n")
         count += 1
-        if progress is not None and count % _PROGRESS_INTERVAL == 0:
-            progress(count, total)
     return count
 
 
-def encode_memory(memory: VaultMemory) -> bytes:
-    return json.dumps(memory.as_json(), ensure_ascii=False).encode() + b"\n"
-
-
 def import_vault(vault: Vault, source: BinaryIO, progress: Progress | None = None) -> VaultImportResult:
-    """Takes in a vault.jsonl. Each memory passes the gate as it is now; a refused one stays out with its whole history."""
+    """Import a vault.jsonl. Every memory passes the gate; a refused memory is left out with its whole history."""
     histories: dict[tuple[str, str], list[VaultMemory]] = {}
     last_lines: dict[tuple[str, str], int] = {}
     result = VaultImportResult()
@@ -71,7 +65,8 @@ def import_vault(vault: Vault, source: BinaryIO, progress: Progress | None = Non
         key = (memory.scope, memory.id)
         histories.setdefault(key, []).append(memory)
         last_lines[key] = number
-    for done, (key, answer) in enumerate(zip(histories, vault.restore(histories.values()), strict=True), 1):
+    answers = track_progress(vault.restore(histories.values()), progress, len(histories))
+    for key, answer in zip(histories, answers, strict=True):
         if isinstance(answer, Refused):
             result.refused.append((last_lines[key], answer))
         elif answer:
@@ -79,32 +74,23 @@ def import_vault(vault: Vault, source: BinaryIO, progress: Progress | None = Non
             result.versions += answer
         else:
             result.present += 1
-        if progress is not None and done % _PROGRESS_INTERVAL == 0:
-            progress(done, len(histories))
     result.refused.sort(key=lambda refusal: refusal[0])
     return result
 
 
 def read_versions(source: BinaryIO) -> Iterator[tuple[int, VaultMemory | Refused]]:
-    """Every line with its number, as a version of a memory or with the reason why it is none."""
-    for number, raw in enumerate(_read_bounded_lines(source), 1):
-        if not raw.strip():
+    """Yield every line with its number, as a version of a memory or with the reason why it is refused."""
+    for number, line in enumerate(read_lines(source, _MAX_LINE_BYTES), 1):
+        if not line.strip():
             continue
         try:
-            yield number, _parse_version(canonical_json.decode(raw.strip()))
+            yield number, _parse_version(canonical_json.decode(line.strip()))
         except (InvalidInput, KeyError, TypeError, ValueError) as error:
             yield number, Refused("bad_line", f"The line is not a memory: {error}")
 
 
-def _read_bounded_lines(source: BinaryIO) -> Iterator[bytes]:
-    while raw := source.readline(_MAX_LINE_BYTES):
-        if len(raw) == _MAX_LINE_BYTES and not raw.endswith(b"\n"):
-            raise FormatError(f"A line is longer than {_MAX_LINE_BYTES:,} bytes; this is no vault.jsonl.")
-        yield raw
-
-
 def _parse_version(fields: Any) -> VaultMemory:
-    if not isinstance(fields, dict) or any(not isinstance(fields.get(name), str) for name in _REQUIRED_FIELDS):
+    if not isinstance(fields, dict) or any(not isinstance(fields.get(name), str) for name in ("id", "text")):
         raise InvalidInput("it needs an id and a text.")
     texts = {name: fields.get(name) for name in ("scope", "category", "tier", "topic_id", "source")}
     if any(value is not None and not isinstance(value, str) for value in texts.values()):
@@ -112,9 +98,9 @@ def _parse_version(fields: Any) -> VaultMemory:
     tags, version = fields.get("tags") or [], fields.get("version", 1)
     if not isinstance(tags, list) or version.__class__ is not int or not 0 < version < 2**31:
         raise InvalidInput("tags are a list, and the version is a number from 1 on.")
-    times = {name: fields.get(name) for name in ("created_at", "updated_at", "deleted_at")}
-    moments = {name: None if value is None else from_iso(str(value)) for name, value in times.items()}
-    created = moments["created_at"] or moments["updated_at"] or moments["deleted_at"]
+    values = {name: fields.get(name) for name in ("created_at", "updated_at", "deleted_at")}
+    times = {name: None if value is None else from_iso(str(value)) for name, value in values.items()}
+    created = times["created_at"] or times["updated_at"] or times["deleted_at"]
     if created is None:
         raise InvalidInput("it has no created_at.")
     return VaultMemory(
@@ -126,8 +112,8 @@ def _parse_version(fields: Any) -> VaultMemory:
         topic_id=texts["topic_id"],
         tags=tuple(tags),
         created_at=created,
-        updated_at=moments["updated_at"],
+        updated_at=times["updated_at"],
         source=texts["source"],
-        deleted_at=moments["deleted_at"],
+        deleted_at=times["deleted_at"],
         version=version,
     )

@@ -1,0 +1,109 @@
+"""The log as a file: one JSON object per line, without loss in either direction.
+
+    {"lukasa":"log","format":1}
+    {"sha256":"…","record":{…}}          one per version, in log order
+    {"end":{"sha256":"…","versions":2}}
+
+``record`` is the entry of the log, byte for byte, and ``sha256`` is its digest. The last line holds the fingerprint of the
+log, so a file that was cut short is detected. Two stores with the same log give the same file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+from lukasa import canonical_json
+from lukasa.errors import FormatError, InvalidInput, StoreDamaged
+from lukasa.record import Record, digest_of, entry_bytes
+from lukasa.storage.engine import Query, Reader
+from lukasa.storage.files import read_lines
+from lukasa.storage.integrity import Fingerprint
+
+ENTIRE_LOG = Query(every_version=True, hidden=True)
+_HEADER = b'{"lukasa":"log","format":1}'
+_RECORD_SEPARATOR = b'","record":'
+_MAX_LINE_BYTES = 64 * 1024 * 1024
+_PAGE_SIZE = 500
+
+
+def read_log(reader: Reader, query: Query = ENTIRE_LOG) -> Iterator[Record]:
+    """Yield records of a snapshot in log order, page by page."""
+    query = replace(query, limit=_PAGE_SIZE, after=query.after or 0)
+    while page := reader.read(query):
+        yield from page
+        if page[-1].seq <= (query.after or 0):
+            raise StoreDamaged("Positions in the log do not grow; run `lukasa verify` to see what is damaged.")
+        query = replace(query, after=page[-1].seq)
+
+
+def write_log(records: Iterable[Record], target: BinaryIO) -> Fingerprint:
+    """Write records in log order and return their fingerprint. Raises ``StoreDamaged`` at an entry that was altered."""
+    fingerprint = Fingerprint()
+    target.write(_HEADER + b"\n")
+    for record in records:
+        entry = entry_bytes(record)
+        if digest_of(entry) != record.digest:
+            raise StoreDamaged(f"{record.key} version {record.version} does not match its digest.")
+        target.write(b'{"sha256":"%b%b%b}\n' % (record.digest.hex().encode(), _RECORD_SEPARATOR, entry))
+        fingerprint.add(record.scope, record.kind, record.digest)
+    end = {"sha256": fingerprint.digest, "versions": fingerprint.versions}
+    target.write(canonical_json.encode({"end": end}) + b"\n")
+    return fingerprint
+
+
+def is_log_file(path: Path) -> bool:
+    """Tell an exported log from other files by its first line."""
+    with path.open("rb") as file:
+        return file.readline(len(_HEADER) + 2).rstrip(b"\r\n") == _HEADER
+
+
+def parse_log(source: BinaryIO, fingerprint: Fingerprint | None = None) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the entries of an exported log with their digests, and add them to a fingerprint.
+
+    The first entry is on line 2, the next on line 3, and so on. Raises ``FormatError`` if the file is something else,
+    or if its end is missing.
+    """
+    if source.readline(len(_HEADER) + 2).rstrip(b"\r\n") != _HEADER:
+        raise FormatError("This is not an exported log: its first line is not a Lukasa header.")
+    found, has_ended = fingerprint or Fingerprint(), False
+    for number, line in enumerate(read_lines(source, _MAX_LINE_BYTES), 2):
+        if has_ended:
+            raise FormatError(f"Line {number} follows the end of the log.")
+        if line.startswith(b'{"end":'):
+            _check_end(line, number, found)
+            has_ended = True
+        else:
+            entry, digest = _split_line(line, number, found)
+            yield entry, digest
+    if not has_ended:
+        raise FormatError("The file ends in the middle: its last line is missing. Everything before it was imported.")
+
+
+def _split_line(line: bytes, number: int, fingerprint: Fingerprint) -> tuple[bytes, bytes]:
+    """Return the entry of a line and its digest, and count them."""
+    hex_digest, separator, entry = line[11:-1].partition(_RECORD_SEPARATOR)
+    if not line.startswith(b'{"sha256":"') or not line.endswith(b"}") or not separator:
+        raise FormatError(f"Line {number} is not a record.")
+    try:
+        fields = canonical_json.decode(entry, max_depth=canonical_json.MAX_DEPTH + 1)  # a body is one level deeper
+        digest = bytes.fromhex(hex_digest.decode("ascii"))
+    except (ValueError, InvalidInput) as error:
+        raise FormatError(f"Line {number} is not a record: {error}") from error
+    names = fields if isinstance(fields, dict) else {}
+    fingerprint.add(str(names.get("scope")), str(names.get("kind")), digest)
+    return entry, digest
+
+
+def _check_end(line: bytes, number: int, fingerprint: Fingerprint) -> None:
+    try:
+        end = canonical_json.decode(line)["end"]
+        versions, digest = end["versions"], end["sha256"]
+    except (InvalidInput, KeyError, TypeError) as error:
+        raise FormatError(f"Line {number} is not the end of a log.") from error
+    if (versions, digest) != (fingerprint.versions, fingerprint.digest):
+        raise FormatError(
+            f"The file is not complete: it ends with {versions} versions, but {fingerprint.versions} precede its end."
+        )

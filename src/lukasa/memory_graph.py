@@ -20,10 +20,9 @@ from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
 
-KINDS = dict.fromkeys(("entity", "observation", "relation"), KindSpec())
-"""The kinds of record that the graph writes."""
-
 ENTITY, OBSERVATION, RELATION = "entity", "observation", "relation"
+KINDS = dict.fromkeys((ENTITY, OBSERVATION, RELATION), KindSpec())
+"""The kinds of record that the graph writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,15 @@ class Subgraph:
     relations: tuple[Relation, ...] = ()
 
 
+def choose_write_scope(journal: Journal, *, private: bool = False) -> str | None:
+    """Return where a caller writes by default: the shared scope unless private, else the agent's, else the only one."""
+    reach = journal.reach
+    for name in ("" if private else SHARED, journal.author):
+        if name and reach.writes(name):
+            return name
+    return next(iter(reach.writable)) if reach.writable is not None and len(reach.writable) == 1 else None
+
+
 class MemoryGraph:
     """The knowledge graph in one scope: the shared one if the caller may write it, else the caller's."""
 
@@ -66,15 +74,10 @@ class MemoryGraph:
     @property
     def scope(self) -> str:
         """The scope of the graph."""
-        if self._scope:
-            return self._scope
-        reach, author = self._journal.reach, self._journal.author
-        for name in (SHARED, author):
-            if name and reach.writes(name):
-                return name
-        if reach.writable is not None and len(reach.writable) == 1:
-            return next(iter(reach.writable))
-        raise InvalidInput("This caller has no scope for a graph.", hint="Name one: graph.within(…)")
+        scope = self._scope or choose_write_scope(self._journal)
+        if scope is None:
+            raise InvalidInput("This caller has no scope for a graph.", hint="Name one: graph.within(…)")
+        return scope
 
     # Writing
 
@@ -265,8 +268,7 @@ class MemoryGraph:
         )
 
     def _relation_key(self, relation: Relation) -> Key:
-        parts = (relation.source, relation.target, relation.relation_type)
-        return Key(self.scope, RELATION, _digest(*parts))
+        return Key(self.scope, RELATION, _digest(relation.source, relation.target, relation.relation_type))
 
 
 def _parse_relation(record: Record) -> Relation:

@@ -13,9 +13,10 @@ from lukasa.canonical_json import decode, encode
 from lukasa.config import read_profile
 from lukasa.errors import InvalidInput, LukasaError
 from lukasa.gate import PiiHandling
+from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.memory import Memory
-from lukasa.outcome import Accepted, Outcome, Refused
+from lukasa.outcome import Refused
 from lukasa.recall.recall import RecallHit, build_prompt_block
 from lukasa.transfer.layouts.claude_code import Transcript, TranscriptTurn, read_transcript
 from lukasa.vault import VaultSettings
@@ -203,7 +204,7 @@ def save_episode(memory: Memory, session: str, transcript: Transcript, *, ended:
     }
     if known:
         body["id"] = known[-1].id
-    _require_accepted(memory.episodes.add([body], origin="tool"))
+    require_accepted(memory.episodes.add([body], origin="tool"))
 
 
 def update_ledger(memory: Memory, session: str, transcript: Transcript, folder: str, *, ended: bool) -> None:
@@ -215,7 +216,7 @@ def update_ledger(memory: Memory, session: str, transcript: Transcript, folder: 
     state = {"session": session, "folder": folder, "status": "ended" if ended else "waiting"}
     if ended:
         state["ended"] = session
-    _require_accepted(
+    require_accepted(
         memory.ledgers.checkpoint(
             current_task=transcript.goal,
             completed=int(ended and transcript.is_finished and not is_counted),
@@ -230,16 +231,10 @@ def update_continuity(memory: Memory, folder: str, goal: str) -> None:
     if not folder or not Path(folder).is_dir():
         return
     project = Path(folder)
-    files = [project / "CONTINUITY.md"] if (project / "CONTINUITY.md").is_file() else []
-    hidden = (parent / ".lukasa" for parent in (project, *project.parents))
-    files += [path / "CONTINUITY.md" for path in hidden if path.is_dir()]
-    if files:
-        memory.continuity.update(files[0], goal=goal)
-
-
-def _require_accepted(outcome: Outcome) -> None:
-    if not isinstance(outcome, Accepted):
-        raise InvalidInput(outcome.reason)
+    stores = (parent / ".lukasa" for parent in (project, *project.parents))
+    found = project if (project / "CONTINUITY.md").is_file() else next((path for path in stores if path.is_dir()), None)
+    if found is not None:
+        memory.continuity.update(found / "CONTINUITY.md", goal=goal)
 
 
 def _parse_payload(payload: bytes) -> Mapping[str, Any]:

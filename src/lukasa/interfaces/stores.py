@@ -38,7 +38,10 @@ class Caller:
 
 
 class CallerStores:
-    """One open store, and a view of it with its own access rights for each caller."""
+    """One open store, and a view of it with its own access rights for each caller.
+
+    Only if the default caller is the owner of the store, other callers can get views.
+    """
 
     def __init__(self, store: str | None, caller: Caller, **options: Any) -> None:
         self._open_memory: Callable[..., Memory] = lambda **reach: open_memory(store, **options, **reach)

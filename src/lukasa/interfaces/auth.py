@@ -44,9 +44,7 @@ class TokenAuthMiddleware:
             await self._app({**scope, CALLER_KEY: Caller(token.agent, token.scopes)}, receive, send)
             return
         info = refused or request_error("unauthorized", "The request carries no valid token.")
-        answer_headers = {"Connection": "close"}
-        if info.http_status == 401:
-            answer_headers["WWW-Authenticate"] = "Bearer"
+        answer_headers = {"Connection": "close"} | ({"WWW-Authenticate": "Bearer"} if info.http_status == 401 else {})
         answer = JSONResponse(info.as_problem(), info.http_status, answer_headers, "application/problem+json")
         await answer(scope, receive, send)
 

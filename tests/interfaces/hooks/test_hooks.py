@@ -195,6 +195,26 @@ def test_the_client_imports_only_the_standard_library(project):
     )
 
 
+def test_context_that_a_client_did_not_confirm_is_given_again(project, monkeypatch):
+    import socket
+
+    from lukasa.interfaces.hooks.client import HookEndpoint, find_store
+
+    project.remember("We deploy to Hetzner on Fridays.")
+    project.wait_for_context("session-start", source="startup")
+    monkeypatch.setenv("LUKASA_HOOKS", str(project.hooks))
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(project.folder))
+    monkeypatch.delenv("LUKASA_STORE", raising=False)
+    prompt = {"session_id": "s1", "prompt": "When do we deploy to Hetzner?"}
+    message = b"user-prompt-submit\n" + json.dumps(prompt).encode()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
+        client.connect(HookEndpoint(find_store(""), "claude-code", ()).address)
+        client.sendall(len(message).to_bytes(8, "big") + message)
+        assert len(client.recv(65536)) > 8  # the answer arrives, but the client ends without a confirmation
+    assert "Fridays" in project.wait_for_context("user-prompt-submit", prompt=prompt["prompt"])
+
+
 def test_the_client_stops_waiting_at_its_deadline(tmp_path, monkeypatch):
     import socket
 

@@ -10,6 +10,8 @@ import time
 ANSWERED_EVENTS = ("session-start", "user-prompt-submit")
 QUEUED_EVENTS = ("pre-compact", "stop", "session-end")
 EVENTS = (*ANSWERED_EVENTS, *QUEUED_EVENTS)
+RECEIVED = b"\x06"
+"""The byte that confirms an answer, so that the daemon does not send the same context again."""
 DEADLINE = 0.27
 """Seconds from the start of this process to the answer; the rest of 0.3 is for its exit."""
 _DEFAULT_STARTUP_SECONDS = 0.06
@@ -156,12 +158,16 @@ class HookEndpoint:
             try:
                 connection.sendall(len(message).to_bytes(8, "big") + message)
                 answer = b""
-                while part := connection.recv(65536):
-                    answer += part
+                while len(answer) < 8 + int.from_bytes(answer[:8], "big"):
                     connection.settimeout(max(0.001, deadline - time.monotonic()))
+                    if not (part := connection.recv(65536)):
+                        return b""
+                    answer += part
+                if len(answer) > 8:
+                    connection.sendall(RECEIVED)
             except OSError:
                 return b""
-        return answer[8:] if len(answer) >= 8 and int.from_bytes(answer[:8], "big") == len(answer) - 8 else b""
+        return answer[8:]
 
     def start_daemon(self) -> None:
         """Start the daemon in the background. It ends by itself when idle."""

@@ -78,20 +78,19 @@ def plan_changes(
     server: dict[str, Any] = {"command": argv[0], "args": [*argv[1:], "mcp"]}
     if environment:
         server["env"] = dict(environment)
+    entry = None if undo else server
+    updates: dict[str, Callable[[str | None], str | None]]
     if product == "codex":
-        updates: dict[str, Callable[[str | None], str | None]] = {
-            ".codex/config.toml": lambda text: update_codex_toml(text, None if undo else server)
-        }
+        updates = {".codex/config.toml": lambda text: update_codex_toml(text, entry)}
     elif product == "cursor":
-        updates = {".cursor/mcp.json": lambda text: update_mcp_json(text, None if undo else server)}
+        updates = {".cursor/mcp.json": lambda text: update_mcp_json(text, entry)}
     else:
+        typed_entry = None if undo else {"type": "stdio", **server}
         variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in (environment or {}).items())
-        command = f"{variables} {shlex.join(argv)}".strip()
+        command = None if undo else f"{variables} {shlex.join(argv)}".strip()
         updates = {
-            ".claude.json" if user else ".mcp.json": lambda text: update_mcp_json(
-                text, None if undo else {"type": "stdio", **server}
-            ),
-            ".claude/settings.json": lambda text: update_claude_hooks(text, None if undo else command),
+            ".claude.json" if user else ".mcp.json": lambda text: update_mcp_json(text, typed_entry),
+            ".claude/settings.json": lambda text: update_claude_hooks(text, command),
         }
     return [_plan_change(folder / name, update) for name, update in updates.items()]
 

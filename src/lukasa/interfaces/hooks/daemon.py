@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lukasa.interfaces.hooks.client import HookEndpoint
+from lukasa.interfaces.hooks.client import RECEIVED, HookEndpoint
 
 if TYPE_CHECKING:
     from lukasa.interfaces.hooks.handlers import HookHandlers
@@ -95,8 +95,9 @@ class HookDaemon:
                     return
                 answer = self._open_handlers().answer(event.decode(), payload)
                 connection.sendall(len(answer.text).to_bytes(8, "big") + answer.text)
-                answer.on_delivered()
-            except ConnectionError:
+                if answer.text and _receive_exactly(connection, len(RECEIVED)) == RECEIVED:
+                    answer.on_delivered()
+            except (ConnectionError, TimeoutError):
                 return  # the client did not wait for the answer
             except Exception as error:  # noqa: BLE001 - a failed request is not answered
                 self._log_error(error)

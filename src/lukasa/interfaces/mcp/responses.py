@@ -38,13 +38,8 @@ class ToolResponse(BaseModel):
         """Return the answer for a refusal, a conflict or an error."""
         info = outcome_of(result, public=True)
         details = {name: value for name, value in info.details.items() if name != "at"}
-        return cls(
-            outcome=info.tool_outcome,
-            code=info.code,
-            reason=info.message,
-            next=info.agent_hint,
-            details=details or None,
-        )
+        reason, next_step = info.message, info.agent_hint
+        return cls(outcome=info.tool_outcome, code=info.code, reason=reason, next=next_step, details=details or None)
 
     def to_call_result(self) -> CallToolResult:
         """Return the answer as structured content, and as text for clients that read only text."""
@@ -78,10 +73,8 @@ class RecordResponse(ToolResponse):
             return cls.from_outcome(outcome)
         if not outcome.records:
             return cls(repeated=True)
-        record = outcome.records[0]
-        written_at = to_iso(record.recorded_at)
-        repeated = outcome.repeated or None
-        return cls(**to_json(record.key), version=record.version, at=written_at, repeated=repeated)
+        record, repeated = outcome.records[0], outcome.repeated or None
+        return cls(**to_json(record.key), version=record.version, at=to_iso(record.recorded_at), repeated=repeated)
 
 
 class BlockResponse(ToolResponse):

@@ -64,7 +64,7 @@ class LukasaMcpServer(MCPServer[Any]):
             if name in known:
                 raise
             data = {"known": ", ".join(known)}
-            raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {name[:80]}", data=data) from error
+            raise MCPError(INVALID_PARAMS, f"Unknown tool: {name[:80]}", data) from error
 
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None

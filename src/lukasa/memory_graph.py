@@ -20,10 +20,9 @@ from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
 
-KINDS = dict.fromkeys(("entity", "observation", "relation"), KindSpec())
-"""The kinds of record that the graph writes."""
-
 ENTITY, OBSERVATION, RELATION = "entity", "observation", "relation"
+KINDS = dict.fromkeys((ENTITY, OBSERVATION, RELATION), KindSpec())
+"""The kinds of record that the graph writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,15 @@ class Subgraph:
     relations: tuple[Relation, ...] = ()
 
 
+def choose_write_scope(journal: Journal, *, private: bool = False) -> str | None:
+    """Return where a caller writes by default: the shared scope unless private, else the agent's, else the only one."""
+    reach = journal.reach
+    for name in ("" if private else SHARED, journal.author):
+        if name and reach.writes(name):
+            return name
+    return next(iter(reach.writable)) if reach.writable is not None and len(reach.writable) == 1 else None
+
+
 class MemoryGraph:
     """The knowledge graph in one scope: the shared one if the caller may write it, else the caller's."""
 
@@ -66,15 +74,10 @@ class MemoryGraph:
     @property
     def scope(self) -> str:
         """The scope of the graph."""
-        if self._scope:
-            return self._scope
-        reach, author = self._journal.reach, self._journal.author
-        for name in (SHARED, author):
-            if name and reach.writes(name):
-                return name
-        if reach.writable is not None and len(reach.writable) == 1:
-            return next(iter(reach.writable))
-        raise InvalidInput("This caller has no scope for a graph.", hint="Name one: graph.within(…)")
+        scope = self._scope or choose_write_scope(self._journal)
+        if scope is None:
+            raise InvalidInput("This caller has no scope for a graph.", hint="Name one: graph.within(…)")
+        return scope
 
     # Writing
 
@@ -90,8 +93,7 @@ class MemoryGraph:
             drafts: list[Draft] = []
             for entity in created:
                 body = {"name": entity.name, "type": entity.entity_type}
-                text = f"{entity.name} ({entity.entity_type})"
-                id = _digest(entity.name)
+                text, id = f"{entity.name} ({entity.entity_type})", _digest(entity.name)
                 drafts.append(Draft(ENTITY, text, body, id=id, scope=self.scope, origin="tool", expected=0))
                 drafts += [self._observation_draft(entity.name, content) for content in entity.observations]
             return drafts
@@ -223,50 +225,44 @@ class MemoryGraph:
         outcome = self._journal.append_if(condition)
         return outcome if isinstance(outcome, Accepted | Refused) else Refused("busy", outcome.reason)
 
+    def _query(self, kind: str, label: str = "") -> Query:
+        return Query(kinds=(kind,), scopes=(self.scope,), labels=(label,) if label else ())
+
     def _read_records(self, kind: str) -> Iterable[Record]:
-        return self._journal.read(Query(kinds=(kind,), scopes=(self.scope,)))
+        return self._journal.read(self._query(kind))
 
     def _find_entity(self, reader: Reader, name: str) -> Record | None:
-        return reader.get(Key(self.scope, ENTITY, _digest(name)))
+        return reader.get(self._entity_key(name))
 
     def _read_observations(self, reader: Reader, name: str) -> Sequence[Record]:
-        return reader.read(Query(kinds=(OBSERVATION,), scopes=(self.scope,), labels=(f"entity={_digest(name)}",)))
+        return reader.read(self._query(OBSERVATION, f"entity={_digest(name)}"))
 
     def _read_relations(self, reader: Reader, name: str) -> Sequence[Record]:
-        found = {
-            record.seq: record
-            for side in ("from", "to")
-            for record in reader.read(
-                Query(kinds=(RELATION,), scopes=(self.scope,), labels=(f"{side}={_digest(name)}",))
-            )
-        }
+        labels = (f"from={_digest(name)}", f"to={_digest(name)}")
+        found = {record.seq: record for label in labels for record in reader.read(self._query(RELATION, label))}
         return [found[seq] for seq in sorted(found)]
 
     def _observation_draft(self, name: str, content: str) -> Draft:
-        entity = Link(DERIVED_FROM, Key(self.scope, ENTITY, _digest(name)))
-        return Draft(
-            OBSERVATION, content, {"entity": name}, scope=self.scope, origin="tool", links=(entity,),
-            labels=(f"entity={_digest(name)}",),
-        )  # fmt: skip
+        entity, labels = Link(DERIVED_FROM, self._entity_key(name)), (f"entity={_digest(name)}",)
+        body = {"entity": name}
+        return Draft(OBSERVATION, content, body, scope=self.scope, origin="tool", links=(entity,), labels=labels)
 
     def _relation_draft(self, relation: Relation) -> Draft:
-        ends = (_digest(relation.source), _digest(relation.target))
-        key = self._relation_key(relation)
+        text = f"{relation.source} {relation.relation_type} {relation.target}"
+        body = {"from": relation.source, "to": relation.target, "type": relation.relation_type}
+        labels = (f"from={_digest(relation.source)}", f"to={_digest(relation.target)}")
+        ends = dict.fromkeys((relation.source, relation.target))
+        links = tuple(Link("relates", self._entity_key(name)) for name in ends)
+        id = self._relation_key(relation).id
         return Draft(
-            RELATION,
-            f"{relation.source} {relation.relation_type} {relation.target}",
-            {"from": relation.source, "to": relation.target, "type": relation.relation_type},
-            id=key.id,
-            scope=key.scope,
-            origin="tool",
-            labels=(f"from={ends[0]}", f"to={ends[1]}"),
-            links=tuple(Link("relates", Key(self.scope, ENTITY, end)) for end in dict.fromkeys(ends)),
-            expected=0,
+            RELATION, text, body, id=id, scope=self.scope, origin="tool", labels=labels, links=links, expected=0
         )
 
+    def _entity_key(self, name: str) -> Key:
+        return Key(self.scope, ENTITY, _digest(name))
+
     def _relation_key(self, relation: Relation) -> Key:
-        parts = (relation.source, relation.target, relation.relation_type)
-        return Key(self.scope, RELATION, _digest(*parts))
+        return Key(self.scope, RELATION, _digest(relation.source, relation.target, relation.relation_type))
 
 
 def _parse_relation(record: Record) -> Relation:

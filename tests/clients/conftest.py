@@ -1,4 +1,4 @@
-"""Programs of others, installed by ``make test-clients``. One that is missing is a failure in CI and a skip elsewhere."""
+"""Fixtures for programs that ``make test-clients`` installs. A missing one fails in CI and skips elsewhere."""
 
 from __future__ import annotations
 
@@ -14,42 +14,44 @@ PACKAGES = ROOT / "build" / "clients" / "node_modules"
 BIN = Path(sys.executable).parent
 
 
-def needed(path: Path) -> Path:
+def require_program(path: Path) -> Path:
+    """Return the path of an installed program, or skip the test."""
     if path.exists():
         return path
-    sentence = f"{path.name} is not installed; run: make test-clients"
+    message = f"{path.name} is not installed; run: make test-clients"
     if os.environ.get("CI") == "true":
-        pytest.fail(sentence)
-    pytest.skip(sentence)
+        pytest.fail(message)
+    pytest.skip(message)
 
 
 @pytest.fixture
 def node():
-    """How to run a program of a package: ``node("@scope/name", "dist/index.js")``."""
+    """Return a function that gives the command for a program: ``node("@scope/name", "dist/index.js")``."""
 
-    def words(package: str, program: str) -> list[str]:
-        return [str(needed(BIN / "node")), str(needed(PACKAGES / package / program))]
+    def build_command(package: str, program: str) -> list[str]:
+        return [str(require_program(BIN / "node")), str(require_program(PACKAGES / package / program))]
 
-    return words
+    return build_command
 
 
 @pytest.fixture
 def claude():
-    """The real Claude Code."""
-    return str(needed(PACKAGES / "@anthropic-ai" / "claude-code" / "bin" / "claude.exe"))
+    """Return the path of Claude Code."""
+    return str(require_program(PACKAGES / "@anthropic-ai" / "claude-code" / "bin" / "claude.exe"))
 
 
 @pytest.fixture
 def lukasa_program():
+    """Return the path of the installed program."""
     return str(BIN / "lukasa")
 
 
 @pytest.fixture
 def run_program(tmp_path):
-    """Runs a program to its end, in a folder of its own."""
+    """Return a function that runs a command to its end, by default in an empty folder."""
 
-    def run(words, **options):
+    def run(command, **options):
         options = {"cwd": tmp_path, "timeout": 120, "stdin": subprocess.DEVNULL, **options}
-        return subprocess.run(words, capture_output=True, text=True, check=False, **options)
+        return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
     return run

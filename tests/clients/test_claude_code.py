@@ -1,4 +1,4 @@
-"""The real Claude Code, offline, against a small stand-in for its API: hooks fire, context arrives, our tool is called."""
+"""Claude Code, offline, with a fake Messages API: hooks run, context arrives, and our tool is called."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.requirement("DOO-3")]
 TOOL = "mcp__lukasa__recall"
 
 
-class StandIn(BaseHTTPRequestHandler):
-    """Answers like the Messages API: first with a call of our tool, then, once it has the result, with a sentence."""
+class FakeMessagesServer(ThreadingHTTPServer):
+    """An HTTP server that records the requests it receives."""
+
+    requests: list[dict[str, Any]]
+
+
+class FakeMessagesHandler(BaseHTTPRequestHandler):
+    """A handler that answers like the Messages API: first with a call of our tool, then with a sentence."""
+
+    server: FakeMessagesServer
 
     def log_message(self, *_):
         pass
@@ -33,21 +42,22 @@ class StandIn(BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
-        self.server.seen.append(asked)
-        offered = TOOL in [tool["name"] for tool in asked.get("tools", [])]
-        if offered and "tool_result" not in json.dumps(asked["messages"]):
+        request = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
+        self.server.requests.append(request)
+        offered = TOOL in [tool["name"] for tool in request.get("tools", [])]
+        if offered and "tool_result" not in json.dumps(request["messages"]):
             block, stop = {"type": "tool_use", "id": "t1", "name": TOOL, "input": {"query": "deploy"}}, "tool_use"
         else:
             block, stop = {"type": "text", "text": "On Fridays."}, "end_turn"
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.end_headers()
-        for event in events(block, stop):
+        for event in build_events(block, stop):
             self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
 
 
-def events(block, stop):
+def build_events(block, stop):
+    """Yield the events of a streamed message with one block."""
     usage = {"input_tokens": 1, "output_tokens": 1}
     message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
     yield {"type": "message_start", "message": message | {"stop_reason": None, "stop_sequence": None}}
@@ -64,8 +74,9 @@ def events(block, stop):
 
 @pytest.fixture
 def api():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
-    server.seen = []
+    """Return a running fake of the Messages API."""
+    server = FakeMessagesServer(("127.0.0.1", 0), FakeMessagesHandler)
+    server.requests = []
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server
@@ -73,21 +84,24 @@ def api():
     server.server_close()
 
 
-def is_result(block):
+def is_tool_result(block):
+    """Return whether a block of a message is the result of a tool."""
     return isinstance(block, dict) and block.get("type") == "tool_result"
 
 
-def until(check, seconds=30):
-    """What a check finds in time."""
+def wait_for(check, seconds=30):
+    """Return the result of a check once it is true."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if found := check():
-            return found
+        if result := check():
+            return result
         time.sleep(0.2)
     return check()
 
 
-def test_claude_code_is_given_memory_uses_it_and_is_remembered(claude, api, lukasa_program, tmp_path, run_program):
+def test_claude_code_gets_context_calls_recall_and_its_session_is_stored(
+    claude, api, lukasa_program, tmp_path, run_program
+):
     home, project = tmp_path / "home", tmp_path / "project"
     home.mkdir()
     project.mkdir()
@@ -101,35 +115,41 @@ def test_claude_code_is_given_memory_uses_it_and_is_remembered(claude, api, luka
         "LUKASA_HOOKS": str(tmp_path / "hooks"),
         "LUKASA_HOOK_IDLE": "60",
     }
-    told = {"hasTrustDialogAccepted": True, "enabledMcpjsonServers": ["lukasa"]}
-    (home / ".claude.json").write_text(json.dumps({"hasCompletedOnboarding": True, "projects": {str(project): told}}))
+    settings = {"hasTrustDialogAccepted": True, "enabledMcpjsonServers": ["lukasa"]}
+    (home / ".claude.json").write_text(
+        json.dumps({"hasCompletedOnboarding": True, "projects": {str(project): settings}})
+    )
 
     def lukasa(*words, **options):
         return run_program([lukasa_program, *words], cwd=project, env=environment, **options)
 
     assert lukasa("install", "claude-code", "--project").returncode == 0
     assert lukasa("remember", "We deploy to Hetzner on Fridays.").returncode == 0
-    for _ in range(40):  # the resident process is warm before the session begins
+    for _ in range(40):  # the daemon is ready before the session starts
         warm = lukasa("--agent", "claude-code", "hook", "session-start", stdin=None, input='{"session_id": "warm"}')
         if warm.stdout:
             break
     prompt = "When do we deploy to Hetzner?"
-    words = [claude, "-p", prompt, "--allowedTools", TOOL, "--output-format", "json"]
-    for _ in range(3):  # it waits a few seconds for servers to start, and then goes on without them
-        api.seen.clear()
-        said = run_program(words, cwd=project, env=environment)
-        assert said.returncode == 0, said.stderr + said.stdout
-        assert json.loads(said.stdout)["result"] == "On Fridays."
-        if TOOL in [tool["name"] for tool in api.seen[0].get("tools", [])]:
+    command = [claude, "-p", prompt, "--allowedTools", TOOL, "--output-format", "json"]
+    for _ in range(3):  # Claude Code waits a few seconds for its servers, then starts without them
+        api.requests.clear()
+        done = run_program(command, cwd=project, env=environment)
+        assert done.returncode == 0, done.stderr + done.stdout
+        assert json.loads(done.stdout)["result"] == "On Fridays."
+        if TOOL in [tool["name"] for tool in api.requests[0].get("tools", [])]:
             break
-    first = json.dumps(api.seen[0], ensure_ascii=False)
+    first = json.dumps(api.requests[0], ensure_ascii=False)
     assert "What follows was remembered" in first  # the hook at the start of the session
     assert "│ We deploy to Hetzner on Fridays." in first  # the hook on the prompt
-    (result,) = [block for message in api.seen[-1]["messages"] for block in message["content"] if is_result(block)]
+    (result,) = [
+        block for message in api.requests[-1]["messages"] for block in message["content"] if is_tool_result(block)
+    ]
     assert "│ We deploy to Hetzner on Fridays." in json.dumps(result, ensure_ascii=False)
 
-    episode = until(
-        lambda: [e for e in json.loads(lukasa("episode", "list", "--json").stdout) if e["outcome"] == "completed"]
+    episode = wait_for(
+        lambda: [
+            found for found in json.loads(lukasa("episode", "list", "--json").stdout) if found["outcome"] == "completed"
+        ]
     )
     assert episode, lukasa("log").stdout
     session = episode[-1]["task_id"]
@@ -137,7 +157,7 @@ def test_claude_code_is_given_memory_uses_it_and_is_remembered(claude, api, luka
         "transcript"
     ]
     assert [turn["content"] for turn in turns if turn["role"] == "user"] == [prompt]
-    assert prompt in until(lambda: (project / ".lukasa" / "CONTINUITY.md").read_text())
-    for lock in (tmp_path / "hooks").glob("*.lock"):  # the resident ends when its socket is gone
+    assert prompt in wait_for(lambda: (project / ".lukasa" / "CONTINUITY.md").read_text())
+    for lock in (tmp_path / "hooks").glob("*.lock"):  # the daemon ends when its socket is deleted
         for folder in (tmp_path / "hooks", Path(tempfile.gettempdir(), f"lukasa-{os.getuid()}")):
             (folder / f"{lock.stem}.sock").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The reference memory server as an oracle: the same calls, the same answers."""
+"""The reference memory server and ours give the same answers to the same calls."""
 
 import anyio
 import pytest
@@ -15,7 +15,7 @@ BOB = {"name": "Bob 🎻", "entityType": "Person", "observations": []}
 LAB = {"name": "the lab", "entityType": "place", "observations": ["is cold", "is cold"]}
 KNOWS = {"from": "Ada", "to": "Bob 🎻", "relationType": "knows"}
 WORKS = {"from": "Ada", "to": "the lab", "relationType": "works in"}
-LOST = {"from": "nobody", "to": "nowhere", "relationType": "is"}
+LOST = {"from": "unknown", "to": "missing", "relationType": "is"}
 
 CALLS = [
     ("read_graph", {}),
@@ -52,24 +52,27 @@ CALLS = [
 ]
 
 
-async def answers(client, calls):
-    told = []
+async def collect_answers(client, calls):
+    """Make the calls and return their answers."""
+    answers = []
     for tool, arguments in calls:
         answer = await client.call_tool(tool, arguments)
-        told.append((tool, answer.is_error or False, answer.content[0].text, answer.structured_content))
-    return told
+        answers.append((tool, answer.is_error or False, answer.content[0].text, answer.structured_content))
+    return answers
 
 
-def test_every_call_is_answered_as_the_reference_server_answers_it(node, lukasa_program, tmp_path):
+def test_the_tools_answer_every_call_as_the_reference_server_does(node, lukasa_program, tmp_path):
     command, *args = node("@modelcontextprotocol/server-memory", "dist/index.js")
     theirs = StdioServerParameters(command=command, args=args, env={"MEMORY_FILE_PATH": str(tmp_path / "memory.json")})
-    words = ["--store", str(tmp_path / "agents.db"), "mcp", "--compat", "memory-graph"]
-    ours = StdioServerParameters(command=lukasa_program, args=words)
+    arguments = ["--store", str(tmp_path / "agents.db"), "mcp", "--compat", "memory-graph"]
+    ours = StdioServerParameters(command=lukasa_program, args=arguments)
 
     async def both():
-        async with Client(theirs, mode="legacy") as one, Client(ours, mode="legacy") as other:
-            tools = [{tool.name: tool for tool in (await client.list_tools()).tools} for client in (one, other)]
-            return tools, await answers(one, CALLS), await answers(other, CALLS)
+        async with Client(theirs, mode="legacy") as their_client, Client(ours, mode="legacy") as our_client:
+            tools = [
+                {tool.name: tool for tool in (await client.list_tools()).tools} for client in (their_client, our_client)
+            ]
+            return tools, await collect_answers(their_client, CALLS), await collect_answers(our_client, CALLS)
 
     (their_tools, our_tools), expected, found = anyio.run(both)
     assert len(their_tools) == 9
@@ -77,22 +80,22 @@ def test_every_call_is_answered_as_the_reference_server_answers_it(node, lukasa_
         assert our_tools[name].description == tool.description
         assert set(our_tools[name].input_schema["properties"]) == set(tool.input_schema.get("properties", {}))
         assert set(our_tools[name].output_schema["properties"]) == set(tool.output_schema["properties"])
-    for call, theirs_said, ours_said in zip(CALLS, expected, found, strict=True):
-        assert ours_said == theirs_said, call
+    for call, their_answer, our_answer in zip(CALLS, expected, found, strict=True):
+        assert our_answer == their_answer, call
 
 
-def test_its_file_is_taken_in_and_written_back_as_it_was(node, lukasa_program, tmp_path, run_program):
+def test_import_and_export_reproduce_the_file_of_the_reference_server(node, lukasa_program, tmp_path, run_program):
     command, *args = node("@modelcontextprotocol/server-memory", "dist/index.js")
     file = tmp_path / "memory.json"
     theirs = StdioServerParameters(command=command, args=args, env={"MEMORY_FILE_PATH": str(file)})
 
     async def fill():
         async with Client(theirs, mode="legacy") as client:
-            await answers(client, CALLS)
+            await collect_answers(client, CALLS)
 
     anyio.run(fill)
     store = ["--store", str(tmp_path / "agents.db")]
     assert run_program([lukasa_program, *store, "import", str(file), "--format", "memory-graph"]).returncode == 0
-    again = tmp_path / "again.json"
-    assert run_program([lukasa_program, *store, "export", str(again), "--format", "memory-graph"]).returncode == 0
-    assert again.read_text() == file.read_text()
+    exported = tmp_path / "exported.json"
+    assert run_program([lukasa_program, *store, "export", str(exported), "--format", "memory-graph"]).returncode == 0
+    assert exported.read_text() == file.read_text()

@@ -260,7 +260,7 @@ def isolate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, path in settings.items():
         monkeypatch.setenv(name, str(path))
     monkeypatch.setenv("LUKASA_EMBEDDER", "hash")
-    monkeypatch.setenv("LUKASA_HOOK_RESIDENT", "never")
+    monkeypatch.setenv("LUKASA_HOOK_DAEMON", "never")
     monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.chdir(folder)

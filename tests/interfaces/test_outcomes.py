@@ -15,6 +15,7 @@ from lukasa.interfaces.outcomes import (
     NotAccepted,
     error_code,
     outcome_of,
+    request_error,
     require_accepted,
     row_of,
     usage_error,
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.requirement("DOO-2")
 CONFLICT = Conflict(Key("s", "k", "i"), 1, 2)
 
 
-def error_classes(kind: type = errors.LukasaError) -> Iterator[type]:
+def error_classes(kind: type[errors.LukasaError] = errors.LukasaError) -> Iterator[type[errors.LukasaError]]:
     """Yield a class of the error tree and every class below it."""
     yield kind
     for child in kind.__subclasses__():
@@ -103,6 +104,16 @@ def test_an_agent_gets_the_hint_of_the_error_or_else_of_the_table() -> None:
     assert outcome_of(errors.StoreFull(hint="Delete backups.")).agent_hint == "Delete backups."
     assert "free some space" in (outcome_of(errors.StoreFull()).agent_hint or "")
     assert "history" in (outcome_of(CONFLICT).agent_hint or "")
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("unauthorized", 401), ("unknown_host", 421), ("foreign_origin", 403), ("body_too_large", 413)],
+)
+def test_a_refused_request_has_a_status_and_a_hint(code: str, status: int) -> None:
+    problem = request_error(code, "No.").as_problem()
+    assert (problem["status"], problem["code"], problem["detail"]) == (status, code, "No.")
+    assert problem["hint"]
 
 
 def test_wrong_usage_has_its_own_code() -> None:

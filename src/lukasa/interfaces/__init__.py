@@ -1,1 +1,1 @@
-"""The ways into Lukasa from outside: thin, they parse, call and render."""
+"""The interfaces of Lukasa: command line, MCP server and hooks. Each one parses, calls the library and renders."""

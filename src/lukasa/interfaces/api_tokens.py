@@ -1,4 +1,4 @@
-"""Tokens: who may come in by a door that others can reach, and as whom. Only their hashes are kept.
+"""API tokens: which agent and scopes a client of an HTTP interface acts with. Only hashes of tokens are stored.
 
 The file is JSON, readable by its owner alone: ``{"tokens": [{"name", "sha256", "agent", "scopes", "made_at"}]}``.
 """
@@ -19,13 +19,16 @@ from lukasa.clock import Clock, to_iso
 from lukasa.errors import FileTaken, FormatError, InvalidInput, NotAllowed
 from lukasa.storage.files import atomic_write
 
-_TOKEN_PREFIX = "lks_"  # noqa: S105 - what every token begins with
+_TOKEN_PREFIX = "lks_"  # noqa: S105 - the prefix of every token, not a secret
 _MIN_TOKEN_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ApiToken:
-    """Who a token stands for. Without scopes: the shared one and the agent's own; without an agent too: the owner."""
+    """The hash of a token, and the agent and scopes that it grants.
+
+    Without scopes: the shared scope and the agent's own. Without an agent too: every scope, as the owner of the store.
+    """
 
     name: str
     sha256: str
@@ -35,79 +38,79 @@ class ApiToken:
 
 
 def read_tokens(path: Path) -> list[ApiToken]:
-    """The holders in a file, none where there is no file. One that others may read is refused."""
+    """Read the tokens in a file; none if the file does not exist. Refuse a file that other users may read."""
     try:
         mode = path.stat().st_mode
         data = path.read_bytes()
     except FileNotFoundError:
         return []
-    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise NotAllowed(f"Others may read {path}.", hint=f"Run: chmod 600 {path}")
     try:
-        return [_parse_token(told) for told in decode(data)["tokens"]]
-    except (InvalidInput, ValueError, KeyError, TypeError) as error:
+        return [_parse_token(fields) for fields in decode(data)["tokens"]]
+    except (InvalidInput, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"{path} is not a file of tokens.") from error
 
 
 def add_token(path: Path, name: str, clock: Clock, *, agent: str = "", scopes: tuple[str, ...] | None = None) -> str:
-    """Makes a token and keeps its hash. What comes back is told once and is nowhere else."""
+    """Create a token, store its hash and return it. It cannot be read again."""
     known = read_tokens(path)
     if not name.strip():
         raise InvalidInput("A token needs a name.")
-    if any(holder.name == name for holder in known):
-        raise FileTaken(f"There is a token named {name!r:.80} already.", hint="Revoke it, or take another name.")
-    token = _TOKEN_PREFIX + secrets.token_urlsafe(32)
-    _write_tokens(path, [*known, ApiToken(name, _hash_token(token), agent, scopes, to_iso(clock.now()))])
-    return token
+    if any(token.name == name for token in known):
+        raise FileTaken(f"There is a token named {name!r:.80} already.", hint="Revoke it, or use another name.")
+    secret = _TOKEN_PREFIX + secrets.token_urlsafe(32)
+    _write_tokens(path, [*known, ApiToken(name, _hash_token(secret), agent, scopes, to_iso(clock.now()))])
+    return secret
 
 
 def revoke_token(path: Path, name: str) -> bool:
-    """Takes a token back; whether there was one."""
+    """Delete a token by its name. Return whether it existed."""
     known = read_tokens(path)
-    left = [holder for holder in known if holder.name != name]
-    if len(left) < len(known):
-        _write_tokens(path, left)
-    return len(left) < len(known)
+    remaining = [token for token in known if token.name != name]
+    if len(remaining) == len(known):
+        return False
+    _write_tokens(path, remaining)
+    return True
 
 
-def token_from_environment(token: str, agent: str, scopes: tuple[str, ...] | None) -> ApiToken:
-    """The holder of a token that was given in the clear, by the environment."""
-    if len(token) < _MIN_TOKEN_LENGTH:
+def token_from_environment(secret: str, agent: str, scopes: tuple[str, ...] | None) -> ApiToken:
+    """Return the token that an environment variable gives in plain text."""
+    if len(secret) < _MIN_TOKEN_LENGTH:
         raise InvalidInput(f"A token needs at least {_MIN_TOKEN_LENGTH} characters.")
-    return ApiToken("environment", _hash_token(token), agent, scopes)
+    return ApiToken("environment", _hash_token(secret), agent, scopes)
 
 
-def find_token(token: str, tokens: list[ApiToken]) -> ApiToken | None:
-    """Whose token this is. Every hash is compared, in constant time."""
-    hashed, found = _hash_token(token), None
-    for holder in tokens:
-        if hmac.compare_digest(hashed, holder.sha256):
-            found = holder
+def find_token(secret: str, tokens: list[ApiToken]) -> ApiToken | None:
+    """Return the token with this secret. Compares every hash, in constant time."""
+    hashed, found = _hash_token(secret), None
+    for token in tokens:
+        if hmac.compare_digest(hashed, token.sha256):
+            found = token
     return found
 
 
-def _hash_token(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+def _hash_token(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _parse_token(fields: Any) -> ApiToken:
     scopes = fields.get("scopes")
-    holder = ApiToken(
+    token = ApiToken(
         fields["name"],
         fields["sha256"],
         fields.get("agent", ""),
         None if scopes is None else tuple(scopes),
         fields.get("made_at", ""),
     )
-    texts = (holder.name, holder.sha256, holder.agent, holder.made_at, *(holder.scopes or ()))
-    if not all(isinstance(text, str) for text in texts) or len(holder.sha256) != 64:
+    texts = (token.name, token.sha256, token.agent, token.made_at, *(token.scopes or ()))
+    if not all(isinstance(text, str) for text in texts) or len(token.sha256) != 64:
         raise ValueError("not a token")
-    return holder
+    return token
 
 
 def _write_tokens(path: Path, tokens: list[ApiToken]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with atomic_write(path) as file:
-        if hasattr(os, "fchmod"):
-            os.fchmod(file.fileno(), 0o600)
-        file.write(encode({"tokens": [asdict(holder) for holder in tokens]}))
+        os.fchmod(file.fileno(), 0o600)
+        file.write(encode({"tokens": [asdict(token) for token in tokens]}))

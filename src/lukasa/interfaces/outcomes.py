@@ -56,6 +56,8 @@ _INSTALL = "Ask the operator of the server to install it."
 _FREE_SPACE = "Ask the operator of the server to free some space; nothing was written."
 _READ_LOG = "Call again. If it fails again, ask the operator of the server to read its log."
 _READ_AGAIN = "Read the record again with `history`, decide, then call again."
+_SEND_TOKEN = "Send a token: `Authorization: Bearer …`; `lukasa token add` makes one."  # noqa: S105 - advice
+_ADD_HOST_NAME = "Start the server with --host-name to add a name."
 _REPLACE = (
     "Nothing needs to be done if both say the same. Otherwise call `remember` with `replaces` set to the id in "
     "`duplicate_of`."
@@ -106,8 +108,12 @@ REFUSALS: Mapping[str, OutcomeRow] = {
     "secret": replace(_REFUSED, agent_hint="Leave the secret out, then call again."),
     "usage": replace(_INVALID, problem_type="usage"),
     "unproved": OutcomeRow(ExitCode.UNPROVED, 500, "unproved-copy", "failed"),
+    "unauthorized": OutcomeRow(ExitCode.REFUSED, 401, "unauthorized", "refused", _SEND_TOKEN),
+    "unknown_host": OutcomeRow(ExitCode.REFUSED, 421, "unknown-host", "refused", _ADD_HOST_NAME),
+    "foreign_origin": replace(_NOT_ALLOWED, problem_type="foreign-origin"),
+    "body_too_large": OutcomeRow(ExitCode.REFUSED, 413, "body-too-large", "refused", "Send less at once."),
 }
-"""Codes that are reported unlike other refusals, and ``usage`` and ``unproved``, which only an interface gives."""
+"""Codes that are reported unlike other refusals. Only interfaces give ``usage``, ``unproved`` and the last four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +225,11 @@ def outcome_of(result: Refused | Conflict | BaseException, *, public: bool = Fal
 def usage_error(message: str, hint: str | None = None) -> OutcomeInfo:
     """Return how wrong usage of an interface is reported."""
     return OutcomeInfo("usage", message, hint, REFUSALS["usage"])
+
+
+def request_error(code: str, message: str) -> OutcomeInfo:
+    """Return how an HTTP request is reported that an interface refuses before it calls the library."""
+    return OutcomeInfo(code, message, None, REFUSALS[code])
 
 
 def error_code(error: BaseException) -> str:

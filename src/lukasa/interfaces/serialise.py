@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, timedelta
+from functools import cache
 from operator import attrgetter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lukasa.clock import to_iso
-from lukasa.record import Key, Record
+from lukasa.record import Record
 
 if TYPE_CHECKING:
     from lukasa.context import Turn
@@ -47,14 +48,22 @@ _FIELDS: Mapping[str, str] = {
     "CopyRefusal": "**key version reason",
     "DeletionSuggestion": "id=memory.id code reason text=memory.text",
     "Eligibility": "agent viable not_viable_because=why",
+    "Entity": "name entityType=entity_type observations",
     "ErasureReceipt": "receipt=id records versions by_kind residue",
+    "Key": "scope kind id",
     "KindProof": "** holds",
+    "Link": "relation to",
     "Match": "score record",
     "Neighbour": "relation direction **key",
     "RankingSignal": "value weight share",
+    "Record": (
+        "kind id scope author origin version seq created_at recorded_at happened_at deleted body text links labels "
+        "digest"
+    ),
     "RecoveryReport": (
         "session mode used number replayed sure whole lost incidents conflicts rebuilt damaged flagged network state"
     ),
+    "Relation": "from=source to=target relationType=relation_type",
     "RestoreResult": "store=place versions digest files backup=manifest",
     "Rubric": "version by=changed_by criteria",
     "RubricEffect": "days before after",
@@ -102,14 +111,26 @@ def to_json(value: Any) -> Any:
 
 def _selected_fields(value: Any, selection: str) -> Json:
     found: Json = {}
-    for word in selection.split():
-        if word == "**":
-            found |= _dataclass_fields(value)
-        elif word.startswith("**"):
-            found |= to_json(attrgetter(word[2:])(value))
+    for name, read in _parse_selection(selection):
+        if name:
+            found[name] = to_json(read(value))
         else:
-            name, _, path = word.partition("=")
-            found[name] = to_json(attrgetter(path or name)(value))
+            found |= to_json(read(value))
+    return found
+
+
+@cache
+def _parse_selection(selection: str) -> list[tuple[str, Callable[[Any], Any]]]:
+    """Parse a row of ``_FIELDS`` into names and functions that read the value; merged values have no name."""
+    found: list[tuple[str, Callable[[Any], Any]]] = []
+    for word in selection.split():
+        name, _, path = word.partition("=")
+        if word == "**":
+            found.append(("", _dataclass_fields))
+        elif word.startswith("**"):
+            found.append(("", attrgetter(word[2:])))
+        else:
+            found.append((name, attrgetter(path or name)))
     return found
 
 
@@ -133,33 +154,6 @@ def _encodes(class_name: str) -> Callable[[EncoderT], EncoderT]:
     return register
 
 
-@_encodes("Key")
-def _key(key: Key) -> Json:
-    return {"scope": key.scope, "kind": key.kind, "id": key.id}
-
-
-@_encodes("Record")
-def _record(record: Record) -> Json:
-    return {
-        "kind": record.kind,
-        "id": record.id,
-        "scope": record.scope,
-        "author": record.author,
-        "origin": record.origin,
-        "version": record.version,
-        "seq": record.seq,
-        "created_at": to_iso(record.created_at),
-        "recorded_at": to_iso(record.recorded_at),
-        "happened_at": None if record.happened_at is None else to_iso(record.happened_at),
-        "deleted": record.deleted,
-        "body": dict(record.body),
-        "text": record.text,
-        "links": [{"relation": link.relation, "to": _key(link.to)} for link in record.links],
-        "labels": list(record.labels),
-        "digest": record.digest.hex(),
-    }
-
-
 def quarantine_json(record: Record) -> Json:
     """Return the quarantine that a record of the log describes."""
     names = ("author", "since", "reason")
@@ -168,7 +162,7 @@ def quarantine_json(record: Record) -> Json:
 
 @_encodes("RecallHit")
 def _recall_hit(hit: RecallHit, *, explain: bool = False) -> Json:
-    found: Json = {"score": hit.score, "trust": hit.trust, "record": _record(hit.record)}
+    found: Json = {"score": hit.score, "trust": hit.trust, "record": to_json(hit.record)}
     if explain:
         found["signals"] = {signal.name: to_json(signal) for signal in hit.signals}
         found |= {"repeats": hit.repeats, "crowded": hit.crowded}
@@ -249,8 +243,8 @@ def _skill_sync_result(result: Any) -> Json:
 
 @_encodes("BriefingEntry")
 def _briefing_entry(entry: Any, *, full: bool = False) -> Json:
-    line: Json = {**_key(entry.record.key), "line": entry.line, "score": round(entry.score, 4)}
-    return line | {"record": _record(entry.record)} if full else line
+    line: Json = {**to_json(entry.record.key), "line": entry.line, "score": round(entry.score, 4)}
+    return line | {"record": to_json(entry.record)} if full else line
 
 
 @_encodes("Briefing")

@@ -1,4 +1,7 @@
-"""Who calls, and the store as they see it. Opened when first needed, so that a server starts beside any store."""
+"""Access to one store for many callers, shared by the MCP server, the HTTP API and the hook daemon.
+
+The store is opened by the first call that needs it, so a server starts even when the store is not usable yet.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +12,36 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from mcp.server.mcpserver import Context
-
 from lukasa.config import locate_store
 from lukasa.errors import LukasaError, NotAllowed, StoreClosed, StoreUnavailable
 from lukasa.memory import Memory, open_memory
 
-CURRENT_REQUEST: ContextVar[Context[Any, Any]] = ContextVar("lukasa.request")
-"""The request that is being answered, for what the protocol's library does not hand it to."""
-
 CALLER_KEY = "lukasa.caller"
-"""Where the HTTP door leaves who calls, beside the request."""
+"""The entry of an ASGI scope in which the authentication stores the caller."""
+
+CURRENT_REQUEST: ContextVar[Mapping[str, Any] | None] = ContextVar("lukasa.request")
+"""The ASGI scope of the current request; ``None`` for a transport with one caller, such as standard input and output.
+
+An interface sets it before it calls ``CallerStores.current``. There is no default: a request without it fails.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An agent and the scopes it reaches; without scopes the shared one and its own, without a name everything."""
+    """An agent and the scopes it may use.
+
+    Without scopes: the shared scope and the agent's own. Without an agent too: every scope, as the owner of the store.
+    """
 
     agent: str = ""
     scopes: tuple[str, ...] | None = None
 
 
 class CallerStores:
-    """One open store, lent to each caller with its own reach."""
+    """One open store, and a view of it with its own access rights for each caller.
+
+    Only if the default caller is the owner of the store, other callers can get views.
+    """
 
     def __init__(self, store: str | None, caller: Caller, **options: Any) -> None:
         self._open_memory: Callable[..., Memory] = lambda **reach: open_memory(store, **options, **reach)
@@ -41,58 +51,52 @@ class CallerStores:
         self._memories: dict[Caller, Memory] = {}
         self._lock = threading.Lock()
 
-    def for_request(self, ctx: Context[Any, Any]) -> Memory:
-        """The store as whoever made this request sees it."""
-        return self.for_caller(_caller_from_request(ctx) or self._default_caller)
+    def current(self) -> Memory:
+        """Return the store for the caller of ``CURRENT_REQUEST``."""
+        return self.for_request(CURRENT_REQUEST.get())
+
+    def for_request(self, scope: Mapping[str, Any] | None) -> Memory:
+        """Return the store for the caller in an ASGI scope; for the default caller if there is no scope."""
+        caller = self._default_caller if scope is None else scope.get(CALLER_KEY)
+        if not isinstance(caller, Caller):
+            raise NotAllowed("The request carries no token.")
+        return self.for_caller(caller)
 
     def for_caller(self, caller: Caller) -> Memory:
-        """The store as a caller sees it; opened now if it is not yet, or was given up."""
+        """Return the store for a caller. Opens it if it is closed."""
         with self._lock:
-            if caller == self._default_caller:
-                return self._open_default()
+            default = self._default_caller
+            if self._default_memory is None:
+                self._default_memory = self._open_memory(agent=default.agent, scopes=default.scopes)
+            if caller == default:
+                return self._default_memory
             if caller not in self._memories:
-                self._memories[caller] = self._open_default().as_agent(caller.agent, caller.scopes)
+                self._memories[caller] = self._default_memory.as_agent(caller.agent, caller.scopes)
             return self._memories[caller]
 
-    def _open_default(self) -> Memory:
-        if self._default_memory is None:
-            self._default_memory = self._open_memory(
-                agent=self._default_caller.agent, scopes=self._default_caller.scopes
-            )
-        return self._default_memory
+    def store_exists(self) -> bool:
+        """Return whether the file of the store exists; always true for a store that is not a file."""
+        return self._location.path is None or self._location.path.exists()
 
     def warm_up(self) -> None:
-        """Opens the store and loads what recall needs, in the background, so that the first answer is quick.
+        """Open the store and load the index of recall, so that the first call is fast.
 
-        A store that is not there yet is not made for that; whatever fails now is told to whoever calls.
+        Does not create a missing store. Ignores errors: the first call reports them.
         """
         with suppress(LukasaError, OSError):
-            path = self._location.path
-            if path is None or path.exists():
+            if self.store_exists():
                 self.for_caller(self._default_caller).recall("warming up", 1)
 
     def close_if_broken(self, error: Exception) -> None:
-        """After an error from which an open store does not recover by itself, the next call opens it anew."""
+        """Close the store after an error from which it does not recover; the next call opens it again."""
         if isinstance(error, StoreClosed | StoreUnavailable):
             self.close()
 
     def close(self) -> None:
+        """Close the store for all callers."""
         with self._lock:
-            lent, owner = list(self._memories.values()), self._default_memory
+            views, default = list(self._memories.values()), self._default_memory
             self._memories, self._default_memory = {}, None
-        for memory in lent:
-            memory.close()
-        if owner is not None:
-            owner.close()
-
-
-def _caller_from_request(ctx: Context[Any, Any]) -> Caller | None:
-    """Who the HTTP door says calls; nobody where there is no such door."""
-    request = ctx.request_context.request
-    if request is None:
-        return None
-    scope: Mapping[str, Any] = getattr(request, "scope", {})
-    caller = scope.get(CALLER_KEY)
-    if not isinstance(caller, Caller):
-        raise NotAllowed("The request carries no token.")
-    return caller
+        for memory in (*views, default):
+            if memory is not None:
+                memory.close()

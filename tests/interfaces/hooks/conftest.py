@@ -1,4 +1,4 @@
-"""What the tests of hooks share: a project, a folder for residents of its own, and residents that end with the test."""
+"""Fixtures of the hook tests: a project with its own hook folder, and daemons that end with the test."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -17,8 +18,22 @@ import lukasa
 LUKASA = str(Path(sys.executable).with_name("lukasa"))
 
 
+class HookRun(NamedTuple):
+    """The output, the exit code and the duration of a hook."""
+
+    stdout: bytes
+    stderr: bytes
+    exit_code: int
+    seconds: float
+
+    @property
+    def context(self):
+        """The context for the agent in the output; empty without output."""
+        return json.loads(self.stdout)["hookSpecificOutput"]["additionalContext"] if self.stdout else ""
+
+
 class Project:
-    """A folder with a store, and the agent that works in it."""
+    """A folder with a store, in which an agent works."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "project"
@@ -32,58 +47,64 @@ class Project:
         return self.folder / ".lukasa" / "memory.db"
 
     def open(self, **options):
+        """Open the store as the agent."""
         return lukasa.open(self.store, agent="claude-code", embedder="hash", **options)
 
-    def hook(self, event, *, told=b"", **payload):
-        """Runs a hook as an agent does; what it said, how it ended, and how long that took."""
-        data = told or json.dumps({"session_id": "s1", "cwd": str(self.folder), **payload}).encode()
-        words = [LUKASA, "--agent", "claude-code", "hook", event]
-        began = time.monotonic()
-        done = subprocess.run(words, input=data, capture_output=True, cwd=self.folder, env=self.environment, timeout=60)
-        return Hooked(done.stdout, done.stderr, done.returncode, time.monotonic() - began)
+    def remember(self, *texts):
+        """Add memories to the store."""
+        with self.open() as memory:
+            for text in texts:
+                memory.vault.add_memory(text)
 
-    def asked(self, event, **payload):
-        """What a hook says once its resident is warm."""
-        return self.until(lambda: self.hook(event, **payload).context)
+    def run_hook(self, event, *, data=b"", **payload):
+        """Run a hook as a coding agent does."""
+        data = data or json.dumps({"session_id": "s1", "cwd": str(self.folder), **payload}).encode()
+        command = [LUKASA, "--agent", "claude-code", "hook", event]
+        start = time.monotonic()
+        done = subprocess.run(
+            command, input=data, capture_output=True, cwd=self.folder, env=self.environment, timeout=60
+        )
+        return HookRun(done.stdout, done.stderr, done.returncode, time.monotonic() - start)
 
-    def until(self, check, seconds=40):
+    def wait_for_context(self, event, **payload):
+        """Run a hook until the daemon is ready, and return the context."""
+        return self.wait_for(lambda: self.run_hook(event, **payload).context)
+
+    def wait_for(self, check, seconds=40):
+        """Return the result of a check once it is true."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if found := check():
-                return found
+            if result := check():
+                return result
             time.sleep(0.1)
         return check()
 
-    def transcript(self, *messages):
-        """A transcript of Claude Code with these messages, as (role, content)."""
+    def queued_events(self):
+        """Return the files of events that the daemon has not processed."""
+        return list(self.hooks.glob("*.d/*.event"))
+
+    def write_transcript(self, *messages):
+        """Write a transcript of Claude Code with messages, given as (role, content), and return its path."""
         path = self.folder / "transcript.jsonl"
         lines = [
-            {"type": role, "uuid": f"u{at}", "timestamp": f"2026-03-01T10:00:{at:02d}Z",
+            {"type": role, "uuid": f"u{index}", "timestamp": f"2026-03-01T10:00:{index:02d}Z",
              "message": {"role": role, "content": content}}
-            for at, (role, content) in enumerate(messages)
+            for index, (role, content) in enumerate(messages)
         ]  # fmt: skip
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         return str(path)
 
-    def dismiss(self):
-        """Ends the residents: one whose socket is gone goes home."""
+    def stop_daemons(self):
+        """End the daemons by deleting their sockets."""
         short = Path(tempfile.gettempdir(), f"lukasa-{os.getuid()}")
         for lock in self.hooks.glob("*.lock"):
             for folder in (self.hooks, short):
                 (folder / f"{lock.stem}.sock").unlink(missing_ok=True)
 
 
-class Hooked:
-    def __init__(self, said, complaint, code, seconds):
-        self.said, self.complaint, self.code, self.seconds = said, complaint, code, seconds
-
-    @property
-    def context(self):
-        return json.loads(self.said)["hookSpecificOutput"]["additionalContext"] if self.said else ""
-
-
 @pytest.fixture
 def project(tmp_path):
-    made = Project(tmp_path)
-    yield made
-    made.dismiss()
+    """Return a project, and stop its daemons at the end."""
+    project = Project(tmp_path)
+    yield project
+    project.stop_daemons()

@@ -1,4 +1,4 @@
-"""Installing into coding agents: shown first, kept apart from what others wrote, and taken out again."""
+"""Adding Lukasa to the configuration of coding agents, and removing it again."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,26 +30,28 @@ OTHERS = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done
 
 
 def install(folder, *words, home=None):
+    """Run ``lukasa install`` in a folder and return its output."""
     environment = {**os.environ, "HOME": str(home or folder)}
     done = subprocess.run([LUKASA, "install", *words], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def files(folder):
+def read_files(folder):
+    """Return the contents of all files in a folder by path."""
     return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def test_a_dry_run_shows_the_difference_and_writes_nothing(tmp_path):
-    said = install(tmp_path, "claude-code", "--project", "--dry-run")
-    assert "+++ " in said
-    assert "hook user-prompt-submit" in said
+    output = install(tmp_path, "claude-code", "--project", "--dry-run")
+    assert "+++ " in output
+    assert "hook user-prompt-submit" in output
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("product", ["claude-code", "codex", "cursor"])
 @pytest.mark.parametrize("where", ["--project", "--user"])
-def test_what_was_installed_is_taken_out_again_byte_for_byte(tmp_path, product, where):
+def test_undo_restores_the_files_byte_for_byte(tmp_path, product, where):
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".codex").mkdir()
     (tmp_path / ".cursor").mkdir()
@@ -58,20 +61,21 @@ def test_what_was_installed_is_taken_out_again_byte_for_byte(tmp_path, product, 
     )
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"other": {"command": "x"}}}, indent="\t"))
     (tmp_path / ".codex" / "config.toml").write_text('# mine\nmodel = "o3"\n\n[mcp_servers.other]\ncommand = "x"\n')
-    before = files(tmp_path)
-    said = install(tmp_path, product, where)
-    assert "Written" in said
-    installed = files(tmp_path)
+    before = read_files(tmp_path)
+    output = install(tmp_path, product, where)
+    assert "Written" in output
+    installed = read_files(tmp_path)
     assert installed != before
     assert "already" in install(tmp_path, product, where)
-    assert files(tmp_path) == installed
-    undo = re.search(r"`lukasa install (.*)`", said)[1]
-    assert "Removed from" in install(tmp_path, *undo.split())
-    assert files(tmp_path) == before
+    assert read_files(tmp_path) == installed
+    undo = re.search(r"`lukasa install (.*)`", output)
+    assert undo is not None
+    assert "Removed from" in install(tmp_path, *undo[1].split())
+    assert read_files(tmp_path) == before
     assert "nothing to remove" in install(tmp_path, product, where, "--undo")
 
 
-def test_what_is_installed_is_what_the_agents_read(tmp_path):
+def test_install_writes_the_entries_that_the_agents_read(tmp_path):
     install(tmp_path, "claude-code")
     install(tmp_path, "codex")
     install(tmp_path, "cursor")
@@ -91,18 +95,18 @@ def test_what_is_installed_is_what_the_agents_read(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"hooks": []}', '{"hooks": {"Stop": {}}}', '{"a": 1,}', "\ufeff{}"])
-def test_a_file_that_cannot_be_understood_is_left_untouched(tmp_path, text):
+def test_install_leaves_an_invalid_file_untouched(tmp_path, text):
     (tmp_path / ".claude").mkdir()
-    place = tmp_path / ".claude" / "settings.json"
-    place.write_text(text)
+    path = tmp_path / ".claude" / "settings.json"
+    path.write_text(text)
     done = subprocess.run([LUKASA, "install", "claude-code"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 6
     assert "left untouched" in done.stderr
-    assert place.read_text() == text
+    assert path.read_text() == text
     assert not (tmp_path / ".mcp.json").exists()
 
 
-def test_a_link_to_a_file_elsewhere_stays_a_link(tmp_path):
+def test_install_keeps_a_symbolic_link_and_its_permissions(tmp_path):
     real = tmp_path / "dotfiles.json"
     real.write_text('{\n  "model": "opus"\n}\n')
     real.chmod(0o640)
@@ -115,17 +119,17 @@ def test_a_link_to_a_file_elsewhere_stays_a_link(tmp_path):
     assert real.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_password_is_not_written_into_a_configuration(tmp_path):
-    words = [LUKASA, "--store", "postgresql://me:secret@db/x", "install", "codex"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+def test_install_refuses_a_store_url_with_a_password(tmp_path):
+    command = [LUKASA, "--store", "postgresql://me:secret@db/x", "install", "codex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert "secret" not in done.stderr + done.stdout
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_hook_of_somebody_else_that_looks_alike_stays():
-    mine = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "/opt/other hook stop"}]}]}}
-    text = json.dumps(mine, indent=2) + "\n"
+def test_removing_our_hooks_keeps_a_similar_hook_of_another_program():
+    settings = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "/opt/other hook stop"}]}]}}
+    text = json.dumps(settings, indent=2) + "\n"
     assert update_claude_hooks(update_claude_hooks(text, COMMAND), None) == text
 
 
@@ -138,28 +142,34 @@ SETTINGS = st.dictionaries(st.text(min_size=1, max_size=8).filter(lambda name: n
 
 
 @given(SETTINGS)
-def test_installing_and_taking_out_leaves_any_settings_as_they_were(settings):
+def test_adding_and_removing_our_entries_restores_any_settings(settings):
     text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
-    for change, given_ in ((update_mcp_json, SERVER), (update_claude_hooks, COMMAND)):
-        installed = change(text, given_)
+    updates: list[tuple[Callable[..., str | None], object]] = [
+        (update_mcp_json, SERVER),
+        (update_claude_hooks, COMMAND),
+    ]
+    for update, entry in updates:
+        installed = update(text, entry)
+        assert installed is not None
         assert {name: json.loads(installed)[name] for name in settings} == settings
-        assert change(installed, given_) == installed
-        assert change(installed, None) == text
+        assert update(installed, entry) == installed
+        assert update(installed, None) == text
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "# only a comment\n", "a = 1", '[mcp_servers]\n[mcp_servers.x]\ncommand = "y"\n'],
 )
-def test_toml_keeps_everything_that_is_not_ours(text):
+def test_updating_toml_keeps_all_other_entries(text):
     installed = update_codex_toml(text, SERVER)
+    assert installed is not None
     assert tomllib.loads(installed)["mcp_servers"][SERVER_NAME] == SERVER
     assert update_codex_toml(installed, SERVER) == installed
-    taken = update_codex_toml(installed, None) or ""
-    assert tomllib.loads(taken) == tomllib.loads(text)
+    removed = update_codex_toml(installed, None) or ""
+    assert tomllib.loads(removed) == tomllib.loads(text)
 
 
 @pytest.mark.parametrize("text", ['[a]\nb = """\n[mcp_servers.lukasa]\n"""\n\n[mcp_servers.lukasa]\ncommand = "x"\n', 'mcp_servers = { lukasa = { command = "x" } }\n'])  # fmt: skip
-def test_toml_that_cannot_be_changed_safely_is_refused(text):
+def test_updating_toml_refuses_a_file_that_it_cannot_change_safely(text):
     with pytest.raises(ValueError):
         update_codex_toml(text, None)

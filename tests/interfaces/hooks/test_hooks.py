@@ -1,4 +1,4 @@
-"""Hooks as an agent runs them: what it is told, what is kept, and that nothing ever stands in its way."""
+"""Hooks as a coding agent runs them: the context they give, the records they make, and that they never fail."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.requirement("DOO-3")
 
-TALK = [
+MESSAGES = [
     ("user", "Fix the flaky login test"),
     ("assistant", [{"type": "text", "text": "I look."}, {"type": "tool_use", "id": "t1", "name": "Edit", "input": {"file_path": "login.py"}}]),
     ("user", [{"type": "tool_result", "tool_use_id": "t1", "is_error": True, "content": "no such file; key AKIAIOSFODNN7EXAMPLE"}]),
@@ -21,97 +21,91 @@ TALK = [
 ]  # fmt: skip
 
 
-def test_a_session_begins_with_the_snapshot_in_a_fence(project):
-    with project.open() as memory:
-        memory.vault.add_memory("We deploy to Hetzner on Fridays.")
-    told = project.asked("session-start", source="startup")
-    assert told.startswith("<lukasa ")
-    assert "We deploy to Hetzner on Fridays." in told
+def test_session_start_gives_the_fenced_snapshot(project):
+    project.remember("We deploy to Hetzner on Fridays.")
+    context = project.wait_for_context("session-start", source="startup")
+    assert context.startswith("<lukasa ")
+    assert "We deploy to Hetzner on Fridays." in context
 
 
-def test_a_prompt_brings_what_speaks_of_it_once_and_nothing_else(project):
-    with project.open() as memory:
-        memory.vault.add_memory("We deploy to Hetzner on Fridays.")
-        memory.vault.add_memory("The user prefers tabs over spaces in Go code.")
-    project.asked("session-start", source="startup")
-    told = project.asked("user-prompt-submit", prompt="When do we deploy to Hetzner?")
-    assert "│ We deploy to Hetzner on Fridays." in told
-    assert "tabs" not in told
-    assert not project.hook("user-prompt-submit", prompt="When do we deploy to Hetzner?").said
-    assert not project.hook("user-prompt-submit", prompt="Write a haiku about the sea").said
+def test_a_prompt_recalls_relevant_memories_once_and_no_others(project):
+    project.remember("We deploy to Hetzner on Fridays.", "The user prefers tabs over spaces in Go code.")
+    project.wait_for_context("session-start", source="startup")
+    context = project.wait_for_context("user-prompt-submit", prompt="When do we deploy to Hetzner?")
+    assert "│ We deploy to Hetzner on Fridays." in context
+    assert "tabs" not in context
+    assert not project.run_hook("user-prompt-submit", prompt="When do we deploy to Hetzner?").stdout
+    assert not project.run_hook("user-prompt-submit", prompt="Write a haiku about the sea").stdout
 
 
-def test_a_session_that_began_before_the_resident_was_ready_is_told_the_snapshot_with_its_prompt(project):
-    with project.open() as memory:
-        memory.vault.add_memory("We deploy to Hetzner on Fridays.")
-    assert "Fridays" in project.asked("user-prompt-submit", prompt="hello there")
+def test_a_session_that_started_before_the_daemon_gets_the_snapshot_with_its_prompt(project):
+    project.remember("We deploy to Hetzner on Fridays.")
+    assert "Fridays" in project.wait_for_context("user-prompt-submit", prompt="hello there")
 
 
-def test_what_a_session_says_is_kept_with_secrets_taken_out(project):
-    path = project.transcript(*TALK)
+def test_session_end_stores_turns_episode_and_ledger_without_secrets(project):
+    path = project.write_transcript(*MESSAGES)
     for event in ("stop", "session-end", "session-end"):
-        assert not project.hook(event, transcript_path=path).said
+        assert not project.run_hook(event, transcript_path=path).stdout
 
-    def ended():
+    def ended_episodes():
         if not project.store.exists():
             return []
         with project.open() as memory:
             return [episode for episode in memory.episodes.by_task("s1") if not episode.running]
 
-    (episode,) = project.until(ended)
+    (episode,) = project.wait_for(ended_episodes)
     with project.open() as memory:
         turns = [turn.content for turn in memory.context.transcript("s1")]
-        kept = project.until(lambda: memory.ledgers.get())
+        ledger = project.wait_for(lambda: memory.ledgers.get())
     assert (episode.goal, episode.outcome) == ("Fix the flaky login test", "completed")
     assert episode.as_json()["artifacts_produced"] == ["login.py"]
     assert len(turns) == 4
     assert not any("AKIAIOSFODNN7EXAMPLE" in turn for turn in turns)
     assert "AKIAIOSFODNN7EXAMPLE" not in json.dumps(episode.as_json())
-    assert kept.current_task == "Fix the flaky login test"
-    continuity = project.until(lambda: (project.folder / ".lukasa" / "CONTINUITY.md").exists())
+    assert ledger.current_task == "Fix the flaky login test"
+    continuity = project.wait_for(lambda: (project.folder / ".lukasa" / "CONTINUITY.md").exists())
     assert continuity
     assert "Fix the flaky login test" in (project.folder / ".lukasa" / "CONTINUITY.md").read_text()
     assert not (project.folder / "CONTINUITY.md").exists()
 
 
-def test_a_compacted_session_finds_its_conversation_again(project):
-    project.hook("pre-compact", transcript_path=project.transcript(*TALK))
-    project.until(lambda: project.store.exists() and not list(project.hooks.glob("*.d/*.errand")))
-    assert "waits for the clock" in project.asked("session-start", source="compact")
+def test_session_start_after_compaction_gives_the_conversation(project):
+    project.run_hook("pre-compact", transcript_path=project.write_transcript(*MESSAGES))
+    project.wait_for(lambda: project.store.exists() and not project.queued_events())
+    assert "waits for the clock" in project.wait_for_context("session-start", source="compact")
 
 
-def test_an_errand_outlives_the_process_that_was_to_do_it(project):
-    """The resident is killed; what it had not done is done by the next one, once."""
-    path = project.transcript(*TALK)
-    project.environment["LUKASA_HOOK_RESIDENT"] = "never"
-    project.hook("session-end", transcript_path=path)
-    assert len(list(project.hooks.glob("*.d/*.errand"))) == 1
-    del project.environment["LUKASA_HOOK_RESIDENT"]
-    project.hook("session-end", transcript_path=path)
-    assert project.until(lambda: not list(project.hooks.glob("*.d/*.errand")))
+def test_a_queued_event_is_processed_once_by_the_next_daemon(project):
+    path = project.write_transcript(*MESSAGES)
+    project.environment["LUKASA_HOOK_DAEMON"] = "never"
+    project.run_hook("session-end", transcript_path=path)
+    assert len(project.queued_events()) == 1
+    del project.environment["LUKASA_HOOK_DAEMON"]
+    project.run_hook("session-end", transcript_path=path)
+    assert project.wait_for(lambda: not project.queued_events())
     with project.open() as memory:
         assert len(memory.episodes.by_task("s1")) == 1
         assert len(list(memory.context.transcript("s1"))) == 4
 
 
-def test_a_killed_resident_is_replaced(project):
-    with project.open() as memory:
-        memory.vault.add_memory("We deploy to Hetzner on Fridays.")
-    project.asked("session-start", source="startup")
+def test_a_killed_daemon_is_replaced(project):
+    project.remember("We deploy to Hetzner on Fridays.")
+    project.wait_for_context("session-start", source="startup")
     for line in subprocess.run(
         ["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True
     ).stdout.splitlines():
-        pid, _, words = line.strip().partition(" ")
+        pid, _, arguments = line.strip().partition(" ")
         environment = Path(f"/proc/{pid}/environ")
-        ours = "lukasa.interfaces.hooks.daemon" in words and environment.exists()
-        if ours and str(project.hooks).encode() in environment.read_bytes():
+        is_daemon = "lukasa.interfaces.hooks.daemon" in arguments and environment.exists()
+        if is_daemon and str(project.hooks).encode() in environment.read_bytes():
             os.kill(int(pid), signal.SIGKILL)
-    assert "Fridays" in project.asked("session-start", source="startup")
+    assert "Fridays" in project.wait_for_context("session-start", source="startup")
 
 
 @pytest.mark.parametrize("event", ["session-start", "user-prompt-submit", "pre-compact", "stop", "session-end"])
 @pytest.mark.parametrize(
-    "told",
+    "data",
     [
         b"",
         b"{",
@@ -122,76 +116,75 @@ def test_a_killed_resident_is_replaced(project):
         b'{"prompt": "a b"}',
     ],
 )
-def test_whatever_a_hook_is_told_it_ends_well_and_says_nothing(project, event, told):
-    project.environment["LUKASA_HOOK_RESIDENT"] = "never"
-    done = project.hook(event, told=told or b" ")
-    assert (done.code, done.said, done.complaint) == (0, b"", b"")
+def test_a_hook_accepts_any_payload_and_prints_nothing(project, event, data):
+    project.environment["LUKASA_HOOK_DAEMON"] = "never"
+    done = project.run_hook(event, data=data or b" ")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_a_resident_survives_what_it_cannot_understand(project):
-    with project.open() as memory:
-        memory.vault.add_memory("We deploy to Hetzner on Fridays.")
-    project.asked("session-start", source="startup")
-    for told in (b"{", b"[]", b'{"session_id": 5}', b'{"session_id": "s", "prompt": "' + b"x" * 100_000 + b'"}'):
-        assert project.hook("user-prompt-submit", told=told).code == 0
-    assert "Fridays" in project.asked("session-start", source="startup")
+def test_the_daemon_survives_invalid_payloads(project):
+    project.remember("We deploy to Hetzner on Fridays.")
+    project.wait_for_context("session-start", source="startup")
+    for data in (b"{", b"[]", b'{"session_id": 5}', b'{"session_id": "s", "prompt": "' + b"x" * 100_000 + b'"}'):
+        assert project.run_hook("user-prompt-submit", data=data).exit_code == 0
+    assert "Fridays" in project.wait_for_context("session-start", source="startup")
 
 
-def test_a_store_that_is_missing_damaged_or_locked_is_met_with_silence(project):
-    assert project.hook("session-start").said == b""
-    project.until(lambda: list(project.hooks.glob("*.lock")))
-    assert project.hook("session-start").said == b""
+def test_a_hook_prints_nothing_for_a_missing_or_damaged_store(project):
+    assert project.run_hook("session-start").stdout == b""
+    project.wait_for(lambda: list(project.hooks.glob("*.lock")))
+    assert project.run_hook("session-start").stdout == b""
     assert not project.store.exists()
     project.store.write_bytes(b"garbage" * 1_000)
     for event in ("session-start", "user-prompt-submit"):
-        done = project.hook(event, prompt="what is this?")
-        assert (done.code, done.said, done.complaint) == (0, b"", b"")
+        done = project.run_hook(event, prompt="what is this?")
+        assert (done.exit_code, done.stdout, done.stderr) == (0, b"", b"")
     assert project.store.read_bytes() == b"garbage" * 1_000
 
 
-def test_a_locked_store_holds_up_nobody_and_loses_nothing(project):
-    with project.open() as memory:
-        memory.vault.add_memory("We deploy to Hetzner on Fridays.")
-    project.asked("session-start", source="startup")
-    holder = apsw.Connection(str(project.store))
-    holder.set_busy_timeout(10_000)
-    holder.execute("BEGIN IMMEDIATE")
+def test_a_locked_store_delays_no_hook_and_loses_no_event(project):
+    project.remember("We deploy to Hetzner on Fridays.")
+    project.wait_for_context("session-start", source="startup")
+    writer = apsw.Connection(str(project.store))
+    writer.set_busy_timeout(10_000)
+    writer.execute("BEGIN IMMEDIATE")
     try:
-        done = project.hook("stop", transcript_path=project.transcript(*TALK))
-        assert (done.code, done.complaint) == (0, b"")
-        assert "Fridays" in project.asked("session-start", source="startup")
+        done = project.run_hook("stop", transcript_path=project.write_transcript(*MESSAGES))
+        assert (done.exit_code, done.stderr) == (0, b"")
+        assert "Fridays" in project.wait_for_context("session-start", source="startup")
     finally:
-        holder.execute("ROLLBACK")
-        holder.close()
-    project.hook("stop", transcript_path=project.transcript(*TALK))
+        writer.execute("ROLLBACK")
+        writer.close()
+    project.run_hook("stop", transcript_path=project.write_transcript(*MESSAGES))
 
-    def kept():
+    def is_stored():
         with project.open() as memory:
             return len(list(memory.context.transcript("s1"))) == 4
 
-    assert project.until(kept)
+    assert project.wait_for(is_stored)
 
 
-def test_a_folder_that_others_may_enter_is_not_used(project):
+def test_a_hook_folder_that_others_may_enter_is_refused(project):
     project.hooks.mkdir(mode=0o777)
     project.hooks.chmod(0o777)
-    done = project.hook("stop", transcript_path=project.transcript(*TALK))
-    assert (done.code, done.said) == (0, b"")
+    done = project.run_hook("stop", transcript_path=project.write_transcript(*MESSAGES))
+    assert (done.exit_code, done.stdout) == (0, b"")
     assert not list(project.hooks.iterdir())
 
 
-def test_what_a_hook_runs_loads_nothing_but_the_interpreters_own(project):
-    """The start of Python is all that an agent waits for."""
+def test_the_client_imports_only_the_standard_library(project):
     code = (
         "import sys; from lukasa.interfaces.hooks.client import parse_hook_call, HookEndpoint, run_hook, process_age\n"
         "import lukasa.interfaces.cli\n"
         "loaded = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names) - {'lukasa', '__main__'}\n"
-        "ours = {name for name in sys.modules if name.startswith('lukasa')}\n"
-        "print(sorted(ours)); print(sorted(name for name in ('typer', 'rich', 'numpy', 'apsw', 'orjson', 'mcp') if name in loaded))"
+        "package = {name for name in sys.modules if name.startswith('lukasa')}\n"
+        "print(sorted(package)); print(sorted(name for name in ('typer', 'rich', 'numpy', 'apsw', 'orjson', 'mcp') if name in loaded))"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert said[1] == "[]"
-    assert said[0] == str(
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert output[1] == "[]"
+    assert output[0] == str(
         [
             "lukasa",
             "lukasa.interfaces",
@@ -202,17 +195,36 @@ def test_what_a_hook_runs_loads_nothing_but_the_interpreters_own(project):
     )
 
 
-def test_a_client_gives_up_on_a_resident_that_does_not_answer(tmp_path, monkeypatch):
-    """Whoever holds the socket and says nothing costs the deadline and no more."""
+def test_context_that_a_client_did_not_confirm_is_given_again(project, monkeypatch):
+    import socket
+
+    from lukasa.interfaces.hooks.client import HookEndpoint, find_store
+
+    project.remember("We deploy to Hetzner on Fridays.")
+    project.wait_for_context("session-start", source="startup")
+    monkeypatch.setenv("LUKASA_HOOKS", str(project.hooks))
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(project.folder))
+    monkeypatch.delenv("LUKASA_STORE", raising=False)
+    prompt = {"session_id": "s1", "prompt": "When do we deploy to Hetzner?"}
+    message = b"user-prompt-submit\n" + json.dumps(prompt).encode()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
+        client.connect(HookEndpoint(find_store(""), "claude-code", ()).address)
+        client.sendall(len(message).to_bytes(8, "big") + message)
+        assert len(client.recv(65536)) > 8  # the answer arrives, but the client ends without a confirmation
+    assert "Fridays" in project.wait_for_context("user-prompt-submit", prompt=prompt["prompt"])
+
+
+def test_the_client_stops_waiting_at_its_deadline(tmp_path, monkeypatch):
     import socket
 
     from lukasa.interfaces.hooks.client import HookEndpoint
 
     monkeypatch.setenv("LUKASA_HOOKS", str(tmp_path / "hooks"))
-    post = HookEndpoint("x.db", "ada", ())
-    with socket.socket(socket.AF_UNIX) as busy:
-        busy.bind(post.address)
-        busy.listen(1)
-        began = time.monotonic()
-        assert post.send_request(b"session-start\n{}", began + 0.2) == b""
-        assert time.monotonic() - began < 1
+    endpoint = HookEndpoint("x.db", "ada", ())
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(endpoint.address)
+        silent.listen(1)
+        start = time.monotonic()
+        assert endpoint.send_request(b"session-start\n{}", start + 0.2) == b""
+        assert time.monotonic() - start < 1

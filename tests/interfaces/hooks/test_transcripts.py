@@ -1,4 +1,4 @@
-"""Transcripts of Claude Code, whatever is in them."""
+"""Parsing transcripts of Claude Code with any content."""
 
 import json
 
@@ -11,7 +11,8 @@ from lukasa.transfer.layouts.claude_code import parse_transcript, read_transcrip
 pytestmark = pytest.mark.requirement("DOO-3")
 
 
-def line(role, content, uuid="u", **more):
+def build_line(role, content, uuid="u", **more):
+    """Return a line of a transcript."""
     return {
         "type": role,
         "uuid": uuid,
@@ -21,34 +22,36 @@ def line(role, content, uuid="u", **more):
     }
 
 
-def test_what_is_not_said_in_the_main_conversation_is_passed_over():
-    told = parse_transcript(
+def test_parsing_skips_lines_outside_the_main_conversation():
+    transcript = parse_transcript(
         [
             {"type": "summary", "summary": "x"},
-            line("user", "the program's own", isMeta=True),
-            line("assistant", "a sub-agent", isSidechain=True),
-            line("assistant", [{"type": "thinking", "thinking": "hm"}]),
-            line("user", "<command-name>/clear</command-name>", "u1"),
-            line("user", "Do it", "u2"),
+            build_line("user", "the program's own", isMeta=True),
+            build_line("assistant", "a sub-agent", isSidechain=True),
+            build_line("assistant", [{"type": "thinking", "thinking": "hm"}]),
+            build_line("user", "<command-name>/clear</command-name>", "u1"),
+            build_line("user", "Do it", "u2"),
         ]
     )
-    assert [said.turn["content"] for said in told.turns][-1] == "Do it"
-    assert told.goal == "Do it"
-    assert not told.is_finished
+    assert [entry.turn["content"] for entry in transcript.turns][-1] == "Do it"
+    assert transcript.goal == "Do it"
+    assert not transcript.is_finished
 
 
-def test_what_our_own_tools_brought_is_not_kept_as_if_it_had_been_said():
+def test_parsing_omits_results_of_our_tools():
     call = {"type": "tool_use", "id": "t", "name": "mcp__lukasa__recall", "input": {"query": "x"}}
     result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "an old memory"}]}
-    told = parse_transcript([line("user", "Go"), line("assistant", [call], "a"), line("user", [result], "b")])
-    assert "an old memory" not in str([said.turn for said in told.turns])
+    transcript = parse_transcript(
+        [build_line("user", "Go"), build_line("assistant", [call], "a"), build_line("user", [result], "b")]
+    )
+    assert "an old memory" not in str([entry.turn for entry in transcript.turns])
 
 
-def test_lines_that_are_damaged_are_passed_over(tmp_path):
+def test_reading_skips_damaged_lines(tmp_path):
     path = tmp_path / "t.jsonl"
-    good = json.dumps(line("user", "Hello"))
+    good = json.dumps(build_line("user", "Hello"))
     path.write_bytes(b"\xff\xfe garbage\n" + good.encode() + b"\n" + b"[" * 100_000 + b"\n" + good.encode()[:40])
-    assert [said.turn["content"] for said in read_transcript(path).turns] == ["Hello"]
+    assert [entry.turn["content"] for entry in read_transcript(path).turns] == ["Hello"]
 
 
 JSON = st.recursive(
@@ -75,7 +78,7 @@ LINE = st.fixed_dictionaries(
 
 
 @given(st.lists(LINE | st.dictionaries(st.text(max_size=5), JSON, max_size=3), max_size=6))
-def test_no_shape_of_a_line_is_an_error(lines):
-    told = parse_transcript(lines)
-    assert all(isinstance(said.turn["content"], str) for said in told.turns)
-    assert len({said.uuid for said in told.turns}) <= len(told.turns)
+def test_parsing_accepts_lines_of_any_shape(lines):
+    transcript = parse_transcript(lines)
+    assert all(isinstance(entry.turn["content"], str) for entry in transcript.turns)
+    assert len({entry.uuid for entry in transcript.turns}) <= len(transcript.turns)

@@ -1,7 +1,8 @@
-"""What the tests of the MCP door share: servers in this process, clients of the SDK, a store each."""
+"""Fixtures of the MCP tests: servers in this process, clients of the SDK, and real server processes."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -20,16 +21,16 @@ from lukasa.interfaces.stores import Caller
 LUKASA = str(Path(sys.executable).with_name("lukasa"))
 
 
-class Served:
-    """A server in this process and a client that calls it. Each call is a whole conversation."""
+class LocalServer:
+    """A server in this process. Every call starts a new conversation with it."""
 
     def __init__(self, store: Path | str, agent: str = "ada", **options) -> None:
         self.store = str(store)
         self.options = {"embedder": "hash", **options}
         self.agent = agent
 
-    def talk(self, conversation, *, mode: str = "auto"):
-        """Runs a conversation with the server; what it returns."""
+    def converse(self, conversation, *, mode: str = "auto"):
+        """Run a conversation with a client of the server and return its result."""
 
         async def run():
             server, stores = build_server(self.store, Caller(self.agent), **self.options)
@@ -42,41 +43,38 @@ class Served:
         return anyio.run(run)
 
     def call(self, tool, **arguments):
-        """The structured answer of one call."""
-
-        async def one(client):
-            return await client.call_tool(tool, arguments)
-
-        return self.talk(one).structured_content
+        """Call a tool and return its structured answer."""
+        return self.converse(lambda client: client.call_tool(tool, arguments)).structured_content
 
 
 @pytest.fixture
-def served(tmp_path):
-    return Served(tmp_path / "agents.db")
+def server(tmp_path):
+    """Return a server for the agent ada."""
+    return LocalServer(tmp_path / "agents.db")
 
 
 @pytest.fixture
-def serving(tmp_path):
-    """Makes servers on the same store for other agents."""
-    return lambda agent, **options: Served(tmp_path / "agents.db", agent, **options)
+def server_for(tmp_path):
+    """Return a function that makes a server on the same store for an agent."""
+    return lambda agent, **options: LocalServer(tmp_path / "agents.db", agent, **options)
 
 
 @pytest.fixture
-def spawned(tmp_path):
-    """A client of a real server process on a store of its own."""
+def start_client(tmp_path):
+    """Return a function that makes a client of a server process."""
 
-    def spawn(*words, store=tmp_path / "agents.db", **options):
+    def start(*words, store=tmp_path / "agents.db", **options):
         args = ["--store", str(store), *words, "mcp"]
-        return Client(StdioServerParameters(command=LUKASA, args=args), **options)
+        return Client(StdioServerParameters(command=LUKASA, args=args, env=dict(os.environ)), **options)
 
-    return spawn
+    return start
 
 
 @pytest.fixture(scope="module")
-def steady(tmp_path_factory):
-    """One server for many calls."""
-    place = tmp_path_factory.mktemp("steady") / "agents.db"
-    server, stores = build_server(str(place), Caller("ada"), embedder="hash")
+def call_tool(tmp_path_factory):
+    """Return a function that calls tools of one server in one conversation."""
+    store = tmp_path_factory.mktemp("server") / "agents.db"
+    server, stores = build_server(str(store), Caller("ada"), embedder="hash")
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(Client(server)) as client:
         yield lambda tool, arguments: portal.call(client.call_tool, tool, arguments).structured_content
     stores.close()
@@ -84,4 +82,5 @@ def steady(tmp_path_factory):
 
 @pytest.fixture
 def lukasa_program():
+    """Return the path of the installed program."""
     return LUKASA

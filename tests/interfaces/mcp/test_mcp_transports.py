@@ -1,4 +1,4 @@
-"""The ways in: a process spoken to line by line, and HTTP with a door. What comes in damaged, and many at once."""
+"""The MCP transports: standard input and output, and HTTP with tokens. Invalid input and concurrent clients."""
 
 import contextlib
 import json
@@ -25,27 +25,33 @@ HELLO = {
 }  # fmt: skip
 
 
-def call(id, tool, **arguments):
+def build_call(id, tool, **arguments):
+    """Return the request that calls a tool."""
     return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
 
 
-class Process:
-    """A server that is spoken to in bytes."""
+class ServerProcess:
+    """A server process that reads and writes lines."""
 
     def __init__(self, program, store):
-        words = [program, "--store", str(store), "--agent", "ada", "mcp"]
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        command = [program, "--store", str(store), "--agent", "ada", "mcp"]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
 
-    def say(self, *lines):
+    def send(self, *lines):
+        """Send messages, given as values or bytes."""
         for line in lines:
             data = line if isinstance(line, bytes) else json.dumps(line).encode()
             self.process.stdin.write(data + b"\n")
         self.process.stdin.flush()
 
-    def hear(self):
+    def receive(self):
+        """Return the next message."""
         return json.loads(self.process.stdout.readline())
 
     def end(self):
+        """Close the input and return the exit code."""
         self.process.stdin.close()
         code = self.process.wait(20)
         self.process.stdout.close()
@@ -54,11 +60,12 @@ class Process:
 
 @pytest.fixture
 def process(lukasa_program, tmp_path):
-    made = Process(lukasa_program, tmp_path / "agents.db")
-    yield made
-    if made.process.poll() is None:
-        made.process.kill()
-        made.end()
+    """Return a server process on an empty store."""
+    server = ServerProcess(lukasa_program, tmp_path / "agents.db")
+    yield server
+    if server.process.poll() is None:
+        server.process.kill()
+        server.end()
 
 
 MALFORMED = [
@@ -81,71 +88,71 @@ MALFORMED = [
 ]
 
 
-def test_whatever_is_malformed_gets_a_typed_error_within_a_second_and_the_server_lives(process):
-    process.say(HELLO, {"jsonrpc": "2.0", "method": "notifications/initialized"})
-    assert process.hear()["result"]["serverInfo"]["name"] == "lukasa"
+def test_serve_answers_malformed_messages_within_a_second_and_goes_on(process):
+    process.send(HELLO, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    assert process.receive()["result"]["serverInfo"]["name"] == "lukasa"
     for line, code, id in MALFORMED:
-        began = time.monotonic()
-        process.say(line)
-        told = process.hear()
-        assert time.monotonic() - began < 1, line[:80]
-        assert (told["error"]["code"], told["id"]) == (code, id), line[:80]
-    process.say(call(20, "remember", text="x" * 2_000_000))
-    assert process.hear()["result"]["structuredContent"]["code"] == "too_long"
-    process.say(call(21, "remember", text="The server lives."))
-    assert process.hear()["result"]["structuredContent"]["outcome"] == "done"
+        start = time.monotonic()
+        process.send(line)
+        answer = process.receive()
+        assert time.monotonic() - start < 1, line[:80]
+        assert (answer["error"]["code"], answer["id"]) == (code, id), line[:80]
+    process.send(build_call(20, "remember", text="x" * 2_000_000))
+    assert process.receive()["result"]["structuredContent"]["code"] == "too_long"
+    process.send(build_call(21, "remember", text="The server lives."))
+    assert process.receive()["result"]["structuredContent"]["outcome"] == "done"
     assert process.end() == 0
 
 
-def test_garbage_before_the_first_word_is_told_too(process):
-    process.say(b"not a message", HELLO)
-    assert process.hear()["error"]["code"] == -32700
-    assert process.hear()["id"] == 1
+def test_serve_answers_an_invalid_line_before_the_handshake(process):
+    process.send(b"not a message", HELLO)
+    assert process.receive()["error"]["code"] == -32700
+    assert process.receive()["id"] == 1
 
 
-def test_a_question_that_its_client_gave_up_on_does_not_bind_the_conversation(process):
+def test_serve_ignores_discovery_that_is_followed_by_initialize(process):
     probe = {"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {"_meta": {}}}
-    process.say(probe, HELLO)
-    assert process.hear()["id"] == 1
+    process.send(probe, HELLO)
+    assert process.receive()["id"] == 1
 
 
-def test_calls_that_come_together_are_all_answered(process):
-    process.say(HELLO, {"jsonrpc": "2.0", "method": "notifications/initialized"})
-    process.hear()
-    process.say(*(call(id, "context_append", session="s", content=word) for id, word in enumerate(WORDS, 2)))
-    told = [process.hear() for _ in WORDS]
-    assert sorted(each["id"] for each in told) == list(range(2, 2 + len(WORDS)))
-    assert all(each["result"]["structuredContent"]["outcome"] == "done" for each in told)
+def test_serve_answers_all_concurrent_calls(process):
+    process.send(HELLO, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    process.receive()
+    process.send(*(build_call(id, "context_append", session="s", content=word) for id, word in enumerate(WORDS, 2)))
+    answers = [process.receive() for _ in WORDS]
+    assert sorted(answer["id"] for answer in answers) == list(range(2, 2 + len(WORDS)))
+    assert all(answer["result"]["structuredContent"]["outcome"] == "done" for answer in answers)
 
 
-def test_messages_come_in_pieces_several_at_once_and_without_a_last_line_end(process):
-    data = json.dumps(HELLO).encode() + b"\n" + json.dumps(call(2, "snapshot")).encode()
+def test_serve_reads_messages_in_pieces_and_without_a_last_newline(process):
+    data = json.dumps(HELLO).encode() + b"\n" + json.dumps(build_call(2, "snapshot")).encode()
     for piece in (data[:10], data[10:40], data[40:]):
         process.process.stdin.write(piece)
         process.process.stdin.flush()
         time.sleep(0.05)
     process.process.stdin.close()
-    told = [json.loads(line) for line in process.process.stdout]
-    assert [each["id"] for each in told] == [1, 2]
+    answers = [json.loads(line) for line in process.process.stdout]
+    assert [answer["id"] for answer in answers] == [1, 2]
     assert process.process.wait(20) == 0
     process.process.stdout.close()
 
 
-def test_messages_may_stand_in_a_file(lukasa_program, tmp_path):
+def test_serve_reads_messages_from_a_file(lukasa_program, tmp_path):
     file = tmp_path / "messages"
-    file.write_text(json.dumps(HELLO) + "\n" + json.dumps(call(2, "snapshot")) + "\n")
-    words = [lukasa_program, "--store", str(tmp_path / "agents.db"), "mcp"]
+    file.write_text(json.dumps(HELLO) + "\n" + json.dumps(build_call(2, "snapshot")) + "\n")
+    command = [lukasa_program, "--store", str(tmp_path / "agents.db"), "mcp"]
     with file.open("rb") as messages:
-        done = subprocess.run(words, stdin=messages, capture_output=True, timeout=60, check=True)
+        done = subprocess.run(command, stdin=messages, capture_output=True, timeout=60, check=True)
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1, 2]
 
 
 WORDS = ("cellos", "harbours", "granite", "pepper", "lanterns", "orchids", "railways", "violets")
 
 
-def test_the_sdk_client_uses_a_real_process(spawned):
+def test_the_sdk_client_calls_a_server_process(start_client):
     async def conversation():
-        async with spawned("--agent", "ada") as client:
+        async with start_client("--agent", "ada") as client:
             await client.call_tool("remember", {"text": "We deploy to Hetzner on Fridays."})
             return (await client.call_tool("recall", {"query": "deploy"})).structured_content
 
@@ -156,14 +163,14 @@ def test_the_sdk_client_uses_a_real_process(spawned):
 
 
 @contextlib.contextmanager
-def listening(program, store, *words, **environment):
-    """A server over HTTP, at the address it tells."""
-    line = [program, "--store", str(store), "mcp", "--http", "127.0.0.1:0", *words]
-    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
+def start_http(program, store, *words, **environment):
+    """Start a server over HTTP and yield its address, or its error message."""
+    command = [program, "--store", str(store), "mcp", "--http", "127.0.0.1:0", *words]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
     try:
-        told = process.stderr.readline()
-        found = re.search(r"http://\S+", told)
-        yield found[0] if found else told
+        output = process.stderr.readline()
+        found = re.search(r"http://\S+", output)
+        yield found[0] if found else output
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(20)
@@ -171,88 +178,89 @@ def listening(program, store, *words, **environment):
 
 
 @pytest.fixture
-def tokens(lukasa_program, tmp_path):
-    """Makes tokens in a file of their own: ``tokens("ada")``."""
+def add_token(lukasa_program, tmp_path):
+    """Return a function that adds a token for an agent to tokens.json."""
 
-    def make(agent):
-        words = [lukasa_program, "--agent", agent, "token", "add", agent, "--tokens", str(tmp_path / "tokens.json")]
-        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    def add(agent):
+        command = [lukasa_program, "--agent", agent, "token", "add", agent, "--tokens", str(tmp_path / "tokens.json")]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    return make
+    return add
 
 
-async def over_http(url, token, conversation):
+async def converse_over_http(url, token, conversation):
+    """Run a conversation with a server over HTTP and return its result."""
     http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=30)
     async with http, Client(streamable_http_client(url, http_client=http)) as client:
         return await conversation(client)
 
 
-def test_each_token_has_a_memory_of_its_own(lukasa_program, tokens, tmp_path):
-    ada, bob = tokens("ada"), tokens("bob")
+def test_each_token_sees_the_private_memories_of_its_agent_only(lukasa_program, add_token, tmp_path):
+    ada, bob = add_token("ada"), add_token("bob")
 
     async def remember(client):
         return (
             await client.call_tool("remember", {"text": "My plan is the cello.", "private": True})
         ).structured_content
 
-    async def look(client):
+    async def read(client):
         found = (await client.call_tool("recall", {"query": "plan cello"})).structured_content
         return found["hits"], (await client.read_resource("lukasa://snapshot")).contents[0].text
 
-    with listening(lukasa_program, tmp_path / "a.db", "--tokens", str(tmp_path / "tokens.json")) as url:
-        assert anyio.run(over_http, url, ada, remember)["scope"] == "ada"
-        hits, snapshot = anyio.run(over_http, url, ada, look)
+    with start_http(lukasa_program, tmp_path / "a.db", "--tokens", str(tmp_path / "tokens.json")) as url:
+        assert anyio.run(converse_over_http, url, ada, remember)["scope"] == "ada"
+        hits, snapshot = anyio.run(converse_over_http, url, ada, read)
         assert hits
         assert "cello" in snapshot
-        assert anyio.run(over_http, url, bob, look) == ([], "")
+        assert anyio.run(converse_over_http, url, bob, read) == ([], "")
 
 
-def test_nobody_comes_in_without_a_token_from_a_strange_host_or_from_another_page(lukasa_program, tokens, tmp_path):
-    good = {"Authorization": f"Bearer {tokens('ada')}", "Accept": "application/json, text/event-stream"}
+def test_http_refuses_requests_without_a_valid_token_host_and_origin(lukasa_program, add_token, tmp_path):
+    headers = {"Authorization": f"Bearer {add_token('ada')}", "Accept": "application/json, text/event-stream"}
     file = tmp_path / "tokens.json"
-    with listening(lukasa_program, tmp_path / "a.db", "--tokens", str(file)) as url:
+    with start_http(lukasa_program, tmp_path / "a.db", "--tokens", str(file)) as url:
         root = url.removesuffix("/mcp")
 
-        def status(headers, method="POST", at=url, **body):
-            return httpx2.request(method, at, headers=headers, timeout=20, **body).status_code
+        def status(headers, method="POST", address=url, **body):
+            return httpx2.request(method, address, headers=headers, timeout=20, **body).status_code
 
         for method in ("GET", "POST", "DELETE", "OPTIONS"):
-            for at in (url, root + "/", root + "/other"):
-                assert status({}, method, at) == 401
+            for address in (url, root + "/", root + "/other"):
+                assert status({}, method, address) == 401
         assert status({"Authorization": "Bearer wrong"}, json=HELLO) == 401
-        assert status({"Authorization": "Basic " + good["Authorization"][7:]}, json=HELLO) == 401
-        assert status({**good, "Host": "evil.example"}, json=HELLO) == 421
-        assert status({**good, "Origin": "http://evil.example"}, json=HELLO) == 403
-        assert status({**good, "Origin": "null"}, json=HELLO) == 403
-        assert status({**good, "Origin": root}, json=HELLO) == 200
-        assert status(good, json=HELLO) == 200
-        assert status({**good, "Content-Type": "application/json"}, content=b"{garbage") == 400
-        assert status({**good, "Content-Type": "application/json"}, content=b"x" * 9_000_000) == 413
-        words = [lukasa_program, "token", "revoke", "ada", "--tokens", str(file)]
-        subprocess.run(words, check=True, capture_output=True)
-        assert status(good, json=HELLO) == 401
+        assert status({"Authorization": "Basic " + headers["Authorization"][7:]}, json=HELLO) == 401
+        assert status({**headers, "Host": "evil.example"}, json=HELLO) == 421
+        assert status({**headers, "Origin": "http://evil.example"}, json=HELLO) == 403
+        assert status({**headers, "Origin": "null"}, json=HELLO) == 403
+        assert status({**headers, "Origin": root}, json=HELLO) == 200
+        assert status(headers, json=HELLO) == 200
+        assert status({**headers, "Content-Type": "application/json"}, content=b"{garbage") == 400
+        assert status({**headers, "Content-Type": "application/json"}, content=b"x" * 9_000_000) == 413
+        command = [lukasa_program, "token", "revoke", "ada", "--tokens", str(file)]
+        subprocess.run(command, check=True, capture_output=True)
+        assert status(headers, json=HELLO) == 401
 
 
-def test_the_body_of_a_stranger_is_not_read(lukasa_program, tmp_path):
-    """The answer comes although the body never does."""
-    with listening(lukasa_program, tmp_path / "a.db", LUKASA_TOKEN="a-token-of-some-length") as url:
-        host, port = re.search(r"//(.+):(\d+)", url).groups()
+def test_http_answers_before_it_reads_the_body_of_a_request_without_a_token(lukasa_program, tmp_path):
+    with start_http(lukasa_program, tmp_path / "a.db", LUKASA_TOKEN="a-token-of-some-length") as url:
+        address = re.search(r"//(.+):(\d+)", url)
+        assert address is not None
+        host, port = address.groups()
         import socket
 
-        with socket.create_connection((host, int(port)), timeout=5) as line:
-            line.sendall(f"POST /mcp HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 1000000\r\n\r\n".encode())
-            assert line.recv(100).startswith(b"HTTP/1.1 401")
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            connection.sendall(f"POST /mcp HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 1000000\r\n\r\n".encode())
+            assert connection.recv(100).startswith(b"HTTP/1.1 401")
 
 
-def test_a_token_of_the_environment_stands_for_the_caller_of_the_command(lukasa_program, tmp_path):
+def test_a_token_in_the_environment_acts_as_the_agent_of_the_command(lukasa_program, tmp_path):
     async def remember(client):
         return (await client.call_tool("remember", {"text": "Mine alone.", "private": True})).structured_content
 
     token = "a-token-of-some-length"
-    with listening(lukasa_program, tmp_path / "a.db", LUKASA_TOKEN=token) as url:
-        assert (
-            anyio.run(over_http, url, token, remember)["code"] == "invalid_input"
-        )  # the owner has no scope of its own
+    with start_http(lukasa_program, tmp_path / "a.db", LUKASA_TOKEN=token) as url:
+        answer = anyio.run(converse_over_http, url, token, remember)
+    assert answer["code"] == "invalid_input"  # the owner has no private scope
 
 
 @pytest.mark.parametrize(
@@ -263,60 +271,64 @@ def test_a_token_of_the_environment_stands_for_the_caller_of_the_command(lukasa_
         (("--compat", "other"), {}, "not known"),
     ],
 )
-def test_a_server_that_nobody_could_enter_is_not_started(lukasa_program, tmp_path, words, environment, sentence):
+def test_http_refuses_to_start_with_unusable_options(lukasa_program, tmp_path, words, environment, sentence):
     environment = {"LUKASA_TOKENS": str(tmp_path / "none.json"), **environment}
-    with listening(lukasa_program, tmp_path / "a.db", *words, **environment) as told:
-        assert sentence in told
+    with start_http(lukasa_program, tmp_path / "a.db", *words, **environment) as output:
+        assert sentence in output
 
 
-def test_a_file_of_tokens_that_others_may_read_lets_nobody_in(lukasa_program, tokens, tmp_path):
-    tokens("ada")
+def test_http_refuses_a_token_file_that_others_may_read(lukasa_program, add_token, tmp_path):
+    add_token("ada")
     (tmp_path / "tokens.json").chmod(0o644)
-    with listening(lukasa_program, tmp_path / "a.db", "--tokens", str(tmp_path / "tokens.json")) as told:
-        assert "chmod 600" in told
+    with start_http(lukasa_program, tmp_path / "a.db", "--tokens", str(tmp_path / "tokens.json")) as output:
+        assert "chmod 600" in output
 
 
-def test_a_token_is_kept_as_its_hash_alone(tokens, tmp_path):
-    token = tokens("ada")
-    kept = (tmp_path / "tokens.json").read_text()
-    assert token not in kept
+def test_adding_a_token_stores_only_its_hash(add_token, tmp_path):
+    token = add_token("ada")
+    stored = (tmp_path / "tokens.json").read_text()
+    assert token not in stored
     assert (tmp_path / "tokens.json").stat().st_mode & 0o777 == 0o600
 
 
-# Many at once
+# Concurrent clients
 
 
-def resident_kilobytes(pid):
-    return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1])
+def memory_in_kilobytes(pid):
+    """Return the memory that a process uses."""
+    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1])
 
 
-async def hammer(client, name, calls):
-    """So many calls, half of them writes; how many were not done."""
+async def make_calls(client, name, calls):
+    """Make calls, half of them writes. Return how many were not done."""
     failed = 0
-    for at in range(calls):
-        if at % 2:
-            answer = await client.call_tool("recall", {"query": f"{name} {at - 1}", "k": 3})
+    for index in range(calls):
+        if index % 2:
+            answer = await client.call_tool("recall", {"query": f"{name} {index - 1}", "k": 3})
         else:
-            content = f"Turn {at} of {name}: {WORDS[at % 8]} and {at * 7919}."
-            arguments = {"session": name, "content": content, "key": f"{name}/{at}"}
+            content = f"Turn {index} of {name}: {WORDS[index % 8]} and {index * 7919}."
+            arguments = {"session": name, "content": content, "key": f"{name}/{index}"}
             answer = await client.call_tool("context_append", arguments)
         failed += answer.structured_content["outcome"] != "done"
     return failed
 
 
-def eight_clients(spawned, store, calls):
-    failures = []
+def run_eight_clients(start_client, store, calls):
+    """Run eight clients on one store and check that every write was stored once."""
+    failures: list[int] = []
 
-    async def one(name):
-        async with spawned("--agent", name, store=store) as client:
-            failures.append(await hammer(client, name, calls))
+    async def run_client(name):
+        async with start_client("--agent", name, store=store) as client:
+            failures.append(await make_calls(client, name, calls))
 
-    async def all_of_them():
+    async def run_all():
         async with anyio.create_task_group() as group:
             for number in range(8):
-                group.start_soon(one, f"agent-{number}")
+                group.start_soon(run_client, f"agent-{number}")
 
-    anyio.run(all_of_them)
+    anyio.run(run_all)
     assert failures == [0] * 8
     with lukasa.open(store) as memory:
         for number in range(8):
@@ -326,37 +338,42 @@ def eight_clients(spawned, store, calls):
         assert memory.verify().sound
 
 
-def test_eight_clients_on_one_store_lose_nothing(spawned, tmp_path):
-    eight_clients(spawned, tmp_path / "many.db", 10)
+def test_eight_clients_on_one_store_lose_no_write(start_client, tmp_path):
+    run_eight_clients(start_client, tmp_path / "many.db", 10)
 
 
 @pytest.mark.slow
-def test_eight_clients_with_a_thousand_calls_each_lose_nothing(spawned, tmp_path):
-    eight_clients(spawned, tmp_path / "many.db", 1_000)
+def test_eight_clients_with_a_thousand_calls_each_lose_no_write(start_client, tmp_path):
+    run_eight_clients(start_client, tmp_path / "many.db", 1_000)
 
 
 @pytest.mark.slow
-def test_a_server_with_eight_clients_stays_as_large_as_it_is(lukasa_program, tmp_path):
-    """The same calls again and again: the store stays as it is after the first round, and so must the server."""
+def test_a_server_with_eight_clients_does_not_grow(lukasa_program, tmp_path):
+    """The same calls are repeated, so the store does not grow after the first round."""
     token = "a-token-of-some-length"
-    line = [lukasa_program, "--store", str(tmp_path / "a.db"), "--agent", "ada", "mcp", "--http", "127.0.0.1:0"]
-    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env={**os.environ, "LUKASA_TOKEN": token})
-    url = re.search(r"http://\S+", process.stderr.readline())[0]
+    command = [lukasa_program, "--store", str(tmp_path / "a.db"), "--agent", "ada", "mcp", "--http", "127.0.0.1:0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "LUKASA_TOKEN": token})
+    found = re.search(r"http://\S+", process.stderr.readline())
+    assert found is not None
+    url = found[0]
 
-    async def round_of(calls, failures):
+    async def run_round(calls, failures):
         async with anyio.create_task_group() as group:
             for number in range(8):
 
-                async def one(name=f"client-{number}"):
-                    failures.append(await over_http(url, token, lambda client: hammer(client, name, calls)))
+                async def run_client(name=f"client-{number}"):
+                    failures.append(
+                        await converse_over_http(url, token, lambda client: make_calls(client, name, calls))
+                    )
 
-                group.start_soon(one)
+                group.start_soon(run_client)
 
     try:
-        sizes, failures = [], []
+        sizes: list[int] = []
+        failures: list[int] = []
         for _ in range(5):
-            anyio.run(round_of, 60, failures)
-            sizes.append(resident_kilobytes(process.pid))
+            anyio.run(run_round, 60, failures)
+            sizes.append(memory_in_kilobytes(process.pid))
         assert failures == [0] * 5 * 8
         assert sizes[-1] < 1.1 * sizes[1], sizes
     finally:

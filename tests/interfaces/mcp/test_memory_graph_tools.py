@@ -1,6 +1,7 @@
-"""The knowledge graph on our log: order, atomicity, walls, files; on both engines."""
+"""The knowledge graph: order, atomicity, scopes and files, on both engines."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,26 +21,29 @@ WORKS = Relation("Ada", "the lab", "works in")
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def memory(request, tmp_path):
-    place = tmp_path / "graph.db"
+    """Return an empty store on each engine."""
+    store = tmp_path / "graph.db"
     if request.param == "postgres":
-        place = request.getfixturevalue("database")
-    with lukasa.open(place, embedder="hash") as memory:
+        store = request.getfixturevalue("database")
+    with lukasa.open(store, embedder="hash") as memory:
         yield memory
 
 
 @pytest.fixture(scope="module")
-def server():
+def postgres_server():
+    """Return a running PostgreSQL server."""
     with shared_server() as running:
         yield running
 
 
 @pytest.fixture
-def database(server):
-    with server.database() as url:
+def database(postgres_server):
+    """Return the URL of an empty database."""
+    with postgres_server.database() as url:
         yield url
 
 
-def test_a_graph_is_made_read_and_taken_away(memory):
+def test_a_graph_is_created_read_searched_and_deleted(memory):
     graph = memory.graph
     assert graph.create_entities([ADA, LAB, ADA]) == (ADA, LAB)
     assert graph.create_entities([ADA]) == ()
@@ -56,14 +60,14 @@ def test_a_graph_is_made_read_and_taken_away(memory):
     assert graph.read_graph().entities == (LAB, ADA)
 
 
-def test_observations_are_all_added_or_none(memory):
+def test_adding_observations_adds_all_or_none(memory):
     memory.graph.create_entities([ADA])
-    told = memory.graph.add_observations([("Ada", ["likes tea"]), ("Ghost", ["boo"])])
-    assert isinstance(told, Refused)
+    outcome = memory.graph.add_observations([("Ada", ["likes tea"]), ("Ghost", ["boo"])])
+    assert isinstance(outcome, Refused)
     assert memory.graph.read_graph().entities == (ADA,)
 
 
-def test_an_observation_is_recalled_and_goes_with_its_entity(memory):
+def test_recall_finds_an_observation_until_its_entity_is_erased(memory):
     memory.graph.create_entities([ADA])
     assert memory.recall("who plays the cello?", 1).hits[0].record.text == "plays the cello"
     record = memory.recall("cello", 1).hits[0].record
@@ -72,9 +76,9 @@ def test_an_observation_is_recalled_and_goes_with_its_entity(memory):
     assert memory.recall("who plays the cello?", 1).hits == ()
 
 
-def test_a_graph_of_another_agent_is_behind_the_wall(tmp_path):
-    place = tmp_path / "walls.db"
-    with lukasa.open(place, agent="ada", scopes=["ada"]) as ada, lukasa.open(place, agent="bob", scopes=["bob"]) as bob:
+def test_a_graph_in_a_private_scope_is_hidden_from_other_agents(tmp_path):
+    store = tmp_path / "graph.db"
+    with lukasa.open(store, agent="ada", scopes=["ada"]) as ada, lukasa.open(store, agent="bob", scopes=["bob"]) as bob:
         ada.graph.create_entities([ADA])
         assert bob.graph.read_graph() == Subgraph()
         assert bob.graph.create_entities([ADA]) == (ADA,)
@@ -82,50 +86,50 @@ def test_a_graph_of_another_agent_is_behind_the_wall(tmp_path):
 
 NAMES = st.sampled_from(["Ada", "Bob", "", "x" * 500, "../../etc", "é", "e\u0301", "a\nb", "CON"])
 TEXTS = st.lists(st.sampled_from(["one", "two", "", "Ünï", "two\n"]), max_size=3, unique=True)
-DEEDS = st.one_of(
+OPERATIONS: st.SearchStrategy[tuple[str, str, Any]] = st.one_of(
     st.tuples(st.just("create"), NAMES, TEXTS),
     st.tuples(st.just("add"), NAMES, TEXTS),
-    st.tuples(st.just("unsay"), NAMES, TEXTS),
+    st.tuples(st.just("remove"), NAMES, TEXTS),
     st.tuples(st.just("delete"), NAMES, st.just([])),
     st.tuples(st.just("relate"), NAMES, NAMES),
 )
 
 
-DO = {
-    "create": lambda graph, name, what: graph.create_entities([Entity(name, "thing", tuple(what))]),
-    "add": lambda graph, name, what: graph.add_observations([(name, what)]),
-    "unsay": lambda graph, name, what: graph.delete_observations([(name, what)]),
+APPLY = {
+    "create": lambda graph, name, argument: graph.create_entities([Entity(name, "thing", tuple(argument))]),
+    "add": lambda graph, name, argument: graph.add_observations([(name, argument)]),
+    "remove": lambda graph, name, argument: graph.delete_observations([(name, argument)]),
     "delete": lambda graph, name, _: graph.delete_entities([name]),
-    "relate": lambda graph, name, what: graph.create_relations([Relation(name, what, "to")]),
+    "relate": lambda graph, name, argument: graph.create_relations([Relation(name, argument, "to")]),
 }
 
 
-@given(st.lists(DEEDS, max_size=12))
+@given(st.lists(OPERATIONS, max_size=12))
 @settings(max_examples=30)
-def test_the_graph_is_what_a_plain_model_says_it_is(deeds):
+def test_the_graph_equals_a_plain_model_after_any_operations(operations):
     entities: dict[str, list[str]] = {}
     relations: list[tuple[str, str]] = []
     with lukasa.open("memory:", embedder="hash") as memory:
         graph = memory.graph
-        for deed, name, what in deeds:
-            if deed == "create" and name not in entities:
-                entities[name] = list(what)
-            elif deed == "add" and name in entities:
-                entities[name] += [text for text in what if text not in entities[name]]
-            elif deed == "unsay" and name in entities:
-                entities[name] = [text for text in entities[name] if text not in what]
-            elif deed == "delete":
+        for operation, name, argument in operations:
+            if operation == "create" and name not in entities:
+                entities[name] = list(argument)
+            elif operation == "add" and name in entities:
+                entities[name] += [text for text in argument if text not in entities[name]]
+            elif operation == "remove" and name in entities:
+                entities[name] = [text for text in entities[name] if text not in argument]
+            elif operation == "delete":
                 entities.pop(name, None)
                 relations = [pair for pair in relations if name not in pair]
-            elif deed == "relate" and (name, what) not in relations:
-                relations.append((name, what))
-            DO[deed](graph, name, what)
+            elif operation == "relate" and (name, argument) not in relations:
+                relations.append((name, argument))
+            APPLY[operation](graph, name, argument)
         found = graph.read_graph()
     assert [(entity.name, list(entity.observations)) for entity in found.entities] == list(entities.items())
     assert [(relation.source, relation.target) for relation in found.relations] == relations
 
 
-def test_a_file_is_taken_in_twice_and_written_back(tmp_path):
+def test_a_file_is_imported_once_and_exported_unchanged(tmp_path):
     lines = [
         {"type": "entity", "name": "Ada", "entityType": "person", "observations": ["plays the cello"]},
         {"type": "relation", "from": "Ada", "to": "nowhere", "relationType": "is"},
@@ -142,7 +146,7 @@ def test_a_file_is_taken_in_twice_and_written_back(tmp_path):
     assert (tmp_path / "again.json").read_text() == text
 
 
-def test_the_tools_say_no_as_the_reference_server_does(serving):
+def test_the_tools_report_errors_as_the_reference_server_does(server_for):
     async def conversation(client):
         names = [tool.name for tool in (await client.list_tools()).tools]
         answer = await client.call_tool(
@@ -151,7 +155,7 @@ def test_the_tools_say_no_as_the_reference_server_does(serving):
         resource = await client.read_resource("memory://knowledge-graph")
         return names, answer, resource.contents[0].text
 
-    names, answer, resource = serving("ada", compat="memory-graph").talk(conversation)
+    names, answer, resource = server_for("ada", compat="memory-graph").converse(conversation)
     assert len(names) == 21
     assert answer.is_error
     assert answer.content[0].text == "Entity with name Ghost not found"

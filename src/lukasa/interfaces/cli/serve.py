@@ -67,12 +67,13 @@ def mcp(
 def _serve_http(call: Call, server: Any, address: str, tokens: Path | None, host_names: list[str]) -> None:
     import anyio
 
+    from lukasa.interfaces import auth, http_server
     from lukasa.interfaces.api_tokens import read_tokens, token_from_environment
     from lukasa.interfaces.mcp import http
 
-    host, port = http.parse_address(address)
+    host, port = http_server.parse_address(address)
     if plain := single_token():
-        holders = http.single_token_source(token_from_environment(plain, call.agent, call.scopes or None))
+        holders = auth.single_token_source(token_from_environment(plain, call.agent, call.scopes or None))
     else:
         path = locate_tokens(tokens)
         if not read_tokens(path):
@@ -80,21 +81,21 @@ def _serve_http(call: Call, server: Any, address: str, tokens: Path | None, host
         if call.agent or call.scopes:
             hint = "Leave --agent and --scope out, or give one token in LUKASA_TOKEN."
             raise InvalidInput("Each token already names its agent and scopes.", hint=hint)
-        holders = http.file_token_source(path)
+        holders = auth.file_token_source(path)
     if port == 0:
         port = _find_free_port(host)
-    app = http.build_app(server, holders, http.list_host_names(host, port, host_names))
+    app = http.build_app(server, holders, http_server.list_host_names(host, port, host_names))
 
     def announce(port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
         render.print_to_stderr(f"Serving MCP at http://{shown}:{port}{http.MCP_PATH}")
-        if not http.is_loopback(host):
+        if not http_server.is_loopback(host):
             render.print_to_stderr(
                 "Other machines can reach this address and tokens are not encrypted: put a TLS proxy in front."
             )
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # exit normally, so that the store is closed
-    anyio.run(http.serve, app, host, port, announce)
+    anyio.run(http_server.serve, app, host, port, announce)
 
 
 def _find_free_port(host: str) -> int:

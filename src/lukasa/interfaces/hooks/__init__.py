@@ -1,11 +1,11 @@
-"""The door for hooks of coding agents: small programs that run before and after what the agent does.
+"""Hooks of coding agents: programs that the agent runs before and after its own actions.
 
-A hook must answer before anybody notices, and never be in the way. So ``client``, which the agent runs, loads nothing but
-the interpreter's own modules. It asks a resident process, started on demand, and stays silent when that does not answer in
-time. What must not be lost (a transcript to keep, an episode to record) it lays into a folder; the resident works it off.
+An agent waits for its hooks, so they must answer fast and never fail. The agent runs ``client``, which imports only the
+standard library. The client asks a daemon, which it starts on demand, and prints nothing if no answer comes in time.
+Events whose data must not be lost, such as the end of a session, are first written to a queue folder.
 
-    agent ──► client ──socket──► resident ──► Memory          questions: answered in time, or silence
-                 └──► spool folder ──────────┘                errands: done once, also after a crash
+    agent ──► client ──socket──► daemon ──► Memory            requests: answered in time, or not at all
+                 └──► queue folder ─────────┘                 queued events: processed once, also after a crash
 
-``events`` says what each hook means; ``installing`` writes and takes back the agent's configuration.
+``handlers`` handles the events. ``config`` edits the configuration of coding agents.
 """

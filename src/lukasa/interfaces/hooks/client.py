@@ -1,6 +1,6 @@
-"""What a coding agent runs for each hook: asks or tells the resident process, within a deadline, and never fails.
+"""The hook client: a coding agent runs it for each event. It sends the event to the daemon and never fails.
 
-Only the interpreter's own modules may be imported here: everything else costs time that an agent waits.
+This module imports only the standard library, and most of it late, because the agent waits for every import.
 """
 
 import os
@@ -10,20 +10,22 @@ import time
 ANSWERED_EVENTS = ("session-start", "user-prompt-submit")
 QUEUED_EVENTS = ("pre-compact", "stop", "session-end")
 EVENTS = (*ANSWERED_EVENTS, *QUEUED_EVENTS)
+RECEIVED = b"\x06"
+"""The byte that confirms an answer, so that the daemon does not send the same context again."""
 DEADLINE = 0.27
-"""Seconds to an answer from when the agent started this program; what is left of 0.3 is for ending it."""
+"""Seconds from the start of this process to the answer; the rest of 0.3 is for its exit."""
 _DEFAULT_STARTUP_SECONDS = 0.06
-"""What the interpreter takes to start, where the system does not tell."""
-
+"""The age of the process where the system does not report it."""
 _DAEMON_START_SECONDS = 5.0
-"""Seconds a resident is given to start before another one is tried."""
+"""Seconds that a daemon has for its start before another one is started."""
 _MAX_PAYLOAD_BYTES = 8_000_000
-_OPTIONS = ("--store", "--agent", "--scope")
+_MAX_SOCKET_PATH_BYTES = 100
 _MAX_QUEUED_EVENTS = 5_000
+_OPTIONS = ("--store", "--agent", "--scope")
 
 
 class HookCall:
-    """One run of a hook: which event, and whose memory."""
+    """One run of a hook: its event, store, agent and scopes."""
 
     __slots__ = ("agent", "event", "scopes", "store")
 
@@ -32,40 +34,36 @@ class HookCall:
 
 
 def parse_hook_call(argv: list[str]) -> HookCall | None:
-    """The call that a command line spells, if it is one of a hook: ``[--agent NAME] hook EVENT``."""
-    store, agent, scopes, at = "", "", [], 0
-    while at + 1 < len(argv) and argv[at] in _OPTIONS:
-        name, value = argv[at], argv[at + 1]
-        at += 2
-        if name == "--scope":
-            scopes.append(value)
-        elif name == "--agent":
-            agent = value
-        else:
-            store = value
-    if argv[at : at + 1] != ["hook"] or len(argv) != at + 2 or argv[at + 1] not in EVENTS:
+    """Parse ``[--agent NAME] hook EVENT``. Return ``None`` for any other command line."""
+    values: dict[str, list[str]] = {name: [] for name in _OPTIONS}
+    rest = list(argv)
+    while len(rest) > 1 and rest[0] in _OPTIONS:
+        values[rest[0]].append(rest[1])
+        rest = rest[2:]
+    if len(rest) != 2 or rest[0] != "hook" or rest[1] not in EVENTS:
         return None
-    return HookCall(argv[at + 1], store, agent, tuple(scopes))
+    store, agent = ((values[name] or [""])[-1] for name in ("--store", "--agent"))
+    return HookCall(rest[1], store, agent, tuple(values["--scope"]))
 
 
 def run_hook(call: HookCall) -> int:
-    """Runs a hook. Whatever happens, the agent goes on: there is no way to fail, only to say nothing."""
+    """Run a hook and return its exit code, which is always 0. After an error it prints nothing."""
     try:
-        until = time.monotonic() + max(0.05, DEADLINE - process_age())
+        deadline = time.monotonic() + max(0.05, DEADLINE - process_age())
         payload = sys.stdin.buffer.read(_MAX_PAYLOAD_BYTES + 1)
         if len(payload) <= _MAX_PAYLOAD_BYTES:
-            said = dispatch_event(call, payload, until)
-            if said:
-                sys.stdout.buffer.write(said)
+            answer = dispatch_event(call, payload, deadline)
+            if answer:
+                sys.stdout.buffer.write(answer)
                 sys.stdout.buffer.flush()
-    except Exception as error:  # noqa: BLE001 - an agent must not stop because its memory does
+    except Exception as error:  # noqa: BLE001 - a failed hook must not stop the agent
         if os.environ.get("LUKASA_HOOK_DEBUG"):
             print(f"lukasa hook: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
     return 0
 
 
 def process_age() -> float:
-    """Seconds since this process was started."""
+    """Return the seconds since this process was started."""
     try:
         with open("/proc/self/stat", "rb") as stat, open("/proc/uptime", "rb") as uptime:  # noqa: PTH123
             ticks = int(stat.read().rpartition(b")")[2].split()[19])
@@ -75,157 +73,128 @@ def process_age() -> float:
 
 
 def dispatch_event(call: HookCall, payload: bytes, deadline: float) -> bytes:
-    """What the resident answers to a question; nothing for an errand, which is laid down for it."""
-    post = HookEndpoint(find_store(call.store), call.agent, call.scopes)
-    errand = call.event in QUEUED_EVENTS
-    if errand:
-        post.enqueue(call.event, payload)
-    message = b"wake\n" if errand else call.event.encode() + b"\n" + payload
-    answer = post.send_request(message, deadline)
+    """Send an event to the daemon and return its answer. A queued event is written to the queue and has no answer."""
+    endpoint = HookEndpoint(find_store(call.store), call.agent, call.scopes)
+    is_queued = call.event in QUEUED_EVENTS
+    if is_queued:
+        endpoint.enqueue(call.event, payload)
+    message = b"wake\n" if is_queued else call.event.encode() + b"\n" + payload
+    answer = endpoint.send_request(message, deadline)
     if answer is None:
-        post.start_daemon()
-        if not errand:
-            answer = post.retry_request(message, deadline)
+        endpoint.start_daemon()
+        while answer is None and not is_queued and time.monotonic() < deadline:
+            time.sleep(0.01)
+            answer = endpoint.send_request(message, deadline)
     return answer or b""
 
 
 def find_store(store: str) -> str:
-    """The store that is meant: as named, by the environment, or in the nearest ``.lukasa/``; empty for the user's own."""
+    """Return the store by name, by the environment, or in the nearest ``.lukasa/``; empty for the user's default."""
     store = store or os.environ.get("LUKASA_STORE", "")
     if store:
         return store if "://" in store or store == "memory:" else os.path.abspath(store.removeprefix("sqlite:"))  # noqa: PTH100
-    here = project_folder()
+    folder = os.environ.get("CLAUDE_PROJECT_DIR", "")
+    folder = folder if os.path.isabs(folder) else os.getcwd()  # noqa: PTH109, PTH117
     while True:
-        if os.path.isdir(os.path.join(here, ".lukasa")):  # noqa: PTH112, PTH118 - pathlib takes 10 ms to load
-            return os.path.join(here, ".lukasa", "memory.db")  # noqa: PTH118
-        above = os.path.dirname(here)  # noqa: PTH120
-        if above == here:
+        if os.path.isdir(os.path.join(folder, ".lukasa")):  # noqa: PTH112, PTH118 - pathlib takes 10 ms to load
+            return os.path.join(folder, ".lukasa", "memory.db")  # noqa: PTH118
+        parent = os.path.dirname(folder)  # noqa: PTH120
+        if parent == folder:
             return ""
-        here = above
-
-
-def project_folder() -> str:
-    """The folder the agent works in: where it was started, else where this program was."""
-    project = os.environ.get("CLAUDE_PROJECT_DIR", "")
-    return project if os.path.isabs(project) else os.getcwd()  # noqa: PTH109, PTH117
+        folder = parent
 
 
 class HookEndpoint:
-    """Where one caller's resident is reached: a socket, and a folder for errands. Nobody else may look into either."""
+    """The socket and the queue folder of the daemon for one store and caller. Other users cannot access them."""
 
     def __init__(self, store: str, agent: str, scopes: tuple[str, ...]) -> None:
         import hashlib
 
         self.store, self.agent, self.scopes = store, agent, scopes
         self.folder = ensure_private_folder(state_folder())
-        whose = "\0".join((self.folder, store, agent, *scopes, sys.prefix))
-        self.name = hashlib.sha256(whose.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        self.spool = os.path.join(self.folder, self.name + ".d")  # noqa: PTH118
+        identity = "\0".join((self.folder, store, agent, *scopes, sys.prefix))
+        self.name = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        self.queue = self.path(".d")
+        self.start_marker = self.path(".starting")
+
+    def path(self, suffix: str) -> str:
+        """Return the path of a file of this endpoint."""
+        return os.path.join(self.folder, self.name + suffix)  # noqa: PTH118
 
     @property
     def address(self) -> str:
-        """The path of the socket, short enough for one."""
-        path = os.path.join(self.folder, self.name + ".sock")  # noqa: PTH118
-        if len(os.fsencode(path)) < 100:
+        """The path of the socket: in the folder for temporary files where it would be too long for a socket."""
+        path = self.path(".sock")
+        if len(os.fsencode(path)) < _MAX_SOCKET_PATH_BYTES:
             return path
         import tempfile
 
-        short = ensure_private_folder(os.path.join(tempfile.gettempdir(), f"lukasa-{os.getuid()}"))  # noqa: PTH118
-        return os.path.join(short, self.name + ".sock")  # noqa: PTH118
+        folder = ensure_private_folder(os.path.join(tempfile.gettempdir(), f"lukasa-{os.getuid()}"))  # noqa: PTH118
+        return os.path.join(folder, self.name + ".sock")  # noqa: PTH118
 
     def enqueue(self, event: str, payload: bytes) -> None:
-        """Leaves an errand for the resident: whole, or not at all. A folder that nobody empties does not fill up."""
-        os.makedirs(self.spool, 0o700, exist_ok=True)  # noqa: PTH103
-        if len(os.listdir(self.spool)) >= _MAX_QUEUED_EVENTS:  # noqa: PTH208
+        """Write an event to the queue folder, atomically and synced. A full queue takes no more events."""
+        os.makedirs(self.queue, 0o700, exist_ok=True)  # noqa: PTH103
+        if len(os.listdir(self.queue)) >= _MAX_QUEUED_EVENTS:  # noqa: PTH208
             return
-        name = f"{time.time_ns():020d}-{os.getpid()}"
-        part = os.path.join(self.spool, name + ".part")  # noqa: PTH118
-        descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        path = os.path.join(self.queue, f"{time.time_ns():020d}-{os.getpid()}")  # noqa: PTH118
+        descriptor = os.open(path + ".part", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with open(descriptor, "wb") as file:  # noqa: PTH123
             file.write(event.encode() + b"\n" + payload)
             file.flush()
             os.fsync(descriptor)
-        os.rename(part, os.path.join(self.spool, name + ".errand"))  # noqa: PTH104, PTH118
+        os.rename(path + ".part", path + ".event")  # noqa: PTH104
 
     def send_request(self, message: bytes, deadline: float) -> bytes | None:
-        """What the resident answers in time; nothing at all when there is none, empty when it is too late."""
-        try:
-            line = self._connect(deadline)
-        except OSError:
-            return None
-        with line:
-            try:
-                line.sendall(len(message).to_bytes(8, "big") + message)
-                parts = []
-                while True:
-                    line.settimeout(max(0.001, deadline - time.monotonic()))
-                    part = line.recv(65536)
-                    if not part:
-                        break
-                    parts.append(part)
-            except OSError:
-                return b""
-        answer = b"".join(parts)
-        return answer[8:] if len(answer) >= 8 and int.from_bytes(answer[:8], "big") == len(answer) - 8 else b""
-
-    def _connect(self, deadline: float):  # type: ignore[no-untyped-def]  # noqa: ANN202 - socket is imported late
+        """Return the daemon's answer; ``None`` if no daemon listens, empty if it does not answer in time."""
         import socket
 
-        if not hasattr(socket, "AF_UNIX"):
-            with open(os.path.join(self.folder, self.name + ".port"), "rb") as file:  # noqa: PTH118, PTH123
-                port, secret = file.read().split()
-            line = socket.create_connection(("127.0.0.1", int(port)), timeout=max(0.001, deadline - time.monotonic()))
-            line.sendall(secret)
-            return line
-        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            line.settimeout(max(0.001, deadline - time.monotonic()))
-            line.connect(self.address)
-        except OSError:
-            line.close()
-            raise
-        return line
-
-    def retry_request(self, message: bytes, deadline: float) -> bytes | None:
-        """The same while a resident starts, as long as there is time."""
-        while time.monotonic() < deadline:
-            answer = self.send_request(message, deadline)
-            if answer is not None:
-                return answer
-            time.sleep(0.01)
-        return None
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                connection.connect(self.address)
+            except OSError:
+                return None
+            try:
+                connection.sendall(len(message).to_bytes(8, "big") + message)
+                answer = b""
+                while len(answer) < 8 + int.from_bytes(answer[:8], "big"):
+                    connection.settimeout(max(0.001, deadline - time.monotonic()))
+                    if not (part := connection.recv(65536)):
+                        return b""
+                    answer += part
+                if len(answer) > 8:
+                    connection.sendall(RECEIVED)
+            except OSError:
+                return b""
+        return answer[8:]
 
     def start_daemon(self) -> None:
-        """Starts the process that answers from now on. It belongs to nobody and ends by itself."""
-        if os.environ.get("LUKASA_HOOK_RESIDENT") == "never" or not self._claim_start():
+        """Start the daemon in the background. It ends by itself when idle."""
+        if os.environ.get("LUKASA_HOOK_DAEMON") == "never" or not self._claim_start():
             return
         import subprocess
 
-        words = [sys.executable, "-m", "lukasa.interfaces.hooks.daemon", "--agent", self.agent]
-        words += [word for scope in self.scopes for word in ("--scope", scope)]
-        environment = {**os.environ, "LUKASA_STORE": self.store} if self.store else dict(os.environ)
-        apart = {"start_new_session": True} if os.name == "posix" else {"creationflags": 0x00000208}
+        command = [sys.executable, "-m", "lukasa.interfaces.hooks.daemon", "--agent", self.agent]
+        command += [word for scope in self.scopes for word in ("--scope", scope)]
         subprocess.Popen(  # noqa: S603 - our own program
-            words,
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            cwd=os.path.abspath(os.sep),  # noqa: PTH100
-            env=environment,
-            **apart,
-        ).returncode = 0  # nobody waits for it
-
-    @property
-    def start_marker(self) -> str:
-        """The mark of a resident that was started and does not listen yet."""
-        return os.path.join(self.folder, self.name + ".starting")  # noqa: PTH118
+            cwd="/",
+            env={**os.environ, "LUKASA_STORE": self.store} if self.store else None,
+            start_new_session=True,
+        ).returncode = 0  # this process does not wait for it
 
     def _claim_start(self) -> bool:
-        """Whether nobody has started one a moment ago. On a busy machine many hooks may run before it listens."""
-        if os.path.exists(self.start_marker):  # noqa: PTH110
+        """Return whether this process may start the daemon. Others may have done so a moment ago."""
+        try:
             if time.time() - os.stat(self.start_marker).st_mtime < _DAEMON_START_SECONDS:  # noqa: PTH116
                 return False
             os.unlink(self.start_marker)  # noqa: PTH108
+        except FileNotFoundError:
+            pass
         try:
             os.close(os.open(self.start_marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
@@ -234,19 +203,18 @@ class HookEndpoint:
 
 
 def state_folder() -> str:
-    """Where residents and errands of this user are found."""
-    named = os.environ.get("LUKASA_HOOKS")
-    if named:
-        return named
-    base = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA")
-    return os.path.join(base or os.path.join(os.path.expanduser("~"), ".local", "state"), "lukasa", "hooks")  # noqa: PTH111, PTH118
+    """Return the folder of this user's hook daemons and queues."""
+    folder = os.environ.get("LUKASA_HOOKS")
+    if folder:
+        return folder
+    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")  # noqa: PTH111, PTH118
+    return os.path.join(base, "lukasa", "hooks")  # noqa: PTH118
 
 
 def ensure_private_folder(path: str) -> str:
-    """The folder, made for its owner alone. One that somebody else made or may enter is not used."""
+    """Create a folder for this user alone and return it. Refuse one that another user owns or may enter."""
     os.makedirs(path, 0o700, exist_ok=True)  # noqa: PTH103
-    if os.name == "posix":
-        found = os.lstat(path)
-        if found.st_uid != os.getuid() or found.st_mode & 0o077 or not os.path.isdir(path):  # noqa: PTH112
-            raise PermissionError(f"{path} is not this user's alone")
+    status = os.lstat(path)
+    if status.st_uid != os.getuid() or status.st_mode & 0o077 or not os.path.isdir(path):  # noqa: PTH112
+        raise PermissionError(f"Other users may access {path}")
     return path

@@ -1,7 +1,7 @@
-"""The configuration of coding agents: what Lukasa writes into it, and how that is taken out again.
+"""The configuration files of coding agents: add Lukasa to them, and remove it again.
 
-Everything here is a function from the text of a file to another: nothing is written before somebody has seen the
-difference. What Lukasa did not write stays. A file that cannot be understood is refused, not replaced.
+The functions map the text of a file to its new text, so that a change can be shown before it is written. Entries of other
+programs stay. A file that cannot be parsed is refused, not replaced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lukasa.storage.files import atomic_write
 Product = Literal["claude-code", "codex", "cursor"]
 PRODUCTS: tuple[Product, ...] = ("claude-code", "codex", "cursor")
 SERVER_NAME = "lukasa"
-"""What the server is called in an agent's configuration."""
+"""The name of the MCP server in the configuration of an agent."""
 
 HOOK_EVENTS: Mapping[str, str] = {
     "SessionStart": "session-start",
@@ -35,11 +35,13 @@ HOOK_EVENTS: Mapping[str, str] = {
 }
 _HOOK_TIMEOUT_SECONDS = 5
 _INDENT = re.compile(r'^([ \t]+)"', re.MULTILINE)
+_TABLE_HEADING = re.compile(r"^\s*\[")
+_OWN_TABLE_HEADING = re.compile(rf"""^\s*\[\s*mcp_servers\s*\.\s*["']?{SERVER_NAME}["']?\s*(\.[^\]]*)?\]""")
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A file as it is and as it shall be; ``None`` where there is none."""
+    """The text of a file before and after a change; ``None`` means that there is no file."""
 
     path: Path
     before: str | None
@@ -47,16 +49,15 @@ class FileChange:
 
     @property
     def is_needed(self) -> bool:
+        """Whether the change alters the file."""
         return self.before != self.after
 
     def difference(self) -> str:
-        """The change as a unified diff."""
-        old, new = (text.splitlines(keepends=True) if text else [] for text in (self.before, self.after))
-        names = (
-            "/dev/null" if self.before is None else str(self.path),
-            "/dev/null" if self.after is None else str(self.path),
-        )
-        lines = difflib.unified_diff(old, new, *names)
+        """Return the change as a unified diff."""
+        texts = (self.before, self.after)
+        old, new = (text.splitlines(keepends=True) if text else [] for text in texts)
+        names = ["/dev/null" if text is None else str(self.path) for text in texts]
+        lines = difflib.unified_diff(old, new, names[0], names[1])
         return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
 
 
@@ -69,103 +70,97 @@ def plan_changes(
     undo: bool,
     environment: Mapping[str, str] | None = None,
 ) -> list[FileChange]:
-    """The changes that install Lukasa for an agent in a project's folder, or for a user in their home, or take it out.
+    """Return the changes that add Lukasa to an agent's configuration in a folder, or with ``undo`` remove it.
 
-    ``words`` start Lukasa as this agent: ``["lukasa", "--agent", "claude-code"]``.
+    ``argv`` starts Lukasa as this agent: ``["lukasa", "--agent", "claude-code"]``. ``user`` means that the folder is the
+    user's home, where Claude Code uses another file.
     """
     server: dict[str, Any] = {"command": argv[0], "args": [*argv[1:], "mcp"]}
     if environment:
         server["env"] = dict(environment)
+    entry = None if undo else server
+    updates: dict[str, Callable[[str | None], str | None]]
     if product == "codex":
-        return [
-            _plan_change(
-                folder / ".codex" / "config.toml", lambda text: update_codex_toml(text, None if undo else server)
-            )
-        ]
-    if product == "cursor":
-        return [
-            _plan_change(folder / ".cursor" / "mcp.json", lambda text: update_mcp_json(text, None if undo else server))
-        ]
-    mcp = folder / ".claude.json" if user else folder / ".mcp.json"
-    said = " ".join(f"{name}={shlex.quote(value)}" for name, value in (environment or {}).items())
-    command = f"{said} {shlex.join(argv)}".strip()
-    return [
-        _plan_change(mcp, lambda text: update_mcp_json(text, None if undo else {"type": "stdio", **server})),
-        _plan_change(
-            folder / ".claude" / "settings.json", lambda text: update_claude_hooks(text, None if undo else command)
-        ),
-    ]
+        updates = {".codex/config.toml": lambda text: update_codex_toml(text, entry)}
+    elif product == "cursor":
+        updates = {".cursor/mcp.json": lambda text: update_mcp_json(text, entry)}
+    else:
+        typed_entry = None if undo else {"type": "stdio", **server}
+        variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in (environment or {}).items())
+        command = None if undo else f"{variables} {shlex.join(argv)}".strip()
+        updates = {
+            ".claude.json" if user else ".mcp.json": lambda text: update_mcp_json(text, typed_entry),
+            ".claude/settings.json": lambda text: update_claude_hooks(text, command),
+        }
+    return [_plan_change(folder / name, update) for name, update in updates.items()]
 
 
-def _plan_change(path: Path, change: Callable[[str | None], str | None]) -> FileChange:
-    path = path.resolve()  # a link stays a link: what it leads to is changed
+def _plan_change(path: Path, update: Callable[[str | None], str | None]) -> FileChange:
+    path = path.resolve()  # change the target of a symbolic link, not the link
     try:
         before = path.read_bytes().decode("utf-8") if path.exists() else None
-        return FileChange(path, before, change(before))
+        return FileChange(path, before, update(before))
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path} cannot be understood; it was left untouched.", hint=f"({error})") from error
+        raise FormatError(f"{path} cannot be parsed; it was left untouched.", hint=f"({error})") from error
 
 
 def apply_change(change: FileChange) -> None:
-    """Makes a change, at once and whole. The file keeps its permissions."""
+    """Write a change atomically. The file keeps its permissions."""
     if change.after is None:
         change.path.unlink(missing_ok=True)
         return
     change.path.parent.mkdir(parents=True, exist_ok=True)
     mode = stat.S_IMODE(change.path.stat().st_mode) if change.path.exists() else 0o644
     with atomic_write(change.path) as file:
-        if hasattr(os, "fchmod"):
-            os.fchmod(file.fileno(), mode)
+        os.fchmod(file.fileno(), mode)
         file.write(change.after.encode())
 
 
 def update_mcp_json(text: str | None, server: Mapping[str, Any] | None) -> str | None:
-    """The JSON with our server among ``mcpServers``, or without it."""
-    told = _parse_json_object(text)
-    servers = _get_or_create(told, "mcpServers", dict)
-    if server is None:
-        if servers.pop(SERVER_NAME, None) is None:
-            return text
-        if not servers:
-            del told["mcpServers"]
-    elif servers.get(SERVER_NAME) == server:
+    """Return the JSON with our server in ``mcpServers``; without it if ``server`` is ``None``."""
+    config = _parse_json_object(text)
+    servers = _get_or_create(config, "mcpServers", dict)
+    if servers.get(SERVER_NAME) == server:
         return text
-    else:
+    if server is not None:
         servers[SERVER_NAME] = dict(server)
-    return _dump_json(told, text)
+    else:
+        del servers[SERVER_NAME]
+        if not servers:
+            del config["mcpServers"]
+    return _dump_json(config, text)
 
 
 def update_claude_hooks(text: str | None, command: str | None) -> str | None:
-    """The settings of Claude Code with our hooks, or without any of them. Other hooks stay as they are."""
-    told = _parse_json_object(text)
-    hooks = _get_or_create(told, "hooks", dict)
-    was = json.dumps(told)
-    for event, word in HOOK_EVENTS.items():
-        groups = [_remove_own_hooks(group, word) for group in _get_or_create(hooks, event, list)]
-        kept = [group for group in groups if group is not None]
+    """Return the settings of Claude Code with our hooks; without them if ``command`` is ``None``. Other hooks stay."""
+    config = _parse_json_object(text)
+    hooks = _get_or_create(config, "hooks", dict)
+    before = json.dumps(config)
+    for event, argument in HOOK_EVENTS.items():
+        groups = [_remove_own_hooks(group, argument) for group in _get_or_create(hooks, event, list)]
+        groups = [group for group in groups if group is not None]
         if command is not None:
-            kept.append(
-                {"hooks": [{"type": "command", "command": f"{command} hook {word}", "timeout": _HOOK_TIMEOUT_SECONDS}]}
-            )
-        if kept:
-            hooks[event] = kept
+            hook = {"type": "command", "command": f"{command} hook {argument}", "timeout": _HOOK_TIMEOUT_SECONDS}
+            groups.append({"hooks": [hook]})
+        if groups:
+            hooks[event] = groups
         else:
             del hooks[event]
     if not hooks:
-        del told["hooks"]
-    if json.dumps(told) == was or (not told and text is None):
+        del config["hooks"]
+    if json.dumps(config) == before or (not config and text is None):
         return text
-    return _dump_json(told, text)
+    return _dump_json(config, text)
 
 
 def _remove_own_hooks(group: Any, event_name: str) -> Any:
-    """A group of hooks without ours; ``None`` when nothing else was in it."""
+    """Return a group of hooks without ours; ``None`` if it held no others."""
     if not isinstance(group, dict) or not isinstance(group.get("hooks"), list):
         return group
-    left = [hook for hook in group["hooks"] if not _is_own_hook(hook, event_name)]
-    if len(left) == len(group["hooks"]):
+    others = [hook for hook in group["hooks"] if not _is_own_hook(hook, event_name)]
+    if len(others) == len(group["hooks"]):
         return group
-    return {**group, "hooks": left} if left else None
+    return {**group, "hooks": others} if others else None
 
 
 def _is_own_hook(hook: Any, event_name: str) -> bool:
@@ -173,57 +168,56 @@ def _is_own_hook(hook: Any, event_name: str) -> bool:
     if not isinstance(command, str) or not command.endswith(f" hook {event_name}"):
         return False
     try:
-        words = [each for each in shlex.split(command) if not re.fullmatch(r"[A-Z_]+=.*", each, re.DOTALL)]
+        words = [word for word in shlex.split(command) if not re.fullmatch(r"[A-Z_]+=.*", word, re.DOTALL)]
     except ValueError:
         return False
     return bool(words) and Path(words[0]).stem == SERVER_NAME
 
 
 def update_codex_toml(text: str | None, server: Mapping[str, Any] | None) -> str | None:
-    """Codex' TOML with our server, or without it. Only our own table is touched; comments and order stay."""
-    told = tomllib.loads(text or "")
-    there = dict(_list_toml_servers(told)).get(SERVER_NAME)
-    if server is not None and there == dict(server):
+    """Return the TOML of Codex with our server; without it if ``server`` is ``None``. Only our table is changed."""
+    before = text or ""
+    servers = _parse_toml_servers(before)
+    present = servers.pop(SERVER_NAME, None)
+    if present == (None if server is None else dict(server)):
         return text
-    left = _remove_server_table(text or "") if there is not None else text or ""
-    if tomllib.loads(left).get("mcp_servers", {}) != {
-        name: each for name, each in _list_toml_servers(told) if name != SERVER_NAME
-    }:
-        raise ValueError(f"mcp_servers.{SERVER_NAME} is not a table of its own; take it out by hand")
+    others = _remove_server_table(before) if present is not None else before
+    if tomllib.loads(others).get("mcp_servers", {}) != servers:
+        raise ValueError(f"mcp_servers.{SERVER_NAME} is not a separate table; remove it by hand")
     if server is None:
-        return (left if left.strip() else None) if there is not None else text
-    lines = [f"[mcp_servers.{SERVER_NAME}]", f"command = {_toml_string(server['command'])}"]
-    lines.append(f"args = [{', '.join(_toml_string(word) for word in server['args'])}]")
+        return others if others.strip() else None
+    lines = [
+        f"[mcp_servers.{SERVER_NAME}]",
+        f"command = {_toml_string(server['command'])}",
+        f"args = [{', '.join(_toml_string(word) for word in server['args'])}]",
+    ]
     if "env" in server:
-        lines.append(
-            "env = { " + ", ".join(f"{name} = {_toml_string(value)}" for name, value in server["env"].items()) + " }"
-        )
-    gap = "" if not left else "\n" if left.endswith("\n") else "\n\n"
-    after = left + gap + "\n".join(lines) + "\n"
-    if tomllib.loads(after)["mcp_servers"][SERVER_NAME] != dict(server):
+        pairs = (f"{name} = {_toml_string(value)}" for name, value in server["env"].items())
+        lines.append(f"env = {{ {', '.join(pairs)} }}")
+    gap = "" if not others else "\n" if others.endswith("\n") else "\n\n"
+    after = others + gap + "\n".join(lines) + "\n"
+    if _parse_toml_servers(after).get(SERVER_NAME) != dict(server):
         raise ValueError("the table cannot be written into this file")
     return after
 
 
-def _list_toml_servers(config: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    servers = config.get("mcp_servers", {})
-    return list(servers.items()) if isinstance(servers, dict) else []
+def _parse_toml_servers(text: str) -> dict[str, Any]:
+    servers = tomllib.loads(text).get("mcp_servers", {})
+    return dict(servers) if isinstance(servers, dict) else {}
 
 
 def _remove_server_table(text: str) -> str:
-    """The text without our table: from its heading to the next, with the blank line that we put before it."""
-    lines = text.splitlines(keepends=True)
-    ours = re.compile(rf"""^\s*\[\s*mcp_servers\s*\.\s*["']?{SERVER_NAME}["']?\s*(\.[^\]]*)?\]""")
-    kept: list[str] = []
-    inside = False
-    for line in lines:
-        if re.match(r"^\s*\[", line):
-            if ours.match(line) and not inside and kept and not kept[-1].strip():
-                kept.pop()
-            inside = bool(ours.match(line))
-        if not inside:
-            kept.append(line)
-    return "".join(kept)
+    """Return the text without our table and the blank line before it."""
+    others: list[str] = []
+    is_own = False
+    for line in text.splitlines(keepends=True):
+        if _TABLE_HEADING.match(line):
+            was_own, is_own = is_own, bool(_OWN_TABLE_HEADING.match(line))
+            if is_own and not was_own and others and not others[-1].strip():
+                others.pop()
+        if not is_own:
+            others.append(line)
+    return "".join(others)
 
 
 def _toml_string(text: str) -> str:
@@ -231,21 +225,21 @@ def _toml_string(text: str) -> str:
 
 
 def _parse_json_object(text: str | None) -> dict[str, Any]:
-    told = json.loads(text) if text and text.strip() else {}
-    if not isinstance(told, dict):
+    config = json.loads(text) if text and text.strip() else {}
+    if not isinstance(config, dict):
         raise ValueError("it is not a JSON object")
-    return told
+    return config
 
 
 def _get_or_create(config: dict[str, Any], name: str, kind: type) -> Any:
-    found = config.setdefault(name, kind())
-    if not isinstance(found, kind):
-        raise ValueError(f"{name} is not what it should be")
-    return found
+    value = config.setdefault(name, kind())
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} is not a JSON {'object' if kind is dict else 'array'}")
+    return value
 
 
 def _dump_json(config: Mapping[str, Any], before: str | None) -> str | None:
-    """The JSON as its owner spells it; nothing when nothing is left of a file."""
+    """Return the JSON with the indentation of the old text; ``None`` if nothing is left in it."""
     if not config:
         return None
     indent = _INDENT.search(before or "")

@@ -1,4 +1,4 @@
-"""What each hook of a coding agent means: what it is told, and what is kept of what it tells."""
+"""The handlers of hook events: the context that an agent is given, and the records that are made of its transcript."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lukasa.canonical_json import decode, encode
-from lukasa.config import locate_store, read_profile
-from lukasa.errors import InvalidInput, StoreClosed, StoreUnavailable
+from lukasa.config import read_profile
+from lukasa.errors import InvalidInput, LukasaError
 from lukasa.gate import PiiHandling
-from lukasa.memory import Memory, open_memory
-from lukasa.outcome import Accepted, Refused
+from lukasa.interfaces.outcomes import require_accepted
+from lukasa.interfaces.stores import Caller, CallerStores
+from lukasa.memory import Memory
+from lukasa.outcome import Refused
 from lukasa.recall.recall import RecallHit, build_prompt_block
-from lukasa.transfer.layouts import claude_code
-from lukasa.transfer.layouts.claude_code import Transcript, read_transcript
+from lukasa.transfer.layouts.claude_code import Transcript, TranscriptTurn, read_transcript
 from lukasa.vault import VaultSettings
 
 SNAPSHOT_TOKENS, BRIEFING_TOKENS, RESUME_TOKENS, RECALL_TOKENS = 1_000, 800, 2_000, 800
-"""Tokens that each piece may cost an agent."""
+"""The token budgets of the parts of an answer."""
 _MAX_HITS = 6
 _MAX_PROMPT_LENGTH = 4_000
 _MIN_COVERAGE, _MIN_COSINE = 0.5, 0.35
 _RECALL_TIMEOUT = 0.05
+_WRITE_TIMEOUT = 5.0
 _CHUNK_SIZE = 100
 _MAX_SESSIONS = 200
 _PII_DEFAULTS: Mapping[str, PiiHandling] = {"turn": "redact", "episode": "redact", "fact": "redact"}
@@ -33,181 +35,166 @@ _PII_DEFAULTS: Mapping[str, PiiHandling] = {"turn": "redact", "episode": "redact
 
 @dataclass(slots=True)
 class DeliveredContext:
-    """What one session of an agent has been told so far."""
+    """The context that one session of an agent has received so far."""
 
     has_snapshot: bool = False
     record_positions: set[int] = field(default_factory=set)
 
     def record_delivery(self, positions: frozenset[int]) -> None:
+        """Note that the snapshot and these records were delivered."""
         self.has_snapshot = True
         self.record_positions |= positions
 
 
 class HookAnswer(NamedTuple):
-    """An answer, and what to do once it has arrived: only then has the agent been told."""
+    """An answer, and the function to call once the client has received it."""
 
     text: bytes
     on_delivered: Callable[[], None] = lambda: None
 
 
 class HookHandlers:
-    """Answers questions and does errands on one store, for one agent.
+    """The handlers for one store and agent.
 
-    Personal data and secrets in transcripts are redacted before anything is kept, unless the profile says otherwise.
+    Personal data and secrets in transcripts are redacted before anything is stored, unless the profile says otherwise.
     """
 
     def __init__(self, store: str | None, agent: str, scopes: Sequence[str] = ()) -> None:
-        rules = read_profile(None) or VaultSettings()
-        rules = replace(rules, pii={**_PII_DEFAULTS, **rules.pii})
-        self._location = locate_store(store)
-        self._open_memory: Callable[[], Memory] = lambda: open_memory(
-            store, agent=agent, scopes=tuple(scopes) or None, timeout=5.0, profile=rules
-        )
-        self._memory: Memory | None = None
+        settings = read_profile(None) or VaultSettings()
+        settings = replace(settings, pii={**_PII_DEFAULTS, **settings.pii})
+        caller = Caller(agent, tuple(scopes) or None)
+        self._stores = CallerStores(store, caller, timeout=_WRITE_TIMEOUT, profile=settings)
         self._lock = threading.Lock()
         self._delivered: OrderedDict[str, DeliveredContext] = OrderedDict()
 
     def warm_up(self) -> None:
-        """Loads what the first question will need. A store that is not there yet is left so."""
-        if self._store_exists():
-            self._get_memory().recall("warming up", 1)
+        """Open the store if it exists, so that the first request is answered in time."""
+        self._stores.warm_up()
 
     def close(self) -> None:
-        with self._lock:
-            memory, self._memory = self._memory, None
-        if memory is not None:
-            memory.close()
+        """Close the store."""
+        self._stores.close()
 
-    def _store_exists(self) -> bool:
-        return self._location.path is None or self._location.path.exists()
-
-    def _get_memory(self) -> Memory:
-        with self._lock:
-            if self._memory is None:
-                self._memory = self._open_memory()
-            return self._memory
-
-    # Questions
+    # Requests
 
     def answer(self, event: str, payload: bytes) -> HookAnswer:
-        """What the agent gets to read, as Claude Code wants it said; empty when there is nothing to say."""
-        told = _parse_payload(payload)
-        if not self._store_exists():
+        """Return the context for the agent in the format of Claude Code; empty if there is none."""
+        fields = _parse_payload(payload)
+        if not self._stores.store_exists():
             return HookAnswer(b"")
-        asked = {"session-start": self._answer_session_start, "user-prompt-submit": self._answer_prompt}[event]
-        known = self._delivered_to(_text_field(told, "session_id"))
+        name, build_parts = {
+            "session-start": ("SessionStart", self._build_start_context),
+            "user-prompt-submit": ("UserPromptSubmit", self._build_prompt_context),
+        }[event]
+        delivered = self._delivered_to(_text_field(fields, "session_id"))
         try:
-            parts, telling = asked(told, known)
-        except (StoreClosed, StoreUnavailable):
-            self.close()  # the next one opens the store anew
+            parts, positions = build_parts(self._stores.for_request(None), fields, delivered)
+        except LukasaError as error:
+            self._stores.close_if_broken(error)
             raise
         text = "\n\n".join(part for part in parts if part)
         if not text:
             return HookAnswer(b"")
-        name = {"session-start": "SessionStart", "user-prompt-submit": "UserPromptSubmit"}[event]
-        said = encode({"hookSpecificOutput": {"hookEventName": name, "additionalContext": text}})
-        return HookAnswer(said, lambda: known.record_delivery(telling))
+        answer = encode({"hookSpecificOutput": {"hookEventName": name, "additionalContext": text}})
+        return HookAnswer(answer, lambda: delivered.record_delivery(positions))
 
-    def _answer_session_start(
-        self, fields: Mapping[str, Any], delivered: DeliveredContext
+    def _build_start_context(
+        self, memory: Memory, fields: Mapping[str, Any], delivered: DeliveredContext
     ) -> tuple[list[str], frozenset[int]]:
-        memory, session = self._get_memory(), _text_field(fields, "session_id")
-        delivered.record_positions = set()  # whatever it was told before may be gone from its context
+        session = _text_field(fields, "session_id")
+        delivered.record_positions = set()  # the agent's context may have lost what was delivered before
         parts = [memory.vault.build_snapshot_block(budget=SNAPSHOT_TOKENS).text]
-        ledger = memory.ledgers.get() if memory.journal.author else None
+        is_agent = bool(memory.journal.author)
+        ledger = memory.ledgers.get() if is_agent else None
         if ledger is not None and ledger.current_task:
             parts.append(memory.before_task(ledger.current_task).block(BRIEFING_TOKENS).text)
-        if (
-            fields.get("source") in ("compact", "resume")
-            and session
-            and memory.context.load(session).origin.state_version
-        ):
+        is_resumed = bool(session) and fields.get("source") in ("compact", "resume")
+        if is_resumed and memory.context.load(session).origin.state_version:
             parts.append(memory.context.assemble(session, RESUME_TOKENS).text)
-        waiting = len(memory.handoffs.inbox()) if memory.journal.author else 0
+        waiting = len(memory.handoffs.inbox()) if is_agent else 0
         if waiting:
             parts.append(f"Lukasa: {waiting} handoffs wait for you; call the tool `handoff` with action `inbox`.")
         return parts, frozenset()
 
-    def _answer_prompt(
-        self, fields: Mapping[str, Any], delivered: DeliveredContext
+    def _build_prompt_context(
+        self, memory: Memory, fields: Mapping[str, Any], delivered: DeliveredContext
     ) -> tuple[list[str], frozenset[int]]:
-        memory, session, prompt = self._get_memory(), _text_field(fields, "session_id"), _text_field(fields, "prompt")
+        session, prompt = _text_field(fields, "session_id"), _text_field(fields, "prompt")
         parts = []
-        if not delivered.has_snapshot:  # the session began before this process was ready
+        if not delivered.has_snapshot:  # the session started before the daemon was ready
             parts.append(memory.vault.build_snapshot_block(budget=SNAPSHOT_TOKENS).text)
         if len(prompt.split()) < 2 or prompt.startswith("/"):
             return parts, frozenset()
-        found = memory.recall(prompt[:_MAX_PROMPT_LENGTH], 3 * _MAX_HITS, patience=_RECALL_TIMEOUT)
-        fresh = [hit for hit in found.hits if is_relevant(hit) and hit.record.seq not in delivered.record_positions]
-        hits = [hit for hit in fresh if session not in _source_sessions(hit)][:_MAX_HITS]
+        result = memory.recall(prompt[:_MAX_PROMPT_LENGTH], 3 * _MAX_HITS, patience=_RECALL_TIMEOUT)
+        hits = [
+            hit
+            for hit in result.hits
+            if is_relevant(hit)
+            and hit.record.seq not in delivered.record_positions
+            and (not session or session not in (hit.record.label("session"), hit.record.label("task")))
+        ][:_MAX_HITS]
         if hits:
-            parts.append(build_prompt_block(replace(found, hits=tuple(hits)), RECALL_TOKENS).text)
+            parts.append(build_prompt_block(replace(result, hits=tuple(hits)), RECALL_TOKENS).text)
         return parts, frozenset(hit.record.seq for hit in hits)
 
     def _delivered_to(self, session: str) -> DeliveredContext:
         with self._lock:
-            known = self._delivered.setdefault(session, DeliveredContext())
+            delivered = self._delivered.setdefault(session, DeliveredContext())
             self._delivered.move_to_end(session)
             if len(self._delivered) > _MAX_SESSIONS:
                 self._delivered.popitem(last=False)
-            return known
+            return delivered
 
-    # Errands
+    # Queued events
 
     def process_event(self, event: str, payload: bytes) -> None:
-        """Keeps what the agent tells. Done twice, it is kept once."""
-        told = _parse_payload(payload)
-        session, path = _text_field(told, "session_id"), _text_field(told, "transcript_path")
+        """Store the turns, the episode and the ledger of a session. Repeating an event changes nothing."""
+        fields = _parse_payload(payload)
+        session, path = _text_field(fields, "session_id"), _text_field(fields, "transcript_path")
         if not session or not path or not Path(path).is_file():
             return
         transcript = read_transcript(Path(path))
         try:
-            memory = self._get_memory()
+            memory = self._stores.for_request(None)
             save_turns(memory, session, transcript.turns)
             if event != "pre-compact" and transcript.goal:
-                ended = event == "session-end"
+                folder, ended = _text_field(fields, "cwd"), event == "session-end"
                 save_episode(memory, session, transcript, ended=ended)
-                update_ledger(memory, session, transcript, _text_field(told, "cwd"), ended=ended)
-                update_continuity(memory, _text_field(told, "cwd"), transcript.goal)
-        except (StoreClosed, StoreUnavailable):
-            self.close()
+                update_ledger(memory, session, transcript, folder, ended=ended)
+                update_continuity(memory, folder, transcript.goal)
+        except LukasaError as error:
+            self._stores.close_if_broken(error)
             raise
 
 
 def is_relevant(hit: RecallHit) -> bool:
-    """Whether a hit speaks of what was asked, and is not just the best of what there is."""
+    """Return whether a hit is about the prompt, and not just the best of all records."""
     coverage = next((signal.value for signal in hit.signals if signal.name == "coverage"), 0.0)
     return coverage >= _MIN_COVERAGE or (hit.hit.candidate.cosine or 0.0) >= _MIN_COSINE
 
 
-def _source_sessions(hit: RecallHit) -> set[str | None]:
-    """The session that a record was said in, or is the episode of."""
-    return {hit.record.label("session"), hit.record.label("task")} - {None}
-
-
-def save_turns(memory: Memory, session: str, turns: Sequence[claude_code.TranscriptTurn]) -> int:
-    """Adds the turns of a transcript that are not kept yet; how many there were."""
-    kept = {
-        turn.extra.get("uuid") for turn in memory.context.transcript(session, newest_first=True, limit=len(turns) + 50)
-    }
-    fresh = [{**said.turn, "uuid": said.uuid} for said in turns if said.uuid not in kept and said.turn["content"]]
-    for at in range(0, len(fresh), _CHUNK_SIZE):
-        chunk = fresh[at : at + _CHUNK_SIZE]
+def save_turns(memory: Memory, session: str, turns: Sequence[TranscriptTurn]) -> int:
+    """Add the turns of a transcript that are not stored yet. Return their number."""
+    stored = memory.context.transcript(session, newest_first=True, limit=len(turns) + 50)
+    known = {turn.extra.get("uuid") for turn in stored}
+    new = [{**entry.turn, "uuid": entry.uuid} for entry in turns if entry.uuid not in known and entry.turn["content"]]
+    for start in range(0, len(new), _CHUNK_SIZE):
+        chunk = new[start : start + _CHUNK_SIZE]
         key = f"{chunk[0]['uuid']}..{chunk[-1]['uuid']}"
         if isinstance(memory.context.extend(session, chunk, key=key), Refused):
-            for turn in chunk:  # one bad turn must not cost the others
+            for turn in chunk:  # a refused turn must not prevent the others
                 memory.context.extend(session, [turn], key=str(turn["uuid"]))
-    return len(fresh)
+    return len(new)
 
 
 def save_episode(memory: Memory, session: str, transcript: Transcript, *, ended: bool) -> None:
-    """The episode of a session: going on until it ends, then completed or, when cut short, abandoned."""
+    """Store the episode of a session: running until it ends, then completed or, if it was cut short, abandoned."""
     known = memory.episodes.by_task(session, archived=True)
-    began, last = transcript.started_at, transcript.ended_at
+    start, end = transcript.started_at, transcript.ended_at
     body: dict[str, Any] = {
         "task_id": session,
-        "timestamp": None if began is None else began.isoformat(),
-        "duration_seconds": 0 if began is None or last is None else round((last - began).total_seconds()),
+        "timestamp": None if start is None else start.isoformat(),
+        "duration_seconds": 0 if start is None or end is None else round((end - start).total_seconds()),
         "agent": memory.journal.author,
         "context": {"goal": transcript.goal},
         "action_log": [dict(step) for step in transcript.actions[-500:]],
@@ -217,48 +204,46 @@ def save_episode(memory: Memory, session: str, transcript: Transcript, *, ended:
     }
     if known:
         body["id"] = known[-1].id
-    _require_accepted(memory.episodes.add([body], origin="tool"))
+    require_accepted(memory.episodes.add([body], origin="tool"))
 
 
 def update_ledger(memory: Memory, session: str, transcript: Transcript, folder: str, *, ended: bool) -> None:
-    """Where the agent stands."""
+    """Write the current task and its state to the agent's ledger."""
     if not memory.journal.author:
         return
+    ledger = memory.ledgers.get()
+    is_counted = ledger is not None and ledger.state.get("ended") == session
     state = {"session": session, "folder": folder, "status": "ended" if ended else "waiting"}
-    done = memory.ledgers.get()
-    fresh = ended and transcript.is_finished and (done is None or done.state.get("ended") != session)
     if ended:
         state["ended"] = session
-    _require_accepted(
+    require_accepted(
         memory.ledgers.checkpoint(
-            current_task=transcript.goal, completed=int(fresh), state=state, context={"current_goal": transcript.goal}
+            current_task=transcript.goal,
+            completed=int(ended and transcript.is_finished and not is_counted),
+            state=state,
+            context={"current_goal": transcript.goal},
         )
     )
 
 
 def update_continuity(memory: Memory, folder: str, goal: str) -> None:
-    """CONTINUITY.md, where the project has one or has a ``.lukasa/`` to put it into."""
+    """Update CONTINUITY.md in a project that has this file, or in its ``.lukasa/`` folder."""
     if not folder or not Path(folder).is_dir():
         return
-    here = Path(folder)
-    places = [here / "CONTINUITY.md"] if (here / "CONTINUITY.md").is_file() else []
-    places += [each / ".lukasa" / "CONTINUITY.md" for each in (here, *here.parents) if (each / ".lukasa").is_dir()]
-    if places:
-        memory.continuity.update(places[0], goal=goal)
-
-
-def _require_accepted(outcome: Any) -> None:
-    if not isinstance(outcome, Accepted):
-        raise InvalidInput(outcome.reason)
+    project = Path(folder)
+    stores = (parent / ".lukasa" for parent in (project, *project.parents))
+    found = project if (project / "CONTINUITY.md").is_file() else next((path for path in stores if path.is_dir()), None)
+    if found is not None:
+        memory.continuity.update(found / "CONTINUITY.md", goal=goal)
 
 
 def _parse_payload(payload: bytes) -> Mapping[str, Any]:
-    told = decode(payload) if payload.strip() else {}
-    if not isinstance(told, dict):
-        raise InvalidInput("A hook is told a JSON object.")
-    return told
+    fields = decode(payload) if payload.strip() else {}
+    if not isinstance(fields, dict):
+        raise InvalidInput("The payload of a hook is not a JSON object.")
+    return fields
 
 
 def _text_field(fields: Mapping[str, Any], name: str) -> str:
-    found = fields.get(name)
-    return found if isinstance(found, str) else ""
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""

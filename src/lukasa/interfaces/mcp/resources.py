@@ -1,78 +1,74 @@
-"""Resources: what a client may attach to a prompt without calling a tool. All recalled text in them is fenced."""
+"""Resources that a client attaches to a prompt without calling a tool. All recalled text in them is fenced."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.server.mcpserver.resources import ResourceSecurity
 
 from lukasa.canonical_json import encode
 from lukasa.errors import LukasaError, NotAllowed
-from lukasa.interfaces.mcp.responses import failure_response
+from lukasa.interfaces.mcp.responses import TrustResponse
 from lukasa.interfaces.mcp.tools import fence_conversation
-from lukasa.interfaces.stores import CURRENT_REQUEST, CallerStores
+from lukasa.interfaces.outcomes import outcome_of
+from lukasa.interfaces.stores import CallerStores
 from lukasa.memory import Memory
 from lukasa.models.token_counter import open_token_counter
 from lukasa.prompt import PromptItem, build_fenced_block
 
 BUDGET = 4_000
-_NO_PATH_CHECKS = ResourceSecurity(reject_path_traversal=False, reject_absolute_paths=False)  # ids name no files here
+_NO_PATH_CHECKS = ResourceSecurity(reject_path_traversal=False, reject_absolute_paths=False)  # no id is a file name
 
 
 def register_resources(server: MCPServer[Any], stores: CallerStores) -> None:
-    """Offers the resources of a store."""
+    """Add the resources to a server."""
+    resource = partial(server.resource, mime_type="text/markdown", security=_NO_PATH_CHECKS)
 
-    def render_resource(ctx: Context[Any, Any], read: Callable[[Memory], str | None], description: str) -> str:
+    def read(render: Callable[[Memory], str | None], description: str) -> str:
+        """Render a resource for the current caller. Raise the SDK's error if that fails or there is no such resource."""
         try:
-            told = read(stores.for_request(ctx))
+            text = render(stores.current())
         except (LukasaError, OSError) as error:
             stores.close_if_broken(error)
-            answer = failure_response(error)
-            raise ResourceError(f"{answer.reason} {answer.next or ''}".strip()) from error
-        if told is None:
+            info = outcome_of(error, public=True)
+            raise ResourceError(f"{info.message} {info.agent_hint or ''}".strip()) from error
+        if text is None:
             raise ResourceNotFoundError(f"There is no {description}.")
-        return told
+        return text
 
-    @server.resource("lukasa://snapshot", title="Snapshot", mime_type="text/markdown")
+    @resource("lukasa://snapshot", title="Snapshot")
     def snapshot() -> str:
-        """Notes, canon and current registers of every scope within reach."""
-        return render_resource(
-            CURRENT_REQUEST.get(), lambda memory: memory.vault.build_snapshot_block(budget=BUDGET).text, "snapshot"
-        )
+        """Notes, canon and current registers of every scope that the caller may read."""
+        return read(lambda memory: memory.vault.build_snapshot_block(budget=BUDGET).text, "snapshot")
 
-    @server.resource(
-        "lukasa://snapshot/{scope}", title="Snapshot of a scope", mime_type="text/markdown", security=_NO_PATH_CHECKS
-    )
-    def scope_snapshot(scope: str, ctx: Context[Any, Any]) -> str:
+    @resource("lukasa://snapshot/{scope}", title="Snapshot of a scope")
+    def scope_snapshot(scope: str) -> str:
         """Notes, canon and current registers of one scope."""
-        return render_resource(ctx, lambda memory: _render_snapshot(memory, scope), f"scope {scope!r:.80} within reach")
+        return read(lambda memory: _render_snapshot(memory, scope), f"scope {scope!r:.80}")
 
-    @server.resource(
-        "lukasa://session/{session}", title="A conversation", mime_type="text/markdown", security=_NO_PATH_CHECKS
-    )
-    def session(session: str, ctx: Context[Any, Any]) -> str:
+    @resource("lukasa://session/{session}", title="A conversation")
+    def session(session: str) -> str:
         """A conversation: its summary, its facts and its newest turns."""
-        return render_resource(ctx, lambda memory: _render_session(memory, session), f"session {session!r:.80}")
+        return read(lambda memory: _render_session(memory, session), f"session {session!r:.80}")
 
-    @server.resource(
-        "lukasa://trust/{agent}", title="An agent's trust", mime_type="application/json", security=_NO_PATH_CHECKS
-    )
-    def trust(agent: str, ctx: Context[Any, Any]) -> str:
-        """How far an agent is trusted, with an interval and how much that rests on."""
-        return render_resource(ctx, lambda memory: _render_trust(memory, agent), f"agent {agent!r:.80}")
+    @resource("lukasa://trust/{agent}", title="An agent's trust", mime_type="application/json")
+    def trust(agent: str) -> str:
+        """The trust in an agent, with an interval and the number of events behind it."""
+        return read(lambda memory: _render_trust(memory, agent), f"agent {agent!r:.80}")
 
-    @server.resource("lukasa://skill/{skill}", title="A skill", mime_type="text/markdown", security=_NO_PATH_CHECKS)
-    def skill(skill: str, ctx: Context[Any, Any]) -> str:
-        """How something is done: prerequisites, steps, common errors, exit criteria."""
-        return render_resource(ctx, lambda memory: _render_skill(memory, skill), f"skill {skill!r:.80}")
+    @resource("lukasa://skill/{skill}", title="A skill")
+    def skill(skill: str) -> str:
+        """A skill: prerequisites, steps, common errors, exit criteria."""
+        return read(lambda memory: _render_skill(memory, skill), f"skill {skill!r:.80}")
 
 
 def _render_snapshot(memory: Memory, scope: str) -> str:
     if not memory.journal.reach.reads(scope):
-        raise NotAllowed("The scope is outside the caller's reach.")
+        raise NotAllowed("The caller may not read this scope.")
     return memory.vault.build_snapshot_block((scope,), budget=BUDGET).text
 
 
@@ -83,14 +79,13 @@ def _render_session(memory: Memory, session: str) -> str | None:
 
 
 def _render_trust(memory: Memory, agent: str) -> str:
-    score = memory.trust.score(agent)
-    told = {"agent": agent, "trust": score.trust, "low": score.low, "high": score.high, "events": score.events}
-    return encode(told).decode()
+    response = TrustResponse.from_score(memory.trust.score(agent))
+    return encode(response.model_dump(exclude_none=True, exclude={"outcome"})).decode()
 
 
 def _render_skill(memory: Memory, skill: str) -> str | None:
     found = memory.skills.get(skill)
     if found is None:
         return None
-    told = PromptItem(found.markdown, str(found.record.key), found.record.author)
-    return build_fenced_block([told], budget=BUDGET, counter=open_token_counter()).text
+    item = PromptItem(found.markdown, str(found.record.key), found.record.author)
+    return build_fenced_block([item], budget=BUDGET, counter=open_token_counter()).text

@@ -1,4 +1,4 @@
-"""Serving one client over standard input and output. What is not a message gets an error, and the server goes on."""
+"""MCP over standard input and output, for one client. A line that is not a message gets an error, and serving goes on."""
 
 from __future__ import annotations
 
@@ -7,192 +7,176 @@ import os
 import select
 import stat
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections import deque
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import anyio.to_thread
 from mcp.server.mcpserver import MCPServer
-from mcp.server.stdio import stdio_server
-from mcp.shared._context_streams import create_context_streams
 from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
-from pydantic import ValidationError
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from pydantic import BaseModel, ValidationError
 
-_ATOMIC_WRITE_BYTES = getattr(select, "PIPE_BUF", -1)
-"""Bytes that a pipe which can be written takes whole; none where the system does not say."""
 _READ_SIZE = 1 << 16
 _DRAIN_SECONDS = 10.0
-"""Seconds that are left for answers once the client has closed its end."""
+"""Seconds for the remaining answers after the client has closed its end."""
 _HANDSHAKE_GRACE_SECONDS = 0.03
-"""Seconds within which two messages that wait already have been read."""
+"""Seconds in which a second message that was sent already arrives."""
 
 
-class StdinLines:
-    """Standard input, read as soon as something has come; no thread stands between."""
+class StdinReader:
+    """Standard input as lines. Pipes and sockets are awaited by the event loop, files are read in a thread."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        mode = os.fstat(descriptor).st_mode
+        self._is_waitable = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+        self._lines: deque[bytes] = deque()
+        self._line_parts: list[bytes] = []
+        self._ended = False
 
-    async def __aiter__(self) -> AsyncIterator[str]:
-        """The lines, without what ends them; the last one also if nothing does."""
-        begun: list[bytes] = []
-        while piece := await self._read_chunk():
-            *whole, rest = piece.split(b"\n")
-            for line in whole:
-                yield b"".join((*begun, line)).decode("utf-8", "replace")
-                begun.clear()
-            begun.append(rest)
-        if any(begun):
-            yield b"".join(begun).decode("utf-8", "replace")
+    async def read_line(self) -> str | None:
+        """Return the next line without its newline, or ``None`` at the end. A cancelled call loses no input."""
+        while not self._lines and not self._ended:
+            chunk = await self._read_chunk()
+            first, *others = chunk.split(b"\n")
+            self._line_parts.append(first)
+            for part in others:
+                self._lines.append(b"".join(self._line_parts))
+                self._line_parts = [part]
+            self._ended = not chunk
+            if self._ended and any(self._line_parts):
+                self._lines.append(b"".join(self._line_parts))
+        return self._lines.popleft().decode("utf-8", "replace") if self._lines else None
 
     async def _read_chunk(self) -> bytes:
+        if not self._is_waitable:
+            return await anyio.to_thread.run_sync(os.read, self._descriptor, _READ_SIZE)
         await anyio.wait_readable(self._descriptor)
         return os.read(self._descriptor, _READ_SIZE)
 
 
-def _open_stdin() -> StdinLines | None:
-    """Standard input where one can wait for it: not a file, and not on Windows."""
-    if sys.platform == "win32":
-        return None
-    mode = os.fstat(0).st_mode
-    return StdinLines(0) if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else None
-
-
 class StdoutWriter:
-    """Standard output, written at once where that cannot block, and in a thread where it can."""
+    """Standard output for messages. Short ones are written at once, long ones in a thread, because they may block."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._pending = b""
+        self._lock = anyio.Lock()
 
-    async def write(self, text: str) -> None:
-        """Takes what the next ``flush`` sends."""
-        self._pending += text.encode()
+    async def write(self, message: BaseModel) -> None:
+        """Write a message as one line of JSON. A pipe that is ready takes ``PIPE_BUF`` bytes without blocking."""
+        data = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        async with self._lock:
+            with suppress(BrokenPipeError):  # the client is gone; the end of standard input stops the server
+                if len(data) <= select.PIPE_BUF and select.select((), (self._descriptor,), (), 0)[1]:
+                    os.write(self._descriptor, data)
+                else:
+                    await anyio.to_thread.run_sync(self._write_all, data)
 
-    async def flush(self) -> None:
-        """Sends what was written. A pipe that can be written takes so many bytes without waiting."""
-        data, self._pending = self._pending, b""
-        with suppress(BrokenPipeError):  # a client that is gone has closed its other end too, which ends the server
-            if len(data) <= _ATOMIC_WRITE_BYTES and select.select((), (self._descriptor,), (), 0)[1]:
-                os.write(self._descriptor, data)
-            else:
-                await anyio.to_thread.run_sync(self._send, data)
-
-    def _send(self, data: bytes) -> None:
+    def _write_all(self, data: bytes) -> None:
         while data:
             data = data[os.write(self._descriptor, data) :]
 
 
 @contextmanager
 def _claim_stdout() -> Iterator[StdoutWriter]:
-    """Standard output for the protocol alone: what anybody else prints meanwhile goes to standard error."""
+    """Reserve standard output for the protocol. Other output goes to standard error meanwhile."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    original = os.dup(1)
     os.dup2(2, 1)
     try:
-        yield StdoutWriter(kept)
+        yield StdoutWriter(original)
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(original, 1)
+        os.close(original)
 
 
 async def serve(server: MCPServer[Any]) -> None:
-    """Serves until the client closes its end."""
-    low = server._lowlevel_server
-    with _claim_stdout() as wire:
-        await _relay_messages(low, wire)
+    """Serve until the client closes standard input. Requests that were sent before are still answered."""
+    stdin = StdinReader(0)
+    to_server, requests = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    answers, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+    unanswered: set[object] = set()
 
+    async def forward_requests(stdout: StdoutWriter) -> None:
+        async with to_server:
+            pending = await _read_opening_messages(stdin, stdout)
+            while message := pending.popleft() if pending else await _read_message(stdin, stdout):
+                if getattr(message.message, "method", ""):
+                    unanswered.add(getattr(message.message, "id", None))
+                await to_server.send(message)
+            with anyio.move_on_after(_DRAIN_SECONDS):
+                while unanswered - {None}:
+                    await anyio.sleep(0.01)
 
-async def _relay_messages(server: Any, stdout: StdoutWriter) -> None:
-    streams = {
-        "stdin": cast("anyio.AsyncFile[str] | None", _open_stdin()),
-        "stdout": cast("anyio.AsyncFile[str]", stdout),
-    }
-    async with stdio_server(**streams) as (received, written):
-        passing, read = create_context_streams[SessionMessage | Exception](0)
-        answering, answers = create_context_streams[SessionMessage](0)
-        waiting: set[object] = set()
+    async def forward_answers(stdout: StdoutWriter) -> None:
+        async for answer in from_server:
+            await stdout.write(answer.message)
+            unanswered.discard(getattr(answer.message, "id", None))
 
-        async def forward_requests() -> None:
-            async with passing:
-                for item in await _read_opening_messages(received, written):
-                    waiting.add(getattr(item.message, "id", None))
-                    await passing.send(item)
-                async for item in received:
-                    if isinstance(item, Exception):
-                        await written.send(SessionMessage(invalid_message_error(item)))
-                    else:
-                        waiting.add(getattr(item.message, "id", None))
-                        await passing.send(item)
-                with anyio.move_on_after(_DRAIN_SECONDS):  # whoever asked and hung up is answered all the same
-                    while waiting - {None}:
-                        await anyio.sleep(0.01)
-
-        async def forward_answers() -> None:
-            async for item in answers:
-                await written.send(item)
-                waiting.discard(getattr(item.message, "id", None))
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(forward_requests)
-            group.start_soon(forward_answers)
-            await server.run(read, answering, server.create_initialization_options())
+    with _claim_stdout() as stdout:
+        async with requests, answers, from_server, anyio.create_task_group() as group:
+            group.start_soon(forward_requests, stdout)
+            group.start_soon(forward_answers, stdout)
+            await _run_session(server, requests, answers)
             group.cancel_scope.cancel()
-        await written.aclose()
 
 
-async def _read_opening_messages(incoming: Any, outgoing: Any) -> list[SessionMessage]:
-    """The messages that open the conversation.
+async def _run_session(server: MCPServer[Any], requests: Any, answers: Any) -> None:
+    """Run the protocol over two streams.
 
-    A client may ask which protocol is spoken, tire of waiting while this process starts, and go on with the older
-    handshake. Both then wait here together. To answer the stale question would bind the conversation to a protocol that
-    the client no longer means, so it is passed over.
+    The public methods of ``MCPServer`` serve only the SDK's own transports, so this uses its private low-level server.
     """
-    first = await _read_message(incoming, outgoing)
-    if first is None:
-        return []
+    low_level = server._lowlevel_server
+    await low_level.run(requests, answers, low_level.create_initialization_options())
+
+
+async def _read_opening_messages(stdin: StdinReader, stdout: StdoutWriter) -> deque[SessionMessage]:
+    """Return the first messages of the client without a stale ``server/discover``.
+
+    A client may ask for the protocol version, stop waiting while this process starts, and send ``initialize`` instead.
+    Both messages are then in the input. An answer to the first one would fix a protocol that the client no longer uses.
+    """
+    first = await _read_message(stdin, stdout)
     second: SessionMessage | None = None
-    if _method_name(first) == "server/discover":
+    if first is not None and getattr(first.message, "method", "") == "server/discover":
         with anyio.move_on_after(_HANDSHAKE_GRACE_SECONDS):
-            second = await _read_message(incoming, outgoing)
-    if second is None:
-        return [first]
-    return [second] if _method_name(second) == "initialize" else [first, second]
+            second = await _read_message(stdin, stdout)
+        if second is not None and getattr(second.message, "method", "") == "initialize":
+            first = None
+    return deque(message for message in (first, second) if message is not None)
 
 
-def _method_name(item: SessionMessage) -> str:
-    return getattr(item.message, "method", "")
-
-
-async def _read_message(incoming: Any, outgoing: Any) -> SessionMessage | None:
-    """The next message; what is none is answered on the way. Nothing at the end."""
-    async for item in incoming:
-        if not isinstance(item, Exception):
-            return item  # type: ignore[no-any-return]  # the SDK's streams are not typed here
-        await outgoing.send(SessionMessage(invalid_message_error(item)))
+async def _read_message(stdin: StdinReader, stdout: StdoutWriter) -> SessionMessage | None:
+    """Return the next message, or ``None`` at the end. Answers lines that are not a message with an error."""
+    while (line := await stdin.read_line()) is not None:
+        try:
+            return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        except (ValueError, RecursionError) as error:
+            await stdout.write(invalid_message_error(error))
     return None
 
 
 def invalid_message_error(error: Exception) -> JSONRPCError:
-    """The protocol's error for a line that is no message: not JSON, or JSON of another shape."""
-    parsed = isinstance(error, ValidationError) and all(fault["type"] != "json_invalid" for fault in error.errors())
-    code = INVALID_REQUEST if parsed else PARSE_ERROR
-    told = "The message is not a JSON-RPC request." if parsed else "The line is not JSON."
-    return JSONRPCError(jsonrpc="2.0", id=_request_id(error), error=ErrorData(code=code, message=told))
+    """Return the protocol's error for a line that is not JSON, or is JSON of another shape."""
+    is_json = isinstance(error, ValidationError) and all(fault["type"] != "json_invalid" for fault in error.errors())
+    code = INVALID_REQUEST if is_json else PARSE_ERROR
+    message = "The message is not a JSON-RPC request." if is_json else "The line is not JSON."
+    return JSONRPCError(jsonrpc="2.0", id=_find_request_id(error), error=ErrorData(code=code, message=message))
 
 
-def _request_id(error: Exception) -> int | str | None:
-    """The id that a line names in spite of all, so that whoever waits for it is answered."""
+def _find_request_id(error: Exception) -> int | str | None:
+    """Return the request id in an invalid message, if there is one, so that the client can match the error."""
     if not isinstance(error, ValidationError):
         return None
-    seen = [fault["input"] for fault in error.errors()]
-    told = next((each for each in seen if isinstance(each, dict)), None)
-    if told is None and seen and isinstance(seen[0], str):
+    inputs = [fault["input"] for fault in error.errors()]
+    message = next((value for value in inputs if isinstance(value, dict)), None)
+    if message is None and inputs and isinstance(inputs[0], str):
         try:
-            told = json.loads(seen[0])
+            message = json.loads(inputs[0])
         except (ValueError, RecursionError):
             return None
-    id = told.get("id") if isinstance(told, dict) else None
+    id = message.get("id") if isinstance(message, dict) else None
     return id if type(id) is int or (isinstance(id, str) and id.isprintable()) else None

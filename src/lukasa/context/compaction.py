@@ -8,7 +8,6 @@ plan on the result finds nothing to do.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -26,6 +25,7 @@ from lukasa.context.records import (
     fact_draft,
     fact_tombstone,
     parse_turn,
+    read_newest_records,
     state_draft,
     summary_drafts,
     turn_query,
@@ -86,8 +86,12 @@ def compact_conversation(
         summary, drafts = origin.latest_summary, list[Draft]()
         if plan.turns_to_fold or plan.pruned_tasks:
             summariser: Summariser = summarise if model is None else ModelSummariser(model, counter)
-            steps = _summarise_in_steps(origin, plan, summariser, counter)
-            summary = steps[-1][0]
+            turns, steps = plan.turns_to_fold, list[tuple[ConversationSummary, Sequence[Turn]]]()
+            for start in range(0, max(1, len(turns)), MAX_TURNS_PER_SUMMARY_VERSION):
+                end = start + MAX_TURNS_PER_SUMMARY_VERSION
+                remarks = plan.remarks if end >= len(turns) else ()
+                summary = summariser(summary, turns[start:end], origin.settings.summary_tokens, counter, remarks)
+                steps.append((summary, turns[start:end]))
             drafts += summary_drafts(session_id, scope, origin, steps)
         if plan.pruned_tasks:
             state = dict(origin.state) | {"active_tasks": [dict(task) for task in plan.remaining_tasks]}
@@ -107,20 +111,6 @@ def compact_conversation(
         if isinstance(outcome, Refused):
             raise InvalidInput(f"The conversation cannot be compacted: {outcome.reason}")
     return CompactionReport(session_id)  # other writers keep compacting it
-
-
-def _summarise_in_steps(
-    origin: LoadedConversation, plan: CompactionPlan, summariser: Summariser, counter: TokenCounter
-) -> list[tuple[ConversationSummary, Sequence[Turn]]]:
-    """Fold the turns into the summary, as many at a time as one version can link to; the last step adds the remarks."""
-    summary, turns = origin.latest_summary, plan.turns_to_fold
-    steps: list[tuple[ConversationSummary, Sequence[Turn]]] = []
-    for start in range(0, max(1, len(turns)), MAX_TURNS_PER_SUMMARY_VERSION):
-        end = start + MAX_TURNS_PER_SUMMARY_VERSION
-        remarks = plan.remarks if end >= len(turns) else ()
-        summary = summariser(summary, turns[start:end], origin.settings.summary_tokens, counter, remarks)
-        steps.append((summary, turns[start:end]))
-    return steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +255,7 @@ class ConversationSizeTracker:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._sizes: OrderedDict[tuple[str, str], _ConversationSize] = OrderedDict()
+        self._sizes: dict[tuple[str, str], _ConversationSize] = {}
         self._lock = Lock()
 
     def is_full(self, session_id: str, scope: str, written_count: int, settings: ConversationSettings) -> bool:
@@ -277,10 +267,9 @@ class ConversationSizeTracker:
         else:
             self._count_new_turns(size, session_id, scope, written_count)
         with self._lock:
+            if len(self._sizes) >= _MAX_TRACKED:
+                self._sizes.clear()
             self._sizes[scope, session_id] = size
-            self._sizes.move_to_end((scope, session_id))
-            while len(self._sizes) > _MAX_TRACKED:
-                self._sizes.popitem(last=False)
         return size.entries > settings.entries or (size.tokens > settings.tokens and size.entries > 1)
 
     def invalidate(self, session_id: str, scope: str) -> None:
@@ -297,13 +286,8 @@ class ConversationSizeTracker:
 
     def _count_new_turns(self, size: _ConversationSize, session_id: str, scope: str, written_count: int) -> None:
         """Add the turns that any writer appended since the last check."""
-        limit = written_count + 1
-        while True:
-            page = list(self._journal.read(turn_query(session_id, scope, newest_first=True, limit=limit)))
-            new = [record for record in page if record.seq > size.position]
-            if len(new) < len(page) or len(page) < limit:
-                break
-            limit *= 4
+        query = turn_query(session_id, scope, newest_first=True)
+        new = read_newest_records(self._journal.read, query, size.position, written_count + 1)
         if new:
             size.position = new[0].seq
             size.entries += len(new)

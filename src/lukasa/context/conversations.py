@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from lukasa.recall.recall import Recall
 
 _MAX_ID_LENGTH = 200
+_UNUSABLE_CHARACTER = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _MAX_LOOKBACK_TURNS = 20
 _DEFAULT_OLDER_TURNS = 12
 
@@ -302,11 +304,7 @@ class Conversations:
         if not isinstance(outcome, Accepted):
             return outcome
         written = [record for record in outcome.records if record.kind == TURN]
-        if (
-            settings.automatic
-            and not outcome.repeated
-            and self._size_tracker.is_full(session_id, scope, len(written), settings)
-        ):
+        if settings.automatic and self._size_tracker.is_full(session_id, scope, len(written), settings):
             self._compact_if_automatic(session_id, scope, settings)
         return Accepted(written)
 
@@ -355,10 +353,8 @@ class Conversations:
 
         def change(state: dict[str, Any]) -> None:
             stats = state["tool_stats"]
-            by_tool = stats.setdefault("by_tool", {})
-            stats["total_calls"] = _int_or_zero(stats.get("total_calls")) + count
-            by_tool[tool] = _int_or_zero(by_tool.get(tool)) + count
-            stats["failures"] = _int_or_zero(stats.get("failures")) + (count if failed else 0)
+            _add_counts(stats, {"total_calls": count, "failures": count if failed else 0})
+            _add_counts(stats.setdefault("by_tool", {}), {tool: count})
 
         return self._change_state(session_id, change)
 
@@ -367,13 +363,8 @@ class Conversations:
         if any(type(count) is not int or count < 0 for count in (input, output)):
             return Refused("bad_usage", "Tokens are counted in whole numbers that are not negative.")
 
-        def change(state: dict[str, Any]) -> None:
-            usage = state["token_usage"]
-            usage["total_input"] = _int_or_zero(usage.get("total_input")) + input
-            usage["total_output"] = _int_or_zero(usage.get("total_output")) + output
-            usage["by_session"] = _int_or_zero(usage.get("by_session")) + input + output
-
-        return self._change_state(session_id, change)
+        added = {"total_input": input, "total_output": output, "by_session": input + output}
+        return self._change_state(session_id, lambda state: _add_counts(state["token_usage"], added))
 
     def environment(self, session_id: str, workspace: str | None = None, **snapshot: Any) -> Outcome:
         """Record the workspace, and values of a system snapshot that add to the earlier ones."""
@@ -449,8 +440,7 @@ class Conversations:
         scope = self._resolve_scope(session_id)
         with self._journal.snapshot() as snapshot:
             records = [
-                *snapshot.history(Key(scope, CONTEXT, session_id)),
-                *snapshot.history(Key(scope, SUMMARY, session_id)),
+                record for kind in (CONTEXT, SUMMARY) for record in snapshot.history(Key(scope, kind, session_id))
             ]
         return sorted(records, key=lambda record: record.seq)
 
@@ -475,15 +465,7 @@ class Conversations:
             result = self._recall()(question, older + len(shown), kinds=(TURN,), scopes=(scope,), session=session_id)
             found = [parse_turn(record) for record in result.records if record.id not in shown][:older]
             older_turns = [replace(turn, content=extract_passage(turn.content, question)) for turn in found]
-        return assemble_prompt(
-            session_id,
-            context.long_term_summary,
-            context.facts,
-            turns,
-            older_turns,
-            budget=budget,
-            counter=self.counter,
-        )
+        return assemble_prompt(context, turns, older_turns, budget=budget, counter=self.counter)
 
     # Storage of turns
 
@@ -491,10 +473,7 @@ class Conversations:
         """Check the id of a conversation and return its scope."""
         if session_id.__class__ is not str or not 0 < len(session_id) <= _MAX_ID_LENGTH:
             raise InvalidInput(f"A conversation's id is text of 1 to {_MAX_ID_LENGTH} characters.")
-        if any(
-            character < " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff"
-            for character in session_id
-        ):
+        if _UNUSABLE_CHARACTER.search(session_id):
             raise InvalidInput("A conversation's id holds a control character or half a character.")
         return self.scope
 
@@ -611,13 +590,15 @@ class Conversations:
             for fact in extract_facts(turn):
                 id = fact_id(session_id, fact)
                 facts[id] = replace(fact, id=id, turn=turn.id)
-        drafts = []
-        for id, fact in facts.items():
-            known = self._journal.get(Key(scope, FACT, id))
-            if known is None or known.text != fact.text:
-                drafts.append(fact_draft(session_id, scope, fact, origin="extraction"))
-        return drafts
+        known = {id: self._journal.get(Key(scope, FACT, id)) for id in facts}
+        return [
+            fact_draft(session_id, scope, fact, origin="extraction")
+            for id, fact in facts.items()
+            if (record := known[id]) is None or record.text != fact.text
+        ]
 
 
-def _int_or_zero(value: Any) -> int:
-    return value if type(value) is int else 0
+def _add_counts(section: dict[str, Any], added: Mapping[str, int]) -> None:
+    """Add to counts of a section; a count that is missing or no number starts at 0."""
+    for name, count in added.items():
+        section[name] = count + (section[name] if type(section.get(name)) is int else 0)

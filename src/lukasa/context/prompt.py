@@ -14,7 +14,7 @@ from typing import Any
 
 from lukasa import canonical_json
 from lukasa.clock import to_iso
-from lukasa.context.state import Turn
+from lukasa.context.state import Context, Turn
 from lukasa.context.summary import shorten_summary
 from lukasa.models.token_counter import TokenCounter
 from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block, neutralise
@@ -61,24 +61,17 @@ class _MemoryBlock:
 
 
 def assemble_prompt(
-    session_id: str,
-    summary: str,
-    facts: Sequence[str],
-    turns: Sequence[Turn],
-    older: Sequence[Turn],
-    *,
-    budget: int,
-    counter: TokenCounter,
+    context: Context, turns: Sequence[Turn], older: Sequence[Turn], *, budget: int, counter: TokenCounter
 ) -> AssembledPrompt:
     """Fit a conversation into a budget; ``turns`` are its newest, ``older`` those found by recall, best first."""
     groups, older = group_tool_results(turns), older[:_MAX_OLDER_TURNS]
     memory_budget = int(budget * _MEMORY_SHARE) - TOKENS_PER_MESSAGE
-    memory = _build_memory_block(session_id, summary, facts, older, memory_budget, counter)
+    memory = _build_memory_block(context, older, memory_budget, counter)
     turn_budget = budget - (memory.block.tokens + TOKENS_PER_MESSAGE if memory.block.text else 0)
     chosen, spent, cut_ids = _choose_newest(groups, turn_budget, counter)
-    if (summary or facts or older) and turn_budget > spent:  # memory gets what the turns leave over
+    if (context.long_term_summary or context.facts or older) and turn_budget > spent:  # memory gets what is left
         memory_budget = memory.block.tokens + turn_budget - spent - TOKENS_PER_MESSAGE
-        larger = _build_memory_block(session_id, summary, facts, older, memory_budget, counter)
+        larger = _build_memory_block(context, older, memory_budget, counter)
         memory = larger if larger.block.text else memory
     left_out = sum(map(len, groups)) - sum(map(len, chosen))
     while True:  # count the whole prompt: the tokens of its parts need not add up exactly
@@ -167,10 +160,9 @@ def chat_message(turn: Turn) -> dict[str, Any]:
     return message
 
 
-def _build_memory_block(
-    session_id: str, summary: str, facts: Sequence[str], older: Sequence[Turn], budget: int, counter: TokenCounter
-) -> _MemoryBlock:
+def _build_memory_block(context: Context, older: Sequence[Turn], budget: int, counter: TokenCounter) -> _MemoryBlock:
     """Fence summary, facts and older turns; each has a share of the budget and leaves the rest to the next."""
+    session_id, summary, facts = context.session_id, context.long_term_summary, context.facts
     items: list[PromptItem] = []
     remaining = max(0, budget - 80)
     if summary and (brief := shorten_summary(summary, remaining // 2 if facts or older else remaining, counter)):
@@ -252,10 +244,8 @@ def _cut_turn(turn: Turn, budget: int, counter: TokenCounter) -> Turn:
 
     while low < high:
         middle = (low + high + 1) // 2
-        if _count_group_tokens([with_ends(middle)], counter) <= budget:
-            low = middle
-        else:
-            high = middle - 1
+        fits = _count_group_tokens([with_ends(middle)], counter) <= budget
+        low, high = (middle, high) if fits else (low, middle - 1)
     return with_ends(low)
 
 

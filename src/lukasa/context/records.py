@@ -12,9 +12,9 @@ that a conversation can be copied to another store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -57,6 +57,18 @@ def turn_label(session_id: str) -> str:
 def turn_query(session_id: str, scope: str, **more: Any) -> Query:
     """Return the query for a conversation's turns; ``more`` are further fields of ``Query``."""
     return Query(kinds=(TURN,), scopes=(scope,), labels=(turn_label(session_id),), **more)
+
+
+def read_newest_records(
+    read: Callable[[Query], Iterable[Record]], newest_first: Query, position: int, limit: int
+) -> list[Record]:
+    """Read the records after a position from the end, so that the cost depends on their number; return newest first."""
+    while True:
+        page = list(read(replace(newest_first, limit=limit)))
+        recent = [record for record in page if record.seq > position]
+        if len(recent) < len(page) or len(page) < limit:
+            return recent
+        limit *= 4
 
 
 def turn_draft(session_id: str, scope: str, turn: Turn, *, id: str, by: str, origin: str, counted_by: str) -> Draft:
@@ -169,16 +181,12 @@ def summary_drafts(
     """
     drafts = []
     for number, (summary, turns) in enumerate(steps):
-        body = {
-            "text": summary.text,
+        body = asdict(summary) | {
             "lines": [[line.text, line.worth, line.round] for line in summary.lines],
-            "tokens": summary.tokens,
-            "turns": summary.turns,
-            "folded_tokens": summary.folded_tokens,
-            "rounds": summary.rounds,
             "edge": list(summary.edge),
-            "by": summary.by,
-        } | ({"why": summary.why} if summary.why else {})
+        }
+        if not summary.why:
+            del body["why"]
         for start in range(0, max(1, len(turns)), MAX_TURNS_PER_SUMMARY_VERSION):
             is_first = not number and not start
             folded = turns[start : start + MAX_TURNS_PER_SUMMARY_VERSION]
@@ -200,13 +208,10 @@ def parse_summary(body: Mapping[str, Any]) -> ConversationSummary:
         summary = ConversationSummary(
             text=body["text"],
             lines=tuple(SummaryLine(str(text), float(worth), int(round)) for text, worth, round in body["lines"]),
-            tokens=int(body["tokens"]),
-            turns=int(body["turns"]),
-            folded_tokens=int(body["folded_tokens"]),
-            rounds=int(body["rounds"]),
             edge=tuple(map(str, body["edge"])),
             by=str(body["by"]),
             why=str(body.get("why", "")),
+            **{name: int(body[name]) for name in ("tokens", "turns", "folded_tokens", "rounds")},
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInput("it has not the fields of a summary") from error
@@ -324,9 +329,7 @@ class ConversationReader:
         version, (state, settings) = self.read_latest_valid(CONTEXT, parse_state, (default_state(), DEFAULT_SETTINGS))
         summary_version, summary = self.read_latest_valid(SUMMARY, parse_summary, NO_SUMMARY)
         position = self._find_folded_position(summary)
-        turns = (
-            self._read_settled_turns(position) if settled_only else self._read_recent_turns(position, settings.entries)
-        )
+        turns = self._read_turns(position, settings.entries, settled_only=settled_only)
         facts = self._read_facts(settings.facts)
         if not (version or summary_version or turns or facts or self.recovered):
             return None
@@ -386,28 +389,20 @@ class ConversationReader:
     def _turn_query(self, **more: Any) -> Query:
         return turn_query(self._session_id, self._scope, as_of=self._as_of, **more)
 
-    def _read_recent_turns(self, position: int, expected_count: int) -> list[Turn]:
-        """Read the turns after a position from the end, so that the cost depends on their number alone."""
-        limit = min(expected_count + 14, 1_000)
-        while True:
-            try:
-                page = self._reader.read(self._turn_query(newest_first=True, limit=limit))
-            except StoreDamaged as error:
-                self.recovered.append(f"A turn cannot be read and is left out ({_message(error)}).")
-                page = list(self._iterate_readable_turns(position))
-                limit = len(page) + 1
-            recent = [record for record in page if record.seq > position]
-            if len(recent) < len(page) or len(page) < limit:
-                return [parse_turn(record) for record in reversed(recent)]
-            limit *= 4
-
-    def _read_settled_turns(self, position: int) -> list[Turn]:
-        """Read the turns after a position, up to the first place where another turn may still be committed."""
+    def _read_turns(self, position: int, expected_count: int, *, settled_only: bool) -> list[Turn]:
+        """Read the turns after a position; settled ones end where another turn may still be committed."""
         try:
-            return [parse_turn(record) for record in self._reader.read(self._turn_query(after=position))]
+            if settled_only:
+                records = self._reader.read(self._turn_query(after=position))
+            else:
+                limit = min(expected_count + 14, 1_000)
+                records = read_newest_records(self._reader.read, self._turn_query(newest_first=True), position, limit)[
+                    ::-1
+                ]
         except StoreDamaged as error:
             self.recovered.append(f"A turn cannot be read and is left out ({_message(error)}).")
-            return [parse_turn(record) for record in reversed(list(self._iterate_readable_turns(position)))]
+            records = list(self._iterate_readable_turns(position))[::-1]
+        return [parse_turn(record) for record in records]
 
     def _iterate_readable_turns(self, position: int) -> Iterator[Record]:
         """Read the turns after a position one by one, newest first, and skip the damaged ones."""

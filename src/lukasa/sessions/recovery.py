@@ -153,11 +153,9 @@ def build_recovering_changes(state: SessionState) -> list[dict[str, Any]]:
 
 def restore_status(prediction: Mapping[str, Any]) -> dict[str, Any]:
     """Return a prediction with the status it had before it was marked as recovering."""
-    status = (
-        prediction.get(PREVIOUS_STATUS_KEY, "active")
-        if prediction.get("status") == "recovering"
-        else prediction.get("status")
-    )
+    status = prediction.get("status")
+    if status == "recovering":
+        status = prediction.get(PREVIOUS_STATUS_KEY, "active")
     return {name: value for name, value in prediction.items() if name != PREVIOUS_STATUS_KEY} | {"status": status}
 
 
@@ -189,11 +187,8 @@ def reconcile_predictions(
     our_ids = {item["prediction_id"] for item in state["active_predictions"]}
     state_time = _last_updated(state["metadata"])
     for id, item in remote.items():
-        if (
-            id not in our_ids
-            and item.get("status") == "active"
-            and (not is_complete or _last_updated(item) > state_time)
-        ):
+        is_missing = id not in our_ids and item.get("status") == "active"
+        if is_missing and (not is_complete or _last_updated(item) > state_time):
             decisions.append(PredictionDecision(id, "add", item))
     return decisions
 

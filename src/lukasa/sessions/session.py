@@ -164,15 +164,13 @@ class Session:
 
         Nothing is written when the session was closed and both copies agree. Damaged files are renamed.
         """
-        used = f"checkpoint {recovered.base.number} of " + (
-            "files and log" if recovered.source == "both" else recovered.source
-        )
+        used, number = recovered.source.replace("both", "files and log"), recovered.base.number
         self.recovery = report = RecoveryReport(
             self.id,
             recovered.mode,
             recovered.state,
-            "nothing" if recovered.source == "none" else used,
-            recovered.base.number,
+            "nothing" if used == "none" else f"checkpoint {number} of {used}",
+            number,
             recovered.replayed,
             recovered.lost,
             recovered.is_complete,
@@ -189,20 +187,14 @@ class Session:
             outcome = self._records.append(incident)
             incidents = tuple(record.id for record in outcome.records) if isinstance(outcome, Accepted) else ()
         if recovered.source != "both" or recovered.lost or evidence.has_newer_damage:
-            self._require_recovered(
-                self._save_checkpoint(
-                    self._position.state,
-                    recovered.highest_delta,
-                    number=evidence.highest_number + 1,
-                    clean=recovered.mode == "normal",
-                )
-            )
+            number, clean = evidence.highest_number + 1, recovered.mode == "normal"
+            state, upto = self._position.state, recovered.highest_delta
+            self._require_accepted(self._save_checkpoint(state, upto, number=number, clean=clean), "recovered")
         if recovered.mode != "normal":
             self.mark_recovering()
+            is_proved = recovered.is_complete or not evidence.has_newer_damage
             decisions, answer = self._reconcile(
-                is_complete=recovered.source != "none"
-                and not recovered.lost
-                and (recovered.is_complete or not evidence.has_newer_damage)
+                is_complete=recovered.source != "none" and not recovered.lost and is_proved
             )
             report = replace(
                 report,
@@ -282,9 +274,8 @@ class Session:
             except InvalidInput:
                 size = 0  # not JSON: the write gate refuses it
             if size > MAX_STATE_BYTES:
-                return Refused(
-                    "too_large", f"The state would have {size:,} bytes; at most {MAX_STATE_BYTES:,} are kept."
-                )
+                reason = f"The state would have {size:,} bytes; at most {MAX_STATE_BYTES:,} are kept."
+                return Refused("too_large", reason)
             delta = Delta(position.upto + 1, at, resolved)
             outcome = self._records.append(self._records.delta_draft(delta), *extra_drafts)
             if not isinstance(outcome, Accepted):
@@ -338,6 +329,14 @@ class Session:
                 self.prune()
             event = "closed" if clean else "checkpoint"
             return self._save_checkpoint(self._position.state, self._position.upto, clean=clean, event=event)
+
+    def _checkpoint_refreshed(self, *, clean: bool = False) -> Outcome:
+        """Save a checkpoint; when another writer was faster, read its changes and save again."""
+        outcome = self.checkpoint(clean=clean)
+        if isinstance(outcome, Conflict):
+            self.refresh()
+            outcome = self.checkpoint(clean=clean)
+        return outcome
 
     def replace(self, state: Mapping[str, Any]) -> Outcome:
         """Replace the whole state, and save it as a checkpoint."""
@@ -415,8 +414,7 @@ class Session:
                     for chunk in split_into_chunks(removed)
                 ]
                 outcome = self._apply_patch(plan.changes, at=to_iso(now), extra_drafts=drafts)
-                if isinstance(outcome, Refused | Conflict):
-                    raise InvalidInput(f"The session could not be pruned: {outcome.reason}")
+                self._require_accepted(outcome, "pruned")
             return plan
 
     # The network
@@ -450,8 +448,7 @@ class Session:
             if isinstance(network, RateLimitedNetwork):
                 section["api_usage"] = network.usage()
             outcome = self.patch([*changes, {"op": "replace", "path": "/network_state", "value": section}])
-            if isinstance(outcome, Refused | Conflict):
-                raise InvalidInput(f"The session could not be synced: {outcome.reason}")
+            self._require_accepted(outcome, "synced")
             return section
 
     @staticmethod
@@ -497,10 +494,9 @@ class Session:
         if network_state is not None and not is_complete:
             known = {item["signal_id"] for item in self._position.state["signal_history"]}
             missing = [dict(item) for item in network_state.signal_history if item["signal_id"] not in known]
-            if missing:
-                self._apply_recovery_changes(
-                    [{"op": "add", "path": "/signal_history/-", "value": item} for item in missing]
-                )
+            changes = [{"op": "add", "path": "/signal_history/-", "value": item} for item in missing]
+            if changes:
+                self._apply_recovery_changes(changes)
         return decisions, answer
 
     def mark_recovering(self) -> int:
@@ -511,11 +507,11 @@ class Session:
         return len(changes) // 2
 
     def _apply_recovery_changes(self, changes: Sequence[PatchOperation]) -> None:
-        self._require_recovered(self._apply_patch(changes, at=""))
+        self._require_accepted(self._apply_patch(changes, at=""), "recovered")
 
-    def _require_recovered(self, outcome: Outcome) -> None:
+    def _require_accepted(self, outcome: Outcome, action: str) -> None:
         if not isinstance(outcome, Accepted):
-            raise InvalidInput(f"The session {self.id[:80]!r} could not be recovered: {outcome.reason}")
+            raise InvalidInput(f"The session {self.id[:80]!r} could not be {action}: {outcome.reason}")
 
     def recovering(self) -> list[str]:
         """Return the ids of the predictions that are not verified yet."""
@@ -549,9 +545,7 @@ class Session:
             self._last_backup_at = min(self._last_backup_at, now)
             if now - self._last_checkpoint_at >= self._checkpoint_interval():
                 if self._position.upto > self._position.saved_upto:
-                    if isinstance(self.checkpoint(), Conflict):
-                        self.refresh()
-                        self.checkpoint()
+                    self._checkpoint_refreshed()
                     done.append("checkpoint")
                 self._last_checkpoint_at = now
             if self._options.backup is not None and now - self._last_backup_at >= self._options.backup_every:
@@ -582,12 +576,7 @@ class Session:
             if self._closed:
                 return
             self.refresh()
-            outcome = self.checkpoint(clean=True)
-            if isinstance(outcome, Conflict):
-                self.refresh()
-                outcome = self.checkpoint(clean=True)
-            if not isinstance(outcome, Accepted):
-                raise InvalidInput(f"The session could not be closed: {outcome.reason}")
+            self._require_accepted(self._checkpoint_refreshed(clean=True), "closed")
             self._closed = True
             self._back_up(self._clock.now())
 

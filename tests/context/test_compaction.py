@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa.context import ContextCompactor, ConversationSettings, Turn, plan_compaction
+from lukasa.context.records import ConversationRecords
 from lukasa.context.state import Fact
 from lukasa.models.token_counter import open_token_counter
 from lukasa.storage.engine import Query
@@ -314,7 +315,7 @@ def test_no_sequence_of_actions_loses_a_turn_or_passes_a_limit(actions, entries,
                 assert conversations.save(context)
                 messages += fresh
             else:
-                conversations._size_tracker.invalidate(session_id, "shared")
+                conversations._size_tracker.invalidate(ConversationRecords(session_id, "shared"))
             context = conversations.load(session_id)
             assert [turn.content for turn in conversations.transcript(session_id)] == messages
             assert context.folded + len(context.recent_history) == len(messages)

@@ -202,105 +202,89 @@ def _possession_fact(slot: str, adjective: str = "") -> _FactBuilder:
     return build
 
 
-_IGNORE_CASE = re.IGNORECASE
+def _fact_rule(
+    name: str, keywords: tuple[str, ...], pattern: str, build: _FactBuilder, *, people_only: bool = True
+) -> _FactRule:
+    return _FactRule(name, keywords, re.compile(pattern), build, people_only)
+
+
 _RULES: tuple[_FactRule, ...] = (
-    _FactRule("preference", ("prefer",), re.compile(rf"{_SUBJECT_PATTERN} prefer {_REST_PATTERN}"), _preference_fact),
-    _FactRule(
+    _fact_rule("preference", ("prefer",), rf"{_SUBJECT_PATTERN} prefer {_REST_PATTERN}", _preference_fact),
+    _fact_rule(
         "preference",
         ("like", "love", "hate", "stand", "enjoy"),
-        re.compile(
-            rf"{_SUBJECT_PATTERN} (?P<verb>don['’]t like|do not like|can['’]t stand|like|love|hate|enjoy) {_REST_PATTERN}"
-        ),
+        rf"{_SUBJECT_PATTERN} (?P<verb>don['’]t like|do not like|can['’]t stand|like|love|hate|enjoy) {_REST_PATTERN}",
         _liking_fact,
     ),
-    _FactRule(
+    _fact_rule(
         "preference",
         ("favourite", "favorite"),
-        re.compile(rf"\bmy favou?rite (?P<thing>[\w -]{{2,30}}?) (?:is|are) {_REST_PATTERN}", _IGNORE_CASE),
+        rf"(?i)\bmy favou?rite (?P<thing>[\w -]{{2,30}}?) (?:is|are) {_REST_PATTERN}",
         _possession_fact("favourite", "favourite "),
     ),
-    _FactRule(
+    _fact_rule(
         "preference",
         ("always", "never", "from now on"),
-        re.compile(rf"(?:^|\bplease[, ]+)(?P<when>always|never|from now on)[, ]+{_REST_PATTERN}", _IGNORE_CASE),
+        rf"(?i)(?:^|\bplease[, ]+)(?P<when>always|never|from now on)[, ]+{_REST_PATTERN}",
         _instruction_fact,
     ),
-    _FactRule(
+    _fact_rule(
         "identity",
         ("my name is", "call me", "i'm ", "i’m ", "i am "),
-        re.compile(
-            r"(?:\b[Mm]y name is|\b[Cc]all me|^(?:Hi|Hello|Hey)?[,! ]*I(?: a|['’])m)\s+"
-            r"(?P<name>[A-Z][\w'’-]+(?: [A-Z][\w'’-]+){0,2})(?=[.,!]|$| and\b| from\b)"
-        ),
+        r"(?:\b[Mm]y name is|\b[Cc]all me|^(?:Hi|Hello|Hey)?[,! ]*I(?: a|['’])m)\s+"
+        r"(?P<name>[A-Z][\w'’-]+(?: [A-Z][\w'’-]+){0,2})(?=[.,!]|$| and\b| from\b)",
         lambda groups, speaker: (f"{speaker}'s name is {groups['name']}", f"name {speaker.lower()}"),
     ),
-    _FactRule(
+    _fact_rule(
         "identity",
         (" work ", " live ", " moved ", " from ", " allergic ", " speak ", "i speak", "i work", "i live"),
-        re.compile(
-            rf"\bI ?(?P<verb>work (?:as|at|for)|live in|moved to|come from|(?:am|['’]m) from|(?:am|['’]m) allergic to|speak)\s+{_REST_PATTERN}"
-        ),
+        rf"\bI ?(?P<verb>work (?:as|at|for)|live in|moved to|come from|(?:am|['’]m) from|(?:am|['’]m) allergic to|speak)\s+{_REST_PATTERN}",
         _identity_fact,
     ),
-    _FactRule(
+    _fact_rule(
         "identity",
         ("i am a", "i'm a", "i’m a"),
-        re.compile(
-            r"\bI(?: a|['’])m (?P<what>an? (?:[a-z-]+ ){0,3}(?:engineer|developer|designer|teacher|nurse|doctor|student"
-            r"|manager|writer|artist|lawyer|scientist|researcher|analyst|architect|consultant|accountant|chef|founder"
-            r"|photographer|musician|librarian|journalist|programmer|administrator|vegetarian|vegan))\b"
-        ),
+        r"\bI(?: a|['’])m (?P<what>an? (?:[a-z-]+ ){0,3}(?:engineer|developer|designer|teacher|nurse|doctor|student"
+        r"|manager|writer|artist|lawyer|scientist|researcher|analyst|architect|consultant|accountant|chef|founder"
+        r"|photographer|musician|librarian|journalist|programmer|administrator|vegetarian|vegan))\b",
         lambda groups, speaker: (f"{speaker} is {groups['what']}", f"work {speaker.lower()}"),
     ),
-    _FactRule(
+    _fact_rule(
         "identity",
         ("my ",),
-        re.compile(
-            rf"\b[Mm]y (?P<thing>(?:job|birthday|timezone|time zone|budget|address|hometown|role|team|"
-            rf"(?:wife|husband|partner|son|daughter|dog|cat|boss|manager)(?:['’]s name)?)) is {_REST_PATTERN}"
-        ),
+        rf"\b[Mm]y (?P<thing>(?:job|birthday|timezone|time zone|budget|address|hometown|role|team|"
+        rf"(?:wife|husband|partner|son|daughter|dog|cat|boss|manager)(?:['’]s name)?)) is {_REST_PATTERN}",
         _possession_fact("own"),
     ),
-    _FactRule(
+    _fact_rule(
         "decision",
         ("decid", "go with", "agreed", "settled on", "we'll use", "we’ll use", "we will use", "decision", "chose"),
-        re.compile(
-            rf"(?P<cue>\b(?:we|I)(?:['’]ve| have)? (?:decided (?:to|on|that)|agreed (?:to|on|that)|settled on|chose|chosen)"
-            rf"|\blet['’]?s go with|\bwe(?:['’]ll| will) (?:go with|use)|^decision:|^agreed:|\bthe decision is(?: to)?)\s+{_REST_PATTERN}",
-            _IGNORE_CASE,
-        ),
+        rf"(?i)(?P<cue>\b(?:we|I)(?:['’]ve| have)? (?:decided (?:to|on|that)|agreed (?:to|on|that)|settled on|chose|chosen)"
+        rf"|\blet['’]?s go with|\bwe(?:['’]ll| will) (?:go with|use)|^decision:|^agreed:|\bthe decision is(?: to)?)\s+{_REST_PATTERN}",
         _decision_fact,
         people_only=False,
     ),
-    _FactRule(
+    _fact_rule(
         "version",
         ("use", "using", "upgrade", "version", "running", "runs", "on "),
-        re.compile(
-            r"\b(?:uses?|using|run(?:s|ning)?(?: on)?|upgraded? to|upgrading to|moved to|(?:are|is|'re|’re|stay) on|requires?|needs?|version of)\s+"
-            r"(?P<tool>[A-Z][\w.+#-]*(?: [A-Z][\w.+#-]*)?)\s+(?:version\s+)?v?(?P<number>\d+(?:\.\d+){0,3}(?:-[\w.]+)?)(?=[\s.,;:!)]|$)(?!%)"
-        ),
+        r"\b(?:uses?|using|run(?:s|ning)?(?: on)?|upgraded? to|upgrading to|moved to|(?:are|is|'re|’re|stay) on|requires?|needs?|version of)\s+"
+        r"(?P<tool>[A-Z][\w.+#-]*(?: [A-Z][\w.+#-]*)?)\s+(?:version\s+)?v?(?P<number>\d+(?:\.\d+){0,3}(?:-[\w.]+)?)(?=[\s.,;:!)]|$)(?!%)",
         lambda groups, _: (f"Project uses {groups['tool']} {groups['number']}", f"version {groups['tool'].lower()}"),
         people_only=False,
     ),
-    _FactRule(
+    _fact_rule(
         "path",
         ("/", "\\"),
-        re.compile(
-            rf"\b(?:the|our|my)\s+(?P<thing>[\w-]+(?: [\w-]+){{0,3}}?)\s+(?:is|are|lives?|sits?|stands?|goes?|(?:is|are) (?:kept|stored|found|located))"
-            rf"\s+(?:in|at|under|into|to)\s+[`\"']?{_PATH_PATTERN}",
-            _IGNORE_CASE,
-        ),
+        rf"(?i)\b(?:the|our|my)\s+(?P<thing>[\w-]+(?: [\w-]+){{0,3}}?)\s+(?:is|are|lives?|sits?|stands?|goes?|(?:is|are) (?:kept|stored|found|located))"
+        rf"\s+(?:in|at|under|into|to)\s+[`\"']?{_PATH_PATTERN}",
         _location_fact,
         people_only=False,
     ),
-    _FactRule(
+    _fact_rule(
         "date",
         ("deadline", "release", "launch", "due", "meeting", "demo", "appointment", "birthday", "review", "interview"),
-        re.compile(
-            rf"\b(?:the|our|my)?\s*(?P<thing>(?:[\w-]+ )?(?:deadline|release|launch|meeting|demo|appointment|review|interview))"
-            rf"\s+(?:is|are|was moved|moved|has moved|will be|takes place)\s+(?P<by>on|by|to|at|due|now|in|)\s*(?P<date>{_DATE_PATTERN})",
-            _IGNORE_CASE,
-        ),
+        rf"(?i)\b(?:the|our|my)?\s*(?P<thing>(?:[\w-]+ )?(?:deadline|release|launch|meeting|demo|appointment|review|interview))"
+        rf"\s+(?:is|are|was moved|moved|has moved|will be|takes place)\s+(?P<by>on|by|to|at|due|now|in|)\s*(?P<date>{_DATE_PATTERN})",
         _date_fact,
         people_only=False,
     ),

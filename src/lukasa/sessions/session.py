@@ -6,6 +6,7 @@ import atexit
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import FrameType, TracebackType
@@ -429,15 +430,12 @@ class Session:
             state, network = self._position.state, self._network
             section = dict(state["network_state"])
             agent_id = state["metadata"]["agent_id"]
-            changes: list[PatchOperation] = []
             try:
                 if network is None:
                     raise NetworkDown
-                changes = self._broadcast_state(network, agent_id, state)
-                peers = network.peers(agent_id)
+                changes, peers = self._broadcast_state(network, agent_id, state), network.peers(agent_id)
             except NetworkDown:
-                section["connected"] = False
-                changes = []
+                section["connected"], changes = False, []
             else:
                 known = {peer["agent_id"]: peer for peer in section.get("peer_agents", ())}
                 for peer in peers:
@@ -479,11 +477,9 @@ class Session:
         """Settle recovering predictions, each in a durable step; return the decisions and the network's answer."""
         network_state, answer = None, "did not answer"
         if self._network is not None:
-            try:
+            with suppress(NetworkDown):
                 network_state = self._network.fetch_state(self._position.state["metadata"]["agent_id"])
                 answer = "knows nothing of the agent" if network_state.silent else "answered"
-            except NetworkDown:
-                network_state = None
         decisions = reconcile_predictions(self._position.state, network_state, is_complete=is_complete)
         for decision in decisions:
             if decision.action != "hold":
@@ -556,8 +552,7 @@ class Session:
     def _seconds_until_due(self) -> float:
         """Return the time until the next checkpoint is due, at most half a minute."""
         elapsed = max(self._clock.now() - self._last_checkpoint_at, timedelta(0))
-        left = (self._checkpoint_interval() - elapsed).total_seconds()
-        return min(max(left, 0.05), _MAX_WAIT_SECONDS)
+        return min(max((self._checkpoint_interval() - elapsed).total_seconds(), 0.05), _MAX_WAIT_SECONDS)
 
     def _checkpoint_interval(self) -> timedelta:
         return timedelta(minutes=self._position.state["configuration"].get("checkpoint_interval_minutes", 30))
@@ -573,12 +568,11 @@ class Session:
         if self._thread is not None:
             self._thread.stop()
         with self._lock:
-            if self._closed:
-                return
-            self.refresh()
-            self._require_accepted(self._checkpoint_refreshed(clean=True), "closed")
-            self._closed = True
-            self._back_up(self._clock.now())
+            if not self._closed:
+                self.refresh()
+                self._require_accepted(self._checkpoint_refreshed(clean=True), "closed")
+                self._closed = True
+                self._back_up(self._clock.now())
 
     def abandon(self) -> None:
         """Leave the session as a crash would: nothing is saved or marked."""

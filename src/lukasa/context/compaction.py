@@ -1,4 +1,4 @@
-"""Compaction: when a conversation needs it, a pure plan of what it does, and the batch that carries it out.
+"""Compaction: the limits that trigger it, a pure plan of its steps, and the batch that carries the plan out.
 
 A compaction folds turns: the summary replaces them in the recent view. The entries step comes first: past ``entries`` turns, all
 but the newest ``keep`` are folded. Then the tokens step: while the rest has more than ``tokens`` tokens, its older half is

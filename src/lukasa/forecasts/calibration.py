@@ -47,7 +47,7 @@ class ProbabilityCorrection:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationReport:
-    """The results of a calibration; ``why`` explains in a sentence what became of the correction."""
+    """The results of a calibration; ``why`` says in a sentence whether a correction is made."""
 
     correction: ProbabilityCorrection
     mean_error: float | None

@@ -7,7 +7,7 @@
                                    failed      no attempt is left: shown to people, retried only on request
 
 A job belongs to one scope and reaches that scope alone; a job of the store's owner belongs to the scope ``_lukasa`` and
-reaches everything. So a deferred job can never do what its author could not.
+reaches everything. So a deferred job can do nothing that its author may not do.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class LogJobQueue:
         def update(reader: Reader) -> list[Draft] | Refused:
             record = reader.get(key)
             if record is None or record.body.get("run") != run_id:
-                return Refused("lost", f"{key} is in other hands.")
+                return Refused("lost", f"Another worker has taken {key} over.")
             return [change(record)]
 
         return bool(self._journal.append_if(update))

@@ -5,7 +5,7 @@ because nothing may be done twice or lost (docs/decisions/0008-jobs.md):
 
 - Workers rescue the jobs of dead workers. Rescuers take turns, because one with an outdated list would take a job from
   the living worker that has just got it.
-- A job to be retried while a newer one with its key waits gives way to it. procrastinate would leave it running for
+- A job to be retried while a newer one with its key waits is deleted. procrastinate would leave it running for
   ever, because only one job of a key may wait.
 - A worker sends heartbeats until its last job is done, and restarts when it could not record how a job ended.
 - The error of the newest failed attempt is stored, so that it can be shown.
@@ -311,7 +311,7 @@ class _TaskRetryStrategy(retry.BaseRetryStrategy):
 
 
 class _WorkerJobManager(JobManager):
-    """procrastinate's job manager for one worker, with what it lacks.
+    """procrastinate's job manager for one worker, with two additions.
 
     A result that cannot be recorded stops the worker, so that its job can be rescued. A worker that was silent for so
     long that another one removed it registers again.

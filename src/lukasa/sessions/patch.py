@@ -1,4 +1,4 @@
-"""Changes of a state: JSON Patch (RFC 6902), applied without copying what stays the same.
+"""Changes of a state: JSON Patch (RFC 6902), applied without copying the unchanged parts.
 
 A path is a JSON Pointer (``/active_predictions/0/probability``). An item of a list may also be named by its id
 (``/active_predictions/pred-001/probability``). Before a change is stored, such an id is replaced by the item's index, and

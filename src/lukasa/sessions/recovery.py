@@ -38,7 +38,7 @@ PREVIOUS_STATUS_KEY = "recovering_from"
 
 @dataclass(frozen=True, slots=True)
 class RecoveryEvidence:
-    """What the files and the log hold of a session."""
+    """Records and files of a session, as recovery found them."""
 
     file_checkpoint: Checkpoint | None
     damaged: Sequence[DamagedCheckpoint]
@@ -132,7 +132,7 @@ def apply_delta(state: SessionState, delta: Delta) -> SessionState:
 
 @dataclass(frozen=True, slots=True)
 class PredictionDecision:
-    """What to do with one prediction, and why."""
+    """Decision on one prediction: the action, the prediction to store, and the reason."""
 
     prediction_id: str
     action: Literal["keep", "take", "add", "hold"]
@@ -200,7 +200,7 @@ def _last_updated(item: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """Result of a recovery: what was found, repaired and lost."""
+    """Result of a recovery: the state, the repairs and the losses."""
 
     session: str
     mode: RecoveryMode

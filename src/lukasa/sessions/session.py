@@ -531,7 +531,7 @@ class Session:
         return self
 
     def tick(self) -> tuple[str, ...]:
-        """Do what is due: a checkpoint if something changed, a backup; return what was done."""
+        """Save a checkpoint if one is due and something changed, back up if due; return the names of the steps taken."""
         with self._lock:
             if self._closed:
                 return ()

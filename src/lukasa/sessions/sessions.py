@@ -234,7 +234,7 @@ class Sessions:
     ) -> Outcome:
         """Save a whole state as the next checkpoint of a session, which begins if there is none.
 
-        A number that is not above the newest one's is an older write that comes late: ``Conflict``.
+        A number that is not above the newest one is a late write of an older state: ``Conflict``.
         """
         if not hasattr(agent_state, "items"):
             return Refused("bad_state", "A state is a JSON object with eight sections.")
@@ -327,7 +327,7 @@ class Sessions:
         return plan
 
     def archive(self, session_id: str, *, scope: str | None = None) -> list[Mapping[str, Any]]:
-        """Return what left a session's state by pruning, oldest first."""
+        """Return the items that pruning removed from a session's state, oldest first."""
         return self._record_bodies(session_id, scope, ARCHIVE)
 
     def events(self, session_id: str, *, scope: str | None = None) -> list[Mapping[str, Any]]:

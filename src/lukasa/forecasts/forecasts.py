@@ -443,10 +443,9 @@ def _status_labels(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _check_numbers(probability: Any, interval: Any = None, level: Any = None) -> Refused | None:
     """Refuse a probability, interval or level outside 0 to 1; return None when all are valid."""
-    if not _is_between(probability, 0, 1):
-        return Refused("bad_probability", "The probability must be a number from 0 to 1.")
-    if level is not None and not _is_between(level, 0, 1):
-        return Refused("bad_confidence_level", "The confidence level must be a number from 0 to 1.")
+    for name, value in (("probability", probability), ("confidence_level", 0 if level is None else level)):
+        if not _is_between(value, 0, 1):
+            return Refused(f"bad_{name}", f"The {name.replace('_', ' ')} must be a number from 0 to 1.")
     bounds = [0, 1] if interval is None else list(interval)
     if len(bounds) != 2 or not all(_is_between(bound, 0, 1) for bound in bounds) or bounds[0] > bounds[1]:
         return Refused("bad_interval", "The confidence interval must be a lower and an upper bound from 0 to 1.")

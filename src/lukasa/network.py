@@ -1,4 +1,4 @@
-"""The network of agents: the contract of a network that carries news between agents, and a hub that keeps it in a store.
+"""The network of agents: the contract of a network that carries news between agents, and a hub that stores the news.
 
 News is JSON in the fields of a session's state. A *prediction* is how an agent sees a market now; its newest version
 replaces earlier ones. A *signal* is sent once and received once by each peer, however often it was sent.

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa.context import ContextCompactor, ConversationSettings, Turn, plan_compaction
+from lukasa.context.records import ConversationRecords
 from lukasa.context.state import Fact
 from lukasa.models.token_counter import open_token_counter
 from lukasa.storage.engine import Query
@@ -95,7 +97,7 @@ def test_plan_loses_no_turn_meets_the_limits_and_leaves_nothing_to_do(tokens, en
 @pytest.mark.requirement("CTX-5")
 def test_plan_prunes_tasks_completed_more_than_a_day_ago():
     day = timedelta(days=1)
-    tasks = [
+    tasks: list[dict[str, Any]] = [
         {"id": "running", "status": "Running", "updated_at": (NOON - 9 * day).timestamp()},
         {"id": "failed", "status": "Failed", "updated_at": (NOON - 9 * day).timestamp()},
         {"id": "fresh", "status": "Completed", "updated_at": (NOON - day / 2).timestamp()},
@@ -288,7 +290,8 @@ def test_no_sequence_of_actions_loses_a_turn_or_passes_a_limit(actions, entries,
     with lukasa.open("memory:", clock=FrozenClock(), embedder="hash") as memory:
         conversations = memory.context
         conversations.configure("s0", **limits)
-        messages, session_id, created = [], "s0", 1
+        messages: list[str] = []
+        session_id, created = "s0", 1
         for action, number in actions:
             if action == "append":
                 for _ in range(number):
@@ -312,7 +315,7 @@ def test_no_sequence_of_actions_loses_a_turn_or_passes_a_limit(actions, entries,
                 assert conversations.save(context)
                 messages += fresh
             else:
-                conversations._size_tracker.invalidate(session_id, "shared")
+                conversations._size_tracker.invalidate(ConversationRecords(session_id, "shared"))
             context = conversations.load(session_id)
             assert [turn.content for turn in conversations.transcript(session_id)] == messages
             assert context.folded + len(context.recent_history) == len(messages)
@@ -334,7 +337,8 @@ def test_turns_of_another_writer_count_towards_the_limits(location, open_store):
 
 def test_two_concurrent_compactions_fold_each_turn_once(conversations, memory, append_turns, monkeypatch):
     append_turns(conversations, "s", 40)
-    append, raced = memory.journal.append, []
+    append = memory.journal.append
+    raced: list[bool] = []
 
     def race(drafts, **more):
         if not raced and drafts[0].kind == "summary":

@@ -78,7 +78,7 @@ def test_an_unreachable_model_loses_no_turn(conversations, fill):
 
 
 def test_a_temporary_error_is_retried():
-    pauses = []
+    pauses: list[float] = []
     with FakeLLM("500", "503", "Third time lucky.") as server:
         model = model_at(server.url, retries=2, sleep=pauses.append)
         assert model.complete([{"role": "user", "content": "?"}], max_tokens=10).text == "Third time lucky."

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lukasa.context import Turn
+from lukasa.context import Context, Turn
 from lukasa.context.prompt import TOKENS_PER_MESSAGE, assemble_prompt, extract_passage, group_tool_results
 from lukasa.models.token_counter import TokenCounter, open_token_counter
 
@@ -55,7 +55,8 @@ TURNS = st.lists(
 @given(TURNS, TURNS, st.lists(st.text(min_size=1, max_size=60), max_size=8), st.text(max_size=300), st.integers(0, 400))
 def test_any_prompt_fits_its_budget_and_starts_without_an_orphan_result(turns, older, facts, summary, budget):
     for counter in (COUNT, ESTIMATE):
-        prompt = assemble_prompt("s", summary, facts, turns, older, budget=budget, counter=counter)
+        context = Context("s", facts=facts, long_term_summary=summary)
+        prompt = assemble_prompt(context, turns, older, budget=budget, counter=counter)
         assert (counter(prompt.text) if prompt.text else 0) <= prompt.tokens <= budget
         shown = [message for message in prompt.messages if message["role"] != "system"]
         assert not shown or shown[0]["role"] != "tool"

@@ -80,6 +80,7 @@ def test_the_terms_of_the_decomposition_add_up_to_the_brier_score(pairs):
     assert parts.brier == pytest.approx(brier_score(items), abs=1e-12)
     assert min(parts.reliability, parts.resolution, parts.uncertainty, parts.within_spread) >= 0
     scores = compute_scores(items)
+    assert scores.calibration_error is not None
     assert scores.calibration_score == pytest.approx(1 - scores.calibration_error)
     assert 0 <= scores.calibration_error <= 1
     assert sum(bucket.count for bucket in scores.by_confidence_bucket.values()) == len(items)
@@ -136,6 +137,7 @@ def test_an_overconfident_agent_is_corrected_and_gains_on_unseen_predictions():
     report = build_calibration_report(overconfident)
     assert report.correction.applies
     assert report.correction.confidence_scaling < 0.7
+    assert report.correction.gain is not None
     assert report.correction.gain > 0.01
     assert abs(report.correction(0.95) - 0.5) < 0.45
     fresh = sample_predictions(2000, lambda p: 0.5 + 0.4 * (p - 0.5), seed=2)
@@ -148,18 +150,19 @@ def test_an_overconfident_agent_is_corrected_and_gains_on_unseen_predictions():
 def test_an_agent_that_expects_too_much_has_a_negative_bias():
     report = build_calibration_report(sample_predictions(400, lambda p: 0.6 * p))
     assert report.correction.bias_correction < -0.2
+    assert report.mean_error is not None
     assert report.mean_error > 0.1
 
 
 @pytest.mark.requirement("FOR-5")
 def test_no_correction_applies_below_the_minimum_or_without_a_gain():
-    few = build_calibration_report(sample_predictions(MIN_PREDICTIONS - 1, lambda p: 0.1))
-    assert few.correction == ProbabilityCorrection(samples=MIN_PREDICTIONS - 1)
-    assert not few.correction.applies
-    assert str(MIN_PREDICTIONS) in few.why
+    too_small = build_calibration_report(sample_predictions(MIN_PREDICTIONS - 1, lambda p: 0.1))
+    assert too_small.correction == ProbabilityCorrection(samples=MIN_PREDICTIONS - 1)
+    assert not too_small.correction.applies
+    assert str(MIN_PREDICTIONS) in too_small.why
     good = build_calibration_report(sample_predictions(3000))
     assert abs(good.correction.confidence_scaling - 1) < 0.1
-    assert abs(good.correction.gain) < 0.002
+    assert good.correction.gain == pytest.approx(0, abs=0.002)
     assert not ProbabilityCorrection(0.1, 0.9, 100, -0.001).applies
 
 

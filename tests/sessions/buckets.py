@@ -70,6 +70,7 @@ class Faulty(http.server.ThreadingHTTPServer):
 
 class _Passing(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    server: Faulty
 
     server: Faulty
 

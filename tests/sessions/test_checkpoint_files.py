@@ -255,7 +255,9 @@ def test_open_file_store_refuses_unknown_locations(location):
 
 def test_open_file_store_takes_a_path_or_a_url(tmp_path):
     for location in (tmp_path / "x y", str(tmp_path / "x y"), f"file://{tmp_path}/x%20y"):
-        assert open_file_store(location).root == Path(tmp_path / "x y")
+        store = open_file_store(location)
+        assert isinstance(store, LocalFiles)
+        assert store.root == Path(tmp_path / "x y")
 
 
 # Retention

@@ -5,6 +5,7 @@ import random
 import shutil
 import signal
 import time
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,8 @@ def kill_repeatedly(actors, tmp_path, location, seed, rounds):
 
     Returns the number of kills after which a change was there that had not been acknowledged.
     """
-    rng, known, acknowledged, unacknowledged = random.Random(seed), {}, 0, 0
+    rng, acknowledged, unacknowledged = random.Random(seed), 0, 0
+    known: dict[str, Any] = {}
     for round in range(rounds):
         ledger = tmp_path / f"ledger-{round}"
         actor = actors.start(

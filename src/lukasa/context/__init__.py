@@ -51,22 +51,11 @@ KINDS = {
 
 __getattr__ = lazy_attributes(
     __name__,
-    {
-        **dict.fromkeys(("CompactionPlan", "ContextCompactor", "plan_compaction"), "lukasa.context.compaction"),
+    dict.fromkeys(__all__, "lukasa.context.state")
+    | dict.fromkeys(("CompactionPlan", "ContextCompactor", "plan_compaction"), "lukasa.context.compaction")
+    | {
         "Conversations": "lukasa.context.conversations",
         "AssembledPrompt": "lukasa.context.prompt",
-        **dict.fromkeys(
-            (
-                "CompactionReport",
-                "Context",
-                "ConversationInfo",
-                "ConversationSettings",
-                "ConversationSummary",
-                "Fact",
-                "Turn",
-            ),
-            "lukasa.context.state",
-        ),
         "summarise": "lukasa.context.summary",
     },
 )

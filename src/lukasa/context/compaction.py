@@ -1,4 +1,4 @@
-"""Compaction: when a conversation needs it, a pure plan of what it does, and the batch that carries it out.
+"""Compaction: the limits that trigger it, a pure plan of its steps, and the batch that carries the plan out.
 
 A compaction folds turns: the summary replaces them in the recent view. The entries step comes first: past ``entries`` turns, all
 but the newest ``keep`` are folded. Then the tokens step: while the rest has more than ``tokens`` tokens, its older half is
@@ -8,7 +8,6 @@ plan on the result finds nothing to do.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -23,12 +22,9 @@ from lukasa.context.records import (
     MAX_TURNS_PER_SUMMARY_VERSION,
     TURN,
     ConversationReader,
-    fact_draft,
-    fact_tombstone,
+    ConversationRecords,
     parse_turn,
-    state_draft,
-    summary_drafts,
-    turn_query,
+    read_newest_records,
 )
 from lukasa.context.state import (
     CompactionReport,
@@ -61,8 +57,7 @@ Summariser = Callable[
 
 def compact_conversation(
     journal: Journal,
-    session_id: str,
-    scope: str,
+    conversation: ConversationRecords,
     *,
     clock: Clock,
     counter: TokenCounter,
@@ -74,53 +69,43 @@ def compact_conversation(
     cost_before = model_cost(model)
     for _ in range(_MAX_ATTEMPTS):
         with journal.snapshot() as snapshot:
-            origin = ConversationReader(snapshot, session_id, scope).load(settled_only=True)
+            origin = ConversationReader(snapshot, conversation).load(settled_only=True)
         if origin is None:
-            return CompactionReport(session_id)
+            return CompactionReport(conversation.id)
         tasks = origin.state["active_tasks"]
         plan = plan_compaction(
             origin.turns, tasks, origin.facts, origin.settings, clock.now(), by_hand=by_hand, keep=keep
         )
         if not plan:
-            return plan.report(session_id, origin.latest_summary)
+            return plan.report(conversation.id, origin.latest_summary)
         summary, drafts = origin.latest_summary, list[Draft]()
         if plan.turns_to_fold or plan.pruned_tasks:
             summariser: Summariser = summarise if model is None else ModelSummariser(model, counter)
-            steps = _summarise_in_steps(origin, plan, summariser, counter)
-            summary = steps[-1][0]
-            drafts += summary_drafts(session_id, scope, origin, steps)
+            turns, steps = plan.turns_to_fold, list[tuple[ConversationSummary, Sequence[Turn]]]()
+            for start in range(0, max(1, len(turns)), MAX_TURNS_PER_SUMMARY_VERSION):
+                end = start + MAX_TURNS_PER_SUMMARY_VERSION
+                remarks = plan.remarks if end >= len(turns) else ()
+                summary = summariser(summary, turns[start:end], origin.settings.summary_tokens, counter, remarks)
+                steps.append((summary, turns[start:end]))
+            drafts += conversation.summary_drafts(origin.summary_version, steps)
         if plan.pruned_tasks:
             state = dict(origin.state) | {"active_tasks": [dict(task) for task in plan.remaining_tasks]}
             version = origin.state_version
-            drafts.append(state_draft(session_id, scope, state, origin.settings, expected=version, origin="compaction"))
-        drafts += [fact_tombstone(session_id, scope, fact) for fact in plan.duplicate_facts]
+            drafts.append(conversation.state_draft(state, origin.settings, expected=version, origin="compaction"))
+        drafts += map(conversation.fact_tombstone, plan.duplicate_facts)
         if model is not None and plan.turns_to_fold and origin.settings.extracting:
             drafts += [
-                fact_draft(session_id, scope, fact, origin="model")
+                conversation.fact_draft(fact, origin="model")
                 for fact in propose_facts(model, plan.turns_to_fold, counter)
-                if journal.get(Key(scope, FACT, fact_id(session_id, fact))) is None
+                if journal.get(Key(conversation.scope, FACT, fact_id(conversation.id, fact))) is None
             ]
         outcome = journal.append(drafts)
         if isinstance(outcome, Accepted):
             cost = {name: value - cost_before.get(name, 0) for name, value in model_cost(model).items()}
-            return plan.report(session_id, summary, cost)
+            return plan.report(conversation.id, summary, cost)
         if isinstance(outcome, Refused):
             raise InvalidInput(f"The conversation cannot be compacted: {outcome.reason}")
-    return CompactionReport(session_id)  # other writers keep compacting it
-
-
-def _summarise_in_steps(
-    origin: LoadedConversation, plan: CompactionPlan, summariser: Summariser, counter: TokenCounter
-) -> list[tuple[ConversationSummary, Sequence[Turn]]]:
-    """Fold the turns into the summary, as many at a time as one version can link to; the last step adds the remarks."""
-    summary, turns = origin.latest_summary, plan.turns_to_fold
-    steps: list[tuple[ConversationSummary, Sequence[Turn]]] = []
-    for start in range(0, max(1, len(turns)), MAX_TURNS_PER_SUMMARY_VERSION):
-        end = start + MAX_TURNS_PER_SUMMARY_VERSION
-        remarks = plan.remarks if end >= len(turns) else ()
-        summary = summariser(summary, turns[start:end], origin.settings.summary_tokens, counter, remarks)
-        steps.append((summary, turns[start:end]))
-    return steps
+    return CompactionReport(conversation.id)  # other writers keep compacting it
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,16 +175,13 @@ def plan_compaction(
         if BY_TOKENS not in steps:
             steps.append(BY_TOKENS)
     cutoff = now - timedelta(hours=settings.finished_hours)
-    pruned: list[Mapping[str, Any]] = []
-    remaining: list[Mapping[str, Any]] = []
-    for task in tasks:
-        (pruned if _is_expired(task, cutoff) else remaining).append(task)
+    pruned = [task for task in tasks if _is_expired(task, cutoff)]
     return CompactionPlan(
         turns_to_fold=tuple(turns[:fold_count]),
         turns_to_keep=tuple(turns[fold_count:]),
         steps=tuple(steps),
         pruned_tasks=tuple(pruned),
-        remaining_tasks=tuple(remaining),
+        remaining_tasks=tuple(task for task in tasks if not _is_expired(task, cutoff)),
         duplicate_facts=tuple(find_duplicate_facts(facts)),
     )
 
@@ -265,45 +247,39 @@ class ConversationSizeTracker:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._sizes: OrderedDict[tuple[str, str], _ConversationSize] = OrderedDict()
+        self._sizes: dict[ConversationRecords, _ConversationSize] = {}
         self._lock = Lock()
 
-    def is_full(self, session_id: str, scope: str, written_count: int, settings: ConversationSettings) -> bool:
+    def is_full(self, conversation: ConversationRecords, written_count: int, settings: ConversationSettings) -> bool:
         """Check whether a limit may be passed after ``written_count`` turns were written."""
         with self._lock:
-            size = self._sizes.get((scope, session_id))
+            size = self._sizes.get(conversation)
         if size is None:
-            size = self._measure(session_id, scope)
+            size = self._measure(conversation)
         else:
-            self._count_new_turns(size, session_id, scope, written_count)
+            self._count_new_turns(size, conversation, written_count)
         with self._lock:
-            self._sizes[scope, session_id] = size
-            self._sizes.move_to_end((scope, session_id))
-            while len(self._sizes) > _MAX_TRACKED:
-                self._sizes.popitem(last=False)
+            if len(self._sizes) >= _MAX_TRACKED:
+                self._sizes.clear()
+            self._sizes[conversation] = size
         return size.entries > settings.entries or (size.tokens > settings.tokens and size.entries > 1)
 
-    def invalidate(self, session_id: str, scope: str) -> None:
+    def invalidate(self, conversation: ConversationRecords) -> None:
         """Forget the estimate; the next check measures the conversation."""
         with self._lock:
-            self._sizes.pop((scope, session_id), None)
+            self._sizes.pop(conversation, None)
 
-    def _measure(self, session_id: str, scope: str) -> _ConversationSize:
+    def _measure(self, conversation: ConversationRecords) -> _ConversationSize:
         with self._journal.snapshot() as reader:
-            origin = ConversationReader(reader, session_id, scope).load() or LoadedConversation()
-            newest = reader.get(Key(scope, TURN, origin.turns[-1].id)) if origin.turns else None
+            origin = ConversationReader(reader, conversation).load() or LoadedConversation()
+            newest = reader.get(Key(conversation.scope, TURN, origin.turns[-1].id)) if origin.turns else None
         position = newest.seq if newest is not None else origin.folded_position
         return _ConversationSize(position, len(origin.turns), sum(turn.tokens for turn in origin.turns))
 
-    def _count_new_turns(self, size: _ConversationSize, session_id: str, scope: str, written_count: int) -> None:
+    def _count_new_turns(self, size: _ConversationSize, conversation: ConversationRecords, written_count: int) -> None:
         """Add the turns that any writer appended since the last check."""
-        limit = written_count + 1
-        while True:
-            page = list(self._journal.read(turn_query(session_id, scope, newest_first=True, limit=limit)))
-            new = [record for record in page if record.seq > size.position]
-            if len(new) < len(page) or len(page) < limit:
-                break
-            limit *= 4
+        query = conversation.turn_query()
+        new = read_newest_records(self._journal.read, query, size.position, written_count + 1)
         if new:
             size.position = new[0].seq
             size.entries += len(new)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
@@ -20,22 +21,13 @@ from lukasa.context.records import (
     SUMMARY,
     TURN,
     ConversationReader,
+    ConversationRecords,
     check_turns,
     diff_turns,
-    fact_change_drafts,
-    fact_draft,
-    fact_label,
-    fact_query,
-    fork_drafts,
     is_nonblank_text,
     parse_fact,
     parse_state,
     parse_turn,
-    state_draft,
-    summary_drafts,
-    turn_draft,
-    turn_label,
-    turn_query,
 )
 from lukasa.context.state import (
     DEFAULT_SETTINGS,
@@ -64,6 +56,7 @@ if TYPE_CHECKING:
     from lukasa.recall.recall import Recall
 
 _MAX_ID_LENGTH = 200
+_UNUSABLE_CHARACTER = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _MAX_LOOKBACK_TURNS = 20
 _DEFAULT_OLDER_TURNS = 12
 
@@ -135,12 +128,12 @@ class Conversations:
 
     def load(self, session_id: str, *, as_of: AsOf | None = None) -> Context:
         """Return the conversation now or at an earlier point; an empty one where there is none. Writes nothing."""
-        scope = self._resolve_scope(session_id)
+        conversation = self._conversation(session_id)
         point = to_utc(as_of) if isinstance(as_of, datetime) else as_of
         with self._journal.snapshot() as snapshot:
-            reader = ConversationReader(snapshot, session_id, scope, point)
+            reader = ConversationReader(snapshot, conversation, point)
             origin = reader.load() or LoadedConversation(state=default_state(), settings=self._defaults)
-        return Context.from_loaded(session_id, scope, origin, tuple(reader.recovered))
+        return Context.from_loaded(session_id, conversation.scope, origin, tuple(reader.recovered))
 
     def save(self, context: Context) -> Outcome:
         """Write the edits of a context as one batch; a ``Conflict`` if another writer saved it since it was loaded.
@@ -148,17 +141,17 @@ class Conversations:
         New entries become turns, entries removed from the beginning are folded, facts are added and deleted, and the state
         gets a new version. Turns that other writers appended meanwhile stay and cause no conflict.
         """
-        session_id, scope, origin = context.session_id, self._resolve_scope(context.session_id), context.origin
-        if context.scope not in ("", scope):
+        conversation, origin = self._conversation(context.session_id), context.origin
+        if context.scope not in ("", conversation.scope):
             return self.within(context.scope).save(context)
         folded, added = diff_turns(origin.turns, context.turns)
         if isinstance(added, Refused):
             return added
         turns = [replace(turn, id=self._new_id()) for turn in added]
-        drafts = self._turn_drafts(session_id, scope, turns)
+        drafts = self._turn_drafts(conversation, turns)
         if context.settings.extracting:
-            drafts += self._new_fact_drafts(session_id, scope, turns)
-        drafts += fact_change_drafts(context, scope)
+            drafts += self._new_fact_drafts(conversation, turns)
+        drafts += conversation.fact_change_drafts(context.facts, origin.facts)
         if folded or context.long_term_summary != origin.latest_summary.text:
             if context.long_term_summary.__class__ is not str:
                 raise InvalidInput("The long-term summary is text.")
@@ -166,57 +159,55 @@ class Conversations:
                 origin.latest_summary, folded, context.long_term_summary, (), self.counter, BY_HAND
             )
             if folded:  # the folded turns must be all up to the newest of them, with no other still to come between
-                query = turn_query(session_id, scope, after=origin.folded_position, limit=len(folded))
+                query = conversation.turn_query(after=origin.folded_position, limit=len(folded))
                 with self._journal.snapshot() as snapshot:
                     settled_ids = [record.id for record in snapshot.read(query)]
                 if settled_ids != [turn.id for turn in folded]:
-                    return Conflict(Key(scope, SUMMARY, session_id), origin.summary_version, origin.summary_version + 1)
-            drafts += summary_drafts(session_id, scope, origin, [(summary, folded)])
+                    return Conflict(conversation.key(SUMMARY), origin.summary_version, origin.summary_version + 1)
+            drafts += conversation.summary_drafts(origin.summary_version, [(summary, folded)])
         fork = origin.state.get("fork")
         state = deepcopy(context.state) | ({"fork": fork} if fork else {})
         is_unchanged = state == dict(origin.state) and context.settings == origin.settings
         if not drafts and origin.state_version and is_unchanged:
             return Accepted(())
-        head = state_draft(session_id, scope, state, context.settings, expected=origin.state_version, origin="chat")
+        head = conversation.state_draft(state, context.settings, expected=origin.state_version, origin="chat")
         outcome = self._journal.append([head, *drafts])
         if isinstance(outcome, Accepted):
-            self._size_tracker.invalidate(session_id, scope)
-            self._compact_if_automatic(session_id, scope, context.settings)
-            saved = self.load(session_id)
+            self._size_tracker.invalidate(conversation)
+            self._compact_if_automatic(conversation, context.settings)
+            saved = self.load(context.session_id)
             for field in fields(Context):
                 setattr(context, field.name, getattr(saved, field.name))
         return outcome
 
     def restore(self, context: Context, folded: Sequence[Turn] = (), *, origin: str = "import") -> Outcome:
         """Write a context as a new conversation; a ``Conflict`` if it exists. ``folded`` are the summarised turns."""
-        session_id, scope = context.session_id, self._resolve_scope(context.session_id)
+        conversation = self._conversation(context.session_id)
         refused = check_turns([*folded, *context.turns])
         if refused is not None:
             return refused
-        fresh = replace(context, origin=LoadedConversation())
         turns = [replace(turn, id=self._new_id()) for turn in (*folded, *context.turns)]
-        state = deepcopy(context.state)
-        drafts = [state_draft(session_id, scope, state, context.settings, expected=0, origin=origin)]
-        drafts += self._turn_drafts(session_id, scope, turns, origin)
-        drafts += fact_change_drafts(fresh, scope)
+        drafts = [conversation.state_draft(deepcopy(context.state), context.settings, expected=0, origin=origin)]
+        drafts += self._turn_drafts(conversation, turns, origin)
+        drafts += conversation.fact_change_drafts(context.facts, ())
         if folded or context.long_term_summary:
             counted = [self._with_token_count(turn) for turn in turns[: len(folded)]]
             summary = extend_summary(NO_SUMMARY, counted, context.long_term_summary, (), self.counter, BY_HAND)
-            drafts += summary_drafts(session_id, scope, fresh.origin, [(summary, counted)])
+            drafts += conversation.summary_drafts(0, [(summary, counted)])
         return self._journal.append(drafts)
 
     def delete(self, session_id: str) -> Outcome:
         """Delete the turns, facts, summary and state of a conversation. History keeps them; ``journal.erase`` does not."""
-        scope = self._resolve_scope(session_id)
+        conversation = self._conversation(session_id)
 
         def tombstones(reader: Reader) -> Sequence[Draft] | Refused:
             records = [
-                *reader.read(turn_query(session_id, scope)),
-                *reader.read(fact_query(session_id, scope)),
-                *filter(None, (reader.get(Key(scope, kind, session_id)) for kind in (SUMMARY, CONTEXT))),
+                *reader.read(conversation.turn_query()),
+                *reader.read(conversation.fact_query()),
+                *filter(None, (reader.get(conversation.key(kind)) for kind in (SUMMARY, CONTEXT))),
             ]
             if not records:
-                return Refused("not_found", f"There is no conversation {session_id!r} in the scope {scope!r}.")
+                return Refused("not_found", f"There is no {conversation}.")
             return [
                 Draft(
                     record.kind, id=record.id, scope=record.scope, author=record.author, origin="deletion",
@@ -226,7 +217,7 @@ class Conversations:
             ]  # fmt: skip
 
         outcome = self._journal.append_if(tombstones)
-        self._size_tracker.invalidate(session_id, scope)
+        self._size_tracker.invalidate(conversation)
         return outcome
 
     def list_sessions(self) -> list[str]:
@@ -277,51 +268,45 @@ class Conversations:
         origin: str = "chat",
     ) -> Outcome:
         """Add turns, and the facts they state, as one batch."""
-        scope = self._resolve_scope(session_id)
+        conversation = self._conversation(session_id)
         new_turns = [Turn.from_entry(turn) for turn in turns]
         if (refused := check_turns(new_turns)) is not None:
             return refused
         if key:  # a repeated call gives its turns the same ids
-            digests = [
-                hashlib.sha256(f"{session_id}\0{key}\0{index}".encode("utf-8", "surrogatepass")).hexdigest()
-                for index in range(len(new_turns))
-            ]
+            names = (f"{session_id}\0{key}\0{index}" for index in range(len(new_turns)))
+            digests = (hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest() for name in names)
             new_turns = [replace(turn, id=digest[:26]) for turn, digest in zip(new_turns, digests, strict=True)]
-            if (first := self._find_repeated_outcome(scope, new_turns)) is not None:
+            if (first := self._find_repeated_outcome(conversation, new_turns)) is not None:
                 return first
         else:
             new_turns = [replace(turn, id=self._new_id()) for turn in new_turns]
-        has_state, settings = self._read_settings(session_id, scope)
-        drafts = [draft._replace(expected=0) for draft in self._turn_drafts(session_id, scope, new_turns, origin)]
+        has_state, settings = self._read_settings(conversation)
+        drafts = [draft._replace(expected=0) for draft in self._turn_drafts(conversation, new_turns, origin)]
         if settings.extracting:
-            drafts += self._new_fact_drafts(session_id, scope, new_turns)
-        outcome = self._append_with_state(session_id, scope, drafts, has_state=has_state)
+            drafts += self._new_fact_drafts(conversation, new_turns)
+        outcome = self._append_with_state(conversation, drafts, has_state=has_state)
         if isinstance(outcome, Conflict) and key:
-            first = self._find_repeated_outcome(scope, new_turns)
+            first = self._find_repeated_outcome(conversation, new_turns)
             return outcome if first is None else first
         if not isinstance(outcome, Accepted):
             return outcome
         written = [record for record in outcome.records if record.kind == TURN]
-        if (
-            settings.automatic
-            and not outcome.repeated
-            and self._size_tracker.is_full(session_id, scope, len(written), settings)
-        ):
-            self._compact_if_automatic(session_id, scope, settings)
+        if settings.automatic and self._size_tracker.is_full(conversation, len(written), settings):
+            self._compact_if_automatic(conversation, settings)
         return Accepted(written)
 
     def add_fact(self, session_id: str, text: str, *, turn: str = "", about: str = "") -> Outcome:
         """Add a fact unless the same text is known; ``about`` names a slot whose fact the new one replaces."""
-        scope = self._resolve_scope(session_id)
+        conversation = self._conversation(session_id)
         if not is_nonblank_text(text):
             return Refused("bad_fact", "A fact is a sentence.")
         fact = Fact(" ".join(text.split()), about, "told", turn=turn)
-        known = self._journal.get(Key(scope, FACT, fact_id(session_id, fact)))
+        known = self._journal.get(Key(conversation.scope, FACT, fact_id(conversation.id, fact)))
         if known is not None and known.text == fact.text:
             return Accepted((known,), repeated=True)
-        has_state, _ = self._read_settings(session_id, scope)
-        drafts = [fact_draft(session_id, scope, fact, origin="chat")]
-        return self._append_with_state(session_id, scope, drafts, has_state=has_state)
+        has_state, _ = self._read_settings(conversation)
+        drafts = [conversation.fact_draft(fact, origin="chat")]
+        return self._append_with_state(conversation, drafts, has_state=has_state)
 
     def task(
         self,
@@ -355,10 +340,8 @@ class Conversations:
 
         def change(state: dict[str, Any]) -> None:
             stats = state["tool_stats"]
-            by_tool = stats.setdefault("by_tool", {})
-            stats["total_calls"] = _int_or_zero(stats.get("total_calls")) + count
-            by_tool[tool] = _int_or_zero(by_tool.get(tool)) + count
-            stats["failures"] = _int_or_zero(stats.get("failures")) + (count if failed else 0)
+            _add_counts(stats, {"total_calls": count, "failures": count if failed else 0})
+            _add_counts(stats.setdefault("by_tool", {}), {tool: count})
 
         return self._change_state(session_id, change)
 
@@ -367,13 +350,8 @@ class Conversations:
         if any(type(count) is not int or count < 0 for count in (input, output)):
             return Refused("bad_usage", "Tokens are counted in whole numbers that are not negative.")
 
-        def change(state: dict[str, Any]) -> None:
-            usage = state["token_usage"]
-            usage["total_input"] = _int_or_zero(usage.get("total_input")) + input
-            usage["total_output"] = _int_or_zero(usage.get("total_output")) + output
-            usage["by_session"] = _int_or_zero(usage.get("by_session")) + input + output
-
-        return self._change_state(session_id, change)
+        added = {"total_input": input, "total_output": output, "by_session": input + output}
+        return self._change_state(session_id, lambda state: _add_counts(state["token_usage"], added))
 
     def environment(self, session_id: str, workspace: str | None = None, **snapshot: Any) -> Outcome:
         """Record the workspace, and values of a system snapshot that add to the earlier ones."""
@@ -398,28 +376,27 @@ class Conversations:
 
     def compact(self, session_id: str, *, keep: int | None = None) -> CompactionReport:
         """Fold all but the newest ``keep`` turns, delete duplicate facts and prune completed tasks."""
-        return self._compact(session_id, self._resolve_scope(session_id), by_hand=True, keep=keep)
+        return self._compact(self._conversation(session_id), by_hand=True, keep=keep)
 
     def fork(self, session_id: str, new_id: str, *, at: str | AsOf | None = None) -> Outcome:
         """Start a new conversation as a copy of this one, now or at a turn (by its id), a time or a position."""
-        scope = self._resolve_scope(session_id)
-        self._resolve_scope(new_id)
+        conversation = self._conversation(session_id)
+        fork = self._conversation(new_id)
         with self._journal.snapshot() as snapshot:
             if isinstance(at, str):
-                turn = snapshot.get(Key(scope, TURN, at))
-                if turn is None or turn_label(session_id) not in turn.labels:
+                turn = snapshot.get(Key(conversation.scope, TURN, at))
+                if turn is None or conversation.turn_label not in turn.labels:
                     return Refused("not_found", f"There is no turn {at!r:.80} in the conversation {session_id!r}.")
                 point: AsOf | None = turn.seq
             else:
                 point = to_utc(at) if isinstance(at, datetime) else at
-            origin = ConversationReader(snapshot, session_id, scope, point).load()
+            origin = ConversationReader(snapshot, conversation, point).load()
             if origin is None:
-                reason = f"There is no conversation {session_id!r} in the scope {scope!r} at that point."
-                return Refused("not_found", reason)
-            records = snapshot.read(turn_query(session_id, scope, as_of=point))
-        outcome = self._journal.append(fork_drafts(session_id, new_id, scope, origin, records, self._new_id))
+                return Refused("not_found", f"There is no {conversation} at that point.")
+            turns = snapshot.read(conversation.turn_query(as_of=point))
+        outcome = self._journal.append(fork.fork_drafts(conversation, origin, turns, self._new_id))
         if isinstance(outcome, Accepted):  # at that point a compaction may have been due
-            self._compact_if_automatic(new_id, scope, origin.settings)
+            self._compact_if_automatic(fork, origin.settings)
         return outcome
 
     # Reading
@@ -428,30 +405,29 @@ class Conversations:
         self, session_id: str, *, as_of: AsOf | None = None, newest_first: bool = False, limit: int | None = None
     ) -> Iterator[Turn]:
         """Iterate over all turns in order, folded ones included."""
-        scope = self._resolve_scope(session_id)
-        query = turn_query(session_id, scope, as_of=as_of, newest_first=newest_first, limit=limit)
+        conversation = self._conversation(session_id)
+        query = conversation.turn_query(as_of=as_of, newest_first=newest_first, limit=limit)
         for record in self._journal.read(query):
             yield parse_turn(record)
 
     def facts(self, session_id: str) -> list[Fact]:
         """Return all facts of a conversation, oldest first, each with its rule and the turn that stated it."""
-        scope = self._resolve_scope(session_id)
-        return [parse_fact(record) for record in self._journal.read(fact_query(session_id, scope))]
+        conversation = self._conversation(session_id)
+        return [parse_fact(record) for record in self._journal.read(conversation.fact_query())]
 
     def find_facts(self, session_id: str, question: str, k: int = 10) -> list[Fact]:
         """Return the facts of a conversation that answer a question best, by words and by meaning."""
-        scope = self._resolve_scope(session_id)
-        result = self._recall()(question, k, kinds=(FACT,), scopes=(scope,), labels=(fact_label(session_id),))
+        conversation = self._conversation(session_id)
+        result = self._recall()(
+            question, k, kinds=(FACT,), scopes=(conversation.scope,), labels=(conversation.fact_label,)
+        )
         return [parse_fact(record) for record in result.records]
 
     def versions(self, session_id: str) -> list[Record]:
         """Return the versions of state and summary, oldest first; ``load(…, as_of=record.seq)`` goes back to one."""
-        scope = self._resolve_scope(session_id)
+        conversation = self._conversation(session_id)
         with self._journal.snapshot() as snapshot:
-            records = [
-                *snapshot.history(Key(scope, CONTEXT, session_id)),
-                *snapshot.history(Key(scope, SUMMARY, session_id)),
-            ]
+            records = [record for kind in (CONTEXT, SUMMARY) for record in snapshot.history(conversation.key(kind))]
         return sorted(records, key=lambda record: record.seq)
 
     def assemble(
@@ -464,46 +440,39 @@ class Conversations:
         if type(budget) is not int or budget < 0:
             raise InvalidInput("A budget is a number of tokens that is not negative.")
         context = self.load(session_id)
-        scope, turns = context.scope, context.turns
+        turns = context.turns
         if turns and has_orphan_results(turns):
-            turns = self._prepend_tool_call(session_id, scope, turns)
+            turns = self._prepend_tool_call(self._conversation(session_id), turns)
         if question is None:
             question = next((turn.content for turn in reversed(turns) if turn.role != "tool"), "")
         older_turns: list[Turn] = []
         if budget and context.folded and older and question.strip():
             shown = {turn.id for turn in turns}
-            result = self._recall()(question, older + len(shown), kinds=(TURN,), scopes=(scope,), session=session_id)
+            result = self._recall()(
+                question, older + len(shown), kinds=(TURN,), scopes=(context.scope,), session=session_id
+            )
             found = [parse_turn(record) for record in result.records if record.id not in shown][:older]
             older_turns = [replace(turn, content=extract_passage(turn.content, question)) for turn in found]
-        return assemble_prompt(
-            session_id,
-            context.long_term_summary,
-            context.facts,
-            turns,
-            older_turns,
-            budget=budget,
-            counter=self.counter,
-        )
+        return assemble_prompt(context, turns, older_turns, budget=budget, counter=self.counter)
 
     # Storage of turns
 
-    def _resolve_scope(self, session_id: str) -> str:
-        """Check the id of a conversation and return its scope."""
+    def _conversation(self, session_id: str) -> ConversationRecords:
+        """Check the id of a conversation and return its keys, queries and drafts."""
         if session_id.__class__ is not str or not 0 < len(session_id) <= _MAX_ID_LENGTH:
             raise InvalidInput(f"A conversation's id is text of 1 to {_MAX_ID_LENGTH} characters.")
-        if any(
-            character < " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff"
-            for character in session_id
-        ):
+        if _UNUSABLE_CHARACTER.search(session_id):
             raise InvalidInput("A conversation's id holds a control character or half a character.")
-        return self.scope
+        return ConversationRecords(session_id, self.scope)
 
-    def _turn_drafts(self, session_id: str, scope: str, turns: Sequence[Turn], origin: str = "chat") -> list[Draft]:
+    def _turn_drafts(
+        self, conversation: ConversationRecords, turns: Sequence[Turn], origin: str = "chat"
+    ) -> list[Draft]:
         """Draft turns, each with its id and its tokens: those the caller counted, or counted here."""
         by, counter_name = self._journal.author, self.counter.name
         return [
-            turn_draft(
-                session_id, scope, self._with_token_count(turn), id=turn.id, by=by, origin=origin,
+            conversation.turn_draft(
+                self._with_token_count(turn), by=by, origin=origin,
                 counted_by=counter_name if turn.token_count is None else "caller",
             )
             for turn in turns
@@ -512,9 +481,9 @@ class Conversations:
     def _with_token_count(self, turn: Turn) -> Turn:
         return turn if turn.token_count is not None else replace(turn, token_count=self.counter(turn.content))
 
-    def _find_repeated_outcome(self, scope: str, turns: Sequence[Turn]) -> Outcome | None:
+    def _find_repeated_outcome(self, conversation: ConversationRecords, turns: Sequence[Turn]) -> Outcome | None:
         """Return the outcome of a repeated call, or None for a first one; refuse a key used for other content."""
-        found = [self._journal.get(Key(scope, TURN, turn.id)) for turn in turns]
+        found = [self._journal.get(Key(conversation.scope, TURN, turn.id)) for turn in turns]
         records = [record for record in found if record is not None]
         if not records:
             return None
@@ -522,13 +491,13 @@ class Conversations:
             return Refused("key_reused", "This idempotency key was used for something else; make a new one.")
         return Accepted(records, repeated=True)
 
-    def _prepend_tool_call(self, session_id: str, scope: str, turns: Sequence[Turn]) -> list[Turn]:
+    def _prepend_tool_call(self, conversation: ConversationRecords, turns: Sequence[Turn]) -> list[Turn]:
         """Add the folded turn whose tool calls the first results answer, if it is near enough."""
-        first = self._journal.get(Key(scope, TURN, turns[0].id))
+        first = self._journal.get(Key(conversation.scope, TURN, turns[0].id))
         if first is None:
             return list(turns)
         earlier: list[Turn] = []
-        query = turn_query(session_id, scope, before=first.seq, newest_first=True, limit=_MAX_LOOKBACK_TURNS)
+        query = conversation.turn_query(before=first.seq, newest_first=True, limit=_MAX_LOOKBACK_TURNS)
         for record in self._journal.read(query):
             earlier.insert(0, parse_turn(record))
             if earlier[0].role != "tool":
@@ -538,10 +507,10 @@ class Conversations:
 
     # Storage of the state
 
-    def _append_with_state(self, session_id: str, scope: str, drafts: list[Draft], *, has_state: bool) -> Outcome:
+    def _append_with_state(self, conversation: ConversationRecords, drafts: list[Draft], *, has_state: bool) -> Outcome:
         """Append drafts, after a state record if the conversation has none; the outcome leaves that record out."""
         if not has_state:
-            head = state_draft(session_id, scope, default_state(), self._defaults, expected=0, origin="chat")
+            head = conversation.state_draft(default_state(), self._defaults, expected=0, origin="chat")
             outcome = self._journal.append([head, *drafts])
             if isinstance(outcome, Accepted):
                 return Accepted([record for record in outcome.records if record.kind != CONTEXT])
@@ -550,10 +519,10 @@ class Conversations:
             # another writer started the conversation meanwhile
         return self._journal.append(drafts)
 
-    def _read_settings(self, session_id: str, scope: str) -> tuple[bool, ConversationSettings]:
+    def _read_settings(self, conversation: ConversationRecords) -> tuple[bool, ConversationSettings]:
         """Return whether the conversation has a state record, and its settings."""
         try:
-            record = self._journal.get(Key(scope, CONTEXT, session_id))
+            record = self._journal.get(conversation.key(CONTEXT))
             return (False, self._defaults) if record is None else (True, parse_state(record.body)[1])
         except (StoreDamaged, InvalidInput):  # load reports the damage; it does not stop an append
             return True, self._defaults
@@ -565,59 +534,61 @@ class Conversations:
         settings: Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Change the state, and settings if given, in one conditional append."""
-        scope = self._resolve_scope(session_id)
+        conversation = self._conversation(session_id)
 
         def draft_change(reader: Reader) -> Sequence[Draft] | Refused:
-            version, (state, current) = ConversationReader(reader, session_id, scope).read_latest_valid(
+            version, (state, current) = ConversationReader(reader, conversation).read_latest_valid(
                 CONTEXT, parse_state, (default_state(), self._defaults)
             )
             state = deepcopy(state)
             change(state)
             changed = current.with_changes(settings) if settings else current
-            return [state_draft(session_id, scope, state, changed, expected=None if version else 0, origin="chat")]
+            return [conversation.state_draft(state, changed, expected=None if version else 0, origin="chat")]
 
         outcome = self._journal.append_if(draft_change)
         if isinstance(outcome, Accepted) and settings:
-            has_state, current = self._read_settings(session_id, scope)
+            has_state, current = self._read_settings(conversation)
             if has_state:
-                self._compact_if_automatic(session_id, scope, current)
+                self._compact_if_automatic(conversation, current)
         return outcome
 
     # Compaction
 
-    def _compact_if_automatic(self, session_id: str, scope: str, settings: ConversationSettings) -> None:
+    def _compact_if_automatic(self, conversation: ConversationRecords, settings: ConversationSettings) -> None:
         """Compact past the limits if that is automatic. The turns are stored by now, so an error is not raised."""
         if settings.automatic:
             with suppress(LukasaError):  # load or compact reports it; the next append tries again
-                self._compact(session_id, scope)
+                self._compact(conversation)
 
     def _compact(
-        self, session_id: str, scope: str, *, by_hand: bool = False, keep: int | None = None
+        self, conversation: ConversationRecords, *, by_hand: bool = False, keep: int | None = None
     ) -> CompactionReport:
         try:
             return compact_conversation(
-                self._journal, session_id, scope, clock=self._clock, counter=self.counter, model=self._model,
+                self._journal, conversation, clock=self._clock, counter=self.counter, model=self._model,
                 by_hand=by_hand, keep=keep,
             )  # fmt: skip
         finally:
-            self._size_tracker.invalidate(session_id, scope)
+            self._size_tracker.invalidate(conversation)
 
     # Facts
 
-    def _new_fact_drafts(self, session_id: str, scope: str, turns: Sequence[Turn]) -> list[Draft]:
+    def _new_fact_drafts(self, conversation: ConversationRecords, turns: Sequence[Turn]) -> list[Draft]:
         """Draft the facts that turns state, without those stored with the same text."""
         facts: dict[str, Fact] = {}
         for turn in turns:
             for fact in extract_facts(turn):
-                id = fact_id(session_id, fact)
+                id = fact_id(conversation.id, fact)
                 facts[id] = replace(fact, id=id, turn=turn.id)
-        drafts = []
-        for id, fact in facts.items():
-            known = self._journal.get(Key(scope, FACT, id))
-            if known is None or known.text != fact.text:
-                drafts.append(fact_draft(session_id, scope, fact, origin="extraction"))
-        return drafts
+        known = {id: self._journal.get(Key(conversation.scope, FACT, id)) for id in facts}
+        return [
+            conversation.fact_draft(fact, origin="extraction")
+            for id, fact in facts.items()
+            if (record := known[id]) is None or record.text != fact.text
+        ]
 
 
-def _int_or_zero(value: Any) -> int:
-    return value if type(value) is int else 0
+def _add_counts(section: dict[str, Any], added: Mapping[str, int]) -> None:
+    """Add to counts of a section; a count that is missing or no number starts at 0."""
+    for name, count in added.items():
+        section[name] = count + (section[name] if type(section.get(name)) is int else 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lukasa.context.state import Fact, Turn
@@ -46,22 +46,28 @@ _NOT_AN_INSTRUCTION = re.compile(
 )
 
 
+_FactBuilder = Callable[[Mapping[str, str], str], tuple[str, str] | None]
+"""Turns the named groups of a match and a speaker into the fact's text and slot, or None. ``rest`` is trimmed."""
+
+
 @dataclass(frozen=True, slots=True)
 class _FactRule:
-    """A pattern for one kind of sentence. ``build`` turns a match and a speaker into the fact's text and slot."""
+    """A pattern for one kind of sentence, and the builder of its fact."""
 
     name: str
     keywords: tuple[str, ...]
     pattern: re.Pattern[str]
-    build: Callable[[re.Match[str], str], tuple[str, str] | None]
+    build: _FactBuilder
     people_only: bool = True
 
     def find_facts(self, sentence: str, lowered: str, speaker: str) -> Iterator[Fact]:
         """Find the facts in a sentence; sentences without a keyword are skipped before the pattern runs."""
         if any(keyword in lowered for keyword in self.keywords):
             for match in self.pattern.finditer(sentence):
-                fact = self.build(match, speaker)
-                if fact is not None:
+                groups = match.groupdict()
+                if "rest" in groups:
+                    groups["rest"] = _trim_clause(groups["rest"])
+                if groups.get("rest") != "" and (fact := self.build(groups, speaker)) is not None:
                     text, slot = fact
                     yield Fact(" ".join(text.split()).rstrip(" ,;:").removesuffix("."), slot, self.name)
 
@@ -124,54 +130,34 @@ def find_duplicate_facts(facts: Iterable[Fact]) -> list[Fact]:
     return duplicates
 
 
-# The builders of the rules: each returns the fact in the third person and its slot, or None.
+# The builders of the longer rules: each returns the fact in the third person and its slot, or None.
 
 
-def _preference_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
-    rest = _trim_clause(match["rest"])
-    if rest is None:
-        return None
+def _preference_fact(groups: Mapping[str, str], speaker: str) -> tuple[str, str]:
+    rest = groups["rest"]
     pair = re.fullmatch(r"(.+?) (?:over|to|rather than|instead of) (.+)", rest)
     subject = " / ".join(sorted((_head_noun(pair[1]), _head_noun(pair[2])))) if pair else _head_noun(rest)
     return f"{speaker} prefers {_to_third_person(rest)}", f"prefers {speaker.lower()} {subject}"
 
 
-def _liking_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
-    rest = _trim_clause(match["rest"])
-    if rest is None or re.match(r"to (?:know|see|ask|hear|thank)\b", rest, re.IGNORECASE):
+def _liking_fact(groups: Mapping[str, str], speaker: str) -> tuple[str, str] | None:
+    rest, verb = groups["rest"], groups["verb"].lower().replace("’", "'")
+    if re.match(r"to (?:know|see|ask|hear|thank)\b", rest, re.IGNORECASE):
         return None
-    verb = match["verb"].lower()
-    phrase = {"don't like": "does not like", "do not like": "does not like", "can't stand": "cannot stand"}.get(
-        verb.replace("’", "'"), f"{verb.removesuffix('e')}es" if verb.endswith("e") else f"{verb}s"
-    )
-    return f"{speaker} {phrase} {_to_third_person(rest)}", f"likes {speaker.lower()} {normalise_fact_text(rest)}"
+    negated = {"don't like": "does not like", "do not like": "does not like", "can't stand": "cannot stand"}
+    phrase = f"{speaker} {negated.get(verb, f'{verb}s')} {_to_third_person(rest)}"
+    return phrase, f"likes {speaker.lower()} {normalise_fact_text(rest)}"
 
 
-def _favourite_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
-    rest = _trim_clause(match["rest"])
-    if rest is None:
+def _instruction_fact(groups: Mapping[str, str], speaker: str) -> tuple[str, str] | None:
+    rest = groups["rest"]
+    if len(rest.split()) < 2 or _NOT_AN_INSTRUCTION.match(rest):
         return None
-    thing = match["thing"].lower().strip()
-    return f"{speaker}'s favourite {thing} is {_to_third_person(rest)}", f"favourite {speaker.lower()} {thing}"
+    return f"{speaker} asks: {groups['when'].lower()} {rest}", ""
 
 
-def _instruction_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
-    rest = _trim_clause(match["rest"])
-    when = match["when"].lower()
-    if rest is None or len(rest.split()) < 2 or _NOT_AN_INSTRUCTION.match(rest):
-        return None
-    return f"{speaker} asks: {when} {rest}", ""
-
-
-def _name_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
-    return f"{speaker}'s name is {match['name']}", f"name {speaker.lower()}"
-
-
-def _identity_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
-    rest = _trim_clause(match["rest"])
-    if rest is None:
-        return None
-    verb = " ".join(match["verb"].lower().split())
+def _identity_fact(groups: Mapping[str, str], speaker: str) -> tuple[str, str]:
+    verb = re.sub("['’]m", "am", " ".join(groups["verb"].lower().split()))
     phrase, slot = {
         "work as": ("works as", "work"),
         "work at": ("works at", "employer"),
@@ -180,167 +166,138 @@ def _identity_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None
         "moved to": ("moved to", "home"),
         "come from": ("comes from", "origin"),
         "am from": ("is from", "origin"),
-        "'m from": ("is from", "origin"),
-        "’m from": ("is from", "origin"),
         "am allergic to": ("is allergic to", ""),
-        "'m allergic to": ("is allergic to", ""),
-        "’m allergic to": ("is allergic to", ""),
         "speak": ("speaks", ""),
     }[verb]
-    return f"{speaker} {phrase} {_to_third_person(rest)}", f"{slot} {speaker.lower()}" if slot else ""
+    return f"{speaker} {phrase} {_to_third_person(groups['rest'])}", f"{slot} {speaker.lower()}" if slot else ""
 
 
-def _profession_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
-    return f"{speaker} is {match['what']}", f"work {speaker.lower()}"
-
-
-def _attribute_fact(match: re.Match[str], speaker: str) -> tuple[str, str] | None:
-    rest = _trim_clause(match["rest"])
-    if rest is None:
-        return None
-    thing = match["thing"].lower()
-    return f"{speaker}'s {thing} is {_to_third_person(rest)}", f"own {speaker.lower()} {thing}"
-
-
-def _decision_fact(match: re.Match[str], _: str) -> tuple[str, str] | None:
-    rest = _trim_clause(match["rest"])
-    if rest is None:
-        return None
-    cue = match["cue"].lower()
+def _decision_fact(groups: Mapping[str, str], _: str) -> tuple[str, str]:
+    cue = groups["cue"].lower()
     names_choice = any(phrase in cue for phrase in ("go with", "use", "settled on", "chose"))
     verb = "use " if names_choice and "decision" not in cue and "agreed" not in cue else ""
-    return f"Decision: {verb}{rest}", ""
+    return f"Decision: {verb}{groups['rest']}", ""
 
 
-def _version_fact(match: re.Match[str], _: str) -> tuple[str, str] | None:
-    tool, number = match["tool"], match["number"]
-    return f"Project uses {tool} {number}", f"version {tool.lower()}"
+def _location_fact(groups: Mapping[str, str], _: str) -> tuple[str, str]:
+    thing = " ".join(groups["thing"].split())
+    return f"{thing[0].upper()}{thing[1:]} is at {groups['path'].rstrip('.,')}", f"place {thing.lower()}"
 
 
-def _location_fact(match: re.Match[str], _: str) -> tuple[str, str] | None:
-    thing = " ".join(match["thing"].split())
-    return f"{thing[0].upper()}{thing[1:]} is at {match['path'].rstrip('.,')}", f"place {thing.lower()}"
+def _date_fact(groups: Mapping[str, str], _: str) -> tuple[str, str]:
+    thing, by = " ".join(groups["thing"].split()).lower(), groups["by"].lower()
+    return f"The {thing} is {by + ' ' if by in ('on', 'by', 'in', 'at') else ''}{groups['date']}", f"date {thing}"
 
 
-def _date_fact(match: re.Match[str], _: str) -> tuple[str, str] | None:
-    thing = " ".join(match["thing"].split()).lower()
-    by = match["by"].lower()
-    return f"The {thing} is {by + ' ' if by in ('on', 'by', 'in', 'at') else ''}{match['date']}", f"date {thing}"
+def _possession_fact(slot: str, adjective: str = "") -> _FactBuilder:
+    """Return the builder of "their thing is …"."""
+
+    def build(groups: Mapping[str, str], speaker: str) -> tuple[str, str]:
+        thing = groups["thing"].lower().strip()
+        return (
+            f"{speaker}'s {adjective}{thing} is {_to_third_person(groups['rest'])}",
+            f"{slot} {speaker.lower()} {thing}",
+        )
+
+    return build
 
 
-_IGNORE_CASE = re.IGNORECASE
+def _fact_rule(
+    name: str, keywords: tuple[str, ...], pattern: str, build: _FactBuilder, *, people_only: bool = True
+) -> _FactRule:
+    return _FactRule(name, keywords, re.compile(pattern), build, people_only)
+
+
 _RULES: tuple[_FactRule, ...] = (
-    _FactRule("preference", ("prefer",), re.compile(rf"{_SUBJECT_PATTERN} prefer {_REST_PATTERN}"), _preference_fact),
-    _FactRule(
+    _fact_rule("preference", ("prefer",), rf"{_SUBJECT_PATTERN} prefer {_REST_PATTERN}", _preference_fact),
+    _fact_rule(
         "preference",
         ("like", "love", "hate", "stand", "enjoy"),
-        re.compile(
-            rf"{_SUBJECT_PATTERN} (?P<verb>don['’]t like|do not like|can['’]t stand|like|love|hate|enjoy) {_REST_PATTERN}"
-        ),
+        rf"{_SUBJECT_PATTERN} (?P<verb>don['’]t like|do not like|can['’]t stand|like|love|hate|enjoy) {_REST_PATTERN}",
         _liking_fact,
     ),
-    _FactRule(
+    _fact_rule(
         "preference",
         ("favourite", "favorite"),
-        re.compile(rf"\bmy favou?rite (?P<thing>[\w -]{{2,30}}?) (?:is|are) {_REST_PATTERN}", _IGNORE_CASE),
-        _favourite_fact,
+        rf"(?i)\bmy favou?rite (?P<thing>[\w -]{{2,30}}?) (?:is|are) {_REST_PATTERN}",
+        _possession_fact("favourite", "favourite "),
     ),
-    _FactRule(
+    _fact_rule(
         "preference",
         ("always", "never", "from now on"),
-        re.compile(rf"(?:^|\bplease[, ]+)(?P<when>always|never|from now on)[, ]+{_REST_PATTERN}", _IGNORE_CASE),
+        rf"(?i)(?:^|\bplease[, ]+)(?P<when>always|never|from now on)[, ]+{_REST_PATTERN}",
         _instruction_fact,
     ),
-    _FactRule(
+    _fact_rule(
         "identity",
         ("my name is", "call me", "i'm ", "i’m ", "i am "),
-        re.compile(
-            r"(?:\b[Mm]y name is|\b[Cc]all me|^(?:Hi|Hello|Hey)?[,! ]*I(?: a|['’])m)\s+"
-            r"(?P<name>[A-Z][\w'’-]+(?: [A-Z][\w'’-]+){0,2})(?=[.,!]|$| and\b| from\b)"
-        ),
-        _name_fact,
+        r"(?:\b[Mm]y name is|\b[Cc]all me|^(?:Hi|Hello|Hey)?[,! ]*I(?: a|['’])m)\s+"
+        r"(?P<name>[A-Z][\w'’-]+(?: [A-Z][\w'’-]+){0,2})(?=[.,!]|$| and\b| from\b)",
+        lambda groups, speaker: (f"{speaker}'s name is {groups['name']}", f"name {speaker.lower()}"),
     ),
-    _FactRule(
+    _fact_rule(
         "identity",
         (" work ", " live ", " moved ", " from ", " allergic ", " speak ", "i speak", "i work", "i live"),
-        re.compile(
-            rf"\bI ?(?P<verb>work (?:as|at|for)|live in|moved to|come from|(?:am|['’]m) from|(?:am|['’]m) allergic to|speak)\s+{_REST_PATTERN}"
-        ),
+        rf"\bI ?(?P<verb>work (?:as|at|for)|live in|moved to|come from|(?:am|['’]m) from|(?:am|['’]m) allergic to|speak)\s+{_REST_PATTERN}",
         _identity_fact,
     ),
-    _FactRule(
+    _fact_rule(
         "identity",
         ("i am a", "i'm a", "i’m a"),
-        re.compile(
-            r"\bI(?: a|['’])m (?P<what>an? (?:[a-z-]+ ){0,3}(?:engineer|developer|designer|teacher|nurse|doctor|student"
-            r"|manager|writer|artist|lawyer|scientist|researcher|analyst|architect|consultant|accountant|chef|founder"
-            r"|photographer|musician|librarian|journalist|programmer|administrator|vegetarian|vegan))\b"
-        ),
-        _profession_fact,
+        r"\bI(?: a|['’])m (?P<what>an? (?:[a-z-]+ ){0,3}(?:engineer|developer|designer|teacher|nurse|doctor|student"
+        r"|manager|writer|artist|lawyer|scientist|researcher|analyst|architect|consultant|accountant|chef|founder"
+        r"|photographer|musician|librarian|journalist|programmer|administrator|vegetarian|vegan))\b",
+        lambda groups, speaker: (f"{speaker} is {groups['what']}", f"work {speaker.lower()}"),
     ),
-    _FactRule(
+    _fact_rule(
         "identity",
         ("my ",),
-        re.compile(
-            rf"\b[Mm]y (?P<thing>(?:job|birthday|timezone|time zone|budget|address|hometown|role|team|"
-            rf"(?:wife|husband|partner|son|daughter|dog|cat|boss|manager)(?:['’]s name)?)) is {_REST_PATTERN}"
-        ),
-        _attribute_fact,
+        rf"\b[Mm]y (?P<thing>(?:job|birthday|timezone|time zone|budget|address|hometown|role|team|"
+        rf"(?:wife|husband|partner|son|daughter|dog|cat|boss|manager)(?:['’]s name)?)) is {_REST_PATTERN}",
+        _possession_fact("own"),
     ),
-    _FactRule(
+    _fact_rule(
         "decision",
         ("decid", "go with", "agreed", "settled on", "we'll use", "we’ll use", "we will use", "decision", "chose"),
-        re.compile(
-            rf"(?P<cue>\b(?:we|I)(?:['’]ve| have)? (?:decided (?:to|on|that)|agreed (?:to|on|that)|settled on|chose|chosen)"
-            rf"|\blet['’]?s go with|\bwe(?:['’]ll| will) (?:go with|use)|^decision:|^agreed:|\bthe decision is(?: to)?)\s+{_REST_PATTERN}",
-            _IGNORE_CASE,
-        ),
+        rf"(?i)(?P<cue>\b(?:we|I)(?:['’]ve| have)? (?:decided (?:to|on|that)|agreed (?:to|on|that)|settled on|chose|chosen)"
+        rf"|\blet['’]?s go with|\bwe(?:['’]ll| will) (?:go with|use)|^decision:|^agreed:|\bthe decision is(?: to)?)\s+{_REST_PATTERN}",
         _decision_fact,
         people_only=False,
     ),
-    _FactRule(
+    _fact_rule(
         "version",
         ("use", "using", "upgrade", "version", "running", "runs", "on "),
-        re.compile(
-            r"\b(?:uses?|using|run(?:s|ning)?(?: on)?|upgraded? to|upgrading to|moved to|(?:are|is|'re|’re|stay) on|requires?|needs?|version of)\s+"
-            r"(?P<tool>[A-Z][\w.+#-]*(?: [A-Z][\w.+#-]*)?)\s+(?:version\s+)?v?(?P<number>\d+(?:\.\d+){0,3}(?:-[\w.]+)?)(?=[\s.,;:!)]|$)(?!%)"
-        ),
-        _version_fact,
+        r"\b(?:uses?|using|run(?:s|ning)?(?: on)?|upgraded? to|upgrading to|moved to|(?:are|is|'re|’re|stay) on|requires?|needs?|version of)\s+"
+        r"(?P<tool>[A-Z][\w.+#-]*(?: [A-Z][\w.+#-]*)?)\s+(?:version\s+)?v?(?P<number>\d+(?:\.\d+){0,3}(?:-[\w.]+)?)(?=[\s.,;:!)]|$)(?!%)",
+        lambda groups, _: (f"Project uses {groups['tool']} {groups['number']}", f"version {groups['tool'].lower()}"),
         people_only=False,
     ),
-    _FactRule(
+    _fact_rule(
         "path",
         ("/", "\\"),
-        re.compile(
-            rf"\b(?:the|our|my)\s+(?P<thing>[\w-]+(?: [\w-]+){{0,3}}?)\s+(?:is|are|lives?|sits?|stands?|goes?|(?:is|are) (?:kept|stored|found|located))"
-            rf"\s+(?:in|at|under|into|to)\s+[`\"']?{_PATH_PATTERN}",
-            _IGNORE_CASE,
-        ),
+        rf"(?i)\b(?:the|our|my)\s+(?P<thing>[\w-]+(?: [\w-]+){{0,3}}?)\s+(?:is|are|lives?|sits?|stands?|goes?|(?:is|are) (?:kept|stored|found|located))"
+        rf"\s+(?:in|at|under|into|to)\s+[`\"']?{_PATH_PATTERN}",
         _location_fact,
         people_only=False,
     ),
-    _FactRule(
+    _fact_rule(
         "date",
         ("deadline", "release", "launch", "due", "meeting", "demo", "appointment", "birthday", "review", "interview"),
-        re.compile(
-            rf"\b(?:the|our|my)?\s*(?P<thing>(?:[\w-]+ )?(?:deadline|release|launch|meeting|demo|appointment|review|interview))"
-            rf"\s+(?:is|are|was moved|moved|has moved|will be|takes place)\s+(?P<by>on|by|to|at|due|now|in|)\s*(?P<date>{_DATE_PATTERN})",
-            _IGNORE_CASE,
-        ),
+        rf"(?i)\b(?:the|our|my)?\s*(?P<thing>(?:[\w-]+ )?(?:deadline|release|launch|meeting|demo|appointment|review|interview))"
+        rf"\s+(?:is|are|was moved|moved|has moved|will be|takes place)\s+(?P<by>on|by|to|at|due|now|in|)\s*(?P<date>{_DATE_PATTERN})",
         _date_fact,
         people_only=False,
     ),
 )
 
 
-def _trim_clause(rest: str) -> str | None:
-    """Cut subordinate clauses off the end of a clause; return None when too little is left."""
+def _trim_clause(rest: str) -> str:
+    """Cut subordinate clauses off the end of a clause; return "" when too little is left or it refers elsewhere."""
     for _ in range(3):
         rest = _TRAILING_CLAUSE.sub("", rest.strip().rstrip(",:"))
-    words = rest.split()
-    if _STARTS_WITH_REFERENCE.match(rest):
-        return None  # it refers to an earlier sentence
-    return rest if words and len(rest) >= 2 and words[-1].lower() not in {"to", "the", "a", "an", "of", "and"} else None
+    words = rest.lower().split()
+    is_complete = len(rest) >= 2 and words and words[-1] not in {"to", "the", "a", "an", "of", "and"}
+    return rest if is_complete and not _STARTS_WITH_REFERENCE.match(rest) else ""
 
 
 def _to_third_person(rest: str) -> str:

@@ -115,7 +115,12 @@ def find_summary_fault(
     if sum(character.isprintable() or character == "\n" for character in text) < 0.98 * len(text) or "\ufffd" in text:
         return "it is garbage"
     lines = [line for line in text.splitlines() if line.strip()]
-    if _is_repetitive(words) or (len(lines) > 3 and len(set(lines)) < 0.7 * len(lines)):
+    if len(words) < 12:
+        is_repetitive = len(words) >= 6 and len(set(words)) <= 2
+    else:  # few different words for the length, or the same three words again and again
+        runs = Counter(zip(words, words[1:], words[2:], strict=False))
+        is_repetitive = len(set(words)) < 0.2 * len(words) or max(runs.values()) > max(4, len(words) // 20)
+    if is_repetitive or (len(lines) > 3 and len(set(lines)) < 0.7 * len(lines)):
         return "it repeats itself"
     source_words = {
         word.lower() for source in (earlier.text, *(turn.content for turn in turns)) for word in _WORD.findall(source)
@@ -123,14 +128,6 @@ def find_summary_fault(
     if sum(word in source_words for word in words) < 0.25 * len(words):
         return "it speaks of something else"
     return None
-
-
-def _is_repetitive(words: Sequence[str]) -> bool:
-    """Check for few different words for the length, or one run of three words again and again."""
-    if len(words) < 12:
-        return len(words) >= 6 and len(set(words)) <= 2
-    runs = Counter(zip(words, words[1:], words[2:], strict=False))
-    return len(set(words)) < 0.2 * len(words) or runs.most_common(1)[0][1] > max(4, len(words) // 20)
 
 
 def _build_messages(
@@ -152,6 +149,4 @@ def model_cost(model: LanguageModel | None) -> Mapping[str, Any]:
     """Return the calls, failures, tokens and cost of a model so far; empty without a model."""
     if model is None:
         return {}
-    usage = model.usage
-    return {"calls": usage.calls, "failures": usage.failures, "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens, "cost": usage.cost}  # fmt: skip
+    return {name: getattr(model.usage, name) for name in ("calls", "failures", "input_tokens", "output_tokens", "cost")}

@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from lukasa import canonical_json
 from lukasa.clock import to_iso
-from lukasa.context.state import Turn
+from lukasa.context.state import Context, Turn
 from lukasa.context.summary import shorten_summary
 from lukasa.models.token_counter import TokenCounter
-from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block, neutralise
+from lukasa.prompt import PromptItem, build_fenced_block, neutralise
 from lukasa.text.sentences import split_sentences
 
 TOKENS_PER_MESSAGE = 4
@@ -51,39 +51,31 @@ class AssembledPrompt:
     counted_by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _MemoryBlock:
-    """The fenced block, with the older turns and the number of facts in it."""
+class _MemoryBlock(NamedTuple):
+    """The fenced block, with its tokens, the older turns and the number of facts in it."""
 
-    block: PromptBlock
+    text: str = ""
+    tokens: int = 0
     older_turns: tuple[Turn, ...] = ()
     fact_count: int = 0
 
 
 def assemble_prompt(
-    session_id: str,
-    summary: str,
-    facts: Sequence[str],
-    turns: Sequence[Turn],
-    older: Sequence[Turn],
-    *,
-    budget: int,
-    counter: TokenCounter,
+    context: Context, turns: Sequence[Turn], older: Sequence[Turn], *, budget: int, counter: TokenCounter
 ) -> AssembledPrompt:
     """Fit a conversation into a budget; ``turns`` are its newest, ``older`` those found by recall, best first."""
     groups, older = group_tool_results(turns), older[:_MAX_OLDER_TURNS]
     memory_budget = int(budget * _MEMORY_SHARE) - TOKENS_PER_MESSAGE
-    memory = _build_memory_block(session_id, summary, facts, older, memory_budget, counter)
-    turn_budget = budget - (memory.block.tokens + TOKENS_PER_MESSAGE if memory.block.text else 0)
+    memory = _build_memory_block(context, older, memory_budget, counter)
+    turn_budget = budget - (memory.tokens + TOKENS_PER_MESSAGE if memory.text else 0)
     chosen, spent, cut_ids = _choose_newest(groups, turn_budget, counter)
-    if (summary or facts or older) and turn_budget > spent:  # memory gets what the turns leave over
-        memory_budget = memory.block.tokens + turn_budget - spent - TOKENS_PER_MESSAGE
-        larger = _build_memory_block(session_id, summary, facts, older, memory_budget, counter)
-        memory = larger if larger.block.text else memory
+    if (context.long_term_summary or context.facts or older) and turn_budget > spent:  # memory gets what is left
+        memory_budget = memory.tokens + turn_budget - spent - TOKENS_PER_MESSAGE
+        larger = _build_memory_block(context, older, memory_budget, counter)
+        memory = larger if larger.text else memory
     left_out = sum(map(len, groups)) - sum(map(len, chosen))
     while True:  # count the whole prompt: the tokens of its parts need not add up exactly
-        shown = [turn for group in chosen for turn in group]
-        block = memory.block.text
+        shown, block = [turn for group in chosen for turn in group], memory.text
         text = "\n\n".join([*([block] if block else []), *(_render_turn(turn) for turn in shown)])
         messages = [chat_message(turn) for turn in shown]
         if block:
@@ -106,7 +98,7 @@ def assemble_prompt(
             left_out += len(chosen[0])
             chosen = chosen[1:]
         else:
-            memory = _MemoryBlock(_empty_block(counter))
+            memory = _MemoryBlock()
 
 
 def extract_passage(text: str, question: str) -> str:
@@ -167,10 +159,9 @@ def chat_message(turn: Turn) -> dict[str, Any]:
     return message
 
 
-def _build_memory_block(
-    session_id: str, summary: str, facts: Sequence[str], older: Sequence[Turn], budget: int, counter: TokenCounter
-) -> _MemoryBlock:
+def _build_memory_block(context: Context, older: Sequence[Turn], budget: int, counter: TokenCounter) -> _MemoryBlock:
     """Fence summary, facts and older turns; each has a share of the budget and leaves the rest to the next."""
+    session_id, summary, facts = context.session_id, context.long_term_summary, context.facts
     items: list[PromptItem] = []
     remaining = max(0, budget - 80)
     if summary and (brief := shorten_summary(summary, remaining // 2 if facts or older else remaining, counter)):
@@ -193,12 +184,11 @@ def _build_memory_block(
         )
         for turn in turns
     ]
-    block = build_fenced_block(items, budget=budget, counter=counter) if items else _empty_block(counter)
-    return _MemoryBlock(block, tuple(turns[: max(0, block.told - before)]), len(chosen_facts) if block.told else 0)
-
-
-def _empty_block(counter: TokenCounter) -> PromptBlock:
-    return PromptBlock("", 0, 0, cut=False, counted_by=counter.name)
+    if not items:
+        return _MemoryBlock()
+    block = build_fenced_block(items, budget=budget, counter=counter)
+    older_turns, fact_count = tuple(turns[: max(0, block.told - before)]), len(chosen_facts) if block.told else 0
+    return _MemoryBlock(block.text, block.tokens, older_turns, fact_count)
 
 
 def _choose_newest(
@@ -252,10 +242,8 @@ def _cut_turn(turn: Turn, budget: int, counter: TokenCounter) -> Turn:
 
     while low < high:
         middle = (low + high + 1) // 2
-        if _count_group_tokens([with_ends(middle)], counter) <= budget:
-            low = middle
-        else:
-            high = middle - 1
+        fits = _count_group_tokens([with_ends(middle)], counter) <= budget
+        low, high = (middle, high) if fits else (low, middle - 1)
     return with_ends(low)
 
 

@@ -12,11 +12,11 @@ that a conversation can be copied to another store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lukasa.clock import IdMaker
 from lukasa.context.facts import fact_id
@@ -24,7 +24,6 @@ from lukasa.context.state import (
     DEFAULT_SETTINGS,
     NO_SUMMARY,
     STATE_FIELDS,
-    Context,
     ConversationSettings,
     ConversationSummary,
     Fact,
@@ -46,34 +45,145 @@ _MAX_VERSION_GAP = 100
 T = TypeVar("T")
 
 
-# Turns
+class ConversationRecords(NamedTuple):
+    """Keys, queries and drafts of one conversation's records."""
+
+    id: str
+    scope: str
+
+    def __str__(self) -> str:
+        return f"conversation {self.id!r} in the scope {self.scope!r}"
+
+    def key(self, kind: str) -> Key:
+        """Return the key of the state or the summary."""
+        return Key(self.scope, kind, self.id)
+
+    @property
+    def turn_label(self) -> str:
+        """The label of the turns."""
+        return f"session={self.id}"
+
+    @property
+    def fact_label(self) -> str:
+        """The label of the facts."""
+        return f"context={self.id}"
+
+    def turn_query(self, **more: Any) -> Query:
+        """Return the query for the turns; ``more`` are further fields of ``Query``."""
+        return Query(kinds=(TURN,), scopes=(self.scope,), labels=(self.turn_label,), **more)
+
+    def fact_query(self, **more: Any) -> Query:
+        """Return the query for the facts; ``more`` are further fields of ``Query``."""
+        return Query(kinds=(FACT,), scopes=(self.scope,), labels=(self.fact_label,), **more)
+
+    def turn_draft(self, turn: Turn, *, by: str, origin: str, counted_by: str) -> Draft:
+        """Draft a turn. Its author is the speaker; a label names the agent that wrote it, if that is another."""
+        optional = {
+            "speaker": turn.speaker,
+            "tool_calls": [dict(call) for call in turn.tool_calls],
+            "tool_call_id": turn.tool_call_id,
+            "extra": dict(turn.extra),
+        }
+        body: dict[str, Any] = {"role": turn.role, "tokens": turn.tokens, "counted_by": counted_by}
+        body |= {name: value for name, value in optional.items() if value}
+        labels = (self.turn_label, f"by={by}") if by and by != turn.name else (self.turn_label,)
+        return Draft(
+            TURN, turn.content, body, id=turn.id, scope=self.scope, author=turn.name, origin=origin, labels=labels,
+            happened_at=turn.timestamp,
+        )  # fmt: skip
+
+    def state_draft(
+        self, state: Mapping[str, Any], settings: ConversationSettings, *, expected: int | None, origin: str
+    ) -> Draft:
+        """Draft the state record, with the settings that are not defaults."""
+        differing = settings.non_default_values()
+        body = {**state, "settings": differing} if differing else dict(state)
+        return Draft(CONTEXT, body=body, id=self.id, scope=self.scope, origin=origin, expected=expected)
+
+    def summary_drafts(
+        self, loaded_version: int, steps: Sequence[tuple[ConversationSummary, Sequence[Turn]]]
+    ) -> list[Draft]:
+        """Draft a version of the summary for each step of a fold, or several where a step has too many turns for one.
+
+        Each version is derived from the turns it folds and from the version before it. Only the first must find the
+        version that was loaded; the others follow in the same batch.
+        """
+        drafts: list[Draft] = []
+        for summary, turns in steps:
+            body = asdict(summary) | {
+                "lines": [[line.text, line.worth, line.round] for line in summary.lines],
+                "edge": list(summary.edge),
+            }
+            if not summary.why:
+                del body["why"]
+            for start in range(0, max(1, len(turns)), MAX_TURNS_PER_SUMMARY_VERSION):
+                folded = turns[start : start + MAX_TURNS_PER_SUMMARY_VERSION]
+                sources = [Key(self.scope, TURN, turn.id) for turn in folded]
+                if loaded_version or drafts:
+                    sources.append(self.key(SUMMARY))
+                drafts.append(
+                    Draft(
+                        SUMMARY, body=body, id=self.id, scope=self.scope, origin="compaction",
+                        links=tuple(Link(DERIVED_FROM, source) for source in sources),
+                        expected=None if drafts else loaded_version,
+                    )
+                )  # fmt: skip
+        return drafts
+
+    def fact_draft(self, fact: Fact, *, origin: str) -> Draft:
+        """Draft a fact, derived from the turn that stated it."""
+        body = {name: value for name, value in (("slot", fact.slot), ("rule", fact.rule), ("turn", fact.turn)) if value}
+        links = (Link(DERIVED_FROM, Key(self.scope, TURN, fact.turn)),) if fact.turn else ()
+        return Draft(
+            FACT, fact.text, body, id=fact.id or fact_id(self.id, fact), scope=self.scope, origin=origin, links=links,
+            labels=(self.fact_label,),
+        )  # fmt: skip
+
+    def fact_tombstone(self, fact: Fact) -> Draft:
+        """Draft the deletion of a fact."""
+        return Draft(FACT, id=fact.id, scope=self.scope, origin="chat", labels=(self.fact_label,), deleted=True)
+
+    def fact_change_drafts(self, texts: Sequence[str], loaded: Sequence[Fact]) -> list[Draft]:
+        """Draft the facts added to a list since it was loaded, and tombstones of those removed from it."""
+        known = {fact.text: fact for fact in loaded}
+        drafts: dict[str, Draft] = {}
+        for text in texts:
+            if not is_nonblank_text(text):
+                raise InvalidInput("A fact is a sentence.")
+            if text not in known:
+                draft = self.fact_draft(Fact(text, rule="told"), origin="chat")
+                drafts.setdefault(draft.id, draft)
+        listed = set(texts)
+        removed = [fact for text, fact in known.items() if text not in listed and fact.id not in drafts]
+        return [*drafts.values(), *map(self.fact_tombstone, removed)]
+
+    def fork_drafts(
+        self, source: ConversationRecords, origin: LoadedConversation, turns: Sequence[Record], new_id: IdMaker
+    ) -> list[Draft]:
+        """Draft this conversation as a copy of a loaded one; its turns are derived from those of the source."""
+        ids = {record.id: new_id() for record in turns}
+        state = deepcopy(dict(origin.state)) | {"fork": {"of": source.id, "at": turns[-1].id if turns else ""}}
+        drafts = [self.state_draft(state, origin.settings, expected=0, origin="fork")]
+        drafts += [
+            draft_from(
+                record, id=ids[record.id], origin="fork", happened_at=record.moment, expected=0,
+                labels=(self.turn_label, *(label for label in record.labels if not label.startswith("session="))),
+                links=(*record.links, Link(DERIVED_FROM, record.key)),
+            )
+            for record in turns
+        ]  # fmt: skip
+        drafts += [
+            self.fact_draft(replace(fact, id="", turn=ids.get(fact.turn, "")), origin="fork") for fact in origin.facts
+        ]
+        if origin.summary_version:
+            folded = [record for record in turns if record.seq <= origin.folded_position]
+            copies = [replace(parse_turn(record), id=ids[record.id]) for record in folded]
+            edge = tuple(ids[id] for id in origin.latest_summary.edge if id in ids)
+            drafts += self.summary_drafts(0, [(replace(origin.latest_summary, edge=edge), copies)])
+        return drafts
 
 
-def turn_label(session_id: str) -> str:
-    """Return the label of a conversation's turns."""
-    return f"session={session_id}"
-
-
-def turn_query(session_id: str, scope: str, **more: Any) -> Query:
-    """Return the query for a conversation's turns; ``more`` are further fields of ``Query``."""
-    return Query(kinds=(TURN,), scopes=(scope,), labels=(turn_label(session_id),), **more)
-
-
-def turn_draft(session_id: str, scope: str, turn: Turn, *, id: str, by: str, origin: str, counted_by: str) -> Draft:
-    """Draft a turn. Its author is the speaker; a label names the agent that wrote it, if that is another."""
-    optional = {
-        "speaker": turn.speaker,
-        "tool_calls": [dict(call) for call in turn.tool_calls],
-        "tool_call_id": turn.tool_call_id,
-        "extra": dict(turn.extra),
-    }
-    body: dict[str, Any] = {"role": turn.role, "tokens": turn.tokens, "counted_by": counted_by}
-    body |= {name: value for name, value in optional.items() if value}
-    labels = (turn_label(session_id), f"by={by}") if by and by != turn.name else (turn_label(session_id),)
-    return Draft(
-        TURN, turn.content, body, id=id, scope=scope, author=turn.name, origin=origin, labels=labels,
-        happened_at=turn.timestamp,
-    )  # fmt: skip
+# Parsers
 
 
 def parse_turn(record: Record) -> Turn:
@@ -120,25 +230,6 @@ def diff_turns(before: Sequence[Turn], now: Sequence[Turn]) -> tuple[list[Turn],
     return list(before[:removed]), added if refused is None else refused
 
 
-# State
-
-
-def state_draft(
-    session_id: str,
-    scope: str,
-    state: Mapping[str, Any],
-    settings: ConversationSettings,
-    *,
-    expected: int | None,
-    origin: str,
-) -> Draft:
-    """Draft the state record of a conversation, with the settings that are not defaults."""
-    body = dict(state)
-    if differing := settings.non_default_values():
-        body["settings"] = differing
-    return Draft(CONTEXT, body=body, id=session_id, scope=scope, origin=origin, expected=expected)
-
-
 def parse_state(body: Mapping[str, Any]) -> tuple[dict[str, Any], ConversationSettings]:
     """Parse state and settings; raise ``InvalidInput`` when the body is not that of a state record."""
     state = default_state()
@@ -156,57 +247,16 @@ def parse_state(body: Mapping[str, Any]) -> tuple[dict[str, Any], ConversationSe
     return state, DEFAULT_SETTINGS.with_changes(body.get("settings", {}))
 
 
-# Summary
-
-
-def summary_drafts(
-    session_id: str, scope: str, origin: LoadedConversation, steps: Sequence[tuple[ConversationSummary, Sequence[Turn]]]
-) -> list[Draft]:
-    """Draft a version of the summary for each step of a fold, or several where a step has too many turns for one.
-
-    Each version is derived from the turns it folds and from the version before it. Only the first must find the version
-    that was loaded; the others follow in the same batch.
-    """
-    drafts = []
-    for number, (summary, turns) in enumerate(steps):
-        body = {
-            "text": summary.text,
-            "lines": [[line.text, line.worth, line.round] for line in summary.lines],
-            "tokens": summary.tokens,
-            "turns": summary.turns,
-            "folded_tokens": summary.folded_tokens,
-            "rounds": summary.rounds,
-            "edge": list(summary.edge),
-            "by": summary.by,
-        } | ({"why": summary.why} if summary.why else {})
-        for start in range(0, max(1, len(turns)), MAX_TURNS_PER_SUMMARY_VERSION):
-            is_first = not number and not start
-            folded = turns[start : start + MAX_TURNS_PER_SUMMARY_VERSION]
-            links = [Link(DERIVED_FROM, Key(scope, TURN, turn.id)) for turn in folded]
-            if origin.summary_version or not is_first:
-                links.append(Link(DERIVED_FROM, Key(scope, SUMMARY, session_id)))
-            drafts.append(
-                Draft(
-                    SUMMARY, body=body, id=session_id, scope=scope, origin="compaction", links=tuple(links),
-                    expected=origin.summary_version if is_first else None,
-                )
-            )  # fmt: skip
-    return drafts
-
-
 def parse_summary(body: Mapping[str, Any]) -> ConversationSummary:
     """Parse a summary; raise ``InvalidInput`` when the body is not that of a summary record."""
     try:
         summary = ConversationSummary(
             text=body["text"],
             lines=tuple(SummaryLine(str(text), float(worth), int(round)) for text, worth, round in body["lines"]),
-            tokens=int(body["tokens"]),
-            turns=int(body["turns"]),
-            folded_tokens=int(body["folded_tokens"]),
-            rounds=int(body["rounds"]),
             edge=tuple(map(str, body["edge"])),
             by=str(body["by"]),
             why=str(body.get("why", "")),
+            **{name: int(body[name]) for name in ("tokens", "turns", "folded_tokens", "rounds")},
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInput("it has not the fields of a summary") from error
@@ -215,53 +265,10 @@ def parse_summary(body: Mapping[str, Any]) -> ConversationSummary:
     return summary
 
 
-# Facts
-
-
-def fact_query(session_id: str, scope: str, **more: Any) -> Query:
-    """Return the query for a conversation's facts; ``more`` are further fields of ``Query``."""
-    return Query(kinds=(FACT,), scopes=(scope,), labels=(fact_label(session_id),), **more)
-
-
-def fact_label(session_id: str) -> str:
-    """Return the label of a conversation's facts."""
-    return f"context={session_id}"
-
-
-def fact_draft(session_id: str, scope: str, fact: Fact, *, origin: str) -> Draft:
-    """Draft a fact, derived from the turn that stated it."""
-    body = {name: value for name, value in (("slot", fact.slot), ("rule", fact.rule), ("turn", fact.turn)) if value}
-    links = (Link(DERIVED_FROM, Key(scope, TURN, fact.turn)),) if fact.turn else ()
-    return Draft(
-        FACT, fact.text, body, id=fact.id or fact_id(session_id, fact), scope=scope, origin=origin, links=links,
-        labels=(fact_label(session_id),),
-    )  # fmt: skip
-
-
-def fact_tombstone(session_id: str, scope: str, fact: Fact) -> Draft:
-    """Draft the deletion of a fact."""
-    return Draft(FACT, id=fact.id, scope=scope, origin="chat", labels=(fact_label(session_id),), deleted=True)
-
-
 def parse_fact(record: Record) -> Fact:
     """Parse a fact."""
     body = record.body
     return Fact(record.text, str(body.get("slot", "")), str(body.get("rule", "")), record.id, str(body.get("turn", "")))
-
-
-def fact_change_drafts(context: Context, scope: str) -> list[Draft]:
-    """Draft the facts added to the list of a context, and tombstones of those removed from it."""
-    known = {fact.text: fact for fact in context.origin.facts}
-    drafts: dict[str, Draft] = {}
-    for text in context.facts:
-        if not is_nonblank_text(text):
-            raise InvalidInput("A fact is a sentence.")
-        if text not in known:
-            draft = fact_draft(context.session_id, scope, Fact(text, rule="told"), origin="chat")
-            drafts.setdefault(draft.id, draft)
-    listed = set(context.facts)
-    removed = [fact for text, fact in known.items() if text not in listed and fact.id not in drafts]
-    return [*drafts.values(), *(fact_tombstone(context.session_id, scope, fact) for fact in removed)]
 
 
 def is_nonblank_text(value: object) -> bool:
@@ -269,50 +276,24 @@ def is_nonblank_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-# Whole conversations
-
-
-def fork_drafts(
-    session_id: str,
-    new_session: str,
-    scope: str,
-    origin: LoadedConversation,
-    records: Sequence[Record],
-    new_id: IdMaker,
-) -> list[Draft]:
-    """Draft a new conversation from a loaded one; its turns are copies, derived from the turn ``records``."""
-    ids = {record.id: new_id() for record in records}
-    state = deepcopy(dict(origin.state)) | {"fork": {"of": session_id, "at": records[-1].id if records else ""}}
-    drafts = [state_draft(new_session, scope, state, origin.settings, expected=0, origin="fork")]
-    drafts += [
-        draft_from(
-            record, id=ids[record.id], origin="fork", happened_at=record.moment, expected=0,
-            labels=(turn_label(new_session), *(label for label in record.labels if not label.startswith("session="))),
-            links=(*record.links, Link(DERIVED_FROM, record.key)),
-        )
-        for record in records
-    ]  # fmt: skip
-    drafts += [
-        fact_draft(new_session, scope, replace(fact, id="", turn=ids.get(fact.turn, "")), origin="fork")
-        for fact in origin.facts
-    ]
-    if origin.summary_version:
-        edge = tuple(ids[id] for id in origin.latest_summary.edge if id in ids)
-        folded = [
-            replace(parse_turn(record), id=ids[record.id]) for record in records if record.seq <= origin.folded_position
-        ]
-        summary = replace(origin.latest_summary, edge=edge)
-        drafts += summary_drafts(new_session, scope, LoadedConversation(), [(summary, folded)])
-    return drafts
+def read_newest_records(
+    read: Callable[[Query], Iterable[Record]], query: Query, position: int, limit: int
+) -> list[Record]:
+    """Read the records after a position from the end, so that the cost depends on their number; return newest first."""
+    while True:
+        page = list(read(replace(query, newest_first=True, limit=limit)))
+        recent = [record for record in page if record.seq > position]
+        if len(recent) < len(page) or len(page) < limit:
+            return recent
+        limit *= 4
 
 
 class ConversationReader:
     """One conversation in one snapshot of the log. ``recovered`` names the damage met while reading."""
 
-    def __init__(self, reader: Reader, session_id: str, scope: str, as_of: AsOf | None = None) -> None:
+    def __init__(self, reader: Reader, conversation: ConversationRecords, as_of: AsOf | None = None) -> None:
         self._reader = reader
-        self._session_id = session_id
-        self._scope = scope
+        self._conversation = conversation
         self._as_of = as_of
         self.recovered: list[str] = []
 
@@ -324,9 +305,7 @@ class ConversationReader:
         version, (state, settings) = self.read_latest_valid(CONTEXT, parse_state, (default_state(), DEFAULT_SETTINGS))
         summary_version, summary = self.read_latest_valid(SUMMARY, parse_summary, NO_SUMMARY)
         position = self._find_folded_position(summary)
-        turns = (
-            self._read_settled_turns(position) if settled_only else self._read_recent_turns(position, settings.entries)
-        )
+        turns = self._read_turns(position, settings.entries, settled_only=settled_only)
         facts = self._read_facts(settings.facts)
         if not (version or summary_version or turns or facts or self.recovered):
             return None
@@ -336,7 +315,7 @@ class ConversationReader:
 
     def read_latest_valid(self, kind: str, parse: Callable[[Mapping[str, Any]], T], default: T) -> tuple[int, T]:
         """Return the newest version number of a record and its newest version that parses, or ``default``."""
-        key = Key(self._scope, kind, self._session_id)
+        key = self._conversation.key(kind)
         try:
             record = self._reader.get(key, as_of=self._as_of)
             return (0, default) if record is None else (record.version, parse(record.body))
@@ -374,7 +353,7 @@ class ConversationReader:
         """Return the position after which the recent view begins."""
         for id in summary.edge:
             try:
-                history = self._reader.history(Key(self._scope, TURN, id))
+                history = self._reader.history(Key(self._conversation.scope, TURN, id))
             except StoreDamaged:
                 continue
             if history and history[0].version == 1:
@@ -383,70 +362,34 @@ class ConversationReader:
             self.recovered.append("The newest folded turns are gone; the recent view shows the whole transcript.")
         return 0
 
-    def _turn_query(self, **more: Any) -> Query:
-        return turn_query(self._session_id, self._scope, as_of=self._as_of, **more)
-
-    def _read_recent_turns(self, position: int, expected_count: int) -> list[Turn]:
-        """Read the turns after a position from the end, so that the cost depends on their number alone."""
-        limit = min(expected_count + 14, 1_000)
-        while True:
-            try:
-                page = self._reader.read(self._turn_query(newest_first=True, limit=limit))
-            except StoreDamaged as error:
-                self.recovered.append(f"A turn cannot be read and is left out ({_message(error)}).")
-                page = list(self._iterate_readable_turns(position))
-                limit = len(page) + 1
-            recent = [record for record in page if record.seq > position]
-            if len(recent) < len(page) or len(page) < limit:
-                return [parse_turn(record) for record in reversed(recent)]
-            limit *= 4
-
-    def _read_settled_turns(self, position: int) -> list[Turn]:
-        """Read the turns after a position, up to the first place where another turn may still be committed."""
+    def _read_turns(self, position: int, expected_count: int, *, settled_only: bool) -> list[Turn]:
+        """Read the turns after a position; settled ones end where another turn may still be committed."""
+        query, limit = self._conversation.turn_query(as_of=self._as_of), min(expected_count + 14, 1_000)
         try:
-            return [parse_turn(record) for record in self._reader.read(self._turn_query(after=position))]
+            if settled_only:
+                records = self._reader.read(replace(query, after=position))
+            else:
+                records = read_newest_records(self._reader.read, query, position, limit)[::-1]
         except StoreDamaged as error:
             self.recovered.append(f"A turn cannot be read and is left out ({_message(error)}).")
-            return [parse_turn(record) for record in reversed(list(self._iterate_readable_turns(position)))]
+            records = self._read_readable_turns(position, self._reader.tip() + 1)
+        return [parse_turn(record) for record in records]
 
-    def _iterate_readable_turns(self, position: int) -> Iterator[Record]:
-        """Read the turns after a position one by one, newest first, and skip the damaged ones."""
-        before = self._reader.tip() + 1
-        while before > position + 1:
-            page = self._read_turn_before(before)
-            if page is None:
-                before = self._skip_damaged(position, before)
-            elif not page or page[0].seq <= position:
-                return
-            else:
-                yield page[0]
-                before = page[0].seq
-
-    def _read_turn_before(self, position: int) -> list[Record] | None:
-        """Return the newest turn before a position, or None when it is damaged."""
+    def _read_readable_turns(self, after: int, before: int) -> list[Record]:
+        """Read the turns between two positions without the damaged ones: halve a range that cannot be read."""
         try:
-            return self._reader.read(self._turn_query(newest_first=True, before=position, limit=1))
+            return self._reader.read(self._conversation.turn_query(as_of=self._as_of, after=after, before=before))
         except StoreDamaged:
-            return None
-
-    def _skip_damaged(self, position: int, before: int) -> int:
-        """Find the highest position before which the newest turn can be read: double the stride, then bisect."""
-        bad, stride = before, 1
-        while (good := max(before - stride, position + 1)) > position + 1 and self._read_turn_before(good) is None:
-            bad, stride = good, stride * 2
-        while good < bad - 1:
-            middle = (good + bad) // 2
-            if self._read_turn_before(middle) is None:
-                bad = middle
-            else:
-                good = middle
-        return good
+            if before - after <= 2:
+                return []
+            middle = (after + before) // 2
+            return [*self._read_readable_turns(after, middle + 1), *self._read_readable_turns(middle, before)]
 
     def _read_facts(self, limit: int) -> list[Fact]:
         """Read the newest facts, oldest first."""
         if not limit:
             return []
-        query = fact_query(self._session_id, self._scope, as_of=self._as_of, newest_first=True, limit=limit)
+        query = self._conversation.fact_query(as_of=self._as_of, newest_first=True, limit=limit)
         try:
             return [parse_fact(record) for record in reversed(self._reader.read(query))]
         except StoreDamaged as error:

@@ -1,7 +1,7 @@
 """Values of a conversation: turns, facts, the summary, settings, and the editable ``Context``.
 
-``Context`` has every field of the document's session file, as plain values that a caller may edit. It remembers what was
-loaded (``origin``), so that ``save`` can tell the caller's edits from those that other writers made since.
+``Context`` has every field of the document's session file, as plain values that a caller may edit. Its ``origin``
+is the conversation as it was loaded, so that ``save`` can tell the caller's edits from those of other writers.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class ConversationSettings:
-    """Limits of one conversation, and what happens automatically.
+    """Limits of one conversation, and switches for the automatic steps.
 
     More than ``entries`` turns or ``tokens`` tokens in the recent view trigger a compaction. It keeps ``keep`` turns and
     then halves them until both limits hold. The summary has at most ``summary_tokens`` tokens. A context shows the newest
@@ -173,7 +173,7 @@ class SummaryLine:
 
 @dataclass(frozen=True, slots=True)
 class ConversationSummary:
-    """The long-term summary: its text, how many turns are folded into it, and who wrote it.
+    """The long-term summary: its text, its author, and the number of turns folded into it.
 
     ``edge`` holds the ids of the newest folded turns, newest first: the recent view begins after them. ``why`` is the
     reason when ``by`` is not the summariser that was asked.
@@ -228,7 +228,7 @@ class Context:
     settings: ConversationSettings = DEFAULT_SETTINGS
     scope: str = ""
     recovered: tuple[str, ...] = ()
-    """A sentence for each damaged part, with what was used instead."""
+    """A sentence for each damaged part, with its replacement."""
     origin: LoadedConversation = field(default_factory=LoadedConversation, repr=False, compare=False)
 
     @classmethod

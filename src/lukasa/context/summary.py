@@ -142,9 +142,7 @@ def _select_sentences(
     turns: Sequence[Turn], budget: int, count: Callable[[str], int], round_number: int
 ) -> list[SummaryLine]:
     """Select the sentences with the highest worth that fit a budget, in the order of the turns."""
-    sentences_by_turn = [
-        _tool_sentences(turn.content) if turn.role == "tool" else split_sentences(turn.content) for turn in turns
-    ]
+    sentences_by_turn = [_quotable_sentences(turn) for turn in turns]
     turn_counts: Counter[str] = Counter()
     for sentences in sentences_by_turn:
         turn_counts.update({term for sentence in sentences for term in _content_terms(sentence)})
@@ -181,16 +179,18 @@ def _select_sentences(
         if spent + cost <= budget:
             spent += cost
             seen.append(terms)
-            selected.append((index, position, SummaryLine(line, _round_worth(worth), round_number)))
+            selected.append((index, position, SummaryLine(line, round(worth, 3), round_number)))
     return [line for _, _, line in sorted(selected, key=lambda entry: entry[:2])]
 
 
-def _tool_sentences(content: str) -> list[str]:
-    """Return a short tool result whole, and of a long one at most three sentences about problems."""
-    bare = " ".join(content.split())
+def _quotable_sentences(turn: Turn) -> list[str]:
+    """Return the sentences of a turn; a short tool result is one, a long one has at most three about problems."""
+    if turn.role != "tool":
+        return split_sentences(turn.content)
+    bare = " ".join(turn.content.split())
     if bare and len(bare) <= 160:
         return [bare]
-    return [sentence for sentence in split_sentences(content) if _PROBLEM.search(sentence.lower())][:3]
+    return [sentence for sentence in split_sentences(turn.content) if _PROBLEM.search(sentence.lower())][:3]
 
 
 def score_sentence(sentence: str, role: str = "user", *, is_first: bool = False, is_unanswered: bool = False) -> float:
@@ -199,19 +199,13 @@ def score_sentence(sentence: str, role: str = "user", *, is_first: bool = False,
     value = 0.5
     if words > 4 and _DECISION.search(lowered):
         value += 1.6
-    if _STANDING_RULE.search(lowered):
-        value += 1.2
     if states_fact(sentence):
         value += 2.2
-    if _ACTION.search(lowered):
-        value += 1.0
-    if _PROBLEM.search(lowered):
-        value += 0.8
-    if _TIME_REFERENCE.search(lowered):
-        value += 1.0
-    value += min(1.2, 0.6 * len(_NUMBER.findall(sentence)))
-    value += min(1.0, 0.7 * len(_PATH_OR_URL.findall(sentence)))
-    value += min(1.4, 0.7 * len(_NAME.findall(sentence)))
+    for pattern, bonus in ((_STANDING_RULE, 1.2), (_ACTION, 1.0), (_PROBLEM, 0.8), (_TIME_REFERENCE, 1.0)):
+        if pattern.search(lowered):
+            value += bonus
+    for pattern, bonus, limit in ((_NUMBER, 0.6, 1.2), (_PATH_OR_URL, 0.7, 1.0), (_NAME, 0.7, 1.4)):
+        value += min(limit, bonus * len(pattern.findall(sentence)))
     if _FIRST_PERSON.search(sentence) and role != "assistant":
         value += 0.5
     if is_first:
@@ -231,10 +225,6 @@ def score_sentence(sentence: str, role: str = "user", *, is_first: bool = False,
     elif words > 40:
         value -= 0.6
     return value * _ROLE_WEIGHTS.get(role, 1.0)
-
-
-def _round_worth(value: float) -> float:
-    return round(value, 3)
 
 
 def _content_terms(sentence: str) -> frozenset[str]:
@@ -290,7 +280,7 @@ def _merge_repeated_lines(lines: Sequence[SummaryLine], new_count: int) -> list[
         else:
             repeated = next((later for later, other in kept.items() if other.text == line.text), None)
         if repeated is not None:
-            worth = _round_worth(max(kept[repeated].worth, line.worth) + 0.1)
+            worth = round(max(kept[repeated].worth, line.worth) + 0.1, 3)
             kept[repeated] = replace(kept[repeated], worth=worth)
             continue
         kept[index] = line

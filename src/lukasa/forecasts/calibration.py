@@ -47,7 +47,7 @@ class ProbabilityCorrection:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationReport:
-    """The results of a calibration; ``why`` explains in a sentence what became of the correction."""
+    """The results of a calibration; ``why`` says in a sentence whether a correction is made."""
 
     correction: ProbabilityCorrection
     mean_error: float | None
@@ -114,11 +114,7 @@ def cross_validated_gain(predictions: Sequence[ResolvedPrediction]) -> float:
     for fold in range(FOLDS):
         bias, scaling = fit_correction([item for index, item in enumerate(predictions) if index % FOLDS != fold])
         correct = ProbabilityCorrection(bias, scaling)
-        corrected += [
-            ResolvedPrediction(correct(item.probability), item.outcome)
-            for index, item in enumerate(predictions)
-            if index % FOLDS == fold
-        ]
+        corrected += [ResolvedPrediction(correct(item.probability), item.outcome) for item in predictions[fold::FOLDS]]
     return brier_score(predictions) - brier_score(corrected)
 
 
@@ -144,12 +140,10 @@ def find_weak_categories(predictions: Sequence[ResolvedPrediction]) -> tuple[str
     by_category: dict[str, list[ResolvedPrediction]] = {}
     for item in predictions:
         by_category.setdefault(item.category, []).append(item)
+    large = {name: items for name, items in by_category.items() if name and len(items) >= MIN_PER_CATEGORY}
+    scores = sorted((-brier_score(items), name) for name, items in large.items())
     limit = brier_score(predictions) + CATEGORY_MARGIN
-    scores = {
-        name: brier_score(items) for name, items in by_category.items() if name and len(items) >= MIN_PER_CATEGORY
-    }
-    weak = [name for name, score in scores.items() if score > limit]
-    return tuple(sorted(weak, key=lambda name: (-scores[name], name)))
+    return tuple(name for negative, name in scores if -negative > limit)
 
 
 def _variance(values: Sequence[float]) -> float:

@@ -60,15 +60,8 @@ def format_bar_rows(table: Sequence[ReliabilityBin]) -> list[tuple[str, str, str
         filled = round(row.observed * _BAR_WIDTH)
         bar = ["█" if index < filled else "·" for index in range(_BAR_WIDTH)]
         bar[min(round(row.mean_probability * _BAR_WIDTH), _BAR_WIDTH - 1)] = "|"
-        rows.append(
-            (
-                f"{row.lower:.1f}–{row.upper:.1f}",
-                f"{row.count:,}",
-                f"{row.mean_probability:.3f}",
-                f"{row.observed:.3f}",
-                "".join(bar),
-            )
-        )
+        limits, numbers = f"{row.lower:.1f}–{row.upper:.1f}", (f"{row.mean_probability:.3f}", f"{row.observed:.3f}")
+        rows.append((limits, f"{row.count:,}", *numbers, "".join(bar)))
     return rows
 
 

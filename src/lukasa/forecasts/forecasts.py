@@ -7,7 +7,6 @@ probability is the newest one from before the outcome was known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -75,8 +74,7 @@ class Forecasts:
         """Store a new prediction; ``calibrated`` first corrects the probability by the calibration so far."""
         if (refused := _check_numbers(probability, confidence_interval, confidence_level)) is not None:
             return refused
-        now = self._clock.now()
-        uncalibrated = probability
+        now, uncalibrated = to_iso(self._clock.now()), probability
         if calibrated:
             probability = self.calibrate(probability)
         id = prediction_id or f"pred-{self._new_id()}"
@@ -87,17 +85,17 @@ class Forecasts:
             "probability": probability,
             "confidence_interval": None if confidence_interval is None else list(confidence_interval),
             "confidence_level": confidence_level,
-            "created_at": to_iso(now),
-            "last_updated": to_iso(now),
+            "created_at": now,
+            "last_updated": now,
             "status": "active",
             "num_updates": 0,
         }
-        if category:
-            body["category"] = category
-        if due is not None:
-            body["due"] = to_iso(to_utc(due))
-        if calibrated:
-            body["uncalibrated"] = uncalibrated
+        optional = {
+            "category": category or None,
+            "due": None if due is None else to_iso(to_utc(due)),
+            "uncalibrated": uncalibrated if calibrated else None,
+        }
+        body |= {name: value for name, value in optional.items() if value is not None}
         draft = self._prediction_draft(body, expected=0)
 
         def if_below_limit(reader: Reader) -> Sequence[Draft] | Refused:
@@ -120,11 +118,9 @@ class Forecasts:
         """Change the probability of an active prediction. The history keeps the earlier one."""
         if (refused := _check_numbers(probability, confidence_interval, confidence_level)) is not None:
             return refused
-        changes: dict[str, Any] = {"probability": probability}
-        if confidence_interval is not None:
-            changes["confidence_interval"] = list(confidence_interval)
-        if confidence_level is not None:
-            changes["confidence_level"] = confidence_level
+        interval = None if confidence_interval is None else list(confidence_interval)
+        revised = {"probability": probability, "confidence_interval": interval, "confidence_level": confidence_level}
+        changes = {name: value for name, value in revised.items() if value is not None}
         return self._change_prediction(prediction_id, ("active", "recovering"), changes, count_update=True)
 
     def resolve(self, prediction_id: str, outcome: Any, *, at: datetime | None = None) -> Outcome:
@@ -213,13 +209,13 @@ class Forecasts:
         if certainty is None:
             probability = record.body["probability"]
             certainty = max(probability, 1 - probability)
-        if (refused := _check_numbers(certainty, None, None)) is not None:
+        if (refused := _check_numbers(certainty)) is not None:
             return refused
         if certainty < self.threshold:
-            reason = (
-                f"A confidence of {certainty:g} is below the threshold of {self.threshold:g}, so nothing is broadcast."
+            limit = f"the threshold of {self.threshold:g}"
+            return Refused(
+                "below_threshold", f"A confidence of {certainty:g} is below {limit}, so nothing is broadcast."
             )
-            return Refused("below_threshold", reason)
         id = f"signal-{self._new_id()}"
         body = {
             "signal_id": id,
@@ -296,18 +292,13 @@ class Forecasts:
             else [dict(factor) for factor in factors]
         )
         sources = [dict(item) for item in evidence]
-        if base_rate is not None and _check_numbers(base_rate, None, None) is not None:
+        if base_rate is not None and not _is_between(base_rate, 0, 1):
             return Refused("bad_base_rate", "The base rate must be a number from 0 to 1.")
         for factor in key_factors:
-            name, adjustment = factor.get("factor"), factor.get("adjustment")
-            is_valid = (
-                isinstance(adjustment, int | float) and not isinstance(adjustment, bool) and -1 <= adjustment <= 1
-            )
-            if not isinstance(name, str) or not is_valid:
+            if not isinstance(factor.get("factor"), str) or not _is_between(factor.get("adjustment"), -1, 1):
                 return Refused("bad_factor", "A factor has a name and an adjustment between -1 and 1.")
         for item in sources:
-            refused = _check_numbers(item.get("credibility", 0), None, None)
-            if not isinstance(item.get("source"), str) or refused is not None:
+            if not isinstance(item.get("source"), str) or not _is_between(item.get("credibility", 0), 0, 1):
                 return Refused("bad_evidence", "A piece of evidence has a source and a credibility from 0 to 1.")
         body = {
             "market_id": market_id,
@@ -316,9 +307,8 @@ class Forecasts:
             "evidence": sources,
             "last_analysis": to_iso(self._clock.now()),
         }
-        return self._journal.append(
-            Draft(REASONING, body=body, id=market_id, scope=self._home_scope, origin="forecast")
-        )
+        draft = Draft(REASONING, body=body, id=market_id, scope=self._home_scope, origin="forecast")
+        return self._journal.append(draft)
 
     def reasoning(self, market_id: str) -> Mapping[str, Any] | None:
         """Return the newest analysis of a market, or None."""
@@ -345,27 +335,22 @@ class Forecasts:
 
     def calibrate(self, probability: float) -> float:
         """Correct a probability by the calibration so far; without a helpful correction it stays the same."""
-        if (refused := _check_numbers(probability, None, None)) is not None:
+        if (refused := _check_numbers(probability)) is not None:
             raise InvalidInput(refused.reason)
         correction = self.learning().correction
         return correction(probability) if correction.applies else probability
 
     def metrics(self) -> dict[str, Any]:
         """Return the scores in the layout of a session's section ``performance_metrics``."""
-        lifetime = self.scores()
+        lifetime, rolling = self.scores().as_json(), self.scores(ROLLING_WINDOW).as_json()
+        names = ("brier_score", "log_score", "calibration_score")
         return {
             "total_predictions": sum(1 for _ in self._read_predictions(None)),
-            "resolved_predictions": lifetime.count,
-            "brier_score": lifetime.brier_score,
-            "log_score": lifetime.log_score,
-            "calibration_score": lifetime.calibration_score,
+            "resolved_predictions": lifetime["count"],
+            **{name: lifetime[name] for name in names},
             "last_calculated": to_iso(self._clock.now()),
-            "by_confidence_bucket": {name: asdict(bucket) for name, bucket in lifetime.by_confidence_bucket.items()},
-            "rolling_30_days": {
-                name: value
-                for name, value in self.scores(ROLLING_WINDOW).as_json().items()
-                if name in ("count", "brier_score", "log_score", "calibration_score")
-            },
+            "by_confidence_bucket": lifetime["by_confidence_bucket"],
+            "rolling_30_days": {name: rolling[name] for name in ("count", *names)},
         }
 
     # Sections of a session's state
@@ -438,9 +423,9 @@ class Forecasts:
         record = self._journal.get(Key(self._home_scope, PREDICTION, prediction_id))
         if record is not None:
             return record
-        scopes = [row.scope for row in self._journal.tally() if row.kind == PREDICTION]
+        scopes = (row.scope for row in self._journal.tally() if row.kind == PREDICTION)
         found = (self._journal.get(Key(scope, PREDICTION, prediction_id)) for scope in scopes)
-        return next((record for record in found if record is not None), None)
+        return next(filter(None, found), None)
 
     def _own_scopes(self) -> tuple[str, ...]:
         """Return the scopes to read: an agent reads its own forecasts, the owner those of every scope."""
@@ -456,19 +441,16 @@ def _status_labels(body: Mapping[str, Any]) -> tuple[str, ...]:
     return (f"status={body.get('status', 'active')}",)
 
 
-def _check_numbers(probability: Any, interval: Any, level: Any) -> Refused | None:
+def _check_numbers(probability: Any, interval: Any = None, level: Any = None) -> Refused | None:
     """Refuse a probability, interval or level outside 0 to 1; return None when all are valid."""
-    for name, value in (("probability", probability), ("confidence_level", level)):
-        if value is None and name != "probability":
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+    for name, value in (("probability", probability), ("confidence_level", 0 if level is None else level)):
+        if not _is_between(value, 0, 1):
             return Refused(f"bad_{name}", f"The {name.replace('_', ' ')} must be a number from 0 to 1.")
-    if interval is not None:
-        bounds = list(interval)
-        if (
-            len(bounds) != 2
-            or any(_check_numbers(bound, None, None) is not None for bound in bounds)
-            or bounds[0] > bounds[1]
-        ):
-            return Refused("bad_interval", "The confidence interval must be a lower and an upper bound from 0 to 1.")
+    bounds = [0, 1] if interval is None else list(interval)
+    if len(bounds) != 2 or not all(_is_between(bound, 0, 1) for bound in bounds) or bounds[0] > bounds[1]:
+        return Refused("bad_interval", "The confidence interval must be a lower and an upper bound from 0 to 1.")
     return None
+
+
+def _is_between(value: Any, lowest: float, highest: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and lowest <= value <= highest

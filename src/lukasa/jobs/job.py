@@ -7,7 +7,7 @@
                                    failed      no attempt is left: shown to people, retried only on request
 
 A job belongs to one scope and reaches that scope alone; a job of the store's owner belongs to the scope ``_lukasa`` and
-reaches everything. So a deferred job can never do what its author could not.
+reaches everything. So a deferred job can do nothing that its author may not do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import hashlib
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol, TypeVar
@@ -64,22 +64,11 @@ class Task:
     def retry_delay(self, attempts: int) -> timedelta:
         """Return the pause after this number of failed attempts."""
         doubled = self.backoff * 2.0 ** min(attempts - 1, 60)
-        return min(timedelta(seconds=min(doubled, MAX_RETRY_DELAY.total_seconds())), MAX_RETRY_DELAY)
-
-    def find_argument_fault(self, arguments: Mapping[str, Any]) -> str | None:
-        """Return why the function cannot be called with these arguments, or None."""
-        try:
-            inspect.signature(self.function).bind(None, **arguments)
-        except TypeError as error:
-            return str(error)
-        return None
+        return timedelta(seconds=min(doubled, MAX_RETRY_DELAY.total_seconds()))
 
 
-class TaskRegistry(Mapping[str, Task]):
+class TaskRegistry(dict[str, Task]):
     """Functions that can be deferred, by name."""
-
-    def __init__(self) -> None:
-        self._tasks: dict[str, Task] = {}
 
     def job(self, name: str, *, attempts: int = 5, backoff: float = 10.0) -> Callable[[F], F]:
         """Register the decorated function. The name is stored with each job: keep it when the function moves."""
@@ -103,23 +92,13 @@ class TaskRegistry(Mapping[str, Task]):
             raise InvalidInput(
                 f"The job {task.name!r} has a parameter called {min(taken)!r}, which defer itself takes."
             )
-        known = self._tasks.get(task.name)
-        if known is not None and known.function is not task.function:
+        if self.setdefault(task.name, task).function is not task.function:
             raise InvalidInput(f"Two functions are registered as the job {task.name!r}.")
-        self._tasks[task.name] = task
+        self[task.name] = task
 
     def forget(self, name: str) -> None:
         """Remove a task, if it is registered."""
-        self._tasks.pop(name, None)
-
-    def __getitem__(self, name: str) -> Task:
-        return self._tasks[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tasks)
-
-    def __len__(self) -> int:
-        return len(self._tasks)
+        self.pop(name, None)
 
 
 REGISTRY = TaskRegistry()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -105,8 +106,10 @@ class Jobs:
             return Refused("bad_key", f"The key must be text of 1 to {_MAX_KEY_LENGTH} characters.")
         if not 0 <= delay < 10**9:
             return Refused("bad_delay", "The delay must be a number of seconds, and not negative.")
-        if (fault := task.find_argument_fault(arguments)) is not None:
-            return Refused("bad_arguments", f"The job {name!r} cannot be called like that: {fault}.")
+        try:
+            inspect.signature(task.function).bind(None, **arguments)
+        except TypeError as error:
+            return Refused("bad_arguments", f"The job {name!r} cannot be called like that: {error}.")
         if (fault := canonical_json.find_json_fault(dict(arguments), max_characters=MAX_ARGUMENTS_SIZE)) is not None:
             return Refused("bad_arguments", f"The arguments of the job {name!r} cannot be stored: {fault}")
         if len(canonical_json.encode(arguments)) > MAX_ARGUMENTS_SIZE:
@@ -124,9 +127,9 @@ class Jobs:
         def raise_error(error: Exception) -> None:
             raise error
 
-        summary = RunSummary()
+        summary, options = self._worker_options(tell, raise_error, threading.Event(), lease)
         if limit is None or limit > 0:
-            self._queue().run(self._worker_options(summary, tell, raise_error, threading.Event(), lease), limit)
+            self._queue().run(options, limit)
         return summary
 
     def work(
@@ -141,20 +144,17 @@ class Jobs:
 
         While the store is busy, full or out of reach, ``trouble`` is called and work goes on once the store is back.
         """
-        summary = RunSummary()
-        self._queue().serve(self._worker_options(summary, tell, trouble or (lambda _: None), stop, lease))
+        summary, options = self._worker_options(tell, trouble or (lambda _: None), stop, lease)
+        self._queue().serve(options)
         return summary
 
     def _worker_options(
-        self,
-        summary: RunSummary,
-        on_attempt: OnAttempt | None,
-        on_store_error: OnStoreError,
-        stop: threading.Event,
-        lease: float,
-    ) -> WorkerOptions:
+        self, on_attempt: OnAttempt | None, on_store_error: OnStoreError, stop: threading.Event, lease: float
+    ) -> tuple[RunSummary, WorkerOptions]:
+        """Return a worker's options, and the summary that counts its attempts."""
         if not lease > 0:
             raise InvalidInput("A lease lasts longer than no time at all.")
+        summary = RunSummary()
 
         def run_job(job: Job) -> None:
             reach = FULL_REACH if job.scope == SYSTEM else Reach.of((job.scope,))
@@ -165,7 +165,7 @@ class Jobs:
             if on_attempt is not None:
                 on_attempt(job, result, error)
 
-        return WorkerOptions(dict(self.register), run_job, count_attempt, on_store_error, stop, lease)
+        return summary, WorkerOptions(dict(self.register), run_job, count_attempt, on_store_error, stop, lease)
 
     # Listing
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -90,37 +91,31 @@ class LogJobQueue:
         ]
 
     def status(self) -> JobCounts:
-        counts = {"waiting": 0, "running": 0, "failed": 0}
-        for job in self.find():
-            counts[job.state] += 1
+        counts: Counter[str] = Counter(job.state for job in self.find())
         return JobCounts(**counts)
 
     def retry(self, id: str) -> bool:
-        def reset(record: Record) -> Draft | None:
-            body = record.body
-            if body["state"] != "failed":
-                return None
-            return _next_version(record, _waiting_body(body["name"], body["arguments"], body.get("key"), None))
+        def reset(record: Record) -> Draft:
+            job = _parse_job(record)
+            return _next_version(record, _waiting_body(job.name, job.arguments, job.key, None))
 
-        return self._update_job(id, reset)
+        return self._update_job(id, ("failed",), reset)
 
     def drop(self, id: str) -> bool:
-        return self._update_job(
-            id, lambda record: None if record.body["state"] == "running" else _tombstone(record, "dropped")
-        )
+        return self._update_job(id, ("waiting", "failed"), lambda record: _tombstone(record, "dropped"))
 
     def remove(self, job: Job) -> None:
         """Delete a job from the log, whatever its state, because another queue stores it now."""
         self._journal.delete(Key(job.scope, JOB, job.id), origin="job")
 
-    def _update_job(self, id: str, change: Callable[[Record], Draft | None]) -> bool:
-        """Change the job with this id, whichever scope it belongs to."""
+    def _update_job(self, id: str, states: Collection[str], change: Callable[[Record], Draft]) -> bool:
+        """Change the job with this id if it is in one of the states, whichever scope it belongs to."""
         scopes = [row.scope for row in self._journal.tally() if row.kind == JOB]
 
         def update(reader: Reader) -> list[Draft] | Refused:
             records = (reader.get(Key(scope, JOB, id)) for scope in scopes)
             jobs = [record for record in records if record is not None and _is_valid_body(record.body)]
-            drafts = [draft for record in jobs if (draft := change(record)) is not None]
+            drafts = [change(record) for record in jobs if record.body["state"] in states]
             return drafts or Refused("not_found", f"There is no such job {id}.")
 
         return bool(self._journal.append_if(update))
@@ -139,14 +134,17 @@ class LogJobQueue:
                     left -= 1
 
     def serve(self, options: WorkerOptions) -> None:
-        idle_check = _IdleCheck(self._journal, self._clock)
+        seen: object = None
+        next_due: datetime | None = None
         while not options.stop.is_set():
-            try:
-                if not idle_check.is_idle():
-                    idle_check.start(self._open_jobs(options))
+            try:  # while the counts of job records stay the same, a job can only become due by time
+                tallies = [row for row in self._journal.tally() if row.kind == JOB]
+                if tallies != seen or (next_due is not None and self._clock.now() >= next_due):
+                    seen = tallies
+                    next_due = min((_claimable_at(record) for record in self._open_jobs(options)), default=None)
                     self.run(options, None)
             except TRANSIENT_ERRORS as error:
-                idle_check.reset()
+                seen = None
                 options.on_store_error(error)
             options.stop.wait(_POLL_SECONDS)
 
@@ -216,7 +214,7 @@ class LogJobQueue:
         def update(reader: Reader) -> list[Draft] | Refused:
             record = reader.get(key)
             if record is None or record.body.get("run") != run_id:
-                return Refused("lost", f"{key} is in other hands.")
+                return Refused("lost", f"Another worker has taken {key} over.")
             return [change(record)]
 
         return bool(self._journal.append_if(update))
@@ -243,34 +241,6 @@ class LogJobQueue:
         finally:
             ended.set()
             thread.join()
-
-
-class _IdleCheck:
-    """Tells from the record counts alone whether a job can have become due since the queue was empty."""
-
-    def __init__(self, journal: Journal, clock: Clock) -> None:
-        self._journal = journal
-        self._clock = clock
-        self._tallies: object = None
-        self._next_due: datetime | None = None
-
-    def start(self, jobs: Iterator[Record]) -> None:
-        """Remember the counts, and when the first of these jobs can be claimed."""
-        self._tallies = self._job_tallies()
-        self._next_due = min((_claimable_at(record) for record in jobs), default=None)
-
-    def reset(self) -> None:
-        self._tallies = None
-
-    def is_idle(self) -> bool:
-        return (
-            self._tallies is not None
-            and (self._next_due is None or self._clock.now() < self._next_due)
-            and self._job_tallies() == self._tallies
-        )
-
-    def _job_tallies(self) -> object:
-        return [row for row in self._journal.tally() if row.kind == JOB]
 
 
 def _waiting_body(name: str, arguments: Mapping[str, Any], key: str | None, due: datetime | None) -> JobBody:

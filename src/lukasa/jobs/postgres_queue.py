@@ -5,7 +5,7 @@ because nothing may be done twice or lost (docs/decisions/0008-jobs.md):
 
 - Workers rescue the jobs of dead workers. Rescuers take turns, because one with an outdated list would take a job from
   the living worker that has just got it.
-- A job to be retried while a newer one with its key waits gives way to it. procrastinate would leave it running for
+- A job to be retried while a newer one with its key waits is deleted. procrastinate would leave it running for
   ever, because only one job of a key may wait.
 - A worker sends heartbeats until its last job is done, and restarts when it could not record how a job ended.
 - The error of the newest failed attempt is stored, so that it can be shown.
@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -40,7 +41,6 @@ from lukasa.errors import NotAllowed, StoreError
 from lukasa.jobs.job import (
     TRANSIENT_ERRORS,
     WORKER_DIED,
-    AttemptResult,
     DeferredJob,
     Job,
     JobCounts,
@@ -132,7 +132,7 @@ class PostgresJobQueue:
         return [_parse_job_row(row) for row in rows]
 
     def status(self) -> JobCounts:
-        counts = dict.fromkeys(_STATE_BY_STATUS.values(), 0)
+        counts: Counter[str] = Counter()
         with self._transaction() as cursor:
             for row in cursor.execute(SQL["count"], {"scopes": self._scopes}):
                 if row["status"] in _STATE_BY_STATUS:
@@ -257,28 +257,22 @@ class PostgresJobQueue:
                     for side_task in side_tasks:
                         side_task.cancel()
                     ends = await asyncio.gather(*side_tasks, return_exceptions=True)
-                for end in ends:
-                    if isinstance(end, Exception):
-                        raise end
+                if errors_met := [end for end in ends if isinstance(end, Exception)]:
+                    raise errors_met[0]
 
     def _task_function(self, options: WorkerOptions, task: Task) -> Callable[..., None]:
         """Return the function that procrastinate calls for each attempt at a task."""
 
         def attempt(context: procrastinate.JobContext, **_: Any) -> None:
-            row = context.job
-            job = _parse_job_row(
-                {
-                    "id": row.id, "task_name": row.task_name, "args": row.task_kwargs, "attempts": row.attempts,
-                    "status": "doing", "scheduled_at": None, "error": "",
-                }
-            )  # fmt: skip
+            row = {"status": "doing", "scheduled_at": None, "error": "", "args": context.job.task_kwargs}
+            job = _parse_job_row(row | {name: getattr(context.job, name) for name in ("id", "task_name", "attempts")})
             try:
                 options.run_job(job)
             except Exception as error:
+                message = describe_error(error)
                 with self._transaction() as cursor:
-                    cursor.execute(SQL["note_failure"], {"id": row.id, "error": describe_error(error)})
-                result: AttemptResult = "failed" if job.attempts >= task.attempts else "retried"
-                options.on_attempt(job, result, describe_error(error))
+                    cursor.execute(SQL["note_failure"], {"id": context.job.id, "error": message})
+                options.on_attempt(job, "failed" if job.attempts >= task.attempts else "retried", message)
                 raise
             options.on_attempt(job, "done", "")
 
@@ -317,7 +311,7 @@ class _TaskRetryStrategy(retry.BaseRetryStrategy):
 
 
 class _WorkerJobManager(JobManager):
-    """procrastinate's job manager for one worker, with what it lacks.
+    """procrastinate's job manager for one worker, with two additions.
 
     A result that cannot be recorded stops the worker, so that its job can be rescued. A worker that was silent for so
     long that another one removed it registers again.

@@ -1,7 +1,7 @@
 """HTTP client of an OpenAI-compatible endpoint: one request, one JSON answer, within limits of size and time.
 
-A server may be slow, wrong or broken. The client limits the bytes and the seconds that it reads, retries what may succeed
-later, and turns every other failure into one error that says what happened.
+A server may be slow, wrong or broken. The client limits the bytes and the seconds that it reads, retries failures
+that may pass, and turns every other one into an error that names it.
 """
 
 from __future__ import annotations

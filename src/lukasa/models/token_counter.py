@@ -11,7 +11,7 @@ _CHARACTERS_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True)
 class TokenCounter:
-    """Counter of tokens. ``name`` says what counts; ``is_exact`` is false for an estimate."""
+    """Counter of tokens. ``name`` names the tokenizer; ``is_exact`` is false for an estimate."""
 
     name: str
     is_exact: bool

@@ -2,7 +2,7 @@
 
 The state has eight sections (``state``). A change is a small record of the log, durable before it is acknowledged; now
 and then the whole state is saved as a checkpoint, in the log and in a file with a checksum. Either of the two can be
-lost: ``recovery`` rebuilds the state from what is left. ``budget`` keeps the state small.
+lost: ``recovery`` rebuilds the state from the other. ``budget`` keeps the state small.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ they are archived in the same step that removes them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -50,10 +51,10 @@ class PruningPlan:
     @property
     def counts(self) -> dict[str, int]:
         """Number of items that leave, by section."""
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for removed in self.leaving:
-            counts[removed.section] = counts.get(removed.section, 0) + len(removed.items)
-        return counts
+            counts[removed.section] += len(removed.items)
+        return dict(counts)
 
 
 def is_over_budget(state: SessionState, budget: Budget) -> bool:
@@ -89,18 +90,14 @@ def _prune_predictions(state: SessionState, now: datetime, budget: Budget) -> Pr
     surplus = recent[: max(len(predictions) - len(old) - budget.predictions, 0)]
     removed_ids = {item["prediction_id"] for item in (*old, *surplus)}
     remaining = [item for item in predictions if item["prediction_id"] not in removed_ids]
-    above = (
-        (f"{len(remaining)} predictions are active; the budget is {budget.predictions}",)
-        if len(remaining) > budget.predictions
-        else ()
-    )
+    above = f"{len(remaining)} predictions are active; the budget is {budget.predictions}"
     return PruningPlan(
         ({"op": "replace", "path": "/active_predictions", "value": remaining},) if removed_ids else (),
         (
             RemovedItems("active_predictions", old, "settled more than 30 days ago"),
             RemovedItems("active_predictions", surplus, "settled, and the budget is reached"),
         ),
-        above,
+        (above,) if len(remaining) > budget.predictions else (),
     )
 
 
@@ -155,9 +152,7 @@ def _prune_reasoning(state: SessionState, budget: Budget) -> PruningPlan:
 def _prune_metrics(state: SessionState, now: datetime, budget: Budget) -> PruningPlan:
     """Remove daily metrics after 30 days; add them to a summary with mean scores weighted by resolved predictions."""
     metrics = state["performance_metrics"]
-    daily = metrics.get("daily")
-    if not isinstance(daily, list):
-        return PruningPlan()
+    daily = metrics["daily"] if isinstance(metrics.get("daily"), list) else []
     old = [day for day in daily if isinstance(day, dict) and now - _time_field(day, "date") > budget.metrics_for]
     if not old:
         return PruningPlan()
@@ -187,9 +182,7 @@ def _time_field(item: Any, name: str) -> datetime:
 
 def split_into_chunks(removed: RemovedItems, size: int = 500) -> list[RemovedItems]:
     """Split removed items into chunks that each fit into a record."""
-    items = removed.items
-    names = list(items)
-    chunks: list[Any] = [names[start : start + size] for start in range(0, len(names), size)]
-    if isinstance(items, dict):
-        chunks = [{name: items[name] for name in chunk} for chunk in chunks]
-    return [RemovedItems(removed.section, chunk, removed.why) for chunk in chunks]
+    is_mapping = isinstance(removed.items, dict)
+    items = list(removed.items.items()) if is_mapping else removed.items
+    chunks = [items[start : start + size] for start in range(0, len(items), size)]
+    return [replace(removed, items=dict(chunk) if is_mapping else chunk) for chunk in chunks]

@@ -37,9 +37,11 @@ from lukasa.storage.files import FileInfo, FileStore, read_whole
 
 CHECKPOINT_FORMAT = "lukasa-checkpoint"
 _CHECKPOINT_NAME = re.compile(r"checkpoint_(\d{3,9})\.json(\.gz)?")
+_NUMBERED_NAME = re.compile(r"(?:checkpoint|deltas)_(\d{3,9})\..*", re.DOTALL)
 _DELTAS_NAME = re.compile(r"deltas_(\d{3,9})\.jsonl")
 _PLAIN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+_GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _MAX_BACKUP_FILE_BYTES = 1 << 30
 
 
@@ -178,28 +180,21 @@ def decode_checkpoint(data: bytes, session: str, scope: str, number: int | None 
 
 def compress(data: bytes) -> bytes:
     """Compress with gzip, without a time or a name: the same bytes give the same file."""
-    compressor = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return _GZIP_HEAD + compressor.compress(data) + compressor.flush() + _gzip_trailer(data)
+    return _GZIP_HEAD + zlib.compress(data, 6, _GZIP_FORMAT)[len(_GZIP_HEAD) :]
 
 
 def decompress(data: bytes, *, max_bytes: int = 4 * MAX_STATE_BYTES) -> bytes:
     """Undo ``compress``. Stop at ``max_bytes``, however much a hostile file would expand to."""
     if not data.startswith(_GZIP_HEAD):
         raise InvalidInput("it is not a compressed checkpoint")
-    decompressor = zlib.decompressobj(-zlib.MAX_WBITS)
+    decompressor = zlib.decompressobj(_GZIP_FORMAT)
     try:
-        plain = decompressor.decompress(data[len(_GZIP_HEAD) :], max_bytes)
+        plain = decompressor.decompress(data, max_bytes)
     except zlib.error as error:
         raise InvalidInput("it cannot be decompressed") from error
-    if not decompressor.eof:
+    if not decompressor.eof or decompressor.unused_data:
         raise InvalidInput("it is cut off or too large")
-    if decompressor.unused_data != _gzip_trailer(plain):
-        raise InvalidInput("its ending does not match its content")
     return plain
-
-
-def _gzip_trailer(data: bytes) -> bytes:
-    return zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
 
 
 def plan_retention(
@@ -231,20 +226,19 @@ class CheckpointFiles:
 
     def list_checkpoints(self) -> list[CheckpointFileInfo]:
         """Return the checkpoint files, highest number first; of one number the plain file first."""
-        found = []
-        for file in self._blobs.list_files(self.path):
-            match = _CHECKPOINT_NAME.fullmatch(_file_name(file))
-            if match:
-                found.append(
-                    CheckpointFileInfo(int(match[1]), file.name, file.size, file.modified, match[2] is not None)
-                )
+        found = [
+            CheckpointFileInfo(int(match[1]), file.name, file.size, file.modified, match[2] is not None)
+            for file, match in self._match_files(_CHECKPOINT_NAME)
+        ]
         return sorted(found, key=lambda entry: (-entry.number, entry.compressed))
 
     def highest_number(self) -> int:
         """Return the highest number of any checkpoint here, damaged ones included; 0 when there is none."""
-        names = map(_file_name, self._blobs.list_files(self.path))
-        matches = (re.match(r"(?:checkpoint|deltas)_(\d{3,9})\.", name) for name in names)
-        return max((int(match[1]) for match in matches if match), default=0)
+        return max((int(match[1]) for _, match in self._match_files(_NUMBERED_NAME)), default=0)
+
+    def _match_files(self, pattern: re.Pattern[str]) -> list[tuple[FileInfo, re.Match[str]]]:
+        matches = ((file, pattern.fullmatch(_file_name(file))) for file in self._blobs.list_files(self.path))
+        return [(file, match) for file, match in matches if match]
 
     def save(self, checkpoint: Checkpoint) -> str:
         """Write a checkpoint; return the name of its file."""
@@ -261,6 +255,14 @@ class CheckpointFiles:
         except OSError as error:
             raise InvalidInput(f"it cannot be read ({error.strerror or error})") from error
         return decode_checkpoint(decompress(data) if entry.compressed else data, self.session, self.scope, entry.number)
+
+    def find_fault(self, entry: CheckpointFileInfo) -> str | None:
+        """Return why a checkpoint file cannot be used, or None."""
+        try:
+            self.load(entry)
+        except InvalidInput as error:
+            return error.message
+        return None
 
     def find_newest_valid(self, min_checked: int = 1) -> tuple[Checkpoint | None, list[DamagedCheckpoint]]:
         """Return the newest valid checkpoint and the damaged ones among those that were read.
@@ -297,9 +299,7 @@ class CheckpointFiles:
         Files of changes are kept as far back as plain checkpoints go.
         """
         old, surplus = plan_retention(self.list_checkpoints(), now, retention)
-        compressed: list[int] = []
-        dropped: list[int] = []
-        damaged: list[int] = []
+        compressed, dropped, damaged = list[int](), list[int](), list[int]()
         for entry in old:
             try:
                 checkpoint = self.load(entry)
@@ -346,8 +346,7 @@ class CheckpointFiles:
         return lines
 
     def _delta_files(self) -> list[tuple[int, str]]:
-        matches = ((_DELTAS_NAME.fullmatch(_file_name(file)), file.name) for file in self._blobs.list_files(self.path))
-        return sorted((int(match[1]), name) for match, name in matches if match)
+        return sorted((int(match[1]), file.name) for file, match in self._match_files(_DELTAS_NAME))
 
     def remove(self) -> int:
         """Delete every file of the session; return the number of files."""

@@ -1,4 +1,4 @@
-"""Changes of a state: JSON Patch (RFC 6902), applied without copying what stays the same.
+"""Changes of a state: JSON Patch (RFC 6902), applied without copying the unchanged parts.
 
 A path is a JSON Pointer (``/active_predictions/0/probability``). An item of a list may also be named by its id
 (``/active_predictions/pred-001/probability``). Before a change is stored, such an id is replaced by the item's index, and
@@ -64,7 +64,7 @@ def build_set_change(state: SessionState, path: str, value: Any) -> PatchOperati
     if not steps:
         return {"op": "replace", "path": "", "value": value}
     parent = _value_at(state, steps[:-1])
-    exists = isinstance(parent, list) and steps[-1] != "-" and _parse_index(steps[-1], len(parent)) < len(parent)
+    exists = isinstance(parent, list) and int(steps[-1]) < len(parent)
     return {"op": "replace" if exists else "add", "path": format_pointer(steps), "value": value}
 
 
@@ -118,11 +118,11 @@ def _change_at(value: Any, steps: Sequence[str], operation: str, new: Any) -> An
             return {name: item for name, item in value.items() if name != step}
         return value | {step: _change_at(value[step], rest, operation, new) if rest else new}
     if isinstance(value, list):
-        index = _parse_index(step, len(value))
-        if not rest and operation == "add":
+        index, is_insertion = int(step), not rest and operation == "add"
+        if index >= len(value) + is_insertion:
+            raise InvalidInput(f"There is no item {step} in a list of {len(value)}.")
+        if is_insertion:
             return [*value[:index], new, *value[index:]]
-        if index >= len(value):
-            raise InvalidInput(f"There is no item {step[:80]!r} in a list of {len(value)}.")
         if not rest and operation == "remove":
             return value[:index] + value[index + 1 :]
         return [*value[:index], _change_at(value[index], rest, operation, new) if rest else new, *value[index + 1 :]]
@@ -134,47 +134,38 @@ def _resolve_item_ids(state: Any, steps: Sequence[str]) -> list[str]:
     value, resolved = state, list[str]()
     for step in steps:
         if isinstance(value, list):
-            if step == "-":
-                step = str(len(value))
-            elif not step.isdigit():
-                section = resolved[-1] if resolved else ""
-                id_name = ITEM_IDS.get(section)
-                ids = (id_name and isinstance(item, dict) and item.get(id_name) == step for item in value)
-                index = next((index for index, is_same in enumerate(ids) if is_same), None)
-                if index is None:
-                    raise InvalidInput(f"There is no {step[:80]!r} in {section[:80]}.")
-                step = str(index)
-        resolved.append(step)
-        if len(resolved) == len(steps):
-            break
-        if isinstance(value, list):
-            place = _parse_index(step, len(value))
-            value = value[place] if place < len(value) else None
+            index = _find_index(value, step, resolved[-1] if resolved else "")
+            value, step = value[index] if index < len(value) else None, str(index)
         else:
             value = value.get(step) if isinstance(value, dict) else None
+        resolved.append(step)
     return resolved
+
+
+def _find_index(items: list[Any], step: str, section: str) -> int:
+    """Return the index that a step names: a number, the id of an item, or ``-`` for the end."""
+    if step == "-":
+        return len(items)
+    if not step.isdigit():
+        id_name = ITEM_IDS.get(section)
+        for index, item in enumerate(items):
+            if id_name and isinstance(item, dict) and item.get(id_name) == step:
+                return index
+        raise InvalidInput(f"There is no {step[:80]!r} in {section[:80]}.")
+    if not step.isascii() or (len(step) > 1 and step[0] == "0") or len(step) > 9:
+        raise InvalidInput(f"{step[:80]!r} is no place in a list.")
+    if int(step) > len(items):
+        raise InvalidInput(f"There is no item {step} in a list of {len(items)}.")
+    return int(step)
 
 
 def _value_at(value: Any, steps: Sequence[str]) -> Any:
     for step in steps:
-        if isinstance(value, dict) and step in value:
-            value = value[step]
-        elif isinstance(value, list) and step != "-" and _parse_index(step, len(value)) < len(value):
-            value = value[int(step)]
-        else:
-            raise InvalidInput(f"There is nothing at {format_pointer(steps)[:80]}.")
+        try:
+            value = value[int(step)] if isinstance(value, list) else value[step]
+        except (LookupError, TypeError) as error:
+            raise InvalidInput(f"There is nothing at {format_pointer(steps)[:80]}.") from error
     return value
-
-
-def _parse_index(step: str, length: int) -> int:
-    if step == "-":
-        return length
-    if not step.isascii() or not step.isdigit() or (len(step) > 1 and step[0] == "0") or len(step) > 9:
-        raise InvalidInput(f"{step[:80]!r} is no place in a list.")
-    index = int(step)
-    if index > length:
-        raise InvalidInput(f"There is no item {index} in a list of {length}.")
-    return index
 
 
 def _is_same_json(left: Any, right: Any) -> bool:

@@ -38,7 +38,7 @@ PREVIOUS_STATUS_KEY = "recovering_from"
 
 @dataclass(frozen=True, slots=True)
 class RecoveryEvidence:
-    """What the files and the log hold of a session."""
+    """Records and files of a session, as recovery found them."""
 
     file_checkpoint: Checkpoint | None
     damaged: Sequence[DamagedCheckpoint]
@@ -132,7 +132,7 @@ def apply_delta(state: SessionState, delta: Delta) -> SessionState:
 
 @dataclass(frozen=True, slots=True)
 class PredictionDecision:
-    """What to do with one prediction, and why."""
+    """Decision on one prediction: the action, the prediction to store, and the reason."""
 
     prediction_id: str
     action: Literal["keep", "take", "add", "hold"]
@@ -153,11 +153,9 @@ def build_recovering_changes(state: SessionState) -> list[dict[str, Any]]:
 
 def restore_status(prediction: Mapping[str, Any]) -> dict[str, Any]:
     """Return a prediction with the status it had before it was marked as recovering."""
-    status = (
-        prediction.get(PREVIOUS_STATUS_KEY, "active")
-        if prediction.get("status") == "recovering"
-        else prediction.get("status")
-    )
+    status = prediction.get("status")
+    if status == "recovering":
+        status = prediction.get(PREVIOUS_STATUS_KEY, "active")
     return {name: value for name, value in prediction.items() if name != PREVIOUS_STATUS_KEY} | {"status": status}
 
 
@@ -189,11 +187,8 @@ def reconcile_predictions(
     our_ids = {item["prediction_id"] for item in state["active_predictions"]}
     state_time = _last_updated(state["metadata"])
     for id, item in remote.items():
-        if (
-            id not in our_ids
-            and item.get("status") == "active"
-            and (not is_complete or _last_updated(item) > state_time)
-        ):
+        is_missing = id not in our_ids and item.get("status") == "active"
+        if is_missing and (not is_complete or _last_updated(item) > state_time):
             decisions.append(PredictionDecision(id, "add", item))
     return decisions
 
@@ -205,7 +200,7 @@ def _last_updated(item: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """Result of a recovery: what was found, repaired and lost."""
+    """Result of a recovery: the state, the repairs and the losses."""
 
     session: str
     mode: RecoveryMode

@@ -6,6 +6,7 @@ import atexit
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import FrameType, TracebackType
@@ -164,15 +165,13 @@ class Session:
 
         Nothing is written when the session was closed and both copies agree. Damaged files are renamed.
         """
-        used = f"checkpoint {recovered.base.number} of " + (
-            "files and log" if recovered.source == "both" else recovered.source
-        )
+        used, number = recovered.source.replace("both", "files and log"), recovered.base.number
         self.recovery = report = RecoveryReport(
             self.id,
             recovered.mode,
             recovered.state,
-            "nothing" if recovered.source == "none" else used,
-            recovered.base.number,
+            "nothing" if used == "none" else f"checkpoint {number} of {used}",
+            number,
             recovered.replayed,
             recovered.lost,
             recovered.is_complete,
@@ -189,20 +188,14 @@ class Session:
             outcome = self._records.append(incident)
             incidents = tuple(record.id for record in outcome.records) if isinstance(outcome, Accepted) else ()
         if recovered.source != "both" or recovered.lost or evidence.has_newer_damage:
-            self._require_recovered(
-                self._save_checkpoint(
-                    self._position.state,
-                    recovered.highest_delta,
-                    number=evidence.highest_number + 1,
-                    clean=recovered.mode == "normal",
-                )
-            )
+            number, clean = evidence.highest_number + 1, recovered.mode == "normal"
+            state, upto = self._position.state, recovered.highest_delta
+            self._require_accepted(self._save_checkpoint(state, upto, number=number, clean=clean), "recovered")
         if recovered.mode != "normal":
             self.mark_recovering()
+            is_proved = recovered.is_complete or not evidence.has_newer_damage
             decisions, answer = self._reconcile(
-                is_complete=recovered.source != "none"
-                and not recovered.lost
-                and (recovered.is_complete or not evidence.has_newer_damage)
+                is_complete=recovered.source != "none" and not recovered.lost and is_proved
             )
             report = replace(
                 report,
@@ -282,9 +275,8 @@ class Session:
             except InvalidInput:
                 size = 0  # not JSON: the write gate refuses it
             if size > MAX_STATE_BYTES:
-                return Refused(
-                    "too_large", f"The state would have {size:,} bytes; at most {MAX_STATE_BYTES:,} are kept."
-                )
+                reason = f"The state would have {size:,} bytes; at most {MAX_STATE_BYTES:,} are kept."
+                return Refused("too_large", reason)
             delta = Delta(position.upto + 1, at, resolved)
             outcome = self._records.append(self._records.delta_draft(delta), *extra_drafts)
             if not isinstance(outcome, Accepted):
@@ -338,6 +330,14 @@ class Session:
                 self.prune()
             event = "closed" if clean else "checkpoint"
             return self._save_checkpoint(self._position.state, self._position.upto, clean=clean, event=event)
+
+    def _checkpoint_refreshed(self, *, clean: bool = False) -> Outcome:
+        """Save a checkpoint; when another writer was faster, read its changes and save again."""
+        outcome = self.checkpoint(clean=clean)
+        if isinstance(outcome, Conflict):
+            self.refresh()
+            outcome = self.checkpoint(clean=clean)
+        return outcome
 
     def replace(self, state: Mapping[str, Any]) -> Outcome:
         """Replace the whole state, and save it as a checkpoint."""
@@ -415,8 +415,7 @@ class Session:
                     for chunk in split_into_chunks(removed)
                 ]
                 outcome = self._apply_patch(plan.changes, at=to_iso(now), extra_drafts=drafts)
-                if isinstance(outcome, Refused | Conflict):
-                    raise InvalidInput(f"The session could not be pruned: {outcome.reason}")
+                self._require_accepted(outcome, "pruned")
             return plan
 
     # The network
@@ -431,15 +430,12 @@ class Session:
             state, network = self._position.state, self._network
             section = dict(state["network_state"])
             agent_id = state["metadata"]["agent_id"]
-            changes: list[PatchOperation] = []
             try:
                 if network is None:
                     raise NetworkDown
-                changes = self._broadcast_state(network, agent_id, state)
-                peers = network.peers(agent_id)
+                changes, peers = self._broadcast_state(network, agent_id, state), network.peers(agent_id)
             except NetworkDown:
-                section["connected"] = False
-                changes = []
+                section["connected"], changes = False, []
             else:
                 known = {peer["agent_id"]: peer for peer in section.get("peer_agents", ())}
                 for peer in peers:
@@ -450,8 +446,7 @@ class Session:
             if isinstance(network, RateLimitedNetwork):
                 section["api_usage"] = network.usage()
             outcome = self.patch([*changes, {"op": "replace", "path": "/network_state", "value": section}])
-            if isinstance(outcome, Refused | Conflict):
-                raise InvalidInput(f"The session could not be synced: {outcome.reason}")
+            self._require_accepted(outcome, "synced")
             return section
 
     @staticmethod
@@ -482,11 +477,9 @@ class Session:
         """Settle recovering predictions, each in a durable step; return the decisions and the network's answer."""
         network_state, answer = None, "did not answer"
         if self._network is not None:
-            try:
+            with suppress(NetworkDown):
                 network_state = self._network.fetch_state(self._position.state["metadata"]["agent_id"])
                 answer = "knows nothing of the agent" if network_state.silent else "answered"
-            except NetworkDown:
-                network_state = None
         decisions = reconcile_predictions(self._position.state, network_state, is_complete=is_complete)
         for decision in decisions:
             if decision.action != "hold":
@@ -497,10 +490,9 @@ class Session:
         if network_state is not None and not is_complete:
             known = {item["signal_id"] for item in self._position.state["signal_history"]}
             missing = [dict(item) for item in network_state.signal_history if item["signal_id"] not in known]
-            if missing:
-                self._apply_recovery_changes(
-                    [{"op": "add", "path": "/signal_history/-", "value": item} for item in missing]
-                )
+            changes = [{"op": "add", "path": "/signal_history/-", "value": item} for item in missing]
+            if changes:
+                self._apply_recovery_changes(changes)
         return decisions, answer
 
     def mark_recovering(self) -> int:
@@ -511,11 +503,11 @@ class Session:
         return len(changes) // 2
 
     def _apply_recovery_changes(self, changes: Sequence[PatchOperation]) -> None:
-        self._require_recovered(self._apply_patch(changes, at=""))
+        self._require_accepted(self._apply_patch(changes, at=""), "recovered")
 
-    def _require_recovered(self, outcome: Outcome) -> None:
+    def _require_accepted(self, outcome: Outcome, action: str) -> None:
         if not isinstance(outcome, Accepted):
-            raise InvalidInput(f"The session {self.id[:80]!r} could not be recovered: {outcome.reason}")
+            raise InvalidInput(f"The session {self.id[:80]!r} could not be {action}: {outcome.reason}")
 
     def recovering(self) -> list[str]:
         """Return the ids of the predictions that are not verified yet."""
@@ -539,7 +531,7 @@ class Session:
         return self
 
     def tick(self) -> tuple[str, ...]:
-        """Do what is due: a checkpoint if something changed, a backup; return what was done."""
+        """Save a checkpoint if one is due and something changed, back up if due; return the names of the steps taken."""
         with self._lock:
             if self._closed:
                 return ()
@@ -549,9 +541,7 @@ class Session:
             self._last_backup_at = min(self._last_backup_at, now)
             if now - self._last_checkpoint_at >= self._checkpoint_interval():
                 if self._position.upto > self._position.saved_upto:
-                    if isinstance(self.checkpoint(), Conflict):
-                        self.refresh()
-                        self.checkpoint()
+                    self._checkpoint_refreshed()
                     done.append("checkpoint")
                 self._last_checkpoint_at = now
             if self._options.backup is not None and now - self._last_backup_at >= self._options.backup_every:
@@ -562,8 +552,7 @@ class Session:
     def _seconds_until_due(self) -> float:
         """Return the time until the next checkpoint is due, at most half a minute."""
         elapsed = max(self._clock.now() - self._last_checkpoint_at, timedelta(0))
-        left = (self._checkpoint_interval() - elapsed).total_seconds()
-        return min(max(left, 0.05), _MAX_WAIT_SECONDS)
+        return min(max((self._checkpoint_interval() - elapsed).total_seconds(), 0.05), _MAX_WAIT_SECONDS)
 
     def _checkpoint_interval(self) -> timedelta:
         return timedelta(minutes=self._position.state["configuration"].get("checkpoint_interval_minutes", 30))
@@ -579,17 +568,11 @@ class Session:
         if self._thread is not None:
             self._thread.stop()
         with self._lock:
-            if self._closed:
-                return
-            self.refresh()
-            outcome = self.checkpoint(clean=True)
-            if isinstance(outcome, Conflict):
+            if not self._closed:
                 self.refresh()
-                outcome = self.checkpoint(clean=True)
-            if not isinstance(outcome, Accepted):
-                raise InvalidInput(f"The session could not be closed: {outcome.reason}")
-            self._closed = True
-            self._back_up(self._clock.now())
+                self._require_accepted(self._checkpoint_refreshed(clean=True), "closed")
+                self._closed = True
+                self._back_up(self._clock.now())
 
     def abandon(self) -> None:
         """Leave the session as a crash would: nothing is saved or marked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -27,7 +27,6 @@ from lukasa.sessions.checkpoint_files import (
 )
 from lukasa.sessions.records import ARCHIVE, EVENT, INCIDENT, SESSION, SessionRecords
 from lukasa.sessions.recovery import (
-    RecoveredState,
     RecoveryEvidence,
     RecoveryReport,
     newest_checkpoint,
@@ -145,7 +144,7 @@ class Sessions:
         return fresh_state(session_id, self._journal.author or "agent", self._clock.now())
 
     def _resume_session(self, session_id: str, scope: str | None, options: SessionOptions) -> Session | None:
-        session = self._recover_session(session_id, scope, options)
+        session = self._find_session(session_id, scope, options)
         if session is not None:
             session.reopen()
         return session
@@ -162,41 +161,42 @@ class Sessions:
 
         Raises ``InvalidInput`` when neither the log nor the files have anything of the session.
         """
-        session = self._recover_session(session_id, scope, SessionOptions(), network)
-        if session is None:
+        session = self._find_session(session_id, scope, SessionOptions(), network)
+        if session is None or session.recovery is None:
             raise InvalidInput(f"Nothing is known of the session {session_id[:80]!r}.", hint="Check its id.")
-        assert session.recovery is not None
         return session.recovery
 
-    def _recover_session(
-        self, session_id: str, scope: str | None, options: SessionOptions, network: Network | None = None
+    def _find_session(
+        self,
+        session_id: str,
+        scope: str | None,
+        options: SessionOptions,
+        network: Network | None = None,
+        *,
+        repair: bool = True,
     ) -> Session | None:
+        """Return a session as the evidence proves it, repaired or as it is; None when nothing is known of it."""
         records, files = self._records_and_files(session_id, scope)
         evidence = self._gather_evidence(records, files)
         recovered = recover_state(evidence, records.was_withdrawn)
         if recovered is None:
-            if not evidence.damaged and evidence.log_status is None:
+            if evidence.log_status is None and not (evidence.damaged if repair else evidence.highest_number):
                 return None
-            recovered = self._restart_state(records, evidence)
-        session = self._session_from(records, files, recovered, evidence, options, network)
-        session.restore(recovered, evidence)
+            state = self._fresh_state(session_id)
+            recovered = restart_state(evidence, Checkpoint(session_id, records.scope, 0, 0, self._clock.now(), state))
+        newest, base = records.checkpoint_record(), recovered.base
+        position = SessionPosition(
+            recovered.state,
+            recovered.upto if repair else recovered.highest_delta,
+            evidence.highest_number,
+            0 if newest is None else newest.version,
+            base.state,
+            base.upto,
+        )
+        session = Session(records, files, self._clock, network or self.network, position, options)
+        if repair:
+            session.restore(recovered, evidence)
         return session
-
-    def _load_unrepaired(self, session_id: str, scope: str | None, options: SessionOptions) -> Session | None:
-        """Return a session as the evidence proves it, without repairs; None when nothing is known of it."""
-        records, files = self._records_and_files(session_id, scope)
-        evidence = self._gather_evidence(records, files)
-        recovered = recover_state(evidence, records.was_withdrawn)
-        if recovered is None:
-            if evidence.log_status is None and not evidence.highest_number:
-                return None
-            recovered = self._restart_state(records, evidence)
-        recovered = replace(recovered, upto=recovered.highest_delta)
-        return self._session_from(records, files, recovered, evidence, options)
-
-    def _restart_state(self, records: SessionRecords, evidence: RecoveryEvidence) -> RecoveredState:
-        state = self._fresh_state(records.session)
-        return restart_state(evidence, Checkpoint(records.session, records.scope, 0, 0, self._clock.now(), state))
 
     def _gather_evidence(self, records: SessionRecords, files: CheckpointFiles) -> RecoveryEvidence:
         filed, damaged = files.find_newest_valid(_MIN_CHECKED)
@@ -221,22 +221,6 @@ class Sessions:
             max(files.highest_number(), *numbers, 0 if record is None else record.body["number"]),
         )
 
-    def _session_from(
-        self,
-        records: SessionRecords,
-        files: CheckpointFiles,
-        recovered: RecoveredState,
-        evidence: RecoveryEvidence,
-        options: SessionOptions,
-        network: Network | None = None,
-    ) -> Session:
-        newest, base = records.checkpoint_record(), recovered.base
-        version = 0 if newest is None else newest.version
-        position = SessionPosition(
-            recovered.state, recovered.upto, evidence.highest_number, version, base.state, base.upto
-        )
-        return Session(records, files, self._clock, network or self.network, position, options)
-
     # The document's functions
 
     def save_checkpoint(
@@ -250,12 +234,13 @@ class Sessions:
     ) -> Outcome:
         """Save a whole state as the next checkpoint of a session, which begins if there is none.
 
-        A number that is not above the newest one's is an older write that comes late: ``Conflict``.
+        A number that is not above the newest one is a late write of an older state: ``Conflict``.
         """
         if not hasattr(agent_state, "items"):
             return Refused("bad_state", "A state is a JSON object with eight sections.")
         options = SessionOptions(retention=retention or Retention())
-        session = self._load_unrepaired(session_id, scope, options) or self._new_session(session_id, scope, options)
+        session = self._find_session(session_id, scope, options, repair=False)
+        session = session or self._new_session(session_id, scope, options)
         return session.settle(agent_state, checkpoint_number)
 
     def load_latest_checkpoint(self, session_id: str, *, scope: str | None = None) -> SessionState | None:
@@ -318,12 +303,9 @@ class Sessions:
     def find(self) -> list[SessionInfo]:
         """Return the sessions that the caller may see, the one that was written last first."""
         return [
-            SessionInfo(
-                record.id, record.scope, record.body["agent_id"], record.body["status"], record.body["number"],
-                record.body["at"],
-            )
+            SessionInfo(record.id, record.scope, *map(record.body.__getitem__, ("agent_id", "status", "number", "at")))
             for record in self._journal.read(Query(kinds=(SESSION,), newest_first=True))
-        ]  # fmt: skip
+        ]
 
     def checkpoints(self, session_id: str, *, scope: str | None = None) -> list[CheckpointFileInfo]:
         """Return the checkpoint files of a session, newest first."""
@@ -332,18 +314,11 @@ class Sessions:
     def verify(self, session_id: str, *, scope: str | None = None) -> list[CheckpointVerification]:
         """Verify every checkpoint file of a session, newest first. Nothing is written."""
         _, files = self._records_and_files(session_id, scope)
-        checked = []
-        for entry in files.list_checkpoints():
-            try:
-                files.load(entry)
-                checked.append(CheckpointVerification(entry, None))
-            except InvalidInput as error:
-                checked.append(CheckpointVerification(entry, error.message))
-        return checked
+        return [CheckpointVerification(entry, files.find_fault(entry)) for entry in files.list_checkpoints()]
 
     def prune(self, session_id: str, budget: Budget | None = None, *, scope: str | None = None) -> PruningPlan:
         """Bring a session that is not open within its budget; items that leave its state are archived."""
-        session = self._load_unrepaired(session_id, scope, SessionOptions(budget=budget or Budget()))
+        session = self._find_session(session_id, scope, SessionOptions(budget=budget or Budget()), repair=False)
         if session is None:
             raise InvalidInput(f"Nothing is known of the session {session_id[:80]!r}.", hint="Check its id.")
         plan = session.prune()
@@ -352,7 +327,7 @@ class Sessions:
         return plan
 
     def archive(self, session_id: str, *, scope: str | None = None) -> list[Mapping[str, Any]]:
-        """Return what left a session's state by pruning, oldest first."""
+        """Return the items that pruning removed from a session's state, oldest first."""
         return self._record_bodies(session_id, scope, ARCHIVE)
 
     def events(self, session_id: str, *, scope: str | None = None) -> list[Mapping[str, Any]]:
@@ -382,13 +357,9 @@ class Sessions:
         """
         if not self._journal.reach.unlimited:
             raise NotAllowed("Only the owner of the store may erase from it.")
-        erased = [self._records_and_files(key.id, key.scope)[1] for key in keys if key.kind == SESSION]
-        removed = sum(files.remove() for files in erased)
-        if subject:
-            removed += sum(
-                remove_mentions(self.blobs, f"sessions/{name}", subject) for name in self.blobs.list_folders("sessions")
-            )
-        return removed
+        removed = [self._records_and_files(key.id, key.scope)[1].remove() for key in keys if key.kind == SESSION]
+        folders = self.blobs.list_folders("sessions") if subject else ()
+        return sum(removed) + sum(remove_mentions(self.blobs, f"sessions/{name}", subject or "") for name in folders)
 
     # Files and scopes
 

@@ -1,6 +1,6 @@
 """State of a session: eight sections. Known fields are checked, unknown fields are kept.
 
-A check is a function of a value that returns what is wrong with it, or None. Known fields are checked if they are
+A check is a function that returns the fault of a value, or None. Known fields are checked if they are
 present. ``active_predictions``, ``signal_history`` and ``peer_agents`` are lists of objects that differ by their ids.
 """
 
@@ -94,7 +94,7 @@ def find_state_fault(state: Any, touched_paths: Sequence[Sequence[str]] | None =
     if not isinstance(state, dict):
         return "A state is a JSON object with eight sections."
     if CHECKPOINT_SECTION in state:
-        return f"The state has a section called {CHECKPOINT_SECTION!r}; that name is taken by what proves a checkpoint."
+        return f"The state has a section called {CHECKPOINT_SECTION!r}; that name is taken by the seal of a checkpoint."
     if touched_paths is None:
         if (fault := find_json_fault(state)) is not None:
             return f"The state cannot be stored: {fault}"

@@ -123,13 +123,8 @@ def judge_dissent(
     shallow = is_shallow(dissent.text, citations)
     has_balance = history.substantial_impacts > history.shallow_impacts
     credited = dissent.impact and (has_balance or not (settings.shallow and shallow))
-    return DissentVerdict(
-        counts=True,
-        impact=credited,
-        depth=round(compute_depth(dissent.text, citations, dissent.novelty), 6),
-        why=SHALLOW if credited is not dissent.impact else "",
-        is_shallow=shallow,
-    )
+    depth = round(compute_depth(dissent.text, citations, dissent.novelty), 6)
+    return DissentVerdict(True, credited, depth, SHALLOW if credited is not dissent.impact else "", shallow)
 
 
 def is_shallow(text: str, citations: Sequence[str]) -> bool:

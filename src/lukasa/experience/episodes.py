@@ -48,7 +48,7 @@ FIELDS = (
 )  # fmt: skip
 _LIST_FIELDS = ("action_log", "errors_encountered", "artifacts_produced")
 _SUCCESS_WORDS = frozenset(
-    ["success", "succeeded", "successful", "ok", "pass", "passed", "done", "completed", "resolved"]
+    {"success", "succeeded", "successful", "ok", "pass", "passed", "done", "completed", "resolved"}
 )
 _FAILURE_WORDS = frozenset({"failure", "failed", "fail", "error", "abandoned", "timeout", "cancelled", "aborted"})
 _OWN_LABEL_PREFIXES = ("day=", "agent=", "task=", "outcome=", "phase=", "detail=", "errors=")
@@ -155,14 +155,10 @@ def parse_episode(document: Mapping[str, Any], now: datetime) -> dict[str, Any] 
         return Refused("bad_episode", "duration_seconds must be a number that is not negative.")
     timestamp = body.get("timestamp")
     try:
-        if timestamp is None:
-            moment = now
-        elif isinstance(timestamp, int | float) and not isinstance(timestamp, bool):
+        if isinstance(timestamp, int | float) and not isinstance(timestamp, bool):
             moment = datetime.fromtimestamp(timestamp, UTC)
-        elif isinstance(timestamp, str):
-            moment = from_iso(timestamp)
         else:
-            raise InvalidInput(f"{timestamp!r:.60} is not a time.")
+            moment = now if timestamp is None else from_iso(str(timestamp)[:60])
         body["timestamp"] = to_iso(moment)
     except (InvalidInput, OverflowError, ValueError, OSError) as error:
         return Refused("bad_episode", f"The timestamp is not a time: {error}")

@@ -146,9 +146,8 @@ class Handoffs:
         def accept_change(handoff: Handoff) -> dict[str, Any] | Refused:
             name = agent or self._journal.author or handoff.to_agent
             if name != handoff.to_agent:
-                return Refused(
-                    "not_yours", f"{id} is for {handoff.to_agent!r:.80}; reassign it before another agent accepts it."
-                )
+                reason = f"{id} is for {handoff.to_agent!r:.80}; reassign it before another agent accepts it."
+                return Refused("not_yours", reason)
             return {"status": "accepted", "accepted_at": self._now_iso(), "accepted_by": name}
 
         return self._change_status(id, accept_change, "unread", "read")
@@ -174,9 +173,8 @@ class Handoffs:
         def build_changed(_: Reader, record: Record) -> Sequence[Draft] | Refused:
             handoff = Handoff(record)
             if handoff.status not in statuses:
-                return Refused(
-                    "bad_status", f"{id} is {handoff.status}; this needs one that is {' or '.join(statuses)}."
-                )
+                wanted = " or ".join(statuses)
+                return Refused("bad_status", f"{id} is {handoff.status}; this needs one that is {wanted}.")
             changes = change(handoff)
             if isinstance(changes, Refused):
                 return changes

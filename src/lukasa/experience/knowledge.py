@@ -141,7 +141,8 @@ def knowledge_draft(
 def _find_fault(kind: str, document: Mapping[str, Any]) -> str | None:
     """Return the first fault in an item's statement, numbers and further texts, or None."""
     required = _STATEMENT_FIELDS[kind]
-    statement, confidence, used = map(document.get, (required, "confidence", "usage_count"), ("", 0.0, 0))
+    statement = document.get(required)
+    confidence, used = document.get("confidence", 0.0), document.get("usage_count", 0)
     if statement is None or statement == "":
         return f"{required} is missing."
     if not isinstance(statement, str) or not statement.strip():
@@ -345,9 +346,8 @@ class Knowledge:
             inverse = INVERSE_RELATIONS.get(relation)
             opposite = Link(inverse, end.key) if relation in (SUPERSEDES, SUPERSEDED_BY) and inverse else None
             if add and opposite in start.links:
-                return Refused(
-                    "contradictory_link", f"{start.id} is already linked to {end.id} as {inverse}; unlink that first."
-                )
+                reason = f"{start.id} is already linked to {end.id} as {inverse}; unlink that first."
+                return Refused("contradictory_link", reason)
             drafts = _relink_drafts(start, Link(relation, end.key), add=add)
             return drafts + (_relink_drafts(end, Link(inverse, start.key), add=add) if inverse else [])
 
@@ -446,11 +446,8 @@ def _merge_drafts(primary: KnowledgeItem, duplicates: Sequence[KnowledgeItem], l
     other_links = [link for link in primary.record.links if link.relation != DERIVED_FROM]
     other_links += [Link(SUPERSEDES, item.record.key) for item in duplicates]
     sources = dict.fromkeys(source for item in items for source in item.record.body.get("source_episodes", []))
-    body = {
-        **primary.record.body,
-        "source_episodes": list(sources)[-MAX_SOURCES:],
-        "usage_count": sum(item.usage_count for item in items),
-    }
+    used = sum(item.usage_count for item in items)
+    body = {**primary.record.body, "source_episodes": list(sources)[-MAX_SOURCES:], "usage_count": used}
     if last_uses := [item.last_used for item in items if item.last_used is not None]:
         body["last_used"] = to_iso(max(last_uses))
     superseded = Link(SUPERSEDED_BY, primary.record.key)

@@ -127,22 +127,14 @@ class TaskMetrics:
         for episode in done:
             by_day[episode.day].append(episode)
         return TaskDashboard(
-            to_iso(since),
-            to_iso(until),
-            episodes=len(done),
-            tasks=len(costs),
-            agents=len({episode.agent for episode in done if episode.agent}),
-            unfinished=len(episodes) - len(done),
+            to_iso(since), to_iso(until), episodes=len(done), tasks=len(costs),
+            agents=len({episode.agent for episode in done if episode.agent}), unfinished=len(episodes) - len(done),
             success_rate=_mean(float(is_success(episode.outcome)) for episode in judged),
             mean_seconds=_mean(episode.duration_seconds for episode in done),
-            mean_retries=_mean(cost.retries for cost in costs),
-            mean_reward=_mean(reward.total for reward in rewards),
-            rewards={
-                name: _mean(value for reward in rewards if (value := getattr(reward, name)) is not None)
-                for name in _REWARD_WEIGHTS
-            },
+            mean_retries=_mean(cost.retries for cost in costs), mean_reward=_mean(reward.total for reward in rewards),
+            rewards={name: _mean_signal(rewards, name) for name in _REWARD_WEIGHTS},
             days=tuple(_summarise_day(day, own) for day, own in by_day.items()),
-        )
+        )  # fmt: skip
 
     def _read_window(self, days: int) -> tuple[datetime, datetime, list[Episode]]:
         now = self._clock.now()
@@ -208,6 +200,11 @@ def compute_rewards(episodes: Sequence[Episode], preferences: Mapping[tuple[str,
             EpisodeReward(episode.id, episode.task_id, outcome, round(efficiency, 3), preference, round(total, 3))
         )
     return rewards
+
+
+def _mean_signal(rewards: Iterable[EpisodeReward], name: str) -> float | None:
+    values = (getattr(reward, name) for reward in rewards)
+    return _mean(value for value in values if value is not None)
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -211,14 +211,13 @@ def _read_files(folder: Path) -> tuple[dict[str, str], list[tuple[str, str]]]:
     for path in sorted(folder.glob("*.md")):
         if path.is_symlink() or not path.is_file():
             faults.append((path.name, "not a plain file"))
-            continue
-        if path.stat().st_size > 4 * MAX_SKILL_CHARS:
+        elif path.stat().st_size > 4 * MAX_SKILL_CHARS:
             faults.append((path.name, "too large for a skill"))
-            continue
-        try:
-            texts[path.stem] = path.read_bytes().decode("utf-8")
-        except UnicodeDecodeError as error:
-            faults.append((path.name, f"not UTF-8 at byte {error.start}"))
+        else:
+            try:
+                texts[path.stem] = path.read_bytes().decode("utf-8")
+            except UnicodeDecodeError as error:
+                faults.append((path.name, f"not UTF-8 at byte {error.start}"))
     return texts, faults
 
 

@@ -66,7 +66,7 @@ class TrustAggregate:
     light: int = 0
     """Credited impacts of shallow dissents."""
     aside: Mapping[str, int] = field(default_factory=dict)
-    """How often each rule set a dissent aside or made it count for less, by the name of the rule."""
+    """How often each rule excluded a dissent or made it count for less, by the name of the rule."""
     on: Mapping[str, ImpactCounts] = field(default_factory=dict)
     """The agent's dissents by the agent whose output they were about, for at most 200 agents."""
     received: ImpactCounts = _NO_COUNTS

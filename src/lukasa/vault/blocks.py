@@ -89,10 +89,8 @@ def _fit_entries(entries: Sequence[BlockEntry], budget: int, head: str, tail: st
     low, high = 0, len(entries)
     while low < high:
         middle = (low + high + 1) // 2
-        if counter(_render_entries(entries[:middle], head, tail)) <= budget:
-            low = middle
-        else:
-            high = middle - 1
+        fits = counter(_render_entries(entries[:middle], head, tail)) <= budget
+        low, high = (middle, high) if fits else (low, middle - 1)
     while low and counter(_render_entries(entries[:low], head, tail)) > budget:
         low -= 1  # tokens need not grow with every line
     if not low:

@@ -127,8 +127,9 @@ def memory_draft(
 def encode_version(memory: VaultMemory, author: str = "") -> tuple[bytes, bytes]:
     """Return the log entry, with its digest, of one version of a memory with the memory's times."""
     if memory.deleted_at is not None:
-        origin = memory.source or UNKNOWN_SOURCE
-        draft = Draft(MEMORY_KIND, id=memory.id, scope=memory.scope, origin=origin, deleted=True)
+        draft = Draft(
+            MEMORY_KIND, id=memory.id, scope=memory.scope, origin=memory.source or UNKNOWN_SOURCE, deleted=True
+        )
     else:
         draft = memory_draft(memory.to_proposal(), memory.id, expected=None)
     recorded = memory.deleted_at or memory.updated_at or memory.created_at

@@ -83,7 +83,7 @@ def add_note(journal: Journal, settings: VaultSettings, text: str, scope: str, a
         if len(notes) >= settings.notes:
             return Refused(
                 "full",
-                f"There are {settings.notes} notes already, and each stands in every prompt. Delete one, or remember this "
+                f"There are {settings.notes} notes already, and each is part of every prompt. Delete one, or remember this "
                 "in the vault instead.",
             )
         return [draft]

@@ -124,9 +124,8 @@ def suggest_deletions(journal: Journal, scope: str, settings: VaultSettings, now
     for pair in find_similar_pairs(journal, scope, min(settings.overlap_threshold, settings.similarity_threshold)):
         if pair.overlap >= settings.overlap_threshold or pair.sequence >= settings.similarity_threshold:
             older, newer = sorted((pair.one, pair.other), key=lambda memory: (memory.created_at, memory.id))
-            reason = (
-                f"It says nearly the same as {older.id} (overlap {pair.overlap:.2f}, sequence {pair.sequence:.2f})."
-            )
+            figures = f"overlap {pair.overlap:.2f}, sequence {pair.sequence:.2f}"
+            reason = f"It says nearly the same as {older.id} ({figures})."
             suggestions.setdefault(newer.id, DeletionSuggestion(newer, "duplicate", reason))
     for record in journal.read(Query(kinds=(MEMORY_KIND,), scopes=(scope,))):
         if (found := next(_deletion_reasons(record, settings, now), None)) is not None:
@@ -146,4 +145,4 @@ def _deletion_reasons(record: Record, settings: VaultSettings, now: datetime) ->
         if not record.body.get("topic_id"):
             yield "no_topic", "It is a register without a topic, so nothing ever updates it."
         elif now - record.recorded_at > _STALE_AFTER:
-            yield "stale", f"Nobody has updated it for {(now - record.recorded_at).days} days."
+            yield "stale", f"It was last updated {(now - record.recorded_at).days} days ago."

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate
 from typing import Literal
 
 from lukasa.clock import IdMaker, to_utc
@@ -233,12 +234,11 @@ def _plan_scope(
         _propose_antipatterns(plan, reader, scope, label, episodes, traits)
         _propose_patterns(plan, reader, scope, label, clusters, traits, skills=skills, propose=propose)
     if is_incremental:
-        plan.drafts.append(
-            Draft(
-                CURSOR_KIND, body={"last": last_read}, id=_CURSOR_ID, scope=scope, origin=ORIGIN, labels=(label,),
-                expected=0 if cursor is None else cursor.version,
-            )
-        )  # fmt: skip
+        body, version = {"last": last_read}, 0 if cursor is None else cursor.version
+        moved = Draft(
+            CURSOR_KIND, body=body, id=_CURSOR_ID, scope=scope, origin=ORIGIN, labels=(label,), expected=version
+        )
+        plan.drafts.append(moved)
     changed = [cluster for cluster in clusters if cluster.is_changed]
     plan.cluster_count += len(changed)
     plan.drafts += [cluster.to_draft(scope, label) for cluster in changed]
@@ -423,12 +423,8 @@ class _KnownPatterns:
         if not self._exist or not terms:
             return []
         frequency = self._reader.frequency(sorted(terms))  # episodes share the words; rare ones distinguish patterns
-        chosen: list[str] = []
-        matched = 0
-        for term in sorted(terms, key=lambda term: (frequency[term], term)):
-            matched += frequency[term]
-            if chosen and matched > _MAX_MATCHES:
-                break
-            chosen.append(term)
+        rarest = sorted(terms, key=lambda term: (frequency[term], term))
+        totals = accumulate(frequency[term] for term in rarest)
+        chosen = rarest[: max(1, sum(total <= _MAX_MATCHES for total in totals))]
         query = Query(kinds=(PATTERN,), scopes=(self._scope,), limit=_MAX_SIMILAR)
         return [match.record for match in self._reader.match_text(" ".join(chosen), query)]

@@ -22,7 +22,9 @@ def test_a_skill_document_is_parsed_and_kept_unchanged(memory, loki_tree):
     assert body["steps"][1] == "Create route handler in src/routes/{resource}.ts"
     assert body["common_errors"][0] == {"error": "Missing return type", "fix": "Add `: void` to handler"}
     assert body["exit_criteria"][-1] == "No TypeScript errors"
-    assert render_skill(parse_skill(text)) == text
+    parsed = parse_skill(text)
+    assert isinstance(parsed, SkillText)
+    assert render_skill(parsed) == text
 
 
 @pytest.mark.parametrize(

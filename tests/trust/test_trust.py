@@ -1,7 +1,10 @@
 """The trust service on real stores: dissents, rules and their switches, overrides, roles, rubrics and analytics."""
 
 import random
+import re
+from dataclasses import asdict
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -433,6 +436,15 @@ def trust_without(open_store):
         return open_store(trust_settings=TrustSettings(**{rule: False})).trust
 
     return open_
+
+
+@pytest.mark.requirement("TRU-3")
+def test_each_rule_is_a_switch_that_is_on_by_default_and_documented():
+    switches = asdict(TrustSettings())
+    assert switches == dict.fromkeys(("echo", "favour", "shallow", "unheeded", "stale"), True)
+    page = (Path(__file__).parents[2] / "docs/reference/trust.md").read_text("utf-8")
+    table = page.partition("| switch |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(switches)
 
 
 @pytest.mark.requirement("TRU-3")

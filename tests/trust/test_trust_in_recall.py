@@ -227,7 +227,8 @@ def test_a_recall_never_opens_two_snapshots_at_a_time(tmp_path, open_store, essa
     derive(owner, "fact", "The egret release needs two reviews", "good")
     derive(owner, "clean", "Egret release notes: reviews matter", "other", "fact")
     memory.recall("warm up")
-    engine, open_snapshots = memory._parts.engine, []
+    engine = memory._parts.engine
+    open_snapshots: list[int] = []
     open_snapshot = engine.snapshot
 
     @contextmanager

@@ -86,7 +86,8 @@ def test_distinct_words_folds_words_and_splits_scripts_without_spaces(text, foun
 
 def verdicts_by_comparing_with_all(texts, rules, *, as_documented=False):
     """Return the gate's verdicts the slow way. As documented, sequences count between texts that share two content words."""
-    kept, verdicts = [], []
+    kept: list[str] = []
+    verdicts = []
     for text in texts:
         plain = normalise_text(text)
         known = distinct_words(plain)
@@ -190,7 +191,7 @@ def facts(rng, count):
     ]
     places = ["Lagos", "Tromsø", "Valparaíso", "Osaka", "Ghent", "Nairobi", "Winnipeg", "Tbilisi"]
     months = ["January", "March", "May", "August", "October", "December"]
-    made = []
+    made: list[str] = []
     for n in range(count):
         fact = f"The {rng.choice(things)} {rng.choice(deeds)}".format(
             who=rng.choice(people), where=rng.choice(places), when=rng.choice(months), n=17 * n % 991

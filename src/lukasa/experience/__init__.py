@@ -17,60 +17,30 @@ if TYPE_CHECKING:
     from lukasa.experience.skills import Skill, Skills
 
 __all__ = [
-    "KINDS",
-    "Briefing",
-    "Consolidation",
-    "ConsolidationResult",
-    "Continuity",
-    "Episode",
-    "Episodes",
-    "Handoff",
-    "Handoffs",
-    "Knowledge",
-    "Ledger",
-    "Ledgers",
-    "Skill",
-    "Skills",
-    "TaskMetrics",
-]
+    "KINDS", "Briefing", "Consolidation", "ConsolidationResult", "Continuity", "Episode", "Episodes", "Handoff",
+    "Handoffs", "Knowledge", "Ledger", "Ledgers", "Skill", "Skills", "TaskMetrics",
+]  # fmt: skip
 
 KINDS = dict.fromkeys(
     (
-        "antipattern",
-        "cluster",
-        "consolidation",
-        "episode",
-        "fact",
-        "handoff",
-        "learning",
-        "ledger",
-        "pattern",
-        "preference",
-        "running",
-        "skill",
-        "skill_sync",
-        "step",
+        "antipattern", "cluster", "consolidation", "episode", "fact", "handoff", "learning", "ledger", "pattern",
+        "preference", "running", "skill", "skill_sync", "step",
     ),
     KindSpec(),
-)
+)  # fmt: skip
 """The kinds of record that experience writes."""
 
 __getattr__ = lazy_attributes(
     __name__,
     {
         "Briefing": "lukasa.experience.briefing",
-        "Consolidation": "lukasa.experience.consolidation",
-        "ConsolidationResult": "lukasa.experience.consolidation",
+        **dict.fromkeys(("Consolidation", "ConsolidationResult"), "lukasa.experience.consolidation"),
         "Continuity": "lukasa.experience.continuity",
-        "Episode": "lukasa.experience.episodes",
-        "Episodes": "lukasa.experience.episodes",
-        "Handoff": "lukasa.experience.handoffs",
-        "Handoffs": "lukasa.experience.handoffs",
+        **dict.fromkeys(("Episode", "Episodes"), "lukasa.experience.episodes"),
+        **dict.fromkeys(("Handoff", "Handoffs"), "lukasa.experience.handoffs"),
         "Knowledge": "lukasa.experience.knowledge",
-        "Ledger": "lukasa.experience.ledgers",
-        "Ledgers": "lukasa.experience.ledgers",
-        "Skill": "lukasa.experience.skills",
-        "Skills": "lukasa.experience.skills",
+        **dict.fromkeys(("Ledger", "Ledgers"), "lukasa.experience.ledgers"),
+        **dict.fromkeys(("Skill", "Skills"), "lukasa.experience.skills"),
         "TaskMetrics": "lukasa.experience.metrics",
     },
 )

@@ -19,14 +19,13 @@ from typing import Any
 from lukasa.clock import to_iso
 from lukasa.errors import InvalidInput
 from lukasa.experience.episodes import EPISODE, Episode, is_success
-from lukasa.experience.knowledge import ANTIPATTERN, FACT, PATTERN, KnowledgeItem
-from lukasa.experience.skills import SKILL, Skill, Skills
+from lukasa.experience.knowledge import ANTIPATTERN, FACT, PATTERN, KnowledgeItem, derived_keys
+from lukasa.experience.skills import SKILL, Skill, Skills, keyword_stems
 from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
 from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block, neutralise
 from lukasa.recall.recall import Recall, RecallHit
-from lukasa.record import DERIVED_FROM, Key, Record
-from lukasa.text.terms import extract_keywords, stem_word
+from lukasa.record import Key, Record
 
 MAX_KNOWLEDGE, MAX_EPISODES, MAX_SKILLS = 5, 3, 3
 KIND_WEIGHTS: Mapping[str, float] = {PATTERN: 0.5, FACT: 0.5, EPISODE: 0.3, SKILL: 0.2, ANTIPATTERN: 0.5}
@@ -123,14 +122,8 @@ def build_briefing(
     context = fields.get("context", {})
     if not isinstance(context, Mapping):
         raise InvalidInput("The context of a task must be an object.")
-    names = (
-        fields.get("goal"),
-        context.get("goal"),
-        fields.get("description"),
-        fields.get("title"),
-        fields.get("type"),
-    )
-    goal = next((name for name in names if isinstance(name, str) and name.strip()), "")
+    candidates = [fields.get("goal"), context.get("goal"), *map(fields.get, ("description", "title", "type"))]
+    goal = next((text for text in candidates if isinstance(text, str) and text.strip()), "")
     if not goal:
         raise InvalidInput("The task has no goal.", hint="Say what is to be done: {'goal': '…'}")
     types = " ".join(str(fields[name]) for name in ("type", "action_type") if isinstance(fields.get(name), str))
@@ -193,8 +186,8 @@ def _find_derived(journal: Journal, episodes: Sequence[BriefingEntry], kind: str
     found = []
     with journal.snapshot() as reader:
         for episode in episodes:
-            for other in reader.neighbours(episode.record.key, DERIVED_FROM):
-                if other.direction == "in" and other.key.kind == kind and (record := reader.get(other.key)) is not None:
+            for key in derived_keys(reader, episode.record.key, kind):
+                if (record := reader.get(key)) is not None:
                     found.append(BriefingEntry(record, episode.likeness, _compute_score(record, episode.likeness, now)))
     return found
 
@@ -222,9 +215,8 @@ def _score_hits(hits: Iterable[RecallHit], goal: str, now: datetime) -> list[Bri
 
 def _word_share(goal: str, text: str) -> float:
     """Return the share of the goal's keywords that a text has."""
-    wanted = {stem_word(word) for word in extract_keywords(goal)} - {""}
-    present = {stem_word(word) for word in extract_keywords(text)}
-    return len(wanted & present) / len(wanted) if wanted else 0.0
+    wanted = keyword_stems(goal)
+    return len(wanted & keyword_stems(text)) / len(wanted) if wanted else 0.0
 
 
 def _compute_score(record: Record, likeness: float, now: datetime) -> float:

@@ -21,8 +21,8 @@ from pathlib import Path
 from lukasa.clock import Clock, to_iso
 from lukasa.errors import FormatError
 from lukasa.experience.briefing import build_briefing, find_relevant, summary_line
-from lukasa.experience.episodes import Episode, Episodes
-from lukasa.experience.ledgers import Ledger, Ledgers
+from lukasa.experience.episodes import Episodes
+from lukasa.experience.ledgers import Ledgers
 from lukasa.experience.skills import Skills
 from lukasa.journal import Journal
 from lukasa.prompt import neutralise
@@ -89,9 +89,17 @@ class Continuity:
         else:
             newest = self._journal.read(Query(kinds=("antipattern",), newest_first=True, limit=_MAX_MISTAKES))
             memories, mistakes = [], [summary_line(record) for record in newest]
+        state = []
+        if running is not None:
+            task = f" ({_safe_line(running.task_id)})" if running.task_id else ""
+            state.append(f"- In progress since {to_iso(running.timestamp)}: [{_safe_line(running.id)}]{task}")
+        if ledger is not None:
+            state.append(f"- Ledger of {_safe_line(ledger.agent_id)}: {ledger.tasks_completed} tasks completed")
+            state += [f"- Current task: {_safe_line(ledger.current_task)}"] if ledger.current_task else []
+            state.append(f"- Last checkpoint: {to_iso(ledger.last_checkpoint)}")
         sections: dict[str, Sequence[str]] = {
             GOAL: [_safe_line(goal).lstrip("#`~ ") or _NO_GOAL_TEXT],
-            STATE: _state_lines(running, ledger),
+            STATE: state or ["- Nothing is in progress"],
             MEMORIES: [f"- {line}" for line in memories] or ["- (none)"],
             MISTAKES: [f"- {line}" for line in mistakes] or ["- (none)"],
         }
@@ -166,19 +174,6 @@ def _fenced_lines(lines: Sequence[bytes]) -> set[int]:
             inside.update(range(start, fences[end][0] + 1))
             del fences[: end + 1]
     return inside
-
-
-def _state_lines(running: Episode | None, ledger: Ledger | None) -> list[str]:
-    lines = []
-    if running is not None:
-        task = f" ({_safe_line(running.task_id)})" if running.task_id else ""
-        lines.append(f"- In progress since {to_iso(running.timestamp)}: [{_safe_line(running.id)}]{task}")
-    if ledger is not None:
-        lines.append(f"- Ledger of {_safe_line(ledger.agent_id)}: {ledger.tasks_completed} tasks completed")
-        if ledger.current_task:
-            lines.append(f"- Current task: {_safe_line(ledger.current_task)}")
-        lines.append(f"- Last checkpoint: {to_iso(ledger.last_checkpoint)}")
-    return lines or ["- Nothing is in progress"]
 
 
 def _safe_line(text: str) -> str:

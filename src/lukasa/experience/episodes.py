@@ -7,19 +7,30 @@ index it by day, agent, task, outcome and detail.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import groupby
+from itertools import groupby, islice
 from types import TracebackType
 from typing import Any, Self
 
 from lukasa.canonical_json import find_json_fault
 from lukasa.clock import Clock, from_iso, to_iso, to_utc
 from lukasa.errors import InvalidInput
+from lukasa.experience.record_view import (
+    RecordView,
+    change_by_id,
+    list_field,
+    not_found,
+    number_field,
+    object_field,
+    order_fields,
+    read_by_id,
+    text_field,
+)
 from lukasa.journal import Journal
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.readable_ids import find_by_id, free_ids
+from lukasa.readable_ids import free_ids
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
@@ -55,35 +66,25 @@ def is_failure(outcome: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class Episode(RecordView):
     """An episode, read from its record."""
 
-    record: Record
-
-    @property
-    def id(self) -> str:
-        return self.record.id
+    agent = text_field("agent")
+    task_id = text_field("task_id")
+    outcome = text_field("outcome")
+    duration_seconds = number_field("duration_seconds")
+    context = object_field("context")
+    action_log = list_field("action_log")
+    errors = list_field("errors_encountered")
 
     @property
     def goal(self) -> str:
-        return str(self.record.body.get("context", {}).get("goal", ""))
-
-    @property
-    def agent(self) -> str:
-        return str(self.record.body.get("agent", ""))
+        return str(self.context.get("goal", ""))
 
     @property
     def voice(self) -> str:
         """The source that counts as one: the author known to the store, else the agent that the store's owner named."""
         return self.record.author or self.agent
-
-    @property
-    def task_id(self) -> str:
-        return str(self.record.body.get("task_id", ""))
-
-    @property
-    def outcome(self) -> str:
-        return str(self.record.body.get("outcome", ""))
 
     @property
     def running(self) -> bool:
@@ -103,32 +104,14 @@ class Episode:
         return utc_day(self.record.moment)
 
     @property
-    def duration_seconds(self) -> float:
-        seconds = self.record.body.get("duration_seconds", 0)
-        return seconds if isinstance(seconds, int | float) else 0
-
-    @property
-    def context(self) -> Mapping[str, Any]:
-        return self.record.body.get("context") or {}
-
-    @property
-    def action_log(self) -> Sequence[Mapping[str, Any]]:
-        return self.record.body.get("action_log") or ()
-
-    @property
     def actions(self) -> tuple[str, ...]:
         """The sequence of actions, one word each; a failed action ends with ``!``. A summary keeps the sequence."""
         sequence = self.record.body.get("action_sequence")
         return tuple(sequence) if sequence is not None else action_sequence(self.action_log)
 
-    @property
-    def errors(self) -> Sequence[Mapping[str, Any]]:
-        return self.record.body.get("errors_encountered") or ()
-
     def as_json(self) -> dict[str, Any]:
         """Return the episode as its document writes it, known fields first."""
-        body = {"id": self.id, **self.record.body}
-        return {name: body[name] for name in (*FIELDS, *body) if name in body}
+        return order_fields({"id": self.id, **self.record.body}, FIELDS)
 
 
 def action_sequence(action_log: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -172,14 +155,10 @@ def parse_episode(document: Mapping[str, Any], now: datetime) -> dict[str, Any] 
         return Refused("bad_episode", "duration_seconds must be a number that is not negative.")
     timestamp = body.get("timestamp")
     try:
-        if timestamp is None:
-            moment = now
-        elif isinstance(timestamp, int | float) and not isinstance(timestamp, bool):
+        if isinstance(timestamp, int | float) and not isinstance(timestamp, bool):
             moment = datetime.fromtimestamp(timestamp, UTC)
-        elif isinstance(timestamp, str):
-            moment = from_iso(timestamp)
         else:
-            raise InvalidInput(f"{timestamp!r:.60} is not a time.")
+            moment = now if timestamp is None else from_iso(str(timestamp)[:60])
         body["timestamp"] = to_iso(moment)
     except (InvalidInput, OverflowError, ValueError, OSError) as error:
         return Refused("bad_episode", f"The timestamp is not a time: {error}")
@@ -187,26 +166,17 @@ def parse_episode(document: Mapping[str, Any], now: datetime) -> dict[str, Any] 
 
 
 def episode_draft(
-    body: dict[str, Any],
-    *,
-    id: str,
-    scope: str,
-    origin: str = "manual",
-    detail: str = FULL,
-    expected: int | None = None,
-    links: tuple[Link, ...] = (),
-    labels: Iterable[str] = (),
-    author: str = "",
+    body: dict[str, Any], *, id: str, scope: str, detail: str = FULL, labels: Iterable[str] = (), **fields: Any
 ) -> Draft:
     """Build the draft of an episode. Its text, which recall searches, is goal, outcome and errors; archived, it has none."""
     moment = from_iso(body["timestamp"])
-    own = [f"day={utc_day(moment)}", f"outcome={body['outcome']}", f"detail={detail}"]
-    own += [f"{name}={body[field]}" for name, field in (("agent", "agent"), ("task", "task_id")) if body.get(field)]
     phase = body["context"].get("phase")
-    if isinstance(phase, str) and phase:
-        own.append(f"phase={phase}")
-    if body["errors_encountered"]:
-        own.append("errors=yes")
+    values = {
+        "day": utc_day(moment), "outcome": body["outcome"], "detail": detail, "agent": body.get("agent"),
+        "task": body.get("task_id"), "phase": phase if isinstance(phase, str) else "",
+        "errors": "yes" if body["errors_encountered"] else "",
+    }  # fmt: skip
+    own = [f"{name}={value}" for name, value in values.items() if value]
     others = [label for label in labels if not label.startswith(_OWN_LABEL_PREFIXES)]
     parts = [body["context"]["goal"].strip(), f"Outcome: {body['outcome']}."]
     for error in body["errors_encountered"]:
@@ -214,10 +184,7 @@ def episode_draft(
         fix = f" Resolution: {error['resolution']}." if error.get("resolution") else ""
         parts.append(f"{problem}.{fix}" if problem else fix.strip())
     text = "" if detail == ARCHIVED else "\n".join(part for part in parts if part)
-    return Draft(
-        EPISODE, text, body, id=id, scope=scope, author=author, origin=origin, links=links,
-        labels=(*own, *others), happened_at=moment, expected=expected,
-    )  # fmt: skip
+    return Draft(EPISODE, text, body, id=id, scope=scope, labels=(*own, *others), happened_at=moment, **fields)
 
 
 def summarise_body(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -254,34 +221,20 @@ class Episodes:
     # Recording
 
     def record(
-        self,
-        goal: str,
-        *,
-        outcome: str = "success",
-        task_id: str = "",
-        agent: str = "",
-        timestamp: datetime | str | None = None,
-        duration_seconds: float = 0,
-        context: Mapping[str, Any] | None = None,
-        action_log: Sequence[Mapping[str, Any]] = (),
-        errors: Sequence[Mapping[str, Any]] = (),
-        artifacts: Sequence[str] = (),
-        git_commit: str = "",
-        scope: str = SHARED,
-        key: str | None = None,
-        **more: Any,
-    ) -> Outcome:
+        self, goal: str, *, outcome: str = "success", task_id: str = "", agent: str = "",
+        timestamp: datetime | str | None = None, duration_seconds: float = 0,
+        context: Mapping[str, Any] | None = None, action_log: Sequence[Mapping[str, Any]] = (),
+        errors: Sequence[Mapping[str, Any]] = (), artifacts: Sequence[str] = (), git_commit: str = "",
+        scope: str = SHARED, key: str | None = None, **more: Any,
+    ) -> Outcome:  # fmt: skip
         """Record a finished episode under the next id of its day. ``more`` are the caller's own fields, kept as given."""
         document: dict[str, Any] = more | {
             "timestamp": to_iso(to_utc(timestamp)) if isinstance(timestamp, datetime) else timestamp,
-            "duration_seconds": duration_seconds,
-            "agent": agent or self._journal.author,
-            "context": {**(context or {}), "goal": goal},
-            "action_log": [dict(step) for step in action_log],
-            "outcome": outcome,
-            "errors_encountered": [dict(error) for error in errors],
+            "duration_seconds": duration_seconds, "agent": agent or self._journal.author,
+            "context": {**(context or {}), "goal": goal}, "action_log": [dict(step) for step in action_log],
+            "outcome": outcome, "errors_encountered": [dict(error) for error in errors],
             "artifacts_produced": list(artifacts),
-        }
+        }  # fmt: skip
         document |= {name: value for name, value in (("task_id", task_id), ("git_commit", git_commit)) if value}
         return self.add([document], scope=scope, key=key)
 
@@ -326,29 +279,23 @@ class Episodes:
     # Live
 
     def start(
-        self,
-        goal: str,
-        *,
-        task_id: str = "",
-        agent: str = "",
-        context: Mapping[str, Any] | None = None,
-        scope: str = SHARED,
-        key: str | None = None,
-    ) -> RunningEpisode | Refused:
+        self, goal: str, *, task_id: str = "", agent: str = "", context: Mapping[str, Any] | None = None,
+        scope: str = SHARED, key: str | None = None,
+    ) -> RunningEpisode | Refused:  # fmt: skip
         """Start a running episode. Each step is durable; after a crash the episode can be resumed or finished."""
         outcome = self.record(
             goal, outcome=RUNNING, task_id=task_id, agent=agent, context=context, scope=scope, key=key
         )
         if not isinstance(outcome, Accepted):
             return outcome if isinstance(outcome, Refused) else Refused("conflict", outcome.reason)
-        record = outcome.records[0]
-        return RunningEpisode(self, record.id, record.scope)
+        return RunningEpisode(self, outcome.record.id, outcome.record.scope)
 
     def resume(self, id: str, *, scope: str | None = None) -> RunningEpisode | Refused:
         """Continue an unfinished episode; any agent may."""
-        with self._journal.snapshot() as reader:
-            episode = self._find_running(reader, id, scope)
-        return episode if isinstance(episode, Refused) else RunningEpisode(self, id, episode.record.scope)
+        episode = self.get(id, scope=scope)
+        if episode is None:
+            return not_found(EPISODE, id)
+        return RunningEpisode(self, id, episode.record.scope) if episode.running else _refuse_finished(id)
 
     def step(
         self, id: str, action: str, *, target: str = "", result: str = "", error: str = "", scope: str | None = None,
@@ -366,37 +313,21 @@ class Episodes:
         return self._append_step(id, scope, {"encountered": {name: value for name, value in fields.items() if value}})
 
     def _append_step(self, id: str, scope: str | None, step: dict[str, Any]) -> Outcome:
-        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
-            episode = self._find_running(reader, id, scope)
-            if isinstance(episode, Refused):
-                return episode
-            seconds = max(0, int((self._clock.now() - episode.timestamp).total_seconds()))
-            return [
-                Draft(
-                    STEP, body={"t": seconds, **step}, scope=episode.record.scope, labels=(f"episode={id}",),
-                    links=(Link(DERIVED_FROM, episode.record.key),),
-                )
-            ]  # fmt: skip
+        def build_step(_: Reader, episode: Episode) -> Sequence[Draft]:
+            body = {"t": max(0, int((self._clock.now() - episode.timestamp).total_seconds())), **step}
+            links = (Link(DERIVED_FROM, episode.record.key),)
+            return [Draft(STEP, body=body, scope=episode.record.scope, labels=(f"episode={id}",), links=links)]
 
-        return self._journal.append_if(build_drafts)
+        return self._change_running(id, scope, build_step)
 
     def finish(
-        self,
-        id: str,
-        outcome: str = "success",
-        *,
-        errors: Sequence[Mapping[str, Any]] = (),
-        artifacts: Sequence[str] = (),
-        git_commit: str = "",
-        duration_seconds: float | None = None,
+        self, id: str, outcome: str = "success", *, errors: Sequence[Mapping[str, Any]] = (),
+        artifacts: Sequence[str] = (), git_commit: str = "", duration_seconds: float | None = None,
         scope: str | None = None,
-    ) -> Outcome:
+    ) -> Outcome:  # fmt: skip
         """Finish a running episode: its steps become its action log. Refuse an episode that is already finished."""
 
-        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
-            episode = self._find_running(reader, id, scope)
-            if isinstance(episode, Refused):
-                return episode
+        def build_end(reader: Reader, episode: Episode) -> Sequence[Draft] | Refused:
             record = episode.record
             steps = reader.read(Query(kinds=(STEP,), scopes=(record.scope,), labels=(f"episode={id}",)))
             encountered = [step.body["encountered"] for step in steps if "encountered" in step.body]
@@ -416,68 +347,58 @@ class Episodes:
                 return Refused("bad_episode", "An episode cannot end as running; say success, failure or abandoned.")
             return [episode_draft(body, id=id, scope=record.scope, expected=record.version)]
 
-        return self._journal.append_if(build_drafts)
+        return self._change_running(id, scope, build_end)
 
-    def _find_running(self, reader: Reader, id: str, scope: str | None) -> Episode | Refused:
-        record = find_by_id(reader, (EPISODE,), id, scope=scope, own_scope=self._journal.author)
-        if record is None:
-            return _not_found(id)
-        episode = Episode(record)
-        if not episode.running:
-            return Refused("finished", f"The episode {id!r:.80} is finished; start a new one.")
-        return episode
+    def _change_running(
+        self, id: str, scope: str | None, change: Callable[[Reader, Episode], Sequence[Draft] | Refused]
+    ) -> Outcome:
+        def change_if_running(reader: Reader, record: Record) -> Sequence[Draft] | Refused:
+            episode = Episode(record)
+            return change(reader, episode) if episode.running else _refuse_finished(id)
+
+        return change_by_id(self._journal, EPISODE, id, change_if_running, scope=scope)
 
     # Finding
 
     def get(self, id: str, *, scope: str | None = None) -> Episode | None:
-        with self._journal.snapshot() as reader:
-            record = find_by_id(reader, (EPISODE,), id, scope=scope, own_scope=self._journal.author)
+        record = read_by_id(self._journal, EPISODE, id, scope)
         return None if record is None else Episode(record)
 
     def since(self, moment: datetime, until: datetime | None = None, *, archived: bool = False) -> list[Episode]:
         """Return the episodes that happened at or after a moment, the earliest first."""
         moment, until = to_utc(moment), None if until is None else to_utc(until)
         days = (until.date() - moment.date()).days + 1 if until is not None else _MAX_INDEXED_DAYS + 1
+        label_sets: list[tuple[str, ...]] = [()]
         if days <= _MAX_INDEXED_DAYS:  # the label index by day reads the wanted episodes and no others
-            names = [(moment.date() + timedelta(days=offset)).isoformat() for offset in range(days)]
-            queries = [Query(kinds=(EPISODE,), labels=(f"day={name}",), since=moment, until=until) for name in names]
-        else:
-            queries = [Query(kinds=(EPISODE,), since=moment, until=until)]
-        return self._read_episodes(queries, archived)
+            label_sets = [(f"day={moment.date() + timedelta(days=offset)}",) for offset in range(days)]
+        return self._read_episodes(archived, *label_sets, since=moment, until=until)
 
     def on(self, day: str, *, archived: bool = False) -> list[Episode]:
         """Return the episodes of one day, such as ``2026-01-06``."""
-        return self._read_labelled(f"day={day}", archived)
+        return self._read_episodes(archived, (f"day={day}",))
 
     def by_agent(self, agent: str, *, archived: bool = False) -> list[Episode]:
-        return self._read_labelled(f"agent={agent}", archived)
+        return self._read_episodes(archived, (f"agent={agent}",))
 
     def by_outcome(self, outcome: str, *, archived: bool = False) -> list[Episode]:
-        return self._read_labelled(f"outcome={outcome}", archived)
+        return self._read_episodes(archived, (f"outcome={outcome}",))
 
     def by_task(self, task_id: str, *, archived: bool = False) -> list[Episode]:
-        return self._read_labelled(f"task={task_id}", archived)
+        return self._read_episodes(archived, (f"task={task_id}",))
 
     def unfinished(self) -> list[Episode]:
         """Return the episodes that were started and not finished: still running, or left by an agent that died."""
-        return self._read_labelled(f"outcome={RUNNING}", archived=True)
+        return self.by_outcome(RUNNING, archived=True)
 
     def newest(self, limit: int = 20, *, archived: bool = False) -> list[Episode]:
         """Return the episodes written last, newest first."""
-        found: list[Episode] = []
-        for record in self._journal.read(Query(kinds=(EPISODE,), newest_first=True)):
-            if len(found) >= limit:
-                break
-            if archived or Episode(record).detail != ARCHIVED:
-                found.append(Episode(record))
-        return found
+        found = (Episode(record) for record in self._journal.read(Query(kinds=(EPISODE,), newest_first=True)))
+        return list(islice((episode for episode in found if archived or episode.detail != ARCHIVED), max(limit, 0)))
 
-    def _read_labelled(self, label: str, archived: bool) -> list[Episode]:
-        return self._read_episodes([Query(kinds=(EPISODE,), labels=(label,))], archived)
-
-    def _read_episodes(self, queries: Sequence[Query], archived: bool) -> list[Episode]:
-        found = [Episode(record) for query in queries for record in self._journal.read(query)]
-        chosen = found if archived else [episode for episode in found if episode.detail != ARCHIVED]
+    def _read_episodes(self, archived: bool, *label_sets: tuple[str, ...], **times: Any) -> list[Episode]:
+        queries = (Query(kinds=(EPISODE,), labels=labels, **times) for labels in label_sets)
+        found = (Episode(record) for query in queries for record in self._journal.read(query))
+        chosen = (episode for episode in found if archived or episode.detail != ARCHIVED)
         return sorted(chosen, key=lambda episode: (episode.timestamp, episode.record.seq))
 
     # Pruning
@@ -492,9 +413,7 @@ class Episodes:
         """
         now = self._clock.now()
         summarise_before, archive_before = now - timedelta(days=summarise_after), now - timedelta(days=archive_after)
-        summarised: list[str] = []
-        archived: list[str] = []
-        kept: list[str] = []
+        summarised, archived, kept = list[str](), list[str](), list[str]()
         drafts: list[Draft] = []
         for detail in (FULL, SUMMARY):
             old = Query(kinds=(EPISODE,), labels=(f"detail={detail}",), until=summarise_before)
@@ -523,10 +442,7 @@ class Episodes:
     def restore(self, id: str, *, scope: str | None = None) -> Outcome:
         """Restore a summarised or archived episode in full; pruning skips it from then on."""
 
-        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
-            record = find_by_id(reader, (EPISODE,), id, scope=scope, own_scope=self._journal.author)
-            if record is None:
-                return _not_found(id)
+        def build_restored(reader: Reader, record: Record) -> Sequence[Draft] | Refused:
             versions = reversed(reader.history(record.key))
             full = next((old for old in versions if not old.deleted and "summary" not in old.body), None)
             if full is None:
@@ -535,7 +451,7 @@ class Episodes:
             labels = (label for label in restored.labels if label != RESTORED_LABEL)
             return [restored._replace(labels=(*labels, RESTORED_LABEL))]
 
-        return self._journal.append_if(build_drafts)
+        return change_by_id(self._journal, EPISODE, id, build_restored, scope=scope)
 
 
 def _draft_with_detail(record: Record, body: dict[str, Any], detail: str) -> Draft:
@@ -545,8 +461,8 @@ def _draft_with_detail(record: Record, body: dict[str, Any], detail: str) -> Dra
     )  # fmt: skip
 
 
-def _not_found(id: str) -> Refused:
-    return Refused("not_found", f"There is no episode {id!r:.80}.")
+def _refuse_finished(id: str) -> Refused:
+    return Refused("finished", f"The episode {id!r:.80} is finished; start a new one.")
 
 
 @dataclass(slots=True)

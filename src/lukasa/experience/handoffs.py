@@ -15,9 +15,18 @@ from typing import Any, Literal
 
 from lukasa.clock import Clock, from_iso, to_iso
 from lukasa.errors import InvalidInput
+from lukasa.experience.record_view import (
+    BodyField,
+    RecordView,
+    change_by_id,
+    object_field,
+    order_fields,
+    read_by_id,
+    text_field,
+)
 from lukasa.journal import Journal
 from lukasa.outcome import Outcome, Refused
-from lukasa.readable_ids import find_by_id, free_ids
+from lukasa.readable_ids import free_ids
 from lukasa.record import Draft, Key, Record
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
@@ -30,35 +39,17 @@ _STATUS_FIELDS = ("status", "read_at", "accepted_at", "accepted_by", "completed_
 
 
 @dataclass(frozen=True, slots=True)
-class Handoff:
+class Handoff(RecordView):
     """A handoff, read from its record."""
 
-    record: Record
-
-    @property
-    def id(self) -> str:
-        return self.record.id
-
-    @property
-    def from_agent(self) -> str:
-        return str(self.record.body["from_agent"])
-
-    @property
-    def to_agent(self) -> str:
-        return str(self.record.body["to_agent"])
+    from_agent = text_field("from_agent")
+    to_agent = text_field("to_agent")
+    context = object_field("context")
+    status = BodyField[HandoffStatus]("status", lambda status: status if status in STATUSES else "unread")
 
     @property
     def timestamp(self) -> datetime:
         return self.record.moment
-
-    @property
-    def status(self) -> HandoffStatus:
-        status = self.record.body.get("status", "unread")
-        return status if status in STATUSES else "unread"
-
-    @property
-    def context(self) -> Mapping[str, Any]:
-        return self.record.body.get("context") or {}
 
     @property
     def what_was_done(self) -> str:
@@ -66,10 +57,8 @@ class Handoff:
 
     def as_json(self) -> dict[str, Any]:
         """Return the handoff as its document writes it; the status fields follow once it has been read."""
-        body = {"id": self.id, **self.record.body}
-        if self.status == "unread":
-            body = _without_status_fields(body)
-        return {name: body[name] for name in (*_FIELDS, *body) if name in body}
+        body = _without_status_fields(self.record.body) if self.status == "unread" else self.record.body
+        return order_fields({"id": self.id, **body}, _FIELDS)
 
 
 class Handoffs:
@@ -80,30 +69,16 @@ class Handoffs:
         self._clock = clock
 
     def create(
-        self,
-        to_agent: str,
-        what_was_done: str,
-        *,
-        from_agent: str = "",
-        artifacts: Sequence[str] = (),
-        git_state: str = "",
-        needs_testing: Sequence[str] = (),
-        known_issues: Sequence[str] = (),
-        relevant_patterns: Sequence[str] = (),
-        scope: str = SHARED,
-        key: str | None = None,
-        **more: Any,
-    ) -> Outcome:
+        self, to_agent: str, what_was_done: str, *, from_agent: str = "", artifacts: Sequence[str] = (),
+        git_state: str = "", needs_testing: Sequence[str] = (), known_issues: Sequence[str] = (),
+        relevant_patterns: Sequence[str] = (), scope: str = SHARED, key: str | None = None, **more: Any,
+    ) -> Outcome:  # fmt: skip
         """Hand work over. It stays in the receiver's inbox until it is completed, even if either agent dies."""
         context = {
-            "what_was_done": what_was_done,
-            "artifacts": list(artifacts),
-            "git_state": git_state,
-            "needs_testing": list(needs_testing),
-            "known_issues": list(known_issues),
-            "relevant_patterns": list(relevant_patterns),
-            **more,
-        }
+            "what_was_done": what_was_done, "artifacts": list(artifacts), "git_state": git_state,
+            "needs_testing": list(needs_testing), "known_issues": list(known_issues),
+            "relevant_patterns": list(relevant_patterns), **more,
+        }  # fmt: skip
         document = {"from_agent": from_agent or self._journal.author, "to_agent": to_agent, "context": context}
         return self.put(document, scope=scope, key=key)
 
@@ -138,8 +113,7 @@ class Handoffs:
         return self._journal.append_if(build_drafts, key=key)
 
     def get(self, id: str, *, scope: str | None = None) -> Handoff | None:
-        with self._journal.snapshot() as reader:
-            record = find_by_id(reader, (HANDOFF,), id, scope=scope, own_scope=self._journal.author)
+        record = read_by_id(self._journal, HANDOFF, id, scope)
         return None if record is None else Handoff(record)
 
     def inbox(self, agent: str = "", *, completed: bool = False) -> list[Handoff]:
@@ -172,9 +146,8 @@ class Handoffs:
         def accept_change(handoff: Handoff) -> dict[str, Any] | Refused:
             name = agent or self._journal.author or handoff.to_agent
             if name != handoff.to_agent:
-                return Refused(
-                    "not_yours", f"{id} is for {handoff.to_agent!r:.80}; reassign it before another agent accepts it."
-                )
+                reason = f"{id} is for {handoff.to_agent!r:.80}; reassign it before another agent accepts it."
+                return Refused("not_yours", reason)
             return {"status": "accepted", "accepted_at": self._now_iso(), "accepted_by": name}
 
         return self._change_status(id, accept_change, "unread", "read")
@@ -197,22 +170,18 @@ class Handoffs:
     def _change_status(
         self, id: str, change: Callable[[Handoff], dict[str, Any] | Refused], *statuses: HandoffStatus
     ) -> Outcome:
-        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
-            record = find_by_id(reader, (HANDOFF,), id, own_scope=self._journal.author)
-            if record is None:
-                return Refused("not_found", f"There is no handoff {id!r:.80}.")
+        def build_changed(_: Reader, record: Record) -> Sequence[Draft] | Refused:
             handoff = Handoff(record)
             if handoff.status not in statuses:
-                return Refused(
-                    "bad_status", f"{id} is {handoff.status}; this needs one that is {' or '.join(statuses)}."
-                )
+                wanted = " or ".join(statuses)
+                return Refused("bad_status", f"{id} is {handoff.status}; this needs one that is {wanted}.")
             changes = change(handoff)
             if isinstance(changes, Refused):
                 return changes
             body = _without_status_fields(record.body) if changes["status"] == "unread" else dict(record.body)
             return [_handoff_draft(body | changes, record.id, record.scope, record.origin, record.version)]
 
-        return self._journal.append_if(build_drafts)
+        return change_by_id(self._journal, HANDOFF, id, build_changed)
 
     def _now_iso(self) -> str:
         return to_iso(self._clock.now())
@@ -220,8 +189,7 @@ class Handoffs:
 
 def _handoff_draft(body: dict[str, Any], id: str, scope: str, origin: str, expected: int | None) -> Draft:
     labels = (f"inbox={body['to_agent']}", f"from={body['from_agent']}", f"status={body['status']}")
-    context = body["context"]
-    text = f"Handoff from {body['from_agent']} to {body['to_agent']}: {context.get('what_was_done', '')}"
+    text = f"Handoff from {body['from_agent']} to {body['to_agent']}: {body['context'].get('what_was_done', '')}"
     return Draft(
         HANDOFF, text, body, id=id, scope=scope, origin=origin, labels=labels,
         happened_at=from_iso(body["timestamp"]), expected=expected,

@@ -8,12 +8,12 @@ to the episodes it was derived from by ``derived_from``.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Literal
 
 from lukasa.clock import Clock, IdMaker, from_iso, to_iso
+from lukasa.experience.record_view import BodyField, RecordView, count_field, number_field, order_fields
 from lukasa.journal import Journal
 from lukasa.outcome import Outcome, Refused
 from lukasa.readable_ids import find_by_id, free_ids
@@ -44,6 +44,14 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     FACT: ("id", "fact", "category", "confidence", "source_episodes", "usage_count", "last_used"),
 }  # fmt: skip
 _STATEMENT_FIELDS = {PATTERN: "pattern", ANTIPATTERN: "what_fails", FACT: "fact"}
+_REFUSAL_CODES = {PATTERN: "bad_pattern", ANTIPATTERN: "bad_antipattern", FACT: "bad_fact"}
+_SEARCHED_FIELDS: Mapping[str, tuple[str, ...]] = {
+    PATTERN: ("correct_approach", "incorrect_approach"), ANTIPATTERN: ("why", "prevention"), FACT: (),
+}  # fmt: skip
+"""Fields that recall searches besides the statement."""
+_TEXT_FIELDS: Mapping[str, tuple[str, ...]] = {
+    PATTERN: ("category", *_SEARCHED_FIELDS[PATTERN]), ANTIPATTERN: (*_SEARCHED_FIELDS[ANTIPATTERN], "source"), FACT: (),
+}  # fmt: skip
 _MAX_PATH_LENGTH = 12
 _MAX_COMPARED_CHARS = 2_000
 _NEGATIONS = frozenset(
@@ -55,14 +63,14 @@ KnowledgeRef = str | Key
 
 
 @dataclass(frozen=True, slots=True)
-class KnowledgeItem:
+class KnowledgeItem(RecordView):
     """A pattern, an anti-pattern or a fact, read from its record."""
 
-    record: Record
-
-    @property
-    def id(self) -> str:
-        return self.record.id
+    confidence = number_field("confidence")
+    usage_count = count_field("usage_count")
+    last_used = BodyField("last_used", lambda value: from_iso(value) if isinstance(value, str) else None)
+    voices = count_field("voices")
+    """The number of independent authors that consolidation counted; 0 if it counted none."""
 
     @property
     def kind(self) -> str:
@@ -83,25 +91,6 @@ class KnowledgeItem:
         return str(self.record.body.get(name, ""))
 
     @property
-    def confidence(self) -> float:
-        value = self.record.body.get("confidence", 0.0)
-        return float(value) if isinstance(value, int | float) else 0.0
-
-    @property
-    def usage_count(self) -> int:
-        return self._count("usage_count")
-
-    @property
-    def last_used(self) -> datetime | None:
-        value = self.record.body.get("last_used")
-        return from_iso(value) if isinstance(value, str) else None
-
-    @property
-    def voices(self) -> int:
-        """The number of independent authors that consolidation counted; 0 if it counted none."""
-        return self._count("voices")
-
-    @property
     def sources(self) -> tuple[Key, ...]:
         return tuple(link.to for link in self.record.links if link.relation == DERIVED_FROM)
 
@@ -118,87 +107,59 @@ class KnowledgeItem:
             for link in self.record.links
             if link.relation != DERIVED_FROM or link.to.id not in cited
         ]
-        ordered = {name: body[name] for name in (*_FIELDS.get(self.kind, ("id",)), *body) if name in body}
-        return ordered | ({"links": links} if links else {})
-
-    def _count(self, name: str) -> int:
-        value = self.record.body.get(name, 0)
-        return value if isinstance(value, int) else 0
+        return order_fields(body, _FIELDS.get(self.kind, ("id",))) | ({"links": links} if links else {})
 
 
-def pattern_draft(document: Mapping[str, Any], *, scope: str, id: str, **fields: Any) -> Draft | Refused:
-    """Build the draft of a pattern, or refuse a document that is not a pattern."""
-    fault = _find_fault(document, "pattern", "category", "correct_approach", "incorrect_approach")
-    conditions = document.get("conditions", [])
-    if not isinstance(conditions, list) or not all(isinstance(condition, str) for condition in conditions):
-        fault = fault or "conditions must be a list of sentences."
-    if fault:
-        return Refused("bad_pattern", fault)
-    body: dict[str, Any] = {"conditions": [], "confidence": 0.0, "source_episodes": [], "usage_count": 0}
-    body |= _item_body(document)
-    parts = [body["pattern"], *body["conditions"], body.get("correct_approach", ""), body.get("incorrect_approach", "")]
-    return _knowledge_draft(PATTERN, body, parts, scope=scope, id=id, sources=body["source_episodes"], **fields)
-
-
-def antipattern_draft(document: Mapping[str, Any], *, scope: str, id: str, **fields: Any) -> Draft | Refused:
-    """Build the draft of an anti-pattern: what fails, why, how to prevent it, and where it was seen."""
-    if fault := _find_fault(document, "what_fails", "why", "prevention", "source"):
-        return Refused("bad_antipattern", fault)
-    body = _item_body(document)
-    sources = body.get("sources") or ([body["source"]] if body.get("source") else [])
-    parts = [body["what_fails"], body.get("why", ""), body.get("prevention", "")]
-    return _knowledge_draft(ANTIPATTERN, body, parts, scope=scope, id=id, sources=sources, **fields)
-
-
-def fact_draft(document: Mapping[str, Any], *, scope: str, id: str, **fields: Any) -> Draft | Refused:
-    """Build the draft of a fact, or refuse a document that is not a fact."""
-    if fault := _find_fault(document, "fact"):
-        return Refused("bad_fact", fault)
-    body = _item_body(document)
+def knowledge_draft(
+    kind: str, document: Mapping[str, Any], *, scope: str, id: str, links: Iterable[Link] = (),
+    labels: Iterable[str] = (), **fields: Any,
+) -> Draft | Refused:  # fmt: skip
+    """Build the draft of a pattern, anti-pattern or fact, or refuse a document that is not one."""
+    body = {name: value for name, value in document.items() if name not in ("id", "links") and value is not None}
+    if kind == PATTERN:
+        body = {"conditions": [], "confidence": 0.0, "source_episodes": [], "usage_count": 0} | body
     sources = body.get("source_episodes", [])
-    return _knowledge_draft(FACT, body, [body["fact"]], scope=scope, id=id, sources=sources, **fields)
+    if kind == ANTIPATTERN:
+        sources = body.get("sources") or ([body["source"]] if body.get("source") else [])
+    fault = _find_fault(kind, document)
+    if not fault and (not _is_text_list(sources) or "" in sources):
+        fault = "The sources must be a list of ids of episodes."
+    if fault:
+        return Refused(_REFUSAL_CODES[kind], fault)
+    conditions = body["conditions"] if kind == PATTERN else ()
+    parts = (body[_STATEMENT_FIELDS[kind]], *conditions, *(body.get(name) for name in _SEARCHED_FIELDS[kind]))
+    text = "\n".join(part.strip() for part in parts if part)
+    source_links = (Link(DERIVED_FROM, Key(scope, "episode", source)) for source in sources[-MAX_SOURCES:])
+    category = body.get("category")
+    own = (f"category={category}",) if isinstance(category, str) and category else ()
+    others = (label for label in labels if not label.startswith("category="))
+    all_links = tuple(dict.fromkeys((*source_links, *links)))
+    return Draft(kind, text, body, id=id, scope=scope, links=all_links, labels=(*own, *others), **fields)
 
 
-_DRAFT_BUILDERS: Mapping[str, Callable[..., Draft | Refused]] = {
-    PATTERN: pattern_draft,
-    ANTIPATTERN: antipattern_draft,
-    FACT: fact_draft,
-}
-
-
-def _find_fault(document: Mapping[str, Any], required: str, *optional: str) -> str | None:
+def _find_fault(kind: str, document: Mapping[str, Any]) -> str | None:
     """Return the first fault in an item's statement, numbers and further texts, or None."""
+    required = _STATEMENT_FIELDS[kind]
     statement = document.get(required)
+    confidence, used = document.get("confidence", 0.0), document.get("usage_count", 0)
     if statement is None or statement == "":
         return f"{required} is missing."
     if not isinstance(statement, str) or not statement.strip():
         return f"{required} must be text."
-    confidence, used = document.get("confidence", 0.0), document.get("usage_count", 0)
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
         return "confidence must be a number from 0 to 1."
     if isinstance(used, bool) or not isinstance(used, int) or used < 0:
         return "usage_count must be a whole number that is not negative."
-    wrong = (name for name in optional if document.get(name) is not None and not isinstance(document[name], str))
-    return next((f"{name} must be text." for name in wrong), None)
+    wrong = next((name for name in _TEXT_FIELDS[kind] if not isinstance(document.get(name), str | None)), None)
+    if wrong is not None:
+        return f"{wrong} must be text."
+    if kind == PATTERN and not _is_text_list(document.get("conditions", [])):
+        return "conditions must be a list of sentences."
+    return None
 
 
-def _item_body(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in document.items() if name not in ("id", "links") and value is not None}
-
-
-def _knowledge_draft(
-    kind: str, body: dict[str, Any], parts: Iterable[str], *, scope: str, id: str, sources: Any,
-    links: Sequence[Link] = (), labels: Iterable[str] = (), **fields: Any,
-) -> Draft | Refused:  # fmt: skip
-    if not isinstance(sources, list) or not all(isinstance(source, str) and source for source in sources):
-        return Refused(f"bad_{kind}", "The sources must be a list of ids of episodes.")
-    source_links = [Link(DERIVED_FROM, Key(scope, "episode", source)) for source in sources[-MAX_SOURCES:]]
-    all_links = tuple(dict.fromkeys((*source_links, *links)))
-    category = body.get("category")
-    own = (f"category={category}",) if isinstance(category, str) and category else ()
-    others = (label for label in labels if not label.startswith("category="))
-    text = "\n".join(str(part).strip() for part in parts if part)
-    return Draft(kind, text, body, id=id, scope=scope, links=all_links, labels=(*own, *others), **fields)
+def _is_text_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
 
 
 def parse_links(document: Mapping[str, Any], scope: str) -> list[Link] | Refused:
@@ -294,15 +255,9 @@ class Knowledge:
         return self.add(FACT, {"fact": fact, **fields}, id=id, scope=scope)
 
     def add(
-        self,
-        kind: str,
-        told: Mapping[str, Any],
-        *,
-        id: str = "",
-        scope: str = SHARED,
-        origin: str = "manual",
+        self, kind: str, told: Mapping[str, Any], *, id: str = "", scope: str = SHARED, origin: str = "manual",
         labels: tuple[str, ...] = (),
-    ) -> Outcome:
+    ) -> Outcome:  # fmt: skip
         """Add an item from its document; with an id, replace the item of that id.
 
         Links in the document may point to records that do not exist yet; a document without links keeps the item's links.
@@ -318,7 +273,7 @@ class Knowledge:
                 return links
             if known is not None and "links" not in told:
                 links = [link for link in known.links if link.relation != DERIVED_FROM]
-            draft = _DRAFT_BUILDERS[kind](told, scope=scope, id=name, links=links, labels=labels, origin=origin)
+            draft = knowledge_draft(kind, told, scope=scope, id=name, links=links, labels=labels, origin=origin)
             if isinstance(draft, Refused):
                 return draft
             return [] if known is not None and (known.body, known.links) == (draft.body, draft.links) else [draft]
@@ -390,9 +345,8 @@ class Knowledge:
             inverse = INVERSE_RELATIONS.get(relation)
             opposite = Link(inverse, end.key) if relation in (SUPERSEDES, SUPERSEDED_BY) and inverse else None
             if add and opposite in start.links:
-                return Refused(
-                    "contradictory_link", f"{start.id} is already linked to {end.id} as {inverse}; unlink that first."
-                )
+                reason = f"{start.id} is already linked to {end.id} as {inverse}; unlink that first."
+                return Refused("contradictory_link", reason)
             drafts = _relink_drafts(start, Link(relation, end.key), add=add)
             return drafts + (_relink_drafts(end, Link(inverse, start.key), add=add) if inverse else [])
 
@@ -425,20 +379,18 @@ class Knowledge:
     def contradictions(self) -> list[Contradiction]:
         """List records that contradict or supersede each other, and links whose target does not exist."""
         found: dict[Contradiction, None] = {}
+        dangling: dict[Contradiction, None] = {}
         items = [record for kind in KNOWLEDGE_KINDS for record in self._journal.read(Query(kinds=(kind,)))]
-        for record in items:
-            for link in record.links:
+        with self._journal.snapshot() as reader:
+            for record, link in ((item, link) for item in items for link in item.links):
                 a, b = sorted((record.key, link.to))
                 if link.relation == "contradicts":
                     found[Contradiction("contradicts", a, b, link.relation)] = None
                 if link.relation == SUPERSEDES and Link(SUPERSEDED_BY, link.to) in record.links:
                     found[Contradiction("supersedes_each_other", a, b, link.relation)] = None
-        with self._journal.snapshot() as reader:
-            for record in items:
-                for link in record.links:
-                    if self._journal.reach.reads(link.to.scope) and reader.get(link.to) is None:
-                        found[Contradiction("dangling", record.key, link.to, link.relation)] = None
-        return list(found)
+                if self._journal.reach.reads(link.to.scope) and reader.get(link.to) is None:
+                    dangling[Contradiction("dangling", record.key, link.to, link.relation)] = None
+        return [*found, *dangling]
 
     # Merging
 
@@ -488,30 +440,29 @@ def _relink_drafts(record: Record, link: Link, *, add: bool) -> list[Draft]:
 def _merge_drafts(primary: KnowledgeItem, duplicates: Sequence[KnowledgeItem], label: str) -> list[Draft]:
     """Draft the pattern that stays, with the sources and use of its duplicates, and each duplicate superseded by it."""
     items = (primary, *duplicates)
-    links = dict.fromkeys(primary.record.links)
-    for item in duplicates:
-        links.update(dict.fromkeys(link for link in item.record.links if link.relation == DERIVED_FROM))
-        links[Link(SUPERSEDES, item.record.key)] = None
-    source_links = [link for link in links if link.relation == DERIVED_FROM][-MAX_SOURCES:]
-    other_links = [link for link in links if link.relation != DERIVED_FROM]
+    all_links = dict.fromkeys(link for item in items for link in item.record.links)
+    source_links = [link for link in all_links if link.relation == DERIVED_FROM][-MAX_SOURCES:]
+    other_links = [link for link in primary.record.links if link.relation != DERIVED_FROM]
+    other_links += [Link(SUPERSEDES, item.record.key) for item in duplicates]
     sources = dict.fromkeys(source for item in items for source in item.record.body.get("source_episodes", []))
-    body = {
-        **primary.record.body,
-        "source_episodes": list(sources)[-MAX_SOURCES:],
-        "usage_count": sum(item.usage_count for item in items),
-    }
+    used = sum(item.usage_count for item in items)
+    body = {**primary.record.body, "source_episodes": list(sources)[-MAX_SOURCES:], "usage_count": used}
     if last_uses := [item.last_used for item in items if item.last_used is not None]:
         body["last_used"] = to_iso(max(last_uses))
     superseded = Link(SUPERSEDED_BY, primary.record.key)
-    changes: list[dict[str, Any]] = [{"body": body, "links": (*source_links, *other_links)}]
+    changes: list[dict[str, Any]] = [{"body": body, "links": tuple(dict.fromkeys((*source_links, *other_links)))}]
     changes += [{"links": (*item.record.links, superseded)} for item in duplicates]
+    drafts = [draft_from(item.record, **change) for item, change in zip(items, changes, strict=True)]
     return [
-        draft_from(
-            item.record, **change, origin="consolidation", expected=item.record.version,
-            labels=with_run_label(item.record, label),
-        )
-        for item, change in zip(items, changes, strict=True)
-    ]  # fmt: skip
+        draft._replace(origin="consolidation", expected=item.record.version, labels=with_run_label(item.record, label))
+        for item, draft in zip(items, drafts, strict=True)
+    ]
+
+
+def derived_keys(reader: Reader, source: Key, kind: str) -> list[Key]:
+    """Return the keys of the records of a kind that were derived from a record."""
+    links = reader.neighbours(source, DERIVED_FROM)
+    return [link.key for link in links if link.direction == "in" and link.key.kind == kind]
 
 
 def with_run_label(record: Record, label: str) -> tuple[str, ...]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from lukasa.clock import Clock, from_iso, to_iso
 from lukasa.errors import InvalidInput
+from lukasa.experience.record_view import BodyField, count_field, object_field, order_fields, read_by_id
 from lukasa.journal import Journal
 from lukasa.outcome import Outcome, Refused
-from lukasa.readable_ids import find_by_id
 from lukasa.record import Draft, Key, Record
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
@@ -30,30 +29,15 @@ class Ledger:
     def agent_id(self) -> str:
         return self.record.id
 
-    @property
-    def last_checkpoint(self) -> datetime:
-        return from_iso(self.record.body["last_checkpoint"])
-
-    @property
-    def tasks_completed(self) -> int:
-        return int(self.record.body["tasks_completed"])
-
-    @property
-    def current_task(self) -> str | None:
-        return self.record.body.get("current_task")
-
-    @property
-    def state(self) -> Mapping[str, Any]:
-        return self.record.body.get("state") or {}
-
-    @property
-    def context(self) -> Mapping[str, Any]:
-        return self.record.body.get("context") or {}
+    last_checkpoint = BodyField("last_checkpoint", from_iso)
+    tasks_completed = count_field("tasks_completed")
+    current_task = BodyField[str | None]("current_task", lambda task: task)
+    state = object_field("state")
+    context = object_field("context")
 
     def as_json(self) -> dict[str, Any]:
         """Return the ledger as its document writes it, known fields first."""
-        body = {"agent_id": self.agent_id, **self.record.body}
-        return {name: body[name] for name in (*_FIELDS, *body) if name in body}
+        return order_fields({"agent_id": self.agent_id, **self.record.body}, _FIELDS)
 
 
 class Ledgers:
@@ -64,15 +48,9 @@ class Ledgers:
         self._clock = clock
 
     def checkpoint(
-        self,
-        agent: str = "",
-        *,
-        current_task: str | None = None,
-        completed: int = 0,
-        state: Mapping[str, Any] | None = None,
-        context: Mapping[str, Any] | None = None,
-        scope: str = SHARED,
-    ) -> Outcome:
+        self, agent: str = "", *, current_task: str | None = None, completed: int = 0,
+        state: Mapping[str, Any] | None = None, context: Mapping[str, Any] | None = None, scope: str = SHARED,
+    ) -> Outcome:  # fmt: skip
         """Record an agent's progress. ``completed`` adds to its count of tasks; omitted fields stay unchanged.
 
         ``current_task=""`` removes the current task.
@@ -124,9 +102,7 @@ class Ledgers:
         return self._journal.append_if(build_drafts)
 
     def get(self, agent: str = "", *, scope: str | None = None) -> Ledger | None:
-        with self._journal.snapshot() as reader:
-            name = agent or self._journal.author
-            record = find_by_id(reader, (LEDGER,), name, scope=scope, own_scope=self._journal.author)
+        record = read_by_id(self._journal, LEDGER, agent or self._journal.author, scope)
         return None if record is None else Ledger(record)
 
     def list(self) -> Sequence[Ledger]:

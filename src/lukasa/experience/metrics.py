@@ -19,10 +19,10 @@ from typing import Any
 
 from lukasa.clock import Clock, to_iso
 from lukasa.experience.episodes import EPISODE, Episode, Episodes, is_failure, is_success
+from lukasa.experience.record_view import change_by_id
 from lukasa.journal import Journal
 from lukasa.outcome import Outcome, Refused
-from lukasa.readable_ids import find_by_id
-from lukasa.record import DERIVED_FROM, Draft, Link
+from lukasa.record import DERIVED_FROM, Draft, Link, Record
 from lukasa.storage.engine import Query, Reader
 
 PREFERENCE = "preference"
@@ -100,19 +100,12 @@ class TaskMetrics:
         if score.__class__ not in (int, float) or not -1 <= score <= 1:
             return Refused("bad_score", "A preference is a number from -1 to 1.")
 
-        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
-            record = find_by_id(reader, (EPISODE,), episode, own_scope=self._journal.author)
-            if record is None:
-                return Refused("not_found", f"There is no episode {episode!r:.80}.")
+        def build_preference(_: Reader, record: Record) -> Sequence[Draft]:
             body = {"episode": record.id, "score": score} | ({"note": note} if note else {})
-            return [
-                Draft(
-                    PREFERENCE, body=body, id=record.id, scope=record.scope, labels=(f"day={Episode(record).day}",),
-                    links=(Link(DERIVED_FROM, record.key),),
-                )
-            ]  # fmt: skip
+            labels, links = (f"day={Episode(record).day}",), (Link(DERIVED_FROM, record.key),)
+            return [Draft(PREFERENCE, body=body, id=record.id, scope=record.scope, labels=labels, links=links)]
 
-        return self._journal.append_if(build_drafts)
+        return change_by_id(self._journal, EPISODE, episode, build_preference)
 
     def efficiency(self, days: int = DEFAULT_DAYS) -> list[TaskCost]:
         """Return the cost of each task of the last days, the newest last."""
@@ -129,37 +122,19 @@ class TaskMetrics:
         done = [episode for episode in episodes if not episode.running]
         costs, rewards = compute_task_costs(episodes), compute_rewards(episodes, self._read_preferences(episodes))
         judged = [episode for episode in done if is_success(episode.outcome) or is_failure(episode.outcome)]
-        dates = [since.date() + timedelta(days=offset) for offset in range((until.date() - since.date()).days + 1)]
+        dates = (since.date() + timedelta(days=offset) for offset in range((until.date() - since.date()).days + 1))
         by_day: dict[str, list[Episode]] = {date.isoformat(): [] for date in dates}
         for episode in done:
-            by_day.setdefault(episode.day, []).append(episode)
+            by_day[episode.day].append(episode)
         return TaskDashboard(
-            since=to_iso(since),
-            until=to_iso(until),
-            episodes=len(done),
-            tasks=len(costs),
-            agents=len({episode.agent for episode in done if episode.agent}),
-            unfinished=len(episodes) - len(done),
+            to_iso(since), to_iso(until), episodes=len(done), tasks=len(costs),
+            agents=len({episode.agent for episode in done if episode.agent}), unfinished=len(episodes) - len(done),
             success_rate=_mean(float(is_success(episode.outcome)) for episode in judged),
             mean_seconds=_mean(episode.duration_seconds for episode in done),
-            mean_retries=_mean(cost.retries for cost in costs),
-            mean_reward=_mean(reward.total for reward in rewards),
-            rewards={
-                name: _mean(value for reward in rewards if (value := getattr(reward, name)) is not None)
-                for name in _REWARD_WEIGHTS
-            },
-            days=tuple(
-                DashboardDay(
-                    date.isoformat(),
-                    len(own := by_day[date.isoformat()]),
-                    sum(is_success(episode.outcome) for episode in own),
-                    sum(is_failure(episode.outcome) for episode in own),
-                    sum(episode.duration_seconds for episode in own),
-                    sum(len(episode.errors) for episode in own),
-                )
-                for date in dates
-            ),
-        )
+            mean_retries=_mean(cost.retries for cost in costs), mean_reward=_mean(reward.total for reward in rewards),
+            rewards={name: _mean_signal(rewards, name) for name in _REWARD_WEIGHTS},
+            days=tuple(_summarise_day(day, own) for day, own in by_day.items()),
+        )  # fmt: skip
 
     def _read_window(self, days: int) -> tuple[datetime, datetime, list[Episode]]:
         now = self._clock.now()
@@ -174,6 +149,13 @@ class TaskMetrics:
         return found
 
 
+def _summarise_day(day: str, episodes: Sequence[Episode]) -> DashboardDay:
+    succeeded = sum(is_success(episode.outcome) for episode in episodes)
+    failed = sum(is_failure(episode.outcome) for episode in episodes)
+    seconds = sum(episode.duration_seconds for episode in episodes)
+    return DashboardDay(day, len(episodes), succeeded, failed, seconds, sum(len(found.errors) for found in episodes))
+
+
 def count_retries(episode: Episode) -> int:
     return sum(action.endswith("!") for action in episode.actions)
 
@@ -186,15 +168,13 @@ def compute_task_costs(episodes: Iterable[Episode]) -> list[TaskCost]:
             tasks.setdefault(episode.task_id or episode.id, []).append(episode)
     return [
         TaskCost(
-            task,
-            sum(attempt.duration_seconds for attempt in attempts),
-            tuple(sorted({attempt.agent for attempt in attempts if attempt.agent})),
-            len(attempts),
+            task, sum(attempt.duration_seconds for attempt in attempts),
+            tuple(sorted({attempt.agent for attempt in attempts if attempt.agent})), len(attempts),
             len(attempts) - 1 + sum(count_retries(attempt) for attempt in attempts),
             any(is_success(attempt.outcome) for attempt in attempts),
         )
         for task, attempts in tasks.items()
-    ]
+    ]  # fmt: skip
 
 
 def compute_rewards(episodes: Sequence[Episode], preferences: Mapping[tuple[str, str], float]) -> list[EpisodeReward]:
@@ -220,6 +200,11 @@ def compute_rewards(episodes: Sequence[Episode], preferences: Mapping[tuple[str,
             EpisodeReward(episode.id, episode.task_id, outcome, round(efficiency, 3), preference, round(total, 3))
         )
     return rewards
+
+
+def _mean_signal(rewards: Iterable[EpisodeReward], name: str) -> float | None:
+    values = (getattr(reward, name) for reward in rewards)
+    return _mean(value for value in values if value is not None)
 
 
 def _mean(values: Iterable[float]) -> float | None:

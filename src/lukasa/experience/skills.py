@@ -11,10 +11,18 @@ from typing import Any
 
 from lukasa.canonical_json import SURROGATES
 from lukasa.clock import Clock, to_iso
+from lukasa.experience.record_view import (
+    RecordView,
+    change_by_id,
+    count_field,
+    list_field,
+    not_found,
+    read_by_id,
+    text_field,
+)
 from lukasa.experience.skill_markdown import MAX_SKILL_CHARS, SkillText, parse_skill, render_skill
 from lukasa.journal import Journal
 from lukasa.outcome import Outcome, Refused
-from lukasa.readable_ids import find_by_id
 from lukasa.record import Draft, Key, Link, Record, draft_from
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
@@ -28,34 +36,14 @@ _RESERVED_NAME = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Skill:
+class Skill(RecordView):
     """A skill, read from its record."""
 
-    record: Record
-
-    @property
-    def id(self) -> str:
-        return self.record.id
-
-    @property
-    def title(self) -> str:
-        return str(self.record.body["title"])
-
-    @property
-    def markdown(self) -> str:
-        return str(self.record.body["markdown"])
-
-    @property
-    def steps(self) -> Sequence[str]:
-        return self.record.body["steps"]  # type: ignore[no-any-return]  # JSON
-
-    @property
-    def successes(self) -> int:
-        return int(self.record.body.get("successes", 0))
-
-    @property
-    def failures(self) -> int:
-        return int(self.record.body.get("failures", 0))
+    title = text_field("title")
+    markdown = text_field("markdown")
+    steps = list_field("steps")
+    successes = count_field("successes")
+    failures = count_field("failures")
 
     @property
     def success_rate(self) -> float | None:
@@ -82,15 +70,9 @@ class Skills:
         self._clock = clock
 
     def add(
-        self,
-        skill: str | SkillText,
-        *,
-        id: str = "",
-        scope: str = SHARED,
-        origin: str = "manual",
-        links: tuple[Link, ...] = (),
-        labels: tuple[str, ...] = (),
-    ) -> Outcome:
+        self, skill: str | SkillText, *, id: str = "", scope: str = SHARED, origin: str = "manual",
+        links: tuple[Link, ...] = (), labels: tuple[str, ...] = (),
+    ) -> Outcome:  # fmt: skip
         """Add a skill, as Markdown or in parts, or the next version of it. The id defaults to one made from the title."""
         markdown = skill if isinstance(skill, str) else render_skill(skill)
         if SURROGATES.search(markdown):
@@ -114,8 +96,7 @@ class Skills:
         return self._journal.append_if(build_drafts)
 
     def get(self, id: str, *, scope: str | None = None) -> Skill | None:
-        with self._journal.snapshot() as reader:
-            record = find_by_id(reader, (SKILL,), id, scope=scope, own_scope=self._journal.author)
+        record = read_by_id(self._journal, SKILL, id, scope)
         return None if record is None else Skill(record)
 
     def list(self) -> Sequence[Skill]:
@@ -125,17 +106,14 @@ class Skills:
 
     def search(self, words: str, k: int = 5) -> Sequence[Skill]:
         """Find skills by keyword: those with more of the keywords first, on a tie those with more success."""
-        from lukasa.text.terms import extract_keywords, stem_word  # a slow import: it loads the database's tokenizer
-
-        wanted = {stem_word(word) for word in extract_keywords(words)} - {""}
+        wanted = keyword_stems(words)
         if not wanted:
             return []
         scored = []
         for match in self._journal.find(words, Query(kinds=(SKILL,), limit=max(50, 10 * k))):
             skill = Skill(match.record)
-            title_words = {stem_word(word) for word in extract_keywords(f"{skill.title} {skill.id}")}
-            text_words = {stem_word(word) for word in extract_keywords(match.record.text)}
-            share = len(wanted & text_words) / len(wanted) + len(wanted & title_words) / len(wanted)
+            matched = [wanted & keyword_stems(text) for text in (match.record.text, f"{skill.title} {skill.id}")]
+            share = sum(map(len, matched)) / len(wanted)
             rate = 0.5 if skill.success_rate is None else skill.success_rate
             scored.append((-share, -rate, skill.id, skill))
         return [skill for share, _, _, skill in sorted(scored, key=lambda row: row[:3])[:k] if share < 0]
@@ -143,19 +121,16 @@ class Skills:
     def record_use(self, id: str, success: bool, *, scope: str | None = None) -> Outcome:
         """Count one use of a skill, as a success or a failure."""
 
-        def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
-            record = find_by_id(reader, (SKILL,), id, scope=scope, own_scope=self._journal.author)
-            if record is None:
-                return _not_found(id)
+        def build_counted(_: Reader, record: Record) -> Sequence[Draft]:
             field = "successes" if success else "failures"
             counts = {field: record.body.get(field, 0) + 1, "last_used": to_iso(self._clock.now())}
             return [draft_from(record, body={**record.body, **counts}, expected=record.version)]
 
-        return self._journal.append_if(build_drafts)
+        return change_by_id(self._journal, SKILL, id, build_counted, scope=scope)
 
     def delete(self, id: str, *, scope: str | None = None) -> Outcome:
-        skill = self.get(id, scope=scope)
-        return _not_found(id) if skill is None else self._journal.delete(skill.record.key)
+        record = read_by_id(self._journal, SKILL, id, scope)
+        return not_found(SKILL, id) if record is None else self._journal.delete(record.key)
 
     # A folder of files
 
@@ -174,9 +149,7 @@ class Skills:
         ids_by_stem = {file_stem(name): name for name in skills}
         files, faults = _read_files(folder)
         files = {ids_by_stem.get(stem, stem): text for stem, text in files.items()}
-        taken: list[str] = []
-        written: list[str] = []
-        conflicts: list[str] = []
+        taken, written, conflicts = list[str](), list[str](), list[str]()
         digests: dict[str, str] = {}
         for name in sorted({*skills, *files}):
             in_file, in_store = files.get(name), skills.get(name)
@@ -204,14 +177,18 @@ class Skills:
 def skill_draft(text: SkillText, markdown: str, *, id: str, scope: str, **fields: Any) -> Draft:
     """Build the draft of a skill: its Markdown unchanged, and its parts as fields."""
     body = {
-        "title": text.title,
-        "prerequisites": list(text.prerequisites),
-        "steps": list(text.steps),
+        "title": text.title, "prerequisites": list(text.prerequisites), "steps": list(text.steps),
         "common_errors": [{"error": error, "fix": fix} for error, fix in text.errors],
-        "exit_criteria": list(text.criteria),
-        "markdown": markdown,
-    }
+        "exit_criteria": list(text.criteria), "markdown": markdown,
+    }  # fmt: skip
     return Draft(SKILL, markdown, body, id=id, scope=scope, **fields)
+
+
+def keyword_stems(text: str) -> set[str]:
+    """Return the stems of a text's keywords."""
+    from lukasa.text.terms import extract_keywords, stem_word  # a slow import: it loads the database's tokenizer
+
+    return {stem_word(word) for word in extract_keywords(text)} - {""}
 
 
 def slugify(title: str) -> str:
@@ -234,20 +211,15 @@ def _read_files(folder: Path) -> tuple[dict[str, str], list[tuple[str, str]]]:
     for path in sorted(folder.glob("*.md")):
         if path.is_symlink() or not path.is_file():
             faults.append((path.name, "not a plain file"))
-            continue
-        if path.stat().st_size > 4 * MAX_SKILL_CHARS:
+        elif path.stat().st_size > 4 * MAX_SKILL_CHARS:
             faults.append((path.name, "too large for a skill"))
-            continue
-        try:
-            texts[path.stem] = path.read_bytes().decode("utf-8")
-        except UnicodeDecodeError as error:
-            faults.append((path.name, f"not UTF-8 at byte {error.start}"))
+        else:
+            try:
+                texts[path.stem] = path.read_bytes().decode("utf-8")
+            except UnicodeDecodeError as error:
+                faults.append((path.name, f"not UTF-8 at byte {error.start}"))
     return texts, faults
 
 
 def _digest(text: str | None) -> str:
     return hashlib.sha256((text or "").encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _not_found(id: str) -> Refused:
-    return Refused("not_found", f"There is no skill {id!r:.80}.")

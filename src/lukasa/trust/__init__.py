@@ -14,34 +14,15 @@ if TYPE_CHECKING:
     from lukasa.trust.score import INITIAL_TRUST, TrustScore, TrustSums
     from lukasa.trust.trust import Trust
 
-__all__ = [
-    "INITIAL_TRUST",
-    "KINDS",
-    "AgentMemory",
-    "Trust",
-    "TrustLookup",
-    "TrustScore",
-    "TrustSettings",
-    "TrustSums",
-]
+__all__ = ["INITIAL_TRUST", "KINDS", "AgentMemory", "Trust", "TrustLookup", "TrustScore", "TrustSettings", "TrustSums"]
 
 KINDS = dict.fromkeys(
     (
-        "advocate",
-        "controversy",
-        "dissent",
-        "override",
-        "participation",
-        "rubric",
-        "rubric_proposal",
-        "trust_agent",
-        "trust_change",
-        "trust_days",
-        "trust_person",
-        "trust_standing",
+        "advocate", "controversy", "dissent", "override", "participation", "rubric", "rubric_proposal", "trust_agent",
+        "trust_change", "trust_days", "trust_person", "trust_standing",
     ),
     KindSpec(),
-)
+)  # fmt: skip
 """The kinds of record that trust writes."""
 
 __getattr__ = lazy_attributes(

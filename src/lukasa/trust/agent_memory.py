@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Any
 from lukasa.clock import IdMaker, from_iso, to_iso
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.outcome import Outcome, Refused
-from lukasa.record import Draft
-from lukasa.scope import SYSTEM
 from lukasa.trust.aggregate import TrustAggregate
 from lukasa.trust.records import (
     AGENT,
     DISSENT,
-    ORIGIN,
     OVERRIDE,
     TRUST_CHANGE,
     TrustChanges,
@@ -26,6 +23,7 @@ from lukasa.trust.records import (
     counted_sums,
     event_labels,
     trust_change_draft,
+    trust_draft,
     trust_key,
 )
 from lukasa.trust.score import INITIAL_TRUST, MAX_DEPTH
@@ -203,19 +201,13 @@ def import_agent(
     for kind, event, body in events:
         round_id, when = event.get("round_id"), _parse_time(event.get("timestamp")) or changes.now
         labels = event_labels(kind, agent, round_id if isinstance(round_id, str) else "")
-        changes.add_draft(
-            Draft(kind, body=body, id=new_id(), scope=SYSTEM, origin=ORIGIN, labels=labels, happened_at=when)
-        )
+        changes.add_draft(trust_draft(kind, body, new_id(), labels=labels, happened_at=when))
         aggregate = aggregate.with_sums(counted_sums(kind, body), when.date())
     for change in memory["trust_score_history"]:
         changes.add_draft(trust_change_draft(agent, change, happened_at=_parse_time(change.get("timestamp"))))
-    aggregate = replace(
-        aggregate,
-        trust=float(memory["trust_score"]),
-        rounds=memory["rounds_participated"],
-        rounds_before=memory["rounds_participated"],
-        probation_until=None if until is None else from_iso(until),
-    )
+    rounds, probation = memory["rounds_participated"], None if until is None else from_iso(until)
+    trust = float(memory["trust_score"])
+    aggregate = replace(aggregate, trust=trust, rounds=rounds, rounds_before=rounds, probation_until=probation)
     imported = {
         "total": list(aggregate.total),
         "long_term_stats": memory["long_term_stats"],

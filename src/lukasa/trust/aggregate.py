@@ -27,6 +27,7 @@ _PLAIN_FIELDS = (
     "agent", "rounds", "rounds_before", "trust", "initial", "probation_reason", "lately", "credited", "light",
 )  # fmt: skip
 """Fields that a record holds as they are."""
+_SUM_FIELDS = ("today", "window", "total")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class TrustAggregate:
     light: int = 0
     """Credited impacts of shallow dissents."""
     aside: Mapping[str, int] = field(default_factory=dict)
-    """How often each rule set a dissent aside or made it count for less, by the name of the rule."""
+    """How often each rule excluded a dissent or made it count for less, by the name of the rule."""
     on: Mapping[str, ImpactCounts] = field(default_factory=dict)
     """The agent's dissents by the agent whose output they were about, for at most 200 agents."""
     received: ImpactCounts = _NO_COUNTS
@@ -148,32 +149,26 @@ class TrustAggregate:
     def to_body(self) -> dict[str, Any]:
         """Return the body of the standing's record; the days are in another record."""
         return {name: getattr(self, name) for name in _PLAIN_FIELDS} | {
+            **{name: list(getattr(self, name)) for name in (*_SUM_FIELDS, "received")},
             "day": self.day.isoformat(),
-            "today": list(self.today),
-            "window": list(self.window),
-            "total": list(self.total),
             "probation_until": None if self.probation_until is None else to_iso(self.probation_until),
             "cited": dict(self.cited),
             "cited_lately": [list(names) for names in self.cited_lately],
             "aside": dict(self.aside),
             "on": {name: list(pair) for name, pair in self.on.items()},
-            "received": list(self.received),
         }
 
     def to_days_body(self) -> dict[str, Any]:
-        days = {day.isoformat(): list(sums) for day, sums in sorted(self.days.items())}
-        return {"agent": self.agent, "days": days}
+        return {"agent": self.agent, "days": {str(day): list(sums) for day, sums in sorted(self.days.items())}}
 
     @classmethod
     def from_bodies(cls, body: Mapping[str, Any], days: Mapping[str, Any] | None = None) -> TrustAggregate:
         """Read the aggregate back from the bodies of its two records."""
         until = body["probation_until"]
+        plain: dict[str, Any] = {name: body[name] for name in _PLAIN_FIELDS}
         return cls(
-            **{name: body[name] for name in _PLAIN_FIELDS},
+            **plain | {name: TrustSums(*body[name]) for name in _SUM_FIELDS},
             day=date.fromisoformat(body["day"]),
-            today=TrustSums(*body["today"]),
-            window=TrustSums(*body["window"]),
-            total=TrustSums(*body["total"]),
             days={date.fromisoformat(day): TrustSums(*sums) for day, sums in (days or {}).get("days", {}).items()},
             probation_until=None if until is None else from_iso(until),
             cited=dict(body["cited"]),

@@ -155,28 +155,19 @@ class DissentForecast:
     brier: float | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "topic": self.topic,
-            "prospects": [
-                {
-                    "agent": prospect.agent,
-                    "expected_impact": prospect.expected,
-                    "dissents": prospect.dissents,
-                    "on_topic": prospect.on_topic,
-                    "evidence": [
-                        {"dissent_text": past.text, "impact": past.impact, "nearness": past.nearness}
-                        for past in prospect.evidence
-                    ],
-                }
-                for prospect in self.prospects
-            ],
-            "past": {
-                "tested": self.tested,
-                "hit_rate": self.hit_rate,
-                "base_rate": self.base_rate,
-                "brier": self.brier,
-            },
-        }
+        prospects = [
+            {
+                "agent": prospect.agent, "expected_impact": prospect.expected, "dissents": prospect.dissents,
+                "on_topic": prospect.on_topic,
+                "evidence": [
+                    {"dissent_text": past.text, "impact": past.impact, "nearness": past.nearness}
+                    for past in prospect.evidence
+                ],
+            }
+            for prospect in self.prospects
+        ]  # fmt: skip
+        past = {name: getattr(self, name) for name in ("tested", "hit_rate", "base_rate", "brier")}
+        return {"topic": self.topic, "prospects": prospects, "past": past}
 
 
 def forecast_dissents(topic: str, vector: Any, dissents_by_agent: Mapping[str, JudgedDissents]) -> DissentForecast:

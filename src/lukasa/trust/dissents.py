@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,12 @@ from lukasa.scope import SHARED, SYSTEM
 from lukasa.storage.engine import Query, Reader
 from lukasa.trust.records import (
     DISSENT,
-    ORIGIN,
     TrustChanges,
     TrustRecords,
     agent_events_query,
     check_name,
-    check_names,
     event_labels,
+    trust_draft,
     trust_key,
 )
 from lukasa.trust.rules import (
@@ -57,6 +56,17 @@ def decode_vector(text: str) -> Any:
     import numpy as np
 
     return np.frombuffer(base64.b64decode(text), dtype="<f2").astype(np.float32)
+
+
+def dissent_event(
+    text: str, when: datetime, round_id: str, citations: Iterable[str], context: Mapping[str, Any] | None,
+    impact: bool | None, feedback_incorporated: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """Build the entry of the document's ``dissent_history``, without the depth."""
+    return {
+        "round_id": round_id, "timestamp": to_iso(when), "context": dict(context or {}), "dissent_text": text,
+        "rubric_citations": list(citations), "impact": impact, "feedback_incorporated": feedback_incorporated,
+    }  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -139,7 +149,7 @@ class DissentVectors:
 
 
 class DissentLog:
-    """Writes dissents and verdicts, and the trust that follows from them. The caller has checked the owner."""
+    """The dissents of a store, their verdicts, and the trust that follows from them."""
 
     def __init__(self, records: TrustRecords, vectors: DissentVectors, settings: TrustSettings) -> None:
         self._records = records
@@ -147,15 +157,9 @@ class DissentLog:
         self._settings = settings
 
     def log(
-        self,
-        agent: str,
-        event: dict[str, Any],
-        *,
-        of: str,
-        happened_at: datetime,
-        key: str | None = None,
+        self, agent: str, event: dict[str, Any], *, of: str, happened_at: datetime, key: str | None = None,
         source: Key | None = None,
-    ) -> Outcome:
+    ) -> Outcome:  # fmt: skip
         """Write a dissent with its depth, and its verdict if its impact is known.
 
         ``event`` is the entry of the document's ``dissent_history`` without the depth. ``source`` is the dissent that
@@ -172,25 +176,13 @@ class DissentLog:
             similarity = self._vectors.max_cosine(changes.reader, agent, vector)
             novelty = 0.0 if similarity is None else round(1 - similarity, 6)
             depth = compute_depth(event["dissent_text"], event["rubric_citations"], novelty)
-            draft = Draft(
-                DISSENT,
-                body={
-                    "agent": agent,
-                    "event": event | {"depth_score": round(depth, 6)},
-                    "of": of,
-                    "novelty": novelty,
-                    "vector": stored_vector,
-                    "judged_by": "",
-                    "counted": None,
-                    "why": UNJUDGED,
-                },
-                id=id,
-                scope=SYSTEM,
-                origin=ORIGIN,
-                labels=event_labels(DISSENT, agent, event["round_id"]),
-                links=() if source is None else (Link(DERIVED_FROM, source),),
-                happened_at=happened_at,
-            )
+            body = {
+                "agent": agent, "event": event | {"depth_score": round(depth, 6)}, "of": of, "novelty": novelty,
+                "vector": stored_vector, "judged_by": "", "counted": None, "why": UNJUDGED,
+            }  # fmt: skip
+            labels = event_labels(DISSENT, agent, event["round_id"])
+            links = () if source is None else (Link(DERIVED_FROM, source),)
+            draft = trust_draft(DISSENT, body, id, labels=labels, links=links, happened_at=happened_at)
             changes.get_aggregate(agent)
             changes.add_first(draft if event["impact"] is None else self._apply_verdict(changes, draft, vector))
 
@@ -198,7 +190,7 @@ class DissentLog:
 
     def judge(self, id: str, impact: bool, feedback_incorporated: bool) -> Outcome:
         """Record whether a dissent changed the final output, be it logged or filed by its agent."""
-        journal = self._records.journal
+        journal = self._records.require_owner().journal
         filed = journal.get(Key(SHARED, DISSENT, id))
         if filed is not None and journal.get(trust_key(DISSENT, id)) is None:
             return self._judge_filed(filed, impact, feedback_incorporated)
@@ -224,27 +216,23 @@ class DissentLog:
         event, of = filed.body.get("event"), filed.body.get("of")
         event = event if isinstance(event, dict) else {}
         of = of if isinstance(of, str) else ""
-        if (refused := check_names(agent=filed.author, of=of)) is not None:
+        if (refused := self._records.check_names(agent=filed.author, of=of)) is not None:
             return refused
         if not filed.text.strip():
             return Refused("empty_dissent", "The dissent has no text.")
         context, citations = event.get("context"), event.get("rubric_citations")
         citations = citations if isinstance(citations, list) else []
-        clean_event = {
-            "round_id": filed.label("round") or "",
-            "timestamp": to_iso(filed.recorded_at),
-            "context": context if isinstance(context, dict) else {},
-            "dissent_text": filed.text,
-            "rubric_citations": [name for name in citations if check_name("criterion", name) is None],
-            "impact": impact,
-            "feedback_incorporated": feedback_incorporated,
-        }
+        citations = [name for name in citations if check_name("criterion", name) is None]
+        clean_event = dissent_event(
+            filed.text, filed.recorded_at, filed.label("round") or "", citations,
+            context if isinstance(context, dict) else {}, impact, feedback_incorporated,
+        )  # fmt: skip
         key = f"judged {filed.key}"
         return self.log(filed.author, clean_event, of=of, happened_at=filed.recorded_at, key=key, source=filed.key)
 
     def list_filed(self, limit: int) -> list[Record]:
         """List the filed dissents that are not judged yet, oldest first, among the latest ``limit``."""
-        with self._records.journal.snapshot() as snapshot:
+        with self._records.require_owner().journal.snapshot() as snapshot:
             filed = snapshot.read(Query(kinds=(DISSENT,), scopes=(SHARED,), newest_first=True, limit=limit))
             return [record for record in reversed(filed) if not _is_logged(snapshot, record)]
 
@@ -265,14 +253,9 @@ class DissentLog:
                 pair, before.dissents.plus(impact=True), target.received.plus(impact=True)
             )
         dissent = DissentInput(
-            text=event["dissent_text"],
-            citations=tuple(map(str, event.get("rubric_citations", ()))),
-            novelty=draft.body["novelty"],
-            impact=impact,
-            own_output=of == agent,
-            is_echo=impact and _is_echo(changes.reader, draft, vector),
-            is_favoured=is_favoured,
-        )
+            event["dissent_text"], tuple(map(str, event.get("rubric_citations", ()))), draft.body["novelty"], impact,
+            own_output=of == agent, is_echo=impact and _is_echo(changes.reader, draft, vector), is_favoured=is_favoured,
+        )  # fmt: skip
         verdict = judge_dissent(dissent, before.past, self._settings)
         day = draft.happened_at.date() if draft.happened_at is not None else changes.now.date()
         after = before.with_dissent(verdict, dissent.citations, day, impact, of)

@@ -13,18 +13,18 @@ from typing import Any
 from lukasa.clock import from_iso, to_iso
 from lukasa.errors import InvalidInput
 from lukasa.outcome import Refused
-from lukasa.record import Draft, Key, Link, Record, draft_from
+from lukasa.record import Key, Link, Record, draft_from
 from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Query
 from lukasa.trust.records import (
     CONTROVERSY,
-    ORIGIN,
     OVERRIDE,
     PERSON,
     TrustChanges,
     counted_sums,
     event_labels,
     hash_id,
+    trust_draft,
     trust_key,
 )
 from lukasa.trust.score import TrustSums
@@ -47,38 +47,25 @@ class Controversy:
 
 
 def add_override(
-    changes: TrustChanges,
-    id: str,
-    agent: str,
-    by: str,
-    event: dict[str, Any],
-    *,
-    artifact: Key | None,
-    criteria: Sequence[str],
-    happened_at: datetime,
-) -> Refused | None:
+    changes: TrustChanges, id: str, agent: str, by: str, event: dict[str, Any], *, artifact: Key | None,
+    criteria: Sequence[str], happened_at: datetime,
+) -> Refused | None:  # fmt: skip
     """Add an override of an agent's output; ``event`` is the entry of the document's ``override_history``."""
     watched = None if artifact is None else changes.reader.get(artifact)
     if artifact is not None and watched is None:
         return Refused("not_found", f"There is no record {artifact} to watch.")
     body = {
-        "agent": agent,
-        "by": by,
-        "event": event,
-        "useful": event["agent_output"] != event["human_decision"],
-        "criteria": list(dict.fromkeys(criteria)),
+        "agent": agent, "by": by, "event": event, "useful": event["agent_output"] != event["human_decision"],
+        "criteria": list(dict.fromkeys(criteria)), "reverted_at": None,
         "artifact": None if watched is None else [watched.scope, watched.kind, watched.id, watched.version],
-        "reverted_at": None,
-    }
+    }  # fmt: skip
     labels = (
         *event_labels(OVERRIDE, agent, event["round_id"]),
         f"due={(happened_at + AUTO_CHECK_DELAY).date().isoformat()}",
         *(f"criterion={name}" for name in body["criteria"]),
     )
     links = () if watched is None else (Link("about", watched.key),)
-    draft = Draft(
-        OVERRIDE, body=body, id=id, scope=SYSTEM, origin=ORIGIN, labels=labels, links=links, happened_at=happened_at
-    )
+    draft = trust_draft(OVERRIDE, body, id, labels=labels, links=links, happened_at=happened_at)
     aggregate = changes.get_aggregate(agent)
     changes.set_aggregate(aggregate.with_sums(counted_sums(OVERRIDE, body), happened_at.date()))
     for tally in _controversy_tallies(changes, event["round_id"], artifact):

@@ -65,11 +65,6 @@ def check_name(field: str, name: object) -> Refused | None:
     return None
 
 
-def check_names(**names: str) -> Refused | None:
-    """Refuse the first bad name."""
-    return next((refused for field, name in names.items() if (refused := check_name(field, name)) is not None), None)
-
-
 def trust_key(kind: str, id: str) -> Key:
     return Key(SYSTEM, kind, id)
 
@@ -100,27 +95,25 @@ def counted_sums(kind: str, body: Mapping[str, Any]) -> TrustSums:
     return TrustSums.from_override(useful=body["useful"], regret=bool(body["event"]["regret"]))
 
 
+def trust_draft(kind: str, body: Mapping[str, Any], id: str = "", **fields: Any) -> Draft:
+    """Build a draft in the store's own scope."""
+    return Draft(kind, body=body, id=id, scope=SYSTEM, origin=ORIGIN, **fields)
+
+
 def agent_draft(agent: str, **body: Any) -> Draft:
-    full_body = {"agent_name": agent, "model": "", "primary_role": ""} | body
-    return Draft(AGENT, body=full_body, id=agent, scope=SYSTEM, origin=ORIGIN)
+    return trust_draft(AGENT, {"agent_name": agent, "model": "", "primary_role": ""} | body, agent)
 
 
 def trust_change_draft(
     agent: str,
     change: Mapping[str, Any],
-    *,
     previous: float | None = None,
     inputs: Mapping[str, Any] | None = None,
-    event: Key | None = None,
-    happened_at: datetime | None = None,
+    **fields: Any,
 ) -> Draft:
     """Build the draft of a change of trust; ``change`` is the entry of the document's ``trust_score_history``."""
     body = {"agent": agent, "event": dict(change), "was": previous, "inputs": dict(inputs or {})}
-    links = () if event is None else (Link(DERIVED_FROM, event),)
-    labels = (f"{TRUST_CHANGE}={agent}",)
-    return Draft(
-        TRUST_CHANGE, body=body, scope=SYSTEM, origin=ORIGIN, links=links, labels=labels, happened_at=happened_at
-    )
+    return trust_draft(TRUST_CHANGE, body, labels=(f"{TRUST_CHANGE}={agent}",), **fields)
 
 
 def read_aggregate(reader: Reader, agent: str, *, today: date | None = None) -> TrustAggregate | None:
@@ -131,6 +124,18 @@ def read_aggregate(reader: Reader, agent: str, *, today: date | None = None) -> 
     skip_days = today is not None and today.isoformat() <= record.body["day"]
     days = None if skip_days else reader.get(trust_key(DAILY_SUMS, agent))
     return TrustAggregate.from_bodies(record.body, None if days is None else days.body)
+
+
+def recompute_aggregate(reader: Reader, aggregate: TrustAggregate, as_of: datetime | None = None) -> TrustAggregate:
+    """Return an aggregate with the sums and rounds that the agent's events give, all or those known at a time."""
+    agent, none = aggregate.agent, TrustSums()
+    rounds = len(reader.read(agent_events_query(agent, PARTICIPATION, as_of=as_of)))
+    rounds += aggregate.rounds_before
+    aggregate = replace(aggregate, today=none, window=none, total=none, days={}, rounds=rounds)
+    for kind in (DISSENT, OVERRIDE):
+        for record in reader.read(agent_events_query(agent, kind, as_of=as_of)):
+            aggregate = aggregate.with_sums(counted_sums(kind, record.body), record.moment.date())
+    return aggregate
 
 
 @dataclass(slots=True)
@@ -181,7 +186,8 @@ class TrustChanges:
             return
         inputs = {name: getattr(score, name) for name in _RECORDED_INPUTS}
         change = {"timestamp": to_iso(self.now), "score": score.trust, "reason": reason}
-        self.add_draft(trust_change_draft(agent, change, previous=aggregate.trust, inputs=inputs, event=event))
+        links = () if event is None else (Link(DERIVED_FROM, event),)
+        self.add_draft(trust_change_draft(agent, change, aggregate.trust, inputs, links=links))
         self.set_aggregate(replace(aggregate, trust=score.trust))
 
     def get_tally(self, kind: str, id: str, **defaults: Any) -> dict[str, Any]:
@@ -197,13 +203,13 @@ class TrustChanges:
         running: list[Draft] = []
         for agent, aggregate in self._aggregates.items():
             stored = self._stored_aggregates[agent]
-            running.append(Draft(AGGREGATE, body=aggregate.to_body(), id=agent, scope=SYSTEM, origin=ORIGIN))
+            running.append(trust_draft(AGGREGATE, aggregate.to_body(), agent))
             if aggregate.days != (stored.days if stored is not None else {}):
-                running.append(Draft(DAILY_SUMS, body=aggregate.to_days_body(), id=agent, scope=SYSTEM, origin=ORIGIN))
+                running.append(trust_draft(DAILY_SUMS, aggregate.to_days_body(), agent))
         for key, body in self._tallies.items():
             events = body.get("overrides", 0) + body.get("reverts", 0)
             labels = (CONTESTED_LABEL,) if key.kind == CONTROVERSY and events >= MIN_CONTESTED_EVENTS else ()
-            running.append(Draft(key.kind, body=body, id=key.id, scope=SYSTEM, origin=ORIGIN, labels=labels))
+            running.append(trust_draft(key.kind, body, key.id, labels=labels))
         return [*self._first_drafts, *self._drafts, *running]
 
 
@@ -215,13 +221,19 @@ class TrustRecords:
         self.clock = clock
         self.new_id = new_id
 
-    def require_owner(self) -> None:
-        """Raise ``NotAllowed`` unless the caller has full reach."""
+    def require_owner(self) -> TrustRecords:
+        """Return these records; raise ``NotAllowed`` unless the caller has full reach."""
         if not self.journal.reach.unlimited:
             raise NotAllowed(
                 "Only the owner of the store may read and write trust and rubrics.",
                 hint="An agent may file its own dissents (file_dissent) and read its own score.",
             )
+        return self
+
+    def check_names(self, **names: str) -> Refused | None:
+        """Refuse the first bad name."""
+        found = (check_name(field, name) for field, name in names.items())
+        return next((refused for refused in found if refused is not None), None)
 
     def aggregate(self, agent: str, *, today: date | None = None) -> TrustAggregate:
         """Read an agent's aggregate; an empty one when the agent is unknown."""
@@ -269,5 +281,4 @@ class TrustLookup:
         """Return the current score of an agent."""
         now = self._clock.now()
         with self._journal.snapshot() as snapshot:
-            found = read_aggregate(snapshot, agent, today=now.date())
-        return (found or TrustAggregate(agent, now.date())).score(now)
+            return (read_aggregate(snapshot, agent, today=now.date()) or TrustAggregate(agent, now.date())).score(now)

@@ -43,22 +43,15 @@ class AdvocateAssignment:
     round_id: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "chosen": self.chosen,
-            "seed": self.seed,
-            "fallback": self.fallback,
-            "round_id": self.round_id,
-            "candidates": [
-                {
-                    "agent": candidate.agent,
-                    "trust_score": candidate.trust,
-                    "rounds_participated": candidate.rounds,
-                    "viable": not candidate.why_not,
-                    "why_not": list(candidate.why_not),
-                }
-                for candidate in self.candidates
-            ],
-        }
+        candidates = [
+            {
+                "agent": candidate.agent, "trust_score": candidate.trust, "rounds_participated": candidate.rounds,
+                "viable": not candidate.why_not, "why_not": list(candidate.why_not),
+            }
+            for candidate in self.candidates
+        ]  # fmt: skip
+        drawn = {"chosen": self.chosen, "seed": self.seed, "fallback": self.fallback, "round_id": self.round_id}
+        return drawn | {"candidates": candidates}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +73,5 @@ def draw_advocate(candidates: Sequence[Eligibility], seed: int | str, round_id: 
     if not any(weights):
         weights = [1.0] * len(pool)
     chosen = random.Random(seed).choices(pool, weights=weights, k=1)[0]  # noqa: S311 - a fair draw, no secret
-    return AdvocateAssignment(
-        chosen.agent,
-        seed,
-        not viable,
-        tuple(AdvocateCandidate(each.agent, each.trust, each.rounds, each.why) for each in candidates),
-        round_id,
-    )
+    drawn_from = (AdvocateCandidate(agent.agent, agent.trust, agent.rounds, agent.why) for agent in candidates)
+    return AdvocateAssignment(chosen.agent, seed, not viable, tuple(drawn_from), round_id)

@@ -19,13 +19,13 @@ from lukasa.record import DERIVED_FROM, Draft, Link, Record, draft_from
 from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Query
 from lukasa.trust.records import (
-    ORIGIN,
     OVERRIDE,
     PERSON,
     RUBRIC,
     RUBRIC_PROPOSAL,
     TrustChanges,
     TrustRecords,
+    trust_draft,
     trust_key,
 )
 from lukasa.trust.score import INITIAL_TRUST, WINDOW_DAYS
@@ -67,19 +67,17 @@ class Rubrics:
 
     def get(self, name: str = DEFAULT_RUBRIC, *, version: int | None = None) -> Rubric | None:
         """Return a rubric, or one version of it; None when there is none."""
-        self._records.require_owner()
-        record = self._records.journal.get(trust_key(RUBRIC, name), version=version)
+        record = self._records.require_owner().journal.get(trust_key(RUBRIC, name), version=version)
         return None if record is None else _parse_rubric(record)
 
     def versions(self, name: str = DEFAULT_RUBRIC) -> list[Rubric]:
         """List the versions of a rubric, oldest first."""
-        self._records.require_owner()
-        history = self._records.journal.history(trust_key(RUBRIC, name))
+        history = self._records.require_owner().journal.history(trust_key(RUBRIC, name))
         return [_parse_rubric(record) for record in history if not record.deleted]
 
     def set(self, criteria: Mapping[str, float], *, by: str, name: str = DEFAULT_RUBRIC) -> Outcome:
         """Write a rubric. Weights are scaled so that they add up to 1."""
-        self._records.require_owner()
+        records = self._records.require_owner()
         if not by.strip():
             return Refused("no_person", "Only a named person or policy may change a rubric: say who with by=…")
         if not criteria or len(criteria) > _MAX_CRITERIA:
@@ -88,11 +86,10 @@ class Rubrics:
             return Refused("bad_rubric", "A criterion has a name of at most 200 characters.")
         if any(not isfinite(weight) or weight < 0 for weight in criteria.values()) or not sum(criteria.values()) > 0:
             return Refused("bad_rubric", "Weights are numbers, none negative, and not all 0.")
-        return self._records.journal.append(_rubric_draft(name, criteria, by))
+        return records.journal.append(_rubric_draft(name, criteria, by))
 
     def propose(self, name: str = DEFAULT_RUBRIC) -> list[Record]:
         """Write the proposals that recent overrides call for, and return the new ones."""
-        self._records.require_owner()
 
         def plan(changes: TrustChanges) -> None:
             rubric = changes.reader.get(trust_key(RUBRIC, name))
@@ -107,32 +104,23 @@ class Rubrics:
                 if len(subjects) < MIN_SUBJECTS:
                     continue
                 since = to_iso(overrides[-1].moment)[:10]
+                reason = f"{len(overrides)} overrides about {criterion} since {since}"
                 body = {
-                    "rubric": rubric.id,
-                    "rubric_version": rubric.version,
-                    "criterion": criterion,
-                    "weight": weight,
-                    "proposed": weight * WEIGHT_FACTOR,
-                    "state": "open",
-                    "by": "",
-                    "reason": f"{len(overrides)} overrides about {criterion} since {since}",
-                    "decided_at": None,
-                }
+                    "rubric": rubric.id, "rubric_version": rubric.version, "criterion": criterion, "weight": weight,
+                    "proposed": weight * WEIGHT_FACTOR, "state": "open", "by": "", "reason": reason, "decided_at": None,
+                }  # fmt: skip
                 links = tuple(Link(DERIVED_FROM, override.key) for override in overrides[:_MAX_EVIDENCE])
+                labels = (f"criterion={criterion}",)
                 changes.add_draft(
-                    Draft(
-                        RUBRIC_PROPOSAL, body=body, id=self._records.new_id(), scope=SYSTEM, origin=ORIGIN, links=links,
-                        labels=(f"criterion={criterion}",),
-                    )
-                )  # fmt: skip
+                    trust_draft(RUBRIC_PROPOSAL, body, self._records.new_id(), labels=labels, links=links)
+                )
 
-        outcome = self._records.change(plan)
+        outcome = self._records.require_owner().change(plan)
         return list(outcome.records) if isinstance(outcome, Accepted) else []
 
     def proposals(self, *, state: str | None = None) -> list[Record]:
         """List the proposals, oldest first; with ``state`` only those that are open, applied or rejected."""
-        self._records.require_owner()
-        found = self._records.journal.read(Query(kinds=(RUBRIC_PROPOSAL,), scopes=(SYSTEM,)))
+        found = self._records.require_owner().journal.read(Query(kinds=(RUBRIC_PROPOSAL,), scopes=(SYSTEM,)))
         return [record for record in found if state in (None, record.body["state"])]
 
     def apply(self, id: str, *, by: str) -> Outcome:
@@ -144,7 +132,7 @@ class Rubrics:
         return self._decide_proposal(id, "rejected", by)
 
     def _decide_proposal(self, id: str, state: str, by: str) -> Outcome:
-        self._records.require_owner()
+        records = self._records.require_owner()
         if not by.strip():
             return Refused("no_person", "Only a named person or policy may decide a proposal: say who with by=…")
 
@@ -165,12 +153,11 @@ class Rubrics:
                 changes.add_draft(draft._replace(links=(Link("applies", record.key),)))
             return None
 
-        return self._records.change(plan)
+        return records.change(plan)
 
     def effect(self, id: str) -> RubricEffect | None:
         """Count the overrides about an applied proposal's criterion before and after; None if it was not applied."""
-        self._records.require_owner()
-        record = self._records.journal.get(trust_key(RUBRIC_PROPOSAL, id))
+        record = self._records.require_owner().journal.get(trust_key(RUBRIC_PROPOSAL, id))
         if record is None or record.body["state"] != "applied":
             return None
         decided = from_iso(record.body["decided_at"])
@@ -215,7 +202,7 @@ def _supporting_overrides(changes: TrustChanges, criterion: str) -> list[Record]
 def _rubric_draft(name: str, criteria: Mapping[str, float], by: str) -> Draft:
     total = sum(criteria.values())
     body: dict[str, Any] = {"criteria": {criterion: weight / total for criterion, weight in criteria.items()}, "by": by}
-    return Draft(RUBRIC, body=body, id=name, scope=SYSTEM, origin=ORIGIN)
+    return trust_draft(RUBRIC, body, name)
 
 
 def _parse_rubric(record: Record) -> Rubric:

@@ -1,15 +1,15 @@
 """Rules against raising trust cheaply. They choose the inputs of the formula and leave the formula alone.
 
-    own_output   an objection to one's own output: set aside
-    echo         the same objection as another agent's in the same round, whose impact was credited: set aside
-    favour       an impact on an agent that gives in to this one far more often than either does with others: set aside
+    own_output   an objection to the agent's own output: excluded
+    echo         the same objection as another agent's in the same round, whose impact was credited: excluded
+    favour       an impact on an agent that gives in to this one far more often than either does with others: excluded
     shallow      fewer than ten different words and no fresh citation: it counts, but its impact is credited only while
                  the agent has more credited impacts of substance than of shallow dissents
     unheeded     at most one of the last ten dissents changed anything: a further one without impact counts with no
                  depth, because length and new words alone are cheap
     stale        a criterion cited in each of the last ten dissents, or twice in one, adds nothing to the depth
 
-A dissent that is set aside changes no sum. A dissent that is not judged yet does not count yet. ``TrustSettings`` turns each
+An excluded dissent changes no sum. A dissent that is not judged yet does not count yet. ``TrustSettings`` turns each
 rule but ``own_output`` on or off.
 """
 
@@ -40,9 +40,9 @@ class TrustSettings:
     """Switches of the rules, all on by default. A switch decides about dissents that are judged while it is set."""
 
     echo: bool = True
-    """Set aside what another agent was already credited for in the same round. Off: it counts."""
+    """Exclude a dissent that another agent was already credited for in the same round. Off: it counts."""
     favour: bool = True
-    """Set aside impacts on an agent that gives in to this one suspiciously often. Off: they count."""
+    """Exclude impacts on an agent that gives in to this one suspiciously often. Off: they count."""
     shallow: bool = True
     """Credit impacts of shallow dissents only one for one with impacts of substance. Off: credit every impact."""
     unheeded: bool = True
@@ -92,7 +92,7 @@ class DissentHistory(NamedTuple):
 
 
 class DissentVerdict(NamedTuple):
-    """The inputs that a dissent adds to the formula. Without ``counts`` it is set aside."""
+    """The inputs that a dissent adds to the formula. Without ``counts`` it is excluded."""
 
     counts: bool
     impact: bool = False
@@ -106,12 +106,12 @@ def judge_dissent(
     dissent: DissentInput, history: DissentHistory, settings: TrustSettings = DEFAULT_SETTINGS
 ) -> DissentVerdict:
     """Decide what a judged dissent counts as."""
-    set_aside = {
+    excluded = {
         OWN_OUTPUT: dissent.own_output,
         ECHO: settings.echo and dissent.impact and dissent.is_echo,
         FAVOUR: settings.favour and dissent.impact and dissent.is_favoured,
     }
-    if rule := next((rule for rule, applies in set_aside.items() if applies), ""):
+    if rule := next((rule for rule, applies in excluded.items() if applies), ""):
         return DissentVerdict(counts=False, why=rule)
     recent = history.recent_impacts
     was_unheeded = len(recent) >= RECENT_DISSENTS and recent.count("1") <= 1
@@ -123,13 +123,8 @@ def judge_dissent(
     shallow = is_shallow(dissent.text, citations)
     has_balance = history.substantial_impacts > history.shallow_impacts
     credited = dissent.impact and (has_balance or not (settings.shallow and shallow))
-    return DissentVerdict(
-        counts=True,
-        impact=credited,
-        depth=round(compute_depth(dissent.text, citations, dissent.novelty), 6),
-        why=SHALLOW if credited is not dissent.impact else "",
-        is_shallow=shallow,
-    )
+    depth = round(compute_depth(dissent.text, citations, dissent.novelty), 6)
+    return DissentVerdict(True, credited, depth, SHALLOW if credited is not dissent.impact else "", shallow)
 
 
 def is_shallow(text: str, citations: Sequence[str]) -> bool:

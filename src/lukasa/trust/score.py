@@ -120,27 +120,18 @@ class TrustScore:
         return self.dissents + self.overrides
 
     def as_json(self) -> dict[str, Any]:
-        parts = (
-            ("impact_ratio", IMPACT_WEIGHT, self.impact_ratio),
-            ("mean_depth", DEPTH_WEIGHT, self.mean_depth),
-            ("steadiness", REGRET_WEIGHT, 1 - self.regret_ratio),
-        )
-        return {
-            "agent": self.agent,
-            "trust_score": self.trust,
-            "raw": self.raw,
-            "parts": {
-                name: {"value": value, "weight": weight, "share": weight * value} for name, weight, value in parts
-            },
-            "regret_ratio": self.regret_ratio,
-            "dissents": self.dissents,
-            "dissents_from": self.dissents_from,
-            "overrides": self.overrides,
-            "overrides_from": self.overrides_from,
-            "events": self.events,
-            "interval": [self.low, self.high],
-            "at": to_iso(self.at),
+        terms = {
+            "impact_ratio": (IMPACT_WEIGHT, self.impact_ratio), "mean_depth": (DEPTH_WEIGHT, self.mean_depth),
+            "steadiness": (REGRET_WEIGHT, 1 - self.regret_ratio),
+        }  # fmt: skip
+        parts = {
+            name: {"value": value, "weight": weight, "share": weight * value} for name, (weight, value) in terms.items()
         }
+        names = ("regret_ratio", "dissents", "dissents_from", "overrides", "overrides_from", "events")
+        return {
+            "agent": self.agent, "trust_score": self.trust, "raw": self.raw, "parts": parts,
+            **{name: getattr(self, name) for name in names}, "interval": [self.low, self.high], "at": to_iso(self.at),
+        }  # fmt: skip
 
 
 def compute_score(

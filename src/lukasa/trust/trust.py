@@ -18,8 +18,8 @@ from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Finding, Query
 from lukasa.trust import analytics
 from lukasa.trust.agent_memory import AgentMemory, import_agent, validate_agent_memory
-from lukasa.trust.aggregate import TrustAggregate, window_start
-from lukasa.trust.dissents import DissentLog, DissentVectors
+from lukasa.trust.aggregate import TrustAggregate
+from lukasa.trust.dissents import DissentLog, DissentVectors, dissent_event
 from lukasa.trust.overrides import AUTO_CHECK_DELAY, Controversy, add_override, mark_reverts, revert_override
 from lukasa.trust.records import (
     ADVOCATE,
@@ -28,7 +28,6 @@ from lukasa.trust.records import (
     CONTROVERSY,
     DISSENT,
     ORIGIN,
-    OVERRIDE,
     PARTICIPATION,
     PERSON,
     TRUST_CHANGE,
@@ -36,18 +35,17 @@ from lukasa.trust.records import (
     TrustLookup,
     TrustRecords,
     agent_draft,
-    agent_events_query,
     check_name,
-    check_names,
-    counted_sums,
     event_labels,
     hash_id,
+    recompute_aggregate,
+    trust_draft,
     trust_key,
 )
 from lukasa.trust.roles import AdvocateAssignment, Eligibility, WeightedFeedback, draw_advocate
 from lukasa.trust.rubric import Rubrics
 from lukasa.trust.rules import TrustSettings
-from lukasa.trust.score import TrustScore, TrustSums, compute_depth, compute_score, weighted_mean
+from lukasa.trust.score import TrustScore, TrustSums, compute_depth, weighted_mean
 
 
 class Trust:
@@ -61,15 +59,9 @@ class Trust:
     """The attributes that are services themselves."""
 
     def __init__(
-        self,
-        journal: Journal,
-        clock: Clock,
-        new_id: IdMaker,
-        rng: random.Random,
-        embedder: Callable[[], Embedder],
-        lookup: TrustLookup,
-        settings: TrustSettings | None = None,
-    ) -> None:
+        self, journal: Journal, clock: Clock, new_id: IdMaker, rng: random.Random, embedder: Callable[[], Embedder],
+        lookup: TrustLookup, settings: TrustSettings | None = None,
+    ) -> None:  # fmt: skip
         self._journal = journal
         self._clock = clock
         self._rng = rng
@@ -79,26 +71,25 @@ class Trust:
         self._dissents = DissentLog(self._records, self._vectors, settings or TrustSettings())
         self.rubric = Rubrics(self._records)
 
-    def _check_owner_and_names(self, **names: str) -> Refused | None:
-        self._records.require_owner()
-        return check_names(**names)
+    @property
+    def _owned(self) -> TrustRecords:
+        return self._records.require_owner()
 
     # Agents
 
     def agent(self, name: str) -> AgentMemory:
         """Return the document's agent memory: a live view of everything recorded about one agent."""
-        if (refused := self._check_owner_and_names(agent=name)) is not None:
+        if (refused := self._owned.check_names(agent=name)) is not None:
             raise InvalidInput(refused.reason)
         return AgentMemory(name, self, self._records)
 
     def agents(self) -> list[str]:
         """List the names of all known agents."""
-        self._records.require_owner()
-        return sorted(record.id for record in self._journal.read(Query(kinds=(AGENT,), scopes=(SYSTEM,))))
+        return sorted(record.id for record in self._owned.journal.read(Query(kinds=(AGENT,), scopes=(SYSTEM,))))
 
     def register(self, agent: str, *, model: str | None = None, primary_role: str | None = None) -> Outcome:
         """Set an agent's model and role. Earlier ones stay in its history."""
-        if (refused := self._check_owner_and_names(agent=agent)) is not None:
+        if (refused := self._owned.check_names(agent=agent)) is not None:
             return refused
         given = {name: value for name, value in (("model", model), ("primary_role", primary_role)) if value is not None}
 
@@ -110,15 +101,13 @@ class Trust:
 
     def adopt(self, told: Mapping[str, Any]) -> Outcome:
         """Import an agent with its past from the document's JSON; refused when the agent is known already."""
-        self._records.require_owner()
-        memory = validate_agent_memory(dict(told), "The agent's memory")
+        records, memory = self._owned, validate_agent_memory(dict(told), "The agent's memory")
         vectors = self._vectors.encode_texts([event["dissent_text"] for event in memory["dissent_history"]])
-        return self._records.change(lambda changes: import_agent(changes, memory, vectors, self._records.new_id))
+        return records.change(lambda changes: import_agent(changes, memory, vectors, records.new_id))
 
     def standing(self, agent: str) -> TrustAggregate:
         """Return an agent's running aggregate."""
-        self._records.require_owner()
-        return self._records.aggregate(agent)
+        return self._owned.aggregate(agent)
 
     # Scores
 
@@ -129,61 +118,36 @@ class Trust:
         if at is None:
             return self._lookup.score(agent)
         moment = to_utc(at)
-        window, total = self._recompute_sums(agent, moment)
-        return compute_score(agent, window, total, moment, self._records.aggregate(agent).initial)
+        empty = TrustAggregate(agent, moment.date(), initial=self._records.aggregate(agent).initial)
+        with self._journal.snapshot() as snapshot:
+            return recompute_aggregate(snapshot, empty, moment).score(moment)
 
     def history(self, agent: str, *, limit: int | None = None) -> list[Record]:
         """List the changes of an agent's trust, oldest first, each with its reason and its inputs."""
-        self._records.require_owner()
-        return self._records.events(agent, TRUST_CHANGE, newest_first=True, limit=limit)[::-1]
-
-    def _recompute_sums(self, agent: str, moment: datetime) -> tuple[TrustSums, TrustSums]:
-        """Compute the sums of the window and of all history from the events known at a time."""
-        first_day = window_start(moment.date())
-        window, total = TrustSums(), TrustSums()
-        for kind in (DISSENT, OVERRIDE):
-            for record in self._journal.read(agent_events_query(agent, kind, as_of=moment)):
-                sums = counted_sums(kind, record.body)
-                total = total.plus(sums)
-                if record.moment.date() >= first_day:
-                    window = window.plus(sums)
-        return window, total
+        return self._owned.events(agent, TRUST_CHANGE, newest_first=True, limit=limit)[::-1]
 
     def check(self, agent: str | None = None) -> list[Finding]:
         """Compare the running sums with those recomputed from the events, and list the differences."""
-        self._records.require_owner()
-        findings = []
+        records, findings = self._owned, []
         for name in self.agents() if agent is None else [agent]:
-            now = self._clock.now()
-            aggregate = self._records.aggregate(name).advance_to(now.date())
-            window, total = self._recompute_sums(name, now)
-            rounds = aggregate.rounds_before + len(self._records.events(name, PARTICIPATION))
-            for what, stored, recomputed in (
-                ("window", aggregate.window, window),
-                ("total", aggregate.total, total),
-                ("rounds", aggregate.rounds, rounds),
-            ):
-                if stored != recomputed:
-                    text = f"{what} is {stored}, the events say {recomputed}"
+            aggregate = records.aggregate(name).advance_to(self._clock.now().date())
+            with self._journal.snapshot() as snapshot:
+                recomputed = recompute_aggregate(snapshot, aggregate)
+            for what in ("window", "total", "rounds"):
+                stored, expected = getattr(aggregate, what), getattr(recomputed, what)
+                if stored != expected:
+                    text = f"{what} is {stored}, the events say {expected}"
                     findings.append(Finding(f"trust of {name!r}", text, repairable=True))
         return findings
 
     def rebuild(self, agent: str) -> Outcome:
         """Recompute the sums of an agent's aggregate from its events, and write them."""
-        self._records.require_owner()
 
         def plan(changes: TrustChanges) -> None:
-            no_sums = TrustSums()
-            aggregate = changes.get_aggregate(agent)
-            rounds = aggregate.rounds_before + len(changes.reader.read(agent_events_query(agent, PARTICIPATION)))
-            aggregate = replace(aggregate, today=no_sums, window=no_sums, total=no_sums, days={}, rounds=rounds)
-            for kind in (DISSENT, OVERRIDE):
-                for record in changes.reader.read(agent_events_query(agent, kind)):
-                    aggregate = aggregate.with_sums(counted_sums(kind, record.body), record.moment.date())
-            changes.set_aggregate(aggregate)
+            changes.set_aggregate(recompute_aggregate(changes.reader, changes.get_aggregate(agent)))
             changes.record_trust_change(agent, "rebuilt", None)
 
-        return self._records.change(plan)
+        return self._owned.change(plan)
 
     # Dissents
 
@@ -198,25 +162,17 @@ class Trust:
         return compute_depth(text, rubric_citations, novelty)
 
     def log_dissent(
-        self,
-        agent: str,
-        text: str,
-        *,
-        round_id: str = "",
-        rubric_citations: Sequence[str] = (),
-        impact: bool | None = None,
-        feedback_incorporated: bool | None = None,
-        context: Mapping[str, Any] | None = None,
-        of: str = "",
-        timestamp: datetime | None = None,
+        self, agent: str, text: str, *, round_id: str = "", rubric_citations: Sequence[str] = (),
+        impact: bool | None = None, feedback_incorporated: bool | None = None,
+        context: Mapping[str, Any] | None = None, of: str = "", timestamp: datetime | None = None,
         key: str | None = None,
-    ) -> Outcome:
+    ) -> Outcome:  # fmt: skip
         """Write a dissent with its depth, and the trust that follows from it.
 
         ``impact`` says whether it changed the final output. With ``None`` the dissent does not count until ``judge``
         says so. ``of`` is the agent whose output it was about. A repeated ``key`` writes nothing.
         """
-        if (refused := self._check_owner_and_names(agent=agent, round=round_id, of=of)) is not None:
+        if (refused := self._owned.check_names(agent=agent, round=round_id, of=of)) is not None:
             return refused
         if not text.strip():
             return Refused("empty_dissent", "The dissent has no text.")
@@ -226,74 +182,53 @@ class Trust:
             return Refused("bad_citation", "Citations are names of rubric criteria.")
         when = to_utc(timestamp) if timestamp is not None else self._clock.now()
         incorporated = bool(impact) if feedback_incorporated is None else feedback_incorporated
-        event = _dissent_event(text, when, round_id, rubric_citations, context, impact, incorporated)
+        event = dissent_event(text, when, round_id, rubric_citations, context, impact, incorporated)
         return self._dissents.log(agent, event, of=of, happened_at=when, key=key)
 
     def judge(self, id: str, *, impact: bool, feedback_incorporated: bool | None = None) -> Outcome:
         """Record whether a dissent changed the final output, if that was unknown when it was logged or filed."""
-        self._records.require_owner()
         return self._dissents.judge(id, impact, impact if feedback_incorporated is None else feedback_incorporated)
 
     def file_dissent(
-        self,
-        text: str,
-        *,
-        round_id: str = "",
-        rubric_citations: Sequence[str] = (),
-        context: Mapping[str, Any] | None = None,
-        of: str = "",
-    ) -> Outcome:
+        self, text: str, *, round_id: str = "", rubric_citations: Sequence[str] = (),
+        context: Mapping[str, Any] | None = None, of: str = "",
+    ) -> Outcome:  # fmt: skip
         """Write a dissent as the calling agent, for all to read. It counts for nothing until the owner judges it."""
         author = self._journal.author
         if not author:
             return Refused("no_author", "Only an agent files a dissent; the owner logs it: log_dissent.")
         if not text.strip():
             return Refused("empty_dissent", "The dissent has no text.")
-        event = _dissent_event(text, self._clock.now(), round_id, rubric_citations, context, None, False)
+        event = dissent_event(text, self._clock.now(), round_id, rubric_citations, context, None, False)
         body, labels = {"agent": author, "of": of, "event": event}, event_labels(DISSENT, author, round_id)
         return self._journal.append(Draft(DISSENT, text, body, origin=ORIGIN, labels=labels))
 
     def filed(self, *, limit: int = 1_000) -> list[Record]:
         """List the dissents that agents filed and that are not judged yet, oldest first."""
-        self._records.require_owner()
         return self._dissents.list_filed(limit)
 
     # Overrides
 
     def log_override(
-        self,
-        agent: str,
-        agent_output: str,
-        human_decision: str,
-        *,
-        round_id: str = "",
-        by: str = "human",
-        context: Mapping[str, Any] | None = None,
-        artifact: Key | None = None,
-        criteria: Sequence[str] = (),
-        timestamp: datetime | None = None,
-        key: str | None = None,
-    ) -> Outcome:
+        self, agent: str, agent_output: str, human_decision: str, *, round_id: str = "", by: str = "human",
+        context: Mapping[str, Any] | None = None, artifact: Key | None = None, criteria: Sequence[str] = (),
+        timestamp: datetime | None = None, key: str | None = None,
+    ) -> Outcome:  # fmt: skip
         """Write a person's decision against an agent's output, to be checked for a revert after a day.
 
         ``artifact`` is the record that holds the decision: putting it back to what it was reverts the override.
         ``criteria`` are those of the rubric that the decision was about. A repeated ``key`` writes nothing.
         """
-        if (refused := self._check_owner_and_names(agent=agent, round=round_id, by=by)) is not None:
+        if (refused := self._owned.check_names(agent=agent, round=round_id, by=by)) is not None:
             return refused
         if by == agent or not by:
             return Refused("self_judged", "An agent cannot override its own output: say who decided with by=…")
         when = to_utc(timestamp) if timestamp is not None else self._clock.now()
         event = {
-            "round_id": round_id,
-            "timestamp": to_iso(when),
-            "context": dict(context or {}),
-            "agent_output": agent_output,
-            "human_decision": human_decision,
-            "regret": False,
-            "auto_check_deadline": to_iso(when + AUTO_CHECK_DELAY),
-            "reverted_by": None,
-        }
+            "round_id": round_id, "timestamp": to_iso(when), "context": dict(context or {}),
+            "agent_output": agent_output, "human_decision": human_decision, "regret": False,
+            "auto_check_deadline": to_iso(when + AUTO_CHECK_DELAY), "reverted_by": None,
+        }  # fmt: skip
         id = self._records.new_id()
 
         def plan(changes: TrustChanges) -> Refused | None:
@@ -311,14 +246,14 @@ class Trust:
         back to what it was is marked at once, with the author who did it; one that differs otherwise, once its day has
         passed.
         """
-        self._records.require_owner()
+        records = self._owned
         if (round_id is None) is not (final_output is None):
             raise InvalidInput("A round is checked against its final output: give both or neither.")
-        return self._records.change(lambda changes: mark_reverts(changes, round_id, final_output, agent=agent, by=by))
+        return records.change(lambda changes: mark_reverts(changes, round_id, final_output, agent=agent, by=by))
 
     def revert(self, id: str, *, by: str) -> Outcome:
         """Mark an override as regretted at once, because a person reverted it."""
-        if (refused := self._check_owner_and_names(by=by)) is not None:
+        if (refused := self._owned.check_names(by=by)) is not None:
             return refused
         if not by.strip():
             return Refused("no_person", "Only a named person may revert an override: say who with by=…")
@@ -326,19 +261,18 @@ class Trust:
 
     def controversy(self, *, limit: int = 100) -> list[Controversy]:
         """List the rounds and artifacts with repeated overrides and reverts, the most disputed first."""
-        self._records.require_owner()
         query = Query(kinds=(CONTROVERSY,), scopes=(SYSTEM,), labels=(CONTESTED_LABEL,))
-        found = [Controversy(**record.body) for record in self._journal.read(query)]
+        found = [Controversy(**record.body) for record in self._owned.journal.read(query)]
         return sorted(found, key=lambda subject: (-subject.reverts, -subject.overrides, subject.name))[:limit]
 
     # Rounds and roles
 
     def participate(self, agents: str | Iterable[str], round_id: str) -> Outcome:
         """Count a round for the agents that took part in it; the same round counts once per agent."""
-        self._records.require_owner()
+        records = self._owned
         names = list(dict.fromkeys([agents] if isinstance(agents, str) else agents))
         for name in names:
-            if (refused := check_names(agent=name, round=round_id)) is not None:
+            if (refused := records.check_names(agent=name, round=round_id)) is not None:
                 return refused
         if not round_id:
             return Refused("bad_round", "The round has no name.")
@@ -350,15 +284,13 @@ class Trust:
                     aggregate = changes.get_aggregate(name)
                     changes.set_aggregate(replace(aggregate, rounds=aggregate.rounds + 1))
                     body, labels = {"agent": name, "round_id": round_id}, event_labels(PARTICIPATION, name, round_id)
-                    changes.add_draft(
-                        Draft(PARTICIPATION, body=body, id=id, scope=SYSTEM, origin=ORIGIN, labels=labels)
-                    )
+                    changes.add_draft(trust_draft(PARTICIPATION, body, id, labels=labels))
 
-        return self._records.change(plan)
+        return records.change(plan)
 
     def set_probation(self, agent: str, until: datetime | None, *, reason: str = "", by: str = "owner") -> Outcome:
         """Keep an agent from critical roles until a time; ``None`` ends the probation."""
-        if (refused := self._check_owner_and_names(agent=agent, by=by)) is not None:
+        if (refused := self._owned.check_names(agent=agent, by=by)) is not None:
             return refused
         moment = None if until is None else to_utc(until)
         why = "" if moment is None else f"{reason} (by {by})" if reason else f"set by {by}"
@@ -371,14 +303,13 @@ class Trust:
 
     def eligibility(self, agent: str) -> Eligibility:
         """Return whether an agent may take a critical role, and the reasons if not."""
-        self._records.require_owner()
         return self._list_eligibility([agent])[0]
 
     def _list_eligibility(self, agents: Sequence[str]) -> list[Eligibility]:
-        now, quarantined = self._clock.now(), self._journal.quarantined()
+        records, now, quarantined = self._owned, self._clock.now(), self._journal.quarantined()
         found = []
         for agent in agents:
-            aggregate = self._records.aggregate(agent, today=now.date())
+            aggregate = records.aggregate(agent, today=now.date())
             why = (*aggregate.ineligibility_reasons(now), *(("in quarantine",) if agent in quarantined else ()))
             found.append(Eligibility(agent, aggregate.score(now).trust, aggregate.rounds, why))
         return found
@@ -390,25 +321,22 @@ class Trust:
 
         The same seed draws the same agent from the same candidates. The draw is recorded with its candidates.
         """
-        if (refused := self._check_owner_and_names(round=round_id)) is not None:
+        if (refused := self._owned.check_names(round=round_id)) is not None:
             return refused
-        given = (each.agent_name if isinstance(each, AgentMemory) else each for each in candidates)
-        names = list(dict.fromkeys(given))
+        named = (agent.agent_name if isinstance(agent, AgentMemory) else agent for agent in candidates)
+        names = list(dict.fromkeys(named))
         if not names:
             return Refused("no_candidates", "A devil's advocate is drawn from at least one candidate.")
         used_seed = self._rng.getrandbits(48) if seed is None else seed
         assignment = draw_advocate(self._list_eligibility(names), used_seed, round_id)
         labels = event_labels(ADVOCATE, assignment.chosen, round_id)
-        outcome = self._journal.append(
-            Draft(ADVOCATE, body=assignment.as_json(), scope=SYSTEM, origin=ORIGIN, labels=labels)
-        )
+        outcome = self._journal.append(trust_draft(ADVOCATE, assignment.as_json(), labels=labels))
         if isinstance(outcome, Accepted):
             return assignment
         return outcome if isinstance(outcome, Refused) else Refused("conflict", outcome.reason)
 
     def weigh(self, feedback: Mapping[str, float]) -> WeightedFeedback:
         """Return the mean of agents' values, weighted by their trust."""
-        self._records.require_owner()
         trust = {found.agent: found.trust for found in self._list_eligibility(list(feedback))}
         return WeightedFeedback(weighted_mean(feedback, trust), trust)
 
@@ -416,10 +344,9 @@ class Trust:
 
     def metrics(self, agent: str | None = None) -> analytics.TrustMetrics:
         """Compute dissent impact, regret rate and escalation usefulness of one agent, or of all together."""
-        self._records.require_owner()
+        records, today = self._owned, self._clock.now().date()
         names = self.agents() if agent is None else [agent]
-        today = self._clock.now().date()
-        aggregates = [self._records.aggregate(name).advance_to(today) for name in names]
+        aggregates = [records.aggregate(name).advance_to(today) for name in names]
         return analytics.TrustMetrics(
             len(names),
             TrustSums.sum_all(aggregate.window for aggregate in aggregates),
@@ -433,8 +360,7 @@ class Trust:
 
     def influence(self) -> analytics.InfluenceMatrices:
         """Count whose dissents changed whose output, and whose overrides were reverted by whom."""
-        self._records.require_owner()
-        dissents = {name: dict(self._records.aggregate(name).on) for name in self.agents()}
+        dissents = {name: dict(self._owned.aggregate(name).on) for name in self.agents()}
         persons = self._journal.read(Query(kinds=(PERSON,), scopes=(SYSTEM,)))
         return analytics.InfluenceMatrices(
             {dissenter: pairs for dissenter, pairs in dissents.items() if pairs},
@@ -443,12 +369,12 @@ class Trust:
 
     def predict(self, topic: str, candidates: Iterable[str] | None = None) -> analytics.DissentForecast:
         """Rank agents by the expected impact of a dissent on a topic, with evidence and the method's hit rate."""
-        self._records.require_owner()
+        journal = self._owned.journal
         if not topic.strip():
             raise InvalidInput("The topic is empty.")
         names = list(dict.fromkeys(candidates)) if candidates is not None else self.agents()
         vector = self._vectors.embed([topic])[0]
-        with self._journal.snapshot() as snapshot:
+        with journal.snapshot() as snapshot:
             dissents = {
                 name: analytics.JudgedDissents.from_records(*self._vectors.latest_dissents(snapshot, name))
                 for name in names
@@ -464,24 +390,3 @@ class Trust:
     def release(self, agent: str) -> Outcome:
         """End a quarantine and show what it hid."""
         return self._journal.release(agent)
-
-
-def _dissent_event(
-    text: str,
-    when: datetime,
-    round_id: str,
-    citations: Sequence[str],
-    context: Mapping[str, Any] | None,
-    impact: bool | None,
-    feedback_incorporated: bool,
-) -> dict[str, Any]:
-    """Build the entry of the document's ``dissent_history``, without the depth."""
-    return {
-        "round_id": round_id,
-        "timestamp": to_iso(when),
-        "context": dict(context or {}),
-        "dissent_text": text,
-        "rubric_citations": list(citations),
-        "impact": impact,
-        "feedback_incorporated": feedback_incorporated,
-    }

@@ -16,14 +16,8 @@ if TYPE_CHECKING:
     from lukasa.vault.vault import Vault
 
 __all__ = [
-    "KINDS",
-    "MemoryProposal",
-    "Vault",
-    "VaultMemory",
-    "VaultSettings",
-    "build_memory_block",
-    "build_snapshot_block",
-]
+    "KINDS", "MemoryProposal", "Vault", "VaultMemory", "VaultSettings", "build_memory_block", "build_snapshot_block",
+]  # fmt: skip
 
 KINDS = {
     "memory": KindSpec(pii="block", near_duplicates=True),

@@ -7,7 +7,7 @@ role. The most useful entries come first, so what does not fit is cut at the end
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from lukasa.journal import Journal
@@ -41,46 +41,41 @@ def build_snapshot(journal: Journal, scopes: tuple[str, ...], budget: int) -> Pr
 
 def build_snapshot_block(journal: Journal, scopes: tuple[str, ...], budget: int) -> PromptBlock:
     """Build notes, canon and registers with a topic, fenced."""
-    entries = [BlockEntry("Notes", _format_line(note.text)) for note in list_notes(journal, scopes)]
+    entries = [BlockEntry("Notes", f"- {_one_line(note.text)}") for note in list_notes(journal, scopes)]
     return _fence_entries([*entries, *_snapshot_entries(journal, scopes)], budget, _DATA_PREFACE)
 
 
 def build_memory_block(records: Sequence[Record], budget: int) -> PromptBlock:
     """Build the relevant directives, canon, then registers, each best first, fenced."""
-    usable = [record for record in records if record.kind != DIRECTIVE or is_authorised_directive(record)]
-    ordered = sorted(usable, key=_tier_rank)  # stable: within a tier the best stay first
-    return _fence_entries([_format_entry(record) for record in ordered], budget, _DIRECTIVES_PREFACE)
+    usable = (record for record in records if record.kind != DIRECTIVE or is_authorised_directive(record))
+    headings = ("Directives", "Canon", "Registers")
+    # The sort is stable: under a heading the best stay first.
+    entries = sorted(map(_format_entry, usable), key=lambda entry: headings.index(entry.heading))
+    return _fence_entries(entries, budget, _DIRECTIVES_PREFACE)
 
 
 def _snapshot_entries(journal: Journal, scopes: tuple[str, ...]) -> list[BlockEntry]:
-    canon = _read_tier(journal, scopes, CANON)
-    registers = [record for record in _read_tier(journal, scopes, REGISTER) if record.body.get("topic_id")]
-    registers.sort(key=lambda record: (str(record.body["topic_id"]), record.scope))
-    return [_format_entry(record) for record in (*canon, *registers)]
-
-
-def _read_tier(journal: Journal, scopes: tuple[str, ...], tier: str) -> Iterable[Record]:
-    return journal.read(Query(kinds=(MEMORY_KIND,), scopes=scopes, labels=(f"tier={tier}",), limit=_MAX_MEMORIES))
-
-
-def _tier_rank(record: Record) -> int:
-    if record.kind == DIRECTIVE:
-        return 0
-    return 1 if record.body.get("tier") == CANON else 2
+    canon, registers = (
+        journal.read(Query(kinds=(MEMORY_KIND,), scopes=scopes, labels=(f"tier={tier}",), limit=_MAX_MEMORIES))
+        for tier in (CANON, REGISTER)
+    )
+    topics = [record for record in registers if record.body.get("topic_id")]
+    topics.sort(key=lambda record: (str(record.body["topic_id"]), record.scope))
+    return [_format_entry(record) for record in (*canon, *topics)]
 
 
 def _format_entry(record: Record) -> BlockEntry:
     if record.kind == DIRECTIVE:
-        return BlockEntry("Directives", _format_line(record.text))
+        return BlockEntry("Directives", f"- {_one_line(record.text)}")
     memory = parse_memory(record)
     if memory.tier == CANON:
-        return BlockEntry("Canon", f"- [{_format_line(memory.category)[2:]}] {_format_line(memory.text)[2:]}")
-    topic = f"**{_format_line(memory.topic_id)[2:]}**: " if memory.topic_id else ""
-    return BlockEntry("Registers", f"- {topic}{_format_line(memory.text)[2:]}")
+        return BlockEntry("Canon", f"- [{_one_line(memory.category)}] {_one_line(memory.text)}")
+    topic = f"**{_one_line(memory.topic_id)}**: " if memory.topic_id else ""
+    return BlockEntry("Registers", f"- {topic}{_one_line(memory.text)}")
 
 
-def _format_line(text: str) -> str:
-    return "- " + " ".join(neutralise(text).split())
+def _one_line(text: str) -> str:
+    return " ".join(neutralise(text).split())
 
 
 def _fence_entries(entries: Sequence[BlockEntry], budget: int, preface: str) -> PromptBlock:
@@ -94,10 +89,8 @@ def _fit_entries(entries: Sequence[BlockEntry], budget: int, head: str, tail: st
     low, high = 0, len(entries)
     while low < high:
         middle = (low + high + 1) // 2
-        if counter(_render_entries(entries[:middle], head, tail)) <= budget:
-            low = middle
-        else:
-            high = middle - 1
+        fits = counter(_render_entries(entries[:middle], head, tail)) <= budget
+        low, high = (middle, high) if fits else (low, middle - 1)
     while low and counter(_render_entries(entries[:low], head, tail)) > budget:
         low -= 1  # tokens need not grow with every line
     if not low:

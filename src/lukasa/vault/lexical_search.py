@@ -35,13 +35,7 @@ def search_lexically(reader: Reader, question: str, scopes: tuple[str, ...], k: 
     """Return the ``k`` best memories by lexical score; a large vault is narrowed down by the text index first."""
     query = Query(kinds=(MEMORY_KIND,), scopes=scopes, limit=_SCAN_LIMIT)
     live = sum(row.live for row in reader.tally() if row.kind == MEMORY_KIND and (not scopes or row.scope in scopes))
-    if live <= _SCAN_LIMIT:
-        records = reader.read(query)
-    else:
-        records = [match.record for match in reader.match_text(question, query)]
-    hits = [
-        VaultHit(parse_memory(record), score)
-        for record in records
-        if (score := lexical_score(question, record.text)) > 0
-    ]
-    return sorted(hits, key=lambda hit: (-hit.score, hit.memory.id))[: max(k, 0)]
+    is_large = live > _SCAN_LIMIT
+    records = [match.record for match in reader.match_text(question, query)] if is_large else reader.read(query)
+    hits = (VaultHit(parse_memory(record), lexical_score(question, record.text)) for record in records)
+    return sorted((hit for hit in hits if hit.score > 0), key=lambda hit: (-hit.score, hit.memory.id))[: max(k, 0)]

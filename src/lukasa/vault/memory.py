@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -36,13 +36,11 @@ class MemoryProposal:
             return item
         if isinstance(item, str):
             return cls(item)
-        fields = {name: item[name] for name in cls.__slots__ if name in item}
-        tags = fields.get("tags")
-        if isinstance(tags, str):
-            fields["tags"] = (tags,)
-        elif isinstance(tags, Iterable):
-            fields["tags"] = tuple(tags)
-        return cls(**fields)
+        given = {name: item[name] for name in cls.__slots__ if name in item}
+        tags = given.get("tags")
+        if isinstance(tags, Iterable):
+            given["tags"] = (tags,) if isinstance(tags, str) else tuple(tags)
+        return cls(**given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +67,9 @@ class VaultMemory:
 
     def as_json(self) -> dict[str, Any]:
         """Return the document's fields in its order, times in ISO 8601."""
-        return {
-            "id": self.id,
-            "text": self.text,
-            "scope": self.scope,
-            "category": self.category,
-            "tier": self.tier,
-            "topic_id": self.topic_id,
-            "tags": list(self.tags),
-            "created_at": to_iso(self.created_at),
-            "updated_at": None if self.updated_at is None else to_iso(self.updated_at),
-            "source": self.source,
-            "deleted_at": None if self.deleted_at is None else to_iso(self.deleted_at),
-            "version": self.version,
-        }
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "author"}
+        times = {name: to_iso(value) for name, value in values.items() if isinstance(value, datetime)}
+        return values | times | {"tags": list(self.tags)}
 
 
 def parse_memory(record: Record, before: Record | None = None) -> VaultMemory:
@@ -131,24 +118,18 @@ def memory_draft(
     topic = () if proposal.topic_id is None else (f"topic={proposal.topic_id}",)
     tags = [f"tag={tag}" for tag in proposal.tags]
     return Draft(
-        MEMORY_KIND,
-        proposal.text,
-        body,
-        id=id,
-        scope=proposal.scope,
-        author=proposal.author,
-        origin=proposal.source or UNKNOWN_SOURCE,
-        links=links,
+        MEMORY_KIND, proposal.text, body, id=id, scope=proposal.scope, author=proposal.author,
+        origin=proposal.source or UNKNOWN_SOURCE, links=links, expected=expected,
         labels=(f"tier={proposal.tier}", f"category={proposal.category}", *topic, *tags),
-        expected=expected,
-    )
+    )  # fmt: skip
 
 
 def encode_version(memory: VaultMemory, author: str = "") -> tuple[bytes, bytes]:
     """Return the log entry, with its digest, of one version of a memory with the memory's times."""
     if memory.deleted_at is not None:
-        origin = memory.source or UNKNOWN_SOURCE
-        draft = Draft(MEMORY_KIND, id=memory.id, scope=memory.scope, origin=origin, deleted=True)
+        draft = Draft(
+            MEMORY_KIND, id=memory.id, scope=memory.scope, origin=memory.source or UNKNOWN_SOURCE, deleted=True
+        )
     else:
         draft = memory_draft(memory.to_proposal(), memory.id, expected=None)
     recorded = memory.deleted_at or memory.updated_at or memory.created_at

@@ -47,15 +47,10 @@ def add_tick(journal: Journal, settings: VaultSettings, now: datetime, text: str
         if count < settings.ticks + max(1, settings.ticks // 10):
             return [draft]
         newest = reader.read(Query(kinds=(TICK,), scopes=(scope,), newest_first=True, limit=count))
-        oldest = now - timedelta(hours=settings.tick_hours)
-        expired = [
-            record for rank, record in enumerate(newest, 1) if rank >= settings.ticks or record.recorded_at < oldest
-        ]
-        tombstones = (
-            Draft(TICK, id=record.id, scope=scope, origin="expiry", deleted=True)
-            for record in expired[-_MAX_EXPIRED_PER_WRITE:]  # a long backlog goes in several writes
-        )
-        return [draft, *tombstones]
+        oldest, most = now - timedelta(hours=settings.tick_hours), settings.ticks
+        expired = [record.id for rank, record in enumerate(newest, 1) if rank >= most or record.recorded_at < oldest]
+        ids = expired[-_MAX_EXPIRED_PER_WRITE:]  # a long backlog goes in several writes
+        return [draft, *(Draft(TICK, id=id, scope=scope, origin="expiry", deleted=True) for id in ids)]
 
     return journal.append_if(tick_and_tombstones)
 
@@ -65,12 +60,10 @@ def list_ticks(
 ) -> list[Tick]:
     """Return the ticks that have not expired, newest first."""
     query = Query(
-        kinds=(TICK,),
-        scopes=() if scope is None else (scope,),
+        kinds=(TICK,), scopes=() if scope is None else (scope,), newest_first=True,
         recorded_since=now - timedelta(hours=settings.tick_hours),
-        newest_first=True,
         limit=settings.ticks if limit is None else min(limit, settings.ticks),
-    )
+    )  # fmt: skip
     return [
         Tick(record.id, str(record.body.get("text", "")), record.scope, record.author, record.recorded_at)
         for record in journal.read(query)
@@ -90,7 +83,7 @@ def add_note(journal: Journal, settings: VaultSettings, text: str, scope: str, a
         if len(notes) >= settings.notes:
             return Refused(
                 "full",
-                f"There are {settings.notes} notes already, and each stands in every prompt. Delete one, or remember this "
+                f"There are {settings.notes} notes already, and each is part of every prompt. Delete one, or remember this "
                 "in the vault instead.",
             )
         return [draft]

@@ -33,7 +33,7 @@ class PromotionGrant:
 def corroboration_drafts(reader: Reader, record: Record, author: str, source: str) -> Sequence[Draft] | Refused:
     """Return the draft that records an author's agreement with a memory, or refuse it."""
     if not author:
-        return Refused("bad_author", "Nobody is named who says the same; name an author.")
+        return Refused("bad_author", "No author is named; say who says the same.")
     if author == record.author:
         return Refused("not_independent", f"{author!r:.80} wrote this memory; only others can corroborate it.")
     if any(known.author == author for known in _read_corroborations(reader, record)):
@@ -42,16 +42,10 @@ def corroboration_drafts(reader: Reader, record: Record, author: str, source: st
     id = hashlib.sha256(f"{record.id} {record.version} {author}".encode("utf-8", "replace")).hexdigest()[:24]
     return [
         Draft(
-            CORROBORATION,
-            body=body,
-            id=id,
-            scope=record.scope,
-            author=author,
-            origin=source,
-            links=(Link(DERIVED_FROM, record.key),),
-            labels=(_corroboration_label(record),),
+            CORROBORATION, body=body, id=id, scope=record.scope, author=author, origin=source,
+            links=(Link(DERIVED_FROM, record.key),), labels=(f"of={record.id}",),
         )
-    ]
+    ]  # fmt: skip
 
 
 def check_promotion(
@@ -89,13 +83,9 @@ def check_promotion(
 
 def _read_corroborations(reader: Reader, record: Record) -> list[Record]:
     """Read the corroborations of the current version of a memory."""
-    query = Query(kinds=(CORROBORATION,), scopes=(record.scope,), labels=(_corroboration_label(record),))
+    query = Query(kinds=(CORROBORATION,), scopes=(record.scope,), labels=(f"of={record.id}",))
     return [found for found in reader.read(query) if found.body.get("version") == record.version]
 
 
 def _is_same_statement(text: str, other: str, settings: VaultSettings) -> bool:
     return bool(find_duplicates(ComparableText(text, ""), [ComparableText(other, "")], settings))
-
-
-def _corroboration_label(record: Record) -> str:
-    return f"of={record.id}"

@@ -119,27 +119,23 @@ def _candidate_pairs(texts: dict[str, ComparableText]) -> Iterator[tuple[str, st
 
 def suggest_deletions(journal: Journal, scope: str, settings: VaultSettings, now: datetime) -> list[DeletionSuggestion]:
     """Suggest near-duplicates of older memories, noise, secrets, scraps and stale registers; each memory once."""
-    found: list[DeletionSuggestion] = []
+    suggestions: dict[str, DeletionSuggestion] = {}
     for pair in find_similar_pairs(journal, scope, min(settings.overlap_threshold, settings.similarity_threshold)):
         if pair.overlap >= settings.overlap_threshold or pair.sequence >= settings.similarity_threshold:
             older, newer = sorted((pair.one, pair.other), key=lambda memory: (memory.created_at, memory.id))
-            reason = (
-                f"It says nearly the same as {older.id} (overlap {pair.overlap:.2f}, sequence {pair.sequence:.2f})."
-            )
-            found.append(DeletionSuggestion(newer, "duplicate", reason))
+            figures = f"overlap {pair.overlap:.2f}, sequence {pair.sequence:.2f}"
+            reason = f"It says nearly the same as {older.id} ({figures})."
+            suggestions.setdefault(newer.id, DeletionSuggestion(newer, "duplicate", reason))
     for record in journal.read(Query(kinds=(MEMORY_KIND,), scopes=(scope,))):
-        memory = parse_memory(record)
-        found += [DeletionSuggestion(memory, code, reason) for code, reason in _deletion_reasons(record, settings, now)]
-    first_by_id = {suggestion.memory.id: suggestion for suggestion in reversed(found)}
-    return list(reversed(first_by_id.values()))
+        if (found := next(_deletion_reasons(record, settings, now), None)) is not None:
+            suggestions.setdefault(record.id, DeletionSuggestion(parse_memory(record), *found))
+    return list(suggestions.values())
 
 
 def _deletion_reasons(record: Record, settings: VaultSettings, now: datetime) -> Iterator[tuple[str, str]]:
     if findings := find_pii(record.text):
-        yield (
-            "pii",
-            f"It holds what looks like {describe_findings(findings)}; consider `lukasa erase`, which leaves no trace.",
-        )
+        what = describe_findings(findings)
+        yield "pii", f"It holds what looks like {what}; consider `lukasa erase`, which leaves no trace."
     if signal := find_noise_signal(record.text, settings.signals):
         yield "noise", f"It reads like a passing event (“{signal}”)."
     if len(distinct_words(normalise_text(record.text))) < _MIN_WORDS:
@@ -148,4 +144,4 @@ def _deletion_reasons(record: Record, settings: VaultSettings, now: datetime) ->
         if not record.body.get("topic_id"):
             yield "no_topic", "It is a register without a topic, so nothing ever updates it."
         elif now - record.recorded_at > _STALE_AFTER:
-            yield "stale", f"Nobody has updated it for {(now - record.recorded_at).days} days."
+            yield "stale", f"It was last updated {(now - record.recorded_at).days} days ago."

@@ -16,20 +16,15 @@ PiiHandling = Literal["block", "redact", "allow"]
 PII_HANDLINGS = ("block", "redact", "allow")
 
 NOISE_SIGNALS = (
-    "tick marker",
-    "runtime snapshot",
-    "check-in",
-    "heartbeat",
-    "burst tick",
-    "no changes",
-    "nothing to report",
-    "status unchanged",
-    "routine scan",
-    "ephemeral",
-)
+    "tick marker", "runtime snapshot", "check-in", "heartbeat", "burst tick", "no changes", "nothing to report",
+    "status unchanged", "routine scan", "ephemeral",
+)  # fmt: skip
 AMBIGUOUS_SIGNALS = frozenset({"check-in", "heartbeat", "no changes", "ephemeral"})
 """Signals that are also plain words; see ``lukasa.vault.checks``."""
 
+_POSITIVE_SETTINGS = (
+    "capacity", "longest", "max_items", "snapshot_tokens", "memory_tokens", "ticks", "notes", "voices",
+)  # fmt: skip
 DEFAULT_CAPACITY = 100
 DEFAULT_MAX_LENGTH = 1200
 
@@ -68,16 +63,7 @@ class VaultSettings:
             )
         if not 0.5 <= self.similarity_threshold <= 1:
             raise InvalidInput("similarity_threshold must lie between 0.5 and 1.")
-        for name in (
-            "capacity",
-            "longest",
-            "max_items",
-            "snapshot_tokens",
-            "memory_tokens",
-            "ticks",
-            "notes",
-            "voices",
-        ):
+        for name in _POSITIVE_SETTINGS:
             value = getattr(self, name)
             if value.__class__ is not int or value < 1:
                 raise InvalidInput(f"{name} must be a whole number above 0.")

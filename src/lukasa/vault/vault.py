@@ -141,23 +141,18 @@ class Vault:
         author: str = "",
     ) -> Outcome:
         """Append a new version of a memory. It passes the gate again; its tier changes only by promotion."""
-        new_tags = None if tags is None else tuple(tags)  # the condition may run twice, an iterator only once
+        # The condition may run twice, an iterator only once.
+        given = {"text": text, "category": category, "tags": None if tags is None else tuple(tags)}
+        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if topic_id is not _UNCHANGED:
+            changes["topic_id"] = topic_id
         self._scan_before_lock(text)
 
         def revise(reader: Reader) -> Sequence[Draft] | Refused:
             record = self._find_memory(reader, id, scope)
             if record is None:
                 return _refuse_missing(id)
-            old = proposal_from_record(record)
-            new = replace(
-                old,
-                text=old.text if text is None else text,
-                category=old.category if category is None else category,
-                topic_id=old.topic_id if topic_id is _UNCHANGED else topic_id,
-                tags=old.tags if new_tags is None else new_tags,
-                source=source,
-                author=author,
-            )
+            new = replace(proposal_from_record(record), **changes, source=source, author=author)
             return self._revision_drafts(reader, record, new, expected)
 
         return self._count_refusal(self._journal.append_if(revise))
@@ -334,23 +329,15 @@ class Vault:
                 if record is not None and record.key not in deleted:
                     deleted.add(record.key)
                     drafts[index] = Draft(
-                        record.kind,
-                        id=record.id,
-                        scope=record.scope,
-                        origin=source,
-                        deleted=True,
+                        record.kind, id=record.id, scope=record.scope, origin=source, deleted=True,
                         expected=record.version,
-                    )
+                    )  # fmt: skip
             return list(drafts.values()) or Refused("nothing", "There is nothing to forget.")
 
         outcome = self._journal.append_if(tombstones)
         outcomes: list[Outcome] = [_refuse_missing(id) for id in wanted]
-        if isinstance(outcome, Accepted):
-            for index, record in zip(drafts, outcome.records, strict=True):
-                outcomes[index] = Accepted([record])
-        else:
-            for index in drafts:
-                outcomes[index] = outcome
+        for position, index in enumerate(drafts):
+            outcomes[index] = Accepted([outcome.records[position]]) if isinstance(outcome, Accepted) else outcome
         return outcomes
 
     # Reading
@@ -468,9 +455,8 @@ class Vault:
         """Build the block for every prompt: notes, canon, registers."""
         if not self.rules.enabled:
             return blocks.EMPTY_BLOCK
-        return blocks.build_snapshot_block(
-            self._journal, self._default_scopes(scopes), budget or self.rules.snapshot_tokens
-        )
+        tokens = budget or self.rules.snapshot_tokens
+        return blocks.build_snapshot_block(self._journal, self._default_scopes(scopes), tokens)
 
     def build_memory_block(
         self, scopes: Iterable[str] | None = None, *, query: str, k: int | None = None, budget: int | None = None
@@ -490,9 +476,8 @@ class Vault:
     def journal(self, text: str, scope: str | None = None, *, author: str = "") -> Outcome:
         """Put a passing event (tick, snapshot, check-in) into the burst journal, which is capped and expires after a day."""
         scope = (self._journal.home_scope or SHARED) if scope is None else scope
-        return self._count_refusal(
-            placement.add_tick(self._journal, self.rules, self._clock.now(), text, scope, author)
-        )
+        now = self._clock.now()
+        return self._count_refusal(placement.add_tick(self._journal, self.rules, now, text, scope, author))
 
     def ticks(self, scope: str | None = None, limit: int | None = None) -> Sequence[placement.Tick]:
         """List the entries of the burst journal that have not expired, newest first."""

@@ -32,7 +32,7 @@ from rapidfuzz.distance import Indel
 
 from lukasa.experience.consolidation.injection_filter import is_suspicious
 from lukasa.experience.episodes import EPISODE, Episode, is_failure, is_success
-from lukasa.experience.knowledge import MAX_SOURCES
+from lukasa.experience.knowledge import MAX_SOURCES, derived_keys
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.stopwords import STOP_WORDS
@@ -85,21 +85,21 @@ def _error_id(type: str, message: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeTraits:
-    """The features of an episode that consolidation compares."""
+    """The features of an episode that consolidation compares. Those with a default play no part in similarity."""
 
     key: Key
     moment: datetime
-    day: str
     goal: str
     terms: frozenset[str]
     actions: tuple[str, ...]
     errors: tuple[EpisodeError, ...]
-    conditions: tuple[str, ...]
-    suffixes: tuple[str, ...]
-    phase: str
-    outcome: int
-    author: str
-    is_suspicious: bool
+    day: str = ""
+    conditions: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ()
+    phase: str = ""
+    outcome: int = 0
+    author: str = ""
+    is_suspicious: bool = False
 
 
 def extract_traits(episode: Episode) -> EpisodeTraits:
@@ -113,20 +113,13 @@ def extract_traits(episode: Episode) -> EpisodeTraits:
         if type or message:
             errors[EpisodeError(type or message, message if type else "", resolution)] = None
     return EpisodeTraits(
-        key=episode.record.key,
-        moment=episode.timestamp,
-        day=episode.day,
-        goal=clean_text(episode.goal),
-        terms=goal_terms(episode.goal[:_MAX_GOAL_CHARS]),
-        actions=_intern(episode.actions[:_MAX_ACTIONS]),
-        errors=tuple(errors),
+        episode.record.key, episode.timestamp, clean_text(episode.goal), goal_terms(episode.goal[:_MAX_GOAL_CHARS]),
+        _intern(episode.actions[:_MAX_ACTIONS]), tuple(errors), day=episode.day, author=episode.voice,
         conditions=_intern(tuple(clean_text(condition) for condition in _text_items(context.get("constraints")))),
-        suffixes=_intern(tuple(sorted(suffixes))),
-        phase=clean_text(phase) if isinstance(phase, str) else "",
+        suffixes=_intern(tuple(sorted(suffixes))), phase=clean_text(phase) if isinstance(phase, str) else "",
         outcome=1 if is_success(episode.outcome) else -1 if is_failure(episode.outcome) else 0,
-        author=episode.voice,
         is_suspicious=is_suspicious(episode.record.body),
-    )
+    )  # fmt: skip
 
 
 class TraitsReader:
@@ -238,15 +231,12 @@ class EpisodeCluster:
         return members
 
     def to_draft(self, scope: str, label: str) -> Draft:
-        body = {
-            "goal": self.leader.goal,
-            "terms": sorted(self.leader.terms),
-            "actions": list(self.leader.actions),
-            "errors": sorted({error.type for error in self.leader.errors}),
-            "members": [key.id for key in self.members],
-        }
-        if self.pattern:
-            body["pattern"] = self.pattern
+        leader = self.leader
+        body: dict[str, Any] = {
+            "goal": leader.goal, "terms": sorted(leader.terms), "actions": list(leader.actions),
+            "errors": sorted({error.type for error in leader.errors}), "members": [key.id for key in self.members],
+        }  # fmt: skip
+        body |= {"pattern": self.pattern} if self.pattern else {}
         return Draft(
             CLUSTER, body=body, id=self.id, scope=scope, origin="consolidation",
             labels=(label, *(f"like={pair_key}" for pair_key in goal_pair_keys(self.leader.terms))),
@@ -259,23 +249,28 @@ def parse_cluster(record: Record) -> EpisodeCluster:
     """Parse a stored cluster. Its leader has the traits that similarity needs and no others."""
     body: Any = record.body
     leader = EpisodeTraits(
-        key=Key(record.scope, EPISODE, record.id), moment=record.moment, day="", goal=body["goal"],
-        terms=frozenset(body["terms"]), actions=tuple(body["actions"]),
-        errors=tuple(EpisodeError(type, "", "") for type in body["errors"]), conditions=(), suffixes=(), phase="",
-        outcome=0, author="", is_suspicious=False,
+        Key(record.scope, EPISODE, record.id), record.moment, body["goal"], frozenset(body["terms"]),
+        tuple(body["actions"]), tuple(EpisodeError(type, "", "") for type in body["errors"]),
     )  # fmt: skip
     members = dict.fromkeys(Key(record.scope, EPISODE, id) for id in body["members"])
     return EpisodeCluster(leader, members, str(body.get("pattern", "")), record)
 
 
 class ClusterIndex:
-    """Clusters of a scope in memory, by member and by near-duplicate key: for many new episodes."""
+    """The clusters of a scope by member and by near-duplicate key: stored ones and those that a run adds.
 
-    def __init__(self, records: Iterable[Record] = ()) -> None:
+    With ``stored``, the records of all stored clusters, every lookup is answered from memory: for many new episodes.
+    Without it, stored clusters are looked up one by one when they are needed: for a few.
+    """
+
+    def __init__(self, reader: Reader, scope: str, stored: Iterable[Record] | None = None) -> None:
         self.clusters: dict[str, EpisodeCluster] = {}
+        self._reader = reader
+        self._scope = scope
+        self._is_loaded = stored is not None
         self._by_member: dict[Key, EpisodeCluster] = {}
         self._by_key: dict[str, list[EpisodeCluster]] = {}
-        for record in records:
+        for record in stored or ():
             cluster = parse_cluster(record)
             self.add(cluster)
             self._by_member.update(dict.fromkeys(cluster.members, cluster))
@@ -283,45 +278,27 @@ class ClusterIndex:
     def add(self, cluster: EpisodeCluster) -> None:
         self.clusters[cluster.id] = cluster
         for pair_key in goal_pair_keys(cluster.leader.terms):
-            sharing = self._by_key.setdefault(pair_key, [])
+            sharing = self.find_by_key(pair_key)
             if len(sharing) < _MAX_CLUSTERS_PER_KEY:
                 sharing.append(cluster)
 
     def find_by_member(self, episode: Key) -> EpisodeCluster | None:
-        return self._by_member.get(episode)
-
-    def find_by_key(self, pair_key: str) -> Iterable[EpisodeCluster]:
-        return self._by_key.get(pair_key, ())
-
-
-class StoreClusterIndex(ClusterIndex):
-    """Stored clusters of a scope, looked up one by one, and new ones in memory: for a few new episodes."""
-
-    def __init__(self, reader: Reader, scope: str) -> None:
-        super().__init__()
-        self._reader = reader
-        self._scope = scope
-        self._stored_by_key: dict[str, list[EpisodeCluster]] = {}
-
-    def find_by_member(self, episode: Key) -> EpisodeCluster | None:
-        for link in self._reader.neighbours(episode, DERIVED_FROM):
-            if (
-                link.direction == "in"
-                and link.key.kind == CLUSTER
-                and (record := self._reader.get(link.key)) is not None
-            ):
-                cluster = self._load(record)
-                if episode in cluster.members:
-                    return cluster
+        if self._is_loaded:
+            return self._by_member.get(episode)
+        for key in derived_keys(self._reader, episode, CLUSTER):
+            record = self._reader.get(key)
+            if record is not None and episode in (cluster := self._load(record)).members:
+                return cluster
         return None
 
-    def find_by_key(self, pair_key: str) -> Iterable[EpisodeCluster]:
-        if pair_key not in self._stored_by_key:
-            query = Query(
-                kinds=(CLUSTER,), scopes=(self._scope,), labels=(f"like={pair_key}",), limit=_MAX_CLUSTERS_PER_KEY
-            )
-            self._stored_by_key[pair_key] = [self._load(record) for record in self._reader.read(query)]
-        return (*self._stored_by_key[pair_key], *super().find_by_key(pair_key))
+    def find_by_key(self, pair_key: str) -> list[EpisodeCluster]:
+        """Return the clusters whose leader has a near-duplicate key, as a list that ``add`` extends."""
+        if pair_key not in self._by_key:
+            labels = (f"like={pair_key}",)
+            query = Query(kinds=(CLUSTER,), scopes=(self._scope,), labels=labels, limit=_MAX_CLUSTERS_PER_KEY)
+            stored = [] if self._is_loaded else self._reader.read(query)
+            self._by_key[pair_key] = [self._load(record) for record in stored]
+        return self._by_key[pair_key]
 
     def _load(self, record: Record) -> EpisodeCluster:
         if record.id not in self.clusters:

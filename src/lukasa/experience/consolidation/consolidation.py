@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate
 from typing import Literal
 
 from lukasa.clock import IdMaker, to_utc
@@ -23,7 +24,6 @@ from lukasa.experience.consolidation.clusters import (
     ClusterIndex,
     EpisodeCluster,
     EpisodeTraits,
-    StoreClusterIndex,
     TraitsReader,
     extract_traits,
     find_cluster,
@@ -32,15 +32,14 @@ from lukasa.experience.consolidation.clusters import (
 )
 from lukasa.experience.consolidation.drafts import (
     ORIGIN,
+    ErrorOccurrence,
     draft_antipattern,
     draft_learning,
     draft_pattern,
     draft_skill,
-    group_errors,
     is_contradiction,
     is_same_pattern,
     is_unchanged,
-    newest_occurrences,
     pattern_goal,
     usable_occurrences,
 )
@@ -53,7 +52,15 @@ from lukasa.experience.consolidation.extract import (
     refine_pattern,
 )
 from lukasa.experience.episodes import ARCHIVED, EPISODE, Episode
-from lukasa.experience.knowledge import ANTIPATTERN, LEARNING, PATTERN, KnowledgeItem, with_run_label
+from lukasa.experience.knowledge import (
+    ANTIPATTERN,
+    LEARNING,
+    MAX_SOURCES,
+    PATTERN,
+    KnowledgeItem,
+    derived_keys,
+    with_run_label,
+)
 from lukasa.journal import Journal
 from lukasa.outcome import Conflict, Refused
 from lukasa.readable_ids import free_ids
@@ -156,15 +163,9 @@ class Consolidation:
         self._model = model
 
     def __call__(
-        self,
-        *,
-        since: datetime | None = None,
-        everything: bool = False,
-        dry_run: bool = False,
-        skills: bool = False,
-        propose: PatternProposer | None = None,
-        progress: Progress | None = None,
-    ) -> ConsolidationResult:
+        self, *, since: datetime | None = None, everything: bool = False, dry_run: bool = False, skills: bool = False,
+        propose: PatternProposer | None = None, progress: Progress | None = None,
+    ) -> ConsolidationResult:  # fmt: skip
         """Derive knowledge from the episodes that are new since the last run, and write it.
 
         ``since`` reads the episodes that happened since a time instead, ``everything`` all of them; members that a cluster
@@ -212,31 +213,6 @@ def _plan_scope(
         history = journal.history(Key(scope, EPISODE, id))
         if (after := next((record.seq for record in history if record.version == version), 0)) > 0:
             break
-    episodes, last_read = _read_new_episodes(journal, scope, after, since, progress)
-    if not episodes:
-        return
-    plan.episode_count += len(episodes)
-    clusters = _assign_clusters(journal, scope, episodes, progress)
-    with journal.snapshot() as reader:
-        traits = TraitsReader(reader, episodes)
-        _propose_antipatterns(plan, reader, scope, label, episodes, traits)
-        _propose_patterns(plan, reader, scope, label, clusters, traits, skills=skills, propose=propose)
-    if is_incremental:
-        plan.drafts.append(
-            Draft(
-                CURSOR_KIND, body={"last": last_read}, id=_CURSOR_ID, scope=scope, origin=ORIGIN, labels=(label,),
-                expected=0 if cursor is None else cursor.version,
-            )
-        )  # fmt: skip
-    changed = [cluster for cluster in clusters if cluster.is_changed]
-    plan.cluster_count += len(changed)
-    plan.drafts += [cluster.to_draft(scope, label) for cluster in changed]
-
-
-def _read_new_episodes(
-    journal: Journal, scope: str, after: int, since: datetime | None, progress: Progress | None
-) -> tuple[list[EpisodeTraits], list[list[str | int]]]:
-    """Return the traits of the finished episodes, and the id and version of the last records read."""
     total = sum(row.live for row in journal.tally() if (row.scope, row.kind) == (scope, EPISODE))
     episodes: list[EpisodeTraits] = []
     last_read: list[list[str | int]] = []
@@ -249,40 +225,54 @@ def _read_new_episodes(
             episodes.append(extract_traits(episode))
         if progress is not None and index % 500 == 0:
             progress(index, max(total, index))
-    return episodes, last_read
+    if not episodes:
+        return
+    plan.episode_count += len(episodes)
+    clusters = _assign_clusters(journal, scope, episodes, progress)
+    with journal.snapshot() as reader:
+        traits = TraitsReader(reader, episodes)
+        _propose_antipatterns(plan, reader, scope, label, episodes, traits)
+        _propose_patterns(plan, reader, scope, label, clusters, traits, skills=skills, propose=propose)
+    if is_incremental:
+        body, version = {"last": last_read}, 0 if cursor is None else cursor.version
+        moved = Draft(
+            CURSOR_KIND, body=body, id=_CURSOR_ID, scope=scope, origin=ORIGIN, labels=(label,), expected=version
+        )
+        plan.drafts.append(moved)
+    changed = [cluster for cluster in clusters if cluster.is_changed]
+    plan.cluster_count += len(changed)
+    plan.drafts += [cluster.to_draft(scope, label) for cluster in changed]
 
 
 def _assign_clusters(
     journal: Journal, scope: str, episodes: Sequence[EpisodeTraits], progress: Progress | None
 ) -> list[EpisodeCluster]:
     """Assign every episode to a cluster, in log order; return the clusters, the changed ones among them."""
-
-    def assign(index: ClusterIndex, episode: EpisodeTraits) -> None:
-        cluster = index.find_by_member(episode.key) or find_cluster(episode, index)
-        if cluster is None:
-            cluster = EpisodeCluster(episode)
-            index.add(cluster)
-        cluster.add_member(episode.key)
-
-    if len(episodes) <= _MAX_STORE_LOOKUPS:
-        with journal.snapshot() as reader:
-            store_index = StoreClusterIndex(reader, scope)
-            for episode in episodes:
-                assign(store_index, episode)
-        return list(store_index.clusters.values())
-    memory_index = ClusterIndex(journal.read(Query(kinds=(CLUSTER,), scopes=(scope,))))
-    for number, episode in enumerate(episodes):
-        assign(memory_index, episode)
-        if progress is not None and number % 500 == 0:
-            progress(number, len(episodes))
-    return list(memory_index.clusters.values())
+    stored = None
+    if len(episodes) > _MAX_STORE_LOOKUPS:
+        stored = list(journal.read(Query(kinds=(CLUSTER,), scopes=(scope,))))
+    with journal.snapshot() as reader:
+        index = ClusterIndex(reader, scope, stored)
+        for number, episode in enumerate(episodes):
+            cluster = index.find_by_member(episode.key) or find_cluster(episode, index)
+            if cluster is None:
+                cluster = EpisodeCluster(episode)
+                index.add(cluster)
+            cluster.add_member(episode.key)
+            if progress is not None and stored is not None and number % 500 == 0:
+                progress(number, len(episodes))
+    return list(index.clusters.values())
 
 
 def _propose_antipatterns(
     plan: _Plan, reader: Reader, scope: str, label: str, episodes: Sequence[EpisodeTraits], traits: TraitsReader
 ) -> None:
     """Propose an anti-pattern for each error of the new episodes, and a learning for each day it occurred on."""
-    for id, occurrences in group_errors(episodes).items():
+    by_error: dict[str, dict[Key, ErrorOccurrence]] = {}
+    for episode in episodes:
+        for error in episode.errors:
+            by_error.setdefault(error.id, {})[episode.key] = (error, episode)
+    for id, occurrences in by_error.items():
         days = sorted({episode.day for _, episode in occurrences.values()})
         known = reader.get(Key(scope, ANTIPATTERN, id))
         for key in KnowledgeItem(known).sources if known is not None else ():
@@ -290,7 +280,7 @@ def _propose_antipatterns(
                 for error in source.errors:
                     if error.id == id:
                         occurrences[key] = (error, source)
-        newest = newest_occurrences(occurrences.values())
+        newest = sorted(occurrences.values(), key=lambda pair: (pair[1].moment, pair[1].key.id))[-MAX_SOURCES:]
         usable = usable_occurrences(newest)
         if not usable:
             error = newest[0][0]
@@ -358,29 +348,20 @@ def _propose_patterns(
         taken = {proposal.key for proposal in plan.proposals} if skill is not None else set()
         if skill is not None and skill.key not in taken and reader.get(skill.key) is None:
             plan.propose(skill)
-    for record in _link_contradictions(drafts, ids_by_key, reader, known_patterns):
-        back = [
-            Link("contradicts", draft.key)
-            for draft in drafts.values()
-            if Link("contradicts", record.key) in draft.links
-        ]
-        links = tuple(dict.fromkeys((*record.links, *back)))
-        if set(links) != set(record.links):
-            labels = with_run_label(record, label)
-            plan.propose(draft_from(record, links=links, labels=labels, expected=record.version))
-    for draft in drafts.values():
+    for draft in (*_link_contradictions(drafts, ids_by_key, reader, known_patterns, label), *drafts.values()):
         plan.propose(draft)
 
 
 def _link_contradictions(
-    drafts: dict[str, Draft], ids_by_key: Mapping[str, Sequence[str]], reader: Reader, known_patterns: _KnownPatterns
-) -> list[Record]:
-    """Link drafts to the patterns that they contradict; return the known patterns among those, to be linked back."""
-    contradicted: dict[Key, Record] = {}
+    drafts: dict[str, Draft], ids_by_key: Mapping[str, Sequence[str]], reader: Reader, known_patterns: _KnownPatterns,
+    label: str,
+) -> list[Draft]:  # fmt: skip
+    """Link drafts and known patterns that contradict each other, both ways; return the drafts of the known ones."""
+    known_drafts: dict[str, Draft] = {}
 
-    def link(id: str, other: Key) -> None:
-        links = dict.fromkeys((*drafts[id].links, Link("contradicts", other)))
-        drafts[id] = drafts[id]._replace(links=tuple(links))
+    def link(group: dict[str, Draft], id: str, other: Key) -> None:
+        links = dict.fromkeys((*group[id].links, Link("contradicts", other)))
+        group[id] = group[id]._replace(links=tuple(links))
 
     for id in list(drafts):
         goal = pattern_goal(drafts[id].body)
@@ -388,17 +369,20 @@ def _link_contradictions(
         shared = Counter(other for pair_key in pair_keys for other in ids_by_key[pair_key] if id < other)
         for other, _ in sorted(shared.items(), key=lambda pair: (-pair[1], pair[0]))[:_MAX_SIMILAR]:
             if is_contradiction(drafts[id], drafts[other]):
-                link(id, drafts[other].key)
-                link(other, drafts[id].key)
+                link(drafts, id, drafts[other].key)
+                link(drafts, other, drafts[id].key)
         known = reader.get(drafts[id].key)
         names = ("pattern", "correct_approach", "incorrect_approach")
         if known is not None and all(known.body.get(name) == drafts[id].body.get(name) for name in names):
             continue  # the pattern says the same as before
         for record in known_patterns.find_by_words(goal):
             if record.id not in drafts and is_contradiction(drafts[id], record):
-                link(id, record.key)
-                contradicted[record.key] = record
-    return list(contradicted.values())
+                link(drafts, id, record.key)
+                if Link("contradicts", drafts[id].key) not in record.links:
+                    labels = with_run_label(record, label)
+                    known_drafts.setdefault(record.id, draft_from(record, labels=labels, expected=record.version))
+                    link(known_drafts, record.id, drafts[id].key)
+    return list(known_drafts.values())
 
 
 class _KnownPatterns:
@@ -427,8 +411,7 @@ class _KnownPatterns:
         """Yield the patterns that cite the most members, then those that share words with the goal."""
         cited: Counter[Key] = Counter()
         for member in members[-_MAX_SIMILAR:]:
-            links = self._reader.neighbours(member.key, DERIVED_FROM)
-            cited.update(link.key for link in links if link.direction == "in" and link.key.kind == PATTERN)
+            cited.update(derived_keys(self._reader, member.key, PATTERN))
         for key in sorted(cited, key=lambda key: (-cited[key], key)):
             if (record := self._reader.get(key)) is not None:
                 yield record
@@ -440,12 +423,8 @@ class _KnownPatterns:
         if not self._exist or not terms:
             return []
         frequency = self._reader.frequency(sorted(terms))  # episodes share the words; rare ones distinguish patterns
-        chosen: list[str] = []
-        matched = 0
-        for term in sorted(terms, key=lambda term: (frequency[term], term)):
-            matched += frequency[term]
-            if chosen and matched > _MAX_MATCHES:
-                break
-            chosen.append(term)
+        rarest = sorted(terms, key=lambda term: (frequency[term], term))
+        totals = accumulate(frequency[term] for term in rarest)
+        chosen = rarest[: max(1, sum(total <= _MAX_MATCHES for total in totals))]
         query = Query(kinds=(PATTERN,), scopes=(self._scope,), limit=_MAX_SIMILAR)
         return [match.record for match in self._reader.match_text(" ".join(chosen), query)]

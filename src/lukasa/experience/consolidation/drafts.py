@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +19,7 @@ from lukasa.experience.consolidation.extract import (
     format_steps,
     merge_errors,
 )
-from lukasa.experience.knowledge import LEARNING, MAX_SOURCES, KnowledgeItem, antipattern_draft, pattern_draft
+from lukasa.experience.knowledge import ANTIPATTERN, LEARNING, MAX_SOURCES, PATTERN, KnowledgeItem, knowledge_draft
 from lukasa.experience.skill_markdown import SkillText, render_skill
 from lukasa.experience.skills import skill_draft, slugify
 from lukasa.outcome import Refused
@@ -75,8 +75,8 @@ def draft_pattern(
                 "source_episodes": cited, "confidence": confidence, "usage_count": used,
                 "voices": extracted.author_count, "evidence": evidence | {"given": given},
             }  # fmt: skip
-    return pattern_draft(
-        document, scope=scope, id=id, links=_other_links(known), labels=(label, f"voices={extracted.author_count}"),
+    return knowledge_draft(
+        PATTERN, document, scope=scope, id=id, links=_other_links(known), labels=(label, f"voices={extracted.author_count}"),
         origin=ORIGIN if known is None else known.origin, author="" if known is None else known.author,
         expected=0 if known is None else known.version,
     )  # fmt: skip
@@ -147,20 +147,6 @@ def draft_skill(pattern: Draft, extracted: ExtractedPattern, *, label: str) -> D
 # Errors
 
 
-def group_errors(episodes: Iterable[EpisodeTraits]) -> dict[str, dict[Key, ErrorOccurrence]]:
-    """Group the errors of episodes by error id, with one occurrence per episode."""
-    groups: dict[str, dict[Key, ErrorOccurrence]] = {}
-    for episode in episodes:
-        for error in episode.errors:
-            groups.setdefault(error.id, {})[episode.key] = (error, episode)
-    return groups
-
-
-def newest_occurrences(occurrences: Iterable[ErrorOccurrence]) -> list[ErrorOccurrence]:
-    """Return the newest occurrences of an error, as many as an anti-pattern cites, oldest first."""
-    return sorted(occurrences, key=lambda pair: (pair[1].moment, pair[1].key.id))[-MAX_SOURCES:]
-
-
 def usable_occurrences(occurrences: Sequence[ErrorOccurrence]) -> list[ErrorOccurrence]:
     """Return the occurrences in episodes that are not suspicious, else those whose resolution two authors share."""
     authors: dict[str, set[str]] = {}
@@ -186,9 +172,9 @@ def draft_antipattern(
     fixes = dict.fromkeys(error.resolution for error, _ in occurrences if error.resolution)
     if len(fixes) > 1:
         document["preventions"] = list(fixes)[:5]
-    return antipattern_draft(
-        document, scope=scope, id=id, links=_other_links(known), labels=(label, f"voices={authors}"), origin=ORIGIN,
-        expected=0 if known is None else known.version,
+    return knowledge_draft(
+        ANTIPATTERN, document, scope=scope, id=id, links=_other_links(known), labels=(label, f"voices={authors}"),
+        origin=ORIGIN, expected=0 if known is None else known.version,
     )  # fmt: skip
 
 

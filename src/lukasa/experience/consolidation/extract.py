@@ -58,6 +58,8 @@ _INSTRUCTION = (
     "Answer with that JSON object and nothing else."
 )
 
+_PROPOSED_TEXTS = ("pattern", "category", "correct_approach", "incorrect_approach")
+
 PatternProposer = Callable[[Sequence[Mapping[str, Any]]], Any]
 """A function that gets episode documents and returns pattern documents."""
 
@@ -142,21 +144,14 @@ def extract_pattern(members: Sequence[EpisodeTraits]) -> ExtractedPattern:
     categories = languages or Counter(member.phase for member in described if member.phase)
     other_way = [format_steps(failed_sequence)] if failed_sequence and failed_sequence != sequence else []
     return ExtractedPattern(
-        pattern=pattern,
-        goal=goal,
+        pattern=pattern, goal=goal, conditions=_common_conditions(described), steps=steps, errors=errors,
         category=min(categories, key=lambda name: (-categories[name], name), default="general"),
-        conditions=_common_conditions(described),
-        steps=steps,
-        errors=errors,
         correct_approach=". ".join([*([format_steps(steps)] if steps else []), *fixes]),
         incorrect_approach=". ".join([*other_way, *problems]),
         confidence=compute_confidence(len(successful), len(failed), agreement, authors) if goal else 0.0,
-        agreement=round(agreement, 3),
-        successes=len(successful),
-        failures=len(failed),
-        author_count=authors,
+        agreement=round(agreement, 3), successes=len(successful), failures=len(failed), author_count=authors,
         rejection=rejection,
-    )
+    )  # fmt: skip
 
 
 def general_goal(goals: Sequence[str]) -> str:
@@ -292,19 +287,11 @@ def refine_pattern(
     confidence = round(min(own.confidence, float(proposal.get("confidence", 1.0))), 3)
     if confidence < MIN_CONFIDENCE:
         return f"the model's proposal was not taken: its confidence is {confidence}"
-    return replace(
-        extracted,
-        pattern=clean_text(proposal["pattern"]),
-        category=clean_text(proposal.get("category", "")) or extracted.category,
-        conditions=tuple(clean_text(condition) for condition in proposal.get("conditions", ()))[:10],
-        correct_approach=clean_text(proposal.get("correct_approach", "")),
-        incorrect_approach=clean_text(proposal.get("incorrect_approach", "")),
-        confidence=confidence,
-        author_count=own.author_count,
-        successes=own.successes,
-        failures=own.failures,
-        agreement=own.agreement,
-    )
+    wording: dict[str, Any] = {name: clean_text(proposal.get(name, "")) for name in _PROPOSED_TEXTS}
+    wording["category"] = wording["category"] or extracted.category
+    wording["conditions"] = tuple(map(clean_text, proposal.get("conditions", ())))[:10]
+    kept: dict[str, Any] = {name: getattr(extracted, name) for name in ("goal", "steps", "errors", "rejection")}
+    return replace(own, **kept, **wording, confidence=confidence)
 
 
 def _find_proposal_fault(proposal: Any, members: Mapping[str, EpisodeTraits]) -> str | None:

@@ -1,0 +1,85 @@
+"""Views of experience records: a record's body under typed names, and the lookup of a record by its id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from lukasa.journal import Journal
+from lukasa.outcome import Outcome, Refused
+from lukasa.readable_ids import find_by_id
+from lukasa.record import Draft, Record
+from lukasa.storage.engine import Reader
+
+ValueT = TypeVar("ValueT")
+
+
+class BodyField(property, Generic[ValueT]):
+    """An attribute of a view that reads one field of its record's body; ``parse`` gets None for a missing field."""
+
+    def __init__(self, name: str, parse: Callable[[Any], ValueT]) -> None:
+        super().__init__(lambda view: parse(view.record.body.get(name)))
+
+    if TYPE_CHECKING:
+
+        def __get__(self, view: Any, owner: type | None = None, /) -> ValueT: ...  # type: ignore[override]
+
+
+def text_field(name: str) -> BodyField[str]:
+    return BodyField(name, lambda value: "" if value is None else str(value))
+
+
+def count_field(name: str) -> BodyField[int]:
+    return BodyField(name, lambda value: value if isinstance(value, int) else 0)
+
+
+def number_field(name: str) -> BodyField[float]:
+    return BodyField(name, lambda value: value if isinstance(value, int | float) else 0)
+
+
+def object_field(name: str) -> BodyField[Mapping[str, Any]]:
+    return BodyField(name, lambda value: value or {})
+
+
+def list_field(name: str) -> BodyField[Sequence[Any]]:
+    return BodyField(name, lambda value: value or ())
+
+
+@dataclass(frozen=True, slots=True)
+class RecordView:
+    """A record with an id."""
+
+    record: Record
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+
+def order_fields(body: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return a body with the named fields first and all others after them."""
+    return {name: body[name] for name in (*names, *body) if name in body}
+
+
+def read_by_id(journal: Journal, kind: str, id: str, scope: str | None = None) -> Record | None:
+    """Return the current record of a kind with an id, the caller's own before others, or None."""
+    with journal.snapshot() as reader:
+        return find_by_id(reader, (kind,), id, scope=scope, own_scope=journal.author)
+
+
+def change_by_id(
+    journal: Journal, kind: str, id: str, change: Callable[[Reader, Record], Sequence[Draft] | Refused],
+    *, scope: str | None = None,
+) -> Outcome:  # fmt: skip
+    """Append the drafts that ``change`` builds from the record with an id, inside the write lock, or refuse."""
+
+    def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
+        record = find_by_id(reader, (kind,), id, scope=scope, own_scope=journal.author)
+        return not_found(kind, id) if record is None else change(reader, record)
+
+    return journal.append_if(build_drafts)
+
+
+def not_found(kind: str, id: str) -> Refused:
+    return Refused("not_found", f"There is no {kind} {id!r:.80}.")

@@ -72,8 +72,6 @@ class _Passing(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Faulty
 
-    server: Faulty
-
     def handle_one_request(self):
         try:
             super().handle_one_request()

@@ -26,7 +26,7 @@ from lukasa.storage.engine import ERASURE, Progress, Query, Reader, hash_erased_
 from lukasa.storage.integrity import DigestSum, Fingerprint, ScopeAndKind
 from lukasa.storage.location import StoreLocation
 from lukasa.storage.log_file import ENTIRE_LOG, read_log
-from lukasa.transfer.progress import count_versions, track_progress
+from lukasa.transfer.jsonl import count_versions, track_progress
 
 NOT_COPIED = ("answers to idempotency keys", "vectors")
 """Parts of a store that are not in its log. Vectors are computed again from the texts."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from lukasa.journal import Journal
-from lukasa.storage.engine import Progress
+from lukasa.storage.engine import Progress, Tally
 from lukasa.storage.log_file import ENTIRE_LOG, parse_log, write_log
-from lukasa.transfer.progress import count_versions, track_progress
+
+T = TypeVar("T")
+_PROGRESS_INTERVAL = 500
 
 
 @dataclass(slots=True)
@@ -37,3 +40,16 @@ def import_log(journal: Journal, source: BinaryIO, progress: Progress | None = N
         else:
             result.refused.append((line_number, answer.reason))
     return result
+
+
+def track_progress(items: Iterable[T], progress: Progress | None, total: int = 0, done: int = 0) -> Iterator[T]:
+    """Yield the items and report now and then how many were processed. ``total`` is 0 if it is unknown."""
+    for number, item in enumerate(items, done + 1):
+        yield item
+        if progress is not None and number % _PROGRESS_INTERVAL == 0:
+            progress(min(number, total) if total else number, total)
+
+
+def count_versions(tally: Iterable[Tally]) -> int:
+    """Return the number of versions in all scopes and kinds."""
+    return sum(row.versions for row in tally)

@@ -20,7 +20,7 @@ from lukasa.journal import Journal
 from lukasa.outcome import Refused
 from lukasa.storage.engine import Progress, Query
 from lukasa.storage.files import read_lines
-from lukasa.transfer.progress import count_versions, track_progress
+from lukasa.transfer.jsonl import count_versions, track_progress
 from lukasa.vault import Vault, VaultMemory
 from lukasa.vault.memory import parse_memory, parse_versions
 from lukasa.vault.settings import MEMORY_KIND

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -101,7 +102,7 @@ def test_talks_are_the_same_for_the_same_seed():
 
 def test_talks_are_held_in_sessions_by_several_speakers_and_some_turns_are_long():
     turns = ConversationCorpus(3).take(100 * TURNS_IN_SESSION)
-    sessions = {}
+    sessions: dict[Any, list[Any]] = {}
     for turn in turns:
         sessions.setdefault(turn.session, []).append(turn)
     assert {len(turns) for turns in sessions.values()} == {TURNS_IN_SESSION}
@@ -118,7 +119,7 @@ def test_common_words_are_as_common_as_in_english():
     assert sum("the" in words for words in texts) > 500
     common, *_ = FUNCTION_WORDS
     assert common == "the"
-    holding = {}
+    holding: dict[str, int] = {}
     for words in texts:
         for word in words:
             holding[word] = holding.get(word, 0) + 1

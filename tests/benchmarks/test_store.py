@@ -210,7 +210,12 @@ def test_questions_hold_three_different_words():
 
 def test_both_take_turns_in_beginning_and_the_first_round_is_not_counted():
     begun = []
-    rounds = run_interleaved(3, ("a", "b"), lambda: len(begun), lambda side, items: begun.append(side) or (side, items))
+
+    def run(side, items):
+        begun.append(side)
+        return side, items
+
+    rounds = run_interleaved(3, ("a", "b"), lambda: len(begun), run)
     assert begun == ["b", "a", "a", "b", "b", "a", "a", "b"]
     assert rounds == [[("a", 2), ("a", 4), ("a", 6)], [("b", 2), ("b", 4), ("b", 6)]]
 

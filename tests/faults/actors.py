@@ -17,6 +17,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -107,7 +108,7 @@ def counting(store, times, name, **_):
     with lukasa.open(store, agent=name) as memory:
         memory.journal.tip()
         wait_for_the_signal()
-        for _ in range(times):
+        for _number in range(times):
             while True:
                 before = memory.journal.get(key)
                 body = {"visits": before.body["visits"] + 1}
@@ -322,7 +323,8 @@ def filling(folder, **_):
     ballast = small / "ballast"
     ballast.write_bytes(bytes(1_000_000))
     with lukasa.open(small / "memory.db") as memory:
-        acknowledged, refused = [], None
+        acknowledged: list[Any] = []
+        refused = None
         while refused is None:
             try:
                 record = memory.journal.write("note", f"number {len(acknowledged)} " + "filler " * 700).record
@@ -420,7 +422,7 @@ def leaving(store, early, late, **_):
     memory = lukasa.open(store)
     for number in range(early):
         memory.journal.write("note", f"number {number}")
-    memory._parts.engine._checkpoint()
+    apsw.Connection(store).execute("PRAGMA wal_checkpoint(TRUNCATE)").get
     for number in range(early, early + late):
         memory.journal.write("note", f"number {number}")
     report(done=True)

@@ -273,7 +273,8 @@ class Bustle:
     def _draft(self, canary):
         rng = self._chance
         text, body = words(rng, rng.choice([0, 3, 20, 100])), {"k": words(rng, rng.choice([0, 3, 30]))}
-        id, author, links = f"{rng.getrandbits(32):08x}", rng.choice("ab"), ()
+        id, author = f"{rng.getrandbits(32):08x}", rng.choice("ab")
+        links: tuple[Link, ...] = ()
         if canary:
             id, text = id + CANARY, f"{text} {CANARY}"
             body[FOREIGN] = f"{CANARY} {FOREIGN}"

@@ -6,6 +6,8 @@ from collections import Counter
 
 import pytest
 
+from lukasa import Key
+
 
 class Witness:
     """The expected content by the ledger; what a kill left undecided is adopted from the store."""
@@ -44,7 +46,7 @@ class Witness:
 
 
 def _newest(found):
-    newest = {}
+    newest: dict[Key, int] = {}
     for key, version in found:
         newest[key] = max(version, newest.get(key, 0))
     return newest

@@ -122,7 +122,7 @@ def test_a_primary_that_is_killed_under_load_takes_nothing_acknowledged_with_it(
 @pytest.mark.slow
 @pytest.mark.requirement("LOG-3", "LOG-5")
 def test_five_primaries_killed_in_a_row_take_nothing_acknowledged_with_them(opened, rng):
-    acknowledged = {}
+    acknowledged: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         primary = stack.enter_context(PostgresServer(durable=True))
         database = primary.create()

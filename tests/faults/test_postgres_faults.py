@@ -130,7 +130,8 @@ class Cutting:
         yield "uncut"
         cuts, lost = 0, 0
         for nth in itertools.count(1):
-            name, before, then = f"{where} {nth}", self._newest(), []
+            name, before = f"{where} {nth}", self._newest()
+            then: list[object] = []
             try:
                 with self._proxy.cut_requests(where, nth=nth, then=lambda then=then: then.append(self._newest())):
                     act(self.engine, name)
@@ -416,7 +417,9 @@ def writing(engine, name, until, acknowledged):
 @contextlib.contextmanager
 def load(engine, writers=4):
     """Run writers during the block; collect what was acknowledged and their errors."""
-    until, acknowledged, errors = threading.Event(), [], []
+    until = threading.Event()
+    acknowledged: list[tuple[str, int, bytes]] = []
+    errors: list[LukasaError] = []
     with ThreadPoolExecutor(writers) as pool:
         futures = [pool.submit(writing, engine, name, until, acknowledged) for name in range(writers)]
         try:
@@ -608,7 +611,7 @@ class TestOpening:
         assert nearest_ids(engine, [1.0, 0.0]) == []
         with pytest.raises(MissingExtra) as caught:
             engine.put_vectors("m", [(seq, 0, [1.0, 0.0])])
-        assert "CREATE EXTENSION vector" in caught.value.hint
+        assert "CREATE EXTENSION vector" in str(caught.value.hint)
         assert list_ids(engine) == ["a"]
         assert sound(engine)
         server.execute(f'ALTER DATABASE "{name}" RESET extension_control_path')
@@ -657,7 +660,7 @@ class TestOpening:
         name = server.create()
         with pytest.raises(NotAllowed) as caught:
             PostgresEngine(server.url(name, user=role("guest")))
-        assert "GRANT" in caught.value.hint
+        assert "GRANT" in str(caught.value.hint)
         assert server.execute("SELECT to_regnamespace('lukasa')", database=name) == [(None,)]
         server.drop(name)
 
@@ -741,9 +744,12 @@ class TestCrowds:
 
     def test_more_threads_than_connections_wait_for_each_other(self, server, database, opened):
         engine = opened(server.url(database), pool_size=2, timeout=30)
-        run_concurrently(
-            [lambda name=name: [write_note(engine, f"{name}/{n}") for n in range(10)] for name in range(12)]
-        )
+
+        def write(name):
+            for number in range(10):
+                write_note(engine, f"{name}/{number}")
+
+        run_concurrently([partial(write, name) for name in range(12)])
         assert len(list_ids(engine)) == 120
 
     def test_a_server_that_takes_no_more_connections_is_an_error_and_then_takes_some_again(

@@ -73,7 +73,7 @@ def write_at_random(engine, clock, rng):
     def draft():
         id = rng.choice(["", *(f"r{number}" for number in range(8))])
         scope = rng.choice(["shared", "ada"])
-        links = ()
+        links: tuple[Link, ...] = ()
         if rng.random() < 0.3:
             links = (Link(DERIVED_FROM, Key(scope, "note", f"r{rng.randrange(8)}")),)
         labels = (f"n={rng.randrange(3)}",) if rng.random() < 0.5 else ()

@@ -102,7 +102,7 @@ def test_a_postgres_store_of_schema_2_is_migrated(postgres, fresh_store) -> None
             for table in ("log", "link", "hidden", "quarantine", "tally", "idempotency", "meta", "model", "vector_1"):
                 assert copy_table(source, old, table)
             old.execute("UPDATE fact SET value = %s WHERE name = 'schema'", (str(OLD_SCHEMA),))
-            (position,) = source.execute("SELECT newest_position()").fetchone()
+            ((position,),) = source.execute("SELECT newest_position()").fetchall()
             old.execute("SELECT setval('position', %s)", (position,))
         engine = PostgresEngine(old_url, clock=clock, near_duplicate_kinds=KINDS, group_label="session")
         check_migrated(engine, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import psycopg
 import pytest
@@ -18,7 +19,7 @@ from lukasa.testing.contract.links import AdjacentTurnTests
 from lukasa.testing.contract.read import MentionsFilterTests, RecordReadTests
 from lukasa.testing.contract.text_search import TextSearchTests
 
-SETTINGS = {"near_duplicate_kinds": frozenset({"memory"}), "group_label": "session"}
+SETTINGS: dict[str, Any] = {"near_duplicate_kinds": frozenset({"memory"}), "group_label": "session"}
 _NEWEST = "seq = (SELECT seq FROM lukasa.log WHERE scope = %s AND kind = %s AND id = %s ORDER BY version DESC LIMIT 1)"
 
 
@@ -31,7 +32,8 @@ def tamper(engine, statement, *values):
 class PostgresConformance:
     """How the conformance suite opens and damages a PostgreSQL store."""
 
-    locale = None
+    locale: str | None = None
+    engines: list[PostgresEngine]
 
     @pytest.fixture(autouse=True)
     def stores(self, fresh_store):

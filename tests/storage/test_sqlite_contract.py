@@ -53,7 +53,7 @@ class SqliteConformance(EngineContract):
 
     @pytest.fixture(autouse=True)
     def close_engines(self):
-        self.engines = []
+        self.engines: list[SqliteEngine] = []
         yield
         for engine in self.engines:
             engine.close()

@@ -173,7 +173,7 @@ class PostgresServer:
 
     def kill(self) -> None:
         """Kills the server and all its processes at once, as a power cut would, files aside."""
-        import psutil  # type: ignore[import-untyped]
+        import psutil
 
         self._close_connection()
         assert self._process is not None, "the server is not running"

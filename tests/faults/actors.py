@@ -422,7 +422,7 @@ def leaving(store, early, late, **_):
     memory = lukasa.open(store)
     for number in range(early):
         memory.journal.write("note", f"number {number}")
-    apsw.Connection(store).execute("PRAGMA wal_checkpoint(TRUNCATE)").get
+    apsw.Connection(store).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     for number in range(early, early + late):
         memory.journal.write("note", f"number {number}")
     report(done=True)

@@ -11,8 +11,7 @@ from lukasa.storage.postgres import PostgresEngine, schema
 from lukasa.storage.sqlite import SqliteEngine, store_file
 from lukasa.testing import FrozenClock
 from lukasa.testing.contract.base import add, make_draft, make_key, write_note
-from lukasa.testing.contract.dump import dump_store
-from lukasa.testing.contract.example_store import fill_example_store
+from lukasa.testing.contract.example_store import dump_store, fill_example_store
 
 KINDS = frozenset({"memory"})
 OLD_SCHEMA = 2

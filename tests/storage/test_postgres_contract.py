@@ -13,11 +13,10 @@ from lukasa.scope import FULL_REACH
 from lukasa.storage.engine import Query
 from lukasa.storage.postgres import PostgresEngine
 from lukasa.testing import EngineContract
+from lukasa.testing.contract.append import ConcurrencyTests
 from lukasa.testing.contract.base import make_key, quarantine, write_note
-from lukasa.testing.contract.concurrency import ConcurrencyTests
-from lukasa.testing.contract.links import AdjacentTurnTests
 from lukasa.testing.contract.read import MentionsFilterTests, RecordReadTests
-from lukasa.testing.contract.text_search import TextSearchTests
+from lukasa.testing.contract.search import AdjacentTurnTests, TextSearchTests
 
 SETTINGS: dict[str, Any] = {"near_duplicate_kinds": frozenset({"memory"}), "group_label": "session"}
 _NEWEST = "seq = (SELECT seq FROM lukasa.log WHERE scope = %s AND kind = %s AND id = %s ORDER BY version DESC LIMIT 1)"
@@ -82,7 +81,7 @@ class TestPostgres(PostgresConformance, EngineContract):
     @pytest.mark.parametrize(
         "damage",
         [
-            "UPDATE log SET author = 'somebody else' WHERE id = 'a'",
+            "UPDATE log SET author = 'another' WHERE id = 'a'",
             "UPDATE log SET at = at + 1 WHERE id = 'a'",
             "UPDATE log SET moment = moment - 1 WHERE id = 'a'",
             "UPDATE log SET id = 'other' WHERE id = 'a' AND version = 1",

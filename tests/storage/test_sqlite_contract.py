@@ -146,7 +146,7 @@ class TestSqliteInMemory(SqliteConformance):
     def open_second(self, engine, clock=None):
         pytest.skip("a store in memory belongs to one engine, by its nature")
 
-    def test_one_look_stays_the_same_while_others_write(self, engine):
+    def test_a_snapshot_stays_the_same_during_writes(self, engine):
         """A store in memory has one connection, so a write inside a snapshot raises an error."""
         write_note(engine, "a")
         with engine.snapshot(FULL_REACH) as reader:

@@ -8,7 +8,6 @@ in a process of its own, so that neither the environment nor other tests have an
 from __future__ import annotations
 
 import contextlib
-import inspect
 import io
 import json
 import os
@@ -25,6 +24,7 @@ for variable in [name for name in os.environ if name.startswith(("LUKASA_", "VOX
     del os.environ[variable]
 
 import lukasa  # noqa: E402
+from lukasa.jobs import TaskRegistry  # noqa: E402
 from lukasa.testing import CountingIds, FrozenClock  # noqa: E402
 
 BEGINNING = datetime(2025, 3, 10, 9, tzinfo=UTC)  # long ago, so that no window of 90 days reaches the present
@@ -84,15 +84,9 @@ def kept(outcome: Any) -> Any:
     return outcome
 
 
-def random_parameter() -> str:
-    """Give the name of the parameter that injects randomness."""
-    return "rng" if "rng" in inspect.signature(lukasa.open).parameters else "chance"
-
-
 def open_store(path: Path, clock: FrozenClock, **options: Any) -> Any:
     """Open a store in which nothing is left to chance."""
-    options[random_parameter()] = random.Random(7)
-    return lukasa.open(path, clock=clock, new_id=CountingIds(), embedder="hash", **options)
+    return lukasa.open(path, clock=clock, new_id=CountingIds(), embedder="hash", rng=random.Random(7), **options)
 
 
 def fill(memory: Any, clock: Clock) -> None:
@@ -161,7 +155,7 @@ def vault(memory: Any, clock: Clock) -> None:
     clock.tick()
     kept(room.journal("runtime snapshot: 40 % load"))
     clock.tick()
-    orion = seen_by(memory, "orion")
+    orion = memory.as_agent("orion")
     kept(orion.vault.add_memory("Orion keeps its scratch files under build/tmp", "orion", "tool"))
     kept(orion.vault.directive("Orion answers in English"))
 
@@ -355,7 +349,7 @@ def teamwork(memory: Any, clock: Clock) -> None:
 
 def predictions(memory: Any, clock: Clock) -> None:
     """Predict, revise, signal, reason, resolve and expire, for the owner and for an agent."""
-    orion, vega = seen_by(memory, "orion").forecasts, seen_by(memory, "vega").forecasts
+    orion, vega = memory.as_agent("orion").forecasts, memory.as_agent("vega").forecasts
     kept(
         orion.predict(
             "Will the release ship by Friday?",
@@ -422,7 +416,7 @@ def books(memory: Any, clock: Clock) -> None:
     clock.tick()
     kept(trust.judge(open_.records[0].id, impact=False))
     filed = kept(
-        seen_by(memory, "critic-3").trust.file_dissent("The budget is missing in the plan", round_id="round-2")
+        memory.as_agent("critic-3").trust.file_dissent("The budget is missing in the plan", round_id="round-2")
     )
     kept(trust.judge(filed.records[0].id, impact=True))
     clock.tick()
@@ -479,7 +473,7 @@ def background(memory: Any, clock: Clock) -> None:
     def fail(lent: Any) -> None:
         raise ValueError("This job never works.")
 
-    register = type(memory.jobs.register)()
+    register = TaskRegistry()
     register.job("frozen.remember")(remember)
     register.job("frozen.fail", attempts=1)(fail)
     jobs = memory.jobs.serving(register)
@@ -526,15 +520,6 @@ def taking_back(memory: Any, clock: Clock) -> None:
     kept(memory.vault.journal("check-in after the erasure"))
     deleted = kept(journal.write("note", "To be deleted")).record
     kept(journal.delete(deleted.key))
-
-
-def seen_by(memory: Any, agent: str) -> Any:
-    """Give the same open store as an agent sees it, with the method that takes an agent and its scopes."""
-    methods = inspect.getmembers(type(memory), inspect.isfunction)
-    name = next(
-        name for name, method in methods if list(inspect.signature(method).parameters)[1:] == ["agent", "scopes"]
-    )
-    return getattr(memory, name)(agent)
 
 
 def command(*arguments: str) -> str:
@@ -721,7 +706,7 @@ def build(folder: Path) -> None:
     with open_store(store, clock) as memory:
         memory.compact()
         memory.export(folder / "log_compacted.jsonl")
-        orion = seen_by(memory, "orion")
+        orion = memory.as_agent("orion")
         orion.export(folder / "log_of_an_agent.jsonl")
 
 

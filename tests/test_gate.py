@@ -1,4 +1,4 @@
-"""The gate: every draft is taken in whole or refused with a stable code and a sentence."""
+"""The gate: every draft is accepted whole or refused with a stable code and a sentence."""
 
 import copy
 import pickle
@@ -112,7 +112,7 @@ def test_a_tuple_in_a_body_comes_back_as_a_list(gate):
     assert b'"pair":[1,2]' in sealed.content
 
 
-def test_a_draft_without_a_body_survives_copying_and_pickling_and_nobody_can_fill_the_body_of_all_others():
+def test_the_empty_body_of_a_draft_survives_copying_and_pickling_and_cannot_be_changed():
     draft = Draft("note", "hello")
     assert pickle.loads(pickle.dumps(draft)) == copy.deepcopy(draft) == draft
     assert draft.body == {}
@@ -139,7 +139,7 @@ def test_a_kind_has_the_limits_and_checks_of_its_policy():
     assert isinstance(gate.validate(Draft("other", "LOUD"), "i"), ValidatedDraft)
 
 
-def test_the_glance_that_spares_most_checks_never_lets_a_fault_through(gate):
+def test_the_fast_path_of_validate_misses_no_fault(gate):
     gate.validate(Draft("note"), "i")  # the names are known from here on
     assert gate.validate(Draft("note", body={"n": float("nan")}), "i").code == "bad_json"
     assert gate.validate(Draft("note", body={"n": 2**64}), "i").code == "bad_json"
@@ -147,7 +147,7 @@ def test_the_glance_that_spares_most_checks_never_lets_a_fault_through(gate):
     assert gate.validate(Draft("note", "\ud800"), "i").code == "bad_unicode"
 
 
-def test_the_store_keeps_its_own_books_to_itself(gate):
+def test_callers_cannot_write_system_records(gate):
     for kind in RESERVED_KINDS:
         assert gate.validate(Draft(kind), "i").code == "reserved_kind"
         assert isinstance(gate.validate(Draft(kind, body={"author": "x"}), "i", allow_reserved=True), ValidatedDraft)

@@ -36,5 +36,5 @@ def test_every_built_requirement_has_a_test():
     assert set(numbers.REQUIREMENTS) - numbers.NOT_BUILT - set(_named_by_tests()) == set()
 
 
-def test_nothing_is_called_unbuilt_that_has_a_test():
+def test_no_unbuilt_requirement_has_a_test():
     assert _numbers().NOT_BUILT & set(_named_by_tests()) == set()

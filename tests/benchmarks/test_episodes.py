@@ -85,7 +85,7 @@ ODD_JOBS = (
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_tasks_in_plain_english_are_told_apart(seed):
+def test_tasks_in_plain_english_are_distinguished(seed):
     chance = random.Random(seed)
     actions = ["read_file", "write_file", "edit_file", "run_test", "run_lint", "call_api", "deploy", "read_logs"]
     episodes: list[tuple[int | None, dict[str, Any]]] = []

@@ -94,7 +94,7 @@ def deciding(store, facts, name, **_):
 
             def unless_known(reader, fact=fact):
                 if reader.read(Query(kinds=("fact",), labels=(f"fact={fact}",))):
-                    return Refused("present", "Somebody has added this fact.")
+                    return Refused("present", "Another process has added this fact.")
                 return [Draft("fact", f"{fact} is so", labels=(f"fact={fact}",))]
 
             tally["added" if memory.journal.append_if(unless_known) else "present"] += 1
@@ -360,7 +360,7 @@ def sealing_off(folder, leftover, mounted, **_):
     os.waitpid(child, 0)
     if leftover == "log":
         store.with_name("memory.db-shm").unlink()
-    beside = sorted(path.name for path in place.iterdir())
+    files = sorted(path.name for path in place.iterdir())
     _switch(place, mounted, writable=False)
     with lukasa.open(store) as memory:
         journal = memory.journal
@@ -384,11 +384,11 @@ def sealing_off(folder, leftover, mounted, **_):
             "quarantine": _refusal(lambda: journal.quarantine("a")),
         }
         still = [record.text for record in journal.read(Query(kinds=("note",)))]
-    unchanged = sorted(path.name for path in place.iterdir()) == beside
+    unchanged = sorted(path.name for path in place.iterdir()) == files
     _switch(place, mounted, writable=True)
     with lukasa.open(store) as memory:
         later = bool(memory.journal.write("note", "writable again")) and memory.verify().sound
-    report(reads=reads, writes=writes, still=still, unchanged=unchanged, later=later, beside=beside)
+    report(reads=reads, writes=writes, still=still, unchanged=unchanged, later=later, files=files)
 
 
 def _write_and_leave(store, *, killed):

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup run test test-clients test-faults pictures lint types contract house check clean
+.PHONY: help setup run test test-clients test-faults coverage pictures lint types contract house check clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,9 @@ test: setup  ## all tests but the long ones
 test-faults: setup  ## the long fault and load tests
 	$(BIN)/python -m pytest -m slow
 
+coverage: setup  ## the tests with coverage; fails below the floor in pyproject.toml
+	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term --cov-report=html
+
 test-clients: setup  ## real clients of the MCP server: conformance, the reference memory server, Claude Code
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group clients
 	mkdir -p build/clients && cp tests/clients/package.json build/clients/
@@ -42,6 +45,7 @@ lint: setup
 
 types: setup  ## type checks of the package, the benchmarks and the tests
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini tests
 
 contract: setup
 	$(BIN)/lint-imports

@@ -1,4 +1,4 @@
-"""What all tests share: how hard hypothesis tries, a PostgreSQL server, and the requirements that the shipped exam notes."""
+"""Shared by all tests: hypothesis profiles, a PostgreSQL server, and markers for the requirements of the conformance suite."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ settings.register_profile(
     derandomize=True,
     max_examples=60,
     deadline=None,
-    report_multiple_bugs=False,  # one is enough to fail, and quicker to boil down
+    report_multiple_bugs=False,  # one is enough to fail, and quicker to shrink
     suppress_health_check=_ANY_SPEED,
 )
 settings.register_profile(
@@ -27,7 +27,7 @@ settings.load_profile(os.environ.get("LUKASA_HYPOTHESIS", "ci"))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """``lukasa.testing`` ships without our markers, so that other projects need not register them; here they count."""
+    """Turn the numbers on conformance tests into markers; other projects run the suite without registering them."""
     numbers = getattr(getattr(item, "function", None), "requirements", ())
     if numbers:
         item.add_marker(pytest.mark.requirement(*numbers))
@@ -35,13 +35,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def server():
-    """A real PostgreSQL server, for whoever asks for it."""
+    """Start a real PostgreSQL server."""
     with shared_server() as server:
         yield server
 
 
 @pytest.fixture
 def url(server):
-    """A database of its own."""
+    """Create a database and return its URL."""
     with server.database() as url:
         yield url

@@ -1,5 +1,5 @@
-"""What Lukasa must do, one sentence per number. Tests name the numbers they guard; ``tests/test_requirements.py`` keeps
-both sides in step. A number in ``NOT_BUILT`` has no test yet, because there is nothing to test yet."""
+"""The requirements, one sentence per number. Tests carry the numbers they check; ``tests/test_requirements.py`` compares
+both. A number in ``NOT_BUILT`` has no test yet because it is not built yet."""
 
 REQUIREMENTS = {
     # The record log
@@ -103,7 +103,7 @@ REQUIREMENTS = {
     "RCL-4": "Recalled text enters prompts as fenced data within a token budget.",
     "RCL-5": "Every index can be rebuilt from the log, and a stale one is noticed and repaired.",
     "RCL-6": "Recall is evaluated on public benchmarks by one command.",
-    # Doors
+    # Interfaces
     "DOO-1": "The Python library is typed, synchronous, and awaitable through a mechanical wrapper.",
     "DOO-2": "The command line does everything a person does, with tables, JSON, progress and documented exit codes.",
     "DOO-3": "The MCP server offers a small set of well-named tools to coding agents.",

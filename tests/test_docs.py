@@ -1,4 +1,4 @@
-"""The documents cannot rot: their examples run, their links lead somewhere."""
+"""The documents: their examples run, and their links lead to files."""
 
 import contextlib
 import io
@@ -11,19 +11,19 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 EXAMPLE = re.compile(r"```python\n(.*?)```\n\nprints\n\n```text\n(.*?)```", re.DOTALL)
 EXAMPLES = [
-    pytest.param(code, printed, id=f"{page.name}-{at}")
+    pytest.param(code, printed, id=f"{page.name}-{number}")
     for page in PAGES
-    for at, (code, printed) in enumerate(EXAMPLE.findall(page.read_text("utf-8")), 1)
+    for number, (code, printed) in enumerate(EXAMPLE.findall(page.read_text("utf-8")), 1)
 ]
 
 
 @pytest.mark.parametrize(("code", "printed"), EXAMPLES)
 def test_an_example_prints_what_its_page_says(code, printed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         exec(compile(code, "example", "exec"), {})
-    assert said.getvalue() == printed
+    assert output.getvalue() == printed
 
 
 def test_the_readme_has_an_example():
@@ -31,7 +31,7 @@ def test_the_readme_has_an_example():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_between_pages_leads_somewhere(page):
+def test_every_link_between_pages_leads_to_a_file(page):
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8")):
         assert (page.parent / target).exists(), target
 

@@ -1,15 +1,42 @@
-"""The shape of the code stays within its limits; ``make house`` prints all figures."""
+"""The size, shape and wording of the code stay within their limits; ``make house`` prints all figures."""
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import io
 import re
+import sys
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+PACKAGE_FILES = sorted((ROOT / "src" / "lukasa").rglob("*.py"))
+CHECKED_FILES = [*PACKAGE_FILES, *sorted((ROOT / "benchmarks").rglob("*.py")), *sorted((ROOT / "tools").rglob("*.py"))]
+
+UNWANTED_WORDS = re.compile(
+    r"\b(told|whoever|anew|borne|spelled|veil(s|ed)?|stands in|beside|errands?|doors?|rooms|keepers?)\b", re.IGNORECASE
+)
+"""Idiom that a reader has to decode, and names of modules that no longer exist."""
+
+ALLOWED_PHRASES = {"``told``": "the public field of a prompt block that counts its memories"}
+"""Text that may contain an unwanted word, with the reason."""
+
+ALLOWED_PRIVATE_ATTRIBUTES = {
+    "server._tool_manager": "the MCP SDK has no public call that adds a tool with a given output schema",
+    "server._tool_manager._tools": "the MCP SDK has no public call that adds a tool with a given output schema",
+    "memory.sessions._blobs": "the benchmark of checkpoints counts the bytes behind a session's file store",
+    "session._files": "the benchmark of checkpoints times the file store without the log",
+    "server._lowlevel_server": "the MCP SDK has no public way to run a server on given streams",
+}
+"""Private attributes of other modules that are used all the same, with the reason."""
+
+DOCUMENTED_UNDERSCORES = {"_replace", "_asdict", "_make", "_fields", "_field_defaults"}
+"""Attributes of named tuples that are public although they begin with an underscore."""
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +46,6 @@ def house() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    import sys
-
     sys.modules["house"] = module
     spec.loader.exec_module(module)
     return module
@@ -38,8 +63,86 @@ def test_the_import_contract_has_eight_layers(house: ModuleType) -> None:
     assert len(house.layers()) == 8
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "src" / "lukasa").rglob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PACKAGE_FILES, ids=lambda path: path.stem)
 def test_only_the_configuration_reads_the_environment(path: Path) -> None:
     allowed = {"config.py", "client.py", "daemon.py"}  # a hook's client must start without loading the package
     if path.name not in allowed:
         assert not re.search(r"os\.(environ|getenv)", path.read_text("utf-8")), path
+
+
+def test_docstrings_comments_and_messages_contain_no_unwanted_word() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {match[0]}"
+        for path in CHECKED_FILES
+        for line, text in prose_of(path.read_text("utf-8"))
+        for match in UNWANTED_WORDS.finditer(without_allowed_phrases(text))
+    ]
+    assert found == []
+
+
+def prose_of(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line number and text of every string with more than one word, and of every comment."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value.split()) > 1:
+            yield node.lineno, node.value
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def without_allowed_phrases(text: str) -> str:
+    """Remove the phrases of ``ALLOWED_PHRASES`` from a text."""
+    for phrase in ALLOWED_PHRASES:
+        text = text.replace(phrase, "")
+    return text
+
+
+def test_prose_of_finds_docstrings_comments_and_messages() -> None:
+    source = '"""One docstring."""\nraise ValueError(f"a message for {name}")  # a comment\nfields = {"told": 1}\n'
+    assert [text for _, text in prose_of(source)] == ["One docstring.", "a message for ", "# a comment"]
+
+
+def test_no_module_uses_a_private_attribute_of_another() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}:{line}": attribute
+        for path in CHECKED_FILES
+        for line, attribute in foreign_private_names(path.read_text("utf-8"))
+        if attribute not in ALLOWED_PRIVATE_ATTRIBUTES
+    }
+    assert found == {}
+
+
+def foreign_private_names(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and text of each private attribute or import that the module does not define itself."""
+    tree = ast.parse(source)
+    defined = {name for node in ast.walk(tree) for name in names_defined_by(node)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                pass
+            case ast.Attribute(attr=name) if is_private(name) and name not in defined:
+                yield node.lineno, ast.unparse(node)
+            case ast.ImportFrom(module=str() as module, names=aliases) if module.startswith("lukasa"):
+                yield from ((node.lineno, f"{module}.{alias.name}") for alias in aliases if is_private(alias.name))
+
+
+def names_defined_by(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a definition or an assignment introduces, attributes of ``self`` and ``cls`` included."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Name(id=name, ctx=ast.Store()):
+            yield name
+        case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+            yield name
+
+
+def is_private(name: str) -> bool:
+    """Tell private names from public ones, ``__dunder__`` names and the documented names of named tuples."""
+    return name.startswith("_") and not name.startswith("__") and name not in DOCUMENTED_UNDERSCORES
+
+
+def test_foreign_private_names_are_found() -> None:
+    source = "class A:\n    def __init__(self, other):\n        self._own = other._foreign\n        other._own.b._replace()\n"
+    assert list(foreign_private_names(source)) == [(3, "other._foreign")]
+    assert list(foreign_private_names("from lukasa.gate import _x, y\n")) == [(1, "lukasa.gate._x")]

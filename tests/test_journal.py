@@ -104,7 +104,7 @@ def test_a_repeated_idempotency_key_answers_as_the_first_time(journal):
 
 
 @pytest.mark.requirement("LOG-3")
-def test_a_decision_looks_and_writes_in_one_step(journal):
+def test_append_if_reads_and_writes_in_one_step(journal):
     def once(reader):
         known = reader.match_text("unique")
         return Refused("duplicate", "It is there.") if known else [Draft("note", "unique")]
@@ -192,7 +192,7 @@ def test_only_the_owner_erases_compacts_and_quarantines(tmp_path):
 
 
 @pytest.mark.requirement("LOG-6")
-def test_undo_brings_back_what_stood_before_an_author_came(journal, clock):
+def test_undo_restores_the_versions_before_an_author(journal, clock):
     ours = journal.write("note", "ours", author="orion").record.key
     since = clock.now()
     journal.write("note", "defaced", id=ours.id, author="mallory")
@@ -216,7 +216,7 @@ def test_an_undo_can_be_undone(journal):
 
 
 @pytest.mark.requirement("LOG-6")
-def test_undo_keeps_what_somebody_else_wrote_since(journal):
+def test_undo_keeps_later_writes_of_other_authors(journal):
     key = journal.write("note", "bad", author="mallory").record.key
     journal.write("note", "corrected", id=key.id, author="orion")
     done = journal.undo(author="mallory")
@@ -224,13 +224,13 @@ def test_undo_keeps_what_somebody_else_wrote_since(journal):
     assert journal.get(key).text == "corrected"
 
 
-def test_undo_of_nothing_in_particular_is_refused(journal):
+def test_undo_without_a_selection_is_refused(journal):
     with pytest.raises(InvalidInput):
         journal.undo()
 
 
 @pytest.mark.requirement("LOG-6")
-def test_quarantine_hides_an_author_and_what_came_of_it_until_released(journal):
+def test_quarantine_hides_an_author_and_its_derivations_until_released(journal):
     good = journal.write("note", "good", author="orion").record.key
     journal.write("note", "spoiled", id=good.id, author="mallory")
     bad = journal.write("note", "poison", author="mallory").record.key
@@ -261,7 +261,7 @@ def test_quarantine_since_a_time_spares_what_came_before(journal, clock):
 
 
 @pytest.mark.requirement("RCL-5")
-def test_everything_derived_can_be_rebuilt(journal):
+def test_reindex_rebuilds_everything_derived(journal):
     key = journal.write(
         "note", "alpha", labels=("tag=x",), links=(Link("about", Key("shared", "note", "y")),)
     ).record.key

@@ -1,4 +1,4 @@
-"""Opening a store: where it is, who made it, what it may reach, and the public face of the package."""
+"""Opening a store: its location, its owner, its reach, and the public names of the package."""
 
 import subprocess
 import sys
@@ -48,7 +48,7 @@ def test_a_file_of_another_program_is_left_untouched(tmp_path):
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
-def test_a_closed_store_says_so(tmp_path):
+def test_a_closed_store_raises_store_closed(tmp_path):
     memory = lukasa.open(tmp_path / "s.db")
     memory.close()
     memory.close()
@@ -58,7 +58,7 @@ def test_a_closed_store_says_so(tmp_path):
         memory.journal.tip()
 
 
-def test_a_backup_is_a_store_of_its_own(tmp_path):
+def test_a_backup_is_a_separate_store(tmp_path):
     with lukasa.open(tmp_path / "s.db") as memory:
         memory.journal.write("note", "kept")
         memory.backup(tmp_path / "copy.db")
@@ -70,7 +70,7 @@ def test_a_backup_is_a_store_of_its_own(tmp_path):
         assert copy.verify().sound
 
 
-def test_the_public_face_is_what_it_says():
+def test_the_public_names_are_those_of_all():
     assert all(hasattr(lukasa, name) for name in lukasa.__all__)
     assert lukasa.__all__ == sorted(lukasa.__all__, key=str)
 
@@ -85,7 +85,7 @@ def test_importing_lukasa_loads_nothing_heavy():
 
 
 @pytest.mark.requirement("OPS-5")
-def test_nothing_speaks_to_the_network(tmp_path):
+def test_nothing_opens_a_network_connection(tmp_path):
     code = f"""
 import sys
 def watch(event, arguments):
@@ -101,7 +101,7 @@ with lukasa.open({str(tmp_path / "s.db")!r}) as memory:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).returncode == 0
 
 
-def test_an_open_store_is_lent_with_a_smaller_reach_and_not_closed_by_it(tmp_path):
+def test_as_agent_shares_the_engine_and_does_not_close_it(tmp_path):
     with lukasa.open(tmp_path / "agents.db") as owner:
         owner.journal.write("note", "for all")
         owner.journal.write("note", "for bob", scope="bob")
@@ -114,6 +114,6 @@ def test_an_open_store_is_lent_with_a_smaller_reach_and_not_closed_by_it(tmp_pat
         assert len(list(owner.journal.read())) == 3
 
 
-def test_what_is_not_there_is_not_an_attribute():
+def test_an_unknown_attribute_raises_attribute_error():
     with pytest.raises(AttributeError):
         lukasa.nonsense  # noqa: B018

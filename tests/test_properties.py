@@ -1,4 +1,4 @@
-"""What holds for every input and every order of events, not only for those somebody thought of."""
+"""Properties that hold for every input and every order of events."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def log_of(journal):
     return list(journal.read(Query(every_version=True, hidden=True)))
 
 
-# Any good draft comes back as it was; any bad one is refused and leaves nothing.
+# A good draft comes back unchanged; a bad one is refused and writes nothing.
 
 
 @pytest.mark.requirement("LOG-1")
@@ -114,15 +114,15 @@ def test_ids_that_differ_at_all_are_different_records(one, other):
         assert [memory.journal.get(Key("shared", "note", id)).text for id in (one, other)] == ["one", "other"]
 
 
-# Canonical JSON: one value, one spelling; strict reading.
+# Canonical JSON: one encoding per value, and strict parsing.
 
 
 @given(json_values(30))
 def test_canonical_json_reads_back_what_it_wrote(value):
-    spelled = canonical_json.encode(value)
-    again = canonical_json.decode(spelled)
-    assert canonical_json.encode(again) == spelled
-    assert canonical_json.parse(spelled) == again
+    encoded = canonical_json.encode(value)
+    again = canonical_json.decode(encoded)
+    assert canonical_json.encode(again) == encoded
+    assert canonical_json.parse(encoded) == again
     assert canonical_json.find_json_fault(value) is None
     assert canonical_json.find_json_fault(again) is None
 
@@ -138,12 +138,12 @@ def shuffled(value, chance):
 
 
 @given(json_values(30), st.randoms(use_true_random=False))
-def test_equal_values_have_one_spelling(value, chance):
+def test_equal_values_have_one_encoding(value, chance):
     assert canonical_json.encode(shuffled(value, chance)) == canonical_json.encode(value)
 
 
 @given(json_values(20), st.booleans(), st.sampled_from([None, 2]))
-def test_any_other_spelling_is_read_as_the_same_value(value, ascii_only, indent):
+def test_any_other_encoding_is_parsed_as_the_same_value(value, ascii_only, indent):
     other = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     assert canonical_json.encode(canonical_json.decode(other)) == canonical_json.encode(value)
     assert canonical_json.encode(canonical_json.decode(other.encode())) == canonical_json.encode(value)
@@ -158,7 +158,7 @@ _NOT_JSON = [
 
 
 @pytest.mark.parametrize("data", _NOT_JSON, ids=lambda data: ascii(data[:24]))
-def test_what_parsers_disagree_on_is_refused(data):
+def test_json_that_parsers_disagree_on_is_refused(data):
     with pytest.raises(InvalidInput):
         canonical_json.decode(data)
 
@@ -176,20 +176,20 @@ def test_the_limits_of_canonical_json_are_within_reach():
     assert canonical_json.find_json_fault(nested_object(65)) is not None
 
 
-@given(st.text(st.characters(), max_size=20), st.text(st.characters(categories=("Cs",)), min_size=1, max_size=3))
-def test_text_with_a_lone_surrogate_is_refused_however_it_is_spelled(text, broken):
+@given(st.text(st.characters(), max_size=20), st.text(st.characters(categories=["Cs"]), min_size=1, max_size=3))
+def test_text_with_a_lone_surrogate_is_refused_in_every_encoding(text, broken):
     assume(not _pairs_up(text + broken))
-    for spelled in (
+    for encoded in (
         json.dumps(text + broken),
         json.dumps(text + broken, ensure_ascii=False),
         json.dumps({text + broken: 1}),
     ):
         with pytest.raises(InvalidInput):
-            canonical_json.decode(spelled)
+            canonical_json.decode(encoded)
 
 
 def _pairs_up(text):
-    """Whether every surrogate has its other half beside it, as two escapes that make one character have."""
+    """Tell whether every surrogate is part of a pair."""
     return not any("\ud800" <= character <= "\udfff" for character in json.loads(json.dumps(text)))
 
 
@@ -311,14 +311,14 @@ def test_no_lines_at_all_break_a_replay(lines):
         assert memory.verify().findings == ()
 
 
-# The wall: whatever is asked, a caller learns nothing of another scope.
+# Scopes: a caller learns nothing of a scope outside its reach.
 
 _SECRET = "hush"
 
 
 @pytest.fixture(scope="module")
 def two_sides():
-    """A store with an open and a closed side, as its owner and as somebody walled in see it."""
+    """Return one store with an open and a closed scope, as its owner and as a caller with a limited reach see it."""
     clock = FrozenClock()
     with in_memory(clock) as memory:
         owner = memory.journal
@@ -371,7 +371,7 @@ _WORDS = st.one_of(st.sampled_from(["word", _SECRET, f"plain {_SECRET}", "again 
 @pytest.mark.requirement("LOG-4")
 @settings(max_examples=settings().max_examples * 4)
 @given(query=_QUERIES, words=_WORDS, key=_KEYS, number=_NUMBERS)
-def test_a_caller_never_sees_another_scope_whatever_it_asks(two_sides, query, words, key, number):
+def test_no_query_returns_records_outside_the_reach(two_sides, query, words, key, number):
     _, walled = two_sides
     seen, complaints = [], []
     for ask in (
@@ -398,7 +398,7 @@ def test_a_caller_never_sees_another_scope_whatever_it_asks(two_sides, query, wo
 
 
 @pytest.mark.requirement("LOG-4")
-def test_a_walled_caller_cannot_look_after_the_whole_store(two_sides):
+def test_a_caller_with_a_limited_reach_cannot_maintain_the_store(two_sides):
     owner, walled = two_sides
     for deed in (walled.verify, walled.reindex, walled.compact, lambda: walled.erase(Key("open", "note", "0"))):
         with pytest.raises(NotAllowed):
@@ -411,7 +411,7 @@ def test_a_walled_caller_cannot_look_after_the_whole_store(two_sides):
 
 
 @pytest.mark.requirement("LOG-4")
-def test_a_walled_caller_takes_nothing_out_of_the_store_but_its_own(tmp_path):
+def test_a_caller_with_a_limited_reach_exports_its_own_scopes_only(tmp_path):
     store = tmp_path / "store.db"
     with lukasa.open(store) as owner, lukasa.open(store, agent="ada") as walled:
         owner.journal.write("note", _SECRET, scope="closed")
@@ -422,12 +422,12 @@ def test_a_walled_caller_takes_nothing_out_of_the_store_but_its_own(tmp_path):
         assert not (tmp_path / "copy.db").exists()
 
 
-# A store's whole life, against a model of plain lists.
+# Random operations on a store, compared with a model of plain lists.
 
 
 @dataclass
 class Version:
-    """One line of the model's log."""
+    """A version in the model's log."""
 
     position: int
     key: Key
@@ -442,19 +442,26 @@ class Version:
 
 
 class Model:
-    """What a store should hold, told in the plainest way."""
+    """The expected content of a store, as plain lists."""
 
     def __init__(self):
-        self.log = []
-        self.veils = {}
+        self.log: list[Version] = []
+        self.quarantines: dict[str, datetime | None] = {}
         self.position = 0
+
+    def copy(self):
+        """Return an independent copy."""
+        other = Model()
+        other.log = [replace(version, hidden_by=set(version.hidden_by)) for version in self.log]
+        other.quarantines, other.position = dict(self.quarantines), self.position
+        return other
 
     def versions(self, key, *, seen=True):
         found = [version for version in self.log if version.key == key and not (seen and version.hidden_by)]
         return sorted(found, key=lambda version: version.number)
 
-    def standing(self, key):
-        """The number of the newest version that can be seen, and whether it is a live one."""
+    def newest_number(self, key):
+        """Return the number of the newest visible version, and whether it is live."""
         versions = self.versions(key)
         return (versions[-1].number, not versions[-1].deleted) if versions else (0, False)
 
@@ -471,7 +478,8 @@ class Model:
         version = Version(
             self.position, key, taken[-1].number + 1 if taken else 1, author, at, text, tuple(sources), deleted, origin
         )
-        if author in self.veils and (self.veils[author] is None or at >= self.veils[author]):
+        since = self.quarantines.get(author)
+        if author in self.quarantines and (since is None or at >= since):
             version.hidden_by.add(author)
         for source in sources:
             before = self.versions(source, seen=False)
@@ -480,25 +488,26 @@ class Model:
         self.log.append(version)
         return version
 
-    def stood(self, key, position):
-        """The version of a key that stood just before a position."""
+    def current_before(self, key, position):
+        """Return the version of a key that was current just before a position."""
         before = [version for version in self.versions(key, seen=False) if version.position < position]
         return before[-1] if before else None
 
     def quarantine(self, author, since):
         self.position += 1
         self.release(author)
-        self.veils[author] = since
+        self.quarantines[author] = since
         for version in self.log:
             own = version.author == author and (since is None or version.at >= since)
             made = any(
-                (source := self.stood(key, version.position)) and author in source.hidden_by for key in version.sources
+                (source := self.current_before(key, version.position)) and author in source.hidden_by
+                for key in version.sources
             )
             if own or made:
                 version.hidden_by.add(author)
 
     def release(self, author):
-        self.veils.pop(author, None)
+        self.quarantines.pop(author, None)
         for version in self.log:
             version.hidden_by.discard(author)
 
@@ -549,9 +558,9 @@ steps = st.builds(
 
 
 class Life(RuleBasedStateMachine):
-    """A store goes through everything but undo; after every step it holds what the model holds.
+    """Every operation but undo; after every step the store holds what the model holds.
 
-    The model drops versions for ``compact`` and ``erase`` alone, so nothing else can lose any.
+    The model drops versions in ``compact`` and ``erase`` only, so any other loss is found.
     """
 
     @initialize(past=st.lists(steps, min_size=2, max_size=6))
@@ -580,11 +589,11 @@ class Life(RuleBasedStateMachine):
 
     @rule(batch=st.lists(steps, min_size=2, max_size=4))
     def write_batch(self, batch):
-        standing = {}
+        trial = self.model.copy()
         conflict = None
         proposed = []
         for step in batch:
-            number, live = standing.get(step.key) or self.model.standing(step.key)
+            number, live = trial.newest_number(step.key)
             expected = {"anything": None, "nothing": 0, "newest": number, "stale": number + 1}[step.expects]
             if conflict is None and expected is not None and expected != number and (expected or live):
                 conflict = Conflict(step.key, expected, number)
@@ -595,8 +604,7 @@ class Life(RuleBasedStateMachine):
                     links=links, deleted=step.deleted, expected=expected,
                 )
             )  # fmt: skip
-            if conflict is None:
-                standing[step.key] = self._after(step, standing)
+            trial.write(step.key, step.author, self.clock.now(), step.text, step.sources, step.deleted)
         outcome = self.journal.append(proposed)
         if conflict is not None:
             assert outcome == conflict
@@ -605,15 +613,6 @@ class Life(RuleBasedStateMachine):
         for step, record in zip(batch, outcome.records, strict=True):
             version = self.model.write(step.key, step.author, self.clock.now(), step.text, step.sources, step.deleted)
             assert record.version == version.number
-
-    def _after(self, step, earlier):
-        """What stands under the step's key once the steps before it and it itself are done."""
-        trial = Model()
-        trial.log = [replace(version, hidden_by=set(version.hidden_by)) for version in self.model.log]
-        trial.veils, trial.position = dict(self.model.veils), self.model.position
-        self.trial = trial if not earlier else self.trial
-        self.trial.write(step.key, step.author, self.clock.now(), step.text, step.sources, step.deleted)
-        return self.trial.standing(step.key)
 
     @rule(seconds=st.sampled_from([-3600, -1, 1, 60, 86400]))
     def time_passes(self, seconds):
@@ -628,7 +627,7 @@ class Life(RuleBasedStateMachine):
     @rule(author=authors)
     def release(self, author):
         outcome = self.journal.release(author)
-        assert bool(outcome) == (author in self.model.veils)
+        assert bool(outcome) == (author in self.model.quarantines)
         if outcome:
             self.model.position += 1
             self.model.release(author)
@@ -682,7 +681,7 @@ class Life(RuleBasedStateMachine):
         assert {pair: count for pair, count in counted.items() if pair[0] != SYSTEM} == {
             pair: (alive[pair], everything[pair]) for pair in everything
         }
-        assert set(self.journal.quarantined()) == set(self.model.veils)
+        assert set(self.journal.quarantined()) == set(self.model.quarantines)
 
     def teardown(self):
         if not hasattr(self, "memory"):
@@ -703,7 +702,7 @@ class Life(RuleBasedStateMachine):
 
 
 class LifeOnDisk(Life):
-    """As before, in a file that is closed and opened again now and then."""
+    """The same operations on a file that is closed and reopened at times."""
 
     def _open(self):
         self.folder = Path(tempfile.mkdtemp(prefix="lukasa-life-"))
@@ -721,11 +720,11 @@ class LifeOnDisk(Life):
 
 
 class LifeWithUndo(Life):
-    """As before, and now and then, while nobody is in quarantine, what an author wrote is taken back, and that too."""
+    """The same operations, and undo of an author's writes while no author is in quarantine, and undo of that undo."""
 
     @rule(author=authors, back=st.sampled_from([None, 0, 3600]), again=st.booleans())
     def undo(self, author, back, again):
-        for held in list(self.model.veils):
+        for held in list(self.model.quarantines):
             self.release(held)
         since = None if back is None else self.clock.now() - timedelta(seconds=back)
         bad = {
@@ -753,9 +752,9 @@ class LifeWithUndo(Life):
         return {record.key: record.text for record in self.journal.read() if record.scope != SYSTEM}
 
     def _taken_back(self, bad):
-        """What each key should say afterwards, which keys are reverted, and which are kept."""
+        """Return the expected text of each key after an undo, the reverted keys, and the kept keys."""
         for version in self.model.log:
-            stood = [self.model.stood(key, version.position) for key in version.sources]
+            stood = [self.model.current_before(key, version.position) for key in version.sources]
             if not version.hidden_by and any(source and source.position in bad for source in stood):
                 bad = bad | {version.position}
         wanted, reverted, kept = {}, set(), set()
@@ -771,7 +770,7 @@ class LifeWithUndo(Life):
         return wanted, reverted, kept
 
     def _follow_the_log(self):
-        """Takes over the versions that an undo wrote; what they say was checked."""
+        """Add the versions that an undo wrote to the model; their content is checked before."""
         known = {(version.key, version.number) for version in self.model.log}
         for record in log_of(self.journal):
             if record.scope != SYSTEM and (record.key, record.version) not in known:
@@ -782,7 +781,7 @@ class LifeWithUndo(Life):
 
 
 def _life_of_notes(journal, *notes):
-    """Writes notes told as (id, author, ids it was derived from)."""
+    """Write notes given as (id, author, ids of their sources)."""
     for id, author, sources in notes:
         links = tuple(Link(DERIVED_FROM, Key("shared", "note", source)) for source in sources)
         assert journal.write("note", f"{id} by {author}", id=id, author=author, links=links)
@@ -818,7 +817,7 @@ def _life_of_notes(journal, *notes):
         "two parents",
     ],
 )
-def test_undo_takes_back_exactly_what_came_of_the_versions_it_undoes(notes, left):
+def test_undo_reverts_exactly_the_derivations_of_the_versions_it_undoes(notes, left):
     with in_memory() as memory:
         _life_of_notes(memory.journal, *notes)
         memory.journal.undo(author="bad")
@@ -826,7 +825,7 @@ def test_undo_takes_back_exactly_what_came_of_the_versions_it_undoes(notes, left
 
 
 @pytest.mark.requirement("LOG-6")
-def test_undo_takes_effect_although_what_it_restores_was_written_by_somebody_now_in_quarantine():
+def test_undo_takes_effect_although_the_restored_author_is_in_quarantine():
     clock = FrozenClock()
     with in_memory(clock) as memory:
         journal = memory.journal

@@ -49,7 +49,7 @@ def test_folded_evidence_is_found_by_recall(conversations):
     assert (found.by_recall, found.assembled) == (1.0, 1.0)
 
 
-def test_both_are_shown_and_told_as_json(conversations):
+def test_both_are_printed_as_a_table_and_as_json(conversations):
     runner = CliRunner()
     words = ["bench", "context", "--recall", str(conversations), "--embedder", "hash"]
     assert "| small" in runner.invoke(app, words).stdout

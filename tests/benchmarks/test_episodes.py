@@ -1,6 +1,7 @@
 """Consolidation on made-up histories: what was planted is found, what was not is not invented."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -33,8 +34,12 @@ def test_planted_patterns_are_found_and_nothing_else(seed):
 @pytest.mark.parametrize("seed", range(10))
 def test_three_examples_are_enough(seed):
     history = EpisodeCorpus(seed, pattern_count=12)
-    episodes = [(one.number, history.make_example(one, at)) for one in history.planted_patterns for at in range(3)]
-    episodes += [(None, history.make_unrelated(at)) for at in range(60)]
+    episodes: list[tuple[int | None, dict[str, Any]]] = [
+        (pattern.number, history.make_example(pattern, number))
+        for pattern in history.planted_patterns
+        for number in range(3)
+    ]
+    episodes += [(None, history.make_unrelated(number)) for number in range(60)]
     random.Random(seed).shuffle(episodes)
     recall, precision = measure_quality(*consolidated(episodes))
     assert recall >= 0.9
@@ -80,10 +85,10 @@ ODD_JOBS = (
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_tasks_in_plain_english_are_told_apart(seed):
+def test_tasks_in_plain_english_are_distinguished(seed):
     chance = random.Random(seed)
     actions = ["read_file", "write_file", "edit_file", "run_test", "run_lint", "call_api", "deploy", "read_logs"]
-    episodes = []
+    episodes: list[tuple[int | None, dict[str, Any]]] = []
     for number, template in enumerate(FAMILIES.values()):
         way = chance.choices(actions, k=5)
         for thing in chance.sample(THINGS, 4):

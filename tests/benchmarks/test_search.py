@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -33,17 +34,17 @@ ON_EACH_SIDE = {
 
 
 @pytest.fixture(scope="module")
-def told():
+def progress_reports():
     return []
 
 
 @pytest.fixture(scope="module")
-def report(told):
+def report(progress_reports):
     """A run at two small sizes that stand for the two that the bars speak of."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "BAR_SIZE", 100)
         patch.setattr(search, "LARGE_SIZE", 200)
-        return search.run((200, 100), 1, effort=TINY, progress=lambda *words: told.append(words))
+        return search.run((200, 100), 1, effort=TINY, progress=lambda *words: progress_reports.append(words))
 
 
 def test_a_run_measures_every_case_at_every_size(report):
@@ -51,7 +52,7 @@ def test_a_run_measures_every_case_at_every_size(report):
     assert {(row.case, row.size) for row in report.rows} == expected | {("cost over that at 100", 200)}
 
 
-def test_every_figure_is_finite_and_nothing_was_made_anew(report):
+def test_every_figure_is_finite_and_no_vector_is_computed_again(report):
     for row in report.rows:
         assert all(math.isfinite(figure) for figure in (row.lukasa, row.reference)), row
         assert row.lukasa == 0 if row.unit == "count" else row.lukasa > 0, row
@@ -71,10 +72,10 @@ def test_the_promised_bars_are_held_against_the_sizes_they_speak_of(report):
     }
 
 
-def test_progress_tells_each_stage_to_its_end(report, told):
+def test_run_reports_progress_of_each_stage(report, progress_reports):
     for size in (100, 200):
-        assert (f"building {size}", size, size) in told
-        assert (f"measuring at {size}", 2, 2) in told
+        assert (f"building {size}", size, size) in progress_reports
+        assert (f"measuring at {size}", 2, 2) in progress_reports
 
 
 def test_a_report_is_plain_json_and_a_table(report, capsys):
@@ -101,7 +102,7 @@ def test_talks_are_the_same_for_the_same_seed():
 
 def test_talks_are_held_in_sessions_by_several_speakers_and_some_turns_are_long():
     turns = ConversationCorpus(3).take(100 * TURNS_IN_SESSION)
-    sessions = {}
+    sessions: dict[Any, list[Any]] = {}
     for turn in turns:
         sessions.setdefault(turn.session, []).append(turn)
     assert {len(turns) for turns in sessions.values()} == {TURNS_IN_SESSION}
@@ -118,7 +119,7 @@ def test_common_words_are_as_common_as_in_english():
     assert sum("the" in words for words in texts) > 500
     common, *_ = FUNCTION_WORDS
     assert common == "the"
-    holding = {}
+    holding: dict[str, int] = {}
     for words in texts:
         for word in words:
             holding[word] = holding.get(word, 0) + 1

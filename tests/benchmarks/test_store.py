@@ -29,14 +29,14 @@ ONCE = {("cost of an add over that at 200", 400), ("import", None)}
 
 
 @pytest.fixture(scope="module")
-def told():
+def progress_reports():
     """What the run of the module said of its progress."""
     return []
 
 
 @pytest.fixture(scope="module")
-def report(told):
-    return store.run((400, 200), 1, effort=TINY, progress=lambda *words: told.append(words))
+def report(progress_reports):
+    return store.run((400, 200), 1, effort=TINY, progress=lambda *words: progress_reports.append(words))
 
 
 @pytest.fixture
@@ -75,10 +75,10 @@ def test_eight_processes_lose_nothing_and_fail_at_nothing(report):
 
 
 def test_a_report_is_plain_json(report):
-    told = json.loads(json.dumps(report.as_json(), allow_nan=False))
-    assert told["benchmark"] == "store"
-    assert told["machine"]["cores"] > 0
-    assert [row["met"] for row in told["rows"]] == [row.is_met for row in report.rows]
+    parsed = json.loads(json.dumps(report.as_json(), allow_nan=False))
+    assert parsed["benchmark"] == "store"
+    assert parsed["machine"]["cores"] > 0
+    assert [row["met"] for row in parsed["rows"]] == [row.is_met for row in report.rows]
 
 
 def test_every_promised_bar_is_held_against_a_row(report):
@@ -210,7 +210,12 @@ def test_questions_hold_three_different_words():
 
 def test_both_take_turns_in_beginning_and_the_first_round_is_not_counted():
     begun = []
-    rounds = run_interleaved(3, ("a", "b"), lambda: len(begun), lambda side, items: begun.append(side) or (side, items))
+
+    def run(side, items):
+        begun.append(side)
+        return side, items
+
+    rounds = run_interleaved(3, ("a", "b"), lambda: len(begun), run)
     assert begun == ["b", "a", "a", "b", "b", "a", "a", "b"]
     assert rounds == [[("a", 2), ("a", 4), ("a", 6)], [("b", 2), ("b", 4), ("b", 6)]]
 
@@ -266,10 +271,10 @@ def test_kept_stores_stay_and_are_not_overwritten(tmp_path):
         store.run((20,), 1, effort=TINY, keep=tmp_path / "kept")
 
 
-def test_progress_tells_each_stage_to_its_end(report, told):
+def test_run_reports_progress_of_each_stage(report, progress_reports):
     for size in (200, 400):
-        assert (f"building {size}", size, size) in told
-        assert (f"measuring at {size}", len(store.CASES), len(store.CASES)) in told
+        assert (f"building {size}", size, size) in progress_reports
+        assert (f"measuring at {size}", len(store.CASES), len(store.CASES)) in progress_reports
 
 
 @pytest.mark.parametrize(

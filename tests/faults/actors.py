@@ -17,6 +17,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -93,7 +94,7 @@ def deciding(store, facts, name, **_):
 
             def unless_known(reader, fact=fact):
                 if reader.read(Query(kinds=("fact",), labels=(f"fact={fact}",))):
-                    return Refused("present", "Somebody has added this fact.")
+                    return Refused("present", "Another process has added this fact.")
                 return [Draft("fact", f"{fact} is so", labels=(f"fact={fact}",))]
 
             tally["added" if memory.journal.append_if(unless_known) else "present"] += 1
@@ -107,7 +108,7 @@ def counting(store, times, name, **_):
     with lukasa.open(store, agent=name) as memory:
         memory.journal.tip()
         wait_for_the_signal()
-        for _ in range(times):
+        for _number in range(times):
             while True:
                 before = memory.journal.get(key)
                 body = {"visits": before.body["visits"] + 1}
@@ -322,7 +323,8 @@ def filling(folder, **_):
     ballast = small / "ballast"
     ballast.write_bytes(bytes(1_000_000))
     with lukasa.open(small / "memory.db") as memory:
-        acknowledged, refused = [], None
+        acknowledged: list[Any] = []
+        refused = None
         while refused is None:
             try:
                 record = memory.journal.write("note", f"number {len(acknowledged)} " + "filler " * 700).record
@@ -358,7 +360,7 @@ def sealing_off(folder, leftover, mounted, **_):
     os.waitpid(child, 0)
     if leftover == "log":
         store.with_name("memory.db-shm").unlink()
-    beside = sorted(path.name for path in place.iterdir())
+    files = sorted(path.name for path in place.iterdir())
     _switch(place, mounted, writable=False)
     with lukasa.open(store) as memory:
         journal = memory.journal
@@ -382,11 +384,11 @@ def sealing_off(folder, leftover, mounted, **_):
             "quarantine": _refusal(lambda: journal.quarantine("a")),
         }
         still = [record.text for record in journal.read(Query(kinds=("note",)))]
-    unchanged = sorted(path.name for path in place.iterdir()) == beside
+    unchanged = sorted(path.name for path in place.iterdir()) == files
     _switch(place, mounted, writable=True)
     with lukasa.open(store) as memory:
         later = bool(memory.journal.write("note", "writable again")) and memory.verify().sound
-    report(reads=reads, writes=writes, still=still, unchanged=unchanged, later=later, beside=beside)
+    report(reads=reads, writes=writes, still=still, unchanged=unchanged, later=later, files=files)
 
 
 def _write_and_leave(store, *, killed):
@@ -420,7 +422,7 @@ def leaving(store, early, late, **_):
     memory = lukasa.open(store)
     for number in range(early):
         memory.journal.write("note", f"number {number}")
-    memory._parts.engine._checkpoint()
+    apsw.Connection(store).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     for number in range(early, early + late):
         memory.journal.write("note", f"number {number}")
     report(done=True)

@@ -180,7 +180,7 @@ def places_in(original, part):
         return range(100)
     size = original.page_size
     pages = original.pages_of(*PARTS[part])
-    assert pages, f"{part} has no page of its own"
+    assert pages, f"{part} has no page"
     filled = [at for page in pages for at in range((page - 1) * size, page * size) if original.bytes[at]]
     return [at for at in filled if at >= 100]
 

@@ -1,6 +1,7 @@
 """The faulty disk itself: without it the other tests here would prove nothing."""
 
 import errno
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_a_fault_can_keep_a_part_of_the_write_that_fails(disk, store):
 
 
 def test_a_hook_sees_every_step_before_it_is_taken(disk, store):
-    seen = []
+    seen: list[Any] = []
     with disk.open(store) as memory:
         disk.hook = seen.append
         earlier = len(disk.steps)

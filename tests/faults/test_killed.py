@@ -6,8 +6,10 @@ from collections import Counter
 
 import pytest
 
+from lukasa import Key
 
-class Witness:
+
+class ExpectedContent:
     """The expected content by the ledger; what a kill left undecided is adopted from the store."""
 
     def __init__(self):
@@ -44,14 +46,14 @@ class Witness:
 
 
 def _newest(found):
-    newest = {}
+    newest: dict[Key, int] = {}
     for key, version in found:
         newest[key] = max(version, newest.get(key, 0))
     return newest
 
 
 def kill_again_and_again(actors, ledger, rng, seed, store, verified_versions, rounds):
-    witness, acknowledged, undecided = Witness(), 0, 0
+    expected, acknowledged, undecided = ExpectedContent(), 0, 0
     for round in range(rounds):
         book = store.with_name(f"ledger-{round}")
         store.parent.mkdir(exist_ok=True)
@@ -65,7 +67,7 @@ def kill_again_and_again(actors, ledger, rng, seed, store, verified_versions, ro
         began = time.monotonic()
         found = verified_versions(store)
         assert time.monotonic() - began < 5
-        witness.check(lines, found)
+        expected.check(lines, found)
         acknowledged += sum("wrote" in line for line in lines)
         undecided += "deed" in lines[-1]
     assert acknowledged > rounds

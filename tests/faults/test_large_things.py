@@ -63,8 +63,8 @@ def test_a_hundred_megabytes_are_refused_before_they_are_copied(memory, place):
 def test_a_record_of_exactly_the_limit_is_kept_and_one_byte_more_is_refused(memory):
     frame = len(b'{"id":"edge","kind":"note","origin":"manual","scope":"shared","text":""}')
     for letter, width in (("x", 1), ("ä", 2), ("€", 3), ("𝄞", 4)):
-        room = LIMIT - frame
-        text = letter * (room // width) + "x" * (room % width)
+        space = LIMIT - frame
+        text = letter * (space // width) + "x" * (space % width)
         kept = memory.journal.write("note", text, id="edge")
         assert kept
         assert memory.journal.get(kept.record.key).text == text

@@ -45,23 +45,23 @@ def write_at_once(actors, ledger, rng, store, writers, count, doomed):
     return {name: ledger(path) for name, path in ledgers.items()}, killed
 
 
-def check_nothing_lost_and_nobody_starved(books, killed, log, count):
-    lines = [line for book in books.values() for line in book]
+def check_nothing_lost_and_no_writer_starved(ledgers, killed, log, count):
+    lines = [line for book in ledgers.values() for line in book]
     assert [line["error"] for line in lines if "error" in line] == []
     for line in lines:
         for key, version, digest in line["wrote"]:
             assert log[key, version].digest.hex() == digest
     twins = Counter((record.body["writer"], record.body["number"]) for record in log.values())
     assert set(twins.values()) == {1}
-    assert all(len(book) == count for name, book in books.items() if name not in killed)
+    assert all(len(book) == count for name, book in ledgers.items() if name not in killed)
     unacknowledged = len(log) - sum(len(line["wrote"]) for line in lines)
     assert 0 <= unacknowledged <= len(killed)
     assert max(line["took"] for line in lines) < PATIENCE
 
 
-def check_that_all_went_forward_together(books, killed, count):
+def check_that_all_went_forward_together(ledgers, killed, count):
     """Check that the slowest survivor had done a fair share of its work when the first was done."""
-    survivors = [book for name, book in books.items() if name not in killed]
+    survivors = [book for name, book in ledgers.items() if name not in killed]
     first_done = min(book[-1]["at"] for book in survivors)
     slowest = min(sum(line["at"] <= first_done for line in book) for book in survivors)
     assert slowest >= count / 4, f"{slowest} of {count} when the first was done"
@@ -71,8 +71,8 @@ def check_that_all_went_forward_together(books, killed, count):
 def test_four_processes_on_one_store_lose_and_double_nothing_though_two_are_killed(
     actors, ledger, rng, store, verified_versions
 ):
-    books, killed = write_at_once(actors, ledger, rng, store, writers=4, count=60, doomed=2)
-    check_nothing_lost_and_nobody_starved(books, killed, verified_versions(store), 60)
+    ledgers, killed = write_at_once(actors, ledger, rng, store, writers=4, count=60, doomed=2)
+    check_nothing_lost_and_no_writer_starved(ledgers, killed, verified_versions(store), 60)
 
 
 @pytest.mark.slow
@@ -80,9 +80,9 @@ def test_four_processes_on_one_store_lose_and_double_nothing_though_two_are_kill
 def test_eight_processes_on_one_store_lose_and_double_nothing_though_two_are_killed(
     actors, ledger, rng, store, verified_versions
 ):
-    books, killed = write_at_once(actors, ledger, rng, store, writers=8, count=500, doomed=2)
-    check_nothing_lost_and_nobody_starved(books, killed, verified_versions(store), 500)
-    check_that_all_went_forward_together(books, killed, 500)
+    ledgers, killed = write_at_once(actors, ledger, rng, store, writers=8, count=500, doomed=2)
+    check_nothing_lost_and_no_writer_starved(ledgers, killed, verified_versions(store), 500)
+    check_that_all_went_forward_together(ledgers, killed, 500)
 
 
 @pytest.mark.requirement("LOG-3")

@@ -25,7 +25,7 @@ def pair():
 
 
 @pytest.fixture
-def opened():
+def open_engine():
     """Open engines and close them at the end of the test."""
     with contextlib.ExitStack() as stack:
 
@@ -108,27 +108,27 @@ def check_nothing_is_lost(engine, acknowledged):
 
 
 @pytest.mark.requirement("LOG-3", "LOG-5")
-def test_a_primary_that_is_killed_under_load_takes_nothing_acknowledged_with_it(opened):
+def test_a_primary_that_is_killed_under_load_takes_nothing_acknowledged_with_it(open_engine):
     with PostgresServer(durable=True) as primary:
         database = primary.create()
         standby = primary.start_standby()
-        engine = opened(either(database, primary, standby), timeout=60)
+        engine = open_engine(either(database, primary, standby), timeout=60)
         load = fail_over(primary, standby, engine)
         assert load.errors == []
-        check_nothing_is_lost(opened(standby.url(database)), load.acknowledged)
+        check_nothing_is_lost(open_engine(standby.url(database)), load.acknowledged)
         engine.close()
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("LOG-3", "LOG-5")
-def test_five_primaries_killed_in_a_row_take_nothing_acknowledged_with_them(opened, rng):
-    acknowledged = {}
+def test_five_primaries_killed_in_a_row_take_nothing_acknowledged_with_them(open_engine, rng):
+    acknowledged: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         primary = stack.enter_context(PostgresServer(durable=True))
         database = primary.create()
         for round in range(5):
             standby = primary.start_standby(f"standby_{round}")
-            engine = opened(either(database, primary, standby), timeout=60)
+            engine = open_engine(either(database, primary, standby), timeout=60)
             load = fail_over(primary, standby, engine, round, rng.randrange(10, 600))
             assert load.errors == []
             acknowledged |= load.acknowledged
@@ -138,9 +138,9 @@ def test_five_primaries_killed_in_a_row_take_nothing_acknowledged_with_them(open
 
 
 @pytest.mark.requirement("LOG-3")
-def test_a_write_that_the_standby_does_not_have_is_not_acknowledged(pair, opened):
+def test_a_write_that_the_standby_does_not_have_is_not_acknowledged(pair, open_engine):
     primary, standby = pair
-    engine = opened(primary.url(primary.create()), timeout=60)
+    engine = open_engine(primary.url(primary.create()), timeout=60)
     write_note(engine, "before")
     standby.stop()
     with ThreadPoolExecutor(1) as pool:
@@ -154,12 +154,12 @@ def test_a_write_that_the_standby_does_not_have_is_not_acknowledged(pair, opened
 
 class TestReadingFromAStandby:
     @pytest.fixture
-    def engine(self, pair, opened):
+    def engine(self, pair, open_engine):
         """Open an engine that writes to the primary and reads from the standby."""
         primary, standby = pair
         database = primary.create()
-        opened(primary.url(database)).close()
-        engine = opened(primary.url(database), read_url=standby.url(database), timeout=10)
+        open_engine(primary.url(database)).close()
+        engine = open_engine(primary.url(database), read_url=standby.url(database), timeout=10)
         write_note(engine, "first", "0")
         assert text_of(engine, "first") == "0"
         return engine
@@ -174,8 +174,8 @@ class TestReadingFromAStandby:
         assert count > (0,)
 
     @pytest.mark.requirement("LOG-3")
-    def test_a_write_through_another_engine_is_seen_as_well(self, pair, engine, opened):
-        other = opened(engine.url)
+    def test_a_write_through_another_engine_is_seen_as_well(self, pair, engine, open_engine):
+        other = open_engine(engine.url)
         for number in range(1, 30):
             write_note(other, "first", f"{number}")
             assert text_of(engine, "first") == f"{number}"

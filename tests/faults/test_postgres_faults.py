@@ -1,4 +1,4 @@
-"""What a server can do to its clients: go away, cut them off, refuse them, fill up. Nothing is lost, doubled or leaked."""
+"""Failures of a PostgreSQL server: it stops, cuts or refuses connections, or runs full. No record is lost, doubled or leaked."""
 
 import contextlib
 import itertools
@@ -67,14 +67,14 @@ def server():
 
 @pytest.fixture(scope="module")
 def mortal():
-    """A server of one's own that syncs, to be killed and restarted."""
+    """Start a private durable server that tests kill and restart."""
     with PostgresServer(durable=True) as server:
         yield server
 
 
 @pytest.fixture
 def database(server):
-    """The name of a database that holds an empty store."""
+    """Return the name of a database with an empty store."""
     name = new_store(server)
     yield name
     server.discard(name)
@@ -85,8 +85,8 @@ def new_store(server):
 
 
 @pytest.fixture
-def opened():
-    """Opens engines and closes them in the end."""
+def open_engine():
+    """Return a function that opens engines; they are closed after the test."""
     with contextlib.ExitStack() as stack:
 
         def open(url, **how):
@@ -113,24 +113,25 @@ def versions(engine, *ids):
 
 
 class Cutting:
-    """One store seen twice: through a line that is cut, and from outside."""
+    """One store opened twice: through a proxy that cuts connections, and directly."""
 
-    def __init__(self, server, database, proxy, opened):
-        self.outside = opened(server.url(database))
-        self.engine = opened(server.url(database, port=proxy.port), timeout=20)
+    def __init__(self, server, database, proxy, open_engine):
+        self.outside = open_engine(server.url(database))
+        self.engine = open_engine(server.url(database, port=proxy.port), timeout=20)
         self._proxy = proxy
         self._newest = partial(server.execute, "SELECT max(seq) FROM lukasa.log", database=database)
 
     def at_every_step(self, where, act):
-        """Does the act, cut at its first request, then again, cut at its second, until it has no more requests.
+        """Run an operation with its first request cut, then with its second, until no request is left.
 
-        Yields the name that each act was given, once it is done.
+        Yield the name that was given to each run after it.
         """
         act(self.engine, "uncut")
         yield "uncut"
         cuts, lost = 0, 0
         for nth in itertools.count(1):
-            name, before, then = f"{where} {nth}", self._newest(), []
+            name, before = f"{where} {nth}", self._newest()
+            then: list[object] = []
             try:
                 with self._proxy.cut_requests(where, nth=nth, then=lambda then=then: then.append(self._newest())):
                     act(self.engine, name)
@@ -146,14 +147,14 @@ class Cutting:
 
 
 @pytest.fixture
-def cutting(server, database, proxy, opened):
-    return Cutting(server, database, proxy, opened)
+def cutting(server, database, proxy, open_engine):
+    return Cutting(server, database, proxy, open_engine)
 
 
 @pytest.mark.requirement("LOG-3")
 @pytest.mark.parametrize("where", CUTS)
 class TestConnectionsThatAreCut:
-    """However a connection ends in the middle of a write, the write is done once and said to be done."""
+    """A write whose connection is cut is done once and acknowledged."""
 
     def test_one_new_record_is_written_once(self, cutting, where):
         answers = {}
@@ -286,16 +287,16 @@ def receipt_under(name, erased):
 
 
 class TestConnectionsThatAreGone:
-    def test_a_snapshot_whose_connection_breaks_later_raises_an_error(self, server, database, proxy, opened):
-        engine = opened(server.url(database, port=proxy.port), timeout=20)
+    def test_a_snapshot_whose_connection_breaks_later_raises_an_error(self, server, database, proxy, open_engine):
+        engine = open_engine(server.url(database, port=proxy.port), timeout=20)
         write_note(engine, "a", "hello")
         with pytest.raises(StoreUnavailable):
             look_while_it_is_cut(engine, proxy)
         assert text_of(engine, "a") == "hello"
 
     @pytest.mark.requirement("LOG-3")
-    def test_an_append_whose_connection_always_breaks_raises_a_lukasa_error(self, server, database, proxy, opened):
-        engine = opened(server.url(database, port=proxy.port), timeout=1)
+    def test_an_append_whose_connection_always_breaks_raises_a_lukasa_error(self, server, database, proxy, open_engine):
+        engine = open_engine(server.url(database, port=proxy.port), timeout=1)
         write_note(engine, "a")
         began = time.monotonic()
         with proxy.cut_requests("request", times=None), pytest.raises(StoreUnavailable) as caught:
@@ -307,12 +308,14 @@ class TestConnectionsThatAreGone:
 
     @pytest.mark.requirement("LOG-3")
     @pytest.mark.parametrize("expected", [None, 0])
-    def test_a_commit_that_is_still_under_way_when_the_append_is_tried_again_counts(self, mortal, opened, expected):
+    def test_a_commit_that_is_still_under_way_when_the_append_is_tried_again_counts(
+        self, mortal, open_engine, expected
+    ):
         """The commit waits for a standby while its client is cut off, and ends between any two steps of the retry."""
         name = new_store(mortal)
-        outside = opened(mortal.url(name))
+        outside = open_engine(mortal.url(name))
         with Proxy(mortal.port) as proxy:
-            engine = opened(mortal.url(name, port=proxy.port), timeout=20)
+            engine = open_engine(mortal.url(name, port=proxy.port), timeout=20)
             write_note(engine, "warming up")
             for step in range(1, 16):
                 name = f"step {step}"
@@ -337,7 +340,7 @@ def look_while_it_is_cut(engine, proxy):
 
 
 class HeldCommit:
-    """Makes every commit of a server wait for a standby that does not exist, until it is let go."""
+    """Make every commit of a server wait for a standby that does not exist, until released."""
 
     def __init__(self, server, visible):
         self._server = server
@@ -364,7 +367,7 @@ class HeldCommit:
                 time.sleep(0.002)
 
     def watch(self, act):
-        """Does it, and lets the commit go when the act does nothing any more but wait for it."""
+        """Run an operation, and release the commit when the operation only waits for it."""
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(act)
             with contextlib.suppress(TimeoutError):
@@ -383,7 +386,7 @@ class HeldCommit:
 
 
 class CountDown:
-    """Lets a held commit go before the nth request that follows it."""
+    """Release a held commit before the nth request that follows it."""
 
     def __init__(self, step, held):
         self._left = step
@@ -416,7 +419,9 @@ def writing(engine, name, until, acknowledged):
 @contextlib.contextmanager
 def load(engine, writers=4):
     """Run writers during the block; collect what was acknowledged and their errors."""
-    until, acknowledged, errors = threading.Event(), [], []
+    until = threading.Event()
+    acknowledged: list[tuple[str, int, bytes]] = []
+    errors: list[LukasaError] = []
     with ThreadPoolExecutor(writers) as pool:
         futures = [pool.submit(writing, engine, name, until, acknowledged) for name in range(writers)]
         try:
@@ -440,7 +445,7 @@ def wait_for_more(acknowledged, number):
 
 
 def check_load(engine, acknowledged):
-    """Everything acknowledged is there, once and as it was acknowledged."""
+    """Check that every acknowledged record is stored once and unchanged."""
     log = {(record.id, record.version): record.digest for record in read(engine, every_version=True)}
     assert {(id, version): digest for id, version, digest in acknowledged}.items() <= log.items()
     assert all(version == 1 for id, version in log if "/" in id)
@@ -449,8 +454,8 @@ def check_load(engine, acknowledged):
 
 class TestServersThatGoAway:
     @pytest.mark.requirement("LOG-3")
-    def test_writers_whose_backends_are_terminated_do_not_notice(self, server, database, opened):
-        engine = opened(server.url(database), timeout=20)
+    def test_writers_whose_backends_are_terminated_do_not_notice(self, server, database, open_engine):
+        engine = open_engine(server.url(database), timeout=20)
         terminated = 0
         with load(engine) as (acknowledged, errors):
             for _ in range(8):
@@ -466,8 +471,8 @@ class TestServersThatGoAway:
 
     @pytest.mark.requirement("LOG-3")
     @pytest.mark.parametrize("end", ["stop", "kill"])
-    def test_a_server_that_is_restarted_under_load_loses_nothing_and_is_found_again(self, mortal, opened, end):
-        engine = opened(mortal.url(new_store(mortal)), timeout=30)
+    def test_a_server_that_is_restarted_under_load_loses_nothing_and_is_found_again(self, mortal, open_engine, end):
+        engine = open_engine(mortal.url(new_store(mortal)), timeout=30)
         with load(engine) as (acknowledged, errors):
             for _ in range(2):
                 wait_for_more(acknowledged, 50)
@@ -478,8 +483,8 @@ class TestServersThatGoAway:
         check_load(engine, acknowledged)
 
     @pytest.mark.requirement("LOG-3")
-    def test_a_server_away_for_longer_than_the_timeout_is_an_error_until_it_returns(self, mortal, opened):
-        engine = opened(mortal.url(new_store(mortal)), timeout=1)
+    def test_a_server_away_for_longer_than_the_timeout_is_an_error_until_it_returns(self, mortal, open_engine):
+        engine = open_engine(mortal.url(new_store(mortal)), timeout=1)
         write_note(engine, "before")
         mortal.stop()
         deeds = {
@@ -503,8 +508,8 @@ class TestServersThatGoAway:
         assert list_ids(engine) == ["before", "after"]
         assert sound(engine)
 
-    def test_a_server_that_does_not_answer_is_an_error_within_the_timeout(self, server, database, proxy, opened):
-        engine = opened(server.url(database, port=proxy.port), timeout=2)
+    def test_a_server_that_does_not_answer_is_an_error_within_the_timeout(self, server, database, proxy, open_engine):
+        engine = open_engine(server.url(database, port=proxy.port), timeout=2)
         write_note(engine, "before")
         with proxy.block_traffic(), ThreadPoolExecutor(2) as pool:
             writing, reading = pool.submit(write_note, engine, "during"), pool.submit(list_ids, engine)
@@ -587,28 +592,28 @@ class TestOpening:
         assert server.password not in shown
 
     @pytest.mark.requirement("LOG-3")
-    def test_ten_processes_may_create_one_store_at_once(self, server, opened):
+    def test_ten_processes_may_create_one_store_at_once(self, server, open_engine):
         name = server.create()
         url = server.url(name)
         with ThreadPoolExecutor(10) as pool:
             runs = list(pool.map(lambda number: run_in_a_process(_OPENER, url, f"n{number}"), range(10)))
         assert [(run.returncode, run.stderr) for run in runs] == [(0, "")] * 10
-        engine = opened(url)
+        engine = open_engine(url)
         assert sorted(list_ids(engine)) == [f"n{number}" for number in range(10)]
         assert sound(engine)
         engine.close()
         server.drop(name)
 
-    def test_a_database_without_pgvector_does_everything_but_vectors(self, server, opened):
+    def test_a_database_without_pgvector_does_everything_but_vectors(self, server, open_engine):
         name = server.create()
         server.execute(f"ALTER DATABASE \"{name}\" SET extension_control_path = '/nowhere'")
-        engine = opened(server.url(name))
+        engine = open_engine(server.url(name))
         seq = write_note(engine, "a", "words").seq
         assert engine.describe()["pgvector"] == "not installed"
         assert nearest_ids(engine, [1.0, 0.0]) == []
         with pytest.raises(MissingExtra) as caught:
             engine.put_vectors("m", [(seq, 0, [1.0, 0.0])])
-        assert "CREATE EXTENSION vector" in caught.value.hint
+        assert "CREATE EXTENSION vector" in str(caught.value.hint)
         assert list_ids(engine) == ["a"]
         assert sound(engine)
         server.execute(f'ALTER DATABASE "{name}" RESET extension_control_path')
@@ -618,12 +623,12 @@ class TestOpening:
         engine.close()
         server.drop(name)
 
-    def test_an_owner_who_is_no_superuser_can_set_up_and_use_a_store(self, server, opened, role):
+    def test_an_owner_who_is_no_superuser_can_set_up_and_use_a_store(self, server, open_engine, role):
         owner = role("owner")
         name = server.create()
         server.execute(f'ALTER DATABASE "{name}" OWNER TO "{owner}"')
         server.execute("CREATE EXTENSION vector", database=name)
-        engine = opened(server.url(name, user=owner))
+        engine = open_engine(server.url(name, user=owner))
         seq = write_note(engine, "a", "hello").seq
         engine.put_vectors("m", [(seq, 0, [1.0, 0.0])])
         engine.reindex()
@@ -657,7 +662,7 @@ class TestOpening:
         name = server.create()
         with pytest.raises(NotAllowed) as caught:
             PostgresEngine(server.url(name, user=role("guest")))
-        assert "GRANT" in caught.value.hint
+        assert "GRANT" in str(caught.value.hint)
         assert server.execute("SELECT to_regnamespace('lukasa')", database=name) == [(None,)]
         server.drop(name)
 
@@ -709,7 +714,7 @@ def run_in_a_process(script, *arguments, **environment):
 
 
 def error_text(error):
-    """Everything that an error and its causes say, as a log would show it."""
+    """Return the text of an error and its causes, as a log shows it."""
     said = repr(error)
     while error is not None:
         said += "".join(traceback.format_exception_only(error))
@@ -725,9 +730,9 @@ class TestCrowds:
         assert (run.returncode, run.stderr) == (0, "")
 
     def test_a_pool_whose_connections_are_all_in_use_is_an_error_and_then_there_is_one_again(
-        self, server, database, opened
+        self, server, database, open_engine
     ):
-        engine = opened(server.url(database), pool_size=2, timeout=1)
+        engine = open_engine(server.url(database), pool_size=2, timeout=1)
         write_note(engine, "a")
         with engine.snapshot(FULL_REACH) as one, engine.snapshot(FULL_REACH) as two:
             for deed in (lambda: write_note(engine, "b"), lambda: list_ids(engine)):
@@ -739,20 +744,23 @@ class TestCrowds:
         write_note(engine, "c")
         assert list_ids(engine) == ["a", "c"]
 
-    def test_more_threads_than_connections_wait_for_each_other(self, server, database, opened):
-        engine = opened(server.url(database), pool_size=2, timeout=30)
-        run_concurrently(
-            [lambda name=name: [write_note(engine, f"{name}/{n}") for n in range(10)] for name in range(12)]
-        )
+    def test_more_threads_than_connections_wait_for_each_other(self, server, database, open_engine):
+        engine = open_engine(server.url(database), pool_size=2, timeout=30)
+
+        def write(name):
+            for number in range(10):
+                write_note(engine, f"{name}/{number}")
+
+        run_concurrently([partial(write, name) for name in range(12)])
         assert len(list_ids(engine)) == 120
 
     def test_a_server_that_takes_no_more_connections_is_an_error_and_then_takes_some_again(
-        self, server, database, opened, role
+        self, server, database, open_engine, role
     ):
         guest = role("guest", "LOGIN CONNECTION LIMIT 1")
-        owner = opened(server.url(database))
+        owner = open_engine(server.url(database))
         owner.grant(guest, read=["shared"])
-        engine = opened(server.url(database, user=guest), timeout=1)
+        engine = open_engine(server.url(database, user=guest), timeout=1)
         present = partial(server.execute, "SELECT count(*) FROM pg_stat_activity WHERE usename = %s", guest)
         wait_until(lambda: present() == [(0,)], "the guest never left")
         with psycopg.connect(server.url(database, user=guest)):
@@ -768,8 +776,8 @@ class TestCrowds:
         assert list_ids(engine) == ["b"]
 
     @pytest.mark.requirement("LOG-3")
-    def test_of_two_engines_that_make_one_record_one_makes_it(self, server, database, opened):
-        engines = [opened(server.url(database)), opened(server.url(database))]
+    def test_of_two_engines_that_make_one_record_one_makes_it(self, server, database, open_engine):
+        engines = [open_engine(server.url(database)), open_engine(server.url(database))]
         for round in range(20):
             name = f"round {round}"
             batch = [make_draft(id=name, expected=0)]
@@ -778,8 +786,8 @@ class TestCrowds:
             assert versions(engines[0], name) == [1]
 
     @pytest.mark.requirement("LOG-3")
-    def test_a_number_that_two_engines_raise_by_compare_and_set_misses_no_turn(self, server, database, opened):
-        engines = [opened(server.url(database)), opened(server.url(database))]
+    def test_a_number_that_two_engines_raise_by_compare_and_set_misses_no_turn(self, server, database, open_engine):
+        engines = [open_engine(server.url(database)), open_engine(server.url(database))]
         write_note(engines[0], "visits", body={"n": 0})
 
         def raise_it(engine):
@@ -794,8 +802,8 @@ class TestCrowds:
         assert [record.body["n"] for record in history(engines[0], "visits")] == list(range(51))
 
     @pytest.mark.requirement("LOG-3")
-    def test_engines_that_write_the_same_records_in_opposite_order_all_succeed(self, server, database, opened):
-        engines = [opened(server.url(database)), opened(server.url(database))]
+    def test_engines_that_write_the_same_records_in_opposite_order_all_succeed(self, server, database, open_engine):
+        engines = [open_engine(server.url(database)), open_engine(server.url(database))]
         ids = [f"{number}" for number in range(6)]
 
         def write(engine, order):
@@ -807,13 +815,13 @@ class TestCrowds:
         assert sound(engines[0])
 
     @pytest.mark.requirement("LOG-3")
-    def test_the_victim_of_a_deadlock_is_retried(self, server, database, opened):
-        engine = opened(server.url(database))
+    def test_the_victim_of_a_deadlock_is_retried(self, server, database, open_engine):
+        engine = open_engine(server.url(database))
         add(engine, make_draft(id="a"), make_draft(id="b"))
         held = "SELECT FROM lukasa.log WHERE id = %s FOR UPDATE"
         before = deadlocks(server, database)
         with psycopg.connect(server.url(database)) as other, ThreadPoolExecutor(1) as pool:
-            other.execute("SET deadlock_timeout = '1min'")  # so that it is not this one that gives way
+            other.execute("SET deadlock_timeout = '1min'")  # so that the server aborts the other transaction
             other.execute(held, ("b",))
             future = pool.submit(add, engine, make_draft("new", id="a"), make_draft("new", id="b"))
             waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
@@ -828,8 +836,8 @@ class TestCrowds:
     @pytest.mark.requirement("LOG-3")
     @pytest.mark.parametrize("code", ["40001", "40P01"])
     @pytest.mark.parametrize("size", [1, 3])
-    def test_a_write_that_the_server_aborts_is_retried(self, server, database, opened, code, size):
-        engine = opened(server.url(database), timeout=20)
+    def test_a_write_that_the_server_aborts_is_retried(self, server, database, open_engine, code, size):
+        engine = open_engine(server.url(database), timeout=20)
         give_up(server, database, code, times=3)
         records = add(engine, *(make_draft("x", generated_id=f"{n}") for n in range(size)))
         assert [record.version for record in records] == [1] * size
@@ -838,8 +846,8 @@ class TestCrowds:
         assert sound(engine)
 
     @pytest.mark.requirement("LOG-3")
-    def test_a_write_that_the_server_always_aborts_is_an_error_within_the_timeout(self, server, database, opened):
-        engine = opened(server.url(database), timeout=1)
+    def test_a_write_that_the_server_always_aborts_is_an_error_within_the_timeout(self, server, database, open_engine):
+        engine = open_engine(server.url(database), timeout=1)
         give_up(server, database, "40001", times=10**9)
         began = time.monotonic()
         with pytest.raises(StoreBusy):
@@ -848,9 +856,9 @@ class TestCrowds:
         assert list_ids(engine) == []
 
     @pytest.mark.parametrize("code", ["54000", "53200", "55000", "XX000", "58030", "22000", "P0001"])
-    def test_a_permanent_error_is_raised_at_once_with_its_own_type(self, server, database, opened, code):
-        """Only a connection that is gone is worth another try; a server that answers with an error is there."""
-        engine = opened(server.url(database), timeout=5)
+    def test_a_permanent_error_is_raised_at_once_with_its_own_type(self, server, database, open_engine, code):
+        """Only a lost connection is retried; a server that answers with an error is reachable."""
+        engine = open_engine(server.url(database), timeout=5)
         write_note(engine, "a")
         give_up(server, database, code, times=10**9)
         for attempts, batch in enumerate(
@@ -863,8 +871,8 @@ class TestCrowds:
         assert list_ids(engine) == ["a"]
 
     @pytest.mark.requirement("LOG-3")
-    def test_a_lock_held_for_longer_than_the_timeout_is_a_lukasa_error(self, server, database, opened):
-        engine = opened(server.url(database), timeout=1)
+    def test_a_lock_held_for_longer_than_the_timeout_is_a_lukasa_error(self, server, database, open_engine):
+        engine = open_engine(server.url(database), timeout=1)
         write_note(engine, "a")
         with psycopg.connect(server.url(database)) as other:
             other.execute("LOCK TABLE lukasa.log")
@@ -883,7 +891,7 @@ def deadlocks(server, database):
 
 
 def give_up(server, database, code, times):
-    """Makes the server give up so many inserts into the log with an error code."""
+    """Make the server abort that many inserts into the log with an error code."""
     for statement in (
         "CREATE SEQUENCE failures",
         f"""CREATE FUNCTION give_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -897,7 +905,7 @@ def give_up(server, database, code, times):
 
 @pytest.fixture
 def role(server, database):
-    """Makes database roles for one test, and in the end removes them with everything they own."""
+    """Return a function that creates database roles; they are removed with everything they own."""
     made = []
 
     def make(name, options="LOGIN"):
@@ -906,7 +914,7 @@ def role(server, database):
         return made[-1]
 
     yield make
-    server.drop(database)  # what a role may do in a database keeps the role alive
+    server.drop(database)  # a role with grants cannot be dropped
     for name in made:
         for (owned,) in server.execute(
             "SELECT datname FROM pg_database WHERE datdba = (SELECT oid FROM pg_roles WHERE rolname = %s)", name
@@ -915,13 +923,13 @@ def role(server, database):
         server.execute(f'DROP ROLE "{name}"')
 
 
-class TestTheWall:
-    """A role for one agent, with hand-written SQL, against the rows of another."""
+class TestRowLevelSecurity:
+    """A database role of one agent runs hand-written SQL against the rows of another."""
 
     @pytest.fixture
-    def walled(self, server, database, opened, role):
-        """A store with records of two agents in every table, and the name of a role for one of them."""
-        engine = opened(server.url(database))
+    def two_agents(self, server, database, open_engine, role):
+        """Return a store with records of two agents in every table, and the name of a role for one of them."""
+        engine = open_engine(server.url(database))
         ada = role("ada")
         for scope in ("shared", "ada", "bob"):
             about = (Link("about", make_key("b", scope=scope)),)
@@ -937,8 +945,8 @@ class TestTheWall:
         return engine, ada
 
     @pytest.fixture
-    def by_hand(self, server, database, walled):
-        _, ada = walled
+    def by_hand(self, server, database, two_agents):
+        _, ada = two_agents
 
         def run(statement, *values):
             options = "-c search_path=lukasa,public"
@@ -997,8 +1005,8 @@ class TestTheWall:
         assert by_hand(statement) == [(0,)]
 
     @pytest.mark.requirement("LOG-4")
-    def test_a_function_that_a_role_creates_sees_no_closed_rows_either(self, server, database, walled, by_hand):
-        _, ada = walled
+    def test_a_function_that_a_role_creates_sees_no_closed_rows_either(self, server, database, two_agents, by_hand):
+        _, ada = two_agents
         server.execute(f'GRANT CREATE ON SCHEMA public TO "{ada}"', database=database)
         by_hand("CREATE TABLE public.overheard (line text)")
         by_hand("""CREATE FUNCTION public.spy(line text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS
@@ -1055,8 +1063,8 @@ class TestTheWall:
             "CREATE TRIGGER mine BEFORE INSERT ON log FOR EACH ROW EXECUTE FUNCTION tsvector_update_trigger()",
         ],
     )
-    def test_nothing_outside_the_roles_own_scope_can_be_changed(self, server, database, walled, by_hand, statement):
-        engine, _ = walled
+    def test_nothing_outside_the_roles_own_scope_can_be_changed(self, server, database, two_agents, by_hand, statement):
+        engine, _ = two_agents
         before = log_entries(engine), server.execute("SELECT * FROM lukasa.log ORDER BY seq", database=database)
         with contextlib.suppress(psycopg.Error):
             changed = by_hand(statement)
@@ -1068,8 +1076,8 @@ class TestTheWall:
         assert sound(engine)
 
     @pytest.mark.requirement("LOG-4")
-    def test_an_agent_with_its_own_role_works_within_its_scopes(self, server, database, walled):
-        engine, ada = walled
+    def test_an_agent_with_its_own_role_works_within_its_scopes(self, server, database, two_agents):
+        engine, ada = two_agents
         with lukasa.open(server.url(database, user=ada), agent="ada") as memory:
             assert memory.journal.write("note", "mine", scope="ada")
             assert memory.journal.append(
@@ -1083,8 +1091,8 @@ class TestTheWall:
         assert sound(engine)
 
     @pytest.mark.requirement("LOG-4")
-    def test_a_reach_that_is_wider_than_the_role_stops_at_the_role(self, server, database, walled):
-        engine, ada = walled
+    def test_a_reach_that_is_wider_than_the_role_stops_at_the_role(self, server, database, two_agents):
+        engine, ada = two_agents
         before = log_entries(engine)
         with lukasa.open(server.url(database, user=ada), scopes=["shared", "ada", "bob"]) as memory:
             assert {record.scope for record in memory.journal.read()} == {"shared", "ada"}
@@ -1102,8 +1110,8 @@ class TestTheWall:
         assert sound(engine)
 
     @pytest.mark.requirement("LOG-4")
-    def test_a_new_grant_replaces_the_earlier_one(self, server, database, walled, by_hand):
-        engine, ada = walled
+    def test_a_new_grant_replaces_the_earlier_one(self, server, database, two_agents, by_hand):
+        engine, ada = two_agents
         engine.grant(ada, read=["bob"], write=[])
         assert {scope for (scope,) in by_hand("SELECT scope FROM log")} == {"bob"}
         engine.grant(ada, read=[])
@@ -1111,7 +1119,7 @@ class TestTheWall:
 
 
 class TestAFullDisk:
-    """The server's files on a small disk of its own."""
+    """A server whose files are on a small private disk."""
 
     @pytest.fixture
     def small(self, tmp_path):
@@ -1119,7 +1127,7 @@ class TestAFullDisk:
         tools = [tool for tool in ("unshare", "nsenter", "setpriv") if shutil.which(tool) is None]
         account = load_package().account
         if tools or account is None:
-            pytest.skip("only root can give a server a disk of its own")
+            pytest.skip("only root can mount a private disk for a server")
         mount = "mount -t tmpfs -o size=120m tmpfs /mnt && chmod 777 /mnt && echo ready && cat"
         holder = subprocess.Popen(
             ["unshare", "--mount", "sh", "-c", mount], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -1135,9 +1143,9 @@ class TestAFullDisk:
             holder.communicate()
 
     @pytest.mark.requirement("LOG-3")
-    def test_a_full_disk_is_a_lukasa_error_and_nothing_is_half_written(self, small, opened):
+    def test_a_full_disk_is_a_lukasa_error_and_nothing_is_half_written(self, small, open_engine):
         server, folder = small
-        engine = opened(server.url(server.create()), timeout=5)
+        engine = open_engine(server.url(server.create()), timeout=5)
         acknowledged = [write_note(engine, f"before {number}", "x" * 1000).digest for number in range(10)]
         filler = folder / "filler"
         with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):

@@ -18,7 +18,7 @@ def test_a_store_on_a_read_only_disk_can_be_read_in_full_and_refuses_every_write
         pytest.skip("neither mounting is permitted nor do file permissions bind this user")
     mounted = private_mounts is not None
     report = actors.run("sealing_off", mounting=mounted, mounted=mounted, folder=tmp_path, leftover=leftover)
-    assert ("memory.db-wal" in report["beside"]) == (leftover != "nothing")
+    assert ("memory.db-wal" in report["files"]) == (leftover != "nothing")
     texts = ["early 1", "early 2", "early 3", "early 4", "changed"]
     assert report["reads"] == {
         "live": texts,

@@ -90,7 +90,7 @@ class Answer:
     err: str
 
     @property
-    def told(self) -> Any:
+    def printed_json(self) -> Any:
         """Give the JSON that was printed: a document, or one document a line."""
         try:
             return json.loads(self.out)
@@ -175,30 +175,30 @@ def play(steps: list[Step], folder: Path) -> str:
         answer = run([*words, *([] if step.plain else ["--json"])], step.stdin.encode())
         parts.append(f"$ lukasa {step.line}\nexit {answer.code}\n{_described(answer, step)}\n")
         for name, where in step.keep.items():
-            kept[name] = _found(answer.told, where)
+            kept[name] = _found(answer.printed_json, where)
     return "\n".join(parts)
 
 
 def _described(answer: Answer, step: Step) -> str:
     if step.plain:
-        used = [name for name, told in (("stdout", answer.out), ("stderr", answer.err)) if told.strip()]
+        used = [name for name, printed in (("stdout", answer.out), ("stderr", answer.err)) if printed.strip()]
         return " and ".join(used) or "nothing"
     try:
-        told = answer.told
+        value = answer.printed_json
     except ValueError:
         return f"not JSON: {answer.out[:300]!r}\n{answer.err[:600]}"
-    return described(_without_measures(told) if step.measured else told) if answer.out.strip() else "nothing"
+    return described(_without_measures(value) if step.measured else value) if answer.out.strip() else "nothing"
 
 
-def _without_measures(told: Any) -> Any:
+def _without_measures(value: Any) -> Any:
     """Replace numbers and truth values by one word each, and bring lists into an order of their own."""
-    if isinstance(told, dict):
-        return {name: _without_measures(value) for name, value in told.items()}
-    if isinstance(told, list):
-        return sorted((_without_measures(item) for item in told), key=lambda item: json.dumps(described(item)))
-    if isinstance(told, bool):
+    if isinstance(value, dict):
+        return {name: _without_measures(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return sorted((_without_measures(item) for item in value), key=lambda item: json.dumps(described(item)))
+    if isinstance(value, bool):
         return Measure("verdict")
-    return Measure("number") if isinstance(told, int | float) else told
+    return Measure("number") if isinstance(value, int | float) else value
 
 
 class Measure(str):
@@ -207,49 +207,51 @@ class Measure(str):
     __slots__ = ()
 
 
-def _found(told: Any, where: str) -> str:
+def _found(value: Any, where: str) -> str:
     for part in where.split("."):
-        told = told[int(part) if isinstance(told, list) else part]
-    return str(told)
+        value = value[int(part) if isinstance(value, list) else part]
+    return str(value)
 
 
-def described(told: Any, name: str = "", depth: int = 0) -> str:
+def described(value: Any, name: str = "", depth: int = 0) -> str:
     """Describe JSON: its fields with the types of their values, and the value itself where it is a code."""
     inner, end = "  " * (depth + 1), "  " * depth
-    if isinstance(told, dict):
-        lines = [f"{inner}{_key(key)}: {described(value, key, depth + 1)}\n" for key, value in told.items()]
+    if isinstance(value, dict):
+        lines = [
+            f"{inner}{_key(key)}: {described(inner_value, key, depth + 1)}\n" for key, inner_value in value.items()
+        ]
         seen = dict.fromkeys(lines)  # keys that only differ in what is volatile are named once
         return "{\n" + "".join(seen) + end + "}" if lines else "{}"
-    if isinstance(told, list):
-        items = dict.fromkeys(described(item, name, depth + 1) for item in told)
+    if isinstance(value, list):
+        items = dict.fromkeys(described(item, name, depth + 1) for item in value)
         if not items:
             return "[]"
         if all("\n" not in item for item in items):
-            return f"list of {len(told)} [" + ", ".join(items) + "]"
-        return f"list of {len(told)} [\n" + "".join(f"{inner}{item}\n" for item in items) + end + "]"
-    return _value(told, name)
+            return f"list of {len(value)} [" + ", ".join(items) + "]"
+        return f"list of {len(value)} [\n" + "".join(f"{inner}{item}\n" for item in items) + end + "]"
+    return _value(value, name)
 
 
 def _key(key: str) -> str:
     return "<volatile>" if _VOLATILE_KEY.fullmatch(key) else key
 
 
-def _value(told: Any, name: str) -> str:
-    if told is None:
+def _value(value: Any, name: str) -> str:
+    if value is None:
         return "null"
-    if isinstance(told, Measure):
-        return str(told)
-    if isinstance(told, bool):
-        return str(told).lower()
-    if isinstance(told, int):
-        return f"int {told}" if name in COUNTED else "int"
-    if isinstance(told, str) and name in LITERAL and (not told or _CODE.fullmatch(told)):
-        return f"str {told!r}"
-    return type(told).__name__
+    if isinstance(value, Measure):
+        return str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return f"int {value}" if name in COUNTED else "int"
+    if isinstance(value, str) and name in LITERAL and (not value or _CODE.fullmatch(value)):
+        return f"str {value!r}"
+    return type(value).__name__
 
 
 def isolate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in a folder, with a store, tokens and settings of its own and no model or network."""
+    """Work in a folder, with a separate store, tokens and settings and without a model or network."""
     for name in [name for name in os.environ if name.startswith("LUKASA_") and name != "LUKASA_UPDATE_FROZEN"]:
         monkeypatch.delenv(name)
     home = folder / "home"

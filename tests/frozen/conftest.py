@@ -54,11 +54,11 @@ def frozen_tree() -> Callable[[str, Path], None]:
 def compare_tree_with_golden(name: str, folder: Path) -> None:
     """Compare the names and the contents of all files in a folder with golden/<name>/."""
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    place = GOLDEN / name
+    golden = GOLDEN / name
     if os.environ.get(UPDATE) == "1":
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(golden, ignore_errors=True)
     else:
-        known = {path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()}
+        known = {path.relative_to(golden).as_posix() for path in golden.rglob("*") if path.is_file()}
         missing, added = sorted(known - set(found)), sorted(set(found) - known)
         if missing or added:
             pytest.fail(
@@ -71,7 +71,7 @@ def compare_tree_with_golden(name: str, folder: Path) -> None:
 
 
 def build_store(folder: Path, hash_seed: str) -> Path:
-    """Run store.py in a process of its own and give the folder with what it wrote."""
+    """Run store.py in a separate process and return the folder with what it wrote."""
     script = Path(__file__).parent / "store.py"
     done = subprocess.run(
         [sys.executable, "-W", "error", str(script), str(folder)],

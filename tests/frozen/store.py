@@ -2,13 +2,12 @@
 
 Run as ``python store.py FOLDER``. The same bytes come out on every run: time, ids and randomness are injected, the
 embedder is the one that hashes, and tokens are estimated by length, whatever tokenizer is installed. The tests run this
-in a process of its own, so that neither the environment nor other tests have an effect on it.
+in a separate process, so that neither the environment nor other tests have an effect on it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import io
 import json
 import os
@@ -25,6 +24,7 @@ for variable in [name for name in os.environ if name.startswith(("LUKASA_", "VOX
     del os.environ[variable]
 
 import lukasa  # noqa: E402
+from lukasa.jobs import TaskRegistry  # noqa: E402
 from lukasa.testing import CountingIds, FrozenClock  # noqa: E402
 
 BEGINNING = datetime(2025, 3, 10, 9, tzinfo=UTC)  # long ago, so that no window of 90 days reaches the present
@@ -55,7 +55,7 @@ SKILL = """# Skill: API Endpoint
 
 
 class Entity(NamedTuple):
-    """Name a thing, as the graph wants it."""
+    """An entity of the memory graph."""
 
     name: str
     entity_type: str
@@ -63,7 +63,7 @@ class Entity(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """Say how one thing stands to another, as the graph wants it."""
+    """A relation of the memory graph."""
 
     source: str
     target: str
@@ -71,7 +71,7 @@ class Relation(NamedTuple):
 
 
 class Clock(FrozenClock):
-    """Move on by a second whenever the script says so."""
+    """A clock that the script advances."""
 
     def tick(self, seconds: float = 1.0) -> None:
         """Advance the time."""
@@ -79,64 +79,58 @@ class Clock(FrozenClock):
 
 
 def kept(outcome: Any) -> Any:
-    """Pass on an outcome that was accepted, and stop at any other."""
+    """Return an outcome that must be accepted."""
     assert outcome, outcome
     return outcome
 
 
-def random_parameter() -> str:
-    """Give the name of the parameter that injects randomness."""
-    return "rng" if "rng" in inspect.signature(lukasa.open).parameters else "chance"
-
-
 def open_store(path: Path, clock: FrozenClock, **options: Any) -> Any:
-    """Open a store in which nothing is left to chance."""
-    options[random_parameter()] = random.Random(7)
-    return lukasa.open(path, clock=clock, new_id=CountingIds(), embedder="hash", **options)
+    """Open a store with a fixed clock, ids and randomness."""
+    return lukasa.open(path, clock=clock, new_id=CountingIds(), embedder="hash", rng=random.Random(7), **options)
 
 
 def fill(memory: Any, clock: Clock) -> None:
     """Write something with every service."""
     for service in (
-        vault,
-        talk,
-        working_state,
-        experience,
-        teamwork,
-        predictions,
-        books,
-        graph,
-        background,
-        taking_back,
+        fill_vault,
+        hold_conversations,
+        keep_sessions,
+        gather_experience,
+        hand_over_work,
+        make_predictions,
+        record_trust,
+        build_graph,
+        run_jobs,
+        take_back,
     ):
         service(memory, clock)
         clock.tick(60)
 
 
-def vault(memory: Any, clock: Clock) -> None:
+def fill_vault(memory: Any, clock: Clock) -> None:
     """Keep memories, registers, notes, directives and ticks; change and delete some."""
-    room = memory.vault
-    mission = kept(room.add_memory("Mission: stabilise the runtime, add tools in layers", "shared", "mission")).record
+    vault = memory.vault
+    mission = kept(vault.add_memory("Mission: stabilise the runtime, add tools in layers", "shared", "mission")).record
     clock.tick()
-    kept(room.add_memory("The project database is PostgreSQL 16 in Frankfurt", tags=("database", "infra")))
-    kept(room.add_memory("Anna prefers short answers without small talk", category="people", source="chat"))
-    kept(room.add_memory("Billing invoices are kept for ten years", category="rule"))
+    kept(vault.add_memory("The project database is PostgreSQL 16 in Frankfurt", tags=("database", "infra")))
+    kept(vault.add_memory("Anna prefers short answers without small talk", category="people", source="chat"))
+    kept(vault.add_memory("Billing invoices are kept for ten years", category="rule"))
     clock.tick()
     for projects in ("dashboard", "dashboard, email integration", "dashboard, email integration, billing"):
         kept(
-            room.add_memory(f"Projects: {projects}", "shared", "project", tier="register", topic_id="current_projects")
+            vault.add_memory(f"Projects: {projects}", "shared", "project", tier="register", topic_id="current_projects")
         )
         clock.tick()
     kept(
-        room.update_by_topic("release", "shared", "The release is planned for 4 April 2025", "project", tags=("date",))
+        vault.update_by_topic("release", "shared", "The release is planned for 4 April 2025", "project", tags=("date",))
     )
     clock.tick()
-    kept(room.update_by_topic("release", "shared", "The release is planned for 11 April 2025"))
-    kept(room.update(mission.id, "Mission: stabilise the runtime first, then add tools in layers", tags=("goal",)))
+    kept(vault.update_by_topic("release", "shared", "The release is planned for 11 April 2025"))
+    kept(vault.update(mission.id, "Mission: stabilise the runtime first, then add tools in layers", tags=("goal",)))
     clock.tick()
-    gone = kept(room.add_memory("The office plant is watered by the facility team")).record
-    kept(room.delete(gone.id))
-    added = room.bulk_add(
+    gone = kept(vault.add_memory("The office plant is watered by the facility team")).record
+    kept(vault.delete(gone.id))
+    added = vault.bulk_add(
         [
             "Deployments happen on Tuesdays only",
             {"text": "Grafana shows the error budget of each service", "category": "tool", "tags": ["metrics"]},
@@ -146,66 +140,68 @@ def vault(memory: Any, clock: Clock) -> None:
     )
     assert [bool(each) for each in added] == [True, True, False, False], added
     clock.tick()
-    voiced = kept(room.update_by_topic("style", "shared", "Code reviews need two approvals", author="ada")).record
-    kept(room.corroborate(voiced.id, author="ben"))
+    voiced = kept(vault.update_by_topic("style", "shared", "Code reviews need two approvals", author="ada")).record
+    kept(vault.corroborate(voiced.id, author="ben"))
     clock.tick()
-    kept(room.promote_to_canon(voiced.id, "Code reviews need two approvals"))
-    promoted = kept(room.update_by_topic("tone", "shared", "Commit messages use the imperative mood")).record
-    kept(room.promote_to_canon(promoted.id, by="Ada"))
+    kept(vault.promote_to_canon(voiced.id, "Code reviews need two approvals"))
+    promoted = kept(vault.update_by_topic("tone", "shared", "Commit messages use the imperative mood")).record
+    kept(vault.promote_to_canon(promoted.id, by="Ada"))
     clock.tick()
-    kept(room.note("Staging: https://staging.example.org"))
-    dropped = kept(room.note("Lunch is at noon")).record
-    kept(room.delete(dropped.id))
-    kept(room.directive("Never deploy on a Friday", "shared"))
-    kept(room.journal("heartbeat received from node 3"))
+    kept(vault.note("Staging: https://staging.example.org"))
+    dropped = kept(vault.note("Lunch is at noon")).record
+    kept(vault.delete(dropped.id))
+    kept(vault.directive("Never deploy on a Friday", "shared"))
+    kept(vault.journal("heartbeat received from node 3"))
     clock.tick()
-    kept(room.journal("runtime snapshot: 40 % load"))
+    kept(vault.journal("runtime snapshot: 40 % load"))
     clock.tick()
-    orion = seen_by(memory, "orion")
+    orion = memory.as_agent("orion")
     kept(orion.vault.add_memory("Orion keeps its scratch files under build/tmp", "orion", "tool"))
     kept(orion.vault.directive("Orion answers in English"))
 
 
-def talk(memory: Any, clock: Clock) -> None:
+def hold_conversations(memory: Any, clock: Clock) -> None:
     """Hold conversations, with tasks, tools, facts, compaction, a fork, a deletion and settings."""
-    room = memory.context
-    kept(room.append("talk", "user", "We decided to use PostgreSQL 16. I prefer short answers.", speaker="Anna"))
+    context = memory.context
+    kept(context.append("talk", "user", "We decided to use PostgreSQL 16. I prefer short answers.", speaker="Anna"))
     clock.tick()
-    kept(room.append("talk", "assistant", "Noted. The schema is in src/schema.sql.", token_count=9))
+    kept(context.append("talk", "assistant", "Noted. The schema is in src/schema.sql.", token_count=9))
     clock.tick()
-    kept(room.configure("talk", entries=12, keep=6, summary_tokens=200))
+    kept(context.configure("talk", entries=12, keep=6, summary_tokens=200))
     for number in range(1, 13):
         clock.tick(5)
         kept(
-            room.append("talk", "user", f"Step {number}: please update module number {number} of the billing service.")
+            context.append(
+                "talk", "user", f"Step {number}: please update module number {number} of the billing service."
+            )
         )
         kept(
-            room.append(
+            context.append(
                 "talk",
                 "assistant",
                 f"Module {number} is updated in src/billing/part_{number}.py.",
                 tool_calls=[{"id": f"call-{number}", "name": "file_write"}],
             )
         )
-    kept(room.append("talk", "tool", "ok", tool_call_id="call-12", extra={"exit": 0}))
-    kept(room.append("talk", "user", "When is the release?", speaker="Anna", key="asked-once"))
-    kept(room.append("talk", "user", "When is the release?", speaker="Anna", key="asked-once"))
+    kept(context.append("talk", "tool", "ok", tool_call_id="call-12", extra={"exit": 0}))
+    kept(context.append("talk", "user", "When is the release?", speaker="Anna", key="asked-once"))
+    kept(context.append("talk", "user", "When is the release?", speaker="Anna", key="asked-once"))
     clock.tick()
-    kept(room.task("talk", "t1", "Write the schema", progress=0.5))
-    kept(room.task("talk", "t2", "Write the tests", status="completed", progress=1.0))
-    kept(room.tool_call("talk", "file_write", count=3))
-    kept(room.tool_call("talk", "run_test", failed=True))
-    kept(room.usage("talk", input=1200, output=340))
-    kept(room.environment("talk", "/srv/billing", branch="main"))
-    kept(room.add_fact("talk", "The billing service is maintained by Ben"))
+    kept(context.task("talk", "t1", "Write the schema", progress=0.5))
+    kept(context.task("talk", "t2", "Write the tests", status="completed", progress=1.0))
+    kept(context.tool_call("talk", "file_write", count=3))
+    kept(context.tool_call("talk", "run_test", failed=True))
+    kept(context.usage("talk", input=1200, output=340))
+    kept(context.environment("talk", "/srv/billing", branch="main"))
+    kept(context.add_fact("talk", "The billing service is maintained by Ben"))
     clock.tick()
-    loaded = room.load("talk")
+    loaded = context.load("talk")
     loaded.system_state["last_workspace"] = "/srv/billing"
-    kept(room.save(loaded))
-    kept(room.compact("talk", keep=4))
+    kept(context.save(loaded))
+    kept(context.compact("talk", keep=4))
     clock.tick()
     kept(
-        room.extend(
+        context.extend(
             "other",
             [
                 {
@@ -217,12 +213,12 @@ def talk(memory: Any, clock: Clock) -> None:
             ],
         )
     )
-    kept(room.fork("other", "other-2"))
-    kept(room.append("short", "user", "Forget this conversation."))
-    kept(room.delete("short"))
+    kept(context.fork("other", "other-2"))
+    kept(context.append("short", "user", "Forget this conversation."))
+    kept(context.delete("short"))
 
 
-def working_state(memory: Any, clock: Clock) -> None:
+def keep_sessions(memory: Any, clock: Clock) -> None:
     """Keep the state of sessions: changes, checkpoints, a crash with recovery, pruning, closing."""
     session = memory.sessions.start("demo", agent_type="forecaster")
     made = {"created_at": "2025-03-10T09:00:00Z", "status": "active"}
@@ -254,7 +250,7 @@ def working_state(memory: Any, clock: Clock) -> None:
     running.abandon()
 
 
-def experience(memory: Any, clock: Clock) -> None:
+def gather_experience(memory: Any, clock: Clock) -> None:
     """Record episodes with errors, keep knowledge with links, skills and preferences, and consolidate."""
     for agent, thing in (("eng-001", "todos"), ("eng-002", "users"), ("eng-001", "orders")):
         with memory.episodes.start(
@@ -285,14 +281,14 @@ def experience(memory: Any, clock: Clock) -> None:
     kept(memory.episodes.record("Tidy the backlog", agent="pm-001", timestamp="2025-01-05T08:00:00Z"))
     memory.episodes.start("Migrate the billing data", agent="eng-001", task_id="task-billing")
     clock.tick(60)
-    told = {
+    fields = {
         "category": "database",
         "conditions": ["a schema changes"],
         "correct_approach": "migration, then model",
         "incorrect_approach": "model first",
     }
-    first = kept(memory.knowledge.add_pattern("Write the migration before the model", confidence=0.8, **told)).record
-    second = kept(memory.knowledge.add_pattern("Write a migration before the model", confidence=0.7, **told)).record
+    first = kept(memory.knowledge.add_pattern("Write the migration before the model", confidence=0.8, **fields)).record
+    second = kept(memory.knowledge.add_pattern("Write a migration before the model", confidence=0.7, **fields)).record
     third = kept(memory.knowledge.add_pattern("Keep handlers thin", confidence=0.9)).record
     fact = kept(memory.knowledge.add_fact("The API runs on port 8080")).record
     kept(
@@ -324,7 +320,7 @@ def experience(memory: Any, clock: Clock) -> None:
     kept(memory.episodes.restore(failed.id))
 
 
-def teamwork(memory: Any, clock: Clock) -> None:
+def hand_over_work(memory: Any, clock: Clock) -> None:
     """Keep ledgers and pass work on."""
     kept(memory.ledgers.checkpoint("eng-001", current_task="task-billing", completed=3, state={"files": 2}))
     clock.tick()
@@ -353,9 +349,9 @@ def teamwork(memory: Any, clock: Clock) -> None:
     kept(memory.handoffs.reopen(moved.id))
 
 
-def predictions(memory: Any, clock: Clock) -> None:
+def make_predictions(memory: Any, clock: Clock) -> None:
     """Predict, revise, signal, reason, resolve and expire, for the owner and for an agent."""
-    orion, vega = seen_by(memory, "orion").forecasts, seen_by(memory, "vega").forecasts
+    orion, vega = memory.as_agent("orion").forecasts, memory.as_agent("vega").forecasts
     kept(
         orion.predict(
             "Will the release ship by Friday?",
@@ -396,7 +392,7 @@ def predictions(memory: Any, clock: Clock) -> None:
     kept(memory.forecasts.expire("build-9"))
 
 
-def books(memory: Any, clock: Clock) -> None:
+def record_trust(memory: Any, clock: Clock) -> None:
     """Log dissents and overrides, judge and revert them, draw an advocate, and change the rubric."""
     trust = memory.trust
     for agent, role in (("creator", "creator"), ("critic-1", "reviewer"), ("critic-2", "reviewer")):
@@ -422,7 +418,7 @@ def books(memory: Any, clock: Clock) -> None:
     clock.tick()
     kept(trust.judge(open_.records[0].id, impact=False))
     filed = kept(
-        seen_by(memory, "critic-3").trust.file_dissent("The budget is missing in the plan", round_id="round-2")
+        memory.as_agent("critic-3").trust.file_dissent("The budget is missing in the plan", round_id="round-2")
     )
     kept(trust.judge(filed.records[0].id, impact=True))
     clock.tick()
@@ -445,15 +441,21 @@ def books(memory: Any, clock: Clock) -> None:
     kept(trust.set_probation("critic-2", clock.now() + timedelta(days=3), reason="odd answers", by="ada"))
     kept(trust.assign_devils_advocate(["creator", "critic-1", "critic-2"], round_id="round-6"))
     kept(trust.assign_devils_advocate(["creator", "critic-1", "critic-2"], seed=7))
-    told = {"agent_name": "Visitor 1", "model": "m-0", "primary_role": "guest", "trust_score": 0.7, "favourite": "tea"}
-    kept(trust.adopt(told))
+    document = {
+        "agent_name": "Visitor 1",
+        "model": "m-0",
+        "primary_role": "guest",
+        "trust_score": 0.7,
+        "favourite": "tea",
+    }
+    kept(trust.adopt(document))
 
 
-def graph(memory: Any, clock: Clock) -> None:
+def build_graph(memory: Any, clock: Clock) -> None:
     """Make entities, observations and relations, and delete some of each."""
-    room = memory.graph
+    graph = memory.graph
     kept(
-        room.create_entities(
+        graph.create_entities(
             [
                 Entity("Billing", "service", ("Runs on port 8081", "Is written in Go")),
                 Entity("Ben", "person", ("Maintains the billing service",)),
@@ -462,15 +464,15 @@ def graph(memory: Any, clock: Clock) -> None:
         )
     )
     clock.tick()
-    kept(room.create_relations([Relation("Ben", "Billing", "maintains"), Relation("Old API", "Billing", "calls")]))
-    kept(room.add_observations([("Billing", ["Has 12 modules"])]))
+    kept(graph.create_relations([Relation("Ben", "Billing", "maintains"), Relation("Old API", "Billing", "calls")]))
+    kept(graph.add_observations([("Billing", ["Has 12 modules"])]))
     clock.tick()
-    kept(room.delete_observations([("Billing", ["Is written in Go"])]))
-    kept(room.delete_relations([Relation("Old API", "Billing", "calls")]))
-    kept(room.delete_entities(["Old API"]))
+    kept(graph.delete_observations([("Billing", ["Is written in Go"])]))
+    kept(graph.delete_relations([Relation("Old API", "Billing", "calls")]))
+    kept(graph.delete_entities(["Old API"]))
 
 
-def background(memory: Any, clock: Clock) -> None:
+def run_jobs(memory: Any, clock: Clock) -> None:
     """Defer jobs, do one, let one fail, and leave one waiting."""
 
     def remember(lent: Any, text: str) -> None:
@@ -479,7 +481,7 @@ def background(memory: Any, clock: Clock) -> None:
     def fail(lent: Any) -> None:
         raise ValueError("This job never works.")
 
-    register = type(memory.jobs.register)()
+    register = TaskRegistry()
     register.job("frozen.remember")(remember)
     register.job("frozen.fail", attempts=1)(fail)
     jobs = memory.jobs.serving(register)
@@ -492,7 +494,7 @@ def background(memory: Any, clock: Clock) -> None:
     jobs.close()
 
 
-def taking_back(memory: Any, clock: Clock) -> None:
+def take_back(memory: Any, clock: Clock) -> None:
     """Write plain records, then undo, quarantine, release and erase."""
     journal = memory.journal
     first = kept(
@@ -528,15 +530,6 @@ def taking_back(memory: Any, clock: Clock) -> None:
     kept(journal.delete(deleted.key))
 
 
-def seen_by(memory: Any, agent: str) -> Any:
-    """Give the same open store as an agent sees it, with the method that takes an agent and its scopes."""
-    methods = inspect.getmembers(type(memory), inspect.isfunction)
-    name = next(
-        name for name, method in methods if list(inspect.signature(method).parameters)[1:] == ["agent", "scopes"]
-    )
-    return getattr(memory, name)(agent)
-
-
 def command(*arguments: str) -> str:
     """Run a command of the command line in this process, and give what it prints."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
@@ -562,14 +555,14 @@ def prompts(memory: Any, folder: Path) -> None:
     def write(name: str, text: str) -> None:
         (folder / name).write_bytes(NONCE.sub(r"\g<1>NONCE", text).encode())
 
-    room = memory.vault
-    write("vault_snapshot.md", room.build_snapshot("shared"))
-    write("vault_snapshot_small.md", room.build_snapshot("shared", budget=60))
-    write("vault_snapshot_block.txt", room.build_snapshot_block().text)
+    vault = memory.vault
+    write("vault_snapshot.md", vault.build_snapshot("shared"))
+    write("vault_snapshot_small.md", vault.build_snapshot("shared", budget=60))
+    write("vault_snapshot_block.txt", vault.build_snapshot_block().text)
     for number, question in enumerate(QUESTIONS[:3], 1):
-        block = room.build_memory_block(query=question)
+        block = vault.build_memory_block(query=question)
         write(f"vault_memory_block_{number}.txt", f"{block.text}\n[{block.told} told, cut: {block.cut}]\n")
-    small = room.build_memory_block(query=QUESTIONS[0], budget=150)
+    small = vault.build_memory_block(query=QUESTIONS[0], budget=150)
     write("vault_memory_block_small.txt", f"{small.text}\n[{small.told} told, cut: {small.cut}]\n")
     for name, budget in (("whole", 4000), ("tight", 300)):
         prompt = memory.context.assemble("talk", budget, question="Who maintains the billing service?")
@@ -584,14 +577,14 @@ def prompts(memory: Any, folder: Path) -> None:
             "left_out": prompt.left_out,
             "shortened": prompt.shortened,
         }
-        write(f"conversation_{name}.json", told(facts))
+        write(f"conversation_{name}.json", as_json(facts))
     task = {"goal": "Implement PUT /api/invoices endpoint", "type": "implementation", "action_type": "write_file"}
     briefing = memory.before_task(task)
-    write("before_task.json", told({"task": briefing.task, "context": briefing.context}))
-    write("before_task_budget.json", told(memory.before_task("Fix the login page", budget=200).context))
+    write("before_task.json", as_json({"task": briefing.task, "context": briefing.context}))
+    write("before_task_budget.json", as_json(memory.before_task("Fix the login page", budget=200).context))
     relevant = memory.retrieve_relevant_memory("Implement PUT /api/invoices endpoint")
     entries = [(entry.id, round(entry.score, 6), round(entry.likeness, 6), entry.line) for entry in relevant.entries]
-    write("relevant_memory.json", told(entries))
+    write("relevant_memory.json", as_json(entries))
     page = folder / "CONTINUITY.md"
     page.write_text(
         "# My page\n\nWords of my own.\n\n## Current Goal\nold goal\n\n## Mine\n- stays\n", encoding="utf-8"
@@ -611,23 +604,23 @@ def prompts(memory: Any, folder: Path) -> None:
             "unindexed": recalled.unindexed,
             "note": recalled.note,
         }
-    write("recall.json", told(hits))
+    write("recall.json", as_json(hits))
     found = {
         profile: [
-            (each.memory.text, round(each.score, 4)) for each in room.search("release date", k=4, profile=profile)
+            (each.memory.text, round(each.score, 4)) for each in vault.search("release date", k=4, profile=profile)
         ]
         for profile in ("hybrid", "lexical")
     }
-    write("vault_search.json", told(found))
+    write("vault_search.json", as_json(found))
 
 
-def told(value: Any) -> str:
-    """Spell a value as JSON."""
+def as_json(value: Any) -> str:
+    """Return a value as JSON text."""
     return json.dumps(value, indent=1, ensure_ascii=False, default=str) + "\n"
 
 
 def answers(memory: Any) -> str:
-    """Spell what the services compute from the store."""
+    """Return what the services compute from the store, as JSON text."""
     trust = memory.trust
     scores = {name: trust.score(name) for name in trust.agents()}
     whole = memory.metrics.dashboard(days=60).as_json()
@@ -679,7 +672,7 @@ def answers(memory: Any) -> str:
         ],
         "verified": memory.verify().sound,
     }
-    return told(found)
+    return as_json(found)
 
 
 def layouts(memory: Any, folder: Path) -> None:
@@ -688,20 +681,20 @@ def layouts(memory: Any, folder: Path) -> None:
     memory.export(folder / "loki", format="loki")
     memory.export(folder / "memory.json", format="memory-graph")
     agents = {name: memory.trust.agent(name).as_json() for name in memory.trust.agents()}
-    (folder / "agents.json").write_text(told(agents), encoding="utf-8")
+    (folder / "agents.json").write_text(as_json(agents), encoding="utf-8")
 
 
 def exported(store: Path, folder: Path) -> None:
     """Write the layouts that only the command line writes."""
-    place = ("--store", str(store))
-    command(*place, "vault", "export", str(folder / "vault.jsonl"))
-    command(*place, "checkpoint", "show", "demo", "--out", str(folder / "session_demo.json"))
+    options = ("--store", str(store))
+    command(*options, "vault", "export", str(folder / "vault.jsonl"))
+    command(*options, "checkpoint", "show", "demo", "--out", str(folder / "session_demo.json"))
     (folder / "context").mkdir()
-    command(*place, "context", "export", "talk", str(folder / "context"))
+    command(*options, "context", "export", "talk", str(folder / "context"))
     (folder / "context_whole").mkdir()
-    command(*place, "context", "export", "talk", str(folder / "context_whole"), "--all")
-    command(*place, "context", "export", "other", str(folder / "context"))
-    command(*place, "trust", "export", str(folder / "memory"))
+    command(*options, "context", "export", "talk", str(folder / "context_whole"), "--all")
+    command(*options, "context", "export", "other", str(folder / "context"))
+    command(*options, "trust", "export", str(folder / "memory"))
 
 
 def build(folder: Path) -> None:
@@ -721,7 +714,7 @@ def build(folder: Path) -> None:
     with open_store(store, clock) as memory:
         memory.compact()
         memory.export(folder / "log_compacted.jsonl")
-        orion = seen_by(memory, "orion")
+        orion = memory.as_agent("orion")
         orion.export(folder / "log_of_an_agent.jsonl")
 
 

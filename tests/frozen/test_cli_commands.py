@@ -14,10 +14,10 @@ from cli_running import root_command, walk
 
 def test_the_command_tree_is_unchanged(frozen: Callable[[str, str], None]) -> None:
     """Compare every command and group, with its parameters, with the golden file."""
-    frozen("cli_commands.txt", "\n".join(_told(path, command) for path, command in walk(root_command())))
+    frozen("cli_commands.txt", "\n".join(_command_line(path, command) for path, command in walk(root_command())))
 
 
-def _told(path: tuple[str, ...], command: Any) -> str:
+def _command_line(path: tuple[str, ...], command: Any) -> str:
     sort = "group" if hasattr(command, "commands") else "command"
     hidden = ", hidden" if command.hidden else ""
     return "".join(f"{line}\n" for line in (f"{' '.join(('lukasa', *path))} ({sort}{hidden})", *_parameters(command)))

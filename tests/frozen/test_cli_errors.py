@@ -20,7 +20,7 @@ from cli_scenarios import ERRORS, SCENARIOS, prepare_errors, write_files
 
 @pytest.fixture(autouse=True)
 def _isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each test a folder and a store of its own."""
+    """Give each test a separate folder and store."""
     isolate(tmp_path, monkeypatch)
     write_files(tmp_path)
 
@@ -96,7 +96,7 @@ def test_json_may_stand_before_or_after_the_command() -> None:
 
 
 def test_json_is_never_mixed_with_other_text() -> None:
-    """Keep what is said beside the answer on stderr."""
+    """Print notes about an answer to stderr only."""
     answer = run(["--store", "fresh.db", "stats", "--json"])
-    assert answer.told
+    assert answer.printed_json
     assert answer.err

@@ -140,7 +140,7 @@ def test_tools_resources_and_prompts_are_offered_as_before(frozen: Callable[[str
 
 
 async def _offers(client: Client, beside: frozenset[str] = frozenset()) -> str:
-    """Describe what a server offers beside the tools that are named."""
+    """Describe what a server offers, except the named tools."""
     tools = [_tool(each) for each in (await client.list_tools()).tools if each.name not in beside]
     resources = [f"resource {each.uri} {each.mime_type}\n" for each in (await client.list_resources()).resources]
     templates = (await client.list_resource_templates()).resource_templates
@@ -166,13 +166,13 @@ def _plain(schema: Any, whole: Any) -> Any:
         return schema
     if "$ref" in schema:
         return _plain(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
-    told = {}
+    plain: dict[str, Any] = {}
     for name, value in schema.items():
         if name == "properties":
-            told[name] = {field: _plain(each, whole) for field, each in value.items()}
+            plain[name] = {field: _plain(inner, whole) for field, inner in value.items()}
         elif name not in (*PROSE, "$defs"):
-            told[name] = _plain(value, whole)
-    return told
+            plain[name] = _plain(value, whole)
+    return plain
 
 
 def _prompt(prompt: Any) -> str:
@@ -204,7 +204,7 @@ def test_calls_are_answered_as_before(
 
 
 def test_the_owner_is_answered_as_before(frozen: Callable[[str, str], None], tmp_path: Path) -> None:
-    """Compare the answers to a caller without a name, and to one beside a file that is not a store."""
+    """Compare the answers to a caller without a name, and to one whose store is not a store file."""
 
     async def talk(client: Client) -> str:
         calls: list[Call] = [
@@ -213,7 +213,10 @@ def test_the_owner_is_answered_as_before(frozen: Callable[[str, str], None], tmp
             ("remember", {"text": "The office is in Kinshasa."}),
         ]
         return "\n".join(
-            [f"call {name} {_short(told)}\n{await _called(client, name, told, {})}\n" for name, told in calls]
+            [
+                f"call {name} {_short(arguments)}\n{await _called(client, name, arguments, {})}\n"
+                for name, arguments in calls
+            ]
         )
 
     first = serve(tmp_path, talk, agent="")
@@ -229,12 +232,12 @@ async def _called(client: Client, name: str, arguments: dict[str, Any], kept: di
         answer = await client.call_tool(name, filled)
     except MCPError as error:
         return f"protocol error {error.error.code}"
-    told = answer.structured_content
-    if isinstance(told, dict) and isinstance(told.get("id"), str):
-        kept.setdefault(name, told["id"])
+    value = answer.structured_content
+    if isinstance(value, dict) and isinstance(value.get("id"), str):
+        kept.setdefault(name, value["id"])
     text = getattr(answer.content[0], "text", "") if answer.content else ""
-    same = "the same as JSON" if _parsed(text) == told else "JSON" if _parsed(text) is not None else "prose"
-    return f"error {str(bool(answer.is_error)).lower()}, text is {same}\n{described(told)}"
+    same = "the same as JSON" if _parsed(text) == value else "JSON" if _parsed(text) is not None else "prose"
+    return f"error {str(bool(answer.is_error)).lower()}, text is {same}\n{described(value)}"
 
 
 async def _read(client: Client, uri: str) -> str:
@@ -243,8 +246,8 @@ async def _read(client: Client, uri: str) -> str:
     except MCPError as error:
         return f"protocol error {error.error.code}"
     (only,) = contents
-    told = _parsed(getattr(only, "text", ""))
-    return f"{only.mime_type} {'text' if told is None else described(told)}"
+    value = _parsed(getattr(only, "text", ""))
+    return f"{only.mime_type} {'text' if value is None else described(value)}"
 
 
 async def _asked(client: Client, name: str, arguments: dict[str, Any]) -> str:
@@ -267,5 +270,5 @@ def _parsed(text: str) -> Any:
 
 
 def _short(arguments: dict[str, Any]) -> str:
-    told = json.dumps(arguments, sort_keys=True)
-    return told if len(told) <= 160 else f"{told[:159]}…"
+    text = json.dumps(arguments, sort_keys=True)
+    return text if len(text) <= 160 else f"{text[:159]}…"

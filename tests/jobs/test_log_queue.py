@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -30,7 +31,7 @@ def memory(open_store, clock, file):
 @pytest.fixture
 def fate(register):
     """Register a job that raises the next exception of the returned list, and succeeds once the list is empty."""
-    fate = []
+    fate: list[Exception] = []
 
     @register.job("venture", attempts=3, backoff=10)
     def venture(memory):
@@ -84,7 +85,8 @@ def test_a_job_that_kills_every_worker_is_listed_as_failed(memory, clock, fate):
 
 
 def test_a_worker_that_lost_its_job_cannot_record_the_result(open_store, file, clock, register):
-    memory, other, by_other = open_store(file, clock=clock), open_store(file, clock=clock), []
+    memory, other = open_store(file, clock=clock), open_store(file, clock=clock)
+    by_other: list[Any] = []
 
     @register.job("doze")
     def doze(_):
@@ -225,7 +227,8 @@ def test_an_agent_runs_only_jobs_of_its_own_scopes(open_store, file, fate):
 
 
 def test_a_worker_waits_while_the_store_is_busy(open_store, file, fate, start_worker, eventually):
-    memory, holder, troubles = open_store(file, timeout=0.01), open_store(file), []
+    memory, holder = open_store(file, timeout=0.01), open_store(file)
+    troubles: list[Any] = []
     memory.jobs.defer("venture")
     release = threading.Event()
 

@@ -1,6 +1,7 @@
 """Additions to procrastinate: migrations, rescues that take turns, heartbeats until the last job is done."""
 
 import threading
+from typing import Any
 
 import psycopg
 import pytest
@@ -153,7 +154,8 @@ def test_rescuers_take_turns(memory, done, sql, eventually):
 
 
 def test_a_worker_that_was_removed_registers_again_and_goes_on(memory, open_store, url, register, sql):
-    other, by_other = open_store(url), []
+    other = open_store(url)
+    by_other: list[Any] = []
 
     @register.job("doze")
     def doze(_, what):
@@ -215,7 +217,7 @@ def test_a_worker_survives_the_loss_of_its_connections(memory, done, sql, start_
 
 @pytest.mark.slow
 def test_a_worker_survives_a_restart_of_the_server(open_store, done, start_worker, eventually):
-    troubles = []
+    troubles: list[Any] = []
     with PostgresServer() as server, server.database() as url:
         memory = open_store(url)
         _, end = start_worker(memory, trouble=troubles.append)

@@ -2,6 +2,7 @@
 
 import random
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -183,8 +184,9 @@ def test_the_newest_or_oldest_ranks_first_when_the_question_asks_for_it(question
 @pytest.mark.requirement("RCL-1")
 @pytest.mark.parametrize("reason", ["tier", "trust"])
 def test_tier_and_trust_decide_between_equal_matches(reason):
+    advantage: dict[str, Any] = {reason: 0.9}
     candidates = [
-        RecallCandidate(seq=1, text="The port is 8080.", **{reason: 0.9}),
+        RecallCandidate(seq=1, text="The port is 8080.", **advantage),
         RecallCandidate(seq=2, text="The port is 8081."),
     ]
     best = ask("What is the port?", candidates)[0]

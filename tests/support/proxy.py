@@ -1,13 +1,13 @@
-"""A TCP proxy before a PostgreSQL server that fails where it is told to.
+"""A TCP proxy in front of a PostgreSQL server that cuts connections at chosen points.
 
     with Proxy(server.port) as proxy:
         engine = PostgresEngine(server.url(name, port=proxy.port))
-        with proxy.cutting("answer", matching=b"COMMIT"):
-            engine.append(...)  # the commit happened, and nobody told the client
+        with proxy.cut_requests("answer", matching=b"COMMIT"):
+            engine.append(...)  # the server committed, and the client got no answer
 
-It reads just enough of the protocol to know where a request ends and when its answer is complete, so a connection can
-be cut before the server hears of a request, in the middle of it, and after the server has done it. A cut that was never
-reached proves nothing, so ``cutting`` complains about one.
+The proxy reads enough of the protocol to know where a request ends and when its answer is complete. A connection can be
+cut before the server receives a request, in the middle of it, and after the server has executed it. A planned cut that
+never happens raises ``FaultNotReached``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Literal, Self
 from support.faulty_disk import FaultNotReached
 
 CutPoint = Literal["request", "halfway", "sent", "answer"]
-"""Where the line is cut: before a request is passed on, in the middle of passing it on, right after, or when the server
-has answered it in full and nothing of the answer was passed back."""
+"""Where the connection is cut: before a request is forwarded, in the middle of it, right after it, or when the server has
+answered in full and nothing of the answer was forwarded."""
 
 _ENCRYPTION_REQUESTS = (80877103, 80877104)  # the client asks for TLS or GSS encryption
 _REQUEST_END_FRAMES = frozenset(
@@ -41,7 +41,7 @@ _LINGER_RESET = struct.pack("ii", 1, 0)
 
 @dataclass(slots=True, eq=False)
 class ConnectionCut:
-    """Where connections are cut, and how often that has happened. ``then`` is called when the line is about to go."""
+    """A planned cut and how often it has happened. ``then`` is called just before the connection is cut."""
 
     where: CutPoint
     matching: bytes
@@ -52,7 +52,7 @@ class ConnectionCut:
     reached_count: int = 0
 
     def should_cut(self, request: bytes) -> bool:
-        """Counts the request if it is of the sort that is waited for, and says whether it is the one."""
+        """Count a matching request, and tell whether it is cut."""
         if self.matching not in request:
             return False
         self.seen_count += 1
@@ -63,9 +63,9 @@ class ConnectionCut:
 
 
 class Proxy:
-    """Passes connections on to a port of this machine, until it is told to fail.
+    """Forwards connections to a port of this machine.
 
-    ``hook`` is called with every request before it is passed on, and can hold it up.
+    ``hook`` is called with every request before it is forwarded, and may delay it.
     """
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
@@ -95,9 +95,9 @@ class Proxy:
         times: int | None = 1,
         then: Callable[[], object] | None = None,
     ) -> Iterator[ConnectionCut]:
-        """Within the block the ``nth`` request that contains ``matching``, and those after it up to ``times``, are cut.
+        """Cut the ``nth`` request that contains ``matching``, and those after it up to ``times``, during the block.
 
-        Raises ``FaultNotReached`` at the end of a block in which nothing was cut.
+        Raise ``FaultNotReached`` at the end of a block in which nothing was cut.
         """
         cut = ConnectionCut(where, matching, nth, times, then)
         with self._lock:
@@ -112,7 +112,7 @@ class Proxy:
 
     @contextmanager
     def block_traffic(self) -> Iterator[None]:
-        """Within the block nothing gets through, and nobody is told: a network that swallows everything."""
+        """Forward nothing during the block and close nothing, as a network that drops all packets."""
         self._traffic_allowed.clear()
         try:
             yield
@@ -121,7 +121,7 @@ class Proxy:
 
     @contextmanager
     def refuse_connections(self) -> Iterator[None]:
-        """Within the block there is nobody here: connections are dropped, and new ones closed at once."""
+        """Drop all connections, and close new ones at once during the block."""
         self._is_refusing = True
         try:
             self.drop()
@@ -130,18 +130,18 @@ class Proxy:
             self._is_refusing = False
 
     def drop(self) -> int:
-        """Cuts every connection now; returns how many there were."""
+        """Cut every connection and return their number."""
         with self._lock:
-            lines = list(self._connections)
-        for line in lines:
-            line.close()
-        return len(lines)
+            connections = list(self._connections)
+        for connection in connections:
+            connection.close()
+        return len(connections)
 
     def close(self) -> None:
-        """Cuts everything and listens no more."""
+        """Cut every connection and stop listening."""
         self._closed = True
         self._traffic_allowed.set()
-        with suppress(OSError):  # wakes the doorman; a listener that is closed already has none
+        with suppress(OSError):  # wakes the accepting thread; fails if the listener is closed
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._accept_thread.join(10)
@@ -171,10 +171,10 @@ class Proxy:
                 _reset_socket(client)
                 continue
             server.settimeout(None)
-            line = _ProxiedConnection(self, client, server)
+            connection = _ProxiedConnection(self, client, server)
             with self._lock:
-                self._connections.add(line)
-            line.start()
+                self._connections.add(connection)
+            connection.start()
 
     def _wait_for_traffic(self) -> None:
         self._traffic_allowed.wait()
@@ -191,7 +191,7 @@ class Proxy:
 
 
 class _ProxiedConnection:
-    """One client's connection through the proxy: a thread for each direction."""
+    """A client's connection through the proxy, with a thread for each direction."""
 
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy = proxy
@@ -199,23 +199,25 @@ class _ProxiedConnection:
         self._server = server
         self._open_requests = 0
         self._pending_cut: ConnectionCut | None = (
-            None  # answers are kept from the client until the last is complete; then the line is cut
+            None  # answers are held until the last is complete; then the connection is cut
         )
         for side in (client, server):
             side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def start(self) -> None:
-        for way in (self._pass_requests, self._pass_answers):
-            threading.Thread(target=self._run_direction, args=(way,), name="proxy line", daemon=True).start()
+        for direction in (self._pass_requests, self._pass_answers):
+            threading.Thread(
+                target=self._run_direction, args=(direction,), name="proxy connection", daemon=True
+            ).start()
 
     def close(self) -> None:
-        """Ends the connection for both sides at once, without a good-bye."""
+        """Reset the connection on both sides."""
         _reset_socket(self._client)
         _reset_socket(self._server)
         self._proxy._remove_connection(self)
 
     def _run_direction(self, direction: Callable[[], None]) -> None:
-        with suppress(OSError, EOFError):  # either side may leave at any time
+        with suppress(OSError, EOFError):  # either side may close at any time
             direction()
         self.close()
 
@@ -283,12 +285,12 @@ class _ProxiedConnection:
 
     @staticmethod
     def _is_server_waiting(kind: int, frame: bytes) -> bool:
-        """Whether the server now waits; of the messages on authentication, the last one is not followed by a wait."""
+        """Tell whether the server now waits for the client; after the last authentication message it does not."""
         return kind != ord("R") or frame[_HEADER_SIZE:9] not in (b"\0\0\0\0", b"\0\0\0\x0c")
 
 
 def _read_frame(source: socket.socket) -> tuple[int, bytes]:
-    """The next message: its type, and all of it."""
+    """Return the type and the bytes of the next message."""
     head = _read_exactly(source, _HEADER_SIZE)
     (length,) = struct.unpack("!i", head[1:])
     return head[0], head + _read_exactly(source, length - 4)

@@ -1,7 +1,7 @@
-"""Test tools for those who build on Lukasa: the exam every engine sits, a clock that obeys, ids that repeat.
+"""Test tools: the conformance suite for engines, a frozen clock, repeatable ids, a fake language model, strategies.
 
 ``EngineContract`` needs pytest and the strategies need hypothesis; both come with ``pip install lukasa[testing]`` and
-are loaded when they are first asked for.
+are imported on first use.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _LAZY_MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    room = _LAZY_MODULES.get(name)
-    if room is None:
+    module_name = _LAZY_MODULES.get(name)
+    if module_name is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if room == _CONTRACT and room not in sys.modules:
-        require_package("pytest").register_assert_rewrite(_CONTRACT)  # so that a failed exam tells what it saw
-    return getattr(importlib.import_module(room), name)
+    if module_name == _CONTRACT and module_name not in sys.modules:
+        require_package("pytest").register_assert_rewrite(_CONTRACT)  # so that failures show the compared values
+    return getattr(importlib.import_module(module_name), name)

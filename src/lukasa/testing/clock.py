@@ -1,4 +1,4 @@
-"""Time and ids that do what a test tells them."""
+"""A frozen clock and repeatable ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)
 
 
 class FrozenClock:
-    """Stands still until it is told to move, forwards or backwards."""
+    """A clock whose time changes only when a test moves it."""
 
     def __init__(self, moment: datetime = NOON) -> None:
         self._moment = to_utc(moment)
@@ -26,14 +26,14 @@ class FrozenClock:
         self._moment = to_utc(moment)
 
     def advance(self, seconds: float = 1.0) -> datetime:
-        """Moves by so many seconds, back if they are negative; returns the new moment."""
+        """Move the time by some seconds, back if they are negative, and return it."""
         with self._lock:
             self._moment += timedelta(seconds=seconds)
             return self._moment
 
 
 class CountingIds:
-    """``id-1``, ``id-2``, …: ids that read well in a failed test."""
+    """Generator of the ids ``id-1``, ``id-2``, …"""
 
     def __init__(self, prefix: str = "id-") -> None:
         self._prefix = prefix
@@ -44,5 +44,5 @@ class CountingIds:
 
 
 def seeded_ids(seed: int, clock: FrozenClock | None = None) -> SortableIds:
-    """The real maker of ids with its time and chance pinned: the same seed gives the same ids."""
+    """Return a generator of real ids that repeat for the same seed."""
     return SortableIds(clock or FrozenClock(), random.Random(seed))

@@ -1,10 +1,10 @@
-"""A language model that does what a test tells it, over real HTTP: answers, fails, or misbehaves in every known way.
+"""A fake language model on a local HTTP port: it answers, fails, or misbehaves as a test asks.
 
     with FakeLLM("500", "500", "- Anna decided to use PostgreSQL.") as model:
-        memory.context.using(model.place).compact("s1")
+        memory.context.using(model.url).compact("s1")
 
-Each answer is used once, the last one again and again. A name of ``MISBEHAVIOURS`` misbehaves; any other text is what the
-model says. What it was asked is in ``asked``.
+Each answer is sent once, the last one repeatedly. The name of a misbehaviour (see ``MISBEHAVIOURS``) makes the model
+misbehave; any other text is its answer. ``requests`` holds the requests it received.
 """
 
 from __future__ import annotations
@@ -13,14 +13,11 @@ import json
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Self
-
-_REPETITION_COUNT = 58_000
 
 
 class FakeLLM:
-    """An OpenAI-compatible endpoint on this machine, alive within ``with``."""
+    """An OpenAI-compatible endpoint on this machine that runs inside a ``with`` block."""
 
     def __init__(self, *answers: str, key: str = "") -> None:
         self._answers = list(answers) or ["ok"]
@@ -31,7 +28,7 @@ class FakeLLM:
 
     @property
     def url(self) -> str:
-        """What to give to ``open_model`` or to ``LUKASA_LLM``."""
+        """Return the URL for ``open_model`` or ``LUKASA_LLM``."""
         return f"http://127.0.0.1:{self._server.server_port}/v1#stand-in"
 
     def __enter__(self) -> Self:
@@ -41,9 +38,7 @@ class FakeLLM:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop_event.set()
         self._server.shutdown()
         self._thread.join()
@@ -55,29 +50,29 @@ class FakeLLM:
             return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
     def _make_handler(self) -> type[BaseHTTPRequestHandler]:
-        stand_in = self
+        fake = self
 
         class FakeLLMHandler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.0"
 
             def do_POST(self) -> None:
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                answer = stand_in._next_answer(asked)
-                if stand_in._key and self.headers.get("Authorization") != f"Bearer {stand_in._key}":
+                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                answer = fake._next_answer(request)
+                if fake._key and self.headers.get("Authorization") != f"Bearer {fake._key}":
                     self.send_error(401)
                     return
                 try:
-                    _RESPONDERS.get(answer, _respond_with_text(answer))(self, stand_in._stop_event)
+                    _RESPONDERS.get(answer, _respond_with_text(answer))(self, fake._stop_event)
                 except OSError:
-                    self.close_connection = True  # whoever asked has left
+                    self.close_connection = True  # the client closed the connection
 
             def log_message(self, *_: object) -> None:
-                """Says nothing."""
+                """Write no log."""
 
         return FakeLLMHandler
 
 
-_Responder = Callable[[Any, threading.Event], None]
+_Responder = Callable[[Any, threading.Event], object]
 
 
 def _send_json(handler: Any, body: bytes, declared_length: int | None = None) -> None:
@@ -101,20 +96,12 @@ def _respond_with_text(text: object, finish: str = "stop") -> _Responder:
     return lambda handler, _: _send_json(handler, _completion_body(text, finish))
 
 
-def _respond_with_error(code: int) -> _Responder:
-    return lambda handler, _: handler.send_error(code)
-
-
 def _drip_bytes(handler: Any, stop_event: threading.Event) -> None:
-    """Sends byte after byte, and never comes to an end."""
+    """Send single bytes until the server stops."""
     handler.send_response(200)
     handler.end_headers()
     while not stop_event.wait(0.02):
         handler.wfile.write(b" ")
-
-
-def _wait_for_stop(_: Any, stop_event: threading.Event) -> None:
-    stop_event.wait(30)
 
 
 def _send_half(handler: Any, _: threading.Event) -> None:
@@ -123,11 +110,11 @@ def _send_half(handler: Any, _: threading.Event) -> None:
 
 
 _RESPONDERS: dict[str, _Responder] = {
-    "500": _respond_with_error(500),
-    "503": _respond_with_error(503),
-    "400": _respond_with_error(400),
+    "500": lambda handler, _: handler.send_error(500),
+    "503": lambda handler, _: handler.send_error(503),
+    "400": lambda handler, _: handler.send_error(400),
     "hang up": lambda handler, _: handler.connection.close(),
-    "slow": _wait_for_stop,
+    "slow": lambda _, stop_event: stop_event.wait(30),
     "drip": _drip_bytes,
     "cut off": _send_half,
     "ended too early": _respond_with_text("- The conversation was about databases and", "length"),
@@ -138,7 +125,7 @@ _RESPONDERS: dict[str, _Responder] = {
     "not json": lambda handler, _: _send_json(handler, b"<html>gateway</html>"),
     "not a completion": lambda handler, _: _send_json(handler, b'{"choices": []}'),
     "a list": lambda handler, _: _send_json(handler, b"[1, 2, 3]"),
-    "repetition": _respond_with_text("the database " * _REPETITION_COUNT),
+    "repetition": _respond_with_text("the database " * 58_000),
     "a short repetition": _respond_with_text("- We talk about it.\n" * 60),
     "refusal": _respond_with_text("I'm sorry, but I can't help with summarising this conversation."),
     "something else": _respond_with_text(
@@ -149,4 +136,4 @@ _RESPONDERS: dict[str, _Responder] = {
 }
 
 MISBEHAVIOURS = tuple(_RESPONDERS)
-"""Every way in which the stand-in can misbehave, by name."""
+"""The names of all misbehaviours."""

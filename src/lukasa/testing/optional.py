@@ -1,4 +1,4 @@
-"""Parts of the test tools that need packages a plain install does not bring."""
+"""Imports of packages that only the extra ``testing`` installs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lukasa.errors import MissingExtra
 
 
 def require_package(package: str) -> Any:
-    """The package, or ``MissingExtra`` with the way to get it."""
+    """Import a package; raise ``MissingExtra`` with the install command when it is missing."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:

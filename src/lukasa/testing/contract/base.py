@@ -1,11 +1,11 @@
-"""What every part of the exam stands on: a fresh store, a clock that obeys, and short words for writing and looking."""
+"""Base class of the conformance tests, and helpers that write to and read from an engine."""
 
 from __future__ import annotations
 
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -15,10 +15,10 @@ import pytest
 from lukasa.clock import Clock, SystemClock
 from lukasa.gate import Gate
 from lukasa.journal import Journal
-from lukasa.outcome import Accepted, Outcome
+from lukasa.outcome import Accepted, Outcome, Refused
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, ValidatedDraft, entry_bytes
 from lukasa.scope import FULL_REACH, SHARED, SYSTEM, Reach
-from lukasa.storage.engine import ERASURE, Engine, EraseResult, Match, Neighbour, Query
+from lukasa.storage.engine import ERASURE, Engine, EraseResult, Match, Query
 from lukasa.testing.clock import FrozenClock
 
 _GATE = Gate()
@@ -29,13 +29,13 @@ TestFunctionT = TypeVar("TestFunctionT", bound=Callable[..., None])
 
 
 class EngineFactory(Protocol):
-    """Opens a fresh, empty store."""
+    """Function that creates an empty store and opens it."""
 
     def __call__(self, clock: Clock | None = None) -> Engine: ...
 
 
 def requirement(*numbers: str) -> Callable[[TestFunctionT], TestFunctionT]:
-    """Notes on a test which of Lukasa's numbered requirements it would catch breaking."""
+    """Note on a test the numbers of the requirements that it checks."""
 
     def attach_numbers(test: TestFunctionT) -> TestFunctionT:
         test.requirements = numbers  # type: ignore[attr-defined]
@@ -45,35 +45,35 @@ def requirement(*numbers: str) -> Callable[[TestFunctionT], TestFunctionT]:
 
 
 class EngineTestBase:
-    """What an engine's own test class fills in. See ``EngineContract``."""
+    """Fixtures, and the methods that the test class of an engine must define. See ``EngineContract``."""
 
     @pytest.fixture
     def make_engine(self) -> EngineFactory:
-        """A factory of fresh, empty stores that are closed and gone when the test is over."""
-        raise NotImplementedError("give your subclass a fixture make_engine")
+        """Return a function that creates empty stores; the subclass closes and removes them after the test."""
+        raise NotImplementedError("define a fixture make_engine in your subclass")
 
     def reopen(self, engine: Engine, clock: Clock | None = None) -> Engine:
-        """Closes the engine and opens its store again."""
+        """Close the engine and open its store again."""
         raise NotImplementedError
 
     def open_second(self, engine: Engine, clock: Clock | None = None) -> Engine:
-        """A second engine on the store of the first, as another process would open it."""
+        """Open a second engine on the same store, as another process would."""
         raise NotImplementedError
 
     def open_copy(self, target: Path) -> Engine:
-        """Opens the store that ``backup`` wrote to ``target``, or a new store with the log that it wrote."""
+        """Open the store that ``backup`` wrote to ``target``, or a new store with the log that it wrote."""
         raise NotImplementedError
 
     def alter_entry(self, engine: Engine, key: Key) -> None:
-        """Damages the store: the newest line of ``key`` says something else than was written."""
+        """Damage the store: change the text in the newest log entry of ``key``."""
         raise NotImplementedError
 
     def lose_entry(self, engine: Engine, key: Key) -> None:
-        """Damages the store: the newest line of ``key`` is gone."""
+        """Damage the store: remove the newest log entry of ``key``."""
         raise NotImplementedError
 
     def break_text_index(self, engine: Engine, key: Key) -> None:
-        """Damages the store: the text index no longer knows the words of ``key``."""
+        """Damage the store: remove the words of ``key`` from the text index."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -86,49 +86,63 @@ class EngineTestBase:
         yield engine
         engine.close()
 
+    @pytest.fixture
+    def other_store(self, make_engine: EngineFactory) -> Engine:
+        """Open a second, separate store."""
+        return make_engine()
 
-def make_key(id: str, scope: str = SHARED, kind: str = "note") -> Key:
-    return Key(scope, kind, id)
+
+def make_key(id: str | Key, scope: str = SHARED, kind: str = "note") -> Key:
+    """Return the key of a note; a key is returned as it is."""
+    return id if isinstance(id, Key) else Key(scope, kind, id)
 
 
 def make_draft(text: str = "", *, kind: str = "note", generated_id: str = "", **fields: Any) -> ValidatedDraft:
-    """A draft through the gate; ``made`` is an id made up for it, where it names none."""
-    answer = _GATE.validate(Draft(kind, text, **fields), generated_id, allow_reserved=True)
-    assert isinstance(answer, ValidatedDraft), answer
-    return answer
+    """Return a draft that passed the gate; ``generated_id`` is used when the draft has no id."""
+    draft = _GATE.validate(Draft(kind, text, **fields), generated_id, allow_reserved=True)
+    assert isinstance(draft, ValidatedDraft), draft
+    return draft
 
 
 def accepted_records(outcome: Outcome) -> list[Record]:
+    """Return the records of an outcome that must be an acceptance."""
     assert isinstance(outcome, Accepted), outcome
     return list(outcome.records)
 
 
+def refusal_code(outcome: Outcome) -> str:
+    """Return the code of an outcome that must be a refusal."""
+    assert isinstance(outcome, Refused), outcome
+    return outcome.code
+
+
 def add(engine: Engine, *batch: ValidatedDraft, reach: Reach = FULL_REACH, key: str | None = None) -> list[Record]:
+    """Append drafts that must be accepted."""
     return accepted_records(engine.append(reach, batch, key=key))
 
 
 def write_note(engine: Engine, id: str, text: str = "", **fields: Any) -> Record:
-    """Writes one note."""
+    """Append one note."""
     (record,) = add(engine, make_draft(text, id=id, **fields))
     return record
 
 
 def delete_note(engine: Engine, id: str, **fields: Any) -> Record:
-    """Writes a note's tombstone."""
+    """Append the tombstone of a note."""
     return write_note(engine, id, deleted=True, **fields)
 
 
 def derived_links(*sources: str | Key) -> tuple[Link, ...]:
-    return tuple(Link(DERIVED_FROM, source if isinstance(source, Key) else make_key(source)) for source in sources)
+    return tuple(Link(DERIVED_FROM, make_key(source)) for source in sources)
 
 
-def get(engine: Engine, id: str | Key, reach: Reach = FULL_REACH, **how: Any) -> Record | None:
+def get(engine: Engine, id: str | Key, reach: Reach = FULL_REACH, **options: Any) -> Record | None:
     with engine.snapshot(reach) as reader:
-        return reader.get(id if isinstance(id, Key) else make_key(id), **how)
+        return reader.get(make_key(id), **options)
 
 
-def text_of(engine: Engine, id: str | Key, reach: Reach = FULL_REACH, **how: Any) -> str | None:
-    record = get(engine, id, reach, **how)
+def text_of(engine: Engine, id: str | Key, reach: Reach = FULL_REACH, **options: Any) -> str | None:
+    record = get(engine, id, reach, **options)
     return None if record is None else record.text
 
 
@@ -142,13 +156,13 @@ def ids(records: Iterable[Record]) -> list[str]:
 
 
 def list_ids(engine: Engine, reach: Reach = FULL_REACH, **query: Any) -> list[str]:
-    """The ids that a query lists; of the store's own books nothing unless they are asked for."""
+    """Return the ids that a query matches, without system records unless the query names scopes."""
     return ids(record for record in read(engine, reach, **query) if record.scope != SYSTEM or query.get("scopes"))
 
 
 def history(engine: Engine, id: str | Key, reach: Reach = FULL_REACH) -> list[Record]:
     with engine.snapshot(reach) as reader:
-        return reader.history(id if isinstance(id, Key) else make_key(id))
+        return reader.history(make_key(id))
 
 
 def matches(engine: Engine, words: str, reach: Reach = FULL_REACH, **query: Any) -> list[Match]:
@@ -170,16 +184,15 @@ def nearest_ids(
 def neighbours(
     engine: Engine, id: str | Key, relation: str | None = None, reach: Reach = FULL_REACH
 ) -> list[tuple[str, str, str]]:
-    """(relation, direction, id at the other end), sorted."""
+    """Return relation, direction and id of every linked record, sorted."""
     with engine.snapshot(reach) as reader:
-        around: list[Neighbour] = reader.neighbours(id if isinstance(id, Key) else make_key(id), relation)
-    return sorted((each.relation, each.direction, each.key.id) for each in around)
+        found = reader.neighbours(make_key(id), relation)
+    return sorted((neighbour.relation, neighbour.direction, neighbour.key.id) for neighbour in found)
 
 
-def descendants(engine: Engine, *of: str | Key, reach: Reach = FULL_REACH, hidden: bool = False) -> list[str]:
-    keys = [id if isinstance(id, Key) else make_key(id) for id in of]
+def descendants(engine: Engine, *sources: str | Key, reach: Reach = FULL_REACH, hidden: bool = False) -> list[str]:
     with engine.snapshot(reach) as reader:
-        return sorted(key.id for key in reader.descendants(keys, hidden=hidden))
+        return sorted(key.id for key in reader.descendants([make_key(id) for id in sources], hidden=hidden))
 
 
 def tip(engine: Engine, reach: Reach = FULL_REACH) -> int:
@@ -188,13 +201,13 @@ def tip(engine: Engine, reach: Reach = FULL_REACH) -> int:
 
 
 def counts(engine: Engine, reach: Reach = FULL_REACH) -> dict[tuple[str, str], tuple[int, int]]:
-    """(live, versions) by scope and kind, the store's own books left out."""
+    """Return (live, versions) by scope and kind, without system records."""
     with engine.snapshot(reach) as reader:
         return {(row.scope, row.kind): (row.live, row.versions) for row in reader.tally() if row.scope != SYSTEM}
 
 
 def owner_journal(engine: Engine) -> Journal:
-    """The journal of whoever owns the store."""
+    """Return a journal with full access."""
     return Journal(engine, _GATE, FULL_REACH, SystemClock(), lambda: uuid.uuid4().hex)
 
 
@@ -209,43 +222,37 @@ def release(engine: Engine, author: str) -> Record:
 
 
 def receipt_for(erased: EraseResult) -> ValidatedDraft:
-    """The plainest receipt of an erasure."""
+    """Return the draft of a minimal erasure receipt."""
     body = {"records": erased.records, "versions": erased.versions, "by_kind": dict(erased.by_kind)}
     return make_draft(kind=ERASURE, id="receipt", scope=SYSTEM, body=body)
 
 
 def log_entries(engine: Engine) -> list[tuple[bytes, bytes]]:
-    """Every line of the log with its digest, in log order."""
+    """Return every log entry with its digest, in log order."""
     return [(entry_bytes(record), record.digest) for record in read(engine, every_version=True, hidden=True)]
 
 
 def run_concurrently(tasks: Sequence[Callable[[], T]]) -> list[T]:
-    """Does all of them at once, each in a thread of its own, and returns what they returned."""
+    """Run all tasks at the same time, each in its own thread, and return their results."""
     start = threading.Barrier(len(tasks))
 
-    def run_task(own: Callable[[], T]) -> T:
+    def run(task: Callable[[], T]) -> T:
         start.wait(_TIMEOUT_SECONDS)
-        return own()
+        return task()
 
     with ThreadPoolExecutor(len(tasks)) as pool:
-        return [future.result(_TIMEOUT_SECONDS) for future in [pool.submit(run_task, own) for own in tasks]]
+        return [future.result(_TIMEOUT_SECONDS) for future in [pool.submit(run, task) for task in tasks]]
 
 
 def run_with_timeout(task: Callable[[], T]) -> T:
-    """Does it in a thread of its own and fails when it hangs, as a deadlock would."""
-    answers: list[T] = []
-    errors: list[BaseException] = []
+    """Run a task in a daemon thread and fail when it does not end, as in a deadlock."""
+    future: Future[T] = Future()
 
     def run() -> None:
         try:
-            answers.append(task())
-        except BaseException as error:  # noqa: BLE001 - raised again below, in the thread of the test
-            errors.append(error)
+            future.set_result(task())
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread of the test
+            future.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(_TIMEOUT_SECONDS)
-    assert not thread.is_alive(), "it hangs"
-    if errors:
-        raise errors[0]
-    return answers[0]
+    threading.Thread(target=run, daemon=True).start()
+    return future.result(_TIMEOUT_SECONDS)

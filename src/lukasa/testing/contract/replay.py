@@ -1,8 +1,8 @@
-"""The exam: taking in the lines of another log."""
+"""Conformance tests of ``replay``: adding the entries of another log."""
 
 from __future__ import annotations
 
-from lukasa.record import Key, Link, digest_of
+from lukasa.record import Key, Link
 from lukasa.scope import FULL_REACH
 from lukasa.storage.engine import Engine
 from lukasa.testing.clock import FrozenClock
@@ -30,125 +30,111 @@ from lukasa.testing.contract.base import (
     tip,
     write_note,
 )
-from lukasa.testing.contract.dump import dump_store
-from lukasa.testing.contract.example_store import fill_example_store
+from lukasa.testing.contract.example_store import dump_store, fill_example_store
 
 
 def replay_states(engine: Engine, log: list[tuple[bytes, bytes]]) -> list[str]:
-    return [answer.state for answer in engine.replay(FULL_REACH, log)]
+    return [result.state for result in engine.replay(FULL_REACH, log)]
 
 
 class ReplayTests(EngineTestBase):
-    """Verbatim, each once however often it comes."""
+    """``replay`` adds each entry verbatim and once."""
 
     @requirement("LOG-7")
-    def test_a_log_is_taken_in_verbatim_and_gives_the_same_state(
-        self, engine: Engine, make_engine: EngineFactory, clock: FrozenClock
+    def test_replay_adds_a_log_verbatim_and_gives_the_same_state(
+        self, engine: Engine, other_store: Engine, clock: FrozenClock
     ) -> None:
         fill_example_store(engine, clock)
-        copy = make_engine()
         log = log_entries(engine)
-        assert set(replay_states(copy, log)) == {"added"}
-        assert log_entries(copy) == log
-        without = ("vectors",)
-        assert dump_store(copy, without=without, positions=False) == dump_store(
-            engine, without=without, positions=False
-        )
-        assert copy.verify().sound
+        assert set(replay_states(other_store, log)) == {"added"}
+        assert log_entries(other_store) == log
+        original, replayed = (dump_store(e, without=("vectors",), positions=False) for e in (engine, other_store))
+        assert replayed == original
+        assert other_store.verify().sound
 
     @requirement("LOG-7")
-    def test_a_line_that_is_here_already_is_left_alone(self, engine: Engine, make_engine: EngineFactory) -> None:
+    def test_replay_leaves_a_present_entry_unchanged(self, engine: Engine, other_store: Engine) -> None:
         for id in "aab":
             write_note(engine, id, "hello")
-        copy = make_engine()
         log = log_entries(engine)
-        assert replay_states(copy, log[:2]) == ["added", "added"]
-        assert replay_states(copy, log) == ["present", "present", "added"]
-        before = dump_store(copy)
-        assert replay_states(copy, log + log) == ["present"] * 6
+        assert replay_states(other_store, log[:2]) == ["added", "added"]
+        assert replay_states(other_store, log + log) == ["present", "present", "added", *["present"] * 3]
+        before = dump_store(other_store)
+        assert replay_states(other_store, log + log) == ["present"] * 6
         assert replay_states(engine, log) == ["present"] * 3
-        assert dump_store(copy) == before
-
-    def test_a_line_may_come_twice_in_one_go(self, engine: Engine, make_engine: EngineFactory) -> None:
-        write_note(engine, "a")
-        assert replay_states(make_engine(), log_entries(engine) * 2) == ["added", "present"]
+        assert dump_store(other_store) == before
 
     @requirement("LOG-7")
-    def test_every_line_gets_its_own_answer_in_order(self, engine: Engine, make_engine: EngineFactory) -> None:
+    def test_replay_returns_one_result_per_entry_in_order(self, engine: Engine, other_store: Engine) -> None:
         add(engine, *(make_draft(f"number {number}", id=f"{number}") for number in range(1_500)))
         log = log_entries(engine)
         log[700] = (log[700][0], log[701][1])
-        copy = make_engine()
-        assert replay_states(copy, log) == ["added"] * 700 + ["refused"] + ["added"] * 799
-        assert counts(copy) == {("shared", "note"): (1_499, 1_499)}
+        assert replay_states(other_store, log) == ["added"] * 700 + ["refused"] + ["added"] * 799
+        assert counts(other_store) == {("shared", "note"): (1_499, 1_499)}
 
     @requirement("LOG-5", "LOG-7")
-    def test_a_line_that_does_not_match_its_digest_is_refused(self, engine: Engine, make_engine: EngineFactory) -> None:
+    def test_replay_refuses_an_entry_that_does_not_match_its_digest(self, engine: Engine, other_store: Engine) -> None:
         write_note(engine, "a", "hello")
-        ((line, digest),) = log_entries(engine)
-        copy = make_engine()
-        for altered in (
-            (line.replace(b"hello", b"jello"), digest),
-            (line, digest[::-1]),
-            (line, b""),
-            (line[:-1], digest),
-        ):
-            assert replay_states(copy, [altered]) == ["refused"]
-        assert tip(copy) == 0
+        ((entry, digest),) = log_entries(engine)
+        altered = [
+            (entry.replace(b"hello", b"jello"), digest),
+            (entry, digest[::-1]),
+            (entry, b""),
+            (entry[:-1], digest),
+        ]
+        for pair in (*altered, (b"not an entry", b"\0" * 32)):
+            assert replay_states(other_store, [pair]) == ["refused"]
+        assert tip(other_store) == 0
 
     @requirement("LOG-7")
-    def test_another_record_with_the_same_key_and_version_is_refused(
-        self, engine: Engine, make_engine: EngineFactory
+    def test_replay_refuses_another_record_with_the_same_key_and_version(
+        self, engine: Engine, other_store: Engine
     ) -> None:
         write_note(engine, "a", "theirs")
         write_note(engine, "a", "theirs too")
         write_note(engine, "b", "theirs")
-        copy = make_engine()
-        write_note(copy, "a", "ours")
-        (first, *_) = answers = list(copy.replay(FULL_REACH, log_entries(engine)))
-        assert [answer.state for answer in answers] == ["refused", "added", "added"]
+        write_note(other_store, "a", "ours")
+        (first, *_) = results = list(other_store.replay(FULL_REACH, log_entries(engine)))
+        assert [result.state for result in results] == ["refused", "added", "added"]
         assert first.reason
-        assert [version.text for version in history(copy, "a")] == ["ours", "theirs too"]
+        assert [version.text for version in history(other_store, "a")] == ["ours", "theirs too"]
 
-    def test_of_two_lines_for_one_version_in_one_go_the_first_stands(
-        self, engine: Engine, make_engine: EngineFactory
+    def test_replay_keeps_the_first_of_two_entries_for_one_version(
+        self, engine: Engine, other_store: Engine, make_engine: EngineFactory
     ) -> None:
-        other = make_engine()
         write_note(engine, "a", "first")
-        write_note(other, "a", "second")
-        copy = make_engine()
-        assert replay_states(copy, log_entries(engine) + log_entries(other)) == ["added", "refused"]
-        assert text_of(copy, "a") == "first"
+        write_note(other_store, "a", "second")
+        target = make_engine()
+        assert replay_states(target, log_entries(engine) + log_entries(other_store)) == ["added", "refused"]
+        assert text_of(target, "a") == "first"
 
     @requirement("LOG-5", "LOG-7")
-    def test_what_was_erased_is_not_brought_back(self, engine: Engine, make_engine: EngineFactory) -> None:
-        write_note(engine, "a", "forget me")
-        write_note(engine, "a", "forget me too")
-        write_note(engine, "b", "keep me")
+    def test_replay_refuses_erased_records(self, engine: Engine, other_store: Engine) -> None:
+        write_note(engine, "a", "erased")
+        write_note(engine, "a", "erased too")
+        write_note(engine, "b", "kept")
         log = log_entries(engine)
         owner_journal(engine).erase(make_key("a"))
         assert replay_states(engine, log) == ["refused", "refused", "present"]
         assert get(engine, "a") is None
-        copy = make_engine()
-        assert "refused" not in replay_states(copy, log_entries(engine))
-        assert replay_states(copy, log) == ["refused", "refused", "present"], "the receipt travels with the log"
+        assert "refused" not in replay_states(other_store, log_entries(engine))
+        assert replay_states(other_store, log) == ["refused", "refused", "present"], "the receipt is part of the log"
 
     @requirement("LOG-5", "LOG-7")
-    def test_what_was_written_after_an_erasure_under_the_same_key_travels(
-        self, engine: Engine, clock: FrozenClock, make_engine: EngineFactory
+    def test_replay_adds_a_record_written_after_the_erasure_of_its_key(
+        self, engine: Engine, clock: FrozenClock, other_store: Engine
     ) -> None:
-        write_note(engine, "a", "forget me")
+        write_note(engine, "a", "erased")
         owner_journal(engine).erase(make_key("a"))
         clock.advance(60)
-        write_note(engine, "a", "a new beginning")
-        copy = make_engine()
+        write_note(engine, "a", "written later")
         log = log_entries(engine)
-        assert replay_states(copy, log[:1]) == ["added"], "the receipt goes ahead"
-        assert replay_states(copy, log) == ["present", "added"]
-        assert text_of(copy, "a") == "a new beginning"
+        assert replay_states(other_store, log[:1]) == ["added"], "the receipt comes first"
+        assert replay_states(other_store, log) == ["present", "added"]
+        assert text_of(other_store, "a") == "written later"
 
     @requirement("LOG-7")
-    def test_versions_may_come_in_any_order(self, engine: Engine, make_engine: EngineFactory) -> None:
+    def test_replay_accepts_versions_in_any_order(self, engine: Engine, other_store: Engine) -> None:
         versions = [
             write_note(engine, "a", "one", labels=("l=1",), links=(Link("about", make_key("x")),)),
             write_note(engine, "a", "two"),
@@ -156,106 +142,92 @@ class ReplayTests(EngineTestBase):
             write_note(engine, "a", "four", labels=("l=4",), links=(Link("about", make_key("y")),)),
         ]
         log = log_entries(engine)
-        copy = make_engine()
-        assert replay_states(copy, [log[3], log[0], log[2], log[1]]) == ["added"] * 4
-        assert [version.digest for version in history(copy, "a")] == [version.digest for version in versions]
-        assert text_of(copy, "a") == "four"
-        assert [find_ids(copy, word) for word in ("one", "two", "four")] == [[], [], ["a"]]
-        assert list_ids(copy, labels=("l=1",)) == []
-        assert list_ids(copy, labels=("l=4",)) == ["a"]
-        assert neighbours(copy, "a") == [("about", "out", "y")]
-        assert counts(copy) == {("shared", "note"): (1, 4)}
-        assert write_note(copy, "a").version == 5
-        assert copy.verify().sound
+        assert replay_states(other_store, [log[3], log[0], log[2], log[1]]) == ["added"] * 4
+        assert [version.digest for version in history(other_store, "a")] == [version.digest for version in versions]
+        assert text_of(other_store, "a") == "four"
+        assert [find_ids(other_store, word) for word in ("one", "two", "four")] == [[], [], ["a"]]
+        assert list_ids(other_store, labels=("l=1",)) == []
+        assert list_ids(other_store, labels=("l=4",)) == ["a"]
+        assert neighbours(other_store, "a") == [("about", "out", "y")]
+        assert counts(other_store) == {("shared", "note"): (1, 4)}
+        assert write_note(other_store, "a").version == 5
+        assert other_store.verify().sound
 
-    def test_an_older_version_does_not_bring_back_what_is_deleted(
-        self, engine: Engine, make_engine: EngineFactory
+    def test_replaying_an_older_version_does_not_restore_a_deleted_record(
+        self, engine: Engine, other_store: Engine
     ) -> None:
         write_note(engine, "a", "one")
         delete_note(engine, "a")
         log = log_entries(engine)
-        copy = make_engine()
-        assert replay_states(copy, log[::-1]) == ["added", "added"]
-        assert get(copy, "a") is None
-        assert counts(copy) == {("shared", "note"): (0, 2)}
-        assert copy.verify().sound
+        assert replay_states(other_store, log[::-1]) == ["added", "added"]
+        assert get(other_store, "a") is None
+        assert counts(other_store) == {("shared", "note"): (0, 2)}
+        assert other_store.verify().sound
 
-    def test_positions_grow_although_versions_come_late(self, engine: Engine, make_engine: EngineFactory) -> None:
+    def test_replay_assigns_growing_positions_to_late_versions(self, engine: Engine, other_store: Engine) -> None:
         write_note(engine, "a", "one")
         write_note(engine, "a", "two")
-        copy = make_engine()
-        positions = [write_note(copy, "x").seq]
-        for line in reversed(log_entries(engine)):
-            replay_states(copy, [line])
-            positions.append(tip(copy))
-        copy.compact()
-        positions.append(write_note(copy, "y").seq)
+        positions = [write_note(other_store, "x").seq]
+        for entry in reversed(log_entries(engine)):
+            replay_states(other_store, [entry])
+            positions.append(tip(other_store))
+        other_store.compact()
+        positions.append(write_note(other_store, "y").seq)
         assert positions == sorted(set(positions))
-        assert list_ids(copy, after=positions[2]) == ["y"], "whoever read that far must still find what comes"
+        assert list_ids(other_store, after=positions[2]) == ["y"], "a reader continues from its last position"
 
     @requirement("LOG-6", "LOG-7")
-    def test_quarantines_take_effect_as_they_come(self, engine: Engine, make_engine: EngineFactory) -> None:
+    def test_replayed_quarantines_and_releases_take_effect(self, engine: Engine, other_store: Engine) -> None:
         write_note(engine, "bad", "word", author="mallory")
         write_note(engine, "child", "word", author="ada", links=derived_links("bad"))
         quarantine(engine, "mallory")
         write_note(engine, "later", "word", author="mallory")
         write_note(engine, "grandchild", "word", author="ada", links=derived_links("later"))
-        copy = make_engine()
-        replay_states(copy, log_entries(engine))
-        assert list_ids(copy) == []
-        assert find_ids(copy, "word") == []
+        replay_states(other_store, log_entries(engine))
+        assert list_ids(other_store) == []
+        assert find_ids(other_store, "word") == []
         release(engine, "mallory")
-        replay_states(copy, log_entries(engine))
-        assert list_ids(copy) == ["bad", "child", "later", "grandchild"]
-        assert copy.verify().sound
+        replay_states(other_store, log_entries(engine))
+        assert list_ids(other_store) == ["bad", "child", "later", "grandchild"]
+        assert other_store.verify().sound
 
     @requirement("LOG-6", "LOG-7")
-    def test_the_newest_word_on_a_quarantine_stands_in_whatever_order_it_comes(
-        self, engine: Engine, make_engine: EngineFactory
+    def test_the_newest_version_of_a_quarantine_counts_in_any_replay_order(
+        self, engine: Engine, other_store: Engine
     ) -> None:
         write_note(engine, "a", author="mallory")
         quarantine(engine, "mallory")
         release(engine, "mallory")
-        copy = make_engine()
-        replay_states(copy, log_entries(engine)[::-1])
-        assert list_ids(copy) == ["a"]
-        copy.reindex()
-        assert list_ids(copy) == ["a"]
+        replay_states(other_store, log_entries(engine)[::-1])
+        assert list_ids(other_store) == ["a"]
+        other_store.reindex()
+        assert list_ids(other_store) == ["a"]
 
     @requirement("LOG-6", "LOG-7")
-    def test_lines_of_an_author_in_quarantine_here_come_in_hidden(
-        self, engine: Engine, make_engine: EngineFactory
-    ) -> None:
+    def test_replayed_entries_of_a_quarantined_author_are_hidden(self, engine: Engine, other_store: Engine) -> None:
         write_note(engine, "bad", "word", author="mallory")
         write_note(engine, "child", "word", author="ada", links=derived_links("bad"))
         write_note(engine, "fine", "word", author="ada")
-        copy = make_engine()
-        quarantine(copy, "mallory")
-        assert replay_states(copy, log_entries(engine)) == ["added"] * 3
-        assert list_ids(copy) == ["fine"]
-        assert find_ids(copy, "word") == ["fine"]
-        copy.reindex()
-        assert list_ids(copy) == ["fine"]
-        release(copy, "mallory")
-        assert list_ids(copy) == ["bad", "child", "fine"]
-        assert copy.verify().sound
+        quarantine(other_store, "mallory")
+        assert replay_states(other_store, log_entries(engine)) == ["added"] * 3
+        assert list_ids(other_store) == ["fine"]
+        assert find_ids(other_store, "word") == ["fine"]
+        other_store.reindex()
+        assert list_ids(other_store) == ["fine"]
+        release(other_store, "mallory")
+        assert list_ids(other_store) == ["bad", "child", "fine"]
+        assert other_store.verify().sound
 
     @requirement("LOG-7")
-    def test_two_stores_that_exchange_their_logs_end_up_alike(
-        self, make_engine: EngineFactory, clock: FrozenClock
+    def test_two_stores_that_exchange_their_logs_hold_the_same_records(
+        self, engine: Engine, other_store: Engine
     ) -> None:
-        one, two = make_engine(clock), make_engine(clock)
-        for engine, name in ((one, "one"), (two, "two")):
-            write_note(engine, name, f"from {name}", scope=name)
-            write_note(engine, name, f"again from {name}", scope=name)
-        replay_states(one, log_entries(two))
-        replay_states(two, log_entries(one))
-        assert {record.digest for record in read(one)} == {record.digest for record in read(two)}
-        assert get(one, Key("two", "note", "two")) is not None
-        assert one.verify().sound
-        assert two.verify().sound
-
-    def test_a_digest_is_checked_before_anything_else(self, engine: Engine) -> None:
-        assert replay_states(engine, [(b"not a line", b"\0" * 32)]) == ["refused"]
-        assert tip(engine) == 0
-        assert digest_of(b"not a line") != b"\0" * 32
+        for store, name in ((engine, "one"), (other_store, "two")):
+            write_note(store, name, f"from {name}", scope=name)
+            write_note(store, name, f"again from {name}", scope=name)
+        replay_states(engine, log_entries(other_store))
+        replay_states(other_store, log_entries(engine))
+        assert {record.digest for record in read(engine)} == {record.digest for record in read(other_store)}
+        assert get(engine, Key("two", "note", "two")) is not None
+        assert engine.verify().sound
+        assert other_store.verify().sound

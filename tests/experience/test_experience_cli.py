@@ -50,7 +50,7 @@ def test_consolidate_before_task_and_undo_work_together(loki_run):
     ]
 
 
-def test_episode_commands(run):
+def test_episode_commands_store_list_finish_and_restore_episodes(run):
     error = "Type:Missing return:Add :void"
     assert (
         "Stored ep-"
@@ -82,7 +82,7 @@ def test_episode_finish_closes_an_unfinished_episode(run, store_path):
     run("episode", "finish", id, expect=3)
 
 
-def test_knowledge_link_path_and_graph_commands(loki_run):
+def test_knowledge_commands_link_records_and_draw_their_graph(loki_run):
     loki_run("knowledge", "add", "pattern", "Handlers return void", "--correct", "Say so", "--confidence", "0.9")
     assert "Linked" in loki_run("knowledge", "link", "sem-002", "elaborates", "sem-001").stdout
     loki_run("knowledge", "link", "sem-002", "hates", "sem-001", expect=3)
@@ -110,7 +110,7 @@ def test_graph_export_escapes_hostile_text(run):
     ET.fromstring(svg)
 
 
-def test_skill_commands(loki_run, tmp_path):
+def test_skill_commands_store_search_and_count_skills(loki_run, tmp_path):
     good = tmp_path / "cook.md"
     good.write_text("# Skill: Cook\n\n## Steps\n1. Heat\n")
     assert "Stored cook, version 1." in loki_run("skill", "add", str(good)).stdout
@@ -127,7 +127,7 @@ def test_skill_commands(loki_run, tmp_path):
     assert "wrote 4" in loki_run("skill", "sync", str(tmp_path / "folder")).stdout
 
 
-def test_handoff_and_ledger_commands(run):
+def test_handoff_commands_pass_work_on_and_ledger_shows_progress(run):
     run("handoff", "create", "qa", "Built it", "--from", "eng", "--test", "all")
     assert "Built it" in run("handoff", "inbox", "--for", "qa").stdout
     run("handoff", "accept", "handoff-001", "--as", "mallory", expect=3)
@@ -143,7 +143,7 @@ def test_handoff_and_ledger_commands(run):
     run("ledger", "nobody", expect=5)
 
 
-def test_metrics_command(run):
+def test_metrics_shows_tasks_rewards_and_a_dashboard(run):
     run("episode", "add", "Do it", "--seconds", "30")
     id = parse_json(run("episode", "list", "--json"))[0]["id"]
     assert parse_json(run("metrics", "--prefer", f"{id}=1", "--json"))["rewards"]["preference"] == 1

@@ -157,7 +157,7 @@ def test_forecast_commands_add_revise_resolve_score_and_plot(run, run_json, tmp_
 
 
 @pytest.mark.requirement("FOR-4")
-def test_forecast_scores_without_resolved_predictions(run, run_json):
+def test_forecast_scores_says_that_no_prediction_is_resolved(run, run_json):
     run("forecast", "add", "?", "0.5")
     assert "No prediction is resolved yet." in run("forecast", "scores").stdout
     assert run_json("forecast", "scores")["brier_score"] is None

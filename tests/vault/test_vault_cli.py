@@ -118,7 +118,7 @@ def test_audit_ignores_the_capacity(run, tmp_path):
     assert "full" not in parse_json(run("audit", "mem0.json", "--json"))["refused"]
 
 
-def test_corroborate_and_promote_a_register(run):
+def test_vault_promotes_a_register_that_others_corroborate(run):
     kept = parse_json(
         run("--agent", "orion", "remember", "The release is in May", "--tier", "register", "--topic", "r", "--json")
     )

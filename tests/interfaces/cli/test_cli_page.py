@@ -102,7 +102,7 @@ def statements():
 
 
 def test_the_tour_runs_every_step(statements):
-    assert "".join(code + "\n" for code, _ in statements) == "".join(step.code for step in TOUR_STEPS)
+    assert "".join(code + "\n" for code, _ in statements) == "".join(step.code + "\n" for step in TOUR_STEPS)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,8 @@ def call(*words, app=app):
 def test_an_error_is_one_sentence_on_stderr(tmp_path):
     result = call("--store", tmp_path / "typo.db", "verify")
     assert (result.exit_code, result.stdout) == (5, "")
-    assert result.stderr == f"Error: There is no store at {tmp_path / 'typo.db'}. Name another one with --store.\n"
+    hint = "`lukasa remember TEXT` creates it; --store names another one."
+    assert result.stderr == f"Error: There is no store at {tmp_path / 'typo.db'}. {hint}\n"
 
 
 def test_an_error_is_json_on_stdout_with_the_json_option(tmp_path):
@@ -68,7 +69,7 @@ def test_an_error_is_json_on_stdout_with_the_json_option(tmp_path):
         "error": {
             "code": "store_missing",
             "message": f"There is no store at {tmp_path / 'typo.db'}.",
-            "hint": "Name another one with --store.",
+            "hint": "`lukasa remember TEXT` creates it; --store names another one.",
         }
     }
 
@@ -159,6 +160,27 @@ def test_help_shows_no_type_for_flags(path):
 def test_the_help_of_the_program_says_what_it_is():
     shown = call("--help").stdout
     assert "Lukasa is a memory for AI agents" in shown[:300]
+
+
+def test_the_help_shows_its_panels_in_order_with_everyday_commands_first():
+    shown = call("--help").stdout
+    panels = re.findall(r"╭─ (.+?) ─", shown)
+    assert panels == [
+        "Options",
+        "Remember and recall",
+        "Conversations",
+        "Sessions",
+        "Experience",
+        "Trust",
+        "History and undo",
+        "Maintenance",
+        "Import and export",
+        "Serve",
+        "Benchmarks",
+    ]
+    first = dict(re.findall(r"╭─ (.+?) ─+╮\n│ (\S+)", shown))
+    assert first["Remember and recall"] == "remember"
+    assert (first["History and undo"], first["Maintenance"], first["Serve"]) == ("history", "doctor", "install")
 
 
 # untrusted text

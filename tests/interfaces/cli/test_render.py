@@ -8,9 +8,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import typer
 
-from lukasa.interfaces.cli.options import Call, unwrap_help
-from lukasa.interfaces.cli.render import format_cell, format_size, print_line, shorten
+from lukasa.errors import InvalidInput
+from lukasa.interfaces.cli.options import Call, require_choice, unwrap_help
+from lukasa.interfaces.cli.render import format_cell, format_size, print_line, read_fields, shorten
+from lukasa.interfaces.outcomes import ExitCode
 
 pytestmark = pytest.mark.requirement("DOO-2")
 
@@ -28,7 +31,7 @@ class Row:
 
 
 ROWS = [Row("a", 1, Inner("x")), Row("b", 22, Inner("y")), Row("c", 3, Inner("z"))]
-COLUMNS: Any = ("id", ("how many", "count"), ("name", "inner.name"), ("double", lambda row: 2 * row.count))
+COLUMNS: Any = ("id, how many=count, name=inner.name", ("double", lambda row: 2 * row.count))
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -48,13 +51,49 @@ def test_columns_name_an_attribute_a_path_or_a_function(capsys: pytest.CaptureFi
     assert [row.split() for row in rows] == [["a", "1", "x", "2"], ["b", "22", "y", "44"], ["c", "3", "z", "6"]]
 
 
+def test_columns_read_keys_format_values_and_leave_missing_ones_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    rows: list[dict[str, Any]] = [{"name": "a", "body": {"score": 0.125}}, {"name": "b", "body": {}}]
+    Call().show(rows, columns="name, score=body.score:.2f, body.missing")
+    heading, _, *shown = lines(capsys)
+    assert heading.split() == ["name", "score", "body.missing"]
+    assert [row.split() for row in shown] == [["a", "0.12"], ["b"]]
+
+
+def test_fields_are_read_by_name() -> None:
+    assert read_fields(ROWS[0], "id, how many=count:03d, inner.name") == {
+        "id": "a",
+        "how many": "001",
+        "inner.name": "x",
+    }
+
+
+def test_a_further_part_is_printed_only_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
+    for as_json in (True, False):
+        Call(json=as_json).show_more("More.", columns=COLUMNS, rows=ROWS[:1])
+    assert lines(capsys)[0] == "More."
+
+
+def test_an_exit_code_ends_the_command_after_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        Call().show({}, "Damaged.", exit_code=ExitCode.DAMAGED)
+    assert (ended.value.exit_code, lines(capsys)) == (6, ["Damaged."])
+
+
+def test_a_value_outside_the_choices_is_refused_with_the_choices() -> None:
+    require_choice(None, ("dot", "svg"), "a format")
+    require_choice("dot", ("dot", "svg"), "a format")
+    with pytest.raises(InvalidInput) as refused:
+        require_choice("png", ("dot", "svg"), "a format")
+    assert (refused.value.message, refused.value.hint) == ("'png' is not a format.", "Use dot or svg.")
+
+
 def test_without_rows_only_the_empty_sentence_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     Call().show([], "A sentence.", columns=COLUMNS, empty="Nothing.")
     assert lines(capsys) == ["Nothing."]
 
 
 def test_rows_past_the_limit_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    Call().show({"answer": 1}, columns=("id", "n"), rows=[("a", 1), ("b", 2), ("c", 3)], limit=2)
+    Call().show({"answer": 1}, columns="id, n", rows=[("a", 1), ("b", 2), ("c", 3)], limit=2)
     assert lines(capsys)[-2:] == ["b   2", "and 1 more; --json shows all of them."]
 
 

@@ -6,7 +6,8 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +43,7 @@ from lukasa.interfaces.cli.options import (
     CommandApp,
     CommandGroup,
     flag,
+    get_options,
     option,
     require_utf8,
     unwrap_help,
@@ -86,6 +88,10 @@ class RootCommandGroup(CommandGroup):
             sys.exit(ended or ExitCode.OK)
         return ended
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands in the order of the panels; without this, groups would come last."""
+        return sorted(super().list_commands(ctx), key=COMMAND_NAMES.index)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the named command, and report every error that ends it."""
         try:
@@ -108,15 +114,13 @@ class RootCommandGroup(CommandGroup):
 
 
 def _print_failure(failure: OutcomeInfo, *, as_json: bool) -> ExitCode:
+    if as_json:
+        with suppress(OSError):  # stdout is full or closed: the error is printed to stderr below
+            render.print_json(failure.as_json())
+            sys.stdout.flush()
+            return failure.exit_code
     sentence = f"Error: {failure.message}" + (f" {failure.hint}" if failure.hint else "")
-    if not as_json:
-        render.print_to_stderr(sentence, style="red")
-        return failure.exit_code
-    try:
-        render.print_json(failure.as_json())
-        sys.stdout.flush()
-    except OSError:
-        render.print_to_stderr(sentence, style="red")
+    render.print_to_stderr(sentence, style="red")
     return failure.exit_code
 
 
@@ -125,7 +129,7 @@ def _prepare_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the program ends
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
         elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
@@ -136,15 +140,12 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+_STORE_HELP = "A file or a postgresql:// URL. Default: LUKASA_STORE, else the nearest .lukasa/, else your data folder."
+
+
 def root(
     ctx: typer.Context,
-    store: Annotated[
-        str | None,
-        option(
-            "URL|FILE",
-            "The store: a file or a postgresql:// URL. Default: LUKASA_STORE, else .lukasa/ in this folder or the nearest one above, else your data folder.",
-        ),
-    ] = None,
+    store: Annotated[str | None, option("URL|FILE", _STORE_HELP)] = None,
     agent: Annotated[str, option("NAME", "Act as this agent: only the shared scope and its own are visible.")] = "",
     profile: Annotated[str | None, option("FILE", "YAML settings of the vault. Default: LUKASA_PROFILE.")] = None,
     scope: Annotated[list[str] | None, option("NAME", "Use only this scope (repeatable).")] = None,
@@ -167,76 +168,35 @@ def root(
     Exit codes: 0 done, 1 bug in Lukasa, 2 wrong usage, 3 refused, 4 conflict, 5 not found, 6 damaged, 7 not available,
     8 copy not proved.
     """
-    call = ctx.find_object(Call)
-    assert call is not None
-    call.store, call.agent, call.scopes, call.json = store, agent, tuple(scope or ()), as_json
-    call.profile = profile
+    call = get_options(ctx)
+    call.store, call.agent, call.scopes, call.json, call.profile = store, agent, tuple(scope or ()), as_json, profile
 
 
 app = CommandApp(cls=RootCommandGroup, name="lukasa", pretty_exceptions_enable=False)
 app.callback(help=unwrap_help(root.__doc__ or ""))(root)
 
-_MEMORY = "Remember and recall"
-app.command("remember", rich_help_panel=_MEMORY)(vault.remember)
-app.command("recall", rich_help_panel=_MEMORY)(recall.recall)
-app.command("forget", rich_help_panel=_MEMORY)(vault.forget)
-app.add_typer(vault.app, name="vault", rich_help_panel=_MEMORY)
-app.command("scan", rich_help_panel=_MEMORY)(vault.scan)
-app.command("audit", rich_help_panel=_MEMORY)(vault.audit)
-
-app.add_typer(context.app, name="context", rich_help_panel="Conversations")
-
-_SESSIONS = "Sessions"
-app.add_typer(checkpoint.app, name="checkpoint", rich_help_panel=_SESSIONS)
-app.command("recover", rich_help_panel=_SESSIONS)(checkpoint.recover)
-app.add_typer(forecast.app, name="forecast", rich_help_panel=_SESSIONS)
-
-_EXPERIENCE = "Experience"
-app.add_typer(episode.app, name="episode", rich_help_panel=_EXPERIENCE)
-app.add_typer(knowledge.app, name="knowledge", rich_help_panel=_EXPERIENCE)
-app.add_typer(skill.app, name="skill", rich_help_panel=_EXPERIENCE)
-app.command("consolidate", rich_help_panel=_EXPERIENCE)(experience.consolidate)
-app.command("before-task", rich_help_panel=_EXPERIENCE)(experience.before_task)
-app.command("continuity", rich_help_panel=_EXPERIENCE)(experience.continuity)
-app.command("metrics", rich_help_panel=_EXPERIENCE)(experience.metrics)
-app.add_typer(handoff.app, name="handoff", rich_help_panel=_EXPERIENCE)
-app.command("ledger", rich_help_panel=_EXPERIENCE)(handoff.ledger)
-
-app.add_typer(trust.app, name="trust", rich_help_panel="Trust")
-
-_HISTORY = "History and undo"
-app.command("log", rich_help_panel=_HISTORY)(records.log)
-app.command("show", rich_help_panel=_HISTORY)(records.show)
-app.command("history", rich_help_panel=_HISTORY)(records.history)
-app.command("undo", rich_help_panel=_HISTORY)(undo.undo)
-app.command("quarantine", rich_help_panel=_HISTORY)(undo.quarantine)
-app.command("release", rich_help_panel=_HISTORY)(undo.release)
-app.command("erase", rich_help_panel=_HISTORY)(undo.erase)
-
-_MAINTENANCE = "Maintenance"
-app.command("stats", rich_help_panel=_MAINTENANCE)(records.stats)
-app.command("doctor", rich_help_panel=_MAINTENANCE)(maintenance.doctor)
-app.command("verify", rich_help_panel=_MAINTENANCE)(maintenance.verify)
-app.command("compact", rich_help_panel=_MAINTENANCE)(maintenance.compact)
-app.command("reembed", rich_help_panel=_MAINTENANCE)(recall.reembed)
-app.command("worker", rich_help_panel=_MAINTENANCE)(jobs.worker)
-app.command("jobs", rich_help_panel=_MAINTENANCE)(jobs.jobs)
-
-_TRANSFER = "Import and export"
-app.command("export", rich_help_panel=_TRANSFER)(transfer.export)
-app.command("import", rich_help_panel=_TRANSFER)(transfer.import_)
-app.command("backup", rich_help_panel=_TRANSFER)(transfer.backup)
-app.command("restore", rich_help_panel=_TRANSFER)(transfer.restore)
-app.command("copy", rich_help_panel=_TRANSFER)(transfer.copy)
-
-_SERVE = "Serve"
-app.command("mcp", rich_help_panel=_SERVE)(serve.mcp)
-app.add_typer(serve.app, name="token", rich_help_panel=_SERVE)
-app.command("install", rich_help_panel=_SERVE)(install.install)
-app.command("hook", rich_help_panel=_SERVE)(install.hook)
-
-_BENCHMARKS = "Benchmarks"
-app.command("tour", rich_help_panel=_BENCHMARKS)(tour.tour)
+PANELS: dict[str, tuple[CommandApp | Callable[..., None], ...]] = {
+    "Remember and recall": (vault.remember, recall.recall, vault.forget, vault.app, vault.scan, vault.audit, tour.tour),
+    "Conversations": (context.app,),
+    "Sessions": (checkpoint.app, checkpoint.recover, forecast.app),
+    "Experience": (
+        *(episode.app, knowledge.app, skill.app, handoff.app, handoff.ledger),
+        *(experience.before_task, experience.consolidate, experience.continuity, experience.metrics),
+    ),
+    "Trust": (trust.app,),
+    "History and undo": (
+        *(records.history, records.log, records.show),
+        *(undo.undo, undo.quarantine, undo.release, undo.erase),
+    ),
+    "Maintenance": (
+        *(maintenance.doctor, records.stats, maintenance.verify, maintenance.compact),
+        *(recall.reembed, jobs.worker, jobs.jobs),
+    ),
+    "Import and export": (transfer.export, transfer.import_, transfer.backup, transfer.restore, transfer.copy),
+    "Serve": (install.install, serve.mcp, serve.app, install.hook),
+}
+"""The commands and groups by the panel of the help that shows them, those of everyday use first."""
+COMMAND_NAMES = [app.add_member(member, panel) for panel, members in PANELS.items() for member in members] + ["bench"]
 
 
 def _report_missing_benchmarks() -> None:
@@ -255,10 +215,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "lukasa_bench":
         raise
-    app.command(
-        "bench",
-        rich_help_panel=_BENCHMARKS,
-        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-    )(_report_missing_benchmarks)
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+    app.command("bench", rich_help_panel="Benchmarks", context_settings=settings)(_report_missing_benchmarks)
 else:
-    app.add_typer(bench_app, name="bench", rich_help_panel=_BENCHMARKS)
+    app.add_typer(bench_app, name="bench", rich_help_panel="Benchmarks")

@@ -6,21 +6,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option, read_input
+from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option, read_input, require_found
 from lukasa.interfaces.cli.render import format_count, format_size, shorten
-from lukasa.interfaces.outcomes import ExitCode, NotAccepted, not_found, require_accepted
-from lukasa.interfaces.serialise import to_json
+from lukasa.interfaces.outcomes import ExitCode, require_accepted
 
 SessionArgument = Annotated[str, argument("SESSION", "The id of the session.")]
 _MAX_ROWS = 50
 
 app = CommandApp(
-    help="""Save the state of a session, and look at saved states.
-
-    Example: lukasa checkpoint list"""
+    "checkpoint", "Save the state of an agent's session, and inspect saved states.", example="lukasa checkpoint list"
 )
 
 
@@ -30,9 +25,7 @@ def save(
     session: SessionArgument,
     state: Annotated[str, option("FILE|-", "The state as a JSON file; - reads stdin.")],
     number: Annotated[int | None, option("N", "Number of the checkpoint; must be above the newest.", min=1)] = None,
-    forecasts: Annotated[
-        bool, flag("--forecasts", "Also store its predictions, signals and reasoning as forecasts.")
-    ] = False,
+    forecasts: Annotated[bool, flag("--forecasts", "Also store its predictions and signals as forecasts.")] = False,
 ) -> None:
     """Save a whole state as the next checkpoint of a session. A new id starts a new session.
 
@@ -41,50 +34,38 @@ def save(
     from lukasa.transfer.layouts.session_json import read_session
 
     content = read_session(read_input(state))
-    with call.open() as memory:
-        require_accepted(memory.sessions.save_checkpoint(content, session, number))
-        if forecasts:
-            require_accepted(memory.forecasts.take_in(content))
-        newest = memory.sessions.checkpoints(session)[0]
+    memory = call.memory
+    require_accepted(memory.sessions.save_checkpoint(content, session, number))
+    if forecasts:
+        require_accepted(memory.forecasts.take_in(content))
+    newest = memory.sessions.checkpoints(session)[0]
     call.show(
         {"session": session, "number": newest.number, "file": newest.name, "bytes": newest.size},
         f"Saved checkpoint {newest.number} of {session} ({format_size(newest.size)}).",
     )
 
 
-@app.command("list")
+@app.command()
 def list_(
     call: Call,
-    session: Annotated[str | None, argument("SESSION", "List its checkpoints; without it, all sessions.")] = None,
+    session: Annotated[str | None, argument("SESSION", "List its checkpoints; default: list all sessions.")] = None,
 ) -> None:
     """List the sessions, or the checkpoints of one session.
 
     Example: lukasa checkpoint list demo
     """
-    with call.open(create=False) as memory:
-        if session is None:
-            found: Any = memory.sessions.find()
-            columns: tuple[render.Column, ...] = (
-                ("session", "id"),
-                "scope",
-                ("agent", "agent_id"),
-                "status",
-                ("checkpoint", "number"),
-                ("since", "at"),
-            )
-        else:
-            found = memory.sessions.checkpoints(session)
-            columns = (
-                "number",
-                ("saved", "modified"),
-                ("size", lambda entry: format_size(entry.size)),
-                ("form", lambda entry: "gzip" if entry.compressed else "plain"),
-            )
-    empty = "There are no sessions." if session is None else f"{session} has no checkpoints."
-    call.show(found, columns=columns, limit=_MAX_ROWS if session is None else None, empty=empty)
+    sessions = call.existing_memory.sessions
+    if session is None:
+        columns = "session=id, scope, agent=agent_id, status, checkpoint=number, since=at"
+        call.show(sessions.find(), columns=columns, limit=_MAX_ROWS, empty="There are no sessions.")
+        return
+    size: render.Column = ("size", lambda entry: format_size(entry.size))
+    form: render.Column = ("form", lambda entry: "gzip" if entry.compressed else "plain")
+    found, empty = sessions.checkpoints(session), f"{session} has no checkpoints."
+    call.show(found, columns=("number, saved=modified", size, form), empty=empty)
 
 
-@app.command("show")
+@app.command()
 def show_(
     call: Call,
     session: SessionArgument,
@@ -99,18 +80,14 @@ def show_(
     from lukasa.storage.files import atomic_write
     from lukasa.transfer.layouts.session_json import export_session
 
-    with call.open(create=False) as memory:
-        if events or archive:
-            entries = [*(memory.sessions.events(session) if events else ())]
-            entries += [*(memory.sessions.archive(session) if archive else ())]
-            columns = ("when", "what", "how")
-            call.show(
-                entries, columns=columns, rows=map(_event_row, entries), wrap=("how",), empty="There are no events."
-            )
-            return
-        if memory.sessions.state(session) is None:
-            raise _unknown_session(session)
-        data = export_session(memory.sessions, session)
+    sessions = call.existing_memory.sessions
+    if events or archive:
+        entries = [*(sessions.events(session) if events else ()), *(sessions.archive(session) if archive else ())]
+        columns = "when, what, how"
+        call.show(entries, columns=columns, rows=map(_event_row, entries), wrap="how", empty="There are no events.")
+        return
+    _require_session(sessions.state(session) is not None, session)
+    data = export_session(sessions, session)
     if out is None:
         from lukasa.canonical_json import decode
 
@@ -138,15 +115,12 @@ def verify(call: Call, session: SessionArgument) -> None:
 
     Example: lukasa checkpoint verify demo
     """
-    with call.open(create=False) as memory:
-        checked = memory.sessions.verify(session)
-    if not checked:
-        raise not_found(f"The session {session[:80]!r} has no checkpoint files.")
+    missing = f"The session {session[:80]!r} has no checkpoint files."
+    checked = require_found(call.existing_memory.sessions.verify(session), missing)
     damaged = [check for check in checked if check.fault is not None]
     lines = [f"{check.entry.name}: {check.fault}" for check in damaged]
-    call.show(checked, [*lines, f"{format_count(len(checked), 'checkpoint')} checked, {len(damaged)} damaged."])
-    if damaged:
-        raise typer.Exit(ExitCode.DAMAGED)
+    lines.append(f"{format_count(len(checked), 'checkpoint')} checked, {len(damaged)} damaged.")
+    call.show(checked, lines, exit_code=ExitCode.DAMAGED if damaged else ExitCode.OK)
 
 
 @app.command()
@@ -161,11 +135,10 @@ def prune(
 
     Example: lukasa checkpoint prune demo --keep 5
     """
-    with call.open(create=False) as memory:
-        if memory.sessions.state(session) is None:
-            raise _unknown_session(session)
-        plan = memory.sessions.prune(session)
-        files = memory.sessions.compress_old_checkpoints(session, age, keep=keep, compressed=compressed)
+    sessions = call.existing_memory.sessions
+    _require_session(sessions.state(session) is not None, session)
+    plan = sessions.prune(session)
+    files = sessions.compress_old_checkpoints(session, age, keep=keep, compressed=compressed)
     archived = ", ".join(f"{count} of {section}" for section, count in plan.counts.items()) or "nothing"
     compressed_files = format_count(len(files.compressed), "checkpoint")
     call.show(
@@ -180,22 +153,19 @@ def prune(
 def recover(call: Call, session: SessionArgument) -> None:
     """Restore a session to its newest state that can be verified, and report what was lost.
 
-    Damaged files are set aside and reported, not deleted. Exit code 6: something was damaged or lost.
+    Damaged files are renamed and reported, not deleted. Exit code 6: something was damaged or lost.
 
     Example: lukasa recover demo
     """
-    with call.open() as memory:
-        sessions = memory.sessions
-        known = sessions.state(session) is not None or any(info.id == session for info in sessions.find())
-        if not known and not sessions.verify(session):
-            raise _unknown_session(session)
-        report = sessions.recover(session)
+    sessions = call.memory.sessions
+    known = sessions.state(session) is not None or any(info.id == session for info in sessions.find())
+    _require_session(known or sessions.verify(session), session)
+    report = sessions.recover(session)
     changes = format_count(report.replayed, "change")
     lines = [f"Recovered {session} ({report.mode}) from {report.used} and {changes} since."]
     lines += [f"Damaged: {file.name}: {file.reason}; kept as {file.moved_to}." for file in report.damaged]
     if report.lost:
-        lost = format_count(len(report.lost), "change")
-        lines.append(f"Lost: {lost} ({report.lost[0]} to {report.lost[-1]}).")
+        lines.append(f"Lost: {format_count(len(report.lost), 'change')} ({report.lost[0]} to {report.lost[-1]}).")
     lines += [f"Conflict on {c['prediction_id']}: the {c['kept']} version was kept." for c in report.conflicts]
     lines += [f"Not verified: {id}: {why}." for id, why in report.flagged.items()]
     if not report.whole:
@@ -204,10 +174,9 @@ def recover(call: Call, session: SessionArgument) -> None:
         lines.append("Nothing that was acknowledged is missing.")
     else:
         lines.append("Everything that was acknowledged is there.")
-    call.show(to_json(report), lines)
-    if report.damaged or report.lost:
-        raise typer.Exit(ExitCode.DAMAGED)
+    call.show(report, lines, exit_code=ExitCode.DAMAGED if report.damaged or report.lost else ExitCode.OK)
 
 
-def _unknown_session(session: str) -> NotAccepted:
-    return not_found(f"Nothing is known of the session {session[:80]!r}.")
+def _require_session(found: object, session: str) -> None:
+    hint = "`lukasa checkpoint list` shows the sessions."
+    require_found(found, f"Nothing is known of the session {session[:80]!r}.", hint)

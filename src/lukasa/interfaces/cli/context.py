@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,27 +16,26 @@ from lukasa.interfaces.outcomes import not_found, require_accepted
 from lukasa.interfaces.serialise import to_json
 
 if TYPE_CHECKING:
-    from lukasa.context import CompactionReport, Context, Conversations
+    from lukasa.context import CompactionReport, Context
 
 SessionArgument = Annotated[str, argument("SESSION", "The id of the conversation.")]
 
 app = CommandApp(
-    help="""Store conversations turn by turn, and print them within a token budget.
-
-    Example: lukasa context append s1 "Hello\""""
+    "context",
+    "Store conversations turn by turn, and print them within a token budget.",
+    example='lukasa context append s1 "Hello"',
 )
 
 
-@app.command("list")
+@app.command()
 def list_(call: Call) -> None:
     """List the conversations that you may read.
 
     Example: lukasa context list
     """
-    with call.open() as memory:
-        found = memory.context.sessions()
-    columns = (("session", "id"), "scope", ("created", "created_at"))
-    call.show(found, columns=columns, wrap=("session",), empty="There are no conversations.")
+    found = call.memory.context.sessions()
+    columns = "session=id, scope, created=created_at"
+    call.show(found, columns=columns, wrap="session", empty="There are no conversations.")
 
 
 @app.command()
@@ -50,13 +49,11 @@ def show(
 
     Example: lukasa context show s1 --all
     """
-    at = parse_time(as_of)
-    with call.open() as memory:
-        found = memory.context.load(session, as_of=at)
-        _require_conversation(memory.context, found, is_past=at is not None)
-        turns: Sequence[Any] = list(memory.context.transcript(session, as_of=at)) if everything else found.turns
-    for note in () if call.json else found.recovered:
-        render.print_to_stderr(note)
+    moment = parse_time(as_of)
+    found = _load_conversation(call, session, moment)
+    turns = call.memory.context.transcript(session, as_of=moment) if everything else found.turns
+    for note in found.recovered:
+        call.warn(note)
     open_tasks = [task for task in found.active_tasks if str(task.get("status", "")).lower() != "completed"]
     tools, usage = found.tool_stats, found.token_usage
     fields = {
@@ -64,22 +61,14 @@ def show(
         "turns": f"{len(found.recent_history):,} recent ({found.tokens:,} tokens), {found.folded:,} summarised",
         "summary": found.long_term_summary,
         "facts": "\n".join(found.facts),
-        "tasks": "\n".join(
-            f"{task.get('status', '')}: {task.get('description') or task.get('id')}" for task in open_tasks
-        ),
+        "tasks": "\n".join(f"{t.get('status', '')}: {t.get('description') or t.get('id')}" for t in open_tasks),
         "tools": f"{tools.get('total_calls', 0):,} calls, {tools.get('failures', 0):,} failed",
         "usage": f"{usage.get('total_input', 0):,} tokens in, {usage.get('total_output', 0):,} out",
     }
+    turns = list(turns)
     call.show(to_json(found) | ({"transcript": to_json(turns)} if everything else {}), fields=fields)
-    if turns and not call.json:
-        columns = (
-            ("turn", "id"),
-            ("time", "timestamp"),
-            ("who", "name"),
-            "tokens",
-            ("content", lambda turn: " ".join(turn.content.split())[:200]),
-        )
-        call.show(None, columns=columns, rows=turns, wrap=("content",))
+    content: render.Column = ("content", lambda turn: " ".join(turn.content.split())[:200])
+    call.show_more(columns=("turn=id, time=timestamp, who=name, tokens", content), rows=turns, wrap="content")
 
 
 @app.command()
@@ -99,11 +88,8 @@ def append(
     """
     text = read_text("-") if content == "-" else content
     require_utf8(session, role, speaker)
-    with call.open() as memory:
-        outcome = memory.context.append(
-            session, role, text, speaker=speaker, timestamp=parse_time(time), token_count=tokens, key=key
-        )
-        turn = require_accepted(outcome).records[0]
+    details: Any = {"speaker": speaker, "timestamp": parse_time(time), "token_count": tokens, "key": key}
+    turn = require_accepted(call.memory.context.append(session, role, text, **details)).records[0]
     call.show(turn, f"Stored turn {turn.id} ({format_count(turn.body['tokens'], 'token')}).")
 
 
@@ -117,9 +103,9 @@ def compact(
 
     Example: lukasa context compact s1 --keep 10
     """
-    with call.open() as memory:
-        _require_conversation(memory.context, memory.context.load(session))
-        report = memory.context.compact(session, keep=keep)
+    memory = call.memory
+    _load_conversation(call, session)
+    report = memory.context.compact(session, keep=keep)
     call.show(report, _compaction_sentence(report))
 
 
@@ -128,16 +114,15 @@ def _compaction_sentence(report: CompactionReport) -> str:
         return "Nothing to compact."
     parts = []
     if report.folded:
-        turns = format_count(len(report.folded), "turn")
+        turns, why = format_count(len(report.folded), "turn"), f" ({report.why})" if report.why else ""
         parts.append(f"summarised {turns} ({report.folded_tokens:,} tokens), kept {report.kept}")
-        why = f" ({report.why})" if report.why else ""
         parts.append(f"summary by {report.by}: {report.summary_tokens:,} tokens{why}")
     if report.pruned_tasks:
         parts.append(f"removed {format_count(len(report.pruned_tasks), 'completed task')}")
     if report.duplicate_facts:
         parts.append(f"dropped {format_count(len(report.duplicate_facts), 'duplicate fact')}")
-    sentence = "; ".join(parts)
-    return f"{sentence[0].upper()}{sentence[1:]}."
+    parts[0] = parts[0][0].upper() + parts[0][1:]
+    return "; ".join(parts) + "."
 
 
 @app.command()
@@ -152,15 +137,14 @@ def assemble(
 
     Example: lukasa context assemble s1 --budget 2000
     """
-    with call.open() as memory:
-        _require_conversation(memory.context, memory.context.load(session))
-        prompt = memory.context.assemble(session, budget, question=question)
+    memory = call.memory
+    _load_conversation(call, session)
+    prompt = memory.context.assemble(session, budget, question=question)
     if messages and not call.json:
         render.print_json(list(prompt.messages))
         return
     call.show(prompt, lambda: typer.echo(render.escape_text(prompt.text)))
-    if not call.json:
-        render.print_to_stderr(f"{prompt.tokens:,} of {prompt.budget:,} tokens, counted by {prompt.counted_by}.")
+    call.warn(f"{prompt.tokens:,} of {prompt.budget:,} tokens, counted by {prompt.counted_by}.")
 
 
 @app.command()
@@ -178,9 +162,8 @@ def fork(
         point: Any = parse_time(at)
     except InvalidInput:
         point = at  # the id of a turn
-    with call.open() as memory:
-        require_accepted(memory.context.fork(session, new, at=point))
-        found = memory.context.load(new)
+    require_accepted(call.memory.context.fork(session, new, at=point))
+    found = call.memory.context.load(new)
     total = found.folded + len(found.recent_history)
     call.show(found, f"Forked {session} to {new} with {format_count(total, 'turn')}.")
 
@@ -202,21 +185,12 @@ def configure(
 
     Example: lukasa context configure s1 --entries 100 --keep 60
     """
-    given = {
-        "entries": entries,
-        "keep": keep,
-        "tokens": tokens,
-        "summary_tokens": summary_tokens,
-        "facts": facts,
-        "finished_hours": finished_hours,
-        "automatic": automatic,
-        "extracting": extracting,
-    }
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    with call.open() as memory:
-        if changes:
-            require_accepted(memory.context.configure(session, **changes))
-        settings = to_json(memory.context.load(session).settings)
+    given: dict[str, Any] = {"entries": entries, "keep": keep, "tokens": tokens, "summary_tokens": summary_tokens}
+    given |= {"facts": facts, "finished_hours": finished_hours, "automatic": automatic, "extracting": extracting}
+    changes = {name: value for name, value in given.items() if value is not None}
+    if changes:
+        require_accepted(call.memory.context.configure(session, **changes))
+    settings = to_json(call.memory.context.load(session).settings)
     call.show(settings, fields={name.replace("_", " "): value for name, value in settings.items()})
 
 
@@ -233,13 +207,13 @@ def export(
     """
     from lukasa.transfer.layouts.context_json import export_conversation
 
-    with call.open() as memory:
-        _require_conversation(memory.context, memory.context.load(session))
-        path = export_conversation(memory.context, session, target, include_all_turns=everything)
+    memory = call.memory
+    _load_conversation(call, session)
+    path = export_conversation(memory.context, session, target, include_all_turns=everything)
     call.show({"session_id": session, "path": str(path)}, f"Wrote {session} to {path}.")
 
 
-@app.command("import")
+@app.command()
 def import_(
     call: Call,
     source: Annotated[Path, argument("FILE", "A file that `context export` wrote.", exists=True, dir_okay=False)],
@@ -251,11 +225,10 @@ def import_(
     """
     from lukasa.transfer.layouts.context_json import import_conversation
 
-    with call.open() as memory:
-        outcome = import_conversation(memory.context, source, session)
-        accepted = require_accepted(outcome, "Delete that conversation, or import this one under another id with --as.")
-        id = next(record.id for record in accepted.records if record.kind == "context")
-        found = memory.context.load(id)
+    outcome = import_conversation(call.memory.context, source, session)
+    accepted = require_accepted(outcome, "Delete that conversation, or import this one under another id with --as.")
+    id = next(record.id for record in accepted.records if record.kind == "context")
+    found = call.memory.context.load(id)
     turns = format_count(found.folded + len(found.recent_history), "turn")
     call.show(found, f"Imported {id} with {turns} and {format_count(len(found.facts), 'fact')}.")
 
@@ -268,16 +241,16 @@ def delete(call: Call, session: SessionArgument) -> None:
 
     Example: lukasa context delete s1
     """
-    with call.open() as memory:
-        count = len(require_accepted(memory.context.delete(session)).records)
+    count = len(require_accepted(call.memory.context.delete(session)).records)
     call.show({"session_id": session, "records": count}, f"Deleted {session}: {format_count(count, 'record')}.")
 
 
-def _require_conversation(conversations: Conversations, found: Context, *, is_past: bool = False) -> None:
-    """Refuse a conversation that was never begun, instead of showing an empty one."""
-    origin = found.origin
+def _load_conversation(call: Call, session: str, as_of: datetime | None = None) -> Context:
+    """Load a conversation, and refuse one that was never begun instead of showing an empty one."""
+    found = call.memory.context.load(session, as_of=as_of)
+    origin, place = found.origin, f"in the scope {call.memory.context.scope!r}."
     if not (origin.state_version or origin.turns or origin.summary_version or found.recovered):
-        when = ("was", " at that time") if is_past else ("is", "")
-        raise not_found(
-            f"There {when[0]} no conversation {found.session_id!r}{when[1]} in the scope {conversations.scope!r}."
-        )
+        if as_of is not None:
+            raise not_found(f"There was no conversation {session!r} at that time {place}")
+        raise not_found(f"There is no conversation {session!r} {place}", "`lukasa context list` shows all of them.")
+    return found

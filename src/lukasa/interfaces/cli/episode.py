@@ -17,15 +17,14 @@ from lukasa.interfaces.cli.options import (
     option,
     parse_time,
     read_input,
+    require_found,
 )
-from lukasa.interfaces.outcomes import not_found, require_accepted
+from lukasa.interfaces.cli.render import read_fields
+from lukasa.interfaces.outcomes import require_accepted
 from lukasa.scope import SHARED
 
-app = CommandApp(
-    help="""Record what was done, task by task.
-
-    Example: lukasa episode list"""
-)
+app = CommandApp("episode", "Record what was done, task by task.", example="lukasa episode list")
+_LIST_HINT = "`lukasa episode list` shows the newest episodes."
 EpisodeIdArgument = Annotated[str, argument("ID", "The id, such as ep-2026-01-06-001.")]
 
 
@@ -38,9 +37,7 @@ def add(
     agent: Annotated[str, option("NAME", "The agent that did it.", "--by")] = "",
     task: Annotated[str, option("ID", "The id of the task.")] = "",
     step: Annotated[list[str] | None, option("ACTION", "A step, in order (repeatable).")] = None,
-    error: Annotated[
-        list[str] | None, option("TYPE:MESSAGE:FIX", "An error and how it was fixed (repeatable).")
-    ] = None,
+    error: Annotated[list[str] | None, option("TYPE:MESSAGE:FIX", "An error and its fix (repeatable).")] = None,
     seconds: Annotated[float, option("N", "How long it took.", min=0)] = 0,
     at: Annotated[str | None, option("TIME", "When it began; default: now.")] = None,
     scope: TargetScopeOption = SHARED,
@@ -55,25 +52,17 @@ def add(
 
     if (goal is None) is (file is None):
         raise InvalidInput("Give the goal of the task, or name a --file.")
-    with call.open() as memory:
-        if goal is None:
-            written = memory.episodes.add(_read_episodes(file or ""), scope=scope)
-        else:
-            written = memory.episodes.record(
-                goal,
-                outcome=outcome,
-                agent=agent,
-                task_id=task,
-                duration_seconds=int(seconds) if seconds.is_integer() else seconds,
-                action_log=[{"action": name} for name in step or ()],
-                errors=[_parse_error(text) for text in error or ()],
-                timestamp=parse_time(at),
-                scope=scope,
-            )
+    if goal is None:
+        written = call.memory.episodes.add(_read_episodes(file or ""), scope=scope)
+    else:
+        details: dict[str, Any] = {"outcome": outcome, "agent": agent, "task_id": task, "timestamp": parse_time(at)}
+        details["duration_seconds"] = int(seconds) if seconds.is_integer() else seconds
+        details["action_log"] = [{"action": name} for name in step or ()]
+        details["errors"] = [_parse_error(text) for text in error or ()]
+        written = call.memory.episodes.record(goal, scope=scope, **details)
     records = require_accepted(written).records
-    call.show(
-        [Episode(record) for record in records], [f"Stored {record.id}." for record in records] or "Already stored."
-    )
+    lines = [f"Stored {record.id}." for record in records] or "Already stored."
+    call.show([Episode(record) for record in records], lines)
 
 
 def _read_episodes(file: str) -> list[dict[str, Any]]:
@@ -90,11 +79,11 @@ def _read_episodes(file: str) -> list[dict[str, Any]]:
 
 
 def _parse_error(text: str) -> dict[str, str]:
-    parts = [part.strip() for part in text.split(":", 2)]
-    return {name: part for name, part in zip(("type", "message", "resolution"), parts, strict=False) if part}
+    parts = zip(("type", "message", "resolution"), text.split(":", 2), strict=False)
+    return {name: part.strip() for name, part in parts if part.strip()}
 
 
-@app.command("list")
+@app.command()
 def list_(
     call: Call,
     since: SinceOption = None,
@@ -110,52 +99,37 @@ def list_(
     Example: lukasa episode list --outcome failure
     """
     start = parse_time(since)
-    with call.open() as memory:
-        episodes = memory.episodes
-        if unfinished:
-            found = episodes.unfinished()
-        elif day is not None:
-            found = episodes.on(day, archived=archived)
-        elif agent is not None:
-            found = episodes.by_agent(agent, archived=archived)
-        elif outcome is not None:
-            found = episodes.by_outcome(outcome, archived=archived)
-        elif start is not None:
-            found = episodes.since(start, archived=archived)
-        else:
-            newest = episodes.newest(limit, archived=archived)
-            found = sorted(newest, key=lambda episode: (episode.timestamp, episode.record.seq))
+    episodes = call.memory.episodes
+    reads: dict[Any, Any] = {episodes.on: day, episodes.by_agent: agent, episodes.by_outcome: outcome}
+    narrowest = next(((read, value) for read, value in reads.items() if value is not None), (episodes.since, start))
+    if unfinished:
+        found = episodes.unfinished()
+    elif narrowest[1] is not None:
+        found = narrowest[0](narrowest[1], archived=archived)
+    else:
+        newest = episodes.newest(limit, archived=archived)
+        found = sorted(newest, key=lambda episode: (episode.timestamp, episode.record.seq))
+    wanted = {"agent": agent, "outcome": outcome, "day": day}
     chosen = [
         episode
         for episode in found
         if (start is None or episode.timestamp >= start)
-        and agent in (None, episode.agent)
-        and outcome in (None, episode.outcome)
-        and day in (None, episode.day)
-    ][-limit:]
-    columns = ("id", ("began", "timestamp"), "agent", "outcome", "detail", "goal")
-    call.show(chosen, columns=columns, truncate="goal", empty="No episodes.")
+        and all(value in (None, getattr(episode, name)) for name, value in wanted.items())
+    ]
+    columns = "id, began=timestamp, agent, outcome, detail, goal"
+    call.show(chosen[-limit:], columns=columns, truncate="goal", empty="No episodes.")
 
 
-@app.command("show")
+@app.command()
 def show_(call: Call, id: EpisodeIdArgument, scope: RecordScopeOption = None) -> None:
     """Show one episode with all its steps and errors.
 
     Example: lukasa episode show ep-2026-01-06-001
     """
-    with call.open() as memory:
-        episode = memory.episodes.get(id, scope=scope)
-    if episode is None:
-        raise not_found(f"There is no episode {id[:80]!r}.")
+    episode = require_found(call.memory.episodes.get(id, scope=scope), f"There is no episode {id[:80]!r}.", _LIST_HINT)
     body = episode.record.body
-    fields = {
-        "id": episode.id,
-        "goal": episode.goal,
-        "began": episode.timestamp,
-        "agent": episode.agent,
-        "task": episode.task_id,
-        "outcome": episode.outcome,
-        "seconds": f"{episode.duration_seconds:g}",
+    names = "id, goal, began=timestamp, agent, task=task_id, outcome, seconds=duration_seconds:g"
+    fields = read_fields(episode, names) | {
         "steps": "\n".join(map(_format_step, episode.action_log)) or body.get("summary", ""),
         "errors": "\n".join(map(_format_error, episode.errors)),
         "artifacts": "\n".join(map(str, body.get("artifacts_produced", ()))),
@@ -189,8 +163,7 @@ def finish(
     from lukasa.experience import Episode
 
     hint = "`lukasa episode list --unfinished` lists unfinished episodes."
-    with call.open() as memory:
-        record = require_accepted(memory.episodes.finish(id, outcome), hint).record
+    record = require_accepted(call.memory.episodes.finish(id, outcome), hint).record
     call.show(Episode(record), f"{id} ended as {outcome}.")
 
 
@@ -207,12 +180,10 @@ def prune(
 
     Example: lukasa episode prune --dry-run
     """
-    with call.open() as memory:
-        done = memory.episodes.prune(summarise_after=summarise_after, archive_after=archive_after, dry_run=dry_run)
-    ids = {name: list(getattr(done, name)) for name in ("summarised", "archived", "kept")}
+    done = call.memory.episodes.prune(summarise_after=summarise_after, archive_after=archive_after, dry_run=dry_run)
     verbs = ("Would summarise", "archive") if dry_run else ("Summarised", "archived")
     call.show(
-        {**ids, "dry_run": dry_run},
+        read_fields(done, "summarised, archived, kept") | {"dry_run": dry_run},
         f"{verbs[0]} {len(done.summarised):,}, {verbs[1]} {len(done.archived):,}; knowledge keeps {len(done.kept):,}.",
     )
 
@@ -225,6 +196,5 @@ def restore(call: Call, id: EpisodeIdArgument, scope: RecordScopeOption = None) 
     """
     from lukasa.experience import Episode
 
-    with call.open() as memory:
-        record = require_accepted(memory.episodes.restore(id, scope=scope)).record
+    record = require_accepted(call.memory.episodes.restore(id, scope=scope)).record
     call.show(Episode(record), f"{id} is restored in full.")

@@ -34,26 +34,23 @@ def consolidate(
 
     Example: lukasa consolidate --dry-run
     """
-    with call.open() as memory, progress_bar("Consolidating") as bar:
-        done = memory.consolidate(
-            since=parse_time(since), everything=everything, dry_run=dry_run, skills=skills, progress=bar
-        )
-    rejected = [f"Rejected: {r.what[:120]} ({r.why}; {', '.join(r.sources[:3])})" for r in done.held[:_MAX_ROWS]]
-    episodes = f"{format_count(done.looked_at, 'episode')} examined"
+    with progress_bar("Consolidating") as bar:
+        options: Any = {"everything": everything, "dry_run": dry_run, "skills": skills, "progress": bar}
+        done = call.memory.consolidate(since=parse_time(since), **options)
+    lines = [f"Rejected: {r.what[:120]} ({r.why}; {', '.join(r.sources[:3])})" for r in done.held[:_MAX_ROWS]]
+    episodes, verb = f"{format_count(done.looked_at, 'episode')} examined", "would be" if dry_run else "are"
+    new = sum(proposal.action == "new" for proposal in done.proposals)
     if done.proposals:
-        new = sum(proposal.action == "new" for proposal in done.proposals)
-        verb = "would be" if dry_run else "are"
-        summary = f"{episodes}: {new} {verb} new, {len(done.proposals) - new} {verb} updated."
+        lines.append(f"{episodes}: {new} {verb} new, {len(done.proposals) - new} {verb} updated.")
     else:
-        summary = f"{episodes}; nothing new follows from them." if done.looked_at else "No new episodes."
-    label = [f"To take this back: lukasa undo --label {done.label}"] if done.label else []
+        lines.append(f"{episodes}; nothing new follows from them." if done.looked_at else "No new episodes.")
+    if done.label:
+        lines.append(f"To take this back: lukasa undo --label {done.label}")
     call.show(
         {"dry_run": dry_run, **to_json(done)},
         columns=(
-            ("", "action"),
-            ("id", "key.id"),
-            ("kind", "key.kind"),
-            ("confidence", lambda proposal: "" if proposal.confidence is None else f"{proposal.confidence:.2f}"),
+            ("", lambda proposal: proposal.action),
+            "id=key.id, kind=key.kind, confidence:.2f",
             ("voices", lambda proposal: proposal.voices or ""),
             ("sources", _format_sources),
             "says",
@@ -61,7 +58,7 @@ def consolidate(
         rows=done.proposals,
         truncate="says",
         limit=_MAX_ROWS,
-        after=[*rejected, summary, *label],
+        after=lines,
     )
 
 
@@ -82,8 +79,7 @@ def before_task(
     Example: lukasa before-task "Implement POST /api/todos endpoint"
     """
     task: dict[str, Any] = {"goal": goal} | ({"type": kind} if kind else {})
-    with call.open() as memory:
-        briefing = memory.before_task(task)
+    briefing = call.memory.before_task(task)
     if budget is not None and not call.json:
         typer.echo(briefing.block(budget, full=full).text)
         return
@@ -115,19 +111,17 @@ def continuity(
 
     Example: lukasa continuity --goal "Implement POST /api/todos endpoint"
     """
-    with call.open() as memory:
-        position = memory.continuity.tip()
-        update = memory.continuity.update(file, goal=goal, agent=agent)
-        call.show(
-            to_json(update) | {"file": str(file)}, f"Updated {file}." if update.changed else f"{file} is up to date."
-        )
-        sys.stdout.flush()  # a reader of the pipe gets the answer now, not when watching ends
-        while watch:
-            time.sleep(every)
-            if (tip := memory.continuity.tip()) != position:
-                position = tip
-                if memory.continuity.update(file, goal=goal, agent=agent).changed:
-                    render.print_to_stderr(f"Updated {file}.")
+    memory = call.memory
+    position = memory.continuity.tip()
+    update = memory.continuity.update(file, goal=goal, agent=agent)
+    call.show(to_json(update) | {"file": str(file)}, f"Updated {file}." if update.changed else f"{file} is up to date.")
+    sys.stdout.flush()  # a reader of the pipe gets the answer now, not when watching ends
+    while watch:
+        time.sleep(every)
+        if (tip := memory.continuity.tip()) != position:
+            position = tip
+            if memory.continuity.update(file, goal=goal, agent=agent).changed:
+                render.print_to_stderr(f"Updated {file}.")
 
 
 def metrics(
@@ -141,60 +135,34 @@ def metrics(
 
     Example: lukasa metrics --tasks
     """
-    with call.open() as memory:
-        if prefer is not None:
-            id, _, score = prefer.rpartition("=")
-            try:
-                rating = float(score)
-            except ValueError as error:
-                message = "write an episode's id and a number, such as ep-2026-01-06-001=1"
-                raise typer.BadParameter(message) from error
-            require_accepted(memory.metrics.prefer(id, rating))
-        if tasks:
-            call.show(
-                memory.metrics.efficiency(days),
-                columns=(
-                    "task",
-                    ("seconds", lambda cost: f"{cost.seconds:g}"),
-                    "agents",
-                    "attempts",
-                    "retries",
-                    "succeeded",
-                ),
-                empty="No tasks in these days.",
-            )
-        elif rewards:
-            names = ("outcome", "efficiency", "preference", "total")
-            call.show(
-                found := memory.metrics.rewards(days),
-                columns=("episode", "task", *names),
-                rows=[(r.episode, r.task, *(_format_number(getattr(r, name)) for name in names)) for r in found],
-                empty="No episodes in these days.",
-            )
-        else:
-            board = memory.metrics.dashboard(days)
-            episodes = f"{board.episodes:,} of {board.tasks:,} tasks by {board.agents:,} agents"
-            rate, seconds = board.success_rate, board.mean_seconds
-            call.show(
-                board,
-                columns=(
-                    "day",
-                    "episodes",
-                    "succeeded",
-                    "failed",
-                    ("seconds", lambda day: f"{day.seconds:g}"),
-                    "errors",
-                ),
-                rows=board.days,
-                fields={
-                    "episodes": f"{episodes}; {board.unfinished:,} unfinished",
-                    "success": "–" if rate is None else f"{100 * rate:.0f} %",
-                    "per task": "–" if board.mean_retries is None else f"{board.mean_retries:.2f} retries",
-                    "per episode": "–" if seconds is None else f"{seconds:.0f} s",
-                    "reward": _format_number(board.mean_reward) or "–",
-                },
-            )
-
-
-def _format_number(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
+    memory = call.memory
+    if prefer is not None:
+        id, _, score = prefer.rpartition("=")
+        try:
+            rating = float(score)
+        except ValueError as error:
+            message = "write an episode's id and a number, such as ep-2026-01-06-001=1"
+            raise typer.BadParameter(message) from error
+        require_accepted(memory.metrics.prefer(id, rating))
+    if tasks:
+        columns = "task, seconds:g, agents, attempts, retries, succeeded"
+        call.show(memory.metrics.efficiency(days), columns=columns, empty="No tasks in these days.")
+    elif rewards:
+        columns = "episode, task, outcome:.2f, efficiency:.2f, preference:.2f, total:.2f"
+        call.show(memory.metrics.rewards(days), columns=columns, empty="No episodes in these days.")
+    else:
+        board = memory.metrics.dashboard(days)
+        episodes = f"{board.episodes:,} of {board.tasks:,} tasks by {board.agents:,} agents"
+        rate, seconds = board.success_rate, board.mean_seconds
+        call.show(
+            board,
+            columns="day, episodes, succeeded, failed, seconds:g, errors",
+            rows=board.days,
+            fields={
+                "episodes": f"{episodes}; {board.unfinished:,} unfinished",
+                "success": "–" if rate is None else f"{100 * rate:.0f} %",
+                "per task": "–" if board.mean_retries is None else f"{board.mean_retries:.2f} retries",
+                "per episode": "–" if seconds is None else f"{seconds:.0f} s",
+                "reward": "–" if board.mean_reward is None else f"{board.mean_reward:.2f}",
+            },
+        )

@@ -9,24 +9,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from lukasa.errors import InvalidInput
-from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option, parse_time
-from lukasa.interfaces.cli.render import format_count
+from lukasa.interfaces.cli.render import format_cell, format_count, read_fields
 from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.serialise import to_json
 from lukasa.outcome import Outcome
 
 PredictionArgument = Annotated[str, argument("ID", "The id of the prediction.")]
-WindowOption = Annotated[
-    float | None, option("DAYS", "Only what was resolved in the last DAYS days.", "--window", min=0)
-]
+WindowOption = Annotated[float | None, option("DAYS", "Only what was resolved in the last DAYS days.", min=0)]
 _MAX_ROWS = 50
 _ANSWERS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 app = CommandApp(
-    help="""Record predictions, resolve them, and see how good they were.
-
-    Example: lukasa forecast scores"""
+    "forecast", "Record predictions, resolve them, and see how good they were.", example="lukasa forecast scores"
 )
 
 
@@ -39,31 +34,17 @@ def add(
     market: Annotated[str | None, option("NAME", "The market it belongs to.")] = None,
     category: Annotated[str, option("NAME", "Its category, to find weak areas later.")] = "",
     level: Annotated[float | None, option("P", "Confidence level of the interval, from 0 to 1.")] = None,
-    interval: Annotated[
-        tuple[float, float] | None, option("LOW HIGH", "Confidence interval of the probability.")
-    ] = None,
+    interval: Annotated[tuple[float, float] | None, option("LOW HIGH", "Confidence interval.")] = None,
     due: Annotated[str | None, option("TIME", "When the result will be known.")] = None,
-    calibrated: Annotated[
-        bool, flag("--calibrated", "Correct the probability by the errors of past predictions.")
-    ] = False,
+    calibrated: Annotated[bool, flag("--calibrated", "Correct it by the errors of past predictions.")] = False,
 ) -> None:
     """Store a prediction with its probability.
 
     Example: lukasa forecast add "Will the release ship by Friday?" 0.7 --category releases
     """
-    with call.open() as memory:
-        outcome = memory.forecasts.predict(
-            question,
-            probability,
-            prediction_id=id,
-            market_id=market,
-            category=category,
-            confidence_level=level,
-            confidence_interval=interval,
-            due=parse_time(due),
-            calibrated=calibrated,
-        )
-    _show_prediction(call, outcome)
+    details: dict[str, Any] = {"prediction_id": id, "market_id": market, "category": category, "due": parse_time(due)}
+    details |= {"confidence_level": level, "confidence_interval": interval, "calibrated": calibrated}
+    _show_prediction(call, call.memory.forecasts.predict(question, probability, **details))
 
 
 @app.command()
@@ -76,9 +57,7 @@ def revise(
 
     Example: lukasa forecast revise pred-001 0.8
     """
-    with call.open(create=False) as memory:
-        outcome = memory.forecasts.revise(id, probability)
-    _show_prediction(call, outcome)
+    _show_prediction(call, call.existing_memory.forecasts.revise(id, probability))
 
 
 @app.command()
@@ -92,9 +71,7 @@ def resolve(
     happened = _ANSWERS.get(outcome.lower())
     if happened is None:
         raise InvalidInput(f"{outcome[:40]!r} is not an outcome.", hint="Use yes or no.")
-    with call.open(create=False) as memory:
-        resolved = memory.forecasts.resolve(id, happened)
-    _show_prediction(call, resolved)
+    _show_prediction(call, call.existing_memory.forecasts.resolve(id, happened))
 
 
 @app.command()
@@ -109,42 +86,29 @@ def expire(
     """
     if (id is None) == (not due):
         raise InvalidInput("Name one prediction, or use --due.")
-    with call.open(create=False) as memory:
-        if id is not None:
-            _show_prediction(call, memory.forecasts.expire(id))
-            return
-        expired = memory.forecasts.expire_due()
+    if id is not None:
+        _show_prediction(call, call.existing_memory.forecasts.expire(id))
+        return
+    expired = call.existing_memory.forecasts.expire_due()
     call.show({"expired": expired}, f"{format_count(len(expired), 'prediction')} expired.")
 
 
-@app.command("list")
+@app.command()
 def list_(
     call: Call,
-    status: Annotated[
-        str | None, option("STATUS", "Only this status: active, resolved, expired or recovering.")
-    ] = None,
+    status: Annotated[str | None, option("STATUS", "Only active, resolved, expired or recovering ones.")] = None,
 ) -> None:
     """List predictions, the newest last.
 
     Example: lukasa forecast list --status active
     """
-    with call.open(create=False) as memory:
-        found = memory.forecasts.find(status)
+    found = call.existing_memory.forecasts.find(status)
     hidden = len(found) - _MAX_ROWS
     call.show(
         found,
-        columns=("id", "status", "p", "outcome", "question"),
-        rows=[
-            (
-                body["prediction_id"],
-                body["status"],
-                f"{body['probability']:g}",
-                _format_outcome(body),
-                body.get("question", ""),
-            )
-            for body in found[-_MAX_ROWS:]
-        ],
-        wrap=("question",),
+        columns="id=prediction_id, status, p=probability:g, outcome, question",
+        rows=found[-_MAX_ROWS:],
+        wrap="question",
         after=f"and {format_count(hidden, 'earlier one')}; --json shows all of them." if hidden > 0 else (),
         empty="There are no predictions.",
     )
@@ -156,36 +120,27 @@ def scores(call: Call, window: WindowOption = None) -> None:
 
     Example: lukasa forecast scores --window 30
     """
-    within = None if window is None else timedelta(days=window)
-    with call.open(create=False) as memory:
-        scored, learned = memory.forecasts.scores(within), memory.forecasts.learning(within)
+    forecasts, within = call.existing_memory.forecasts, None if window is None else timedelta(days=window)
+    scored, learned = forecasts.scores(within), forecasts.learning(within)
     answer = {**scored.as_json(), "learning": learned.as_json()}
     if not scored.count:
         call.show(answer, "No prediction is resolved yet.")
         return
     decomposition = asdict(scored.decomposition) if scored.decomposition is not None else {}
-    correction = learned.correction
-    fields = {
-        "resolved": f"{scored.count:,}",
-        "Brier score": f"{scored.brier_score:.4f}",
-        "log score": f"{scored.log_score:.4f}",
-        "calibration score": f"{scored.calibration_score:.4f}",
-        "accuracy": f"{scored.accuracy:.4f}",
-        "skill": "" if scored.skill is None else f"{scored.skill:.4f}",
+    bias, scaling = learned.correction.bias_correction, learned.correction.confidence_scaling
+    fields = read_fields(scored, "resolved=count:,d, Brier score=brier_score:.4f, log score=log_score:.4f")
+    fields |= read_fields(scored, "calibration score=calibration_score:.4f, accuracy:.4f, skill:.4f") | {
         "decomposition": ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in decomposition.items()),
         "trend": learned.performance_trend,
-        "weak areas": ", ".join(learned.areas_for_improvement),
-        "correction": (
-            f"bias {correction.bias_correction:+.3f}, scaling {correction.confidence_scaling:.3f}. {learned.why}"
-        ),
+        "weak areas": learned.areas_for_improvement,
+        "correction": f"bias {bias:+.3f}, scaling {scaling:.3f}. {learned.why}",
     }
     call.show(answer, fields=fields)
-    if not call.json:
-        buckets = [
-            (name, bucket.count, "" if bucket.accuracy is None else f"{bucket.accuracy:.3f}")
-            for name, bucket in scored.by_confidence_bucket.items()
-        ]
-        render.print_table(("confidence", "count", "accuracy"), buckets)
+    buckets = [
+        {"confidence": name, "count": bucket.count, "accuracy": bucket.accuracy}
+        for name, bucket in scored.by_confidence_bucket.items()
+    ]
+    call.show_more(columns="confidence, count, accuracy:.3f", rows=buckets)
 
 
 @app.command()
@@ -200,24 +155,18 @@ def plot(
     """
     from lukasa.forecasts import diagram
 
-    with call.open(create=False) as memory:
-        scored = memory.forecasts.scores(None if window is None else timedelta(days=window))
-    if out is not None:
-        diagram.draw_diagram(scored).save(out)
+    scored = call.existing_memory.forecasts.scores(None if window is None else timedelta(days=window))
     answer = {"file": None if out is None else str(out), "reliability": scored.as_json()["reliability"]}
     title = diagram.format_title(scored)
     if out is not None:
+        diagram.draw_diagram(scored).save(out)
         call.show(answer, f"Drew {title} to {out}.")
         return
-    columns = ("bin", "count", "said", "happened", "0 to 1, | is what was said")
+    columns = ("bin, count, said, happened", ("0 to 1, | is what was said", str))
     call.show(answer, columns=columns, rows=diagram.format_bar_rows(scored.reliability), after=title)
 
 
 def _show_prediction(call: Call, outcome: Outcome) -> None:
     body: Mapping[str, Any] = require_accepted(outcome).record.body
-    result = f", {_format_outcome(body)}" if body["status"] == "resolved" else ""
+    result = f", {format_cell(body['outcome'])}" if body["status"] == "resolved" else ""
     call.show(to_json(body), f"{body['prediction_id']}: {body['probability']:g}, {body['status']}{result}.")
-
-
-def _format_outcome(body: Mapping[str, Any]) -> str:
-    return {True: "yes", False: "no"}.get(body.get("outcome"), "")  # type: ignore[arg-type]

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from lukasa.clock import to_iso
-from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option
-from lukasa.interfaces.outcomes import not_found, require_accepted
+from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option, require_found
+from lukasa.interfaces.cli.render import Column, read_fields
+from lukasa.interfaces.outcomes import require_accepted
 from lukasa.outcome import Outcome
 
 if TYPE_CHECKING:
     from lukasa.experience import Handoff
 
-app = CommandApp(
-    help="""Pass unfinished work from one agent to another.
-
-    Example: lukasa handoff inbox"""
-)
+app = CommandApp("handoff", "Pass unfinished work from one agent to another.", example="lukasa handoff inbox")
+_INBOX_HINT = "`lukasa handoff inbox --for AGENT` lists the handoffs of an agent."
 HandoffIdArgument = Annotated[str, argument("ID", "The id, such as handoff-001.")]
 AgentOption = Annotated[str, option("NAME", "The agent; default: --agent.", "--for")]
 
@@ -38,18 +36,9 @@ def create(
 
     Example: lukasa handoff create qa-001 "Implemented POST /api/todos" --from eng-001 --test "contract tests"
     """
-    with call.open() as memory:
-        outcome = memory.handoffs.create(
-            to_agent,
-            what_was_done,
-            from_agent=from_agent,
-            artifacts=artifact or (),
-            git_state=git_state,
-            needs_testing=test or (),
-            known_issues=issue or (),
-            relevant_patterns=pattern or (),
-        )
-    _show_outcome(call, outcome)
+    state: dict[str, Any] = {"git_state": git_state, "artifacts": artifact or (), "needs_testing": test or ()}
+    state |= {"known_issues": issue or (), "relevant_patterns": pattern or ()}
+    _show_outcome(call, call.memory.handoffs.create(to_agent, what_was_done, from_agent=from_agent, **state))
 
 
 @app.command()
@@ -62,9 +51,7 @@ def inbox(
 
     Example: lukasa handoff inbox --for qa-001
     """
-    with call.open() as memory:
-        found = memory.handoffs.inbox(agent, completed=completed)
-    _show_handoffs(call, found, empty="The inbox is empty.")
+    _show_handoffs(call, call.memory.handoffs.inbox(agent, completed=completed), empty="The inbox is empty.")
 
 
 @app.command()
@@ -73,24 +60,15 @@ def sent(call: Call, agent: AgentOption = "") -> None:
 
     Example: lukasa handoff sent --for eng-001
     """
-    with call.open() as memory:
-        found = memory.handoffs.sent(agent)
-    _show_handoffs(call, found, empty="Nothing was handed over.")
+    _show_handoffs(call, call.memory.handoffs.sent(agent), empty="Nothing was handed over.")
 
 
 def _show_handoffs(call: Call, handoffs: Sequence[Handoff], *, empty: str) -> None:
-    columns = (
-        "id",
-        ("from", "from_agent"),
-        ("to", "to_agent"),
-        "status",
-        ("handed over", "timestamp"),
-        ("what was done", "what_was_done"),
-    )
+    columns = "id, from=from_agent, to=to_agent, status, handed over=timestamp, what was done=what_was_done"
     call.show(handoffs, columns=columns, truncate="what was done", empty=empty)
 
 
-@app.command("show")
+@app.command()
 def show_(
     call: Call, id: HandoffIdArgument, read: Annotated[bool, flag("--read", "Mark the handoff as read.")] = False
 ) -> None:
@@ -98,18 +76,12 @@ def show_(
 
     Example: lukasa handoff show handoff-001 --read
     """
-    with call.open() as memory:
-        if read:
-            memory.handoffs.read(id)
-        handoff = memory.handoffs.get(id)
-    if handoff is None:
-        raise not_found(f"There is no handoff {id[:80]!r}.")
-    fields = {"id": handoff.id, "from": handoff.from_agent, "to": handoff.to_agent, "status": handoff.status}
-    fields |= {
-        name: "\n".join(map(str, value)) if isinstance(value, list) else value
-        for name, value in handoff.context.items()
-    }
-    call.show(handoff, fields=fields)
+    if read:
+        call.memory.handoffs.read(id)
+    handoff = require_found(call.memory.handoffs.get(id), f"There is no handoff {id[:80]!r}.", _INBOX_HINT)
+    fields = read_fields(handoff, "id, from=from_agent, to=to_agent, status") | dict(handoff.context)
+    lists = {name: "\n".join(map(str, value)) for name, value in fields.items() if isinstance(value, list)}
+    call.show(handoff, fields=fields | lists)
 
 
 @app.command()
@@ -122,9 +94,7 @@ def accept(
 
     Example: lukasa handoff accept handoff-001 --as qa-001
     """
-    with call.open() as memory:
-        outcome = memory.handoffs.accept(id, agent)
-    _show_outcome(call, outcome)
+    _show_outcome(call, call.memory.handoffs.accept(id, agent))
 
 
 @app.command()
@@ -135,27 +105,21 @@ def complete(
 
     Example: lukasa handoff complete handoff-001 --result "all green"
     """
-    with call.open() as memory:
-        outcome = memory.handoffs.complete(id, result)
-    _show_outcome(call, outcome)
+    _show_outcome(call, call.memory.handoffs.complete(id, result))
 
 
 @app.command()
 def reassign(
     call: Call,
     id: HandoffIdArgument,
-    to_agent: Annotated[
-        str | None, argument("AGENT", "The new agent; default: back to the inbox of the same one.")
-    ] = None,
+    to_agent: Annotated[str | None, argument("AGENT", "The new agent; default: the same one.")] = None,
 ) -> None:
     """Put an accepted handoff back into the inbox, or give it to another agent.
 
     Example: lukasa handoff reassign handoff-001 qa-002
     """
-    with call.open() as memory:
-        handoffs = memory.handoffs
-        outcome = handoffs.reopen(id) if to_agent is None else handoffs.reassign(id, to_agent)
-    _show_outcome(call, outcome)
+    handoffs = call.memory.handoffs
+    _show_outcome(call, handoffs.reopen(id) if to_agent is None else handoffs.reassign(id, to_agent))
 
 
 def _show_outcome(call: Call, outcome: Outcome) -> None:
@@ -176,21 +140,14 @@ def ledger(
 
     Example: lukasa ledger eng-001 --task task-042 --completed 1
     """
-    with call.open() as memory:
-        ledgers = memory.ledgers
-        name = agent or memory.journal.author
-        if task is not None or completed or goal is not None:
-            before = ledgers.get(name) if name else None
-            context = None if goal is None else {**(before.context if before else {}), "current_goal": goal}
-            require_accepted(ledgers.checkpoint(agent, current_task=task, completed=completed, context=context))
-        found = [entry for entry in ledgers.list() if not agent or entry.agent_id == agent]
-    if agent and not found:
-        raise not_found(f"There is no ledger of {agent[:80]!r}.")
-    columns = (
-        ("agent", "agent_id"),
-        ("checkpoint", lambda entry: to_iso(entry.last_checkpoint)),
-        ("completed", "tasks_completed"),
-        ("task", "current_task"),
-        ("goal", lambda entry: entry.context.get("current_goal", "")),
-    )
+    ledgers = call.memory.ledgers
+    name = agent or call.memory.journal.author
+    if task is not None or completed or goal is not None:
+        before = ledgers.get(name) if name else None
+        context = None if goal is None else {**(before.context if before else {}), "current_goal": goal}
+        require_accepted(ledgers.checkpoint(agent, current_task=task, completed=completed, context=context))
+    found = [entry for entry in ledgers.list() if not agent or entry.agent_id == agent]
+    require_found(found or not agent, f"There is no ledger of {agent[:80]!r}.")
+    checkpoint: Column = ("checkpoint", lambda entry: to_iso(entry.last_checkpoint))
+    columns = ("agent=agent_id", checkpoint, "completed=tasks_completed, task=current_task, goal=context.current_goal")
     call.show(found, columns=columns, truncate="goal", empty="No ledgers.")

@@ -11,7 +11,7 @@ import typer
 
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import Call, argument, flag, get_options
+from lukasa.interfaces.cli.options import Call, argument, flag, get_options, require_choice
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.hooks.client import EVENTS
 
@@ -34,9 +34,8 @@ def install(
     """
     from lukasa.interfaces.hooks.config import PRODUCTS, apply_change, plan_changes
 
-    chosen = next((known for known in PRODUCTS if known == product), None)
-    if chosen is None:
-        raise InvalidInput(f"{product!r:.40} is not known.", hint=f"Use one of {', '.join(PRODUCTS)}.")
+    require_choice(product, PRODUCTS, "a product that can be configured")
+    chosen = next(known for known in PRODUCTS if known == product)
     if project and user:
         raise InvalidInput("Use --project or --user, not both.")
     folder = Path.home() if user else Path.cwd()
@@ -58,9 +57,9 @@ def install(
         if not user and call.store is None and not undo:
             (folder / ".lukasa").mkdir(exist_ok=True, mode=0o700)
     files = [{"path": str(change.path), "difference": change.difference()} for change in needed]
-    lines = [] if written or not needed else ["Nothing was written."]
+    lines = ["Nothing was written."] if needed else []
     if written:
-        lines.append(f"{'Removed from' if undo else 'Written to'} {format_count(len(needed), 'file')}.")
+        lines = [f"{'Removed from' if undo else 'Written to'} {format_count(len(needed), 'file')}."]
     if written and not undo:
         remove = f"`lukasa install {product}{' --user' if user else ''} --undo`"
         lines.append(f"Restart {product} to use it; {remove} removes it again.")
@@ -98,6 +97,5 @@ def hook(ctx: typer.Context, event: Annotated[str, argument("EVENT", ", ".join(E
     from lukasa.interfaces.hooks.client import HookCall, run_hook
 
     call = get_options(ctx)
-    if event not in EVENTS:
-        raise InvalidInput(f"{event!r:.40} is not an event.", hint=f"Use one of {', '.join(EVENTS)}.")
+    require_choice(event, EVENTS, "an event")
     run_hook(HookCall(event, call.store or "", call.agent, call.scopes))

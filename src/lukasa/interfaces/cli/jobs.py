@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import Call, flag, option, require_utf8
+from lukasa.interfaces.cli.options import Call, flag, option, require_choice, require_utf8
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.outcomes import not_found
 from lukasa.jobs.job import JOB_STATES, LEASE, REGISTRY, JobState
@@ -26,13 +26,9 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 def worker(
     call: Call,
-    jobs: Annotated[
-        list[str] | None, option("MODULE", "Import this Python module, which registers jobs (repeatable).", "--jobs")
-    ] = None,
+    jobs: Annotated[list[str] | None, option("MODULE", "A Python module that registers jobs (repeatable).")] = None,
     once: Annotated[bool, flag("--once", "Run the jobs that are due, then stop.")] = False,
-    lease: Annotated[
-        float, option("SECONDS", "Other workers take over the jobs of a worker silent for this long.")
-    ] = LEASE,
+    lease: Annotated[float, option("SECONDS", "After this much silence, other workers take over its jobs.")] = LEASE,
 ) -> None:
     """Run background jobs until interrupted; the current job is finished first.
 
@@ -43,12 +39,18 @@ def worker(
     _import_job_modules(jobs or ())
     if not REGISTRY and not once:
         raise InvalidInput("No jobs are registered.", hint="Name the module that registers them: --jobs PACKAGE.MODULE")
-    with call.open(create=False) as memory, _stop_on_signal() as stop:
+    memory = call.existing_memory
+    with _stop_on_signal() as stop:
         if once:
             ran = memory.jobs.run_waiting(tell=_print_job_end, lease=lease)
         else:
             render.print_to_stderr(f"Working on {', '.join(sorted(REGISTRY))}. Ctrl-C to stop.")
-            ran = memory.jobs.work(stop, tell=_print_job_end, trouble=_print_store_error, lease=lease)
+            ran = memory.jobs.work(
+                stop,
+                tell=_print_job_end,
+                trouble=lambda error: render.print_to_stderr(f"Waiting for the store: {error}"),
+                lease=lease,
+            )
         status = memory.jobs.status()
     counts = [f"{format_count(ran.done, 'job')} done"]
     counts += [f"{count} {word}" for word, count in asdict(ran).items() if count and word != "done"]
@@ -65,20 +67,19 @@ def jobs(
 
     Example: lukasa jobs --state failed
     """
+    require_choice(state, JOB_STATES, "a state of a job")
     wanted: JobState | None = next((known for known in JOB_STATES if known == state), None)
-    if state is not None and wanted is None:
-        raise InvalidInput(f"{state[:60]!r} is not a state of a job.", hint=f"Use one of {', '.join(JOB_STATES)}.")
-    with call.open(create=False) as memory:
-        if retry is not None and not memory.jobs.retry(retry):
-            raise not_found(f"No job {retry[:60]} has failed.")
-        if drop is not None and not memory.jobs.drop(drop):
-            raise not_found(f"No job {drop[:60]} is waiting or has failed.")
-        status, found = memory.jobs.status(), memory.jobs.find(wanted)
+    memory = call.existing_memory
+    if retry is not None and not memory.jobs.retry(retry):
+        raise not_found(f"No job {retry[:60]} has failed.")
+    if drop is not None and not memory.jobs.drop(drop):
+        raise not_found(f"No job {drop[:60]} is waiting or has failed.")
+    status, found = memory.jobs.status(), memory.jobs.find(wanted)
     call.show(
         {**asdict(status), "jobs": found},
-        columns=("id", ("job", "name"), "scope", "state", "attempts", "due", "error"),
+        columns="id, job=name, scope, state, attempts, due, error",
         rows=found,
-        wrap=("error",),
+        wrap="error",
         limit=_MAX_ROWS,
         after=_format_counts(status),
     )
@@ -121,10 +122,6 @@ def _stop_on_signal() -> Iterator[threading.Event]:
 
 def _print_job_end(job: Job, result: AttemptResult, why: str) -> None:
     render.print_to_stderr(f"{result} {job.name} {job.id}" + (f": {why}" if why else ""))
-
-
-def _print_store_error(error: Exception) -> None:
-    render.print_to_stderr(f"Waiting for the store: {error}")
 
 
 def _format_counts(status: JobCounts) -> str:

@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lukasa.errors import InvalidInput
 from lukasa.experience.knowledge import ANTIPATTERN, FACT, KNOWLEDGE_KINDS, PATTERN, KnowledgeItem
-from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option
-from lukasa.interfaces.cli.render import escape_line, shorten
-from lukasa.interfaces.outcomes import NotAccepted, not_found, require_accepted
+from lukasa.interfaces.cli.options import (
+    Call,
+    CommandApp,
+    FoundT,
+    argument,
+    flag,
+    option,
+    require_choice,
+    require_found,
+    require_result,
+)
+from lukasa.interfaces.cli.render import Column, escape_line, shorten
+from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.serialise import to_json
-from lukasa.outcome import Refused
 from lukasa.record import Key
 
 if TYPE_CHECKING:
@@ -29,15 +37,11 @@ _SYMMETRIC_RELATIONS = {"related_to", "contradicts"}
 _MAX_WIDTH, _MARGIN, _MAX_NODES = 1000, 90, 500
 _ARROWS = {"out": "→", "in": "←"}
 
-app = CommandApp(
-    help="""Store and link patterns, anti-patterns and facts.
-
-    Example: lukasa knowledge list"""
-)
+app = CommandApp("knowledge", "Store and link patterns, anti-patterns and facts.", example="lukasa knowledge list")
 KnowledgeIdArgument = Annotated[str, argument("ID", "The id, such as sem-001.")]
 
 
-@app.command("list")
+@app.command()
 def list_(
     call: Call,
     kind: Annotated[str | None, option("KIND", f"Only this kind: {_KIND_NAMES}.")] = None,
@@ -47,61 +51,35 @@ def list_(
 
     Example: lukasa knowledge list --kind pattern
     """
-    if kind not in (None, *KNOWLEDGE_KINDS):
-        raise InvalidInput(f"{(kind or '')[:60]!r} is not a kind of knowledge.", hint=f"Use one of {_KIND_NAMES}.")
-    with call.open() as memory:
-        knowledge = memory.knowledge
-        readers = {PATTERN: knowledge.patterns, ANTIPATTERN: knowledge.antipatterns, FACT: knowledge.facts}
-        chosen = [
-            item for name in ((kind,) if kind else KNOWLEDGE_KINDS) for item in readers[name](superseded=superseded)
-        ]
+    require_choice(kind, KNOWLEDGE_KINDS, "a kind of knowledge")
+    knowledge = call.memory.knowledge
+    readers = {PATTERN: knowledge.patterns, ANTIPATTERN: knowledge.antipatterns, FACT: knowledge.facts}
+    chosen = [item for name in ((kind,) if kind else KNOWLEDGE_KINDS) for item in readers[name](superseded=superseded)]
     chosen.sort(key=lambda item: (KNOWLEDGE_KINDS.index(item.kind), -item.confidence, item.id))
-    call.show(
-        chosen,
-        columns=(
-            "id",
-            "kind",
-            ("confidence", _format_confidence),
-            ("sources", lambda item: len(item.sources)),
-            ("used", "usage_count"),
-            "says",
-        ),
-        truncate="says",
-        empty="Nothing is known yet.",
-    )
+    sources: Column = ("sources", lambda item: len(item.sources))
+    columns = ("id, kind, confidence=record.body.confidence:.2f", sources, "used=usage_count, says")
+    call.show(chosen, columns=columns, truncate="says", empty="Nothing is known yet.")
 
 
-def _format_confidence(item: KnowledgeItem) -> str:
-    return f"{item.confidence:.2f}" if "confidence" in item.record.body else ""
-
-
-@app.command("show")
+@app.command()
 def show_(call: Call, id: KnowledgeIdArgument) -> None:
     """Show one item with all its fields and links.
 
     Example: lukasa knowledge show sem-001
     """
-    with call.open() as memory:
-        item = memory.knowledge.get(id)
-        neighbours = memory.knowledge.neighbours(id)
-    if item is None:
-        raise _unknown_item(id)
+    item = require_item(call.memory.knowledge.get(id), id)
+    neighbours = call.memory.knowledge.neighbours(id)
     fields = {"id": item.id, "kind": item.kind}
-    fields |= {name: _format_value(value) for name, value in item.record.body.items()}
+    for name, value in item.record.body.items():
+        pairs = ", ".join(f"{word} {number}" for word, number in value.items()) if isinstance(value, dict) else value
+        fields[name] = "\n".join(map(str, value)) if isinstance(value, list) else str(pairs)
     fields["links"] = "\n".join(f"{_ARROWS[link.direction]} {link.relation} {link.key.id}" for link in neighbours)
     call.show({**to_json(item), "neighbours": to_json(neighbours)}, fields=fields)
 
 
-def _format_value(value: Any) -> str:
-    if isinstance(value, list):
-        return "\n".join(map(str, value))
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {item}" for name, item in value.items())
-    return str(value)
-
-
-def _unknown_item(id: str) -> NotAccepted:
-    return not_found(f"Nothing is known as {id[:80]!r}.")
+def require_item(item: FoundT | None, id: str) -> FoundT:
+    """Return what was found under an id; nothing found is reported as not found."""
+    return require_found(item, f"Nothing is known as {id[:80]!r}.", "`lukasa knowledge list` shows all ids.")
 
 
 @app.command()
@@ -128,11 +106,9 @@ def add(
         body |= {"what_fails": says, "why": incorrect, "prevention": correct}
     else:
         body |= {"fact": says}
-    with call.open() as memory:
-        records = require_accepted(memory.knowledge.add(kind, body, id=id)).records
-    call.show(
-        [KnowledgeItem(record) for record in records], f"Stored {records[0].id}." if records else "Already stored."
-    )
+    records = require_accepted(call.memory.knowledge.add(kind, body, id=id)).records
+    stored = f"Stored {records[0].id}." if records else "Already stored."
+    call.show([KnowledgeItem(record) for record in records], stored)
 
 
 @app.command()
@@ -147,9 +123,8 @@ def link(
 
     Example: lukasa knowledge link sem-002 supersedes sem-001
     """
-    with call.open() as memory:
-        change = memory.knowledge.unlink if remove else memory.knowledge.link
-        changed = len(require_accepted(change(a, relation, b)).records)
+    change = call.memory.knowledge.unlink if remove else call.memory.knowledge.link
+    changed = len(require_accepted(change(a, relation, b)).records)
     sentence = f"{'Unlinked' if remove else 'Linked'}: {a} {relation} {b}." if changed else "Nothing to change."
     call.show({"from": a, "relation": relation, "to": b, "removed": remove, "changed": changed}, sentence)
 
@@ -164,8 +139,7 @@ def path(
 
     Example: lukasa knowledge path sem-001 sem-002
     """
-    with call.open() as memory:
-        keys = memory.knowledge.path(a, b)
+    keys = call.memory.knowledge.path(a, b)
     call.show(keys, " – ".join(key.id for key in keys) if keys else f"No links lead from {a} to {b}.")
 
 
@@ -175,12 +149,9 @@ def contradictions(call: Call) -> None:
 
     Example: lukasa knowledge contradictions
     """
-    with call.open() as memory:
-        found = memory.knowledge.contradictions()
+    found = call.memory.knowledge.contradictions()
     call.show(
-        found,
-        columns=(("what", "kind"), ("a", "a.id"), "relation", ("b", "b.id")),
-        empty="There are no contradictions and no broken links.",
+        found, columns="what=kind, a=a.id, relation, b=b.id", empty="There are no contradictions and no broken links."
     )
 
 
@@ -192,11 +163,8 @@ def learnings(
 
     Example: lukasa knowledge learnings --day 2026-01-06
     """
-    with call.open() as memory:
-        found = memory.knowledge.learnings(day)
-    names = ("date", "error", "message", "learning")
-    rows = [tuple(body.get(name, "") for name in names) for body in found]
-    call.show(found, columns=names, rows=rows, truncate="learning", empty="No learnings.")
+    columns = "date, error, message, learning"
+    call.show(call.memory.knowledge.learnings(day), columns=columns, truncate="learning", empty="No learnings.")
 
 
 @app.command()
@@ -209,10 +177,7 @@ def merge(
 
     Example: lukasa knowledge merge --dry-run
     """
-    with call.open() as memory:
-        merged = memory.knowledge.merge_duplicates(threshold, dry_run=dry_run)
-    if isinstance(merged, Refused):
-        raise NotAccepted(merged)
+    merged = require_result(call.memory.knowledge.merge_duplicates(threshold, dry_run=dry_run))
     verb = "would supersede" if dry_run else "supersedes"
     lines = [f"{id} {verb} {', '.join(others)}." for id, others in merged.into.items()]
     if merged.label:
@@ -232,12 +197,8 @@ def graph(
 
     Example: lukasa knowledge graph --format svg > knowledge.svg
     """
-    if format_name not in ("dot", "svg"):
-        raise InvalidInput(f"{format_name[:60]!r} is not a graph format.", hint="Use dot or svg.")
-    with call.open() as memory:
-        found = collect_graph(memory.knowledge, id, steps, sources=sources)
-    if found is None:
-        raise _unknown_item(id or "")
+    require_choice(format_name, ("dot", "svg"), "a graph format")
+    found = require_item(collect_graph(call.memory.knowledge, id, steps, sources=sources), id or "")
     draw = render_dot if format_name == "dot" else render_svg
     call.show(found, lambda: typer.echo(draw(found)))
 
@@ -250,12 +211,9 @@ class KnowledgeGraph:
     edges: tuple[tuple[Key, str, Key], ...]
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "nodes": [
-                {"id": key.id, "kind": key.kind, "scope": key.scope, "says": text} for key, text in self.nodes.items()
-            ],
-            "edges": [{"from": a.id, "relation": relation, "to": b.id} for a, relation, b in self.edges],
-        }
+        nodes = [{"id": key.id, "kind": key.kind, "scope": key.scope, "says": text} for key, text in self.nodes.items()]
+        edges = [{"from": a.id, "relation": relation, "to": b.id} for a, relation, b in self.edges]
+        return {"nodes": nodes, "edges": edges}
 
 
 def collect_graph(knowledge: Knowledge, id: str | None, steps: int, *, sources: bool) -> KnowledgeGraph | None:
@@ -268,16 +226,14 @@ def collect_graph(knowledge: Knowledge, id: str | None, steps: int, *, sources: 
     links: dict[tuple[Key, str, Key], None] = {}  # every link once: no inverses, symmetric ones from the smaller key
     for key, item in items.items():
         for link in item.record.links:
-            if link.to.kind == "episode" and not sources:
-                continue
-            if link.relation in _INVERSE_RELATIONS and link.to in items:
+            is_inverse = link.relation in _INVERSE_RELATIONS and link.to in items
+            if is_inverse or (link.to.kind == "episode" and not sources):
                 continue
             a, b = sorted((key, link.to)) if link.relation in _SYMMETRIC_RELATIONS else (key, link.to)
             links[a, link.relation, b] = None
     edges = list(links)
     if id is not None:
-        start = knowledge.get(id)
-        if start is None:
+        if (start := knowledge.get(id)) is None:
             return None
         near = {start.record.key}
         for _ in range(steps):
@@ -286,10 +242,9 @@ def collect_graph(knowledge: Knowledge, id: str | None, steps: int, *, sources: 
         items = {key: item for key, item in items.items() if key in near}
     shown = sorted(items, key=lambda key: (KNOWLEDGE_KINDS.index(key.kind), key))[:_MAX_NODES]
     nodes = {key: items[key].says for key in shown}
-    for a, _, b in edges:
-        for key in (a, b):
-            if len(nodes) < _MAX_NODES:
-                nodes.setdefault(key, "")
+    for key in (key for a, _, b in edges for key in (a, b)):
+        if len(nodes) < _MAX_NODES:
+            nodes.setdefault(key, "")
     return KnowledgeGraph(nodes, tuple(edge for edge in edges if edge[0] in nodes and edge[2] in nodes))
 
 
@@ -297,10 +252,8 @@ def render_dot(graph: KnowledgeGraph) -> str:
     """Return the graph in DOT."""
     lines = ["digraph knowledge {", '  node [shape=box, style="rounded,filled", fontname="sans-serif"];']
     for key, text in graph.nodes.items():
-        label = f"{key.id}\n{shorten(text, 60)}" if text else key.id
-        lines.append(
-            f"  {_quote_dot(str(key))} [label={_quote_dot(label)}, fillcolor={_quote_dot(_COLOURS.get(key.kind, '#ffffff'))}];"
-        )
+        label = _quote_dot(f"{key.id}\n{shorten(text, 60)}" if text else key.id)
+        lines.append(f'  {_quote_dot(str(key))} [label={label}, fillcolor="{_COLOURS.get(key.kind, "#ffffff")}"];')
     for a, relation, b in graph.edges:
         plain = ", dir=none" if relation in _SYMMETRIC_RELATIONS else ""
         lines.append(f"  {_quote_dot(str(a))} -> {_quote_dot(str(b))} [label={_quote_dot(relation)}{plain}];")
@@ -308,9 +261,8 @@ def render_dot(graph: KnowledgeGraph) -> str:
 
 
 def _quote_dot(text: str) -> str:
-    return (
-        '"' + "\\n".join(escape_line(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")) + '"'
-    )
+    lines = (escape_line(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n"))
+    return '"' + "\\n".join(lines) + '"'
 
 
 def render_svg(graph: KnowledgeGraph) -> str:
@@ -318,13 +270,10 @@ def render_svg(graph: KnowledgeGraph) -> str:
     count = max(len(graph.nodes), 1)
     radius = max(150.0, 34 * count / (2 * math.pi))
     size = 2 * (radius + _MARGIN)
-    positions = {
-        key: (
-            size / 2 + radius * math.cos(2 * math.pi * index / count - math.pi / 2),
-            size / 2 + radius * math.sin(2 * math.pi * index / count - math.pi / 2),
-        )
-        for index, key in enumerate(graph.nodes)
-    }
+    positions = {}
+    for index, key in enumerate(graph.nodes):
+        angle = 2 * math.pi * index / count - math.pi / 2
+        positions[key] = (size / 2 + radius * math.cos(angle), size / 2 + radius * math.sin(angle))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size:.0f} {size:.0f}" width="{min(size, _MAX_WIDTH):.0f}" '
         'font-family="sans-serif" font-size="12">',

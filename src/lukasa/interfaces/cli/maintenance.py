@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from lukasa.errors import StoreError, StoreMissing
 from lukasa.interfaces.cli.options import Call, flag, option, parse_time, progress_bar
 from lukasa.interfaces.cli.render import format_count, format_size
@@ -31,19 +29,17 @@ def verify(call: Call) -> None:
 
     Example: lukasa verify || echo "the store is damaged"
     """
-    with call.open(create=False) as memory:
-        report = _verify_store(memory)
-    if report.sound:
-        call.show(report, f"Sound: {format_count(report.versions, 'version')} proved, indexes match the log.")
-        return
+    report = _verify_store(call.existing_memory)
+    sound = f"Sound: {format_count(report.versions, 'version')} proved, indexes match the log."
+    damaged = f"Damaged: {format_count(len(report.findings), 'finding')} in {report.versions:,} versions."
     call.show(
         report,
-        f"Damaged: {format_count(len(report.findings), 'finding')} in {report.versions:,} versions.",
-        columns=("where", "what", ("repairable", lambda f: "lukasa doctor --repair" if f.repairable else "no")),
+        sound if report.sound else damaged,
+        columns=("where, what", ("repairable", lambda f: "lukasa doctor --repair" if f.repairable else "no")),
         rows=report.findings,
-        wrap=("what",),
+        wrap="what",
+        exit_code=ExitCode.OK if report.sound else ExitCode.DAMAGED,
     )
-    raise typer.Exit(ExitCode.DAMAGED)
 
 
 def compact(
@@ -54,8 +50,8 @@ def compact(
 
     Example: lukasa compact --before 2026-01-01
     """
-    with call.open() as memory, progress_bar("Compacting") as bar:
-        done = memory.journal.compact(before=parse_time(before), progress=bar)
+    with progress_bar("Compacting") as bar:
+        done = call.memory.journal.compact(before=parse_time(before), progress=bar)
     sizes = f"from {format_size(done.bytes_before)} to {format_size(done.bytes_after)}"
     call.show(done, f"Dropped {format_count(done.versions, 'superseded version')}: {sizes}.")
 
@@ -81,20 +77,18 @@ def doctor(call: Call, repair: Annotated[bool, flag("--repair", "Repair what can
     """
     repairs: list[str] = []
     try:
-        with call.open(create=False) as memory:
-            report = _verify_store(memory)
-            if repair:
-                repairs = list(_repair_store(memory, report))
-                report = _verify_store(memory) if repairs else report
-            checks = list(_run_checks(memory, report))
+        memory = call.existing_memory
+        report = _verify_store(memory)
+        if repair:
+            repairs = list(_repair_store(memory, report))
+            report = _verify_store(memory) if repairs else report
+        checks = list(_run_checks(memory, report))
     except StoreMissing:
         raise
     except StoreError as error:
-        _show_checks(call, [DoctorCheck("store", "wrong", str(error))], repairs)
-        raise typer.Exit(row_of(error).exit_code) from error
-    _show_checks(call, checks, repairs)
-    if any(check.state == "wrong" for check in checks):
-        raise typer.Exit(ExitCode.DAMAGED)
+        _show_checks(call, [DoctorCheck("store", "wrong", str(error))], repairs, row_of(error).exit_code)
+    else:
+        _show_checks(call, checks, repairs)
 
 
 def _verify_store(memory: Memory) -> VerifyReport:
@@ -104,10 +98,8 @@ def _verify_store(memory: Memory) -> VerifyReport:
 
 def _run_checks(memory: Memory, report: VerifyReport) -> Iterator[DoctorCheck]:
     facts = memory.describe()
-    if facts["read_only"]:
-        yield DoctorCheck("store", "note", f"{facts['store']}, read-only")
-    else:
-        yield DoctorCheck("store", "fine", f"{facts['store']} can be read and written")
+    access = ", read-only" if facts["read_only"] else " can be read and written"
+    yield DoctorCheck("store", "note" if facts["read_only"] else "fine", f"{facts['store']}{access}")
     yield sqlite_check(str(facts["sqlite"])) if "sqlite" in facts else postgres_check(facts)
     yield DoctorCheck("schema", "fine", f"version {facts['schema']}, the one this Lukasa writes")
     if (path := memory.place.path) is not None:
@@ -165,18 +157,17 @@ def _exposed_files(store: Path) -> list[Path]:
     return [file for file in files if file.exists() and file.stat().st_mode & 0o777 & ~_PRIVATE_MODE]
 
 
-def _show_checks(call: Call, checks: Sequence[DoctorCheck], repairs: Sequence[str]) -> None:
+def _show_checks(
+    call: Call, checks: Sequence[DoctorCheck], repairs: Sequence[str], exit_code: ExitCode = ExitCode.DAMAGED
+) -> None:
     healthy = all(check.state != "wrong" for check in checks)
-    if healthy:
-        verdict = "Healthy."
-    elif repairs:
-        verdict = "Something is still wrong."
-    else:
-        verdict = "Something is wrong. `lukasa doctor --repair` repairs what can be repaired."
+    wrong = "Something is wrong. `lukasa doctor --repair` repairs what can be repaired."
+    verdict = "Healthy." if healthy else "Something is still wrong." if repairs else wrong
     call.show(
         {"healthy": healthy, "checks": checks, "repaired": repairs},
-        columns=(("check", "name"), "state", ("result", "said")),
+        columns="check=name, state, result=said",
         rows=checks,
-        wrap=("result",),
+        wrap="result",
         after=[*(f"Repaired: {repair}." for repair in repairs), verdict],
+        exit_code=ExitCode.OK if healthy else exit_code,
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -20,12 +20,15 @@ from lukasa.canonical_json import SURROGATES
 from lukasa.clock import from_iso
 from lukasa.errors import InvalidInput, StoreDamaged, StoreMissing
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.outcomes import not_found
+from lukasa.interfaces.outcomes import ExitCode, NotAccepted, not_found
+from lukasa.outcome import Refused
 from lukasa.record import Key
 
 if TYPE_CHECKING:
     from lukasa.journal import Journal
     from lukasa.storage.engine import Progress
+
+FoundT = TypeVar("FoundT")
 
 
 def argument(metavar: str, help: str, **settings: Any) -> Any:
@@ -45,36 +48,51 @@ def flag(name: str, help: str) -> Any:
 
 JSON_HELP = "Print JSON for programs; also allowed before the command."
 JsonOption = Annotated[bool, flag("--json", JSON_HELP)]
-RecordScopeOption = Annotated[
-    str | None, option("NAME", "The scope of the record; needed if several have it.", "--scope")
-]
+RecordScopeOption = Annotated[str | None, option("NAME", "The scope of the record, if several have it.", "--scope")]
 TargetScopeOption = Annotated[str, option("NAME", "The scope to use.", "--scope")]
 KindsOption = Annotated[list[str] | None, option("KIND", "Only this kind (repeatable).", "--kind")]
 ScopesOption = Annotated[list[str] | None, option("NAME", "Only this scope (repeatable).", "--scope")]
-LabelsOption = Annotated[
-    list[str] | None, option("LABEL", "Only records with this label (repeatable; all must match).", "--label")
-]
+LabelsOption = Annotated[list[str] | None, option("LABEL", "Only with this label (repeatable).", "--label")]
 AuthorOption = Annotated[str | None, option("NAME", "Only what this author wrote.", "--author")]
 SinceOption = Annotated[str | None, option("TIME", "Only what happened at or after this time.", "--since")]
 UntilOption = Annotated[str | None, option("TIME", "Only what happened at or before this time.", "--until")]
 AsOfOption = Annotated[str | None, option("TIME", "As the store was at this time.", "--as-of")]
-BlockBudgetOption = Annotated[
-    int | None, option("TOKENS", "Print a prompt block of at most this many tokens instead.", "--budget", min=1)
-]
+BlockBudgetOption = Annotated[int | None, option("TOKENS", "Print a prompt block of at most so many tokens.", min=1)]
+_NO_STORE_HINT = "`lukasa remember TEXT` creates it; --store names another one."
 
 
 @dataclass(slots=True)
 class Call:
-    """One run of a command: its global options, how it opens the store, and how it prints the answer."""
+    """One run of a command: its global options, the store that it works on, and how it prints the answer."""
 
     store: str | None = None
     agent: str = ""
     scopes: tuple[str, ...] = ()
     json: bool = False
     profile: str | None = None
+    _opened: lukasa.Memory | None = None
+
+    @property
+    def memory(self) -> lukasa.Memory:
+        """Return the store, opened on first use and created if it does not exist. The end of the command closes it."""
+        if self._opened is None:
+            self._opened = self.open()
+        return self._opened
+
+    @property
+    def existing_memory(self) -> lukasa.Memory:
+        """Return the store like ``memory``, but refuse one that does not exist."""
+        if self._opened is None:
+            self._opened = self.open(create=False)
+        return self._opened
+
+    def close(self) -> None:
+        """Close the store if the command has opened it."""
+        if self._opened is not None:
+            self._opened.close()
 
     def open(self, *, create: bool = True) -> lukasa.Memory:
-        """Open the store with the caller's reach. A new store is reported on stderr; without ``create`` it is an error."""
+        """Open the store with the caller's reach. A new store is reported on stderr, or refused without ``create``."""
         from lukasa.config import locate_store
 
         location = locate_store(self.store)
@@ -82,7 +100,7 @@ class Call:
         path = location.path
         missing = path is not None and not path.exists()
         if missing and not create:
-            raise StoreMissing(f"There is no store at {path}.", hint="Name another one with --store.")
+            raise StoreMissing(f"There is no store at {path}.", hint=_NO_STORE_HINT)
         try:
             memory = lukasa.open(
                 self.store, agent=self.agent, scopes=self.scopes or None, create=create, profile=self.profile
@@ -93,9 +111,28 @@ class Call:
             render.print_to_stderr(f"Made a new store: {path}")
         return memory
 
-    def show(self, value: Any, text: render.Lines | Callable[[], None] = (), **options: Any) -> None:
-        """Print the answer: JSON with ``--json``, else as ``render.show`` does for people."""
+    def show(
+        self,
+        value: Any,
+        text: render.Lines | Callable[[], None] = (),
+        *,
+        exit_code: ExitCode = ExitCode.OK,
+        **options: Any,
+    ) -> None:
+        """Print the answer, as JSON with ``--json``, else as ``render.show`` does. An exit code ends the command."""
         render.show(value, as_json=self.json, text=text, **options)
+        if exit_code:
+            raise typer.Exit(exit_code)
+
+    def show_more(self, text: render.Lines = (), **options: Any) -> None:
+        """Print another part of the answer for a person; with ``--json`` the first part was all."""
+        if not self.json:
+            render.show((), as_json=False, text=text, **options)
+
+    def warn(self, sentence: str) -> None:
+        """Print a remark for a person to stderr, apart from the answer."""
+        if not self.json:
+            render.print_to_stderr(sentence)
 
 
 def get_options(ctx: typer.Context, as_json: bool = False) -> Call:
@@ -129,20 +166,30 @@ class CommandGroup(_WithoutFlagTypes, TyperGroup):
 class CommandApp(typer.Typer):
     """Commands whose functions take a ``Call`` first; the option ``--json`` is added to each of them."""
 
-    def __init__(self, **options: Any) -> None:
-        defaults: dict[str, Any] = {"cls": CommandGroup, "no_args_is_help": True}
-        super().__init__(**(defaults | options))
+    def __init__(self, name: str | None = None, summary: str = "", *, example: str = "", **options: Any) -> None:
+        defaults: dict[str, Any] = {"name": name, "cls": CommandGroup, "no_args_is_help": True}
+        help = {"help": f"{summary}\n\nExample: {example}"} if summary else {}
+        super().__init__(**(defaults | help | options))
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
-        """Register a function as a command, with its docstring as help."""
+        """Register a function as a command, with its docstring as help and, without a name, with its own name."""
         register = super().command
 
         def decorate(function: Callable[..., None]) -> Callable[..., None]:
+            words = name or function.__name__.strip("_").replace("_", "-")
             help = unwrap_help(function.__doc__ or "")
-            register(name, cls=Command, help=help, **options)(_with_json_option(function))
+            register(words, cls=Command, help=help, **options)(_with_json_option(function))
             return function
 
         return decorate
+
+    def add_member(self, member: CommandApp | Callable[..., None], panel: str) -> str:
+        """Add a group or a command to a panel of the help, and return its name."""
+        if isinstance(member, CommandApp):
+            self.add_typer(member, rich_help_panel=panel)
+            return str(member.info.name)
+        self.command(rich_help_panel=panel)(member)
+        return str(self.registered_commands[-1].name)
 
 
 def unwrap_help(text: str) -> str:
@@ -158,7 +205,11 @@ def _with_json_option(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(ctx: typer.Context, as_json: bool, **arguments: Any) -> None:
-        function(get_options(ctx, as_json), **arguments)
+        call = get_options(ctx, as_json)
+        try:
+            function(call, **arguments)
+        finally:
+            call.close()
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [parameter.replace(kind=keyword) for parameter in signature.parameters.values()][1:]
@@ -182,9 +233,15 @@ def parse_time(text: str | None) -> datetime | None:
     return None if text is None else from_iso(text)
 
 
+def open_input(file: str) -> AbstractContextManager[BinaryIO]:
+    """Open a file to read bytes, or stdin, which stays open, if the name is ``-``."""
+    return nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb")
+
+
 def read_input(file: str) -> bytes:
     """Read a file, or stdin if the name is ``-``."""
-    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    with open_input(file) as source:
+        return source.read()
 
 
 def read_text(file: str) -> str:
@@ -196,12 +253,34 @@ def read_text(file: str) -> str:
         raise InvalidInput(f"{name} is not UTF-8 at byte {error.start}.") from error
 
 
+def require_found(value: FoundT | None, message: str, hint: str | None = None) -> FoundT:
+    """Return what a lookup found; an empty result is reported as not found."""
+    if not value:
+        raise not_found(message, hint)
+    return value
+
+
+def require_result(result: FoundT | Refused) -> FoundT:
+    """Return the result of a call that may refuse; a refusal ends the command."""
+    if isinstance(result, Refused):
+        raise NotAccepted(result)
+    return result
+
+
+def require_choice(value: str | None, choices: Iterable[str], noun: str) -> None:
+    """Refuse a value that is not one of the choices. No value is allowed."""
+    if value is not None and value not in (known := list(choices)):
+        names = f"one of {', '.join(known)}" if len(known) > 2 else " or ".join(known)
+        raise InvalidInput(f"{value[:60]!r} is not {noun}.", hint=f"Use {names}.")
+
+
 def find_key(journal: Journal, kind: str, id: str, scope: str | None, *, hidden: bool = False) -> Key:
     """Return the key of a record by kind and id. Without a scope, exactly one scope must have the record."""
     scopes = [row.scope for row in journal.tally() if row.kind == kind and scope in (None, row.scope)]
     keys = [key for name in scopes if journal.history(key := Key(name, kind, id), hidden=hidden)]
     if not keys:
-        raise not_found(f"There is no record {Key(scope, kind, id) if scope else f'{kind}/{id}'}.")
+        name = Key(scope, kind, id) if scope else f"{kind}/{id}"
+        raise not_found(f"There is no record {name}.", "`lukasa log` lists records with their kinds and ids.")
     if len(keys) > 1:
         names = ", ".join(key.scope for key in keys)
         raise InvalidInput(f"{kind}/{id} is in several scopes: {names}.", hint="Name one with --scope.")

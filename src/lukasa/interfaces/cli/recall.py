@@ -47,39 +47,28 @@ def recall(
     Example: lukasa recall "when do we deploy?" -k 5
     """
     require_utf8(question)
-    with call.open() as memory:
-        result = memory.recall(
-            question,
-            k,
-            kinds=kind or (),
-            scopes=scope or (),
-            author=author,
-            session=session,
-            labels=label or (),
-            since=parse_time(since),
-            until=parse_time(until),
-            as_of=parse_time(as_of),
-        )
+    filters: dict[str, Any] = {"kinds": kind or (), "scopes": scope or (), "author": author, "labels": label or ()}
+    times: Any = {"since": parse_time(since), "until": parse_time(until), "as_of": parse_time(as_of)}
+    result = call.memory.recall(question, k, session=session, **filters, **times)
     if budget is not None and not call.json:
         from lukasa.recall.recall import build_prompt_block
 
         typer.echo(build_prompt_block(result, budget).text)
         return
-    if not call.json and result.note:
-        render.print_to_stderr(result.note)
-    if not call.json and result.unindexed:
+    if result.note:
+        call.warn(result.note)
+    if result.unindexed:
         texts = render.format_count(result.unindexed, "text")
-        render.print_to_stderr(f"{texts} not yet indexed by meaning; only words were searched in them.")
+        call.warn(f"{texts} not yet indexed by meaning; only words were searched in them.")
     columns: tuple[render.Column, ...] = (
-        ("score", lambda hit: f"{hit.score:.2f}"),
-        *((name, f"record.{name}") for name in ("scope", "kind", "id", "author")),
+        "score:.2f, scope=record.scope, kind=record.kind, id=record.id, author=record.author",
         ("text", lambda hit: " ".join(hit.record.text.split())[:200]),
         *(("why",) if explain else ()),
     )
-    table: dict[str, Any] = {"columns": columns, "wrap": ("text", "why")}
+    table: dict[str, Any] = {"columns": columns, "wrap": "text, why"}
     call.show(recall_json(result, explain=explain), rows=result.hits, empty="Nothing was found.", **table)
-    if explain and result.dropped and result.hits and not call.json:
-        call.show(None, "The next candidates, which were left out:", rows=result.dropped[:5], **table)
+    if explain and result.dropped and result.hits:
+        call.show_more("The next candidates, which were left out:", rows=result.dropped[:5], **table)
 
 
 def reembed(call: Call, embedder: Annotated[str, option("NAME", "minilm, static, hash or http:URL#model.")]) -> None:
@@ -89,6 +78,6 @@ def reembed(call: Call, embedder: Annotated[str, option("NAME", "minilm, static,
 
     Example: lukasa reembed --embedder minilm
     """
-    with call.open(create=False) as memory, progress_bar("Computing vectors") as bar:
-        model = memory.recall.reembed(embedder, bar)
+    with progress_bar("Computing vectors") as bar:
+        model = call.existing_memory.recall.reembed(embedder, bar)
     call.show({"embedder": embedder, "model": model}, f"The store now uses the vectors of {model}.")

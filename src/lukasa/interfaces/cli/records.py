@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from lukasa.clock import to_iso
 from lukasa.interfaces.cli import render
@@ -23,12 +23,12 @@ from lukasa.interfaces.cli.options import (
     flag,
     option,
     parse_time,
+    require_found,
 )
 from lukasa.interfaces.cli.render import format_count
-from lukasa.interfaces.outcomes import not_found
 from lukasa.record import Record
 
-KindArgument = Annotated[str, argument("KIND", "The kind of the record, such as note.")]
+KindArgument = Annotated[str, argument("KIND", "The kind of the record, such as memory; `lukasa log` shows it.")]
 RecordIdArgument = Annotated[str, argument("ID", "The id of the record.")]
 _MIN_TEXT_WIDTH = 30
 
@@ -52,49 +52,38 @@ def log(
     """
     from lukasa.storage.engine import Query
 
-    query = Query(
-        kinds=tuple(kind or ()),
-        scopes=tuple(scope or ()),
-        author=author,
-        labels=tuple(label or ()),
-        since=parse_time(since),
-        until=parse_time(until),
-        as_of=parse_time(as_of),
-        every_version=all_versions,
-        newest_first=not in_order,
-        limit=limit,
-    )
-    with call.open() as memory:
-        records = list(memory.journal.read(query))
+    filters: Any = {"kinds": tuple(kind or ()), "scopes": tuple(scope or ()), "labels": tuple(label or ())}
+    times: Any = {"since": parse_time(since), "until": parse_time(until), "as_of": parse_time(as_of)}
+    order: Any = {"every_version": all_versions, "newest_first": not in_order, "limit": limit}
+    records = list(call.memory.journal.read(Query(author=author, **filters, **times, **order)))
     call.show(records, lambda: _print_records(records))
 
 
 def _print_records(records: Sequence[Record]) -> None:
+    headings = ("recorded", "scope", "kind", "id", "version", "author")
+    rows = [(r.recorded_at, r.scope, r.kind, r.id, r.version, r.author) for r in records]
     if not records:
         render.print_line("No records.")
-        return
-    columns = ("recorded", "scope", "kind", "id", "version", "author")
-    rows = [(r.recorded_at, r.scope, r.kind, r.id, r.version, r.author) for r in records]
-    if render.remaining_width(columns, rows) >= _MIN_TEXT_WIDTH:
+    elif render.remaining_width(headings, rows) >= _MIN_TEXT_WIDTH:
         cells = [(*row, render.summarise_record(record)) for row, record in zip(rows, records, strict=True)]
-        render.print_table((*columns, "text"), cells, truncate="text")
-        return
-    for record in records:
-        heading = f"{record.key} version {record.version}, {render.format_time(record.recorded_at)}"
-        render.print_entry(heading + (f" by {record.author}" if record.author else ""), render.summarise_record(record))
+        render.print_table((*headings, "text"), cells, truncate="text")
+    else:
+        for record in records:
+            heading = f"{record.key} version {record.version}, {render.format_time(record.recorded_at)}"
+            heading += f" by {record.author}" if record.author else ""
+            render.print_entry(heading, render.summarise_record(record))
 
 
 def history(call: Call, kind: KindArgument, id: RecordIdArgument, scope: RecordScopeOption = None) -> None:
     """List every version of a record, oldest first.
 
-    Example: lukasa history note deploy-day
+    Example: lukasa history memory 4f9a2c1b77d0
     """
-    with call.open() as memory:
-        versions = memory.journal.history(find_key(memory.journal, kind, id, scope))
+    versions = call.memory.journal.history(find_key(call.memory.journal, kind, id, scope))
     call.show(
         versions,
         f"{versions[0].key}: {format_count(len(versions), 'version')}",
-        columns=("version", ("recorded", "recorded_at"), "author", "origin", ("text", render.summarise_record)),
+        columns=("version, recorded=recorded_at, author, origin", ("text", render.summarise_record)),
         truncate="text",
     )
 
@@ -109,26 +98,23 @@ def show(
 ) -> None:
     """Show all fields of one record.
 
-    Example: lukasa show note deploy-day --version 1
+    Example: lukasa show memory 4f9a2c1b77d0 --version 1
     """
-    with call.open() as memory:
-        key = find_key(memory.journal, kind, id, scope)
-        record = memory.journal.get(key, as_of=parse_time(as_of), version=version)
-    if record is None:
-        which = f" version {version}" if version else f" as of {as_of}" if as_of else ""
-        raise not_found(f"There is no record {key}{which}.", "`lukasa history` shows the versions there are.")
+    key = find_key(call.memory.journal, kind, id, scope)
+    found = call.memory.journal.get(key, as_of=parse_time(as_of), version=version)
+    which = f" version {version}" if version else f" as of {as_of}" if as_of else ""
+    record = require_found(found, f"There is no record {key}{which}.", "`lukasa history` shows the versions there are.")
+    times = {"recorded": record.recorded_at, "created": record.created_at, "happened": record.happened_at}
+    if record.created_at == record.recorded_at:
+        del times["created"]
     one_line_fields = {
         "record": f"{record.key} version {record.version}",
-        "author": record.author,
-        "origin": record.origin,
-        "recorded": to_iso(record.recorded_at),
-        "created": to_iso(record.created_at) if record.created_at != record.recorded_at else "",
-        "happened": to_iso(record.happened_at) if record.happened_at else "",
-        "position": record.seq,
-        "labels": ", ".join(record.labels),
+        **render.read_fields(record, "author, origin"),
+        **{name: to_iso(time) for name, time in times.items() if time is not None},
+        **render.read_fields(record, "position=seq, labels"),
         "digest": record.digest.hex(),
     }
-    fields = {name: render.escape_line(value) for name, value in one_line_fields.items()} | {
+    fields = {name: render.escape_line(render.format_cell(value)) for name, value in one_line_fields.items()} | {
         "links": "\n".join(render.escape_line(f"{link.relation} → {link.to}") for link in record.links),
         "body": json.dumps(record.body, indent=2, ensure_ascii=False) if record.body else "",
         "text": record.text,
@@ -141,19 +127,14 @@ def stats(call: Call) -> None:
 
     Example: lukasa stats --json
     """
-    with call.open() as memory:
-        tally, facts = memory.journal.tally(), dict(memory.describe())
+    tally, facts = call.memory.journal.tally(), dict(call.memory.describe())
+    described = {name: render.format_cell(value) for name, value in facts.items()}
+    described |= {"bytes": render.format_size(facts["bytes"])} if isinstance(facts.get("bytes"), int) else {}
     live, versions = sum(row.live for row in tally), sum(row.versions for row in tally)
     call.show(
         {"store": facts, "live": live, "versions": versions, "tally": tally},
         f"{format_count(live, 'live record')}, {format_count(versions, 'version')} in the log.",
-        columns=("scope", "kind", ("live", lambda row: f"{row.live:,}"), ("versions", lambda row: f"{row.versions:,}")),
+        columns="scope, kind, live:,d, versions:,d",
         rows=tally,
-        fields={name.replace("_", " "): _format_fact(name, value) for name, value in facts.items()},
+        fields={name.replace("_", " "): render.escape_line(value) for name, value in described.items()},
     )
-
-
-def _format_fact(name: str, value: object) -> str:
-    if name == "bytes" and isinstance(value, int):
-        return render.format_size(value)
-    return render.escape_line(render.format_cell(value))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from operator import attrgetter
+from functools import partial
 from typing import Any, TextIO
 
 from rich import box
@@ -23,7 +23,7 @@ from rich.text import Text
 
 from lukasa.clock import to_iso
 from lukasa.interfaces.serialise import to_json
-from lukasa.record import Record
+from lukasa.record import Key, Record
 
 _INVISIBLE = (
     "\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -34,9 +34,14 @@ _UNSAFE_IN_TEXT = re.compile(f"[\x00-\x08\x0b-\x1f{_INVISIBLE}]")
 _UNSAFE_IN_JSON = re.compile(f"[{_INVISIBLE}]")
 _SUMMARY_LENGTH = 160
 _PIPE_WIDTH = 2000
+_MAX_KEYS = 20
 
-Column = str | tuple[str, str | Callable[[Any], object]]
-"""A heading that is also the attribute to show, or a heading with an attribute path or a function of the row."""
+Column = str | tuple[str, Callable[[Any], object]]
+"""A heading with a function of the row, or several columns in one string, separated by commas.
+
+A column in a string is ``heading=path:format``. The path names an attribute or a key of the row, or one inside of it,
+such as ``memory.id``. Without a path the heading is the path too. Without a format ``format_cell`` formats the value.
+"""
 Lines = str | Iterable[str]
 """One line, or several."""
 
@@ -46,9 +51,9 @@ def show(
     *,
     as_json: bool,
     text: Lines | Callable[[], None] = (),
-    columns: Sequence[Column] = (),
+    columns: str | Sequence[Column] = (),
     rows: Iterable[Any] | None = None,
-    wrap: Sequence[str] = (),
+    wrap: str = "",
     truncate: str = "",
     limit: int | None = None,
     fields: Mapping[str, object] | None = None,
@@ -72,13 +77,12 @@ def show(
         return
     _print_lines(text)
     if shown and columns:
-        readers = [_cell_reader(column) for column in columns]
+        readers = dict(_read_columns((columns,) if isinstance(columns, str) else columns))
         cells = [
-            row if type(row) is tuple else [read(row) for read in readers]
+            row if type(row) is tuple else [read(row) for read in readers.values()]
             for row in shown[: len(shown) if limit is None else limit]
         ]
-        headings = [column if isinstance(column, str) else column[0] for column in columns]
-        print_table(headings, cells, wrap=wrap, truncate=truncate)
+        print_table(list(readers), cells, wrap=wrap, truncate=truncate)
         if limit is not None and len(shown) > limit:
             print_line(f"and {len(shown) - limit:,} more; --json shows all of them.")
     if fields:
@@ -91,21 +95,38 @@ def _print_lines(lines: Lines) -> None:
         print_line(line)
 
 
-def _cell_reader(column: Column) -> Callable[[Any], object]:
-    source = column if isinstance(column, str) else column[1]
-    return attrgetter(source) if isinstance(source, str) else source
+def _read_columns(columns: Iterable[Column]) -> Iterator[tuple[str, Callable[[Any], object]]]:
+    """Yield the heading of each column with a function that returns the column's cell of a row."""
+    for column in columns:
+        if isinstance(column, tuple):
+            yield column
+            continue
+        for words in column.split(", "):
+            heading, _, source = words.partition("=")
+            name, _, form = (source or heading).partition(":")
+            yield heading if source else name, partial(_read_cell, path=name, form=form)
+
+
+def read_fields(value: Any, names: str) -> dict[str, object]:
+    """Return fields of a value by heading; ``names`` is written like the columns of a table."""
+    return {heading: read(value) for heading, read in _read_columns((names,))}
+
+
+def _read_cell(row: Any, path: str, form: str) -> object:
+    for name in path.split("."):
+        row = row.get(name) if isinstance(row, Mapping) else getattr(row, name)
+    return format(row, form) if form and row is not None else row
 
 
 def format_cell(value: object) -> str:
     """Return a value as the text of one table cell."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, datetime):
-        return format_time(value)
-    if isinstance(value, tuple | list):
-        return ", ".join(map(str, value))
+    match value:
+        case None | True | False:
+            return {None: "", True: "yes", False: "no"}[value]
+        case datetime():
+            return format_time(value)
+        case tuple() | list():
+            return ", ".join(map(str, value))
     return str(value)
 
 
@@ -160,14 +181,16 @@ def print_to_stderr(sentence: str, style: str = "") -> None:
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], *, wrap: Sequence[str] = (), truncate: str = ""
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, wrap: str = "", truncate: str = ""
 ) -> None:
     """Print rows under headings, numbers to the right. Columns in ``wrap`` are folded, ``truncate`` is cut, to fit."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
     cells = [[Text(escape_line(format_cell(value))) for value in row] for row in rows]
     for index, column in enumerate(columns):
         numeric = bool(cells) and all(re.fullmatch(r"[\d,]*", row[index].plain) for row in cells)
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=column not in wrap, overflow="fold")
+        table.add_column(
+            column, justify="right" if numeric else "left", no_wrap=column not in wrap.split(", "), overflow="fold"
+        )
     if truncate:
         flexible = columns.index(truncate)
         others = [column for column in columns if column != truncate]
@@ -220,12 +243,10 @@ def format_size(count: int) -> str:
     """Return a number of bytes for people."""
     if count < 1000:
         return f"{count} bytes"
-    amount = float(count)
-    for unit in ("kB", "MB", "GB"):
-        amount /= 1000
-        if amount < 1000:
-            return f"{amount:.1f} {unit}"
-    return f"{amount / 1000:.1f} TB"
+    amount, units = count / 1000, ["kB", "MB", "GB", "TB"]
+    while amount >= 1000 and len(units) > 1:
+        amount, units = amount / 1000, units[1:]
+    return f"{amount:.1f} {units[0]}"
 
 
 def format_count(count: int, singular: str, plural: str | None = None) -> str:
@@ -245,3 +266,9 @@ def summarise_record(record: Record) -> str:
         return "(deleted)"
     text = record.text or (json.dumps(record.body, ensure_ascii=False) if record.body else "")
     return text if len(text) <= _SUMMARY_LENGTH else text[: _SUMMARY_LENGTH - 1] + "…"
+
+
+def list_keys(keys: Sequence[Key]) -> list[str]:
+    """Return one line for each of the first keys, and one that counts the others."""
+    lines = [f"  {key}" for key in keys[:_MAX_KEYS]]
+    return [*lines, f"  and {len(keys) - _MAX_KEYS:,} more"] if len(keys) > _MAX_KEYS else lines

@@ -6,41 +6,37 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from lukasa.errors import InvalidInput
-from lukasa.interfaces.cli.options import Call, CommandApp, argument, option
-from lukasa.interfaces.outcomes import not_found, require_accepted
+from lukasa.interfaces.cli.options import Call, CommandApp, argument, option, require_found
+from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.serialise import to_json
 from lukasa.outcome import Outcome
 
 app = CommandApp(
-    help="""Manage the criteria that agents are judged by, and their weights.
-
-    Example: lukasa trust rubric show"""
+    "rubric", "Manage the criteria that agents are judged by, and their weights.", example="lukasa trust rubric show"
 )
 
 RubricOption = Annotated[str, option("NAME", "The name of the rubric.", "--rubric")]
 ByOption = Annotated[str, option("NAME", "The person or policy that decides.", "--by")]
 ProposalArgument = Annotated[str, argument("ID", "The id of the proposal.")]
+_EFFECT = "{before} → {after} in {days} days"
 
 
-@app.command("show")
+@app.command()
 def show_(call: Call, name: RubricOption = "default") -> None:
     """List every version of a rubric, the newest last.
 
     Example: lukasa trust rubric show
     """
-    with call.open() as memory:
-        versions = memory.trust.rubric.versions(name)
-    if not versions:
-        raise not_found(f"There is no rubric {name!r:.80}.")
-    columns = ("version", ("by", "changed_by"), ("criteria", lambda version: _format_weights(version.criteria)))
-    call.show(versions, columns=columns, wrap=("criteria",))
+    versions = require_found(call.memory.trust.rubric.versions(name), f"There is no rubric {name!r:.80}.")
+    columns = ("version, by=changed_by", ("criteria", lambda version: _format_weights(version.criteria)))
+    call.show(versions, columns=columns, wrap="criteria")
 
 
 def _format_weights(criteria: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {weight:.2f}" for name, weight in criteria.items())
 
 
-@app.command("set")
+@app.command()
 def set_(
     call: Call,
     criteria: Annotated[list[str], argument("NAME=WEIGHT…", "The criteria and their weights.")],
@@ -58,8 +54,7 @@ def set_(
             weights[criterion.strip()] = float(weight)
         except ValueError as error:
             raise InvalidInput(f"{text[:80]!r} is not a criterion with a weight.", hint="Write NAME=WEIGHT.") from error
-    with call.open() as memory:
-        record = require_accepted(memory.trust.rubric.set(weights, by=by, name=name)).record
+    record = require_accepted(call.memory.trust.rubric.set(weights, by=by, name=name)).record
     call.show(
         {"rubric": name, "version": record.version, "criteria": record.body["criteria"]},
         f"Rubric {name}, version {record.version}: {_format_weights(record.body['criteria'])}",
@@ -72,25 +67,17 @@ def propose(call: Call, name: RubricOption = "default") -> None:
 
     Example: lukasa trust rubric propose
     """
-    with call.open() as memory:
-        rubric = memory.trust.rubric
-        rubric.propose(name)
-        found = [(record, record.body, rubric.effect(record.id)) for record in rubric.proposals()]
+    rubric = call.memory.trust.rubric
+    rubric.propose(name)
     call.show(
-        [{"id": record.id} | dict(body) | {"effect": to_json(effect)} for record, body, effect in found],
-        columns=("id", "criterion", "weight", "state", "because of", "overrides since"),
-        rows=[
-            (
-                record.id,
-                body["criterion"],
-                f"{body['weight']:.2f} → {body['proposed']:.2f}",
-                body["state"],
-                body["reason"],
-                "" if effect is None else f"{effect.before} → {effect.after} in {effect.days} days",
-            )
-            for record, body, effect in found
-        ],
-        wrap=("because of",),
+        [{"id": r.id} | dict(r.body) | {"effect": to_json(rubric.effect(r.id))} for r in rubric.proposals()],
+        columns=(
+            "id, criterion",
+            ("weight", lambda row: f"{row['weight']:.2f} → {row['proposed']:.2f}"),
+            "state, because of=reason",
+            ("overrides since", lambda row: _EFFECT.format_map(row["effect"]) if row["effect"] else ""),
+        ),
+        wrap="because of",
         empty="There are no proposals.",
     )
 
@@ -101,9 +88,7 @@ def apply(call: Call, id: ProposalArgument, by: ByOption) -> None:
 
     Example: lukasa trust rubric apply 019c… --by ada
     """
-    with call.open() as memory:
-        outcome = memory.trust.rubric.apply(id, by=by)
-    _show_decision(call, outcome)
+    _show_decision(call, call.memory.trust.rubric.apply(id, by=by))
 
 
 @app.command()
@@ -112,9 +97,7 @@ def reject(call: Call, id: ProposalArgument, by: ByOption) -> None:
 
     Example: lukasa trust rubric reject 019c… --by ada
     """
-    with call.open() as memory:
-        outcome = memory.trust.rubric.reject(id, by=by)
-    _show_decision(call, outcome)
+    _show_decision(call, call.memory.trust.rubric.reject(id, by=by))
 
 
 def _show_decision(call: Call, outcome: Outcome) -> None:

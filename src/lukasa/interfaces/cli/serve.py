@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,27 +14,20 @@ from lukasa.clock import SystemClock
 from lukasa.config import locate_tokens, single_token
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import Call, CommandApp, argument, get_options, option
-from lukasa.interfaces.outcomes import not_found
+from lukasa.interfaces.cli.options import Call, CommandApp, argument, get_options, option, require_choice, require_found
 
 TokenFileOption = Annotated[
-    Path | None, option("FILE", "The file of tokens; default: LUKASA_TOKENS or your configuration.", "--tokens")
+    Path | None, option("FILE", "The file of tokens; default: LUKASA_TOKENS, else your settings.")
 ]
 TokenNameArgument = Annotated[str, argument("NAME", "The name of the token.")]
 
 
 def mcp(
     ctx: typer.Context,
-    http: Annotated[
-        str | None, option("HOST:PORT", "Serve streamable HTTP instead of standard input and output.")
-    ] = None,
+    http: Annotated[str | None, option("HOST:PORT", "Serve streamable HTTP instead of stdin and stdout.")] = None,
     tokens: TokenFileOption = None,
-    host_name: Annotated[
-        list[str] | None, option("NAME", "Another host name that clients use for this server (repeatable).")
-    ] = None,
-    compat: Annotated[
-        str | None, option("memory-graph", "Also offer the tools of the reference memory server.")
-    ] = None,
+    host_name: Annotated[list[str] | None, option("NAME", "Another name of this server (repeatable).")] = None,
+    compat: Annotated[str | None, option("memory-graph", "Also offer the reference memory server's tools.")] = None,
 ) -> None:
     """Serve the store to agents by the Model Context Protocol (MCP).
 
@@ -42,8 +36,7 @@ def mcp(
     Example: lukasa mcp --http 127.0.0.1:8765
     """
     call = get_options(ctx)
-    if compat not in (None, "memory-graph"):
-        raise InvalidInput(f"{compat!r:.40} is not known.", hint="Use --compat memory-graph.")
+    require_choice(compat, ("memory-graph",), "a set of tools")
     try:
         import anyio
 
@@ -83,32 +76,25 @@ def _serve_http(call: Call, server: Any, address: str, tokens: Path | None, host
             raise InvalidInput("Each token already names its agent and scopes.", hint=hint)
         holders = auth.file_token_source(path)
     if port == 0:
-        port = _find_free_port(host)
+        with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as found:
+            port = int(found.getsockname()[1])
     app = http.build_app(server, holders, http_server.list_host_names(host, port, host_names))
 
     def announce(port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
         render.print_to_stderr(f"Serving MCP at http://{shown}:{port}{http.MCP_PATH}")
         if not http_server.is_loopback(host):
-            render.print_to_stderr(
-                "Other machines can reach this address and tokens are not encrypted: put a TLS proxy in front."
-            )
+            warning = "Other machines can reach this address and tokens are not encrypted: put a TLS proxy in front."
+            render.print_to_stderr(warning)
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # exit normally, so that the store is closed
     anyio.run(http_server.serve, app, host, port, announce)
 
 
-def _find_free_port(host: str) -> int:
-    import socket
-
-    with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as found:
-        return int(found.getsockname()[1])
-
-
 app = CommandApp(
-    help="""Create and revoke the tokens with which agents and programs connect over HTTP.
-
-    Example: lukasa token list"""
+    "token",
+    "Create and revoke the tokens with which agents and programs connect over HTTP.",
+    example="lukasa token list",
 )
 
 
@@ -124,13 +110,12 @@ def add(call: Call, name: TokenNameArgument, tokens: TokenFileOption = None) -> 
 
     scopes = call.scopes or None
     token = add_token(locate_tokens(tokens), name, SystemClock(), agent=call.agent, scopes=scopes)
-    if not call.json:
-        holder = f"the agent {call.agent}" if call.agent else "its scopes" if scopes else "the owner of the store"
-        render.print_to_stderr(f"A token for {holder}. It is shown only now.")
+    holder = f"the agent {call.agent}" if call.agent else "its scopes" if scopes else "the owner of the store"
+    call.warn(f"A token for {holder}. It is shown only now.")
     call.show({"name": name, "agent": call.agent, "scopes": scopes, "token": token}, token)
 
 
-@app.command("list")
+@app.command()
 def list_(call: Call, tokens: TokenFileOption = None) -> None:
     """List the tokens by name. The tokens themselves are not stored.
 
@@ -140,7 +125,7 @@ def list_(call: Call, tokens: TokenFileOption = None) -> None:
 
     call.show(
         read_tokens(locate_tokens(tokens)),
-        columns=("name", "agent", ("scopes", lambda token: ", ".join(token.scopes or ()) or "–"), ("made", "made_at")),
+        columns=("name, agent", ("scopes", lambda token: ", ".join(token.scopes or ()) or "–"), "made=made_at"),
         empty="There are no tokens.",
     )
 
@@ -153,6 +138,5 @@ def revoke(call: Call, name: TokenNameArgument, tokens: TokenFileOption = None) 
     """
     from lukasa.interfaces.api_tokens import revoke_token
 
-    if not revoke_token(locate_tokens(tokens), name):
-        raise not_found(f"There is no token named {name!r:.80}.")
+    require_found(revoke_token(locate_tokens(tokens), name), f"There is no token named {name!r:.80}.")
     call.show({"name": name, "revoked": True}, f"Revoked: {name}.")

@@ -18,19 +18,16 @@ from lukasa.interfaces.cli.options import (
     flag,
     option,
     read_text,
+    require_found,
 )
-from lukasa.interfaces.outcomes import ExitCode, not_found, require_accepted
+from lukasa.interfaces.outcomes import ExitCode, require_accepted
 from lukasa.interfaces.serialise import to_json
 from lukasa.scope import SHARED
 
 if TYPE_CHECKING:
     from lukasa.experience import Skill
 
-app = CommandApp(
-    help="""Store instructions for recurring tasks, as Markdown.
-
-    Example: lukasa skill list"""
-)
+app = CommandApp("skill", "Store instructions for recurring tasks, as Markdown.", example="lukasa skill list")
 SkillIdArgument = Annotated[str, argument("ID", "The id, such as api-implementation.")]
 FileArgument = Annotated[str, argument("FILE|-", "A Markdown file; - reads stdin.")]
 
@@ -49,12 +46,9 @@ def add(
     from lukasa.experience import Skill
 
     text = read_text(file)
-    with call.open() as memory:
-        records = require_accepted(memory.skills.add(text, id=id, scope=scope)).records
-    call.show(
-        [Skill(record) for record in records],
-        [f"Stored {record.id}, version {record.version}." for record in records] or "Already stored.",
-    )
+    records = require_accepted(call.memory.skills.add(text, id=id, scope=scope)).records
+    lines = [f"Stored {record.id}, version {record.version}." for record in records] or "Already stored."
+    call.show([Skill(record) for record in records], lines)
 
 
 @app.command()
@@ -67,38 +61,29 @@ def check(call: Call, file: FileArgument) -> None:
 
     parsed = parse_skill(read_text(file))
     faults = parsed if isinstance(parsed, list) else []
-    call.show(
-        {"faults": faults}, columns=("line", "what"), rows=faults, wrap=("what",), empty="The skill has no faults."
-    )
-    if faults:
-        raise typer.Exit(ExitCode.REFUSED)
+    end, empty = ExitCode.REFUSED if faults else ExitCode.OK, "The skill has no faults."
+    call.show({"faults": faults}, columns="line, what", rows=faults, wrap="what", empty=empty, exit_code=end)
 
 
-@app.command("list")
+@app.command()
 def list_(call: Call) -> None:
     """List all skills, with how often each worked and failed.
 
     Example: lukasa skill list
     """
-    with call.open() as memory:
-        found = memory.skills.list()
-    _show_skills(call, found)
+    _show_skills(call, call.memory.skills.list())
 
 
-@app.command("show")
+@app.command()
 def show_(call: Call, id: SkillIdArgument, scope: RecordScopeOption = None) -> None:
     """Print the Markdown of a skill.
 
     Example: lukasa skill show api-implementation
     """
-    with call.open() as memory:
-        skill = memory.skills.get(id, scope=scope)
-    if skill is None:
-        raise not_found(f"There is no skill {id[:80]!r}.")
-    text = skill.markdown
-    call.show(
-        to_json(skill) | {"markdown": text}, lambda: typer.echo(render.escape_text(text), nl=not text.endswith("\n"))
-    )
+    hint = "`lukasa skill list` shows all skills."
+    skill = require_found(call.memory.skills.get(id, scope=scope), f"There is no skill {id[:80]!r}.", hint)
+    answer, text = to_json(skill) | {"markdown": skill.markdown}, render.escape_text(skill.markdown)
+    call.show(answer, lambda: typer.echo(text, nl=not text.endswith("\n")))
 
 
 @app.command()
@@ -111,19 +96,14 @@ def search(
 
     Example: lukasa skill search "contract tests"
     """
-    with call.open() as memory:
-        found = memory.skills.search(words, k)
-    _show_skills(call, found)
+    _show_skills(call, call.memory.skills.search(words, k))
 
 
 def _show_skills(call: Call, skills: Sequence[Skill]) -> None:
     columns = (
-        "id",
-        ("version", "record.version"),
+        "id, version=record.version",
         ("steps", lambda skill: len(skill.steps)),
-        ("worked", "successes"),
-        ("failed", "failures"),
-        "title",
+        "worked=successes, failed=failures, title",
     )
     call.show(skills, columns=columns, truncate="title", empty="No skills.")
 
@@ -138,8 +118,7 @@ def used(
     """
     from lukasa.experience import Skill
 
-    with call.open() as memory:
-        skill = Skill(require_accepted(memory.skills.record_use(id, not failed)).record)
+    skill = Skill(require_accepted(call.memory.skills.record_use(id, not failed)).record)
     call.show(skill, f"{id}: {skill.successes} worked, {skill.failures} failed.")
 
 
@@ -155,15 +134,9 @@ def sync(
 
     Example: lukasa skill sync skills/
     """
-    with call.open() as memory:
-        done = memory.skills.sync(folder, scope=scope)
-    call.show(
-        done,
-        [
-            f"Imported {len(done.taken):,}, wrote {len(done.written):,}.",
-            *(f"Changed on both sides, left alone: {id}" for id in done.conflicts),
-            *(f"{name}: {reason}" for name, reason in done.faults),
-        ],
-    )
-    if done.conflicts or done.faults:
-        raise typer.Exit(ExitCode.CONFLICT if done.conflicts else ExitCode.REFUSED)
+    done = call.memory.skills.sync(folder, scope=scope)
+    lines = [f"Imported {len(done.taken):,}, wrote {len(done.written):,}."]
+    lines += [f"Changed on both sides, left alone: {id}" for id in done.conflicts]
+    lines += [f"{name}: {reason}" for name, reason in done.faults]
+    end = ExitCode.CONFLICT if done.conflicts else ExitCode.REFUSED if done.faults else ExitCode.OK
+    call.show(done, lines, exit_code=end)

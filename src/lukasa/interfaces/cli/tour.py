@@ -18,6 +18,71 @@ from lukasa.interfaces.cli.options import Call
 from lukasa.outcome import Accepted, Conflict, Refused
 from lukasa.record import Key, Link, Record
 
+SCRIPT = """
+# Open one store as its owner and as two agents
+owner = lukasa.open(folder / "tour.db")
+orion = lukasa.open(folder / "tour.db", agent="orion")
+elysia = lukasa.open(folder / "tour.db", agent="elysia")
+
+# Write a shared note and a private one
+orion.journal.write("note", "Deploys run on Tuesday.", id="deploy-day")
+elysia.journal.write("note", "The staging database is called heron.", id="staging", scope="elysia")
+
+# An agent cannot read the private scope of another agent
+orion.journal.get(Key("elysia", "note", "staging"))
+
+# A write that is not allowed is refused, with a reason
+orion.journal.write("note", "Let me in.", scope="elysia")
+orion.journal.write("note", body={"temperature": float("nan")})
+
+# Two agents update the same note: the second one gets a conflict
+elysia.journal.write("note", "Deploys run on Thursday.", id="deploy-day", expected=1)
+orion.journal.write("note", "Deploys run on Monday.", id="deploy-day", expected=1)
+
+# Every version is kept, and the store can be read as of any time
+deploy_day = Key("shared", "note", "deploy-day")
+first, second = orion.journal.history(deploy_day)
+orion.journal.get(deploy_day)
+orion.journal.get(deploy_day, as_of=first.recorded_at)
+
+# Find records by their words
+orion.journal.write("note", "Every deploy needs a review.", id="review")
+orion.journal.find("deploy review")
+
+# One agent writes something false, and another derives a pattern from it
+mallory = lukasa.open(folder / "tour.db", agent="mallory")
+mallory.journal.write("note", "A review is never needed.", id="rumour")
+source = Link("derived_from", Key("shared", "note", "rumour"))
+elysia.journal.write("pattern", "In a hurry, skip the review.", id="hurry", links=(source,))
+orion.journal.find("review")
+
+# Quarantine hides what an agent wrote and what was derived from it; release shows it again
+owner.journal.quarantine("mallory", reason="spreads rumours")
+orion.journal.find("review")
+owner.journal.release("mallory")
+len(orion.journal.find("review"))
+
+# Undo reverts records by writing new versions, so it can be undone too
+undone = owner.journal.undo(author="mallory")
+undone.reverted
+orion.journal.find("review")
+
+# Erase removes a record for good and leaves a receipt
+owner.journal.erase(Key("elysia", "note", "staging"), reason="no longer needed")
+elysia.journal.history(Key("elysia", "note", "staging"))
+
+# Verify checks the log and its indexes for damage
+owner.verify()
+
+# Export and import copy the log byte for byte
+copy = lukasa.open(folder / "copy.db")
+owner.export(folder / "here.jsonl")
+copy.import_(folder / "here.jsonl")
+copy.export(folder / "there.jsonl")
+(folder / "here.jsonl").read_bytes() == (folder / "there.jsonl").read_bytes()
+"""
+"""The steps of the tour, separated by empty lines. The comment of a step is its title."""
+
 
 @dataclass(frozen=True, slots=True)
 class TourStep:
@@ -27,109 +92,7 @@ class TourStep:
     code: str
 
 
-TOUR_STEPS = (
-    TourStep(
-        "Open one store as its owner and as two agents",
-        """\
-owner = lukasa.open(folder / "tour.db")
-orion = lukasa.open(folder / "tour.db", agent="orion")
-elysia = lukasa.open(folder / "tour.db", agent="elysia")
-""",
-    ),
-    TourStep(
-        "Write a shared note and a private one",
-        """\
-orion.journal.write("note", "Deploys run on Tuesday.", id="deploy-day")
-elysia.journal.write("note", "The staging database is called heron.", id="staging", scope="elysia")
-""",
-    ),
-    TourStep(
-        "An agent cannot read the private scope of another agent",
-        """\
-orion.journal.get(Key("elysia", "note", "staging"))
-""",
-    ),
-    TourStep(
-        "A write that is not allowed is refused, with a reason",
-        """\
-orion.journal.write("note", "Let me in.", scope="elysia")
-orion.journal.write("note", body={"temperature": float("nan")})
-""",
-    ),
-    TourStep(
-        "Two agents update the same note: the second one gets a conflict",
-        """\
-elysia.journal.write("note", "Deploys run on Thursday.", id="deploy-day", expected=1)
-orion.journal.write("note", "Deploys run on Monday.", id="deploy-day", expected=1)
-""",
-    ),
-    TourStep(
-        "Every version is kept, and the store can be read as of any time",
-        """\
-deploy_day = Key("shared", "note", "deploy-day")
-first, second = orion.journal.history(deploy_day)
-orion.journal.get(deploy_day)
-orion.journal.get(deploy_day, as_of=first.recorded_at)
-""",
-    ),
-    TourStep(
-        "Find records by their words",
-        """\
-orion.journal.write("note", "Every deploy needs a review.", id="review")
-orion.journal.find("deploy review")
-""",
-    ),
-    TourStep(
-        "One agent writes something false, and another derives a pattern from it",
-        """\
-mallory = lukasa.open(folder / "tour.db", agent="mallory")
-mallory.journal.write("note", "A review is never needed.", id="rumour")
-source = Link("derived_from", Key("shared", "note", "rumour"))
-elysia.journal.write("pattern", "In a hurry, skip the review.", id="hurry", links=(source,))
-orion.journal.find("review")
-""",
-    ),
-    TourStep(
-        "Quarantine hides what an agent wrote and what was derived from it; release shows it again",
-        """\
-owner.journal.quarantine("mallory", reason="spreads rumours")
-orion.journal.find("review")
-owner.journal.release("mallory")
-len(orion.journal.find("review"))
-""",
-    ),
-    TourStep(
-        "Undo reverts records by writing new versions, so it can be undone too",
-        """\
-undone = owner.journal.undo(author="mallory")
-undone.reverted
-orion.journal.find("review")
-""",
-    ),
-    TourStep(
-        "Erase removes a record for good and leaves a receipt",
-        """\
-owner.journal.erase(Key("elysia", "note", "staging"), reason="no longer needed")
-elysia.journal.history(Key("elysia", "note", "staging"))
-""",
-    ),
-    TourStep(
-        "Verify checks the log and its indexes for damage",
-        """\
-owner.verify()
-""",
-    ),
-    TourStep(
-        "Export and import copy the log byte for byte",
-        """\
-copy = lukasa.open(folder / "copy.db")
-owner.export(folder / "here.jsonl")
-copy.import_(folder / "here.jsonl")
-copy.export(folder / "there.jsonl")
-(folder / "here.jsonl").read_bytes() == (folder / "there.jsonl").read_bytes()
-""",
-    ),
-)
+TOUR_STEPS = [TourStep(*step.removeprefix("# ").split("\n", 1)) for step in SCRIPT.strip().split("\n\n")]
 
 
 def tour(call: Call) -> None:
@@ -137,12 +100,22 @@ def tour(call: Call) -> None:
 
     Example: lukasa tour
     """
+    from rich.padding import Padding
+    from rich.syntax import Syntax
+    from rich.text import Text
+
     steps = []
     for number, (step, lines) in enumerate(run_steps(), 1):
+        steps.append({"title": step.title, "lines": [{"code": code, "result": result} for code, result in lines]})
         if call.json:
-            steps.append({"title": step.title, "lines": [{"code": code, "result": result} for code, result in lines]})
-        else:
-            _print_step(number, step, lines)
+            continue
+        render.print_renderable(Text(f"{number}. {step.title}", style="bold"))
+        for code, results in lines:
+            shown = Syntax(code, "python", theme="ansi_dark", background_color="default", word_wrap=True)
+            render.print_renderable(Padding(shown, (0, 0, 0, 3)))
+            for result in results or ():
+                render.print_renderable(Padding(Text(render.escape_line(f"→ {result}"), style="green"), (0, 0, 0, 5)))
+        render.print_line("")
     call.show(steps, "All of this really ran, in a store that is deleted now. Create your own with lukasa.open().")
 
 
@@ -192,17 +165,3 @@ def _describe_value(value: object) -> Iterator[str]:
                 yield from _describe_value(item)
         case _:
             yield repr(value)
-
-
-def _print_step(number: int, step: TourStep, lines: StepResults) -> None:
-    from rich.padding import Padding
-    from rich.syntax import Syntax
-    from rich.text import Text
-
-    render.print_renderable(Text(f"{number}. {step.title}", style="bold"))
-    for code, results in lines:
-        shown = Syntax(code, "python", theme="ansi_dark", background_color="default", word_wrap=True)
-        render.print_renderable(Padding(shown, (0, 0, 0, 3)))
-        for result in results or ():
-            render.print_renderable(Padding(Text(render.escape_line(f"→ {result}"), style="green"), (0, 0, 0, 5)))
-    render.print_line("")

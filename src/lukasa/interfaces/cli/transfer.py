@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +13,7 @@ import lukasa
 from lukasa.config import backup_secret
 from lukasa.errors import InvalidInput, NotAllowed, StoreMissing
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import Call, argument, flag, option, progress_bar
+from lukasa.interfaces.cli.options import Call, argument, flag, open_input, option, progress_bar
 from lukasa.interfaces.cli.render import format_count, format_size
 from lukasa.interfaces.outcomes import ExitCode
 from lukasa.interfaces.serialise import import_json, to_json
@@ -27,9 +26,7 @@ if TYPE_CHECKING:
 _MAX_ROWS = 20
 _MAX_HASH_LENGTH, _MIN_HASH_LENGTH = 26, 8
 FormatOption = Annotated[str, option("NAME", "jsonl, loki (a folder) or memory-graph (a file).", "--format")]
-SecretFileOption = Annotated[
-    Path | None, option("FILE", "Encrypt with the secret in this file; default: LUKASA_BACKUP_SECRET.", "--secret-file")
-]
+SecretFileOption = Annotated[Path | None, option("FILE", "A file with the secret; default: LUKASA_BACKUP_SECRET.")]
 
 
 def export(
@@ -41,16 +38,24 @@ def export(
 
     Example: lukasa export memories.jsonl
     """
+    from lukasa.config import locate_store
+
     if format_name != "jsonl":
-        with call.open(create=False) as memory:
-            count = memory.export(file, format=format_name, scope=_layout_scope(call))
+        count = call.existing_memory.export(file, format=format_name, scope=_layout_scope(call))
         answer = {"folder": file, "format": format_name, "records": count}
         call.show(answer, f"Wrote {format_count(count, 'record')} to {file}.")
         return
-    _refuse_store_as_target(call, file)
-    with call.open(create=False) as memory, progress_bar("Exporting") as bar:
-        count = memory.export(sys.stdout.buffer if file == "-" else file, bar)
+    store = locate_store(call.store).path
+    if store and Path(file).resolve() in (store.with_name(store.name + end).resolve() for end in ("", "-wal", "-shm")):
+        raise InvalidInput(f"{file} is the store itself.", hint="Export to another file.")
+    with progress_bar("Exporting") as bar:
+        count = call.existing_memory.export(sys.stdout.buffer if file == "-" else file, bar)
         sys.stdout.buffer.flush()  # the reader has the log before the count is printed
+    show_export(call, file, count)
+
+
+def show_export(call: Call, file: str, count: int) -> None:
+    """Print how many versions were exported; on stderr if stdout got the export itself."""
     if file == "-":
         render.print_to_stderr(f"Exported {format_count(count, 'version')}.")
     else:
@@ -68,40 +73,33 @@ def import_(
     """
     done: Any
     if format_name == "jsonl":
-        source = nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb")  # noqa: SIM115 - closed below
-        with source as lines, call.open() as memory, progress_bar("Importing") as bar:
-            done = memory.import_(lines, bar)
+        with open_input(file) as lines, progress_bar("Importing") as bar:
+            done = call.memory.import_(lines, bar)
         place, unit = "line", "version"
     else:
-        with call.open() as memory:
-            done = memory.import_(file, format=format_name, scope=_layout_scope(call))
+        done = call.memory.import_(file, format=format_name, scope=_layout_scope(call))
         place, unit = "file", "record"
+    rows = [(where, reason) for where, reason in done.refused]
+    show_import(call, import_json(done, place), format_count(done.added, unit), done.present, f"{place}, reason", rows)
+
+
+def show_import(
+    call: Call, answer: Any, added: str, present: int, columns: str, refused: Sequence[tuple[Any, ...]]
+) -> None:
+    """Print how many entries were added, present and refused, and the first refusals."""
     call.show(
-        import_json(done, place),
-        f"{format_count(done.added, unit)} added, {done.present:,} already here, {len(done.refused):,} refused.",
-        columns=(place, "reason"),
-        rows=[(where, reason) for where, reason in done.refused],
-        wrap=("reason",),
+        answer,
+        f"{added} added, {present:,} already here, {len(refused):,} refused.",
+        columns=columns,
+        rows=refused,
+        wrap="reason",
         limit=_MAX_ROWS,
+        exit_code=ExitCode.REFUSED if refused else ExitCode.OK,
     )
-    if done.refused:
-        raise typer.Exit(ExitCode.REFUSED)
 
 
 def _layout_scope(call: Call) -> str:
     return call.scopes[0] if len(call.scopes) == 1 else SHARED
-
-
-def _refuse_store_as_target(call: Call, file: str) -> None:
-    """Refuse to export into the store: an export replaces its target."""
-    from lukasa.config import locate_store
-
-    store = locate_store(call.store).path
-    if store is None or file == "-":
-        return
-    store_files = {store.with_name(store.name + end).resolve() for end in ("", "-wal", "-shm")}
-    if Path(file).resolve() in store_files:
-        raise InvalidInput(f"{file} is the store itself.", hint="Export to another file.")
 
 
 def backup(
@@ -118,20 +116,15 @@ def backup(
 
     Example: lukasa backup s3://agents-backups/prod
     """
-    secret = _read_secret(secret_file)
-    with call.open(create=False) as memory:
-        made = (
-            memory.backup(place, secret=secret, keep=keep, alone=alone)
-            if session is None
-            else memory.sessions.backup(session, place, secret=secret, keep=keep, alone=alone)
-        )
+    settings: Any = {"secret": _read_secret(secret_file), "keep": keep, "alone": alone}
+    memory = call.existing_memory
+    made = memory.sessions.backup(session, place, **settings) if session else memory.backup(place, **settings)
     if made is None:
         size = Path(place).stat().st_size
         call.show({"file": place, "bytes": size}, f"Backed up to {place} ({format_size(size)}).")
         return
-    content = (
-        f"{format_count(len(made.files), 'file')}, {'encrypted ' if made.encrypted else ''}{format_size(made.size)}"
-    )
+    size_text = ("encrypted " if made.encrypted else "") + format_size(made.size)
+    content = f"{format_count(len(made.files), 'file')}, {size_text}"
     call.show(made, f"Backed up {made.name} to {place} as number {made.number}: {content}, read back.")
 
 
@@ -158,8 +151,7 @@ def restore(
         origin = f"{done.manifest.name} from backup {done.manifest.number}"
         call.show(done, f"Restored {origin} to {done.place}: {counts}. The log is the same.")
     elif session is not None:
-        with call.open() as memory:
-            report = memory.sessions.restore(session, source, number=number, secret=secret)
+        report = call.memory.sessions.restore(session, source, number=number, secret=secret)
         call.show(
             {"session": session, "mode": report.mode, "used": report.used, "number": report.number},
             f"Restored the session {session} from {report.used}.",
@@ -193,17 +185,14 @@ def copy(
     """
     from lukasa.transfer.copy import copy_log
 
-    stores = [str(location) for location in _locate_copy(call, source, destination)]
+    locations = _locate_copy(call, source, destination)
     try:
         with Call(source).open(create=False) as ours, Call(destination).open() as theirs:
             result = copy_log(ours.journal, theirs.journal, progress_bar)
     except KeyboardInterrupt:
         render.print_to_stderr("What was copied so far stays there; run it again to continue.")
         raise
-    answer = {"source": stores[0], "destination": stores[1], **to_json(result)}
-    call.show(answer, lambda: _print_copy(result, *stores))
-    if not result.proof.holds:
-        raise typer.Exit(ExitCode.UNPROVED)
+    _show_copy(call, result, *map(str, locations))
 
 
 def _locate_copy(call: Call, source: str, destination: str) -> list[StoreLocation]:
@@ -212,9 +201,8 @@ def _locate_copy(call: Call, source: str, destination: str) -> list[StoreLocatio
     from lukasa.transfer.copy import is_same_store
 
     if call.agent or call.scopes:
-        raise NotAllowed(
-            "Only the owner of both stores may copy one into the other.", hint="Leave out --agent and --scope."
-        )
+        hint = "Leave out --agent and --scope."
+        raise NotAllowed("Only the owner of both stores may copy one into the other.", hint=hint)
     if call.store is not None:
         raise InvalidInput("copy takes both stores as arguments.", hint="Leave out --store.")
     locations = [locate_store(source), locate_store(destination)]
@@ -228,39 +216,48 @@ def _locate_copy(call: Call, source: str, destination: str) -> list[StoreLocatio
     return locations
 
 
-def _print_copy(result: CopyResult, source: str, destination: str) -> None:
+def _show_copy(call: Call, result: CopyResult, source: str, destination: str) -> None:
     from lukasa.transfer.copy import NOT_COPIED
 
-    present = f"; {result.present:,} were there already" if result.present else ""
-    render.print_line(f"Copied {format_count(result.added, 'version')} from {source} to {destination}{present}.")
+    proofs, unlisted = result.proof.kind_proofs, result.refused - len(result.refusals)
+    lines = [f"Copied {format_count(result.added, 'version')} from {source} to {destination}"]
+    lines[0] += f"; {result.present:,} were there already." if result.present else "."
     if result.refused:
-        render.print_line(f"Refused by the destination: {format_count(result.refused, 'version')}.")
-        rows = [(refusal.key, refusal.version, refusal.reason) for refusal in result.refusals]
-        render.print_table(("record", "version", "reason"), rows, wrap=("reason",))
-        if result.refused > len(result.refusals):
-            render.print_line(f"and {result.refused - len(result.refusals):,} more.")
-    if result.proof.kind_proofs:
-        _print_proofs(result.proof.kind_proofs)
-    if erased := [key for proof in result.proof.kind_proofs for key in proof.erased]:
-        render.print_line(f"Erased in the source, but not in the destination: {format_count(len(erased), 'record')}.")
-        for key in erased[:_MAX_ROWS]:
-            render.print_line(f"  {key}")
-        render.print_line("`lukasa --store DEST erase KIND ID` erases a record there too.")
-    render.print_line(_proof_sentence(result.proof))
-    render.print_line(f"Not part of a log, and so not copied: {' and '.join(NOT_COPIED)}.")
-
-
-def _print_proofs(proofs: Sequence[KindProof]) -> None:
-    """Print the proof as a table, with as much of the hashes as the screen is wide."""
+        lines.append(f"Refused by the destination: {format_count(result.refused, 'version')}.")
+    call.show(
+        {"source": source, "destination": destination, **to_json(result)},
+        lines,
+        columns="record=key, version, reason",
+        rows=result.refusals,
+        wrap="reason",
+        after=f"and {unlisted:,} more." if unlisted > 0 else (),
+    )
     names = ("scope", "kind", "versions", "there", "own", "proof")
-    rows = [(p.scope, p.kind, f"{p.versions:,}", f"{p.there:,}", f"{p.own:,}", _proof_status(p)) for p in proofs]
-    length = max(_MIN_HASH_LENGTH, min(_MAX_HASH_LENGTH, render.remaining_width(names, rows) // 2 - 2))
-    columns = ("scope", "kind", "versions", "hash", "there", "hash there", "own", "proof")
-    cells = [
-        (*row[:3], proof.hash[:length], row[3], proof.hash_there[:length], *row[4:])
-        for row, proof in zip(rows, proofs, strict=True)
-    ]
-    render.print_table(columns, cells, wrap=("proof",))
+    cells = [(p.scope, p.kind, f"{p.versions:,}", f"{p.there:,}", f"{p.own:,}", _proof_status(p)) for p in proofs]
+    length = max(_MIN_HASH_LENGTH, min(_MAX_HASH_LENGTH, render.remaining_width(names, cells) // 2 - 2))
+    closing = [_proof_sentence(result.proof), f"Not part of a log, and so not copied: {' and '.join(NOT_COPIED)}."]
+    if erased := [key for proof in proofs for key in proof.erased]:
+        closing = [
+            f"Erased in the source, but not in the destination: {format_count(len(erased), 'record')}.",
+            *render.list_keys(erased),
+            "`lukasa --store DEST erase KIND ID` erases a record there too.",
+            *closing,
+        ]
+    call.show_more(
+        columns=(
+            "scope, kind, versions:,d",
+            ("hash", lambda proof: proof.hash[:length]),
+            "there:,d",
+            ("hash there", lambda proof: proof.hash_there[:length]),
+            "own:,d",
+            ("proof", _proof_status),
+        ),
+        rows=proofs,
+        wrap="proof",
+        after=closing,
+    )
+    if not result.proof.holds:
+        raise typer.Exit(ExitCode.UNPROVED)
 
 
 def _proof_status(proof: KindProof) -> str:
@@ -279,8 +276,6 @@ def _proof_sentence(proof: CopyProof) -> str:
     if proof.holds:
         own = sum(kind.own for kind in proof.kind_proofs)
         more = f", and {format_count(own, 'version')} that the source does not have" if own else ""
-        return (
-            f"The proof holds: the destination has every entry of the source{more}. The order of the two logs differs."
-        )
+        return f"The proof holds: the destination has every entry of the source{more}. The order of the logs differs."
     wrong = [f"{kind.scope}/{kind.kind}" for kind in proof.kind_proofs if not kind.holds]
     return f"The proof does not hold for {', '.join(wrong)}. Do not switch over."

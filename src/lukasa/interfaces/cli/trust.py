@@ -7,30 +7,39 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from lukasa.clock import from_iso
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render, rubric, undo
-from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option, parse_time, require_utf8
+from lukasa.interfaces.cli.options import (
+    Call,
+    CommandApp,
+    argument,
+    flag,
+    option,
+    parse_time,
+    require_found,
+    require_result,
+    require_utf8,
+)
 from lukasa.interfaces.cli.render import format_count, shorten
-from lukasa.interfaces.outcomes import ExitCode, NotAccepted, not_found, require_accepted
+from lukasa.interfaces.outcomes import ExitCode, require_accepted
 from lukasa.interfaces.serialise import to_json
-from lukasa.outcome import Refused
+from lukasa.outcome import Outcome
 from lukasa.record import Key, Record
 
 if TYPE_CHECKING:
-    from lukasa.trust import Trust, TrustScore
+    from lukasa.trust import Trust
 
 app = CommandApp(
-    help="""Measure how far each agent can be trusted, from its dissents and from overrides of its output.
-
-    Example: lukasa trust show"""
+    "trust",
+    "Score how far each agent can be trusted, from its objections (dissents) and overrides of its output.",
+    example="lukasa trust show",
 )
-app.add_typer(rubric.app, name="rubric")
+app.add_typer(rubric.app)
 
 AgentArgument = Annotated[str, argument("AGENT", "The name of the agent.")]
 AgentsArgument = Annotated[list[str], argument("AGENT…", "The names of the agents.")]
+AgentFilterOption = Annotated[list[str] | None, option("AGENT", "Only this agent (repeatable).", "--agent")]
 RoundOption = Annotated[str, option("ID", "The id of the round.", "--round")]
 ByOption = Annotated[str, option("NAME", "The person who decided.", "--by")]
 TimeOption = Annotated[str | None, option("TIME", "When it happened; default: now.", "--time")]
@@ -44,7 +53,7 @@ _VERDICTS = {
 }
 
 
-@app.command("show")
+@app.command()
 def show_(
     call: Call,
     agent: Annotated[str | None, argument("[AGENT]", "One agent; default: all agents.")] = None,
@@ -55,64 +64,50 @@ def show_(
     Example: lukasa trust show critic-1
     """
     moment = parse_time(at)
-    with call.open() as memory:
-        trust = memory.trust
-        if agent is not None:
-            _show_agent(call, trust, agent, moment)
-            return
-        scores = [trust.score(name, at=moment) for name in trust.agents()]
-        scores.sort(key=lambda score: (-score.trust, score.agent))
-        call.show(
-            scores,
-            columns=(
-                "agent",
-                ("trust", lambda score: f"{score.trust:.2f}"),
-                ("95 %", lambda score: f"{score.low:.2f}–{score.high:.2f}"),
-                ("impact", lambda score: f"{score.impact_ratio:.2f}"),
-                ("depth", lambda score: f"{score.mean_depth:.2f}"),
-                ("regret", lambda score: f"{score.regret_ratio:.2f}"),
-                "dissents",
-                "overrides",
-                ("not viable because", lambda score: "; ".join(trust.eligibility(score.agent).why)),
-            ),
-            wrap=("not viable because",),
-            empty="No agent has been judged yet.",
-        )
+    trust = call.memory.trust
+    if agent is not None:
+        _show_agent(call, trust, agent, moment)
+        return
+    scores = [trust.score(name, at=moment) for name in trust.agents()]
+    call.show(
+        sorted(scores, key=lambda score: (-score.trust, score.agent)),
+        columns=(
+            "agent, trust:.2f",
+            ("95 %", lambda score: f"{score.low:.2f}–{score.high:.2f}"),
+            "impact=impact_ratio:.2f, depth=mean_depth:.2f, regret=regret_ratio:.2f, dissents, overrides",
+            ("not viable because", lambda score: "; ".join(trust.eligibility(score.agent).why)),
+        ),
+        wrap="not viable because",
+        empty="No agent has been judged yet.",
+    )
 
 
 def _show_agent(call: Call, trust: Trust, agent: str, at: datetime | None) -> None:
-    if agent not in trust.agents():
-        raise _unknown_agent(agent)
+    _require_agent(agent in trust.agents(), agent)
     view, score = trust.agent(agent), trust.score(agent, at=at)
     eligible, citations, standing = trust.eligibility(agent), trust.diversity(agent), trust.standing(agent)
-    answer = view.as_json() | {
-        "score": score.as_json(),
-        "viable": eligible.viable,
-        "not_viable_because": list(eligible.why),
-        "citation_diversity": {"entropy": citations.entropy, "before": citations.before, "flag": citations.why},
-        "set_aside": dict(standing.aside),
-    }
+    diversity = {"entropy": citations.entropy, "before": citations.before, "flag": citations.why}
+    answer = view.as_json() | {"score": score.as_json(), "viable": eligible.viable, "not_viable_because": eligible.why}
+    answer |= {"citation_diversity": diversity, "set_aside": dict(standing.aside)}
     dissents = format_count(score.dissents, "dissent") + _PERIODS[score.dissents_from]
     overrides = format_count(score.overrides, "override") + _PERIODS[score.overrides_from]
-    events = format_count(score.events, "event")
-    fields = {
-        "agent": agent,
-        "model": view.model,
-        "role": view.primary_role,
-        "trust": f"{score.trust:.2f}  ({score.low:.2f} to {score.high:.2f}, from {events})",
+    fields = {"agent": agent, **render.read_fields(view, "model, role=primary_role")} | {
+        "trust": f"{score.trust:.2f}  ({score.low:.2f} to {score.high:.2f}, from {format_count(score.events, 'event')})",
         "impact": f"0.4 × {score.impact_ratio:.2f}  ({dissents})",
         "depth": f"0.3 × {score.mean_depth:.2f}",
         "steadiness": f"0.3 × {1 - score.regret_ratio:.2f}  ({overrides})",
-        "rounds": str(standing.rounds),
+        "rounds": standing.rounds,
         "viable": "yes" if eligible.viable else "no: " + "; ".join(eligible.why),
         "citations": f"{citations.entropy:.2f} bits" + (f"; check this: {citations.why}" if citations.flagged else ""),
         "set aside": ", ".join(f"{count} {why}" for why, count in standing.aside.items()),
     }
-    call.show(answer, fields={name: render.escape_line(value) for name, value in fields.items() if value})
+    call.show(
+        answer, fields={name: render.escape_line(value) for name, value in fields.items() if value not in ("", None)}
+    )
 
 
-def _unknown_agent(agent: str) -> NotAccepted:
-    return not_found(f"Nothing is known of the agent {agent!r:.80}.")
+def _require_agent(found: object, agent: str) -> None:
+    require_found(found, f"Nothing is known of the agent {agent!r:.80}.", "`lukasa trust show` lists the agents.")
 
 
 @app.command()
@@ -128,21 +123,20 @@ def history(
     """
     from lukasa.trust import chart
 
-    with call.open() as memory:
-        changes = memory.trust.history(agent, limit=None if out else limit)
-    if not changes:
-        raise _unknown_agent(agent)
+    changes = call.memory.trust.history(agent, limit=None if out else limit)
+    _require_agent(changes, agent)
     points = [(_event_time(change), float(change.body["event"]["score"])) for change in changes]
     answer = [dict(change.body["event"]) | {"inputs": change.body["inputs"]} for change in changes]
     if out is not None:
         chart.draw_trust_chart(agent, sorted(points)).save(out)
         call.show(answer, f"Drew {format_count(len(changes), 'change')} to {out}.")
         return
-    rows = [
-        (when, f"{score:.3f}", change.body["event"].get("reason", ""))
-        for change, (when, score) in zip(changes, points, strict=True)
-    ]
-    call.show(answer, chart.sparkline(sorted(points)), columns=("time", "trust", "reason"), rows=rows)
+    call.show(
+        answer,
+        chart.sparkline(sorted(points)),
+        columns=(("time", _event_time), "trust=body.event.score:.3f, reason=body.event.reason"),
+        rows=changes,
+    )
 
 
 def _event_time(change: Record) -> datetime:
@@ -157,12 +151,8 @@ def dissent(
     call: Call,
     agent: AgentArgument,
     text: Annotated[str, argument("TEXT", "The objection of the agent.")],
-    cite: Annotated[
-        list[str] | None, option("CRITERION", "A criterion of the rubric that it cites (repeatable).")
-    ] = None,
-    impact: Annotated[
-        bool | None, flag("--impact/--no-impact", "Whether it changed the output; without it, judged later.")
-    ] = None,
+    cite: Annotated[list[str] | None, option("CRITERION", "A criterion of the rubric it cites (repeatable).")] = None,
+    impact: Annotated[bool | None, flag("--impact/--no-impact", "Whether it changed the output, if known.")] = None,
     round_: RoundOption = "",
     of: Annotated[str, option("AGENT", "The agent whose output it is about.", "--of")] = "",
     task: TaskOption = "",
@@ -173,18 +163,14 @@ def dissent(
     Example: lukasa trust dissent critic-1 "The decision ignores the REST tooling" --cite Accuracy --impact
     """
     require_utf8(agent, text)
-    with call.open() as memory:
-        outcome = memory.trust.log_dissent(
-            agent,
-            text,
-            rubric_citations=cite or (),
-            impact=impact,
-            round_id=round_,
-            of=of,
-            context={"task": task} if task else None,
-            timestamp=parse_time(time),
-        )
-        _show_dissent(call, memory.trust, require_accepted(outcome).records[0])
+    details = _event_details(round_, task, time)
+    outcome = call.memory.trust.log_dissent(agent, text, rubric_citations=cite or (), impact=impact, of=of, **details)
+    _show_dissent(call, outcome)
+
+
+def _event_details(round_id: str, task: str, time: str | None) -> dict[str, Any]:
+    """Return the arguments that dissents and overrides share."""
+    return {"round_id": round_id, "context": {"task": task} if task else None, "timestamp": parse_time(time)}
 
 
 @app.command()
@@ -197,18 +183,18 @@ def judge(
 
     Example: lukasa trust judge 019c… --impact
     """
-    with call.open() as memory:
-        _show_dissent(call, memory.trust, require_accepted(memory.trust.judge(id, impact=impact)).records[0])
+    _show_dissent(call, call.memory.trust.judge(id, impact=impact))
 
 
-def _show_dissent(call: Call, trust: Trust, record: Record) -> None:
-    body, depth = record.body, record.body["event"]["depth_score"]
-    score: TrustScore = trust.score(body["agent"])
-    verdict = _VERDICTS.get(body["why"], f"It was set aside: {body['why'].replace('_', ' ')}.")
-    answer = {"id": record.id, "depth_score": depth, "counted": body["counted"], "why": body["why"]}
+def _show_dissent(call: Call, outcome: Outcome) -> None:
+    record = require_accepted(outcome).records[0]
+    agent, why, depth = record.body["agent"], record.body["why"], record.body["event"]["depth_score"]
+    trust = call.memory.trust.score(agent).trust
+    verdict = _VERDICTS.get(why, f"It does not count: {why.replace('_', ' ')}.")
+    answer = {"id": record.id, "depth_score": depth, "counted": record.body["counted"], "why": why}
     call.show(
-        answer | {"agent": body["agent"], "trust_score": score.trust},
-        [f"Dissent {record.id}: depth {depth:.2f}. {verdict}", f"Trust of {body['agent']}: {score.trust:.2f}"],
+        answer | {"agent": agent, "trust_score": trust},
+        [f"Dissent {record.id}: depth {depth:.2f}. {verdict}", f"Trust of {agent}: {trust:.2f}"],
     )
 
 
@@ -220,9 +206,7 @@ def override(
     decision: Annotated[str, option("TEXT", "What the person decided instead.", "--decision")],
     by: ByOption = "human",
     round_: RoundOption = "",
-    artifact: Annotated[
-        str | None, option("SCOPE/KIND/ID", "The record that holds the decision; `trust check` watches it.")
-    ] = None,
+    artifact: Annotated[str | None, option("SCOPE/KIND/ID", "The record with the decision, for `trust check`.")] = None,
     criterion: Annotated[list[str] | None, option("NAME", "A criterion it is about (repeatable).")] = None,
     task: TaskOption = "",
     time: TimeOption = None,
@@ -231,29 +215,16 @@ def override(
 
     Example: lukasa trust override creator --output "Use GraphQL" --decision "Stay with REST" --by ada
     """
-    key = None
-    if artifact is not None:
-        parts = artifact.split("/", 2)
-        if len(parts) != 3 or not all(parts):
-            raise InvalidInput(f"{artifact[:80]!r} does not name a record.", hint="Write it as SCOPE/KIND/ID.")
-        key = Key(*parts)
-    with call.open() as memory:
-        outcome = memory.trust.log_override(
-            agent,
-            output,
-            decision,
-            by=by,
-            round_id=round_,
-            artifact=key,
-            criteria=criterion or (),
-            context={"task": task} if task else None,
-            timestamp=parse_time(time),
-        )
-        record, score = require_accepted(outcome).records[0], memory.trust.score(agent)
-    deadline = record.body["event"]["auto_check_deadline"]
+    parts = [] if artifact is None else artifact.split("/", 2)
+    if artifact is not None and (len(parts) != 3 or not all(parts)):
+        raise InvalidInput(f"{artifact[:80]!r} does not name a record.", hint="Write it as SCOPE/KIND/ID.")
+    key = Key(*parts) if parts else None
+    details = _event_details(round_, task, time) | {"artifact": key, "criteria": criterion or ()}
+    record = require_accepted(call.memory.trust.log_override(agent, output, decision, by=by, **details)).records[0]
+    trust, deadline = call.memory.trust.score(agent).trust, record.body["event"]["auto_check_deadline"]
     call.show(
-        {"id": record.id, "agent": agent, "auto_check_deadline": deadline, "trust_score": score.trust},
-        [f"Override {record.id}: checked after {deadline}.", f"Trust of {agent}: {score.trust:.2f}"],
+        {"id": record.id, "agent": agent, "auto_check_deadline": deadline, "trust_score": trust},
+        [f"Override {record.id}: checked after {deadline}.", f"Trust of {agent}: {trust:.2f}"],
     )
 
 
@@ -261,14 +232,13 @@ def override(
 def revert(
     call: Call,
     id: Annotated[str, argument("ID", "The id of the override.")],
-    by: Annotated[str, option("NAME", "The person who took it back.", "--by")],
+    by: Annotated[str, option("NAME", "The person who took it back.")],
 ) -> None:
     """Record that a person took an override back. It then counts as regretted.
 
     Example: lukasa trust revert 019c… --by ben
     """
-    with call.open() as memory:
-        _show_regretted(call, [require_accepted(memory.trust.revert(id, by=by)).records[0]])
+    _show_regretted(call, [require_accepted(call.memory.trust.revert(id, by=by)).records[0]])
 
 
 @app.command()
@@ -283,30 +253,25 @@ def check(
 
     Example: lukasa trust check
     """
-    with call.open() as memory:
-        changed = require_accepted(memory.trust.check_reverts(round_, final)).records
-        _show_regretted(call, [record for record in changed if record.kind == "override"])
+    changed = require_accepted(call.memory.trust.check_reverts(round_, final)).records
+    _show_regretted(call, [record for record in changed if record.kind == "override"])
 
 
 def _show_regretted(call: Call, records: Sequence[Record]) -> None:
-    lines = [
-        f"Regretted: override {record.id} of {record.body['agent']}, reverted by {record.body['event']['reverted_by']}."
-        for record in records
-    ]
     answer = [{"id": record.id, "agent": record.body["agent"]} | dict(record.body["event"]) for record in records]
-    call.show(answer, lines or "Every override has lasted so far.")
+    sentence = "Regretted: override {id} of {agent}, reverted by {reverted_by}."
+    call.show(answer, [sentence.format_map(row) for row in answer] or "Every override has lasted so far.")
 
 
-@app.command("round")
+@app.command()
 def round_(call: Call, id: Annotated[str, argument("ROUND", "The id of the round.")], agents: AgentsArgument) -> None:
     """Record which agents took part in a round. The same round counts once.
 
     Example: lukasa trust round run-7/round-2 creator critic-1
     """
-    with call.open() as memory:
-        require_accepted(memory.trust.participate(agents, id))
-        rounds = {agent: memory.trust.standing(agent).rounds for agent in agents}
-    call.show(rounds, columns=("agent", "rounds"), rows=rounds.items())
+    require_accepted(call.memory.trust.participate(agents, id))
+    rounds = {agent: call.memory.trust.standing(agent).rounds for agent in agents}
+    call.show(rounds, columns="agent, rounds", rows=rounds.items())
 
 
 @app.command()
@@ -321,9 +286,8 @@ def probation(
 
     Example: lukasa trust probation critic-1 --until 2026-03-01 --reason "odd answers" --by ada
     """
-    with call.open() as memory:
-        require_accepted(memory.trust.set_probation(agent, parse_time(until), reason=reason, by=by))
-        eligible = memory.trust.eligibility(agent)
+    require_accepted(call.memory.trust.set_probation(agent, parse_time(until), reason=reason, by=by))
+    eligible = call.memory.trust.eligibility(agent)
     call.show(eligible, "; ".join(eligible.why) or f"{agent} may take critical roles.")
 
 
@@ -338,21 +302,14 @@ def advocate(
 
     Example: lukasa trust advocate critic-1 critic-2 creator --seed 7
     """
-    with call.open() as memory:
-        drawn = memory.trust.assign_devils_advocate(candidates, seed=seed, round_id=round_)
-    if isinstance(drawn, Refused):
-        raise NotAccepted(drawn)
+    drawn = require_result(call.memory.trust.assign_devils_advocate(candidates, seed=seed, round_id=round_))
+    why: render.Column = ("not viable because", lambda candidate: "; ".join(candidate.why_not))
     call.show(
         drawn,
         f"{drawn.chosen} (seed {drawn.seed})" + (", drawn from all: no agent is viable" if drawn.fallback else ""),
-        columns=(
-            ("candidate", "agent"),
-            ("trust", lambda candidate: f"{candidate.trust:.2f}"),
-            "rounds",
-            ("not viable because", lambda candidate: "; ".join(candidate.why_not)),
-        ),
+        columns=("candidate=agent, trust:.2f, rounds", why),
         rows=drawn.candidates,
-        wrap=("not viable because",),
+        wrap="not viable because",
     )
 
 
@@ -362,11 +319,10 @@ def influence(call: Call) -> None:
 
     Example: lukasa trust influence
     """
-    with call.open() as memory:
-        found = memory.trust.influence()
+    found = call.memory.trust.influence()
     call.show(
         found,
-        columns=("dissenter", "on the output of", "dissents", "changed it"),
+        columns="dissenter, on the output of, dissents, changed it",
         rows=[
             (dissenter, of, pair.dissents, pair.impacts)
             for dissenter, pairs in sorted(found.dissents.items())
@@ -374,44 +330,26 @@ def influence(call: Call) -> None:
         ],
         empty="" if found.reverts else "There are no dissents and no reverts yet.",
     )
-    if found.reverts and not call.json:
-        reverts = [
-            (person, by, count) for person, who in sorted(found.reverts.items()) for by, count in sorted(who.items())
-        ]
-        render.print_table(("overrides of", "reverted by", "times"), reverts)
+    reverts = [(name, by, count) for name, who in sorted(found.reverts.items()) for by, count in sorted(who.items())]
+    call.show_more(columns="overrides of, reverted by, times", rows=reverts)
 
 
 @app.command()
 def predict(
-    call: Call,
-    topic: Annotated[str, argument("TOPIC", "What will be discussed.")],
-    candidate: Annotated[list[str] | None, option("AGENT", "Only this agent (repeatable).", "--agent")] = None,
+    call: Call, topic: Annotated[str, argument("TOPIC", "What will be discussed.")], candidate: AgentFilterOption = None
 ) -> None:
     """Predict whose dissent on a topic is likely to have an impact, from similar past dissents.
 
     Example: lukasa trust predict "database migrations"
     """
-    with call.open() as memory:
-        found = memory.trust.predict(topic, candidate)
-    if found.hit_rate is None or found.base_rate is None:
-        accuracy = "Too few past dissents to say how often such a prediction is right."
-    else:
-        accuracy = (
-            f"Right about {found.hit_rate:.0%} of {format_count(found.tested, 'past dissent')}; "
-            f"always predicting the more common outcome is right about {found.base_rate:.0%}."
-        )
-    call.show(
-        found,
-        columns=(
-            "agent",
-            ("expected impact", lambda prospect: f"{prospect.expected:.2f}"),
-            "dissents",
-            ("nearest of them", lambda prospect: shorten(prospect.evidence[0].text, 60) if prospect.evidence else ""),
-        ),
-        rows=found.prospects,
-        wrap=("nearest of them",),
-        after=accuracy,
-    )
+    found = call.memory.trust.predict(topic, candidate)
+    accuracy = "Too few past dissents to say how often such a prediction is right."
+    if found.hit_rate is not None and found.base_rate is not None:
+        accuracy = f"Right about {found.hit_rate:.0%} of {format_count(found.tested, 'past dissent')}; "
+        accuracy += f"always predicting the more common outcome is right about {found.base_rate:.0%}."
+    nearest: render.Column = ("nearest of them", lambda row: shorten(row.evidence[0].text, 60) if row.evidence else "")
+    columns = ("agent, expected impact=expected:.2f, dissents", nearest)
+    call.show(found, columns=columns, rows=found.prospects, wrap="nearest of them", after=accuracy)
 
 
 @app.command()
@@ -420,15 +358,13 @@ def metrics(call: Call, agent: Annotated[str | None, option("AGENT", "Only this 
 
     Example: lukasa trust metrics
     """
-    with call.open() as memory:
-        figures: dict[str, Any] = to_json(memory.trust.metrics(agent))
+    figures: dict[str, Any] = to_json(call.memory.trust.metrics(agent))
     recent, total = figures["last_90_days"], figures["all_history"]
-    rows = [(name.replace("_", " "), _format_number(recent[name]), _format_number(total[name])) for name in total]
-    call.show(figures, columns=("", "last 90 days", "all history"), rows=rows)
-
-
-def _format_number(value: float | int) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else f"{value:,}"
+    forms = {name: "{:.2f}" if isinstance(value, float) else "{:,}" for name, value in total.items()}
+    rows = [
+        (name.replace("_", " "), form.format(recent[name]), form.format(total[name])) for name, form in forms.items()
+    ]
+    call.show(figures, columns=", last 90 days, all history", rows=rows)
 
 
 @app.command()
@@ -437,10 +373,8 @@ def controversy(call: Call) -> None:
 
     Example: lukasa trust controversy
     """
-    with call.open() as memory:
-        found = memory.trust.controversy()
-    columns = ("what", "name", "overrides", "reverts", "agents")
-    call.show(found, columns=columns, wrap=("agents",), empty="Nothing is controversial.")
+    columns = "what, name, overrides, reverts, agents"
+    call.show(call.memory.trust.controversy(), columns=columns, wrap="agents", empty="Nothing is controversial.")
 
 
 @app.command()
@@ -453,29 +387,23 @@ def verify(
 
     Example: lukasa trust verify --repair
     """
-    with call.open(create=False) as memory:
-        agents = memory.trust.agents()
-        wrong = {name: found for name in agents if (found := memory.trust.check(name))}
-        for name in wrong if repair else ():
-            require_accepted(memory.trust.rebuild(name))
-    findings = [finding for found in wrong.values() for finding in found]
-    lines = [f"{finding.where}: {finding.what}" for finding in findings]
+    trust = call.existing_memory.trust
+    agents = trust.agents()
+    wrong = {name: found for name in agents if (found := trust.check(name))}
+    for name in wrong if repair else ():
+        require_accepted(trust.rebuild(name))
+    findings = [{"where": finding.where, "what": finding.what} for found in wrong.values() for finding in found]
+    summary = f"The sums of {format_count(len(agents), 'agent')} agree with the events."
     if wrong:
-        end = ", recomputed." if repair else "."
-        lines.append(f"{format_count(len(wrong), 'agent')} with sums that differ{end}")
-    else:
-        lines.append(f"The sums of {format_count(len(agents), 'agent')} agree with the events.")
-    answer = {
-        "agents": len(agents),
-        "repaired": bool(repair and wrong),
-        "findings": [{"where": finding.where, "what": finding.what} for finding in findings],
-    }
-    call.show(answer, lines)
-    if wrong and not repair:
-        raise typer.Exit(ExitCode.DAMAGED)
+        summary = f"{format_count(len(wrong), 'agent')} with sums that differ{', recomputed' if repair else ''}."
+    call.show(
+        {"agents": len(agents), "repaired": bool(repair and wrong), "findings": findings},
+        [*(f"{finding['where']}: {finding['what']}" for finding in findings), summary],
+        exit_code=ExitCode.DAMAGED if wrong and not repair else ExitCode.OK,
+    )
 
 
-@app.command("import")
+@app.command()
 def import_(
     call: Call, files: Annotated[list[Path], argument("FILE…", "JSON files of agents, or folders of them.")]
 ) -> None:
@@ -486,19 +414,21 @@ def import_(
     from lukasa.transfer.layouts import agent_memory
 
     paths = [path for file in files for path in (sorted(file.glob("*.json")) if file.is_dir() else [file])]
-    with call.open() as memory:
-        found = [agent_memory.import_file(memory.trust, path) for path in paths]
-    columns = ("agent", "dissents", "overrides", ("refused because", "refused"))
-    call.show(found, columns=columns, wrap=("refused because",), empty="There were no files to import.")
-    if any(result.refused for result in found):
-        raise typer.Exit(ExitCode.REFUSED)
+    found = [agent_memory.import_file(call.memory.trust, path) for path in paths]
+    call.show(
+        found,
+        columns="agent, dissents, overrides, refused because=refused",
+        wrap="refused because",
+        empty="There were no files to import.",
+        exit_code=ExitCode.REFUSED if any(result.refused for result in found) else ExitCode.OK,
+    )
 
 
 @app.command()
 def export(
     call: Call,
     folder: Annotated[Path, argument("FOLDER", "The folder to write to.", file_okay=False)],
-    agent: Annotated[list[str] | None, option("AGENT", "Only this agent (repeatable).", "--agent")] = None,
+    agent: AgentFilterOption = None,
 ) -> None:
     """Write one JSON file per agent, with its dissents, overrides and trust.
 
@@ -506,10 +436,9 @@ def export(
     """
     from lukasa.transfer.layouts import agent_memory
 
-    with call.open(create=False) as memory:
-        written = agent_memory.export_agents(memory.trust, folder, agent)
+    written = agent_memory.export_agents(call.existing_memory.trust, folder, agent)
     call.show(written, f"Wrote {format_count(len(written), 'file')} to {folder}.")
 
 
-app.command("quarantine")(undo.quarantine)
-app.command("release")(undo.release)
+app.command()(undo.quarantine)
+app.command()(undo.release)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -15,9 +14,7 @@ from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.outcomes import NotAccepted, not_found, require_accepted
 from lukasa.interfaces.serialise import quarantine_json, to_json
 from lukasa.outcome import Refused
-from lukasa.record import Key
 
-_MAX_ROWS = 20
 ReasonOption = Annotated[str, option("TEXT", "The reason; it is recorded in the store.")]
 WrittenSinceOption = Annotated[str | None, option("TIME", "Only what was written at or after this time.", "--since")]
 
@@ -35,15 +32,14 @@ def undo(
 
     Example: lukasa undo --author mallory --since 2026-02-03T12:00:00Z
     """
-    with call.open() as memory:
-        undone = memory.journal.undo(author=author, since=parse_time(since), label=label)
+    undone = call.memory.journal.undo(author=author, since=parse_time(since), label=label)
     lines = ["Nothing to undo."]
     if undone.reverted:
-        lines = [f"Reverted {format_count(len(undone.reverted), 'record')}:", *_key_lines(undone.reverted)]
+        lines = [f"Reverted {format_count(len(undone.reverted), 'record')}:", *render.list_keys(undone.reverted)]
         lines.append(f"To take this back: lukasa undo --label {undone.label}")
     if undone.kept:
         kept = format_count(len(undone.kept), "record")
-        lines += [f"Kept {kept} that another author has written since:", *_key_lines(undone.kept)]
+        lines += [f"Kept {kept} that another author has written since:", *render.list_keys(undone.kept)]
     call.show(undone, lines)
 
 
@@ -62,28 +58,20 @@ def quarantine(
     """
     if (author is None) is not list_:
         raise InvalidInput("Name an author, or use --list.")
-    with call.open() as memory:
-        if author is None:
-            held = list(memory.journal.quarantined().values())
-        else:
-            record = require_accepted(memory.journal.quarantine(author, since=parse_time(since), reason=reason)).record
-    if author is not None:
-        start = f" since {record.body['since']}" if record.body["since"] else ""
+    if author is None:
+        held = list(call.memory.journal.quarantined().values())
         call.show(
-            quarantine_json(record),
-            [
-                f"In quarantine: what {author!r} wrote{start}, and what was derived from it, is hidden.",
-                "`lukasa release` makes it visible again.",
-            ],
+            [quarantine_json(record) for record in held],
+            columns="author, hidden since, put there, reason",
+            rows=[(r.body["author"], r.body["since"] or "always", r.recorded_at, r.body["reason"]) for r in held],
+            wrap="reason",
+            empty="No author is in quarantine.",
         )
         return
-    call.show(
-        [quarantine_json(record) for record in held],
-        columns=("author", "hidden since", "put there", "reason"),
-        rows=[(r.body["author"], r.body["since"] or "always", r.recorded_at, r.body["reason"]) for r in held],
-        wrap=("reason",),
-        empty="No author is in quarantine.",
-    )
+    record = require_accepted(call.memory.journal.quarantine(author, since=parse_time(since), reason=reason)).record
+    start = f" since {record.body['since']}" if record.body["since"] else ""
+    hidden = f"In quarantine: what {author!r} wrote{start}, and what was derived from it, is hidden."
+    call.show(quarantine_json(record), [hidden, "`lukasa release` makes it visible again."])
 
 
 def release(call: Call, author: Annotated[str, argument("AUTHOR", "The author to release.")]) -> None:
@@ -91,8 +79,7 @@ def release(call: Call, author: Annotated[str, argument("AUTHOR", "The author to
 
     Example: lukasa release mallory
     """
-    with call.open() as memory:
-        require_accepted(memory.journal.release(author), "`lukasa quarantine --list` shows who is.")
+    require_accepted(call.memory.journal.release(author), "`lukasa quarantine --list` shows who is.")
     call.show({"author": author, "released": True}, f"Released: what {author!r} wrote is visible again.")
 
 
@@ -114,31 +101,30 @@ def erase(
     """
     if not (kind and id) if subject is None else kind or scope:
         raise InvalidInput("Name what to erase: a kind and an id, or --subject with a name.")
-    with call.open() as memory:
-        journal = memory.journal
-        named = [find_key(journal, kind, id, scope, hidden=True)] if kind and id else []
-        keys = journal.preview_erase(*named, subject=subject)
-        if not keys:
-            raise not_found(f"Nothing is known of {(subject or '')[:60]!r}.")
-        count = format_count(len(keys), "record")
-        preview = [f"This would erase {count} for good:", *_key_lines(keys)]
-        if dry_run:
-            call.show({"would_erase": keys}, preview)
-            return
-        if not yes:
-            if call.json or not sys.stdin.isatty():
-                message = f"Nothing was erased: there is no terminal to confirm the erasure of {count}."
-                raise NotAccepted(Refused("not_confirmed", message), "Add --yes.")
-            for line in preview:
-                render.print_line(line)
-            try:
-                confirmed = typer.confirm("Erase them?", err=True)
-            except typer.Abort:
-                confirmed = False
-            if not confirmed:
-                raise NotAccepted(Refused("not_confirmed", "Nothing was erased."))
-        receipt = journal.erase(*named, subject=subject, reason=reason)
-        files = memory.sessions.erase_files(*named, subject=subject)
+    journal = call.memory.journal
+    named = [find_key(journal, kind, id, scope, hidden=True)] if kind and id else []
+    keys = journal.preview_erase(*named, subject=subject)
+    if not keys:
+        raise not_found(f"Nothing is known of {(subject or '')[:60]!r}.")
+    count = format_count(len(keys), "record")
+    preview = [f"This would erase {count} for good:", *render.list_keys(keys)]
+    if dry_run:
+        call.show({"would_erase": keys}, preview)
+        return
+    if not yes:
+        if call.json or not sys.stdin.isatty():
+            message = f"Nothing was erased: there is no terminal to confirm the erasure of {count}."
+            raise NotAccepted(Refused("not_confirmed", message), "Add --yes.")
+        for line in preview:
+            render.print_line(line)
+        try:
+            confirmed = typer.confirm("Erase them?", err=True)
+        except typer.Abort:
+            confirmed = False
+        if not confirmed:
+            raise NotAccepted(Refused("not_confirmed", "Nothing was erased."))
+    receipt = journal.erase(*named, subject=subject, reason=reason)
+    files = call.memory.sessions.erase_files(*named, subject=subject)
     erased = f"{format_count(receipt.records, 'record')} ({format_count(receipt.versions, 'version')})"
     session_files = f" and {format_count(files, 'session file')}" if files else ""
     lines = [f"Erased {erased}{session_files}. Receipt: {receipt.id}"]
@@ -146,8 +132,3 @@ def erase(
         lines.append(f"Traces may remain on disk for a while: {receipt.residue}.")
     lines.append("Backups and exports that were made before still hold what was erased.")
     call.show({"erased": {**to_json(receipt), "files": files}}, lines)
-
-
-def _key_lines(keys: Sequence[Key]) -> list[str]:
-    lines = [f"  {key}" for key in keys[:_MAX_ROWS]]
-    return [*lines, f"  and {len(keys) - _MAX_ROWS:,} more"] if len(keys) > _MAX_ROWS else lines

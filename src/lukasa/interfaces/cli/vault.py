@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,28 +18,27 @@ from lukasa.interfaces.cli.options import (
     TargetScopeOption,
     argument,
     flag,
+    open_input,
     option,
     progress_bar,
     read_input,
+    require_result,
     require_utf8,
 )
 from lukasa.interfaces.cli.render import format_count
+from lukasa.interfaces.cli.transfer import show_export, show_import
 from lukasa.interfaces.outcomes import ExitCode, NotAccepted, require_accepted
 from lukasa.interfaces.serialise import vault_record_json
 from lukasa.outcome import Accepted, Outcome, Refused
-from lukasa.record import Record
 
 app = CommandApp(
-    help="""Manage the curated memories that passed the write gate.
-
-    Example: lukasa vault list --tier canon"""
+    "vault",
+    "List, search and review the memories of `lukasa remember`, and print them for a prompt.",
+    example="lukasa vault list --tier canon",
 )
 
-_MAX_ROWS = 20
 IdArgument = Annotated[str, argument("ID", "The id of the memory.")]
-ScopeFilterOption = Annotated[
-    str | None, option("NAME", "Only this scope; without it, all that you may read.", "--scope")
-]
+ScopeFilterOption = Annotated[str | None, option("NAME", "Only this scope; default: all that you may read.", "--scope")]
 BudgetOption = Annotated[int | None, option("TOKENS", "Maximum number of tokens.", min=1)]
 
 
@@ -50,28 +48,25 @@ def remember(
     scope: TargetScopeOption = "shared",
     category: Annotated[str, option("NAME", "Category: bio, mission, project, goal, …")] = "general",
     tier: Annotated[str, option("TIER", "canon for lasting facts, register for facts that change.")] = "canon",
-    topic: Annotated[str | None, option("ID", "Topic of a register; the same topic is updated, not added.")] = None,
+    topic: Annotated[str | None, option("ID", "Topic of a register; a new text replaces the old one.")] = None,
     tag: Annotated[list[str] | None, option("TAG", "A tag to filter by (repeatable).")] = None,
     source: Annotated[str, option("WORD", "Where it comes from: chat, manual, tool, operator, …")] = "manual",
     dry_run: Annotated[bool, flag("--dry-run", "Only check; write nothing.")] = False,
 ) -> None:
-    """Store a memory in the vault, if it passes the write gate.
+    """Remember a fact. Noise, secrets, personal data and duplicates are refused.
 
-    The gate refuses noise, secrets, personal data and duplicates; a refusal says why. Nothing is written then.
+    The memory is stored in the vault, the curated part of the store. A refusal says why; nothing is written then.
 
     Example: lukasa remember "The staging database is called heron" --category infrastructure
     """
     content = sys.stdin.read().rstrip("\n") if text == "-" else text
     require_utf8(content)
     fields: dict[str, Any] = {"tier": tier, "topic_id": topic, "tags": tag or (), "source": source}
-    with call.open() as memory:
-        if dry_run:
-            refused = memory.vault.judge({"text": content, "scope": scope, "category": category, **fields})
-            if refused is not None:
-                raise NotAccepted(refused)
-            call.show({"accepted": True, "dry_run": True}, "The gate would accept this.")
-            return
-        record = require_accepted(memory.vault.add_memory(content, scope, category, **fields)).record
+    if dry_run:
+        require_result(call.memory.vault.judge({"text": content, "scope": scope, "category": category, **fields}))
+        call.show({"accepted": True, "dry_run": True}, "The gate would accept this.")
+        return
+    record = require_accepted(call.memory.vault.add_memory(content, scope, category, **fields)).record
     verb = "Remembered" if record.version == 1 else f"Updated (version {record.version})"
     call.show(vault_record_json(record), f"{verb}: {record.id} in {record.scope}.")
 
@@ -79,24 +74,22 @@ def remember(
 def forget(
     call: Call, ids: Annotated[list[str], argument("ID…", "The ids of the memories.")], scope: ScopeFilterOption = None
 ) -> None:
-    """Delete memories from the vault, so that they are no longer found.
+    """Delete memories, so that they are no longer found.
 
     Their history stays in the log; `lukasa undo` brings them back and `lukasa erase` removes every trace.
 
     Example: lukasa forget 4f9a2c1b77d0
     """
-    with call.open(create=False) as memory:
-        outcomes = memory.vault.bulk_delete(ids, scope=scope)
+    outcomes = call.existing_memory.vault.bulk_delete(ids, scope=scope)
     failed = next((outcome for outcome in outcomes if not isinstance(outcome, Accepted)), None)
     if failed is not None and len(ids) == 1:
         raise NotAccepted(failed)
-    rows = [
-        {"id": id, "done": isinstance(outcome, Accepted), "reason": getattr(outcome, "reason", "")}
-        for id, outcome in zip(ids, outcomes, strict=True)
-    ]
-    call.show(rows, [f"Forgotten: {row['id']}." if row["done"] else f"{row['id']}: {row['reason']}" for row in rows])
-    if failed is not None:
-        raise typer.Exit(ExitCode.NOT_FOUND)
+    reasons = [(id, getattr(outcome, "reason", "")) for id, outcome in zip(ids, outcomes, strict=True)]
+    call.show(
+        [{"id": id, "done": not reason, "reason": reason} for id, reason in reasons],
+        [f"{id}: {reason}" if reason else f"Forgotten: {id}." for id, reason in reasons],
+        exit_code=ExitCode.OK if failed is None else ExitCode.NOT_FOUND,
+    )
 
 
 def scan(call: Call, file: Annotated[str, argument("FILE|-", "A text file; - reads stdin.")]) -> None:
@@ -110,21 +103,16 @@ def scan(call: Call, file: Annotated[str, argument("FILE|-", "A text file; - rea
 
     text = read_input(file).decode("utf-8", "replace")
     found = [
-        {
-            "line": text.count("\n", 0, finding.start) + 1,
-            "column": finding.start - text.rfind("\n", 0, finding.start),
-            "class": finding.pii_class,
-        }
-        for finding in find_pii(text)
+        (text.count("\n", 0, hit.start) + 1, hit.start - text.rfind("\n", 0, hit.start), hit.pii_class)
+        for hit in find_pii(text)
     ]
     call.show(
-        {"file": file, "found": found},
-        columns=("line", "column", "what"),
-        rows=[(row["line"], row["column"], CLASS_NAMES[row["class"]]) for row in found],  # type: ignore[index]
+        {"file": file, "found": [{"line": line, "column": column, "class": name} for line, column, name in found]},
+        columns="line, column, what",
+        rows=[(line, column, CLASS_NAMES[name]) for line, column, name in found],
         empty=f"No personal data and no secrets were found in {file}.",
+        exit_code=ExitCode.REFUSED if found else ExitCode.OK,
     )
-    if found:
-        raise typer.Exit(ExitCode.REFUSED)
 
 
 def audit(
@@ -132,7 +120,7 @@ def audit(
     path: Annotated[Path, argument("PATH", "The file to check.", exists=True, dir_okay=False)],
     import_passed: Annotated[bool, flag("--import", "Store the memories that pass.")] = False,
 ) -> None:
-    """Check another system's memories against the write gate. Writes nothing without --import.
+    """Report which memories of another system `lukasa remember` would refuse. Stores nothing without --import.
 
     Reads a vault.jsonl, a knowledge graph of MCP's memory server, or an export of mem0.
 
@@ -158,33 +146,27 @@ def audit(
     refused = [(entry, outcome) for entry, outcome in enumerate(outcomes, 1) if isinstance(outcome, Refused)]
     counts = Counter(outcome.code for _, outcome in refused)
     passed = len(outcomes) - len(refused)
-    answer = {
-        "file": str(path),
-        "format": format_name,
-        "entries": len(outcomes),
-        "passed": passed,
-        "refused": dict(counts.most_common()),
-        "imported": passed if import_passed else 0,
-        "refusals": [{"entry": entry, "code": o.code, "reason": o.reason} for entry, o in refused],
-    }
+    answer = {"file": str(path), "format": format_name, "entries": len(outcomes), "passed": passed}
+    answer |= {"refused": dict(counts.most_common()), "imported": passed if import_passed else 0}
+    answer |= {"refusals": [{"entry": entry, "code": o.code, "reason": o.reason} for entry, o in refused]}
     reasons = {outcome.code: outcome.reason for _, outcome in reversed(refused)}
-    share = len(refused) / len(outcomes) if outcomes else 0.0
+    share = f"{len(refused):,} ({len(refused) / max(len(outcomes), 1):.0%})"
+    entries = format_count(len(outcomes), "entry", "entries")
     call.show(
         answer,
-        f"{path} is a {format_name} with {format_count(len(outcomes), 'entry', 'entries')}; "
-        f"the gate refuses {len(refused):,} ({share:.0%}).",
-        columns=("refused", "code", "for example"),
+        f"{path} is a {format_name} with {entries}; the gate refuses {share}.",
+        columns="refused, code, for example",
         rows=[(count, code, reasons[code]) for code, count in counts.most_common()],
-        wrap=("for example",),
+        wrap="for example",
         after=f"Imported: {format_count(passed, 'memory', 'memories')}." if import_passed else (),
     )
 
 
-@app.command("list")
+@app.command()
 def list_(
     call: Call,
     scope: ScopeFilterOption = None,
-    tier: Annotated[str | None, option("TIER", "Only canon, or only register.")] = None,
+    tier: Annotated[str | None, option("TIER", "canon (lasting facts) or register (facts that change).")] = None,
     category: Annotated[str | None, option("NAME", "Only this category.")] = None,
     topic: Annotated[str | None, option("ID", "Only this topic.")] = None,
     tag: Annotated[str | None, option("TAG", "Only with this tag.")] = None,
@@ -194,10 +176,9 @@ def list_(
 
     Example: lukasa vault list --tier canon
     """
-    with call.open(create=False) as memory:
-        found = memory.vault.list(scope, tier=tier, category=category, topic_id=topic, tag=tag, limit=limit)
-    columns = ("id", "scope", "tier", "category", ("topic", "topic_id"), "text")
-    call.show(found, columns=columns, wrap=("text",), empty="The vault holds no such memory.")
+    found = call.existing_memory.vault.list(scope, tier=tier, category=category, topic_id=topic, tag=tag, limit=limit)
+    columns = "id, scope, tier, category, topic=topic_id, text"
+    call.show(found, columns=columns, wrap="text", empty="The vault holds no such memory.")
 
 
 @app.command()
@@ -213,83 +194,64 @@ def search(
     Example: lukasa vault search "staging database" --profile lexical
     """
     require_utf8(query)
-    with call.open(create=False) as memory:
-        found = memory.vault.search(query, () if scope is None else (scope,), k=k, profile=profile)
-    call.show(
-        found,
-        columns=(
-            ("score", lambda hit: f"{hit.score:.2f}"),
-            ("id", "memory.id"),
-            ("scope", "memory.scope"),
-            ("tier", "memory.tier"),
-            ("text", "memory.text"),
-        ),
-        wrap=("text",),
-        empty="Nothing was found.",
-    )
+    found = call.existing_memory.vault.search(query, () if scope is None else (scope,), k=k, profile=profile)
+    columns = "score:.2f, id=memory.id, scope=memory.scope, tier=memory.tier, text=memory.text"
+    call.show(found, columns=columns, wrap="text", empty="Nothing was found.")
 
 
 @app.command()
 def stats(call: Call) -> None:
-    """Show how full the vault is, how its memories are divided, and what the gate refused.
+    """Show how full the vault is, which memories it holds, and why others were refused.
 
     Example: lukasa vault stats
     """
-    with call.open(create=False) as memory:
-        figures = memory.vault.vault_stats()
-    call.show(figures, fields={name.replace("_", " "): _format_figure(value) for name, value in figures.items()})
-
-
-def _format_figure(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {count:,}" for name, count in value.items()) or "–"
-    return f"{value:,}"
+    figures = call.existing_memory.vault.vault_stats()
+    fields = {}
+    for name, value in figures.items():
+        counts = [f"{word} {count:,}" for word, count in value.items()] if isinstance(value, dict) else [f"{value:,}"]
+        fields[name.replace("_", " ")] = ", ".join(counts) or "–"
+    call.show(figures, fields=fields)
 
 
 @app.command()
 def snapshot(
     call: Call,
     scope: TargetScopeOption = "shared",
-    block: Annotated[
-        bool, flag("--block", "Print the fenced prompt block instead: notes too, from every scope.")
-    ] = False,
+    block: Annotated[bool, flag("--block", "Print the fenced prompt block, with notes, of every scope.")] = False,
     query: Annotated[str | None, option("TEXT", "Print the prompt block that answers this question instead.")] = None,
     budget: BudgetOption = None,
 ) -> None:
-    """Print canon and registers as compact Markdown, to be put into a prompt.
+    """Print the memories as compact Markdown, to be put into a prompt.
 
     Example: lukasa vault snapshot --budget 500
     """
-    with call.open(create=False) as memory:
-        if query is None and not block:
-            from lukasa.models.token_counter import open_token_counter
+    vault = call.existing_memory.vault
+    if query is not None:
+        made = vault.build_memory_block(query=query, budget=budget)
+        text, tokens = made.text, made.tokens
+    elif block:
+        made = vault.build_snapshot_block(budget=budget)
+        text, tokens = made.text, made.tokens
+    else:
+        from lukasa.models.token_counter import open_token_counter
 
-            text = memory.vault.build_snapshot(scope, budget=budget)
-            tokens = open_token_counter()(text) if text else 0
-        else:
-            vault = memory.vault
-            made = (
-                vault.build_snapshot_block(budget=budget)
-                if query is None
-                else vault.build_memory_block(query=query, budget=budget)
-            )
-            text, tokens = made.text, made.tokens
+        text = vault.build_snapshot(scope, budget=budget)
+        tokens = open_token_counter()(text) if text else 0
     if call.json or text:
         call.show({"text": text, "tokens": tokens}, lambda: typer.echo(text))
     else:
         render.print_to_stderr("The vault is empty, or the budget is too small.")
 
 
-@app.command("propose-deletions")
+@app.command()
 def propose_deletions(call: Call, scope: TargetScopeOption = "shared") -> None:
     """List memories that might be deleted, with the reason. Deletes nothing.
 
     Example: lukasa vault propose-deletions
     """
-    with call.open(create=False) as memory:
-        found = memory.vault.propose_deletions(scope)
-    columns = (("id", "memory.id"), ("why", "reason"), ("text", "memory.text"))
-    call.show(found, columns=columns, wrap=("text",), empty="No memory looks superfluous.")
+    found = call.existing_memory.vault.propose_deletions(scope)
+    columns = "id=memory.id, why=reason, text=memory.text"
+    call.show(found, columns=columns, wrap="text", empty="No memory looks superfluous.")
 
 
 @app.command()
@@ -302,20 +264,10 @@ def candidates(
 
     Example: lukasa vault candidates --floor 0.6
     """
-    with call.open(create=False) as memory:
-        pairs = memory.vault.find_consolidation_candidates(scope, floor)
-    call.show(
-        pairs,
-        columns=(
-            ("overlap", lambda pair: f"{pair.overlap:.2f}"),
-            ("sequence", lambda pair: f"{pair.sequence:.2f}"),
-            ("one", "one.id"),
-            ("other", "other.id"),
-            ("texts", lambda pair: f"{pair.one.text} / {pair.other.text}"),
-        ),
-        wrap=("texts",),
-        empty="No two memories are that similar.",
-    )
+    pairs = call.existing_memory.vault.find_consolidation_candidates(scope, floor)
+    texts: render.Column = ("texts", lambda pair: f"{pair.one.text} / {pair.other.text}")
+    columns = ("overlap:.2f, sequence:.2f, one=one.id, other=other.id", texts)
+    call.show(pairs, columns=columns, wrap="texts", empty="No two memories are that similar.")
 
 
 @app.command()
@@ -326,12 +278,13 @@ def promote(
     by: Annotated[str, option("NAME", "The person who decides it.")] = "",
     scope: ScopeFilterOption = None,
 ) -> None:
-    """Make a register canon, by decision of a person or because independent authors agree.
+    """Turn a register (a fact that changes) into canon (a lasting fact).
+
+    A person decides it, or independent authors say the same.
 
     Example: lukasa vault promote 4f9a2c1b77d0 --by Ada
     """
-    with call.open(create=False) as memory:
-        record = require_accepted(memory.vault.promote_to_canon(id, text, by=by, scope=scope)).record
+    record = require_accepted(call.existing_memory.vault.promote_to_canon(id, text, by=by, scope=scope)).record
     why = f"decided by {by}" if by else f"corroborated by {', '.join(record.body.get('corroborated_by', ()))}"
     call.show(vault_record_json(record), f"{record.id} is canon now, {why}.")
 
@@ -347,8 +300,7 @@ def corroborate(
 
     Example: lukasa --agent elysia vault corroborate 4f9a2c1b77d0
     """
-    with call.open(create=False) as memory:
-        record = require_accepted(memory.vault.corroborate(id, scope=scope, author=author)).record
+    record = require_accepted(call.existing_memory.vault.corroborate(id, scope=scope, author=author)).record
     call.show({"memory": id, "author": record.author}, f"{record.author} corroborates {id}.")
 
 
@@ -358,8 +310,7 @@ def compact(call: Call) -> None:
 
     Example: lukasa vault compact
     """
-    with call.open(create=False) as memory:
-        versions = memory.vault.compact().versions
+    versions = call.existing_memory.vault.compact().versions
     call.show({"versions": versions}, f"Dropped {format_count(versions, 'superseded version')}.")
 
 
@@ -369,20 +320,18 @@ def journal(
     text: Annotated[str | None, argument("[TEXT]", "The event; without it, the entries are shown.")] = None,
     scope: ScopeFilterOption = None,
 ) -> None:
-    """Add a short-lived entry to the burst journal, or show the entries.
+    """Add an entry to the burst journal, which keeps entries for a day, or show the entries.
 
-    The journal is for ticks, runtime snapshots and check-ins; it is capped, and entries expire after a day.
+    Use it for progress marks, runtime snapshots and check-ins. The number of entries is limited.
 
     Example: lukasa vault journal "tick marker for burst 5"
     """
-    with call.open() as memory:
-        if text is not None:
-            record = require_accepted(memory.vault.journal(text, scope)).record
-            call.show(record, f"Added to the burst journal of {record.scope}.")
-            return
-        ticks = memory.vault.ticks(scope)
-    columns = ("at", "scope", "author", "text")
-    call.show(ticks, columns=columns, wrap=("text",), empty="The burst journal is empty.")
+    if text is not None:
+        record = require_accepted(call.memory.vault.journal(text, scope)).record
+        call.show(record, f"Added to the burst journal of {record.scope}.")
+        return
+    columns = "at, scope, author, text"
+    call.show(call.memory.vault.ticks(scope), columns=columns, wrap="text", empty="The burst journal is empty.")
 
 
 @app.command()
@@ -395,13 +344,12 @@ def note(
 
     Example: lukasa vault note "Call me Ada."
     """
-    with call.open() as memory:
-        if text is not None:
-            record = require_accepted(memory.vault.note(text, scope or "shared")).record
-            call.show(record, f"Noted: {record.id} in {record.scope}.")
-            return
-        notes = memory.vault.notes(() if scope is None else (scope,))
-    _show_records(call, notes, empty="There are no notes.")
+    if text is not None:
+        record = require_accepted(call.memory.vault.note(text, scope or "shared")).record
+        call.show(record, f"Noted: {record.id} in {record.scope}.")
+        return
+    notes = call.memory.vault.notes(() if scope is None else (scope,))
+    call.show(notes, columns="id, scope, text", wrap="text", empty="There are no notes.")
 
 
 @app.command()
@@ -412,21 +360,16 @@ def directive(
 ) -> None:
     """Store a rule of behaviour, or show the rules. Relevant rules are part of memory blocks.
 
-    Only the owner of the store may set a rule for everybody.
+    Only the owner of the store may set a rule for all agents.
 
     Example: lukasa vault directive "Answer in British spelling."
     """
-    with call.open() as memory:
-        if text is not None:
-            record = require_accepted(memory.vault.directive(text, scope)).record
-            call.show(record, f"Set: {record.id} in {record.scope}.")
-            return
-        directives = memory.vault.directives(() if scope is None else (scope,))
-    _show_records(call, directives, empty="There are no directives.")
-
-
-def _show_records(call: Call, records: Sequence[Record], *, empty: str) -> None:
-    call.show(records, columns=("id", "scope", "text"), wrap=("text",), empty=empty)
+    if text is not None:
+        record = require_accepted(call.memory.vault.directive(text, scope)).record
+        call.show(record, f"Set: {record.id} in {record.scope}.")
+        return
+    directives = call.memory.vault.directives(() if scope is None else (scope,))
+    call.show(directives, columns="id, scope, text", wrap="text", empty="There are no directives.")
 
 
 @app.command()
@@ -439,16 +382,13 @@ def export(call: Call, file: Annotated[str, argument("FILE|-", "The file to writ
     from lukasa.transfer.layouts.vault_jsonl import export_vault
 
     target = nullcontext(sys.stdout.buffer) if file == "-" else atomic_write(Path(file).absolute())
-    with call.open(create=False) as memory, progress_bar("Exporting") as bar, target as lines:
-        count = export_vault(memory.journal, lines, bar)
+    with progress_bar("Exporting") as bar, target as lines:
+        count = export_vault(call.existing_memory.journal, lines, bar)
         lines.flush()
-    if file == "-":
-        render.print_to_stderr(f"Exported {format_count(count, 'version')}.")
-    else:
-        call.show({"file": file, "versions": count}, f"Exported {format_count(count, 'version')} to {file}.")
+    show_export(call, file, count)
 
 
-@app.command("import")
+@app.command()
 def import_(call: Call, file: Annotated[str, argument("FILE|-", "A vault.jsonl file; - reads stdin.")]) -> None:
     """Add the memories of a vault.jsonl file, with their ids, versions and times.
 
@@ -458,17 +398,8 @@ def import_(call: Call, file: Annotated[str, argument("FILE|-", "A vault.jsonl f
     """
     from lukasa.transfer.layouts.vault_jsonl import import_vault
 
-    source = nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb")  # noqa: SIM115 - closed by the with below
-    with source as lines, call.open() as memory, progress_bar("Importing") as bar:
-        done = import_vault(memory.vault, lines, bar)
-    call.show(
-        done,
-        f"{format_count(done.memories, 'memory', 'memories')} ({format_count(done.versions, 'version')}) added, "
-        f"{done.present:,} already here, {len(done.refused):,} refused.",
-        columns=("line", "code", "reason"),
-        rows=[(line, why.code, why.reason) for line, why in done.refused],
-        wrap=("reason",),
-        limit=_MAX_ROWS,
-    )
-    if done.refused:
-        raise typer.Exit(ExitCode.REFUSED)
+    with open_input(file) as lines, progress_bar("Importing") as bar:
+        done = import_vault(call.memory.vault, lines, bar)
+    added = f"{format_count(done.memories, 'memory', 'memories')} ({format_count(done.versions, 'version')})"
+    rows = [(line, why.code, why.reason) for line, why in done.refused]
+    show_import(call, done, added, done.present, "line, code, reason", rows)

@@ -9,15 +9,13 @@ import pytest
 
 import lukasa
 from lukasa.memory import SERVICES, Service
-from support.preferences import Preferences
 
 
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Open a store whose table of services has one more line."""
-    monkeypatch.setitem(
-        SERVICES, "preferences", Service("support.preferences", lambda memory: Preferences(memory.journal))
-    )
+    service = Service("support.preferences", "Preferences", lambda memory, _: (memory.journal,))
+    monkeypatch.setitem(SERVICES, "preferences", service)
     with lukasa.open(tmp_path / "agents.db", embedder="hash") as memory:
         yield memory
 

@@ -313,8 +313,7 @@ def _import_turns(conversations: Conversations, turns: Sequence[Any]) -> dict[st
     """Store the turns as one conversation and return them by the ids that the questions use."""
     conversations.configure(SESSION, automatic=False)
     conversations.extend(
-        SESSION,
-        [Turn("user", turn["text"], speaker=turn["speaker"], timestamp=turn["moment"]) for turn in turns],
+        SESSION, [Turn("user", turn["text"], speaker=turn["speaker"], timestamp=turn["moment"]) for turn in turns]
     )
     return {turn["id"]: stored for turn, stored in zip(turns, conversations.transcript(SESSION), strict=True)}
 

@@ -109,8 +109,6 @@ class Journal:
         names = (self.author, SHARED, *sorted(self.reach.writable or ()))
         return next((name for name in names if name and self.reach.reads(name) and self.reach.writes(name)), None)
 
-    # Writing
-
     def write(
         self, kind: str, text: str = "", body: Mapping[str, Any] | None = None, *, key: str | None = None, **fields: Any
     ) -> Outcome:
@@ -158,8 +156,6 @@ class Journal:
                 return Refused(answer.code, answer.reason, {**answer.details, "at": len(validated)})
             validated.append(answer)
         return validated
-
-    # Reading
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         """Open a consistent snapshot for several reads."""
@@ -212,8 +208,6 @@ class Journal:
         with self._engine.snapshot(self.reach, single_query=True) as reader:
             return reader.tip()
 
-    # Undo
-
     def undo(self, *, author: str | None = None, since: datetime | None = None, label: str | None = None) -> UndoResult:
         """Revert what an author wrote since a time, or what carries a label, and everything derived from it.
 
@@ -259,8 +253,6 @@ class Journal:
             raise NotAllowed(outcome.reason)
         return result
 
-    # Quarantine
-
     def quarantine(self, author: str, *, since: datetime | None = None, reason: str = "") -> Outcome:
         """Hide what an author wrote (since a time) and everything derived from it, until ``release``."""
         body = {"author": author, "since": None if since is None else to_iso(to_utc(since)), "reason": reason}
@@ -278,8 +270,6 @@ class Journal:
         """Return the quarantined authors, each with the record of its quarantine."""
         records = self.read(_QUARANTINE_QUERY)
         return {record.body["author"]: record for record in records if not record.body.get("released")}
-
-    # Erasure and maintenance
 
     def erase(self, *keys: Key, subject: str | None = None, reason: str = "") -> ErasureReceipt:
         """Remove records for good: every version, every index entry, and everything derived from them.

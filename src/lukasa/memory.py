@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from lukasa.storage.archive import Archives, Manifest
     from lukasa.storage.files import FileStore
     from lukasa.transfer.backup import RestoreResult
-    from lukasa.trust import Trust, TrustSettings
+    from lukasa.trust import Trust, TrustLookup, TrustSettings
     from lukasa.vault import Vault, VaultSettings
 
 
@@ -73,159 +74,87 @@ class StoreParts:
     clock: Clock
     new_id: IdMaker
     rng: random.Random
-    open_recall: Callable[[Journal], Recall]
-    owner_journal: Journal
-    """A journal with full access, for lookups that services need internally; its results are never shown as they are."""
+    open_vector_index: Callable[[], VectorIndex]
+    """Returns the vectors of the store; all callers share them."""
+    open_trust_lookup: Callable[[], TrustLookup]
     vault_settings: VaultSettings | None = None
     trust_settings: TrustSettings | None = None
 
 
+Arguments = Callable[["Memory", StoreParts], tuple[Any, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One service of a memory: the package that declares its kinds, and the function that builds it for a caller."""
+    """One service of a memory: the package that declares its kinds, its class there, and the arguments of that class."""
 
     package: str
-    build: Callable[[Memory], Any]
+    class_name: str
+    arguments: Arguments = lambda memory, parts: (memory.journal, parts.clock)
 
 
-def _build_recall(memory: Memory) -> Recall:
-    return memory._parts.open_recall(memory.journal)
-
-
-def _build_context(memory: Memory) -> Conversations:
-    from lukasa.context import Conversations
-
-    parts = memory._parts
-    return Conversations(
-        memory.journal,
-        lambda: memory.recall,
-        parts.clock,
-        parts.new_id,
-        model=open_configured_model(),
-        open_model=open_configured_model,
-    )
-
-
-def _build_vault(memory: Memory) -> Vault:
-    from lukasa.vault import Vault
-
-    parts = memory._parts
-    return Vault(memory.journal, lambda: memory.recall, parts.clock, parts.rng, parts.vault_settings)
-
-
-def _build_sessions(memory: Memory) -> Sessions:
-    from lukasa.sessions import Sessions
-
-    parts = memory._parts
-    return Sessions(
-        memory.journal,
-        parts.clock,
-        parts.new_id,
-        lambda: _open_files(parts.location),
-        _open_hub(memory),
-        default_session_id,
-    )
-
-
-def _build_forecasts(memory: Memory) -> Forecasts:
-    from lukasa.forecasts import Forecasts
-
-    return Forecasts(memory.journal, memory._parts.clock, memory._parts.new_id, _open_hub(memory))
-
-
-def _open_hub(memory: Memory) -> Network | None:
+def _open_hub(memory: Memory, clock: Clock) -> Network | None:
     """Return the hub of the agents that share the store, for a caller that may read and write the shared scope."""
     from lukasa.network import NetworkHub
 
     reach = memory.journal.reach
-    return NetworkHub(memory.journal, memory._parts.clock) if reach.reads(SHARED) and reach.writes(SHARED) else None
+    return NetworkHub(memory.journal, clock) if reach.reads(SHARED) and reach.writes(SHARED) else None
 
 
-def _build_episodes(memory: Memory) -> Episodes:
-    from lukasa.experience import Episodes
-
-    return Episodes(memory.journal, memory._parts.clock)
-
-
-def _build_knowledge(memory: Memory) -> Knowledge:
-    from lukasa.experience import Knowledge
-
-    return Knowledge(memory.journal, memory._parts.clock, memory._parts.new_id)
+def _context_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
+    model = open_configured_model()
+    return memory.journal, lambda: memory.recall, parts.clock, parts.new_id, model, open_configured_model
 
 
-def _build_skills(memory: Memory) -> Skills:
-    from lukasa.experience import Skills
-
-    return Skills(memory.journal, memory._parts.clock)
-
-
-def _build_ledgers(memory: Memory) -> Ledgers:
-    from lukasa.experience import Ledgers
-
-    return Ledgers(memory.journal, memory._parts.clock)
+def _sessions_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
+    files, hub = partial(_open_files, parts.location), _open_hub(memory, parts.clock)
+    return memory.journal, parts.clock, parts.new_id, files, hub, default_session_id
 
 
-def _build_handoffs(memory: Memory) -> Handoffs:
-    from lukasa.experience import Handoffs
+def _trust_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
+    def embedder() -> Embedder:
+        return memory.recall.index.embedder.embedder
 
-    return Handoffs(memory.journal, memory._parts.clock)
-
-
-def _build_metrics(memory: Memory) -> TaskMetrics:
-    from lukasa.experience import TaskMetrics
-
-    return TaskMetrics(memory.journal, memory._parts.clock)
-
-
-def _build_continuity(memory: Memory) -> Continuity:
-    from lukasa.experience import Continuity
-
-    return Continuity(memory.journal, memory.recall, memory._parts.clock)
-
-
-def _build_consolidation(memory: Memory) -> Consolidation:
-    from lukasa.experience import Consolidation
-
-    return Consolidation(memory.journal, memory._parts.new_id, open_configured_model())
-
-
-def _build_graph(memory: Memory) -> MemoryGraph:
-    from lukasa.memory_graph import MemoryGraph
-
-    return MemoryGraph(memory.journal)
-
-
-def _build_trust(memory: Memory) -> Trust:
-    from lukasa.trust import Trust, TrustLookup
-
-    parts = memory._parts
-    return Trust(
-        memory.journal,
-        parts.clock,
-        parts.new_id,
-        parts.rng,
-        lambda: memory.recall.index.embedder.embedder,
-        TrustLookup(parts.owner_journal, parts.clock),
-        parts.trust_settings,
-    )
+    lookup, settings = parts.open_trust_lookup(), parts.trust_settings
+    return memory.journal, parts.clock, parts.new_id, parts.rng, embedder, lookup, settings
 
 
 SERVICES: dict[str, Service] = {
-    "consolidate": Service("lukasa.experience", _build_consolidation),
-    "context": Service("lukasa.context", _build_context),
-    "continuity": Service("lukasa.experience", _build_continuity),
-    "episodes": Service("lukasa.experience", _build_episodes),
-    "forecasts": Service("lukasa.forecasts", _build_forecasts),
-    "graph": Service("lukasa.memory_graph", _build_graph),
-    "handoffs": Service("lukasa.experience", _build_handoffs),
-    "knowledge": Service("lukasa.experience", _build_knowledge),
-    "ledgers": Service("lukasa.experience", _build_ledgers),
-    "metrics": Service("lukasa.experience", _build_metrics),
-    "recall": Service("lukasa.recall", _build_recall),
-    "sessions": Service("lukasa.sessions", _build_sessions),
-    "skills": Service("lukasa.experience", _build_skills),
-    "trust": Service("lukasa.trust", _build_trust),
-    "vault": Service("lukasa.vault", _build_vault),
+    "consolidate": Service(
+        "lukasa.experience",
+        "Consolidation",
+        lambda memory, parts: (memory.journal, parts.new_id, open_configured_model()),
+    ),
+    "context": Service("lukasa.context", "Conversations", _context_arguments),
+    "continuity": Service(
+        "lukasa.experience", "Continuity", lambda memory, parts: (memory.journal, memory.recall, parts.clock)
+    ),
+    "episodes": Service("lukasa.experience", "Episodes"),
+    "forecasts": Service(
+        "lukasa.forecasts",
+        "Forecasts",
+        lambda memory, parts: (memory.journal, parts.clock, parts.new_id, _open_hub(memory, parts.clock)),
+    ),
+    "graph": Service("lukasa.memory_graph", "MemoryGraph", lambda memory, _: (memory.journal,)),
+    "handoffs": Service("lukasa.experience", "Handoffs"),
+    "knowledge": Service(
+        "lukasa.experience", "Knowledge", lambda memory, parts: (memory.journal, parts.clock, parts.new_id)
+    ),
+    "ledgers": Service("lukasa.experience", "Ledgers"),
+    "metrics": Service("lukasa.experience", "TaskMetrics"),
+    "recall": Service(
+        "lukasa.recall",
+        "Recall",
+        lambda memory, parts: (memory.journal, parts.open_vector_index(), parts.clock, parts.open_trust_lookup()),
+    ),
+    "sessions": Service("lukasa.sessions", "Sessions", _sessions_arguments),
+    "skills": Service("lukasa.experience", "Skills"),
+    "trust": Service("lukasa.trust", "Trust", _trust_arguments),
+    "vault": Service(
+        "lukasa.vault",
+        "Vault",
+        lambda memory, parts: (memory.journal, lambda: memory.recall, parts.clock, parts.rng, parts.vault_settings),
+    ),
 }
 """Every service of a memory by its attribute. A new service is its package and one line here."""
 
@@ -243,6 +172,10 @@ class Memory:
     engine of another memory and does not close it.
     """
 
+    journal: Journal
+    """The log under all services: reads, writes, history, undo, quarantine, erasure."""
+    jobs: Jobs
+    """Background work."""
     consolidate: Consolidation
     """Draw knowledge from episodes: ``memory.consolidate(dry_run=True)``."""
     context: Conversations
@@ -286,7 +219,7 @@ class Memory:
         service = SERVICES.get(name)
         if service is None:
             raise AttributeError(f"A memory has no attribute {name!r}.")
-        built = service.build(self)
+        built = getattr(import_module(service.package), service.class_name)(*service.arguments(self, self._parts))
         setattr(self, name, built)
         return built
 
@@ -539,17 +472,20 @@ def build_memory(
 ) -> Memory:
     """Build a memory on an open engine."""
     gate = Gate(override_pii(declared_kinds(), {} if vault_settings is None else vault_settings.pii))
-    owner = Journal(engine, gate, FULL_REACH, clock, new_id)
-    index: list[VectorIndex] = []  # one for all callers, built at the first recall because it imports numpy
+    owner = Journal(engine, gate, FULL_REACH, clock, new_id)  # for lookups inside services, never for a caller
+    index: list[VectorIndex] = []  # built at the first recall because it imports numpy
 
-    def open_recall(journal: Journal) -> Recall:
-        from lukasa.recall.recall import Recall
+    def open_vector_index() -> VectorIndex:
         from lukasa.recall.vector_index import VectorIndex
-        from lukasa.trust import TrustLookup
 
         if not index:
             index.append(VectorIndex(owner, embedder, default=embedder_name(), key=embedder_key()))
-        return Recall(journal, index[0], clock, trust_provider=TrustLookup(owner, clock))
+        return index[0]
+
+    def open_trust_lookup() -> TrustLookup:
+        from lukasa.trust import TrustLookup
+
+        return TrustLookup(owner, clock)
 
     def open_for_job(agent: str, reach: Reach, jobs: Jobs) -> Memory:
         journal = Journal(engine, gate, reach, clock, new_id, author=agent)
@@ -561,8 +497,8 @@ def build_memory(
         clock,
         new_id,
         rng or random.SystemRandom(),
-        open_recall,
-        owner,
+        open_vector_index,
+        open_trust_lookup,
         vault_settings,
         trust_settings,
     )

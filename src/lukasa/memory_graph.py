@@ -79,8 +79,6 @@ class MemoryGraph:
             raise InvalidInput("This caller has no scope for a graph.", hint="Name one: graph.within(…)")
         return scope
 
-    # Writing
-
     def create_entities(self, entities: Iterable[Entity]) -> tuple[Entity, ...] | Refused:
         """Create the entities that do not exist yet and return them."""
         wanted: dict[str, Entity] = {}
@@ -114,13 +112,13 @@ class MemoryGraph:
         return outcome if isinstance(outcome, Refused) else tuple(created)
 
     def add_observations(
-        self, told: Iterable[tuple[str, Sequence[str]]]
+        self, observations: Iterable[tuple[str, Sequence[str]]]
     ) -> tuple[tuple[str, tuple[str, ...]], ...] | Refused:
         """Add to entities, given by name, the observations they do not have yet, and return those.
 
         If one of the entities does not exist, nothing is added.
         """
-        wanted = list(told)
+        wanted = list(observations)
         added: list[tuple[str, tuple[str, ...]]] = []
 
         def add(reader: Reader) -> Sequence[Draft] | Refused:
@@ -155,9 +153,9 @@ class MemoryGraph:
 
         return self._append_if(delete)
 
-    def delete_observations(self, told: Iterable[tuple[str, Sequence[str]]]) -> Outcome:
+    def delete_observations(self, observations: Iterable[tuple[str, Sequence[str]]]) -> Outcome:
         """Delete observations of entities, given by name; unknown ones are ignored."""
-        wanted = list(told)
+        wanted = list(observations)
 
         def delete(reader: Reader) -> Sequence[Draft]:
             return _tombstones(
@@ -177,8 +175,6 @@ class MemoryGraph:
             return _tombstones(record for key in keys if (record := reader.get(key)) is not None)
 
         return self._append_if(delete)
-
-    # Reading
 
     def read_graph(self) -> Subgraph:
         """Return the whole graph."""
@@ -218,8 +214,6 @@ class MemoryGraph:
                 relations.update({found.seq: _parse_relation(found) for found in self._read_relations(reader, name)})
         ordered = tuple(entity for _, entity in sorted(entities, key=lambda pair: pair[0]))
         return Subgraph(ordered, tuple(relations[seq] for seq in sorted(relations)))
-
-    # Records
 
     def _append_if(self, condition: Any) -> Accepted | Refused:
         outcome = self._journal.append_if(condition)

@@ -278,8 +278,7 @@ def test_run_reports_progress_of_each_stage(report, progress_reports):
 
 
 @pytest.mark.parametrize(
-    ("text", "sizes"),
-    [("1k,100k,1m", (1_000, 100_000, 1_000_000)), ("300", (300,)), (" 2K , 1M ", (2_000, 1_000_000))],
+    ("text", "sizes"), [("1k,100k,1m", (1_000, 100_000, 1_000_000)), ("300", (300,)), (" 2K , 1M ", (2_000, 1_000_000))]
 )
 def test_sizes_are_written_short(text, sizes):
     assert store.parse_sizes(text) == sizes

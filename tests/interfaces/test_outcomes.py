@@ -107,8 +107,7 @@ def test_an_agent_gets_the_hint_of_the_error_or_else_of_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "status"),
-    [("unauthorized", 401), ("unknown_host", 421), ("foreign_origin", 403), ("body_too_large", 413)],
+    ("code", "status"), [("unauthorized", 401), ("unknown_host", 421), ("foreign_origin", 403), ("body_too_large", 413)]
 )
 def test_a_refused_request_has_a_status_and_a_hint(code: str, status: int) -> None:
     problem = request_error(code, "No.").as_problem()

@@ -271,10 +271,7 @@ def test_a_job_reaches_its_own_scope_and_nothing_else(location, open_store, regi
     orion.jobs.defer("look", name="own")
     orion.jobs.defer("look", name="shared", scope="shared")
     owner.jobs.run_waiting()
-    assert seen == {
-        "own": ("orion", ["of orion"], "scope_closed"),
-        "shared": ("orion", ["of shared"], "scope_closed"),
-    }
+    assert seen == {"own": ("orion", ["of orion"], "scope_closed"), "shared": ("orion", ["of shared"], "scope_closed")}
 
 
 def test_a_job_of_the_owner_reaches_everything(location, open_store, register):

@@ -14,12 +14,7 @@ import pytest
 import lukasa
 from lukasa import config
 from lukasa.errors import InvalidInput, StoreUnavailable
-from lukasa.models.embedders import (
-    EMBEDDER_KEY_VARIABLE,
-    EMBEDDER_VARIABLE,
-    best_installed_embedder,
-    open_embedder,
-)
+from lukasa.models.embedders import EMBEDDER_KEY_VARIABLE, EMBEDDER_VARIABLE, best_installed_embedder, open_embedder
 
 OFFLINE = ("minilm", "static", "hash")
 ODD = ["", " ", "\0", "\ud800 half", "\U0001f680", "x" * 100_000, "word " * 5_000, "\u202e", "日本語のテキスト"]

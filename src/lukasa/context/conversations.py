@@ -73,11 +73,11 @@ class Conversations:
         recall: Callable[[], Recall],
         clock: Clock,
         new_id: IdMaker,
+        model: LanguageModel | None = None,
+        open_model: Callable[[str], LanguageModel | None] = open_language_model,
         *,
         defaults: ConversationSettings = DEFAULT_SETTINGS,
         counter: TokenCounter | None = None,
-        model: LanguageModel | None = None,
-        open_model: Callable[[str], LanguageModel | None] = open_language_model,
     ) -> None:
         self._journal = journal
         self._recall = recall
@@ -123,8 +123,6 @@ class Conversations:
         if self._counter is None:
             self._counter = open_token_counter()
         return self._counter
-
-    # The document's calls
 
     def load(self, session_id: str, *, as_of: AsOf | None = None) -> Context:
         """Return the conversation now or at an earlier point; an empty one where there is none. Writes nothing."""
@@ -232,8 +230,6 @@ class Conversations:
             for record in self._journal.read(Query(kinds=(CONTEXT,)))
         ]
         return sorted(infos, key=lambda info: (info.created_at, info.id))
-
-    # Appending turns and changing the state
 
     def append(
         self,
@@ -372,8 +368,6 @@ class Conversations:
         DEFAULT_SETTINGS.with_changes(changes)  # reject unknown names and invalid values before reading anything
         return self._change_state(session_id, lambda _: None, changes)
 
-    # Compacting and forking
-
     def compact(self, session_id: str, *, keep: int | None = None) -> CompactionReport:
         """Fold all but the newest ``keep`` turns, delete duplicate facts and prune completed tasks."""
         return self._compact(self._conversation(session_id), by_hand=True, keep=keep)
@@ -398,8 +392,6 @@ class Conversations:
         if isinstance(outcome, Accepted):  # at that point a compaction may have been due
             self._compact_if_automatic(fork, origin.settings)
         return outcome
-
-    # Reading
 
     def transcript(
         self, session_id: str, *, as_of: AsOf | None = None, newest_first: bool = False, limit: int | None = None
@@ -455,8 +447,6 @@ class Conversations:
             older_turns = [replace(turn, content=extract_passage(turn.content, question)) for turn in found]
         return assemble_prompt(context, turns, older_turns, budget=budget, counter=self.counter)
 
-    # Storage of turns
-
     def _conversation(self, session_id: str) -> ConversationRecords:
         """Check the id of a conversation and return its keys, queries and drafts."""
         if session_id.__class__ is not str or not 0 < len(session_id) <= _MAX_ID_LENGTH:
@@ -505,8 +495,6 @@ class Conversations:
         extended = [*earlier, *turns]
         return list(turns) if has_orphan_results(extended) else extended
 
-    # Storage of the state
-
     def _append_with_state(self, conversation: ConversationRecords, drafts: list[Draft], *, has_state: bool) -> Outcome:
         """Append drafts, after a state record if the conversation has none; the outcome leaves that record out."""
         if not has_state:
@@ -528,10 +516,7 @@ class Conversations:
             return True, self._defaults
 
     def _change_state(
-        self,
-        session_id: str,
-        change: Callable[[dict[str, Any]], None],
-        settings: Mapping[str, Any] | None = None,
+        self, session_id: str, change: Callable[[dict[str, Any]], None], settings: Mapping[str, Any] | None = None
     ) -> Outcome:
         """Change the state, and settings if given, in one conditional append."""
         conversation = self._conversation(session_id)
@@ -552,8 +537,6 @@ class Conversations:
                 self._compact_if_automatic(conversation, current)
         return outcome
 
-    # Compaction
-
     def _compact_if_automatic(self, conversation: ConversationRecords, settings: ConversationSettings) -> None:
         """Compact past the limits if that is automatic. The turns are stored by now, so an error is not raised."""
         if settings.automatic:
@@ -570,8 +553,6 @@ class Conversations:
             )  # fmt: skip
         finally:
             self._size_tracker.invalidate(conversation)
-
-    # Facts
 
     def _new_fact_drafts(self, conversation: ConversationRecords, turns: Sequence[Turn]) -> list[Draft]:
         """Draft the facts that turns state, without those stored with the same text."""

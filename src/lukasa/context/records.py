@@ -183,9 +183,6 @@ class ConversationRecords(NamedTuple):
         return drafts
 
 
-# Parsers
-
-
 def parse_turn(record: Record) -> Turn:
     """Parse a turn; replace fields of the wrong type by defaults, since other programs may have written the record."""
     body = record.body

@@ -218,8 +218,6 @@ class Episodes:
         self._journal = journal
         self._clock = clock
 
-    # Recording
-
     def record(
         self, goal: str, *, outcome: str = "success", task_id: str = "", agent: str = "",
         timestamp: datetime | str | None = None, duration_seconds: float = 0,
@@ -239,7 +237,7 @@ class Episodes:
         return self.add([document], scope=scope, key=key)
 
     def add(
-        self, told: Iterable[Mapping[str, Any]], *, scope: str = SHARED, origin: str = "manual", key: str | None = None
+        self, episodes: Iterable[Mapping[str, Any]], *, scope: str = SHARED, origin: str = "manual", key: str | None = None
     ) -> Outcome:
         """Add episode documents, all or none.
 
@@ -248,7 +246,7 @@ class Episodes:
         """
         now = self._clock.now()
         bodies: list[tuple[str, dict[str, Any]]] = []
-        for index, document in enumerate(told):
+        for index, document in enumerate(episodes):
             body = parse_episode(document, now)
             id = document.get("id", "")
             if not isinstance(id, str):
@@ -275,8 +273,6 @@ class Episodes:
             return drafts
 
         return self._journal.append_if(build_drafts, key=key)
-
-    # Live
 
     def start(
         self, goal: str, *, task_id: str = "", agent: str = "", context: Mapping[str, Any] | None = None,
@@ -358,8 +354,6 @@ class Episodes:
 
         return change_by_id(self._journal, EPISODE, id, change_if_running, scope=scope)
 
-    # Finding
-
     def get(self, id: str, *, scope: str | None = None) -> Episode | None:
         record = read_by_id(self._journal, EPISODE, id, scope)
         return None if record is None else Episode(record)
@@ -400,8 +394,6 @@ class Episodes:
         found = (Episode(record) for query in queries for record in self._journal.read(query))
         chosen = (episode for episode in found if archived or episode.detail != ARCHIVED)
         return sorted(chosen, key=lambda episode: (episode.timestamp, episode.record.seq))
-
-    # Pruning
 
     def prune(
         self, *, summarise_after: float = 7, archive_after: float = 30, dry_run: bool = False

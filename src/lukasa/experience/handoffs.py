@@ -83,10 +83,10 @@ class Handoffs:
         return self.put(document, scope=scope, key=key)
 
     def put(
-        self, told: Mapping[str, Any], *, scope: str = SHARED, origin: str = "manual", key: str | None = None
+        self, fields: Mapping[str, Any], *, scope: str = SHARED, origin: str = "manual", key: str | None = None
     ) -> Outcome:
         """Store a handoff document. A document whose handoff is already stored changes nothing."""
-        body = {name: value for name, value in told.items() if name != "id"}
+        body = {name: value for name, value in fields.items() if name != "id"}
         for name in ("from_agent", "to_agent"):
             if not isinstance(body.get(name), str) or not body[name]:
                 return Refused("bad_handoff", f"A handoff needs a {name}.")
@@ -99,7 +99,7 @@ class Handoffs:
             body["timestamp"] = to_iso(self._clock.now() if timestamp is None else from_iso(str(timestamp)))
         except InvalidInput as error:
             return Refused("bad_handoff", f"timestamp: {error.message}")
-        id = told.get("id", "")
+        id = fields.get("id", "")
         if not isinstance(id, str):
             return Refused("bad_id", "The id must be text.")
 

@@ -237,8 +237,6 @@ class Knowledge:
         self._clock = clock
         self._new_id = new_id
 
-    # Adding
-
     def add_pattern(self, pattern: str, *, id: str = "", scope: str = SHARED, **fields: Any) -> Outcome:
         """Add a pattern. ``fields`` are the document's: category, conditions, correct_approach, confidence, …"""
         return self.add(PATTERN, {"pattern": pattern, **fields}, id=id, scope=scope)
@@ -255,7 +253,7 @@ class Knowledge:
         return self.add(FACT, {"fact": fact, **fields}, id=id, scope=scope)
 
     def add(
-        self, kind: str, told: Mapping[str, Any], *, id: str = "", scope: str = SHARED, origin: str = "manual",
+        self, kind: str, fields: Mapping[str, Any], *, id: str = "", scope: str = SHARED, origin: str = "manual",
         labels: tuple[str, ...] = (),
     ) -> Outcome:  # fmt: skip
         """Add an item from its document; with an id, replace the item of that id.
@@ -268,12 +266,12 @@ class Knowledge:
         def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
             known = reader.get(Key(scope, kind, id)) if id else None
             name = id or next(free_ids(reader, kind, ID_PREFIXES[kind], scope))
-            links = parse_links(told, scope)
+            links = parse_links(fields, scope)
             if isinstance(links, Refused):
                 return links
-            if known is not None and "links" not in told:
+            if known is not None and "links" not in fields:
                 links = [link for link in known.links if link.relation != DERIVED_FROM]
-            draft = knowledge_draft(kind, told, scope=scope, id=name, links=links, labels=labels, origin=origin)
+            draft = knowledge_draft(kind, fields, scope=scope, id=name, links=links, labels=labels, origin=origin)
             if isinstance(draft, Refused):
                 return draft
             return [] if known is not None and (known.body, known.links) == (draft.body, draft.links) else [draft]
@@ -292,8 +290,6 @@ class Knowledge:
             return [draft_from(record, body=body, expected=record.version)]
 
         return self._journal.append_if(build_drafts)
-
-    # Finding
 
     def get(self, ref: KnowledgeRef) -> KnowledgeItem | None:
         with self._journal.snapshot() as reader:
@@ -321,8 +317,6 @@ class Knowledge:
         found = [KnowledgeItem(record) for record in self._journal.read(Query(kinds=(kind,), labels=labels))]
         chosen = [item for item in found if superseded or item.superseded_by is None]
         return sorted(chosen, key=lambda item: (item.record.created_at, item.id))
-
-    # Linking
 
     def link(self, a: KnowledgeRef, relation: str, b: KnowledgeRef) -> Outcome:
         """Add a link from ``a`` to ``b``, and its inverse from ``b`` to ``a`` where the relation has one."""
@@ -391,8 +385,6 @@ class Knowledge:
                 if self._journal.reach.reads(link.to.scope) and reader.get(link.to) is None:
                     dangling[Contradiction("dangling", record.key, link.to, link.relation)] = None
         return [*found, *dangling]
-
-    # Merging
 
     def merge_duplicates(self, threshold: float = 0.9, *, dry_run: bool = False) -> PatternMergeResult | Refused:
         """Merge patterns that say the same: the most confident takes over sources and use, and supersedes the others.

@@ -75,18 +75,18 @@ class Ledgers:
 
         return self._journal.append_if(build_drafts)
 
-    def put(self, told: Mapping[str, Any], *, scope: str = SHARED, origin: str = "manual") -> Outcome:
+    def put(self, fields: Mapping[str, Any], *, scope: str = SHARED, origin: str = "manual") -> Outcome:
         """Store a ledger document. A document that equals the stored ledger changes nothing."""
-        agent = told.get("agent_id")
+        agent = fields.get("agent_id")
         if not isinstance(agent, str) or not agent:
             return Refused("bad_ledger", "A ledger needs an agent_id.")
-        done = told.get("tasks_completed", 0)
+        done = fields.get("tasks_completed", 0)
         if isinstance(done, bool) or not isinstance(done, int) or done < 0:
             return Refused("bad_ledger", "tasks_completed must be a whole number that is not negative.")
         for name in ("state", "context"):
-            if not isinstance(told.get(name, {}), dict):
+            if not isinstance(fields.get(name, {}), dict):
                 return Refused("bad_ledger", f"{name} must be an object.")
-        body = {name: value for name, value in told.items() if name != "agent_id"}
+        body = {name: value for name, value in fields.items() if name != "agent_id"}
         body["tasks_completed"] = done
         try:
             moment = body.get("last_checkpoint")

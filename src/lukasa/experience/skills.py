@@ -132,8 +132,6 @@ class Skills:
         record = read_by_id(self._journal, SKILL, id, scope)
         return not_found(SKILL, id) if record is None else self._journal.delete(record.key)
 
-    # A folder of files
-
     def sync(self, folder: str | Path, *, scope: str = SHARED) -> SkillSyncResult:
         """Synchronise a folder of ``.md`` files with the store, both ways.
 

@@ -12,13 +12,7 @@ if TYPE_CHECKING:
     from lukasa.forecasts.forecasts import Forecasts
     from lukasa.forecasts.scoring import ForecastScores
 
-__all__ = [
-    "KINDS",
-    "CalibrationReport",
-    "ForecastScores",
-    "Forecasts",
-    "ProbabilityCorrection",
-]
+__all__ = ["KINDS", "CalibrationReport", "ForecastScores", "Forecasts", "ProbabilityCorrection"]
 
 KINDS = dict.fromkeys(("prediction", "reasoning", "signal"), KindSpec())
 """The kinds of record that forecasts write."""

@@ -56,8 +56,6 @@ class Forecasts:
         """The name under which this caller sends and receives signals."""
         return self._journal.author or "agent"
 
-    # Predictions
-
     def predict(
         self,
         question: str,
@@ -195,8 +193,6 @@ class Forecasts:
 
         return self._journal.append_if(change)
 
-    # Signals
-
     def signal(self, prediction_id: str, *, confidence: float | None = None) -> Outcome:
         """Broadcast a prediction to the network; refuse one whose confidence is below the threshold.
 
@@ -275,8 +271,6 @@ class Forecasts:
         """Return the signals made so far, oldest first."""
         return [record.body for record in self._journal.read(Query(kinds=(SIGNAL,), scopes=self._own_scopes()))]
 
-    # Reasoning
-
     def reason(
         self,
         market_id: str,
@@ -323,8 +317,6 @@ class Forecasts:
         total = body["base_rate"] + sum(factor["adjustment"] for factor in body["key_factors"])
         return min(max(float(total), 0.0), 1.0)
 
-    # Scores
-
     def scores(self, window: timedelta | None = None, *, category: str | None = None) -> ForecastScores:
         """Score the predictions resolved within a window before now, or all resolved ones."""
         return compute_scores(self._resolved_predictions(window, category))
@@ -352,8 +344,6 @@ class Forecasts:
             "by_confidence_bucket": lifetime["by_confidence_bucket"],
             "rolling_30_days": {name: rolling[name] for name in ("count", *names)},
         }
-
-    # Sections of a session's state
 
     def sections(self) -> dict[str, Any]:
         """Return the five of a session's eight sections that are about forecasts."""
@@ -390,8 +380,6 @@ class Forecasts:
             body = {**item, "market_id": market_id}
             drafts.append(Draft(REASONING, body=body, id=market_id, scope=scope, origin="import"))
         return self._journal.append_if(lambda reader: [draft for draft in drafts if reader.get(draft.key) is None])
-
-    # Reading and drafting
 
     def _resolved_predictions(self, window: timedelta | None, category: str | None = None) -> list[ResolvedPrediction]:
         """Return the resolved predictions of a window, in the order in which their outcomes became known."""

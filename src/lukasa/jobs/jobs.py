@@ -67,8 +67,6 @@ class Jobs:
         self._queue = _LazyQueue(partial(_open_postgres_queue, url, in_log, journal.reach, timeout) if url else in_log)
         self.register = register
 
-    # Deferring
-
     def defer(
         self, name: str, /, *, key: str | None = None, scope: str | None = None, delay: float = 0.0, **arguments: Any
     ) -> DeferredJob | Refused:
@@ -117,8 +115,6 @@ class Jobs:
             return Refused("bad_arguments", reason)
         return None
 
-    # Running
-
     def run_waiting(
         self, limit: int | None = None, *, tell: OnAttempt | None = None, lease: float = LEASE
     ) -> RunSummary:
@@ -166,8 +162,6 @@ class Jobs:
                 on_attempt(job, result, error)
 
         return summary, WorkerOptions(dict(self.register), run_job, count_attempt, on_store_error, stop, lease)
-
-    # Listing
 
     def status(self) -> JobCounts:
         """Count the jobs that the caller may see, by state."""

@@ -59,8 +59,6 @@ class LogJobQueue:
         self._clock = clock
         self._new_id = new_id
 
-    # Storing
-
     def put(self, job: Job) -> DeferredJob | Refused:
         new = _waiting_body(job.name, job.arguments, job.key, job.due)
         if job.lock is None:
@@ -119,8 +117,6 @@ class LogJobQueue:
             return drafts or Refused("not_found", f"There is no such job {id}.")
 
         return bool(self._journal.append_if(update))
-
-    # Working
 
     def run(self, options: WorkerOptions, limit: int | None) -> None:
         left = limit

@@ -102,8 +102,6 @@ class PostgresJobQueue:
             finally:
                 self._pool.release(database)
 
-    # Storing
-
     def put(self, job: Job) -> DeferredJob | Refused:
         call = {"arguments": canonical_json.encode(job.arguments).decode(), "author": job.author, "key": job.key}
         while True:
@@ -164,8 +162,6 @@ class PostgresJobQueue:
 
     def close(self) -> None:
         self._pool.close()
-
-    # Working
 
     def run(self, options: WorkerOptions, limit: int | None) -> None:
         self._require_owner()

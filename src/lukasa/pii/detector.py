@@ -76,9 +76,6 @@ class PiiFinding(NamedTuple):
     pii_class: PiiClass
 
 
-# Normalisation
-
-
 class NormalisedText(NamedTuple):
     """A text with plain characters, and the text that it was made of."""
 
@@ -127,9 +124,6 @@ class _PlainCharacters(dict[str, str]):
 
 
 _PLAIN_CHARACTERS = _PlainCharacters()
-
-
-# Texts and drafts
 
 
 def find_pii(text: str) -> list[PiiFinding]:
@@ -244,8 +238,6 @@ def _redact_value(value: Any) -> Any:
     return value
 
 
-# One pass over a text
-
 _DIGIT = re.compile(r"[0-9]")
 
 
@@ -326,9 +318,6 @@ def _find(pattern: re.Pattern[str], text: str, judge: Judge, position: int) -> I
             yield span
 
 
-# Secrets
-
-
 def _find_provider_tokens(text: str, position: int) -> Iterator[Span]:
     """Yield the tokens that start with a provider's prefix; those of one pattern do not overlap."""
     free: dict[int, int] = {}
@@ -406,8 +395,6 @@ def _is_mixed(value: str) -> bool:
         return False
     return len(value) < 20 or len(value.encode().translate(None, b"0123456789")) > 0.05 * len(value)
 
-
-# Passwords
 
 _NOT_A_PASSWORD = re.compile(r"\d{1,3}(?:[-–+]\w+)?|\d+[-–]\d+|https?:.*|/\S*|[\w.]+[(\[].*")
 """Lengths, ranges, addresses, paths and calls of functions."""

@@ -15,12 +15,10 @@ Span = tuple[int, int]
 Scan = Callable[[int], Iterable[Span]]
 """A search for findings that start at an offset or later."""
 
-# Payment cards
-
 MIN_CARD_DIGITS, MAX_CARD_DIGITS = 12, 19
 CARD_CONTEXT_BEFORE, CARD_CONTEXT_AFTER = 40, 24
 MAX_RUN_LENGTH = 120
-"""Longer runs of digits are tables: a card in a table stands in one group."""
+"""Longer runs of digits are tables: the digits of a card in a table are one group."""
 
 _DIGIT_RUN = re.compile(
     r"[0-9](?<![A-Za-z0-9_].)(?=[0-9 .-]{11})(?:[0-9]{11,}+|[0-9]*+(?=[ -]|\.[0-9]{4}(?![0-9])))"
@@ -179,8 +177,6 @@ def _luhn_spans(digits: bytes, lengths: Iterable[int]) -> list[Span]:
     found.sort()
     return found
 
-
-# Social security numbers
 
 _SSN = re.compile(r"([0-9](?<![\w.-].)[0-9][0-9])([ .-]?)([0-9]{2})\2([0-9]{4})(?![\w-]|\.[0-9])")
 _SSN_WORDS = re.compile(

@@ -133,9 +133,7 @@ PIN = re.compile(r"pin(?<!\wpin)(?: ?(?:code|number))?[ \t]{0,3}(?:is|was|=|:)[ 
 URL_PASSWORD = re.compile(r"://[^\s:/@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{3,100})@")
 """A password between a user name and a host."""
 
-_PLACEHOLDER = re.compile(
-    r"example|placeholder|change_?me|redacted|dummy|goes_here|_here|xxxx|\*\*\*|\.\.\.",
-)
+_PLACEHOLDER = re.compile(r"example|placeholder|change_?me|redacted|dummy|goes_here|_here|xxxx|\*\*\*|\.\.\.")
 _NO_VALUE = re.compile(
     r"[<\[{$%(]|your|(?:os|process|env|config|settings|secrets|vault|self|this|request|args|params)[.\[(]|"
     r"(?:x+|\*+|\.+|-+|_+|#+|none|null|nil|true|false|undefined|todo|tbd|n/a)\Z"

@@ -14,6 +14,7 @@ from lukasa.lazy_imports import lazy_attributes
 if TYPE_CHECKING:
     from lukasa.recall.query import ParsedQuestion, QuestionKind, parse_question
     from lukasa.recall.ranking import WEIGHTS, RankedCandidate, RankingSignal, rank_candidates
+    from lukasa.recall.recall import Recall, RecallHit, RecallResult, build_prompt_block
     from lukasa.recall.signals import CorpusStatistics, RecallCandidate, lead_passage
 
 __all__ = [
@@ -24,7 +25,11 @@ __all__ = [
     "QuestionKind",
     "RankedCandidate",
     "RankingSignal",
+    "Recall",
     "RecallCandidate",
+    "RecallHit",
+    "RecallResult",
+    "build_prompt_block",
     "lead_passage",
     "parse_question",
     "rank_candidates",
@@ -39,6 +44,7 @@ __getattr__ = lazy_attributes(
         "lead_passage": "lukasa.recall.signals",
         **dict.fromkeys(("ParsedQuestion", "QuestionKind", "parse_question"), "lukasa.recall.query"),
         **dict.fromkeys(("RankedCandidate", "RankingSignal", "WEIGHTS", "rank_candidates"), "lukasa.recall.ranking"),
+        **dict.fromkeys(("Recall", "RecallHit", "RecallResult", "build_prompt_block"), "lukasa.recall.recall"),
         **dict.fromkeys(("CorpusStatistics", "RecallCandidate"), "lukasa.recall.signals"),
     },
 )

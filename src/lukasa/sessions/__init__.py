@@ -19,16 +19,7 @@ if TYPE_CHECKING:
     from lukasa.sessions.session import NEVER, Session, Significance
     from lukasa.sessions.sessions import Sessions
 
-__all__ = [
-    "KINDS",
-    "NEVER",
-    "Budget",
-    "RecoveryReport",
-    "Retention",
-    "Session",
-    "Sessions",
-    "Significance",
-]
+__all__ = ["KINDS", "NEVER", "Budget", "RecoveryReport", "Retention", "Session", "Sessions", "Significance"]
 
 KINDS = {
     **dict.fromkeys(

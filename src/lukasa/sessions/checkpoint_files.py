@@ -323,8 +323,6 @@ class CheckpointFiles:
         self._blobs.delete_partial_files(self.path)
         return RetentionResult(tuple(sorted(compressed)), tuple(sorted(dropped)), tuple(sorted(damaged)))
 
-    # Changes
-
     def append_delta_line(self, checkpoint_number: int, fields: Mapping[str, Any]) -> bool:
         """Append a line to the file of changes since a checkpoint; return False where files cannot grow."""
         content = canonical_json.encode(fields)
@@ -355,8 +353,6 @@ class CheckpointFiles:
             self._blobs.delete(file.name)
         self._blobs.delete_partial_files(self.path)
         return len(files)
-
-    # Backups
 
     @property
     def backup_name(self) -> str:

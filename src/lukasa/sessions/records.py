@@ -52,8 +52,6 @@ class SessionRecords:
         self._links = (Link(DERIVED_FROM, self.key),)
         self._labels = (f"of_session={self._session_hash}",)
 
-    # Writing
-
     def append(self, *drafts: Draft) -> Outcome:
         return self._journal.append(drafts)
 
@@ -98,8 +96,6 @@ class SessionRecords:
             kind, body=dict(body), id=id, scope=self.scope, origin=ORIGIN, links=self._links, labels=self._labels,
             expected=expected,
         )  # fmt: skip
-
-    # Reading
 
     def session_record(self) -> Record | None:
         return self._journal.get(self.key)

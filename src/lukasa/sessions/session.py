@@ -133,8 +133,6 @@ class Session:
         self._last_checkpoint_at = self._last_backup_at = clock.now()
         self._thread: _SessionThread | None = None
 
-    # Reading
-
     def state(self) -> SessionState:
         """Return a copy of the current state."""
         with self._lock:
@@ -149,8 +147,6 @@ class Session:
     @property
     def closed(self) -> bool:
         return self._closed
-
-    # Opening: called by Sessions, not by programs
 
     def begin(self) -> Outcome:
         """Save the first checkpoint of a new session."""
@@ -218,8 +214,6 @@ class Session:
             self._records.event_draft("resumed", now, number=number),
         )
         self._try_append_line({"opened": to_iso(now)})
-
-    # Changing
 
     def update(self, place: str, value: Any) -> Outcome:
         """Set one path of the state: ``update("/configuration/confidence_threshold", 0.8)``.
@@ -320,8 +314,6 @@ class Session:
                 count += 1
             return count
 
-    # Checkpoints
-
     def checkpoint(self, *, clean: bool = False) -> Outcome:
         """Save the whole state in the log and in a file, and apply retention to older files."""
         with self._lock:
@@ -418,8 +410,6 @@ class Session:
                 self._require_accepted(outcome, "pruned")
             return plan
 
-    # The network
-
     def sync(self) -> Mapping[str, Any]:
         """Send every prediction and each signal that is not acknowledged to the network; return its state.
 
@@ -514,8 +504,6 @@ class Session:
         return [
             item["prediction_id"] for item in self._position.state["active_predictions"] if PREVIOUS_STATUS_KEY in item
         ]
-
-    # Running and closing
 
     def run(self, *, signals: bool = True) -> Self:
         """Start a thread that saves checkpoints and backups when they are due.

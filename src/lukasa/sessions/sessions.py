@@ -26,13 +26,7 @@ from lukasa.sessions.checkpoint_files import (
     remove_mentions,
 )
 from lukasa.sessions.records import ARCHIVE, EVENT, INCIDENT, SESSION, SessionRecords
-from lukasa.sessions.recovery import (
-    RecoveryEvidence,
-    RecoveryReport,
-    newest_checkpoint,
-    recover_state,
-    restart_state,
-)
+from lukasa.sessions.recovery import RecoveryEvidence, RecoveryReport, newest_checkpoint, recover_state, restart_state
 from lukasa.sessions.session import BACKUP_EVERY, Session, SessionOptions, SessionPosition, Significance
 from lukasa.sessions.state import SessionState, fresh_state
 from lukasa.storage.archive import DEFAULT_KEEP, Archives, Manifest
@@ -88,8 +82,6 @@ class Sessions:
         self._open_sessions: list[Session] = []
         self.network = network
         self._default_id = default_id
-
-    # Starting and ending
 
     def start(
         self,
@@ -153,8 +145,6 @@ class Sessions:
         """Close every session that was started here and is still open."""
         for session in list(self._open_sessions):
             session.close()
-
-    # Recovering
 
     def recover(self, session_id: str, *, scope: str | None = None, network: Network | None = None) -> RecoveryReport:
         """Bring a session back to the newest state that can be proved, and report it. Doing it twice changes nothing.
@@ -221,8 +211,6 @@ class Sessions:
             max(files.highest_number(), *numbers, 0 if record is None else record.body["number"]),
         )
 
-    # The document's functions
-
     def save_checkpoint(
         self,
         agent_state: Mapping[str, Any],
@@ -255,8 +243,6 @@ class Sessions:
         _, files = self._records_and_files(session_id, scope)
         return files.apply_retention(self._clock.now(), Retention(keep, compressed, timedelta(hours=age_hours)))
 
-    # Backups
-
     def backup(
         self,
         session_id: str,
@@ -286,8 +272,6 @@ class Sessions:
         archives = Archives(open_file_store(source), files.backup_name, self._clock, self._new_id)
         files.restore(archives, number=number, secret=secret)
         return self.recover(session_id, scope=records.scope)
-
-    # Reading
 
     def state(self, session_id: str, *, scope: str | None = None) -> SessionState | None:
         """Return a session's current state with the changes since the last checkpoint, or None. Nothing is written."""
@@ -342,8 +326,6 @@ class Sessions:
         records, _ = self._records_and_files(session_id, scope)
         return [record.body for record in records.read_records(kind)]
 
-    # Erasing
-
     def erase(self, session_id: str, *, scope: str | None = None, reason: str = "") -> int:
         """Erase a session for good: its records, derived records and files; return the number of files."""
         records, files = self._records_and_files(session_id, scope)
@@ -360,8 +342,6 @@ class Sessions:
         removed = [self._records_and_files(key.id, key.scope)[1].remove() for key in keys if key.kind == SESSION]
         folders = self.blobs.list_folders("sessions") if subject else ()
         return sum(removed) + sum(remove_mentions(self.blobs, f"sessions/{name}", subject or "") for name in folders)
-
-    # Files and scopes
 
     @property
     def blobs(self) -> FileStore:

@@ -61,12 +61,7 @@ class Archives:
         self._is_only_writer = alone
 
     def put(
-        self,
-        files: Iterable[tuple[str, Path]],
-        facts: Mapping[str, Any],
-        *,
-        secret: str = "",
-        keep: int = DEFAULT_KEEP,
+        self, files: Iterable[tuple[str, Path]], facts: Mapping[str, Any], *, secret: str = "", keep: int = DEFAULT_KEEP
     ) -> Manifest:
         """Pack files and store them as the next archive. The archive was read back and verified on return."""
         if keep < 1:

@@ -147,9 +147,6 @@ def _database_address(url: str) -> tuple[str, str, str]:
     return host if "/" in host else host.lower(), port or options.get("port", "5432"), unquote(name)
 
 
-# Copying
-
-
 def _replay_records(
     records: Iterable[Record],
     target: Journal,
@@ -208,9 +205,6 @@ class _DigestLookup:
             self._key = key
             self._digests = {record.version: record.digest for record in self._reader.history(key, hidden=True)}
         return self._digests.get(version)
-
-
-# Proof
 
 
 def _settled_log(reader: Reader, pair: ScopeAndKind | None = None) -> Query:

@@ -122,13 +122,13 @@ class AgentMemory:
             found.sort(key=lambda record: (record.created_at, record.id))
         return [dict(record.body["event"]) for record in found]
 
-    def log_dissent(self, text: str, rubric_citations: Sequence[str] = (), **told: Any) -> Outcome:
+    def log_dissent(self, text: str, rubric_citations: Sequence[str] = (), **fields: Any) -> Outcome:
         """Log a dissent of this agent; see ``Trust.log_dissent``."""
-        return self._trust.log_dissent(self.agent_name, text, rubric_citations=rubric_citations, **told)
+        return self._trust.log_dissent(self.agent_name, text, rubric_citations=rubric_citations, **fields)
 
-    def log_override(self, round_id: str, agent_output: str, human_decision: str, **told: Any) -> Outcome:
+    def log_override(self, round_id: str, agent_output: str, human_decision: str, **fields: Any) -> Outcome:
         """Log an override of this agent's output; see ``Trust.log_override``."""
-        return self._trust.log_override(self.agent_name, agent_output, human_decision, round_id=round_id, **told)
+        return self._trust.log_override(self.agent_name, agent_output, human_decision, round_id=round_id, **fields)
 
     def check_reverts(self, round_id: str, final_output: str, *, by: str = "system") -> Outcome:
         """Mark this agent's overrides of a round that were reverted; see ``Trust.check_reverts``."""

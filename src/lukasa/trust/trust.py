@@ -75,8 +75,6 @@ class Trust:
     def _owned(self) -> TrustRecords:
         return self._records.require_owner()
 
-    # Agents
-
     def agent(self, name: str) -> AgentMemory:
         """Return the document's agent memory: a live view of everything recorded about one agent."""
         if (refused := self._owned.check_names(agent=name)) is not None:
@@ -99,17 +97,15 @@ class Trust:
 
         return self._records.change(plan)
 
-    def adopt(self, told: Mapping[str, Any]) -> Outcome:
+    def adopt(self, document: Mapping[str, Any]) -> Outcome:
         """Import an agent with its past from the document's JSON; refused when the agent is known already."""
-        records, memory = self._owned, validate_agent_memory(dict(told), "The agent's memory")
+        records, memory = self._owned, validate_agent_memory(dict(document), "The agent's memory")
         vectors = self._vectors.encode_texts([event["dissent_text"] for event in memory["dissent_history"]])
         return records.change(lambda changes: import_agent(changes, memory, vectors, records.new_id))
 
     def standing(self, agent: str) -> TrustAggregate:
         """Return an agent's running aggregate."""
         return self._owned.aggregate(agent)
-
-    # Scores
 
     def score(self, agent: str, *, at: datetime | None = None) -> TrustScore:
         """Return an agent's trust with its parts; with ``at``, recompute it from the events known at that time."""
@@ -148,8 +144,6 @@ class Trust:
             changes.record_trust_change(agent, "rebuilt", None)
 
         return self._owned.change(plan)
-
-    # Dissents
 
     def dissent_depth(
         self, text: str, rubric_citations: Sequence[str] = (), previous_dissents: Sequence[str] | None = None
@@ -207,8 +201,6 @@ class Trust:
         """List the dissents that agents filed and that are not judged yet, oldest first."""
         return self._dissents.list_filed(limit)
 
-    # Overrides
-
     def log_override(
         self, agent: str, agent_output: str, human_decision: str, *, round_id: str = "", by: str = "human",
         context: Mapping[str, Any] | None = None, artifact: Key | None = None, criteria: Sequence[str] = (),
@@ -264,8 +256,6 @@ class Trust:
         query = Query(kinds=(CONTROVERSY,), scopes=(SYSTEM,), labels=(CONTESTED_LABEL,))
         found = [Controversy(**record.body) for record in self._owned.journal.read(query)]
         return sorted(found, key=lambda subject: (-subject.reverts, -subject.overrides, subject.name))[:limit]
-
-    # Rounds and roles
 
     def participate(self, agents: str | Iterable[str], round_id: str) -> Outcome:
         """Count a round for the agents that took part in it; the same round counts once per agent."""
@@ -340,8 +330,6 @@ class Trust:
         trust = {found.agent: found.trust for found in self._list_eligibility(list(feedback))}
         return WeightedFeedback(weighted_mean(feedback, trust), trust)
 
-    # Analytics
-
     def metrics(self, agent: str | None = None) -> analytics.TrustMetrics:
         """Compute dissent impact, regret rate and escalation usefulness of one agent, or of all together."""
         records, today = self._owned, self._clock.now().date()
@@ -380,8 +368,6 @@ class Trust:
                 for name in names
             }
         return analytics.forecast_dissents(topic, vector, dissents)
-
-    # Quarantine
 
     def quarantine(self, agent: str, *, since: datetime | None = None, reason: str = "") -> Outcome:
         """Hide what an agent wrote and what was derived from it, and keep the agent from critical roles."""

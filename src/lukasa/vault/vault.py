@@ -72,8 +72,6 @@ class Vault:
         self._refusals = RefusalCounter(journal)
         self.rules = rules or VaultSettings()
 
-    # Adding and updating
-
     def add_memory(
         self,
         text: str,
@@ -309,8 +307,6 @@ class Vault:
                 answers[index] = added + 1
         return answers
 
-    # Deleting
-
     def delete(self, id: str, *, scope: str | None = None, source: str = "manual") -> Outcome:
         """Append a tombstone; the history stays. An unknown id is refused with ``not_found``."""
         return self.bulk_delete([id], scope=scope, source=source)[0]
@@ -339,8 +335,6 @@ class Vault:
         for position, index in enumerate(drafts):
             outcomes[index] = Accepted([outcome.records[position]]) if isinstance(outcome, Accepted) else outcome
         return outcomes
-
-    # Reading
 
     def get(self, id: str, *, scope: str | None = None) -> VaultMemory | None:
         """Return the memory as it is now, or ``None`` if there is none or it was deleted."""
@@ -397,8 +391,6 @@ class Vault:
         """Drop superseded versions of all kinds of records for good. Only the owner of the store may."""
         return self._journal.compact()
 
-    # Reviewing
-
     def find_consolidation_candidates(self, scope: str = SHARED, floor: float = 0.45) -> Sequence[SimilarMemoryPair]:
         """Return pairs of memories whose similarity is at least ``floor``, most similar first. Nothing is changed."""
         return find_similar_pairs(self._journal, scope, floor)
@@ -445,8 +437,6 @@ class Vault:
 
         return self._count_refusal(self._journal.append_if(promote))
 
-    # In prompts
-
     def build_snapshot(self, scope: str = SHARED, *, budget: int | None = None) -> str:
         """Return canon and registers with a topic as compact Markdown, within a budget of tokens."""
         return blocks.build_snapshot(self._journal, (scope,), budget or self.rules.snapshot_tokens).text
@@ -470,8 +460,6 @@ class Vault:
 
     def _default_scopes(self, scopes: Iterable[str] | None) -> tuple[str, ...]:
         return tuple(scopes) if scopes is not None else self.rules.scopes or ()
-
-    # Burst journal, notes and directives
 
     def journal(self, text: str, scope: str | None = None, *, author: str = "") -> Outcome:
         """Put a passing event (tick, snapshot, check-in) into the burst journal, which is capped and expires after a day."""

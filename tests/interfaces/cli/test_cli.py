@@ -472,8 +472,7 @@ def test_doctor_finds_and_repairs_a_store_that_others_can_read(store, run_json):
 
 @pytest.mark.requirement("OPS-4", "RCL-5")
 @pytest.mark.parametrize(
-    "damage",
-    ["DELETE FROM label", "DELETE FROM link", "DELETE FROM not_current", "UPDATE tally SET live = live + 1"],
+    "damage", ["DELETE FROM label", "DELETE FROM link", "DELETE FROM not_current", "UPDATE tally SET live = live + 1"]
 )
 def test_doctor_rebuilds_indexes_that_differ_from_the_log(store, run, run_json, damage):
     execute_sql(store, damage)

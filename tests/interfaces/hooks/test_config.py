@@ -156,10 +156,7 @@ def test_adding_and_removing_our_entries_restores_any_settings(settings):
         assert update(installed, None) == text
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "# only a comment\n", "a = 1", '[mcp_servers]\n[mcp_servers.x]\ncommand = "y"\n'],
-)
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "a = 1", '[mcp_servers]\n[mcp_servers.x]\ncommand = "y"\n'])
 def test_updating_toml_keeps_all_other_entries(text):
     installed = update_codex_toml(text, SERVER)
     assert installed is not None

@@ -34,9 +34,6 @@ _MIN_SKILL_CONFIDENCE, _MIN_SKILL_SUCCESSES = 0.9, 3
 ErrorOccurrence = tuple[EpisodeError, EpisodeTraits]
 
 
-# Patterns
-
-
 def draft_pattern(
     extracted: ExtractedPattern,
     members: Sequence[EpisodeTraits],
@@ -142,9 +139,6 @@ def draft_skill(pattern: Draft, extracted: ExtractedPattern, *, label: str) -> D
         text, render_skill(text), id=slugify(title), scope=pattern.scope, origin=ORIGIN, labels=(label,),
         links=(Link(DERIVED_FROM, pattern.key),), expected=0,
     )  # fmt: skip
-
-
-# Errors
 
 
 def usable_occurrences(occurrences: Sequence[ErrorOccurrence]) -> list[ErrorOccurrence]:

@@ -245,9 +245,6 @@ def format_steps(steps: Sequence[str]) -> str:
     return " → ".join(shown) + (" → …" if len(runs) > _MAX_STEPS else "")
 
 
-# Wording by a language model
-
-
 class WordingModel(Protocol):
     """A language model that completes a conversation; ``lukasa.models.llm`` has one."""
 

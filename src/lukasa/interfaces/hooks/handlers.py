@@ -75,8 +75,6 @@ class HookHandlers:
         """Close the store."""
         self._stores.close()
 
-    # Requests
-
     def answer(self, event: str, payload: bytes) -> HookAnswer:
         """Return the context for the agent in the format of Claude Code; empty if there is none."""
         fields = _parse_payload(payload)
@@ -144,8 +142,6 @@ class HookHandlers:
             if len(self._delivered) > _MAX_SESSIONS:
                 self._delivered.popitem(last=False)
             return delivered
-
-    # Queued events
 
     def process_event(self, event: str, payload: bytes) -> None:
         """Store the turns, the episode and the ledger of a session. Repeating an event changes nothing."""

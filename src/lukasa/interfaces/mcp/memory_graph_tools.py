@@ -137,9 +137,7 @@ def register_graph_tools(server: MCPServer[Any], stores: CallerStores) -> None:
         return run_on_graph(lambda graph: graph.create_relations(new), "relations")
 
     @server.tool(title="Add Observations", annotations=ADDITIVE)
-    def add_observations(
-        observations: list[ObservationsToAdd],
-    ) -> Annotated[CallToolResult, AddedObservationsResponse]:
+    def add_observations(observations: list[ObservationsToAdd]) -> Annotated[CallToolResult, AddedObservationsResponse]:
         """Add new observations to existing entities in the knowledge graph"""
         new = [(group.entity_name, group.contents) for group in observations]
 

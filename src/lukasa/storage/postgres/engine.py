@@ -95,8 +95,6 @@ class PostgresEngine:
         readable, writable = reach.readable, reach.writable
         self._run_unpooled(lambda database: schema.grant_scopes(database, role, readable, writable))
 
-    # Log
-
     @contextmanager
     def snapshot(self, reach: Reach, *, single_query: bool = False) -> Iterator[PostgresReader]:
         settled = self._wait_for_replica()
@@ -138,8 +136,6 @@ class PostgresEngine:
         self._server.close()
         if self._replica is not None:
             self._replica.close()
-
-    # Maintenance
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         return self._run_unpooled(lambda database: maintenance.verify(database, self._settings, progress))
@@ -206,8 +202,6 @@ class PostgresEngine:
 
     def _size_in_bytes(self) -> int:
         return int(self._run_unpooled(lambda database: fetch_single_row(database.execute(SQL["store_size"]))[0]))
-
-    # Connections
 
     def _transact(
         self,

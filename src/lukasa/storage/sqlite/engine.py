@@ -145,8 +145,6 @@ class SqliteEngine:
             return store_file.connect(copy, timeout=self._timeout, vfs=self._vfs)
         return database
 
-    # Log
-
     @contextmanager
     def snapshot(self, reach: Reach, *, single_query: bool = False) -> Iterator[SqliteReader]:  # noqa: ARG002 - a transaction costs nothing here
         with _translate_errors(), self._borrow_connection() as database:
@@ -212,8 +210,6 @@ class SqliteEngine:
         self._writer.close()
         if self._private_copy is not None:
             self._private_copy.cleanup()
-
-    # Maintenance
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         if self._closed:
@@ -305,8 +301,6 @@ class SqliteEngine:
         files = [self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal")]
         return sum(file.stat().st_size for file in files if file.exists())
 
-    # Connections
-
     def _write(self, work: BatchWork[T], fast_path: FastPath[T] | None = None) -> T:
         if self._memory_lock is None:
             result = self._writer.run(work, fast_path)
@@ -368,8 +362,5 @@ def open_engine(location: StoreLocation, options: EngineOptions) -> SqliteEngine
     if not options.create and location.path is not None and not location.path.exists():
         raise StoreMissing(f"There is no store at {location.path}.")
     return SqliteEngine(
-        location.path,
-        clock=options.clock,
-        timeout=options.timeout,
-        near_duplicate_kinds=options.near_duplicate_kinds,
+        location.path, clock=options.clock, timeout=options.timeout, near_duplicate_kinds=options.near_duplicate_kinds
     )

@@ -132,13 +132,7 @@ class SqliteReader(StoreReader):
         return [Match(records[seq], score) for seq, score in best]
 
     def _find_nearest(self, model: str, vector: Sequence[float], query: Query) -> list[tuple[int, float]]:
-        from lukasa.storage.sqlite.vectors import (
-            EXACT_SEARCH_LIMIT,
-            SketchCache,
-            rank_nearest,
-            rerank_size,
-            scan_size,
-        )
+        from lukasa.storage.sqlite.vectors import EXACT_SEARCH_LIMIT, SketchCache, rank_nearest, rerank_size, scan_size
 
         conditions, values = build_conditions(_DIALECT, self._reach, query)
         if not is_storable((model, *values)):

@@ -54,9 +54,6 @@ _SEMANTIC_FILES = {"patterns": PATTERN, "anti-patterns": ANTIPATTERN, "facts": F
 _ID_PREFIXES = {PATTERN: "sem", ANTIPATTERN: "anti", FACT: "fact"}
 
 
-# Import
-
-
 def read(journal: Journal, clock: Clock, new_id: IdMaker, source: Path, scope: str) -> LayoutImportResult:
     """Import a tree: the folder itself, or the folder that holds ``.loki/memory``."""
     for root in (source / ".loki" / "memory", source / "memory", source):
@@ -238,9 +235,6 @@ def _generate_id(kind: str, fields: Mapping[str, Any]) -> str:
 
 def _short_digest(value: Any) -> str:
     return hashlib.sha256(canonical_json.encode(value)).hexdigest()[:12]
-
-
-# Export
 
 
 def write(journal: Journal, target: Path, scope: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ settings.register_profile(
     "thorough", max_examples=1500, deadline=None, print_blob=True, suppress_health_check=_ANY_SPEED
 )
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
+# A shell starts background jobs with SIGINT ignored; processes that tests interrupt must not inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.load_profile(os.environ.get("LUKASA_HYPOTHESIS", "ci"))
 
 

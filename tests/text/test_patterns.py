@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-import re._constants  # type: ignore[import-not-found]  # the parser of patterns has no public form
-import re._parser  # type: ignore[import-not-found]
+import re._constants  # the parser of patterns has no public form
+import re._parser
 from collections.abc import Iterator
 from typing import Any
 

@@ -11,7 +11,6 @@ from starlette.testclient import TestClient
 
 from lukasa.interfaces.auth import MAX_BODY_BYTES
 
-pytestmark = pytest.mark.requirement("DOO-4")
 Connect = Callable[[str], TestClient]
 
 

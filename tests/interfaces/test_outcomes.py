@@ -92,12 +92,12 @@ def test_a_public_message_names_no_file_and_quotes_no_unforeseen_error() -> None
     assert outcome_of(ValueError("memory text"), public=True).message == "ValueError in the server."
 
 
-def test_a_problem_document_carries_the_status_the_code_and_the_hint() -> None:
+def test_a_problem_document_carries_the_status_the_code_and_advice() -> None:
     problem = outcome_of(Refused("duplicate", "It is known.", {"duplicate_of": "x"})).as_problem()
     assert problem["type"] == "urn:lukasa:problem:duplicate"
     assert (problem["status"], problem["code"], problem["detail"]) == (409, "duplicate", "It is known.")
     assert problem["details"] == {"duplicate_of": "x"}
-    assert "replaces" in problem["hint"]
+    assert "replaces" in problem["next"]
 
 
 def test_an_agent_gets_the_hint_of_the_error_or_else_of_the_table() -> None:
@@ -109,15 +109,15 @@ def test_an_agent_gets_the_hint_of_the_error_or_else_of_the_table() -> None:
 @pytest.mark.parametrize(
     ("code", "status"), [("unauthorized", 401), ("unknown_host", 421), ("foreign_origin", 403), ("body_too_large", 413)]
 )
-def test_a_refused_request_has_a_status_and_a_hint(code: str, status: int) -> None:
+def test_a_refused_request_has_a_status_and_advice(code: str, status: int) -> None:
     problem = request_error(code, "No.").as_problem()
     assert (problem["status"], problem["code"], problem["detail"]) == (status, code, "No.")
-    assert problem["hint"]
+    assert problem["next"]
 
 
 def test_wrong_usage_has_its_own_code() -> None:
     info = usage_error("No such option: --bogus")
-    assert (info.code, info.exit_code, info.http_status) == ("usage", ExitCode.USAGE, 400)
+    assert (info.code, info.exit_code, info.http_status) == ("usage", ExitCode.USAGE, 422)
     assert info.as_json() == {"error": {"code": "usage", "message": "No such option: --bogus", "hint": None}}
 
 

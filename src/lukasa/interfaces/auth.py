@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lukasa.errors import LukasaError
 from lukasa.interfaces.api_tokens import ApiToken, find_token, read_tokens
@@ -27,7 +28,15 @@ class TokenAuthMiddleware:
     The caller of the token is stored in the ASGI scope, where ``CallerStores.for_request`` finds it.
     """
 
-    def __init__(self, app: ASGIApp, token_source: TokenSource, allowed_hosts: Sequence[str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        token_source: TokenSource,
+        allowed_hosts: Sequence[str],
+        *,
+        open_paths: frozenset[str] = frozenset(),
+    ) -> None:
+        self._open_paths = open_paths
         self._app = app
         self._token_source = token_source
         self._allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
@@ -39,9 +48,13 @@ class TokenAuthMiddleware:
             return
         headers = Headers(scope=scope)
         refused = self._check_headers(headers)
+        if not refused and scope["path"] in self._open_paths:
+            await self._app(scope, receive, send)
+            return
         token = None if refused else self._authenticate(headers.get("authorization", ""))
         if token is not None:
-            await self._app({**scope, CALLER_KEY: Caller(token.agent, token.scopes)}, receive, send)
+            caller = Caller(token.agent, token.scopes)
+            await self._app({**scope, CALLER_KEY: caller}, _limit_body(receive), send)
             return
         info = refused or request_error("unauthorized", "The request carries no valid token.")
         answer_headers = {"Connection": "close"} | ({"WWW-Authenticate": "Bearer"} if info.http_status == 401 else {})
@@ -67,6 +80,21 @@ class TokenAuthMiddleware:
             return find_token(secret.strip(), list(self._token_source()))
         except (LukasaError, OSError):  # an unreadable file of tokens admits no request
             return None
+
+
+def _limit_body(receive: Receive) -> Receive:
+    """Return a receive call that refuses a body without a declared length once it grows past the limit."""
+    received = 0
+
+    async def receive_limited() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > MAX_BODY_BYTES:
+            raise HTTPException(413, f"A request may have at most {MAX_BODY_BYTES} bytes.")
+        return message
+
+    return receive_limited
 
 
 def single_token_source(token: ApiToken) -> TokenSource:

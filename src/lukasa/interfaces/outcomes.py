@@ -57,6 +57,7 @@ _FREE_SPACE = "Ask the operator of the server to free some space; nothing was wr
 _READ_LOG = "Call again. If it fails again, ask the operator of the server to read its log."
 _READ_AGAIN = "Read the record again with `history`, decide, then call again."
 _SEND_TOKEN = "Send a token: `Authorization: Bearer …`; `lukasa token add` makes one."  # noqa: S105 - advice
+_READ_OPENAPI = "The description of the API is at /openapi.json."
 _ADD_HOST_NAME = "Start the server with --host-name to add a name."
 _REPLACE = (
     "Nothing needs to be done if both say the same. Otherwise call `remember` with `replaces` set to the id in "
@@ -65,7 +66,7 @@ _REPLACE = (
 
 _REFUSED = OutcomeRow(ExitCode.REFUSED, 422, "refused", "refused", "Change what the reason names, then call again.")
 _NOT_ALLOWED = OutcomeRow(ExitCode.REFUSED, 403, "not-allowed", "refused", _NOT_PERMITTED)
-_INVALID = OutcomeRow(ExitCode.USAGE, 400, "invalid-input", "failed", "Change the arguments, then call again.")
+_INVALID = OutcomeRow(ExitCode.USAGE, 422, "invalid-input", "failed", "Change the arguments, then call again.")
 _UNAVAILABLE = OutcomeRow(ExitCode.UNAVAILABLE, 503, "store-unavailable", "failed", _TRY_AGAIN)
 _UNEXPECTED = OutcomeRow(ExitCode.UNEXPECTED, 500, "unexpected", "failed", _READ_LOG)
 
@@ -111,9 +112,12 @@ REFUSALS: Mapping[str, OutcomeRow] = {
     "unauthorized": OutcomeRow(ExitCode.REFUSED, 401, "unauthorized", "refused", _SEND_TOKEN),
     "unknown_host": OutcomeRow(ExitCode.REFUSED, 421, "unknown-host", "refused", _ADD_HOST_NAME),
     "foreign_origin": replace(_NOT_ALLOWED, problem_type="foreign-origin"),
+    "no_such_path": OutcomeRow(ExitCode.NOT_FOUND, 404, "no-such-path", "refused", _READ_OPENAPI),
+    "no_such_method": OutcomeRow(ExitCode.USAGE, 405, "no-such-method", "refused", _READ_OPENAPI),
+    "not_json": OutcomeRow(ExitCode.USAGE, 415, "not-json", "refused", "Send JSON as application/json."),
     "body_too_large": OutcomeRow(ExitCode.REFUSED, 413, "body-too-large", "refused", "Send less at once."),
 }
-"""Codes that are reported unlike other refusals. Only interfaces give ``usage``, ``unproved`` and the last four."""
+"""Codes that are reported unlike other refusals. Only interfaces give ``usage``, ``unproved`` and those after ``unproved``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,10 @@ class OutcomeInfo:
     def agent_hint(self) -> str | None:
         return self.hint or self.row.agent_hint
 
+    def with_status(self, status: int) -> OutcomeInfo:
+        """Return the same report with another HTTP status."""
+        return replace(self, row=replace(self.row, http_status=status))
+
     def as_json(self) -> dict[str, Any]:
         """Return the error object that commands print with ``--json``."""
         return {"error": {"code": self.code, "message": self.message, "hint": self.hint}}
@@ -162,7 +170,7 @@ class OutcomeInfo:
             "detail": self.message,
             "code": self.code,
         }
-        optional = {"hint": self.agent_hint, "details": dict(self.details)}
+        optional = {"next": self.agent_hint, "details": dict(self.details)}
         return problem | {name: value for name, value in optional.items() if value}
 
 

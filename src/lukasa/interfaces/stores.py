@@ -74,6 +74,10 @@ class CallerStores:
                 self._memories[caller] = self._default_memory.as_agent(caller.agent, caller.scopes)
             return self._memories[caller]
 
+    def check(self) -> None:
+        """Open the store if it is closed, and read its position; raise the error that prevents it."""
+        self.for_caller(self._default_caller).journal.tip()
+
     def store_exists(self) -> bool:
         """Return whether the file of the store exists; always true for a store that is not a file."""
         return self._location.path is None or self._location.path.exists()

@@ -1,10 +1,12 @@
-"""Commands that serve the store to agents and programs: mcp and token."""
+"""Commands that serve the store to agents and programs: serve, mcp and token."""
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,37 +54,112 @@ def mcp(
 
             anyio.run(serve, server)
         else:
-            _serve_http(call, server, http, tokens, host_name or [])
+            from lukasa.interfaces import http_server
+            from lukasa.interfaces.mcp.http import MCP_PATH, build_app
+
+            _run_http_server(
+                call,
+                lambda holders, names: build_app(server, holders, names),
+                http_server.parse_address(http),
+                locate_tokens(tokens),
+                host_name or [],
+                f"Serving MCP at {{url}}{MCP_PATH}",
+            )
     finally:
         stores.close()
 
 
-def _serve_http(call: Call, server: Any, address: str, tokens: Path | None, host_names: list[str]) -> None:
+def serve(
+    ctx: typer.Context,
+    host: Annotated[
+        str, option("ADDRESS", "The address to listen on; only this machine reaches the default.")
+    ] = "127.0.0.1",
+    port: Annotated[int, option("PORT", "The port; 0 takes a free one.")] = 8765,
+    tokens: TokenFileOption = None,
+    host_name: Annotated[list[str] | None, option("NAME", "Another name of this server (repeatable).")] = None,
+    compat: Annotated[str | None, option("memory-graph", "Also offer the reference memory server's tools.")] = None,
+) -> None:
+    """Serve the store over HTTP: the API at /v1, MCP at /mcp, health and metrics.
+
+    The agent and the scopes of a request are those of its token. The first start makes a token for the owner.
+
+    Example: lukasa serve --port 8765
+    """
+    call = get_options(ctx)
+    require_choice(compat, ("memory-graph",), "a set of tools")
+    try:
+        from lukasa.interfaces.http.app import build_app
+        from lukasa.interfaces.mcp import http as mcp_http
+        from lukasa.interfaces.mcp.server import build_server
+        from lukasa.interfaces.stores import Caller
+    except ImportError as error:
+        raise MissingExtra("The server is not installed.", hint="Run: pip install 'lukasa[server]'") from error
+    server, stores = build_server(call.store, Caller(), compat=compat or "")
+    path = locate_tokens(tokens)
+    if not single_token():
+        _make_owner_token(path)
+    try:
+        stores.check()
+        stores.warm_up()
+        _run_http_server(
+            call,
+            lambda holders, names: build_app(stores, holders, names, mcp_http.build_routes(server)),
+            (host, port),
+            path,
+            host_name or [],
+            "Serving the API at {url}/v1 and MCP at {url}/mcp",
+        )
+    finally:
+        stores.close()
+
+
+def _make_owner_token(path: Path) -> None:
+    """Make a token for the owner if there is no token yet, and put it into a file that only the user can read."""
+    from lukasa.interfaces.api_tokens import add_token, read_tokens
+    from lukasa.storage.files import atomic_write
+
+    if read_tokens(path):
+        return
+    token = add_token(path, "owner", SystemClock())
+    secret_file = path.with_name("owner.token")
+    with atomic_write(secret_file) as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(f"{token}\n".encode())
+    render.print_to_stderr(f"Made a token for the owner of the store. It is in {secret_file}; move it to a safe place.")
+
+
+def _run_http_server(
+    call: Call,
+    build: Callable[[Any, list[str]], Any],
+    address: tuple[str, int],
+    tokens: Path,
+    host_names: list[str],
+    announcement: str,
+) -> None:
+    """Serve an app until interrupted. ``build`` gets the source of tokens and the names of the server."""
     import anyio
 
     from lukasa.interfaces import auth, http_server
     from lukasa.interfaces.api_tokens import read_tokens, token_from_environment
-    from lukasa.interfaces.mcp import http
 
-    host, port = http_server.parse_address(address)
+    host, port = address
     if plain := single_token():
         holders = auth.single_token_source(token_from_environment(plain, call.agent, call.scopes or None))
     else:
-        path = locate_tokens(tokens)
-        if not read_tokens(path):
+        if not read_tokens(tokens):
             raise InvalidInput("There is no token, so no client could connect.", hint="Make one: lukasa token add NAME")
         if call.agent or call.scopes:
             hint = "Leave --agent and --scope out, or give one token in LUKASA_TOKEN."
             raise InvalidInput("Each token already names its agent and scopes.", hint=hint)
-        holders = auth.file_token_source(path)
+        holders = auth.file_token_source(tokens)
     if port == 0:
         with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as found:
             port = int(found.getsockname()[1])
-    app = http.build_app(server, holders, http_server.list_host_names(host, port, host_names))
+    app = build(holders, http_server.list_host_names(host, port, host_names))
 
     def announce(port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
-        render.print_to_stderr(f"Serving MCP at http://{shown}:{port}{http.MCP_PATH}")
+        render.print_to_stderr(announcement.format(url=f"http://{shown}:{port}"))
         if not http_server.is_loopback(host):
             warning = "Other machines can reach this address and tokens are not encrypted: put a TLS proxy in front."
             render.print_to_stderr(warning)

@@ -1,0 +1,71 @@
+"""What every route reads from a request: the store of its caller, conditions and times."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Depends, Header, Request
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from lukasa.clock import from_iso
+from lukasa.errors import InvalidInput
+from lukasa.interfaces.stores import CallerStores
+from lukasa.memory import Memory
+
+MAX_ITEMS = 1_000
+_ENTITY_TAG = re.compile(r'(?:W/)?"v([0-9]{1,18})"')
+
+
+class RequestModel(BaseModel):
+    """The body of a request. An unknown field is an error, so that no misspelt option is ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def get_memory(request: Request) -> Memory:
+    """Return the store for the caller of a request."""
+    stores: CallerStores = request.app.state.stores
+    return stores.for_request(request.scope)
+
+
+CallerMemory = Annotated[Memory, Depends(get_memory)]
+
+
+def _read_expected_version(if_match: Annotated[str | None, Header()] = None) -> int | None:
+    if if_match is None:
+        return None
+    found = _ENTITY_TAG.fullmatch(if_match.strip())
+    if found is None:
+        raise InvalidInput(f"{if_match!r:.60} is not an entity tag.", hint='Send the ETag of a read, such as "v7".')
+    return int(found[1])
+
+
+ExpectedVersion = Annotated[int | None, Depends(_read_expected_version)]
+"""The version in ``If-Match``: the write happens only if the record still has it."""
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", min_length=1, max_length=200, description="A repeated request writes once."),
+]
+
+
+def parse_time(text: str) -> datetime:
+    """Parse a time in ISO 8601."""
+    try:
+        return from_iso(text)
+    except InvalidInput as error:
+        raise ValueError(error.message) from error
+
+
+Moment = Annotated[
+    str, AfterValidator(lambda text: parse_time(text) and text), Field(max_length=40, examples=["2026-11-17T09:00:00Z"])
+]
+"""A time in ISO 8601 with an offset."""
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def to_moment(text: str | None) -> datetime | None:
+    """Return the time that a validated field holds."""
+    return None if text is None else parse_time(text)

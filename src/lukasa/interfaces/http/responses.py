@@ -1,0 +1,96 @@
+"""Responses of the HTTP API: JSON, problems (RFC 9457), entity tags and cursors."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from lukasa.canonical_json import decode, encode
+from lukasa.errors import InvalidInput
+from lukasa.interfaces.outcomes import OutcomeInfo, require_accepted
+from lukasa.interfaces.serialise import to_json
+from lukasa.outcome import Outcome
+from lukasa.record import Record
+
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = 1
+
+
+class Problem(BaseModel):
+    """Why a request was not done (RFC 9457), with Lukasa's stable code and what to do next."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(examples=["urn:lukasa:problem:refused"])
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="A stable code, such as duplicate or noise.")
+    next: str | None = Field(None, description="What to do next.")
+    details: dict[str, Any] | None = None
+
+
+class JsonResponse(Response):
+    """A response whose content is canonical JSON."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """Encode any value of the library."""
+        return encode(to_json(content))
+
+
+def problem_response(info: OutcomeInfo, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the response for a refusal, a conflict or an error."""
+    more = {"Retry-After": str(RETRY_AFTER_SECONDS)} if info.http_status in (429, 503) else {}
+    return Response(encode(info.as_problem()), info.http_status, {**more, **(headers or {})}, PROBLEM_MEDIA_TYPE)
+
+
+def entity_tag(version: int) -> str:
+    """Return the entity tag of a version."""
+    return f'"v{version}"'
+
+
+def record_response(record: Record, content: Any = None, *, status: int = 200) -> JsonResponse:
+    """Return a record, or other JSON for it, with its entity tag."""
+    headers = {"ETag": entity_tag(record.version)}
+    if status == 201:
+        headers["Location"] = f"/v1/records/{record.scope}/{record.kind}/{record.id}"
+    return JsonResponse(record if content is None else content, status, headers)
+
+
+def outcome_response(outcome: Outcome, *, status: int = 200) -> JsonResponse:
+    """Return the record that a write stored, or raise ``NotAccepted``."""
+    accepted = require_accepted(outcome)
+    headers = {"Idempotent-Replayed": "true"} if accepted.repeated else {}
+    response = record_response(accepted.records[0], status=status)
+    response.headers.update(headers)
+    return response
+
+
+def encode_cursor(position: int, query: Mapping[str, Any]) -> str:
+    """Return an opaque cursor: a position, and a digest of the query it belongs to."""
+    content = encode({"after": position, "query": _query_digest(query)})
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, query: Mapping[str, Any]) -> int:
+    """Return the position in a cursor. Refuse a cursor of another query."""
+    try:
+        content = decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        position, digest = content["after"], content["query"]
+    except (ValueError, binascii.Error, InvalidInput, KeyError, TypeError) as error:
+        raise InvalidInput("The cursor is not one of this server.", hint="Send `next` of a page as it is.") from error
+    if type(position) is not int or digest != _query_digest(query):
+        raise InvalidInput("The cursor belongs to another query.", hint="Repeat the query that the cursor came from.")
+    return position
+
+
+def _query_digest(query: Mapping[str, Any]) -> str:
+    return hashlib.sha256(encode(to_json(dict(query)))).hexdigest()[:16]

@@ -1,0 +1,60 @@
+"""``/v1/recall``: answers from everything the caller may read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from lukasa.interfaces.http.requests import CallerMemory, Moment, Name, RequestModel, to_moment
+from lukasa.interfaces.http.responses import JsonResponse
+from lukasa.interfaces.serialise import recall_json
+from lukasa.recall.recall import build_prompt_block
+
+router = APIRouter(prefix="/v1/recall", tags=["recall"])
+
+
+class Question(RequestModel):
+    """A question, and filters that every hit must meet."""
+
+    query: Annotated[str, Field(max_length=10_000)]
+    k: Annotated[int, Field(ge=1, le=100)] = 10
+    kinds: list[Name] = Field(default=[], max_length=50)
+    scopes: list[Name] = Field(default=[], max_length=100)
+    author: Name | None = None
+    session: Name | None = None
+    labels: list[Name] = Field(default=[], max_length=20)
+    since: Moment | None = None
+    until: Moment | None = None
+    as_of: Moment | None = Field(None, description="Answer as the store was at this time.")
+    deadline: Annotated[float, Field(ge=0, le=60)] = Field(
+        1.0, description="Seconds for missing vectors; after them, words alone answer for the records without vectors."
+    )
+    explain: bool = Field(False, description="Return the signals of each hit, and what was dropped.")
+    block_tokens: Annotated[int, Field(ge=100, le=50_000)] | None = Field(
+        None, description="Also return a fenced block for a prompt with at most so many tokens."
+    )
+
+
+@router.post("")
+def recall(memory: CallerMemory, body: Question) -> Any:
+    """Return the records that answer a question, best first."""
+    result = memory.recall(
+        body.query,
+        body.k,
+        kinds=tuple(body.kinds),
+        scopes=tuple(body.scopes),
+        author=body.author,
+        session=body.session,
+        labels=tuple(body.labels),
+        since=to_moment(body.since),
+        until=to_moment(body.until),
+        as_of=to_moment(body.as_of),
+        patience=body.deadline,
+    )
+    answer = recall_json(result, explain=body.explain)
+    if body.block_tokens is not None:
+        block = build_prompt_block(result, body.block_tokens)
+        answer["block"] = {"text": block.text, "tokens": block.tokens}
+    return JsonResponse(answer)

@@ -81,7 +81,7 @@ REQUIREMENTS = {
     # Trust
     "TRU-1": "Each agent has its dissents, overrides, trust with history, statistics, rounds and probation.",
     "TRU-2": "Dissent depth adds length, citations and novelty, at most 2.0.",
-    "TRU-3": "Trust follows the documented formula, clamped, over its window, each change with its reason.",
+    "TRU-3": "Trust follows the documented formula, each change with its reason; an adjusted score stands beside it.",
     "TRU-4": "The devil's advocate is drawn by trust among the viable, reproducibly and on record.",
     "TRU-5": "New agents are on probation.",
     "TRU-6": "Overrides are checked for reverts after a day, or at once when a person reverts.",

@@ -38,7 +38,7 @@ from lukasa.trust import Trust
 from lukasa.trust.aggregate import TrustAggregate
 from lukasa.trust.dissents import encode_vector
 from lukasa.trust.records import DISSENT, ORIGIN, TrustChanges, agent_draft, event_labels
-from lukasa.trust.score import TrustSums
+from lukasa.trust.score import CountedDissent, TrustSums
 from lukasa_bench.interleave import compare, run_interleaved, time_each
 
 Progress = Callable[[str, int, int], None]
@@ -228,7 +228,7 @@ class _Simulation:
 
     @staticmethod
     def _trust_scores(memory: Memory) -> dict[str, float]:
-        return {agent.name: memory.trust.score(agent.name).trust for agent in AGENTS}
+        return {agent.name: memory.trust.score(agent.name).adjusted_score for agent in AGENTS}
 
     def _quality(self, agent: SimulatedAgent, number: int) -> float:
         return _TURNED_QUALITY if agent.kind == "turncoat" and number >= self._turning_round else agent.quality
@@ -497,7 +497,7 @@ def _write_backlog(memory: Memory, agent: str, size: int, progress: Progress) ->
         for number in range(first, min(first + _BATCH_SIZE, size)):
             when = now - timedelta(days=200 * (1 - number / size))
             impact, depth = rng.random() < 0.6, round(rng.uniform(0.2, 1.6), 6)
-            sums = TrustSums.from_dissent(impact=impact, depth=depth)
+            sums = TrustSums.from_dissent(impact=impact, depth=depth, counted=CountedDissent(impact, depth))
             aggregate = aggregate.advance_to(when.date()).with_sums(sums, when.date())
             text = f"{_VOCABULARY[number % 100]} {number}"
             event = {"round_id": f"r{number}", "dissent_text": text, "rubric_citations": [],

@@ -21,6 +21,7 @@ from lukasa.outcome import Outcome, Refused
 from lukasa.record import (
     DERIVED_FROM,
     NO_BODY,
+    WRITER_PREFIX,
     Draft,
     Key,
     Record,
@@ -148,7 +149,10 @@ class Journal:
     ) -> list[ValidatedDraft] | Refused:
         validated: list[ValidatedDraft] = []
         validate, new_id, author = self._gate.validate, self._new_id, self.author
+        is_limited = not self.reach.unlimited
         for draft in drafts:
+            if is_limited and (draft.author or draft.labels):
+                draft = self._name_writer(draft)
             if isinstance(draft.happened_at, datetime) and draft.happened_at.tzinfo is not UTC:
                 draft = draft._replace(happened_at=to_utc(draft.happened_at))
             answer = validate(draft, draft.id or new_id(), author, allow_reserved=allow_reserved)
@@ -156,6 +160,19 @@ class Journal:
                 return Refused(answer.code, answer.reason, {**answer.details, "at": len(validated)})
             validated.append(answer)
         return validated
+
+    def _name_writer(self, draft: Draft) -> Draft:
+        """Return a draft with a label that names the calling agent, if the draft names another author.
+
+        Trust and quarantine follow the agent, so that no other name helps it to evade them.
+        """
+        labels = draft.labels
+        if labels.__class__ is not tuple:
+            return draft  # the gate refuses it
+        kept = tuple(name for name in labels if name.__class__ is not str or not name.startswith(WRITER_PREFIX))
+        if self.author and draft.author not in ("", self.author):
+            kept = (*kept, WRITER_PREFIX + self.author)
+        return draft if kept == labels else draft._replace(labels=kept)
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         """Open a consistent snapshot for several reads."""
@@ -366,6 +383,9 @@ class Journal:
             validated = self._gate.validate(draft_from(record), allow_reserved=True)
             if isinstance(validated, Refused):
                 return ReplayResult("refused", validated.reason)
+            if not self.reach.unlimited and self.author and self.author != record.writer:
+                writer = repr(record.writer)[:80] if record.writer else "the owner"
+                return ReplayResult("refused", f"{writer} wrote it; only the owner imports what others wrote")
             if not record.id:
                 return ReplayResult("refused", "the id is empty")
             if record.version.__class__ is not int or not 0 < record.version < 2**31 or entry_bytes(record) != entry:

@@ -219,8 +219,19 @@ def test_a_good_hit_raises_its_session():
     first = talk(("Amara", "My violin teacher is strict."), ("Bela", "Oh dear."), session="a")
     second = talk(("Amara", "The soup is ready."), ("Bela", "Oh dear!"), session="b", start=5)
     hits = {hit.candidate.seq: hit for hit in ask("Who teaches violin?", [*first, *second])}
-    assert value(hits[1], "session") == 1.0
+    assert value(hits[1], "session") == value(hits[0], "session") > value(hits[6], "session")
     assert hits[1].score > hits[6].score
+
+
+@pytest.mark.requirement("RCL-1")
+def test_small_differences_among_few_candidates_stay_small():
+    near = [RecallCandidate(seq, "tea", cosine=cosine) for seq, cosine in enumerate((0.70, 0.74))]
+    far = [*near, RecallCandidate(2, "tea", cosine=0.1)]
+    differences = []
+    for candidates in (near, far):
+        hits = {hit.candidate.seq: hit for hit in ask("What do I drink?", candidates)}
+        differences.append(value(hits[1], "meaning") - value(hits[0], "meaning"))
+    assert differences == [pytest.approx(0.1), pytest.approx(0.04 / 0.64)]
 
 
 def test_ranking_no_candidates_returns_no_hits():

@@ -1,6 +1,7 @@
 """The document's file of an agent's memory: import, export, validation and safe file names."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ def test_new_events_are_added_to_an_imported_history(trust, folder, clock, essay
     assert trust.log_dissent("Creator1", essay(), impact=False)
     document = trust.agent("Creator1").as_json()
     assert document["trust_score_history"][-1]["reason"] == "dissent_impact_false"
-    assert document["long_term_stats"]["total_overrides"] == 1
+    assert document["long_term_stats"]["total_overrides"] == 42
     assert trust.participate("Creator1", "next")
     assert trust.agent("Creator1").rounds_participated == 25
     assert trust.check() == []
@@ -181,3 +182,97 @@ def test_an_export_imported_into_another_store_is_the_same(trust, open_store, es
     assert other.adopt(document)
     assert other.agent("a").as_json() == document
     assert other.score("a").trust == pytest.approx(trust.score("a").trust)
+    assert other.score("a").adjusted_score == pytest.approx(trust.score("a").adjusted_score)
+
+
+@pytest.mark.requirement("TRU-3", "TRU-16")
+def test_the_score_and_the_counts_of_an_imported_file_carry_on(trust, clock):
+    assert trust.adopt(DOCUMENT)
+    score = trust.score("Creator1")
+    assert (score.trust, score.adjusted_score, trust.agent("Creator1").trust_score) == (0.78, 0.78, 0.78)
+    assert trust.eligibility("Creator1").trust == 0.78
+    assert trust.log_override("Creator1", "a", "b", by="ada")
+    stats = trust.agent("Creator1").long_term_stats
+    assert stats["total_overrides"] == 43
+    assert stats["avg_dissent_depth_last_90d"] == pytest.approx(0.75)
+    assert stats["dissent_impact_ratio_last_90d"] == pytest.approx(0.6)
+    score = trust.score("Creator1")
+    assert score.regret_ratio == pytest.approx(4 / 43), "a tenth of 42 is about 4"
+    assert score.trust == pytest.approx(0.4 * 0.6 + 0.3 * 0.75 + 0.3 * (1 - 4 / 43))
+    assert trust.score("Creator1", at=clock.now()) == score
+    assert trust.metrics("Creator1").total.overrides == 43
+    assert trust.check() == []
+    assert trust.rebuild("Creator1")
+    assert trust.score("Creator1") == score
+
+
+@pytest.mark.requirement("TRU-16")
+def test_the_score_of_a_file_without_events_holds_until_the_first_one(trust, clock, essay):
+    assert trust.adopt({"agent_name": "a", "trust_score": 0.3})
+    assert trust.adopt({"agent_name": "b"})
+    clock.advance(200 * 86_400)
+    assert (trust.score("a").trust, trust.score("a").adjusted_score, trust.score("b").trust) == (0.3, 0.3, 0.6)
+    assert trust.log_dissent("a", essay(0, 10), impact=True)
+    assert trust.score("a").trust == pytest.approx(0.4 + 0.3 * 0.2 + 0.3)
+    assert trust.score("a", at=clock.now() - timedelta(days=300)).trust == 0.6, "before the import"
+
+
+@pytest.mark.requirement("TRU-3", "TRU-16")
+def test_an_export_and_its_import_change_no_score_now_or_later(trust, open_store, clock, essay):
+    """Use more events than a file lists, over more days than the window, with dissents that the rules exclude."""
+    for number in range(230):
+        impact = number % 3 > 0
+        text = "typo here" if number % 5 == 0 else essay(number % 40, 12)
+        cited = ["x"] if number < 150 else ["x", "y"]
+        assert trust.log_dissent("a", text, impact=impact, rubric_citations=cited, of="a" if number % 7 == 0 else "b")
+        if number % 2 == 0:
+            logged = trust.log_override("a", "old", "new", round_id=f"r{number}").records[0]
+            if number % 6 == 0:
+                trust.revert(logged.id, by="ada")
+        clock.advance(86_400 // 2)
+    other = open_store().trust
+    assert other.adopt(trust.agent("a").as_json())
+    scores = [service.score("a") for service in (trust, other)]
+    assert scores[0].trust != scores[0].adjusted_score
+    assert scores[0] == scores[1]
+    for _ in range(4):
+        clock.advance(15 * 86_400)
+        for service in (trust, other):
+            assert service.log_override("a", "old", "new")
+            assert service.log_dissent("a", essay(99, 9), impact=False)
+        own, its = trust.score("a"), other.score("a")
+        assert (own.dissents, own.overrides, own.regret_ratio) == (its.dissents, its.overrides, its.regret_ratio)
+        assert its.trust == pytest.approx(own.trust, abs=1e-3), "novelty is measured against the listed dissents alone"
+        assert its.adjusted_score == pytest.approx(own.adjusted_score, abs=1e-3)
+    assert other.check() == []
+
+
+@pytest.mark.requirement("TRU-3", "TRU-16")
+def test_the_rules_also_look_at_imported_dissents(trust, open_store):
+    for number in range(12):
+        trust.log_dissent("a", f"typo{number} here", impact=True)
+    document = trust.agent("a").as_json()
+    document["long_term_stats"] = {}
+    other = open_store().trust
+    assert other.adopt(document)
+    assert other.score("a") == trust.score("a")
+    assert other.standing("a").past == trust.standing("a").past
+
+
+@pytest.mark.requirement("TRU-16")
+@pytest.mark.parametrize(
+    "stats",
+    [
+        {"total_overrides": -1},
+        {"total_overrides": "42"},
+        {"regret_rate_last_90d": 1.5},
+        {"avg_dissent_depth_last_90d": 3},
+        {"unlisted": []},
+        {"unlisted": {"soon": {}}},
+        {"unlisted": {"2026-01-01": {"dissents": 1.5}}},
+        {"unlisted": {"2026-01-01": {"nonsense": 1}}},
+    ],
+)
+def test_statistics_that_are_malformed_are_a_format_error(stats):
+    with pytest.raises(FormatError):
+        parse_agent(json.dumps({"agent_name": "a", "long_term_stats": stats}).encode())

@@ -18,7 +18,7 @@ from lukasa.trust.rules import (
     is_shallow,
     judge_dissent,
 )
-from lukasa.trust.score import TrustSums, binomial_cdf, compute_depth, compute_score, weighted_mean
+from lukasa.trust.score import CountedDissent, TrustSums, binomial_cdf, compute_depth, compute_score, weighted_mean
 
 NOW = datetime(2026, 2, 3, 12, tzinfo=UTC)
 
@@ -54,7 +54,10 @@ def test_depth_adds_length_citations_and_novelty(words, citations, novelty, dept
 
 def sums(dissents=0, impacts=0, depth=0.0, overrides=0, regrets=0):
     """Return the sums of dissents that all have the same depth."""
-    parts = [TrustSums.from_dissent(impact=number < impacts, depth=depth) for number in range(dissents)]
+    parts = [
+        TrustSums.from_dissent(impact=number < impacts, depth=depth, counted=CountedDissent(number < impacts, depth))
+        for number in range(dissents)
+    ]
     return TrustSums.sum_all([*parts, TrustSums(overrides=overrides, regrets=regrets)])
 
 
@@ -74,6 +77,17 @@ def sums(dissents=0, impacts=0, depth=0.0, overrides=0, regrets=0):
 )
 def test_trust_is_the_documents_weighted_sum(given, trust):
     assert score_of(given).trust == pytest.approx(trust)
+    assert score_of(given).adjusted_score == pytest.approx(trust), "the rules changed nothing"
+
+
+@pytest.mark.requirement("TRU-3")
+def test_the_adjusted_score_is_the_same_formula_over_what_the_rules_let_count():
+    found = score_of(sums(6, 5, 1.0)._replace(counted=4, counted_impacts=1, counted_depth=2_000_000))
+    assert found.trust == pytest.approx(0.4 * 5 / 6 + 0.3 + 0.3)
+    assert found.adjusted_score == pytest.approx(0.4 / 4 + 0.3 * 0.5 + 0.3)
+    assert (found.dissents, found.counted, found.adjusted_impact_ratio) == (6, 4, 0.25)
+    excluded = score_of(sums(6, 5, 1.0)._replace(counted=0, counted_impacts=0, counted_depth=0))
+    assert excluded.adjusted_score == 0.6, "nothing counted: the initial trust"
 
 
 @pytest.mark.requirement("TRU-3")
@@ -107,6 +121,8 @@ def any_sums(draw):
     return sums(0)._replace(
         dissents=dissents, impacts=draw(st.integers(0, dissents)), depth=round(depth * 1e6) * dissents,
         squares=round(depth * 1000) ** 2 * dissents, overrides=overrides, regrets=draw(st.integers(0, overrides)),
+        counted=(counted := draw(st.integers(0, dissents))), counted_impacts=draw(st.integers(0, counted)),
+        counted_depth=draw(st.integers(0, 2_000_000)) * counted,
     )  # fmt: skip
 
 
@@ -115,6 +131,7 @@ def any_sums(draw):
 def test_trust_lies_within_its_interval_and_the_interval_within_bounds(given):
     score = score_of(given)
     assert 0 <= score.low <= score.trust <= score.high <= 1
+    assert 0 <= score.adjusted_score <= 1
 
 
 @pytest.mark.requirement("TRU-3")
@@ -153,7 +170,7 @@ def test_running_sums_are_exactly_those_of_the_raw_events(happened, later, rng):
     for day, impact, depth, is_dissent in in_time:
         today = max(today, day)
         found = (
-            TrustSums.from_dissent(impact=impact, depth=depth)
+            TrustSums.from_dissent(impact=impact, depth=depth, counted=CountedDissent(impact, depth / 2))
             if is_dissent
             else TrustSums(overrides=1, regrets=int(impact))
         )
@@ -174,7 +191,7 @@ def test_an_aggregate_is_read_back_as_it_was_written(happened):
         when = date(2025, 1, 1) + timedelta(day)
         aggregate = aggregate.advance_to(when)
         counted = judge_dissent(DissentInput("x " * 20, ("c",), depth / 2, impact), aggregate.past)
-        aggregate = aggregate.with_dissent(counted._replace(depth=round(counted.depth, 6)), ("c",), when, impact, "b")
+        aggregate = aggregate.with_dissent(counted, ("c",), when, impact=impact, depth=depth, of="b")
     assert TrustAggregate.from_bodies(aggregate.to_body(), aggregate.to_days_body()) == aggregate
 
 
@@ -184,7 +201,7 @@ def test_an_aggregate_is_read_back_as_it_was_written(happened):
 @pytest.mark.requirement("TRU-3")
 def test_an_ordinary_dissent_counts_with_the_documents_inputs():
     dissent = DissentInput("w " * 50, ("Accuracy", "Completeness"), 0.3, impact=True)
-    assert judge_dissent(dissent, DissentHistory()) == (True, True, pytest.approx(1.7), "", False)
+    assert judge_dissent(dissent, DissentHistory()) == ((True, pytest.approx(1.7)), "", False)
 
 
 @pytest.mark.requirement("TRU-13")
@@ -194,7 +211,7 @@ def test_a_criterion_cited_in_ten_dissents_in_a_row_adds_no_depth():
     assert fresh_citations(("Accuracy",), always[:9]) == ("Accuracy",)
     assert fresh_citations(("Accuracy", "Accuracy"), ()) == ("Accuracy",)
     dissent = DissentInput("w " * 50, ("Accuracy",), 0.0, impact=False)
-    assert judge_dissent(dissent, DissentHistory(recent_citations=always)).depth == pytest.approx(1.0)
+    assert judge_dissent(dissent, DissentHistory(recent_citations=always)).counted == (False, pytest.approx(1.0))
 
 
 @pytest.mark.requirement("TRU-3")
@@ -203,9 +220,9 @@ def test_shallow_impacts_are_credited_one_for_one_with_substantial_ones():
     assert is_shallow("no " * 400, ()), "repeating one word adds no substance"
     assert not is_shallow("no", ("Accuracy",))
     shallow = DissentInput("typo here", (), 0.9, impact=True)
-    assert judge_dissent(shallow, DissentHistory()) == (True, False, pytest.approx(0.94), "shallow", True)
-    assert judge_dissent(shallow, DissentHistory(substantial_impacts=3, shallow_impacts=2)).impact
-    assert not judge_dissent(shallow, DissentHistory(substantial_impacts=3, shallow_impacts=3)).impact
+    assert judge_dissent(shallow, DissentHistory()) == ((False, pytest.approx(0.94)), "shallow", True)
+    credited = [DissentHistory(substantial_impacts=3, shallow_impacts=count) for count in (2, 3)]
+    assert [judge_dissent(shallow, history).counted.impact for history in credited] == [True, False]
     assert judge_dissent(shallow._replace(impact=False), DissentHistory()).why == ""
 
 

@@ -40,6 +40,42 @@ def test_equal_texts_are_ranked_by_the_trust_of_their_authors(judged):
     assert any(signal.name == "trust" and signal.share > 0.1 for signal in recalled.hits[0].signals)
 
 
+@pytest.mark.requirement("TRU-17", "RCL-1")
+@pytest.mark.parametrize("embedder", ["hash", "static"])
+@pytest.mark.parametrize(
+    ("one", "other", "question"),
+    [
+        ("The heron release is on Friday", "The heron release is on Monday", "When is the heron release?"),
+        ("Anna leads the payments team", "Ben leads the payments team", "Who leads the payments team?"),
+        ("The database is called osprey", "The database is called heron", "What is the database called?"),
+        ("The key rotates every 30 days", "The key is rotated each quarter", "How often does the key rotate?"),
+    ],
+)
+def test_in_a_store_of_two_records_trust_decides_between_nearly_equal_texts(
+    open_store, essay, embedder, one, other, question
+):
+    for good, bad in ((one, other), (other, one)):
+        memory = open_store(embedder=embedder)
+        for number in range(6):
+            memory.trust.log_dissent("good", essay(number), impact=True)
+        memory.trust.revert(memory.trust.log_override("bad", "x", "y").records[0].id, by="ada")
+        memory.journal.write("note", good, author="good")
+        memory.journal.write("note", bad, author="bad")
+        assert authors_of(memory.recall(question, 2)) == ["good", "bad"]
+
+
+@pytest.mark.requirement("TRU-3", "TRU-17")
+def test_recall_ranks_by_the_adjusted_score(memory):
+    for number in range(12):
+        memory.trust.log_dissent("gamer", f"typo{number} here", impact=True)
+    score = memory.trust.score("gamer")
+    assert score.trust > 0.6 > score.adjusted_score
+    for author in ("gamer", "unknown"):
+        memory.journal.write("note", f"The heron release is on Friday, says {author}", author=author)
+    hits = memory.recall("When is the heron release?", 2).hits
+    assert [(hit.record.author, hit.trust) for hit in hits] == [("unknown", 0.6), ("gamer", score.adjusted_score)]
+
+
 @pytest.mark.requirement("TRU-17")
 def test_a_prompt_block_shows_the_trust_of_each_author(judged):
     judged.journal.write("note", "The heron release is on Friday", author="good")

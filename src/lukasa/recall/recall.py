@@ -1,7 +1,7 @@
 """The recall service: answers one question from everything the caller may read, with the reasons for each hit.
 
-A record is trusted as far as its author, and no further than the least trusted of the records it was derived from, at
-any depth. Only the best hits are checked, and only a limited number of sources is looked up. A source that the caller
+A record is trusted as far as its author, and no further than the agent that wrote it in the author's name, nor than the
+least trusted of the records it was derived from, at any depth. Only the best hits are checked, and only a limited number of sources is looked up. A source that the caller
 cannot read, or that is past the limit, counts like an author who has not been judged yet.
 """
 
@@ -299,8 +299,9 @@ class SourceTrust:
         self._trust_provider = trust_provider
         self._records = {record.seq: record for record in records}
         counts = Counter(record.author for record in self._records.values() if record.author)
-        self._authors_asked = set(counts)
-        self._trust_by_author = dict(trust_provider(dict.fromkeys(counts))) if trust_provider is not None else {}
+        self._authors_asked = {*counts, *(record.writer for record in self._records.values() if record.author)}
+        asked = dict.fromkeys((*sorted(self._authors_asked - counts.keys()), *counts))  # only so many are looked up
+        self._trust_by_author = dict(trust_provider(asked)) if trust_provider is not None else {}
         self._discounts: dict[str, float] = {}  # 0 at the largest share of an author, 1 at all candidates
         if self._trust_by_author and len(counts) > 2:
             self._discounts = {
@@ -313,11 +314,13 @@ class SourceTrust:
         self._has_effect = bool(self._trust_by_author) or any(map(_source_keys, self._records.values()))
 
     def author_trust(self, record: Record) -> float | None:
-        """Return the trust in a record's author; ``None`` for the owner, who is not judged."""
+        """Return the trust in a record's author and writer, the lower; ``None`` for the owner, who is not judged."""
         if not record.author or self._trust_provider is None:
             return None
-        return self._trust_by_author.get(
-            record.author, self._trust_provider.initial * (1 - self._discounts.get(record.author, 0.0))
+        initial = self._trust_provider.initial
+        return min(
+            self._trust_by_author.get(name, initial * (1 - self._discounts.get(name, 0.0)))
+            for name in (record.author, record.writer)
         )
 
     def trust_signal(self, record: Record) -> float:
@@ -372,11 +375,11 @@ class SourceTrust:
             if source is None:
                 found.append(self._trust_provider.initial)
                 continue
-            if source.author:
-                if source.author not in self._authors_asked:
-                    self._authors_asked.add(source.author)
-                    self._trust_by_author |= self._trust_provider((source.author,))
-                found.append(self._trust_by_author.get(source.author, self._trust_provider.initial))
+            for name in {source.author, source.writer} if source.author else ():
+                if name not in self._authors_asked:
+                    self._authors_asked.add(name)
+                    self._trust_by_author |= self._trust_provider((name,))
+                found.append(self._trust_by_author.get(name, self._trust_provider.initial))
             pending += _source_keys(source)
         return found
 

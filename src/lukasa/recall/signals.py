@@ -34,6 +34,8 @@ _SENTENCE_SPAN = 100  # words of one sentence usually lie within this many chara
 _MAX_WINDOW_LENGTH = 600  # adjacent passages join a window while their total length stays within this
 _K1, _B = 1.2, 0.75  # the usual constants of BM25
 _MIN_MATCH_SHARE = 0.3  # a best match below this share of the question does not count as a full match
+_MIN_COSINE_SPREAD = 0.4  # a few hundred candidates span more; among fewer, cosines are not stretched beyond this
+_MIN_SCORE_SPREAD = 0.8  # the same for scores
 _DAYS_SOON_AFTER = 10  # people still talk about an event within this many days
 _MAX_RULES = 5  # more would crowd out the answer
 _MAX_PERIOD_DAYS = 100  # a text about a whole year says little about one day in it
@@ -247,7 +249,8 @@ class RankingEvidence:
             return self.zeros
         lowest = min(known)
         return _scale_to_unit(
-            _to_array(lowest if candidate.cosine is None else candidate.cosine for candidate in self.candidates)
+            _to_array(lowest if candidate.cosine is None else candidate.cosine for candidate in self.candidates),
+            _MIN_COSINE_SPREAD,
         )
 
     @cached_property
@@ -265,12 +268,15 @@ def _candidate_day(candidate: RecallCandidate) -> date | None:
     return None if candidate.moment is None else candidate.moment.date()
 
 
-def _scale_to_unit(values: Values) -> Values:
-    """Stretch values so that the highest is 1 and the lowest is 0."""
+def _scale_to_unit(values: Values, min_spread: float) -> Values:
+    """Scale values so that the lowest is 0, and the highest 1 where they differ by ``min_spread`` or more.
+
+    Smaller differences stay small: two records that are nearly alike must not be decided by what little differs.
+    """
     if not values.size:
         return values
     low, high = float(values.min()), float(values.max())
-    return (values - low) / (high - low) if high > low else np.zeros_like(values)
+    return (values - low) / max(high - low, min_spread)
 
 
 def words(evidence: RankingEvidence) -> Values:
@@ -457,7 +463,7 @@ def linked(candidates: Sequence[RecallCandidate], scores: Values) -> Values:
     """Return the scaled score of the best candidate that each one is linked with."""
     if not any(candidate.links for candidate in candidates):
         return np.zeros(len(candidates))
-    scaled = _scale_to_unit(scores)
+    scaled = _scale_to_unit(scores, _MIN_SCORE_SPREAD)
     by_seq = {candidate.seq: float(score) for candidate, score in zip(candidates, scaled, strict=True)}
     return _to_array(max((by_seq.get(seq, 0.0) for seq in candidate.links), default=0.0) for candidate in candidates)
 
@@ -470,7 +476,7 @@ def session(candidates: Sequence[RecallCandidate], scores: Values) -> Values:
     best: dict[tuple[str, int], float] = {}
     for group, score in zip(groups, scores.tolist(), strict=True):
         best[group] = max(score, best.get(group, score))
-    return _scale_to_unit(_to_array(best[group] for group in groups))
+    return _scale_to_unit(_to_array(best[group] for group in groups), _MIN_SCORE_SPREAD)
 
 
 SIGNALS: Mapping[str, Callable[[RankingEvidence], Values]] = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from lukasa.clock import from_iso, to_iso
 from lukasa.trust.rules import RECENT_DISSENTS, DissentHistory, DissentVerdict, ImpactCounts
@@ -24,10 +24,32 @@ NEWCOMER_ROUNDS = 5
 CRITICAL_ROLE_TRUST = 0.2
 _NO_SUMS, _NO_COUNTS = TrustSums(), ImpactCounts()
 _PLAIN_FIELDS = (
-    "agent", "rounds", "rounds_before", "trust", "initial", "probation_reason", "lately", "credited", "light",
+    "agent", "rounds", "rounds_before", "trust", "probation_reason", "lately", "credited", "light",
 )  # fmt: skip
 """Fields that a record holds as they are."""
 _SUM_FIELDS = ("today", "window", "total")
+
+
+class ImportedTrust(NamedTuple):
+    """What an imported file says beyond the events that it lists."""
+
+    at: datetime
+    """When the file was imported."""
+    sums: Mapping[date, TrustSums]
+    """Sums of events that the file counts but does not list, by day."""
+    total: TrustSums = _NO_SUMS
+    """The sums of all events right after the import."""
+    score: float | None = None
+    """The file's score, if the events do not give it. It holds until an event changes the sums."""
+
+    def to_body(self) -> dict[str, Any]:
+        sums = {str(day): list(found) for day, found in sorted(self.sums.items())}
+        return {"at": to_iso(self.at), "sums": sums, "total": list(self.total), "score": self.score}
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> ImportedTrust:
+        sums = {date.fromisoformat(day): TrustSums(*found) for day, found in body["sums"].items()}
+        return cls(from_iso(body["at"]), sums, TrustSums(*body["total"]), body["score"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +72,9 @@ class TrustAggregate:
     rounds_before: int = 0
     """How many of the rounds come from an imported file, which does not name them."""
     trust: float = INITIAL_TRUST
-    """The trust that was last recorded as a change."""
-    initial: float = INITIAL_TRUST
-    """The trust before the first event."""
+    """The document's score that was last recorded as a change."""
+    imported: ImportedTrust | None = None
+    """What an imported file says beyond its events; None for an agent that was not imported."""
     probation_until: datetime | None = None
     probation_reason: str = ""
     lately: str = ""
@@ -86,7 +108,8 @@ class TrustAggregate:
     @property
     def earlier(self) -> ImpactCounts:
         """The counted dissents before those in ``lately``."""
-        return ImpactCounts(self.total.dissents - len(self.lately), self.total.impacts - self.lately.count("1"))
+        total = self.total
+        return ImpactCounts(total.counted - len(self.lately), total.counted_impacts - self.lately.count("1"))
 
     def advance_to(self, day: date) -> TrustAggregate:
         """Return the aggregate on a later day, without the days that have left the window."""
@@ -109,13 +132,14 @@ class TrustAggregate:
         return replace(self, days=days, window=self.window.plus(sums), total=total)
 
     def score(self, now: datetime) -> TrustScore:
-        current = self.advance_to(now.date())
-        return compute_score(self.agent, current.window, current.total, now, self.initial)
+        current, imported = self.advance_to(now.date()), self.imported
+        given = imported.score if imported is not None and imported.total == self.total else None
+        return compute_score(self.agent, current.window, current.total, now, given)
 
     def with_dissent(
-        self, verdict: DissentVerdict, citations: Sequence[str], day: date, impact: bool, of: str
+        self, verdict: DissentVerdict, citations: Sequence[str], day: date, *, impact: bool, depth: float, of: str
     ) -> TrustAggregate:
-        """Add a judged dissent on the output of ``of``, with what the rules made of it."""
+        """Add a judged dissent on the output of ``of``: as it is, and what the rules made of it."""
         on, cited, names = dict(self.on), dict(self.cited), tuple(dict.fromkeys(citations))
         if of and of != self.agent and (of in on or len(on) < MAX_COUNTERPARTS):
             on[of] = on.get(of, ImpactCounts()).plus(impact=impact)
@@ -125,13 +149,15 @@ class TrustAggregate:
         after = replace(self, on=on, cited=cited, cited_lately=(*self.cited_lately, names)[-MAX_RECENT_CITATIONS:])
         if verdict.why:
             after = replace(after, aside={**self.aside, verdict.why: self.aside.get(verdict.why, 0) + 1})
-        if not verdict.counts:
+        counted = verdict.counted
+        after = after.with_sums(TrustSums.from_dissent(impact=impact, depth=depth, counted=counted), day)
+        if counted is None:
             return after
         return replace(
-            after.with_sums(TrustSums.from_dissent(impact=verdict.impact, depth=verdict.depth), day),
-            lately=(self.lately + str(int(verdict.impact)))[-RECENT_DISSENTS:],
-            credited=self.credited + int(verdict.impact and not verdict.is_shallow),
-            light=self.light + int(verdict.impact and verdict.is_shallow),
+            after,
+            lately=(self.lately + str(int(counted.impact)))[-RECENT_DISSENTS:],
+            credited=self.credited + int(counted.impact and not verdict.is_shallow),
+            light=self.light + int(counted.impact and verdict.is_shallow),
         )
 
     def ineligibility_reasons(self, now: datetime) -> tuple[str, ...]:
@@ -156,6 +182,7 @@ class TrustAggregate:
             "cited_lately": [list(names) for names in self.cited_lately],
             "aside": dict(self.aside),
             "on": {name: list(pair) for name, pair in self.on.items()},
+            "imported": None if self.imported is None else self.imported.to_body(),
         }
 
     def to_days_body(self) -> dict[str, Any]:
@@ -164,7 +191,7 @@ class TrustAggregate:
     @classmethod
     def from_bodies(cls, body: Mapping[str, Any], days: Mapping[str, Any] | None = None) -> TrustAggregate:
         """Read the aggregate back from the bodies of its two records."""
-        until = body["probation_until"]
+        until, imported = body["probation_until"], body.get("imported")
         plain: dict[str, Any] = {name: body[name] for name in _PLAIN_FIELDS}
         return cls(
             **plain | {name: TrustSums(*body[name]) for name in _SUM_FIELDS},
@@ -176,6 +203,7 @@ class TrustAggregate:
             aside=dict(body["aside"]),
             on={name: ImpactCounts(*pair) for name, pair in body["on"].items()},
             received=ImpactCounts(*body["received"]),
+            imported=None if imported is None else ImportedTrust.from_body(imported),
         )
 
 

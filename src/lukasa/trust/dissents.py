@@ -202,6 +202,9 @@ class DissentLog:
             if record.body["event"].get("impact") is not None:
                 return Refused("already_judged", f"The dissent {id!r:.80} was judged already.")
             event = record.body["event"] | {"impact": impact, "feedback_incorporated": feedback_incorporated}
+            if "depth_score" not in event:  # an imported event may lack it
+                depth = compute_depth(event["dissent_text"], event.get("rubric_citations", ()), record.body["novelty"])
+                event["depth_score"] = round(depth, 6)
             draft = draft_from(record, body=dict(record.body) | {"event": event}, expected=record.version)
             changes.add_first(self._apply_verdict(changes, draft, _stored_vector(record)))
             return None
@@ -216,7 +219,8 @@ class DissentLog:
         event, of = filed.body.get("event"), filed.body.get("of")
         event = event if isinstance(event, dict) else {}
         of = of if isinstance(of, str) else ""
-        if (refused := self._records.check_names(agent=filed.author, of=of)) is not None:
+        agent = filed.writer  # not the author: an agent could file a poor dissent in another's name
+        if (refused := self._records.check_names(agent=agent, of=of)) is not None:
             return refused
         if not filed.text.strip():
             return Refused("empty_dissent", "The dissent has no text.")
@@ -228,7 +232,7 @@ class DissentLog:
             context if isinstance(context, dict) else {}, impact, feedback_incorporated,
         )  # fmt: skip
         key = f"judged {filed.key}"
-        return self.log(filed.author, clean_event, of=of, happened_at=filed.recorded_at, key=key, source=filed.key)
+        return self.log(agent, clean_event, of=of, happened_at=filed.recorded_at, key=key, source=filed.key)
 
     def list_filed(self, limit: int) -> list[Record]:
         """List the filed dissents that are not judged yet, oldest first, among the latest ``limit``."""
@@ -258,9 +262,11 @@ class DissentLog:
         )  # fmt: skip
         verdict = judge_dissent(dissent, before.past, self._settings)
         day = draft.happened_at.date() if draft.happened_at is not None else changes.now.date()
-        after = before.with_dissent(verdict, dissent.citations, day, impact, of)
+        depth = event["depth_score"]
+        after = before.with_dissent(verdict, dissent.citations, day, impact=impact, depth=depth, of=of)
         on_probation = after.probation_until is not None and changes.now < after.probation_until
-        if verdict.counts and not on_probation and has_fallen(after.lately, after.earlier):
+        may_fall = self._settings.fall and verdict.counted is not None and not on_probation
+        if may_fall and has_fallen(after.lately, after.earlier):
             reason = (
                 f"{after.lately.count('1')} of its last {len(after.lately)} dissents changed anything, "
                 f"before that {after.earlier.impacts} of {after.earlier.dissents}"
@@ -268,7 +274,7 @@ class DissentLog:
             after = replace(after, probation_until=changes.now + PROBATION_LENGTH, probation_reason=reason)
         changes.set_aggregate(after)
         changes.record_trust_change(agent, f"dissent_impact_{str(impact).lower()}", draft.key)
-        counted = {"impact": verdict.impact, "depth": verdict.depth} if verdict.counts else None
+        counted = None if verdict.counted is None else verdict.counted._asdict()
         judged_by = self._records.journal.author or "owner"
         return draft._replace(body=dict(draft.body) | {"judged_by": judged_by, "counted": counted, "why": verdict.why})
 

@@ -5,7 +5,7 @@ The functions are plans for ``TrustRecords.change``: they read through the chang
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from lukasa.errors import InvalidInput
 from lukasa.outcome import Refused
 from lukasa.record import Key, Link, Record, draft_from
 from lukasa.scope import SYSTEM
-from lukasa.storage.engine import Query
+from lukasa.storage.engine import Query, Reader
 from lukasa.trust.records import (
     CONTROVERSY,
     OVERRIDE,
@@ -31,7 +31,6 @@ from lukasa.trust.score import TrustSums
 
 AUTO_CHECK_DELAY = timedelta(hours=24)
 """The time after which an override is checked for a revert."""
-_CHECKED_DAYS = 7
 _MAX_AGENTS = 64
 
 
@@ -59,11 +58,7 @@ def add_override(
         "criteria": list(dict.fromkeys(criteria)), "reverted_at": None,
         "artifact": None if watched is None else [watched.scope, watched.kind, watched.id, watched.version],
     }  # fmt: skip
-    labels = (
-        *event_labels(OVERRIDE, agent, event["round_id"]),
-        f"due={(happened_at + AUTO_CHECK_DELAY).date().isoformat()}",
-        *(f"criterion={name}" for name in body["criteria"]),
-    )
+    labels = (*event_labels(OVERRIDE, agent, event["round_id"]), *(f"criterion={name}" for name in body["criteria"]))
     links = () if watched is None else (Link("about", watched.key),)
     draft = trust_draft(OVERRIDE, body, id, labels=labels, links=links, happened_at=happened_at)
     aggregate = changes.get_aggregate(agent)
@@ -77,24 +72,31 @@ def add_override(
     return None
 
 
-def mark_reverts(changes: TrustChanges, round_id: str | None, final_output: str | None, *, agent: str, by: str) -> None:
-    """Mark the overrides that were reverted: those of a round, or those of the last week that watch an artifact."""
-    if round_id is not None:
-        labels = [f"round={round_id}"]
-    else:
-        today = changes.now.date()
-        labels = [f"due={(today - timedelta(days=back)).isoformat()}" for back in range(-1, _CHECKED_DAYS)]
-    for label in labels:
-        for record in changes.reader.read(Query(kinds=(OVERRIDE,), scopes=(SYSTEM,), labels=(label,))):
-            if record.body["event"]["regret"] or agent not in ("", record.body["agent"]):
-                continue
-            if final_output is None:
-                reverter = _find_reverter(changes, record)
-            else:
-                differs = record.body["event"].get("human_decision") != final_output
-                reverter = by if differs and _is_overdue(record, changes.now) else None
+def mark_round(changes: TrustChanges, round_id: str, final_output: str, *, agent: str, by: str) -> None:
+    """Mark the overrides of a round whose decision differs from the final output, once their day has passed."""
+    for record in changes.reader.read(Query(kinds=(OVERRIDE,), scopes=(SYSTEM,), labels=(f"round={round_id}",))):
+        differs = record.body["event"].get("human_decision") != final_output
+        if differs and _may_be_marked(record, agent) and _is_overdue(record, changes.now):
+            _mark_regretted(changes, record, by)
+
+
+def list_reverted(reader: Reader, overrides: Iterable[Record], now: datetime, *, agent: str) -> list[Key]:
+    """List the overrides whose artifact was changed against the decision."""
+    return [record.key for record in overrides if _may_be_marked(record, agent) and _find_reverter(reader, record, now)]
+
+
+def mark_artifacts(changes: TrustChanges, overrides: Iterable[Key], *, agent: str) -> None:
+    """Mark those of the overrides whose artifact was changed against the decision."""
+    for key in overrides:
+        record = changes.reader.get(key)
+        if record is not None and _may_be_marked(record, agent):
+            reverter = _find_reverter(changes.reader, record, changes.now)
             if reverter is not None:
                 _mark_regretted(changes, record, reverter)
+
+
+def _may_be_marked(record: Record, agent: str) -> bool:
+    return not record.body["event"]["regret"] and agent in ("", record.body["agent"])
 
 
 def revert_override(changes: TrustChanges, id: str, by: str) -> Refused | None:
@@ -109,17 +111,31 @@ def revert_override(changes: TrustChanges, id: str, by: str) -> Refused | None:
     return None
 
 
-def _find_reverter(changes: TrustChanges, record: Record) -> str | None:
-    """Return the author who put the artifact back, ``system`` if it differs after the deadline, or None."""
+def _find_reverter(reader: Reader, record: Record, now: datetime) -> str | None:
+    """Return the author who put the artifact back, ``system`` if it differs after the deadline, or None.
+
+    Every version since the override is compared, so that a revert is found however late, and also if the artifact was
+    changed once more. The decision is what the artifact held when the override was logged, unless that was the output.
+    """
     artifact, event = _artifact_key(record), record.body["event"]
-    versions = [] if artifact is None else changes.reader.history(artifact)
-    if not versions or versions[-1].text == event["human_decision"]:
+    versions = [] if artifact is None else reader.history(artifact)
+    if not versions:
         return None
-    newest = versions[-1]
-    earlier_texts = {version.text for version in versions if version.version < record.body["artifact"][3]}
-    if not newest.deleted and newest.text in earlier_texts | {event["agent_output"]}:
-        return newest.author or "owner"
-    return "system" if _is_overdue(record, changes.now) else None
+    watched: int = record.body["artifact"][3]
+    decided, undone = {event["human_decision"]}, {event["agent_output"]}
+    for version in versions:
+        if version.version == watched and version.text not in undone:
+            decided.add(version.text)
+        elif version.version < watched:
+            undone.add(version.text)
+    undone -= decided
+    is_decided = all(version.text in decided for version in versions if version.version == watched)
+    for version in versions:
+        if version.version > watched and not version.deleted:
+            if is_decided and version.text in undone:
+                return version.author or "owner"
+            is_decided = is_decided or version.text in decided
+    return "system" if versions[-1].text not in decided and _is_overdue(record, now) else None
 
 
 def _mark_regretted(changes: TrustChanges, record: Record, reverter: str) -> None:

@@ -34,7 +34,7 @@ from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Query, Reader
 from lukasa.trust.aggregate import TrustAggregate
-from lukasa.trust.score import INITIAL_TRUST, TrustScore, TrustSums
+from lukasa.trust.score import INITIAL_TRUST, CountedDissent, TrustScore, TrustSums
 
 AGENT, AGGREGATE, DAILY_SUMS = "trust_agent", "trust_standing", "trust_days"
 DISSENT, OVERRIDE, PARTICIPATION, TRUST_CHANGE = "dissent", "override", "participation", "trust_change"
@@ -48,6 +48,7 @@ MAX_AUTHORS = 100
 _MAX_NAME_CHARS = 200
 _RECORDED_INPUTS = (
     "impact_ratio", "mean_depth", "regret_ratio", "dissents", "dissents_from", "overrides", "overrides_from", "raw",
+    "adjusted_score",
 )  # fmt: skip
 """Fields of a score that a change of trust records."""
 
@@ -85,14 +86,22 @@ def agent_events_query(agent: str, kind: str, **options: Any) -> Query:
 
 
 def counted_sums(kind: str, body: Mapping[str, Any]) -> TrustSums:
-    """Return what a dissent or an override adds to the sums, as the rules decided when it was judged.
+    """Return what a dissent or an override adds to the sums.
 
-    ``body["event"]`` of a dissent also holds the document's own inputs: ``impact`` and ``depth_score``.
+    The event of a dissent holds the document's inputs, ``counted`` what the rules decided when it was judged.
     """
-    if kind == DISSENT:
-        counted = body["counted"]
-        return TrustSums() if counted is None else TrustSums.from_dissent(**counted)
-    return TrustSums.from_override(useful=body["useful"], regret=bool(body["event"]["regret"]))
+    event = body["event"]
+    if kind == OVERRIDE:
+        return TrustSums.from_override(useful=body["useful"], regret=bool(event["regret"]))
+    if event.get("impact") is None:
+        return TrustSums()
+    counted = None if body["counted"] is None else CountedDissent(**body["counted"])
+    return TrustSums.from_dissent(impact=bool(event["impact"]), depth=event_depth(event), counted=counted)
+
+
+def event_depth(event: Mapping[str, Any]) -> float:
+    """Return the depth of a dissent in the document's form; an imported one may lack it."""
+    return round(float(event.get("depth_score") or 0.0), 6)
 
 
 def trust_draft(kind: str, body: Mapping[str, Any], id: str = "", **fields: Any) -> Draft:
@@ -117,10 +126,15 @@ def trust_change_draft(
 
 
 def read_aggregate(reader: Reader, agent: str, *, today: date | None = None) -> TrustAggregate | None:
-    """Read an agent's aggregate, or None. With ``today`` the sums of days are read only if today's score needs them."""
+    """Read an agent's aggregate, or None. With ``today`` the sums of days are read only if today's score needs them.
+
+    An aggregate that an earlier version of the program wrote lacks the sums of one score: they are recomputed.
+    """
     record = reader.get(trust_key(AGGREGATE, agent))
     if record is None:
         return None
+    if len(record.body["total"]) < len(TrustSums._fields):
+        return recompute_aggregate(reader, TrustAggregate.from_bodies(record.body))
     skip_days = today is not None and today.isoformat() <= record.body["day"]
     days = None if skip_days else reader.get(trust_key(DAILY_SUMS, agent))
     return TrustAggregate.from_bodies(record.body, None if days is None else days.body)
@@ -135,6 +149,11 @@ def recompute_aggregate(reader: Reader, aggregate: TrustAggregate, as_of: dateti
     for kind in (DISSENT, OVERRIDE):
         for record in reader.read(agent_events_query(agent, kind, as_of=as_of)):
             aggregate = aggregate.with_sums(counted_sums(kind, record.body), record.moment.date())
+    imported = aggregate.imported
+    if imported is not None and as_of is not None and as_of < imported.at:
+        return replace(aggregate, imported=None)
+    for day, sums in imported.sums.items() if imported is not None else ():
+        aggregate = aggregate.with_sums(sums, day)
     return aggregate
 
 
@@ -258,7 +277,7 @@ class TrustRecords:
 
 
 class TrustLookup:
-    """The trust of authors, for recall. It reads with full reach and returns nothing else of the trust records."""
+    """The adjusted score of authors, for recall. It reads with full reach and returns nothing else of the trust records."""
 
     initial = INITIAL_TRUST
     """The trust of an author without any events."""
@@ -268,17 +287,17 @@ class TrustLookup:
         self._clock = clock
 
     def __call__(self, authors: Iterable[str]) -> dict[str, float]:
-        """Return the trust of those authors that have an aggregate; looks up at most a hundred."""
+        """Return the adjusted score of those authors that have an aggregate; looks up at most a hundred."""
         names = list(islice((author for author in authors if author), MAX_AUTHORS))
         if not names:
             return {}
         now = self._clock.now()
         with self._journal.snapshot() as snapshot:
             found = {name: read_aggregate(snapshot, name, today=now.date()) for name in names}
-        return {name: aggregate.score(now).trust for name, aggregate in found.items() if aggregate is not None}
+        return {name: aggregate.score(now).adjusted_score for name, aggregate in found.items() if aggregate is not None}
 
     def score(self, agent: str) -> TrustScore:
-        """Return the current score of an agent."""
+        """Return the current scores of an agent."""
         now = self._clock.now()
         with self._journal.snapshot() as snapshot:
             return (read_aggregate(snapshot, agent, today=now.date()) or TrustAggregate(agent, now.date())).score(now)

@@ -1,4 +1,4 @@
-"""Rules against raising trust cheaply. They choose the inputs of the formula and leave the formula alone.
+"""Rules against raising trust cheaply: they choose the inputs of the adjusted score and leave the formula alone.
 
     own_output   an objection to the agent's own output: excluded
     echo         the same objection as another agent's in the same round, whose impact was credited: excluded
@@ -9,8 +9,8 @@
                  depth, because length and new words alone are cheap
     stale        a criterion cited in each of the last ten dissents, or twice in one, adds nothing to the depth
 
-An excluded dissent changes no sum. A dissent that is not judged yet does not count yet. ``TrustSettings`` turns each
-rule but ``own_output`` on or off.
+The document's score counts every judged dissent as it is. An excluded dissent changes no sum of the adjusted score. A
+dissent that is not judged yet counts in neither. ``TrustSettings`` turns each rule on or off.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lukasa.trust.score import binomial_cdf, citation_bonus, compute_depth
+from lukasa.trust.score import CountedDissent, binomial_cdf, citation_bonus, compute_depth
 
 UNJUDGED, OWN_OUTPUT, ECHO, FAVOUR = "unjudged", "own_output", "echo", "favour"
 SHALLOW, UNHEEDED = "shallow", "unheeded"
@@ -39,6 +39,8 @@ _RARE_PROBABILITY, _UNLIKELY_PROBABILITY = 0.01, 0.1
 class TrustSettings:
     """Switches of the rules, all on by default. A switch decides about dissents that are judged while it is set."""
 
+    own_output: bool = True
+    """Exclude an objection to the agent's own output. Off: it counts."""
     echo: bool = True
     """Exclude a dissent that another agent was already credited for in the same round. Off: it counts."""
     favour: bool = True
@@ -49,6 +51,8 @@ class TrustSettings:
     """Give no depth for a dissent without impact after ten with at most one impact. Off: give the full depth."""
     stale: bool = True
     """Give no depth for criteria that are cited every time or twice. Off: give it for every citation."""
+    fall: bool = True
+    """Put an agent on probation whose dissents suddenly fail. Off: only a person puts an agent on probation."""
 
 
 DEFAULT_SETTINGS = TrustSettings()
@@ -73,6 +77,7 @@ class DissentInput(NamedTuple):
     text: str
     citations: tuple[str, ...]
     novelty: float
+    """What the depth has beyond length and citations; below 0 where an imported file gives less than those."""
     impact: bool
     own_output: bool = False
     is_echo: bool = False
@@ -92,11 +97,9 @@ class DissentHistory(NamedTuple):
 
 
 class DissentVerdict(NamedTuple):
-    """The inputs that a dissent adds to the formula. Without ``counts`` it is excluded."""
+    """The inputs that a dissent adds to the adjusted score; ``counted`` is None when it is excluded."""
 
-    counts: bool
-    impact: bool = False
-    depth: float = 0.0
+    counted: CountedDissent | None
     why: str = ""
     """The rule that changed something; empty when none did."""
     is_shallow: bool = False
@@ -105,26 +108,27 @@ class DissentVerdict(NamedTuple):
 def judge_dissent(
     dissent: DissentInput, history: DissentHistory, settings: TrustSettings = DEFAULT_SETTINGS
 ) -> DissentVerdict:
-    """Decide what a judged dissent counts as."""
+    """Decide what a judged dissent counts as in the adjusted score."""
     excluded = {
-        OWN_OUTPUT: dissent.own_output,
+        OWN_OUTPUT: settings.own_output and dissent.own_output,
         ECHO: settings.echo and dissent.impact and dissent.is_echo,
         FAVOUR: settings.favour and dissent.impact and dissent.is_favoured,
     }
     if rule := next((rule for rule, applies in excluded.items() if applies), ""):
-        return DissentVerdict(counts=False, why=rule)
+        return DissentVerdict(None, rule)
     recent = history.recent_impacts
     was_unheeded = len(recent) >= RECENT_DISSENTS and recent.count("1") <= 1
     if settings.unheeded and was_unheeded and not dissent.impact:
-        return DissentVerdict(counts=True, why=UNHEEDED)
+        return DissentVerdict(CountedDissent(impact=False, depth=0.0), UNHEEDED)
     citations: Sequence[str] = dissent.citations
     if settings.stale:
         citations = fresh_citations(citations, history.recent_citations)
     shallow = is_shallow(dissent.text, citations)
     has_balance = history.substantial_impacts > history.shallow_impacts
     credited = dissent.impact and (has_balance or not (settings.shallow and shallow))
-    depth = round(compute_depth(dissent.text, citations, dissent.novelty), 6)
-    return DissentVerdict(True, credited, depth, SHALLOW if credited is not dissent.impact else "", shallow)
+    depth = round(max(compute_depth(dissent.text, citations, dissent.novelty), 0.0), 6)
+    why = SHALLOW if credited is not dissent.impact else ""
+    return DissentVerdict(CountedDissent(credited, depth), why, shallow)
 
 
 def is_shallow(text: str, citations: Sequence[str]) -> bool:

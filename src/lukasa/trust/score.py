@@ -3,8 +3,9 @@
     depth = min(words / 50, 1) + min(0.2 × citations, 0.5) + novelty, at most 2
     trust = 0.4 × impact ratio + 0.3 × mean depth + 0.3 × (1 − regret ratio), between 0 and 1
 
-This module knows no rule: it scores whatever sums it is given. ``rules.py`` decides what is summed. Sums are integers
-(depths in millionths), so that adding and subtracting in any order gives the same result.
+Two scores follow from the same formula: the document's, from every judged dissent as it is, and the adjusted one, from
+what the rules in ``rules.py`` let count. This module knows no rule. Sums are integers (depths in millionths), so that
+adding and subtracting in any order gives the same result.
 """
 
 from __future__ import annotations
@@ -46,8 +47,18 @@ def compute_depth(text: str, citations: Sequence[str], novelty: float) -> float:
     return min(length_score(text) + citation_bonus(citations) + novelty, MAX_DEPTH)
 
 
+class CountedDissent(NamedTuple):
+    """What a dissent adds to the adjusted score."""
+
+    impact: bool
+    depth: float
+
+
 class TrustSums(NamedTuple):
-    """Sums over dissents and overrides. ``depth`` is in millionths, ``squares`` in millionths of squared depths."""
+    """Sums over dissents and overrides. Depths are in millionths, ``squares`` in millionths of squared depths.
+
+    ``counted``, ``counted_impacts`` and ``counted_depth`` are the sums of the adjusted score.
+    """
 
     dissents: int = 0
     impacts: int = 0
@@ -56,9 +67,15 @@ class TrustSums(NamedTuple):
     overrides: int = 0
     regrets: int = 0
     useful: int = 0
+    counted: int = 0
+    counted_impacts: int = 0
+    counted_depth: int = 0
 
     def plus(self, other: TrustSums) -> TrustSums:
         return TrustSums(*(own + its for own, its in zip(self, other, strict=True)))
+
+    def minus(self, other: TrustSums) -> TrustSums:
+        return TrustSums(*(own - its for own, its in zip(self, other, strict=True)))
 
     @classmethod
     def sum_all(cls, parts: Iterable[TrustSums]) -> TrustSums:
@@ -68,8 +85,13 @@ class TrustSums(NamedTuple):
         return total
 
     @classmethod
-    def from_dissent(cls, *, impact: bool, depth: float) -> TrustSums:
-        return cls(1, int(impact), round(depth * MILLION), round(depth * 1000) ** 2)
+    def from_dissent(cls, *, impact: bool, depth: float, counted: CountedDissent | None) -> TrustSums:
+        sums = cls(1, int(impact), round(depth * MILLION), round(depth * 1000) ** 2)
+        if counted is None:
+            return sums
+        return sums._replace(
+            counted=1, counted_impacts=int(counted.impact), counted_depth=round(counted.depth * MILLION)
+        )
 
     @classmethod
     def from_override(cls, *, useful: bool, regret: bool = False) -> TrustSums:
@@ -84,6 +106,11 @@ class TrustSums(NamedTuple):
         return self.depth / MILLION / self.dissents if self.dissents else 0.0
 
     @property
+    def adjusted(self) -> TrustSums:
+        """The same sums with the dissents that the rules let count."""
+        return self._replace(dissents=self.counted, impacts=self.counted_impacts, depth=self.counted_depth)
+
+    @property
     def regret_ratio(self) -> float:
         return self.regrets / self.overrides if self.overrides else 0.0
 
@@ -95,13 +122,15 @@ class TrustSums(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TrustScore:
-    """An agent's trust, the three parts of the formula, and the number of events behind them.
+    """An agent's two scores, the parts of the formula, and the number of events behind them.
 
-    ``low`` and ``high`` bound the trust with about 95 % confidence. ``raw`` is the formula before clamping.
+    ``trust`` is the document's score and ``raw`` the formula before clamping; ``low`` and ``high`` bound it with about
+    95 % confidence. ``adjusted_score`` is the same formula over what the rules let count.
     """
 
     agent: str
     trust: float
+    adjusted_score: float
     raw: float
     impact_ratio: float
     mean_depth: float
@@ -110,6 +139,10 @@ class TrustScore:
     overrides: int
     dissents_from: ScoreBasis
     overrides_from: ScoreBasis
+    adjusted_impact_ratio: float
+    adjusted_mean_depth: float
+    counted: int
+    """The number of dissents that the rules let count."""
     low: float
     high: float
     at: datetime
@@ -129,44 +162,64 @@ class TrustScore:
         }
         names = ("regret_ratio", "dissents", "dissents_from", "overrides", "overrides_from", "events")
         return {
-            "agent": self.agent, "trust_score": self.trust, "raw": self.raw, "parts": parts,
-            **{name: getattr(self, name) for name in names}, "interval": [self.low, self.high], "at": to_iso(self.at),
+            "agent": self.agent, "trust_score": self.trust, "adjusted_score": self.adjusted_score, "raw": self.raw,
+            "parts": parts, **{name: getattr(self, name) for name in names},
+            "adjusted": {
+                "impact_ratio": self.adjusted_impact_ratio, "mean_depth": self.adjusted_mean_depth,
+                "dissents": self.counted,
+            },
+            "interval": [self.low, self.high], "at": to_iso(self.at),
         }  # fmt: skip
 
 
 def compute_score(
-    agent: str, window: TrustSums, total: TrustSums, at: datetime, initial: float = INITIAL_TRUST
+    agent: str, window: TrustSums, total: TrustSums, at: datetime, given: float | None = None
 ) -> TrustScore:
-    """Compute the trust from the sums of the window and of all history; ``initial`` when both are empty."""
-    dissents, dissents_from = _choose_basis(window, total, "dissents")
-    overrides, overrides_from = _choose_basis(window, total, "overrides")
-    if dissents_from == overrides_from == "nothing":
-        return TrustScore(agent, initial, initial, 0.0, 0.0, 0.0, 0, 0, dissents_from, overrides_from, 0.0, 1.0, at)
-    raw = (
+    """Compute both scores from the sums of the window and of all history; the initial trust when both are empty.
+
+    ``given`` is the score of an imported file that still holds; then the rules make the same difference to it.
+    """
+    dissents, dissents_from = choose_basis(window, total, "dissents")
+    overrides, overrides_from = choose_basis(window, total, "overrides")
+    counted, counted_from = choose_basis(window.adjusted, total.adjusted, "dissents")
+    raw, adjusted, spread = INITIAL_TRUST, INITIAL_TRUST, 1.0
+    if not dissents_from == overrides_from == "nothing":
+        raw = _weigh(dissents, overrides)
+        if dissents.dissents < 2:  # as wide as depths can be
+            depth_variance = 1.0
+        else:
+            variance = max(dissents.squares / MILLION / dissents.dissents - dissents.mean_depth**2, 0.0)
+            depth_variance = (variance + 0.25 / dissents.dissents) / dissents.dissents
+        spread = _Z_95 * sqrt(
+            IMPACT_WEIGHT**2 * _ratio_variance(dissents.impacts, dissents.dissents)
+            + DEPTH_WEIGHT**2 * depth_variance
+            + REGRET_WEIGHT**2 * _ratio_variance(overrides.regrets, overrides.overrides)
+        )
+    if not counted_from == overrides_from == "nothing":
+        adjusted = _weigh(counted, overrides)
+    centre = raw
+    if given is not None:
+        centre, adjusted = given, given + adjusted - raw
+    return TrustScore(
+        agent, round(_clamp(centre), 12), round(_clamp(adjusted), 12), raw, dissents.impact_ratio, dissents.mean_depth,
+        overrides.regret_ratio, dissents.dissents, overrides.overrides, dissents_from, overrides_from,
+        counted.impact_ratio, counted.mean_depth, counted.dissents, _clamp(centre - spread), _clamp(centre + spread), at,
+    )  # fmt: skip
+
+
+def _weigh(dissents: TrustSums, overrides: TrustSums) -> float:
+    """Return the document's formula, before clamping."""
+    return (
         IMPACT_WEIGHT * dissents.impact_ratio
         + DEPTH_WEIGHT * dissents.mean_depth
         + REGRET_WEIGHT * (1 - overrides.regret_ratio)
     )
-    if dissents.dissents < 2:  # as wide as depths can be
-        depth_variance = 1.0
-    else:
-        variance = max(dissents.squares / MILLION / dissents.dissents - dissents.mean_depth**2, 0.0)
-        depth_variance = (variance + 0.25 / dissents.dissents) / dissents.dissents
-    spread = _Z_95 * sqrt(
-        IMPACT_WEIGHT**2 * _ratio_variance(dissents.impacts, dissents.dissents)
-        + DEPTH_WEIGHT**2 * depth_variance
-        + REGRET_WEIGHT**2 * _ratio_variance(overrides.regrets, overrides.overrides)
-    )
-    return TrustScore(
-        agent, round(_clamp(raw), 12), raw, dissents.impact_ratio, dissents.mean_depth, overrides.regret_ratio,
-        dissents.dissents, overrides.overrides, dissents_from, overrides_from, _clamp(raw - spread),
-        _clamp(raw + spread), at,
-    )  # fmt: skip
 
 
-def _choose_basis(
+def choose_basis(
     window: TrustSums, total: TrustSums, events: Literal["dissents", "overrides"]
 ) -> tuple[TrustSums, ScoreBasis]:
+    """Return the sums of the window if it holds enough events, else those of all history."""
     if getattr(window, events) >= MIN_WINDOW_EVENTS:
         return window, "window"
     return (total, "history") if getattr(total, events) else (TrustSums(), "nothing")

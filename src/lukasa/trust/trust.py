@@ -20,7 +20,15 @@ from lukasa.trust import analytics
 from lukasa.trust.agent_memory import AgentMemory, import_agent, validate_agent_memory
 from lukasa.trust.aggregate import TrustAggregate
 from lukasa.trust.dissents import DissentLog, DissentVectors, dissent_event
-from lukasa.trust.overrides import AUTO_CHECK_DELAY, Controversy, add_override, mark_reverts, revert_override
+from lukasa.trust.overrides import (
+    AUTO_CHECK_DELAY,
+    Controversy,
+    add_override,
+    list_reverted,
+    mark_artifacts,
+    mark_round,
+    revert_override,
+)
 from lukasa.trust.records import (
     ADVOCATE,
     AGENT,
@@ -28,6 +36,7 @@ from lukasa.trust.records import (
     CONTROVERSY,
     DISSENT,
     ORIGIN,
+    OVERRIDE,
     PARTICIPATION,
     PERSON,
     TRUST_CHANGE,
@@ -46,6 +55,8 @@ from lukasa.trust.roles import AdvocateAssignment, Eligibility, WeightedFeedback
 from lukasa.trust.rubric import Rubrics
 from lukasa.trust.rules import TrustSettings
 from lukasa.trust.score import TrustScore, TrustSums, compute_depth, weighted_mean
+
+_OVERRIDES = Query(kinds=(OVERRIDE,), scopes=(SYSTEM,))
 
 
 class Trust:
@@ -68,7 +79,8 @@ class Trust:
         self._lookup = lookup
         self._records = TrustRecords(journal, clock, new_id)
         self._vectors = DissentVectors(embedder)
-        self._dissents = DissentLog(self._records, self._vectors, settings or TrustSettings())
+        self._settings = settings or TrustSettings()
+        self._dissents = DissentLog(self._records, self._vectors, self._settings)
         self.rubric = Rubrics(self._records)
 
     @property
@@ -79,7 +91,7 @@ class Trust:
         """Return the document's agent memory: a live view of everything recorded about one agent."""
         if (refused := self._owned.check_names(agent=name)) is not None:
             raise InvalidInput(refused.reason)
-        return AgentMemory(name, self, self._records)
+        return AgentMemory(name, self, self._records, self._settings)
 
     def agents(self) -> list[str]:
         """List the names of all known agents."""
@@ -101,20 +113,20 @@ class Trust:
         """Import an agent with its past from the document's JSON; refused when the agent is known already."""
         records, memory = self._owned, validate_agent_memory(dict(document), "The agent's memory")
         vectors = self._vectors.encode_texts([event["dissent_text"] for event in memory["dissent_history"]])
-        return records.change(lambda changes: import_agent(changes, memory, vectors, records.new_id))
+        return records.change(lambda changes: import_agent(changes, memory, vectors, records.new_id, self._settings))
 
     def standing(self, agent: str) -> TrustAggregate:
         """Return an agent's running aggregate."""
         return self._owned.aggregate(agent)
 
     def score(self, agent: str, *, at: datetime | None = None) -> TrustScore:
-        """Return an agent's trust with its parts; with ``at``, recompute it from the events known at that time."""
+        """Return an agent's two scores with their parts; with ``at``, recompute them from the events known then."""
         if at is not None or not agent or agent != self._journal.author:
             self._records.require_owner()
         if at is None:
             return self._lookup.score(agent)
         moment = to_utc(at)
-        empty = TrustAggregate(agent, moment.date(), initial=self._records.aggregate(agent).initial)
+        empty = TrustAggregate(agent, moment.date(), imported=self._records.aggregate(agent).imported)
         with self._journal.snapshot() as snapshot:
             return recompute_aggregate(snapshot, empty, moment).score(moment)
 
@@ -234,14 +246,20 @@ class Trust:
         """Mark overrides that were reverted as regretted; the outcome holds the records that were written.
 
         With a round and its final output, as in the document: every override of the round whose decision differs from
-        the output once its day has passed. Without: the artifacts of the last week's overrides are compared. One that was put
-        back to what it was is marked at once, with the author who did it; one that differs otherwise, once its day has
-        passed.
+        the output once its day has passed. Without: the versions of every override's artifact are compared. One that was
+        put back to what it was is marked at once, with the author who did it; one that differs otherwise, once its day
+        has passed.
         """
         records = self._owned
-        if (round_id is None) is not (final_output is None):
+        if round_id is not None and final_output is not None:
+            round_name, output = round_id, final_output
+            return records.change(lambda changes: mark_round(changes, round_name, output, agent=agent, by=by))
+        if round_id is not None or final_output is not None:
             raise InvalidInput("A round is checked against its final output: give both or neither.")
-        return records.change(lambda changes: mark_reverts(changes, round_id, final_output, agent=agent, by=by))
+        overrides = [record for record in self._journal.read(_OVERRIDES) if record.body["artifact"] is not None]
+        with self._journal.snapshot() as snapshot:  # the slow reads come before the write lock
+            found = list_reverted(snapshot, overrides, self._clock.now(), agent=agent)
+        return records.change(lambda changes: mark_artifacts(changes, found, agent=agent))
 
     def revert(self, id: str, *, by: str) -> Outcome:
         """Mark an override as regretted at once, because a person reverted it."""

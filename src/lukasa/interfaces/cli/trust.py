@@ -28,7 +28,7 @@ from lukasa.outcome import Outcome
 from lukasa.record import Key, Record
 
 if TYPE_CHECKING:
-    from lukasa.trust import Trust
+    from lukasa.trust import Trust, TrustScore
 
 app = CommandApp(
     "trust",
@@ -48,8 +48,8 @@ _PERIODS = {"window": " of the last 90 days", "history": " of all history", "not
 _VERDICTS = {
     "": "It counts.",
     "unjudged": "It counts once it is judged: lukasa trust judge.",
-    "shallow": "It counts, but it is too shallow for its impact to be credited.",
-    "unheeded": "It counts without depth: hardly any of the last ten changed anything.",
+    "shallow": "It counts; the adjusted score does not credit its impact, because it is too shallow.",
+    "unheeded": "It counts; the adjusted score gives it no depth: hardly any of the last ten changed anything.",
 }
 
 
@@ -59,7 +59,7 @@ def show_(
     agent: Annotated[str | None, argument("[AGENT]", "One agent; default: all agents.")] = None,
     at: Annotated[str | None, option("TIME", "As the score was at this time.")] = None,
 ) -> None:
-    """Show the trust score of each agent, or of one agent with its parts.
+    """Show the trust score and the adjusted score of each agent, or of one agent with their parts.
 
     Example: lukasa trust show critic-1
     """
@@ -72,7 +72,7 @@ def show_(
     call.show(
         sorted(scores, key=lambda score: (-score.trust, score.agent)),
         columns=(
-            "agent, trust:.2f",
+            "agent, trust:.2f, adjusted=adjusted_score:.2f",
             ("95 %", lambda score: f"{score.low:.2f}–{score.high:.2f}"),
             "impact=impact_ratio:.2f, depth=mean_depth:.2f, regret=regret_ratio:.2f, dissents, overrides",
             ("not viable because", lambda score: "; ".join(trust.eligibility(score.agent).why)),
@@ -87,7 +87,8 @@ def _show_agent(call: Call, trust: Trust, agent: str, at: datetime | None) -> No
     view, score = trust.agent(agent), trust.score(agent, at=at)
     eligible, citations, standing = trust.eligibility(agent), trust.diversity(agent), trust.standing(agent)
     diversity = {"entropy": citations.entropy, "before": citations.before, "flag": citations.why}
-    answer = view.as_json() | {"score": score.as_json(), "viable": eligible.viable, "not_viable_because": eligible.why}
+    answer = view.as_json() | {"adjusted_score": score.adjusted_score, "score": score.as_json()}
+    answer |= {"viable": eligible.viable, "not_viable_because": eligible.why}
     answer |= {"citation_diversity": diversity, "set_aside": dict(standing.aside)}
     dissents = format_count(score.dissents, "dissent") + _PERIODS[score.dissents_from]
     overrides = format_count(score.overrides, "override") + _PERIODS[score.overrides_from]
@@ -96,6 +97,8 @@ def _show_agent(call: Call, trust: Trust, agent: str, at: datetime | None) -> No
         "impact": f"0.4 × {score.impact_ratio:.2f}  ({dissents})",
         "depth": f"0.3 × {score.mean_depth:.2f}",
         "steadiness": f"0.3 × {1 - score.regret_ratio:.2f}  ({overrides})",
+        "adjusted": f"{score.adjusted_score:.2f}  (impact {score.adjusted_impact_ratio:.2f}, "
+        f"depth {score.adjusted_mean_depth:.2f}, from {format_count(score.counted, 'counted dissent')})",
         "rounds": standing.rounds,
         "viable": "yes" if eligible.viable else "no: " + "; ".join(eligible.why),
         "citations": f"{citations.entropy:.2f} bits" + (f"; check this: {citations.why}" if citations.flagged else ""),
@@ -189,13 +192,17 @@ def judge(
 def _show_dissent(call: Call, outcome: Outcome) -> None:
     record = require_accepted(outcome).records[0]
     agent, why, depth = record.body["agent"], record.body["why"], record.body["event"]["depth_score"]
-    trust = call.memory.trust.score(agent).trust
-    verdict = _VERDICTS.get(why, f"It does not count: {why.replace('_', ' ')}.")
-    answer = {"id": record.id, "depth_score": depth, "counted": record.body["counted"], "why": why}
+    score = call.memory.trust.score(agent)
+    verdict = _VERDICTS.get(why, f"The adjusted score does not count it: {why.replace('_', ' ')}.")
+    answer = {"id": record.id, "depth_score": depth, "counted": record.body["counted"], "why": why, "agent": agent}
     call.show(
-        answer | {"agent": agent, "trust_score": trust},
-        [f"Dissent {record.id}: depth {depth:.2f}. {verdict}", f"Trust of {agent}: {trust:.2f}"],
+        answer | {"trust_score": score.trust, "adjusted_score": score.adjusted_score},
+        [f"Dissent {record.id}: depth {depth:.2f}. {verdict}", _scores_line(score)],
     )
+
+
+def _scores_line(score: TrustScore) -> str:
+    return f"Trust of {score.agent}: {score.trust:.2f}, adjusted {score.adjusted_score:.2f}"
 
 
 @app.command()
@@ -221,10 +228,11 @@ def override(
     key = Key(*parts) if parts else None
     details = _event_details(round_, task, time) | {"artifact": key, "criteria": criterion or ()}
     record = require_accepted(call.memory.trust.log_override(agent, output, decision, by=by, **details)).records[0]
-    trust, deadline = call.memory.trust.score(agent).trust, record.body["event"]["auto_check_deadline"]
+    score, deadline = call.memory.trust.score(agent), record.body["event"]["auto_check_deadline"]
+    answer = {"id": record.id, "agent": agent, "auto_check_deadline": deadline}
     call.show(
-        {"id": record.id, "agent": agent, "auto_check_deadline": deadline, "trust_score": trust},
-        [f"Override {record.id}: checked after {deadline}.", f"Trust of {agent}: {trust:.2f}"],
+        answer | {"trust_score": score.trust, "adjusted_score": score.adjusted_score},
+        [f"Override {record.id}: checked after {deadline}.", _scores_line(score)],
     )
 
 
@@ -249,7 +257,7 @@ def check(
 ) -> None:
     """Find overrides that did not last, and mark them as regretted.
 
-    Without a round, compares the artifacts of last week's overrides with the decisions.
+    Without a round, compares all versions of each override's artifact with the decision.
 
     Example: lukasa trust check
     """

@@ -160,6 +160,7 @@ class TrustResponse(ToolResponse):
 
     agent: str | None = None
     trust: float | None = None
+    adjusted_score: float | None = Field(default=None, description="The trust that ranks the agent's records.")
     low: float | None = Field(default=None, description="The lower end of an interval with about 95 % confidence.")
     high: float | None = None
     events: int | None = None
@@ -167,7 +168,7 @@ class TrustResponse(ToolResponse):
     @classmethod
     def from_score(cls, score: TrustScore) -> TrustResponse:
         """Return the answer for a score, rounded."""
-        numbers = {name: round(getattr(score, name), 4) for name in ("trust", "low", "high")}
+        numbers = {name: round(getattr(score, name), 4) for name in ("trust", "adjusted_score", "low", "high")}
         return cls(agent=clean_name(score.agent), **numbers, events=score.events)
 
 

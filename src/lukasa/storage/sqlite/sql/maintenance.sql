@@ -95,7 +95,8 @@ SELECT seq, id, version, line FROM log WHERE scope = '_lukasa' AND kind = 'quara
 SELECT seq, line, digest, at FROM log
 WHERE seq > ?1 AND seq < ?2
     AND (author IN (SELECT author FROM quarantine)
-        OR (line ->> 'links' IS NOT NULL AND line ->> 'links' LIKE '%"derived_from"%'))
+        OR (line ->> 'links' IS NOT NULL AND line ->> 'links' LIKE '%"derived_from"%')
+        OR (line ->> 'labels' IS NOT NULL AND line ->> 'labels' LIKE '%"writer=%'))
 ORDER BY seq
 
 -- name: superseded

@@ -13,7 +13,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 
 from lukasa.pii.detector import find_pii
-from lukasa.pii.patterns import LABELLED_SECRETS, OTHER_TOKENS, PASSWORDS, PROVIDER_TOKENS
+from lukasa.pii.patterns import LABELLED_SECRETS, OTHER_TOKENS, PASSWORDS
+from lukasa.pii.tokens import PROVIDER_TOKENS
 from lukasa_bench.corpus import draw_words
 from lukasa_bench.interleave import compare, run_interleaved
 from lukasa_bench.report import BenchmarkBar, BenchmarkReport, BenchmarkRow, MachineInfo, comparison_row
@@ -25,7 +26,7 @@ _MAX_DRAWN_LENGTH = 100_000
 BAR = BenchmarkBar("lukasa", "most", 0.1)
 
 _ALNUM = string.ascii_letters + string.digits
-_HINTS = ["eyJ", *(token.hint for token in (*PROVIDER_TOKENS, *OTHER_TOKENS))]
+_HINTS = ["eyJ", *PROVIDER_TOKENS, *(token.hint for token in OTHER_TOKENS)]
 _KEYWORDS = [pattern.hint for pattern in (*LABELLED_SECRETS, *PASSWORDS)]
 
 REPEATED_PIECES = (

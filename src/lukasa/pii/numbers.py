@@ -59,32 +59,41 @@ _OTHER_NUMBER_BEFORE = re.compile(
 
 _BRANDS = (
     (5000, 5099, (), range(12, 20)),
-    (5600, 5899, (), range(12, 20)),
+    (5600, 5899, (12,), range(12, 20)),
+    (5730, 5739, (), range(12, 20)),  # twelve digits are a telephone number of Colombia
+    (5840, 5849, (), range(12, 20)),  # or of Venezuela
     (6000, 6999, (), range(12, 20)),
-    (3600, 3699, (), range(14, 20)),
-    (3800, 3999, (), range(14, 20)),
-    (3000, 3059, (), range(14, 20)),
-    (4000, 4999, (16,), (13, 19)),
+    *((first, first, (12, 15, 16, 18, 19), (13, 14, 17)) for first in (5018, 5020, 5038, 5893, 6304, 6390, 6759, 6761, 6762, 6763)),
+    (604, 604, (), (12,)),
+    (3600, 3699, (14,), range(15, 20)),
+    (3800, 3999, (14,), range(15, 20)),
+    (3000, 3059, (14,), range(15, 20)),
+    (3095, 3095, (14,), range(15, 20)),
+    (4000, 4999, (13, 16, 19), ()),
     (5100, 5599, (16,), ()),
     (2221, 2720, (16,), ()),
+    (2131, 2131, (15,), ()),
+    (1800, 1800, (15,), ()),
     (3400, 3499, (15,), ()),
     (3700, 3799, (15,), ()),
-    (6000, 6099, (16,), (17, 18, 19)),
-    (6200, 6299, (16,), (17, 18, 19)),
-    (6440, 6599, (16,), (17, 18, 19)),
-    (3528, 3589, (16,), (17, 18, 19)),
+    (6000, 6099, (16,), (12, 13, 14, 15, 17, 18, 19)),
+    (6200, 6299, (16, 19), (12, 13, 14, 15, 17, 18)),
+    (6370, 6389, (16,), (12, 13, 14, 15, 17, 18, 19)),
+    (6440, 6599, (16, 19), (12, 13, 14, 15, 17, 18)),
+    (3500, 3599, (16,), (17, 18, 19)),
 )
 """First four digits (from, to), lengths that are cards by themselves, lengths that are cards where the text mentions one."""
 
 _CARD_LENGTHS: dict[bytes, dict[int, bool]] = {
-    b"%d" % prefix: dict.fromkeys(mentioned, False) | dict.fromkeys(alone, True)
+    b"%04d" % prefix: dict.fromkeys(mentioned, False) | dict.fromkeys(alone, True)
     for first, last, alone, mentioned in _BRANDS
     for prefix in range(first, last + 1)
 }
 """Possible lengths by the first four digits, and whether a number of that length needs no mention of a card."""
 
-_SURE_LENGTHS = (15, 16)
+_SURE_LENGTHS = (12, 13, 14, 15, 16, 18, 19)
 """No other number is a card without a mention."""
+_BARCODE_LENGTH = 13
 _NO_LENGTHS: dict[int, bool] = {}
 _LUHN_DOUBLED = bytes.maketrans(b"0123456789", b"0246813579")
 
@@ -123,6 +132,8 @@ def _find_cards(text: str, data: bytes, lower: str, mentions: Mentions, position
             return False
         return (
             is_sure
+            and data[start - 1 : start] != b"+"
+            and not (len(digits) == _BARCODE_LENGTH and (sum(digits[::2]) + 3 * sum(digits[1::2]) - 48 * 25) % 10 == 0)
             and _CARD_GROUPING.fullmatch(text, start, end) is not None
             and not _OTHER_NUMBER_BEFORE.match(lower[max(0, start - CARD_CONTEXT_BEFORE) : start][::-1])
         ) or mentions.between(start - CARD_CONTEXT_BEFORE, end + CARD_CONTEXT_AFTER)

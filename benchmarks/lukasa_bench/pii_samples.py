@@ -114,4 +114,6 @@ def _draw_password(rng: random.Random) -> str:
     """Return a word with a number and perhaps a sign, or random characters."""
     if rng.random() < 0.5:
         return f"{rng.choice(_WORDS)}{rng.randrange(10, 10_000)}{rng.choice(('', '', '!', '#'))}"
-    return "".join(rng.choices(string.ascii_letters, k=5) + rng.choices(string.digits, k=3) + rng.choices("!#$%&*", k=1) + ["x"])
+    return "".join(
+        rng.choices(string.ascii_letters, k=5) + rng.choices(string.digits, k=3) + rng.choices("!#$%&*", k=1) + ["x"]
+    )

@@ -27,8 +27,9 @@ from math import log2
 from typing import Any, Literal, NamedTuple
 
 from lukasa.outcome import Refused
-from lukasa.pii.numbers import Scan, Span, card_scan, ssn_scan
+from lukasa.pii.numbers import Scan, Span, card_scan, mentions_ssn, ssn_scan
 from lukasa.pii.patterns import (
+    BEFORE_LITERAL,
     COMMON_AFTER_PASSWORD,
     CURL_DISTANCE,
     CURL_USER,
@@ -108,6 +109,8 @@ def normalise_character(character: str) -> str:
     A character that looks like several, such as a ligature, is replaced if those are ASCII and at most three.
     """
     category = unicodedata.category(character)
+    if category in ("Cn", "Co"):
+        return character
     if category == "Cf" or "\ufe00" <= character <= "\ufe0f":
         return ""
     if category == "Pd" or character in "\u2212\u2043\u00b7":
@@ -256,7 +259,8 @@ def _zeros(characters: str) -> bytes:
 
 
 _DIGITS = string.digits
-_SSN_SHAPES, _SSN_SHAPE_TABLE = (b"000-00-0000", b"000 00 0000", b"000.00.0000", b"000000000"), _zeros(_DIGITS)
+_SSN_SHAPES, _SSN_SHAPE_TABLE = (b"000-00-0000", b"000 00 0000", b"000.00.0000"), _zeros(_DIGITS)
+_BARE_SSN_SHAPE = b"000000000"
 _CARD_SHAPE, _CARD_SHAPE_TABLE = b"0" * 12, _zeros(_DIGITS + " .-")
 _TOKEN_SHAPE, _TOKEN_SHAPE_TABLE = b"0" * 16, _zeros(string.ascii_letters + _DIGITS + "+/_=.:~-")
 """Shapes without which a text has no such finding: searching for one takes far less time than searching for a pattern."""
@@ -270,34 +274,41 @@ def _scans(text: str) -> Iterator[tuple[PiiClass, Scan]]:
     if _CARD_SHAPE in data.translate(_CARD_SHAPE_TABLE):
         yield "card", card_scan(text, lower, data)
     shape = data.translate(_SSN_SHAPE_TABLE)
-    if any(ssn in shape for ssn in _SSN_SHAPES):
+    if any(ssn in shape for ssn in _SSN_SHAPES) or (_BARE_SSN_SHAPE in shape and mentions_ssn(lower)):
         yield "ssn", ssn_scan(text, lower)
+    lower_data = data.lower()
+
+    @cache
+    def holds(hint: str) -> bool:
+        """Return whether the text in lower case holds a hint; bytes are searched faster than wide characters."""
+        return hint.encode() in lower_data if hint.isascii() else hint in lower
+
     if _TOKEN_SHAPE in data.translate(_TOKEN_SHAPE_TABLE):
         yield "secret", partial(_find_provider_tokens, text)
-        if ".eyJ" in text:
+        if b".eyJ" in data:
             yield "secret", partial(_find_web_tokens, text)
         for hint, pattern in OTHER_TOKENS:
-            if hint in text:
-                yield "secret", partial(_find, pattern, text, _token_span)
+            if hint.encode() in data:
+                yield "secret", partial(_find, pattern, text, partial(_other_token_span, text))
         for hint, pattern in LABELLED_SECRETS:
-            if hint in lower:
+            if holds(hint):
                 yield "secret", partial(_find, pattern, lower, partial(_labelled_secret_span, text, hint))
     for hint, pattern in PRIVATE_KEYS:
-        if hint in text:
+        if hint.encode() in data:
             yield "private_key", partial(_find, pattern, text, _private_key_span)
-    if "pin" in lower:
+    if holds("pin"):
         yield "password", partial(_find, PIN, lower, _value_span)
     for hint, pattern in PASSWORDS:
-        if hint in lower:
+        if holds(hint):
             yield "password", partial(_find, pattern, lower, partial(_password_span, text))
     for hint, pattern in STATED_PASSWORDS:
-        if hint in lower:
+        if holds(hint):
             yield "password", partial(_find, pattern, lower, partial(_stated_password_span, text, lower))
-    if " pass" in lower:
+    if holds(" pass"):
         yield "password", partial(_find, PASSWORD_AFTER_VALUE, lower, partial(_password_before_span, text))
-    if "curl" in text and ("-u" in text or "--user" in text):
+    if holds("curl"):
         yield "password", partial(_find, CURL_USER, text, partial(_curl_password_span, text))
-    if "://" in text and "@" in text:
+    if b"://" in data and b"@" in data:
         yield "password", partial(_find, URL_PASSWORD, text, _url_password_span)
 
 
@@ -353,15 +364,18 @@ _WORDS = re.compile(r"[a-z]+(?:[-_.][a-z]+)+|[A-Z]+(?:[-_.][A-Z]+)+")
 
 
 def _is_token(value: str) -> bool:
-    """Return whether a value in the format of a provider is neither a row of the same few characters, nor words, nor an example."""
+    """Return whether a value in a token's format is more than a row of the same few characters, words or an example."""
+    min_bits = 2.7 if len(value) >= 32 else 2.0
     return (
-        (_has_entropy(value[:64], 2.0) or (len(value) > 64 and _has_entropy(value[64:], 2.0)))
+        (_has_entropy(value[:64], min_bits) or (len(value) > 64 and _has_entropy(value[64:], min_bits)))
         and not _WORDS.fullmatch(value)
         and not is_placeholder(value)
     )
 
 
-_NEXT_CHARACTERS = dict(zip(string.digits + string.ascii_lowercase, "1234567890bcdefghijklmnopqrstuvwxyza", strict=True))
+_NEXT_CHARACTERS = dict(
+    zip(string.digits + string.ascii_lowercase, "1234567890bcdefghijklmnopqrstuvwxyza", strict=True)
+)
 _MAX_STEPS = 40
 
 
@@ -387,6 +401,13 @@ def _token_span(match: _Match) -> Span | None:
     return match.span() if _is_token(value) else None
 
 
+def _other_token_span(text: str, match: _Match) -> Span | None:
+    start, end = match.span()
+    before = BEFORE_LITERAL.search(text, max(0, start - 40), start)
+    start = before.start() if before else start
+    return (start, end) if _is_token(text[start:end]) else None
+
+
 _KEY_CHARACTER = re.compile(r"[A-Z0-9]")
 
 
@@ -407,9 +428,9 @@ def _labelled_secret_span(text: str, label: str, match: _Match) -> Span | None:
             return None
         if not SECRET_KEY_CONTEXT.match(reversed_words) and not PROVIDER_NAME_CONTEXT.search(before.lower()):
             return None
-    elif before[-1:].isalpha() and not (text[label_start].isupper() and before[-1].islower()):
-        return None
     elif label == "token" and OTHER_TOKEN_CONTEXT.match(before[-14:].lower()[::-1]):
+        return None
+    if label != "key" and before[-1:].isalpha() and not (text[label_start].isupper() and before[-1].islower()):
         return None
     if len(value) < 16 or not _is_mixed(value) or is_placeholder(text[start:end]):
         return None
@@ -495,11 +516,15 @@ def _stated_password_span(text: str, lower: str, match: _Match) -> Span | None:
 
 def _password_before_span(text: str, match: _Match) -> Span | None:
     """Return the span of the word before "is the password", if it looks like a password."""
-    word = _LAST_WORD.search(text, max(0, match.start() - 130), match.start())
+    word = _LAST_WORD.search(text, max(0, match.start() - 160), match.start())
     return word.span("value") if word and _looks_like_password(word["value"]) else None
 
 
-_LAST_WORD = re.compile(r"(?<!\S)[\"'`“‘«(]?(?P<value>[^\s\"'`“”‘’«»,;]{5,128})[\"'`”’»),]?[ \t]\Z")
+_LAST_WORD = re.compile(
+    r"(?<!\S)[\"'`“‘«(]?(?P<value>[^\s\"'`“”‘’«»,;]{5,128})[\"'`”’»),]{0,2}[ \t](?:is|as|ist|als)"
+    r"(?: (?:the|my|your|our|his|her|their|das|mein|unser))?(?: \w{1,12})?\Z",
+    re.IGNORECASE,
+)
 _LIKE_A_PASSWORD = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?:[^0-9]*[0-9].*|.*[!@#$%^&*+~?].*)|[0-9]{6,}")
 _STRONG_PASSWORD = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])(?=.*[!@#$%^&*+~?]).{6}")
 
@@ -516,16 +541,18 @@ def _looks_like_password(value: str) -> bool:
 
 def _password_span(text: str, match: _Match) -> Span | None:
     start, end = match.span("value")
-    keyword_start = match.start()
-    if text[start] in "<[{$%(" or (keyword_start and text[keyword_start - 1].isalnum()):
-        return None
     value = text[start:end].rstrip(".!?)")
-    return (start, start + len(value)) if value and _is_password(value, match) else None
+    if value.lower() in COMMON_AFTER_PASSWORD or not value or value[0] in "<[{$%(":
+        return None
+    keyword_start = match.start()
+    if keyword_start and text[keyword_start - 1].isalnum():
+        return None
+    return (start, start + len(value)) if _is_password(value, match) else None
 
 
 def _is_password(value: str, match: _Match) -> bool:
     """Return whether the words after the keyword are a password, and not a statement about one."""
-    if value.lower() in COMMON_AFTER_PASSWORD or match["many"]:
+    if match["many"]:
         return False
     if _UNLIKE_A_WORD.search(value):
         return not _NOT_A_PASSWORD.fullmatch(value) and not is_placeholder(value)

@@ -18,17 +18,21 @@ class SecretPattern(NamedTuple):
 
 
 OTHER_TOKENS: tuple[SecretPattern, ...] = (
-    SecretPattern("-us", re.compile(r"[0-9a-f](?<![A-Za-z0-9].)[0-9a-f]{31}-us\d{1,2}(?!\w)", re.ASCII)),
-    SecretPattern(".atlasv1.", re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,100}", re.ASCII)),
-    SecretPattern(":AA", re.compile(r"[0-9](?<![A-Za-z0-9].)[0-9]{7,9}:AA[\w-]{32,34}(?!\w)", re.ASCII)),
-    SecretPattern("Q~", re.compile(r"(?<![A-Za-z0-9_~.])[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~-])", re.ASCII)),
-    SecretPattern("|", re.compile(r"[0-9](?<![A-Za-z0-9].)[0-9]{14,15}\|[\w-]{27,40}(?![\w-])", re.ASCII)),
-    SecretPattern("_mmk", re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?!\w)", re.ASCII)),
-    SecretPattern("webhook.office.com", re.compile(r"\.webhook\.office\.com/webhookb2/([\w@-]{70,80}/IncomingWebhook/[0-9a-z]{32}/[\w-]{36})", re.ASCII)),
-    SecretPattern("BUNDLE_", re.compile(r"(?<!\w)BUNDLE_[A-Z0-9_]{3,60}__[A-Z]{2,5}[\"']?[ \t]{0,3}[=:][ \t]{0,3}[\"']?([\w.-]{4,64}:[\w.-]{6,64})", re.ASCII)),
-    SecretPattern(".", re.compile(r"[MNO](?<![A-Za-z0-9].)(?=[\w.-]{0,80}[0-9])[A-Za-z0-9]{23,27}\.[\w-]{6}\.[\w-]{27,40}(?!\w)", re.ASCII)),
+    SecretPattern("-us", re.compile(r"-us(?<=[0-9a-f]{32}-us)\d{1,2}(?!\w)", re.ASCII)),
+    SecretPattern(".atlasv1.", re.compile(r"\.atlasv1\.(?<=[A-Za-z0-9]{14}\.atlasv1\.)[\w=-]{40,100}", re.ASCII)),
+    SecretPattern(":AA", re.compile(r":AA(?<=[0-9]{8}:AA)[\w-]{32,34}(?!\w)", re.ASCII)),
+    SecretPattern("Q~", re.compile(r"Q~(?<=[A-Za-z0-9_~.]{3}[0-9]Q~)[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~-])", re.ASCII)),
+    SecretPattern("|", re.compile(r"\|(?<=[0-9]{15}\|)[\w-]{27,40}(?![\w-])", re.ASCII)),
+    SecretPattern("_mmk", re.compile(r"_mmk(?<=[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)(?!\w)", re.ASCII)),
+    SecretPattern(".webhook.office.com/", re.compile(r"\.webhook\.office\.com/webhookb2/[\w@-]{70,80}/IncomingWebhook/[0-9a-z]{32}/[\w-]{36}", re.ASCII)),
+    SecretPattern("_gitlab_session=", re.compile(r"_gitlab_session=[0-9a-z]{32}(?![0-9a-z])")),
+    SecretPattern("BUNDLE_", re.compile(r"BUNDLE_(?<!\wBUNDLE_)[A-Z0-9_]{3,60}__[A-Z]{2,5}[\"']?[ \t]{0,3}[=:][ \t]{0,3}[\"']?[\w.-]{4,64}:[\w.-]{6,64}", re.ASCII)),
+    SecretPattern(".", re.compile(r"[MNO](?<![A-Za-z0-9].)(?=[A-Za-z]{0,26}[0-9])[A-Za-z0-9]{23,27}\.[\w-]{6}\.[\w-]{27,40}(?!\w)", re.ASCII)),
 )  # fmt: skip
-"""Keys and tokens with a literal in the middle."""
+"""Keys and tokens with a literal in the middle. What precedes the literal is looked at from there: a search for it takes long."""
+
+BEFORE_LITERAL = re.compile(r"(?<![A-Za-z0-9_~.])[A-Za-z0-9_~.]{1,40}\Z", re.ASCII)
+"""The part of such a token before its literal."""
 
 WEB_TOKEN = re.compile(r"eyJ(?<![A-Za-z0-9]eyJ)([\w-]{8,2000}+\.eyJ[\w-]{8,4000}+\.[\w-]{10,2000})", re.ASCII)
 WEB_TOKEN_PARTS = re.compile(r"[\w-]++(?P<dot>\.)eyJ[\w-]{8,4000}+\.[\w-]{10,2000}", re.ASCII)
@@ -93,7 +97,7 @@ PASSWORDS: tuple[SecretPattern, ...] = tuple(
 )  # fmt: skip
 """A password in prose or in a file, in lower case."""
 
-_STATED_VALUE = r"(?:->?[ \t]{1,3})?(?:\*\*)?[\"'`“‘«(]?(?P<value>[^\s\"'`“”‘’«»,;]{5,128})"
+_STATED_VALUE = r"(?:->?[ \t]{1,3})?(?:\*\*)?[\"'`“‘«(]?(?=[^\s0-9!@#$%^&*+~?]{0,99}[0-9!@#$%^&*+~?])(?P<value>[^\s\"'`“”‘’«»,;]{5,128})"
 
 STATED_PASSWORDS: tuple[SecretPattern, ...] = (
     SecretPattern("pass", re.compile(r"pass(?:(?:[ -]?(?:word|code|phrase)|wort|wd)[ \t]{1,3}|[ \t]{0,3}(?P<pass>is[ \t:]|was[ \t:]|[:=]|[ \t])[ \t]{0,3})" + _STATED_VALUE)),
@@ -115,14 +119,14 @@ STATED_PASSWORDS: tuple[SecretPattern, ...] = (
 )  # fmt: skip
 """A keyword of passwords and a value without a sign between them, or a login and a password: the value must look like one."""
 
-PASSWORD_AFTER_VALUE = re.compile(
-    r"(?:is|as|ist|als)(?: (?:the|my|your|our|his|her|their|das|mein|unser))?(?: \w{1,12})? pass(?:word|wort|code|phrase)(?=[.,;:!?)\n]|\Z| (?:for|to|of|on|at|in|für)\b)"
-)
+PASSWORD_AFTER_VALUE = re.compile(r" pass(?:word|wort|code|phrase)(?=[.,;:!?)\n]|\Z| (?:for|to|of|on|at|in|für)\b)")
 """What follows a password: "… is the password for the router"."""
 
 USER_BEFORE_PASS = re.compile(r"(?:user|login|account|benutzer|konto|id)\b[^\n]{1,50}\Z")
 
-CURL_USER = re.compile(r"(?<=[ \t\n])(?:-u|--user)(?:=|[ \t]{0,3})[\"']?[^\s:\"'$]{0,80}[\"']?:[\"']?(?P<value>[^\s\"']{3,100})")
+CURL_USER = re.compile(
+    r"(?<=[ \t\n])(?:-u|--user)(?:=|[ \t]{0,3})[\"']?[^\s:\"'$]{0,80}[\"']?:[\"']?(?P<value>[^\s\"']{3,100})"
+)
 """A user and a password among the arguments of a command; ``curl`` must precede."""
 CURL_DISTANCE = 400
 

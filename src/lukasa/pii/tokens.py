@@ -21,7 +21,6 @@ _FORMATS = (
     ("glagent-", r"[\w-]{50}"),
     ("gloas-", r"[\w-]{64}"),
     ("GR1348941", r"[\w-]{20}"),
-    ("_gitlab_session=", r"[0-9a-z]{32}"),
     ("xoxb- xoxp-", r"(?:\d{8,14}-){1,3}(?=\d{0,14}[A-Za-z])[A-Za-z0-9-]{12,250}"),
     ("xoxo- xoxs-", r"\d{4,14}-\d{4,14}-\d{4,14}-[A-Fa-f0-9]{8,64}|\d{8,14}-[A-Za-z0-9-]{12,250}"),
     ("xoxa- xoxr-", r"(?:\d-)?[A-Za-z0-9-]{12,250}"),
@@ -38,7 +37,10 @@ _FORMATS = (
     ("AIzaSy", r"[\w-]{33}"),
     ("ya29.", r"[\w-]{20,2000}"),
     ("GOCSPX-", r"[\w-]{24,40}"),
-    ("sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_", r"[A-Za-z0-9]{24}|[A-Za-z0-9]{99}|(?=[A-Za-z]{0,98}[0-9])[A-Za-z0-9]{10,98}"),
+    (
+        "sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_",
+        r"[A-Za-z0-9]{24}|[A-Za-z0-9]{99}|(?=[A-Za-z]{0,98}[0-9])[A-Za-z0-9]{10,98}",
+    ),
     ("whsec_", r"[A-Za-z0-9+/]{32}"),
     ("SK", r"[0-9a-f]{32}"),
     ("SG.", r"[\w-]{16,64}\.[\w-]{16,128}"),
@@ -139,11 +141,17 @@ PREFIXES_OF_RANDOM_VALUES = frozenset(
 
 """Prefixes after which a value in another format is a token too, if it is random enough."""
 
-RANDOM_VALUE = re.compile(r"(?=[\w.-]{0,60}?(?<![A-Za-z0-9])(?:[A-Za-z]{1,9}[0-9]|[0-9]{1,9}[A-Za-z])[A-Za-z0-9]{8})[\w.-]{16,400}", re.ASCII)
+RANDOM_VALUE = re.compile(
+    r"(?=(?:(?:[A-Za-z0-9]{0,9}+|[A-Za-z]{10,400}+|[0-9]{10,400}+)[_.-]){0,8}+"
+    r"(?=[A-Za-z0-9]{10})(?:[A-Za-z]{1,400}+[0-9]|[0-9]{1,400}+[A-Za-z]))[\w.-]{16,400}",
+    re.ASCII,
+)
 """A value of any length, a part of which has letters and digits."""
 
 PROVIDER_TOKENS: dict[str, re.Pattern[str] | None] = dict.fromkeys(sorted(PREFIXES_OF_RANDOM_VALUES)) | {
-    prefix: re.compile(f"(?:{rest})(?![A-Za-z0-9])", re.ASCII) for prefixes, rest in _FORMATS for prefix in prefixes.split()
+    prefix: re.compile(f"(?:{rest})(?![A-Za-z0-9])", re.ASCII)
+    for prefixes, rest in _FORMATS
+    for prefix in prefixes.split()
 }
 """The published format by prefix, where there is one."""
 
@@ -165,7 +173,7 @@ def _build_trie_pattern(words: Iterable[str]) -> str:
 
 TOKEN_START = re.compile(
     rf"(?<![A-Za-z0-9])(?=[{''.join(sorted({prefix[0] for prefix in PROVIDER_TOKENS}))}])"
-    rf"{_build_trie_pattern(PROVIDER_TOKENS)}(?=[\w.+/=-]{{10}})",
+    rf"{_build_trie_pattern(PROVIDER_TOKENS)}(?=(?:[A-Za-z0-9]{{0,5}}+[_.+/=-]){{0,4}}+[A-Za-z0-9]{{6}})",
     re.ASCII,
 )
 """The start of every token. One search for all prefixes takes less time than a search for each."""

@@ -264,6 +264,10 @@ _BARE_SSN_SHAPE = b"000000000"
 _CARD_SHAPE, _CARD_SHAPE_TABLE = b"0" * 12, _zeros(_DIGITS + " .-")
 _TOKEN_SHAPE, _TOKEN_SHAPE_TABLE = b"0" * 16, _zeros(string.ascii_letters + _DIGITS + "+/_=.:~-")
 """Shapes without which a text has no such finding: searching for one takes far less time than searching for a pattern."""
+_ALL_HINTS = {pattern.hint for pattern in (*LABELLED_SECRETS, *PASSWORDS, *STATED_PASSWORDS)} | {"pin", " pass", "curl"}
+_ASCII_HINTS = tuple((hint, hint.encode()) for hint in sorted(_ALL_HINTS) if hint.isascii())
+"""Hints that are searched in bytes, which takes less time than in wide characters."""
+_WIDE_HINTS = tuple(hint for hint in sorted(_ALL_HINTS) if not hint.isascii())
 _REST_OF_WORD = re.compile(r"\S{0,8192}")
 
 
@@ -277,36 +281,33 @@ def _scans(text: str) -> Iterator[tuple[PiiClass, Scan]]:
     if any(ssn in shape for ssn in _SSN_SHAPES) or (_BARE_SSN_SHAPE in shape and mentions_ssn(lower)):
         yield "ssn", ssn_scan(text, lower)
     lower_data = data.lower()
-
-    @cache
-    def holds(hint: str) -> bool:
-        """Return whether the text in lower case holds a hint; bytes are searched faster than wide characters."""
-        return hint.encode() in lower_data if hint.isascii() else hint in lower
-
+    hints = {hint for hint, data_hint in _ASCII_HINTS if data_hint in lower_data}
+    if not text.isascii():
+        hints |= {hint for hint in _WIDE_HINTS if hint in lower}
     if _TOKEN_SHAPE in data.translate(_TOKEN_SHAPE_TABLE):
         yield "secret", partial(_find_provider_tokens, text)
         if b".eyJ" in data:
             yield "secret", partial(_find_web_tokens, text)
         for hint, pattern in OTHER_TOKENS:
-            if hint.encode() in data:
+            if hint in text:
                 yield "secret", partial(_find, pattern, text, partial(_other_token_span, text))
         for hint, pattern in LABELLED_SECRETS:
-            if holds(hint):
+            if hint in hints:
                 yield "secret", partial(_find, pattern, lower, partial(_labelled_secret_span, text, hint))
     for hint, pattern in PRIVATE_KEYS:
-        if hint.encode() in data:
+        if hint in text:
             yield "private_key", partial(_find, pattern, text, _private_key_span)
-    if holds("pin"):
+    if "pin" in hints:
         yield "password", partial(_find, PIN, lower, _value_span)
     for hint, pattern in PASSWORDS:
-        if holds(hint):
+        if hint in hints:
             yield "password", partial(_find, pattern, lower, partial(_password_span, text))
     for hint, pattern in STATED_PASSWORDS:
-        if holds(hint):
+        if hint in hints:
             yield "password", partial(_find, pattern, lower, partial(_stated_password_span, text, lower))
-    if holds(" pass"):
+    if " pass" in hints:
         yield "password", partial(_find, PASSWORD_AFTER_VALUE, lower, partial(_password_before_span, text))
-    if holds("curl"):
+    if "curl" in hints:
         yield "password", partial(_find, CURL_USER, text, partial(_curl_password_span, text))
     if b"://" in data and b"@" in data:
         yield "password", partial(_find, URL_PASSWORD, text, _url_password_span)

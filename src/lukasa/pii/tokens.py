@@ -177,9 +177,12 @@ def _build_trie_pattern(words: Iterable[str]) -> str:
     return f"(?:{'|'.join(branches)}){'?' if is_end else ''}" if is_end or len(branches) > 1 else branches[0]
 
 
+RANDOM_PART = r"(?:[A-Za-z0-9]{0,5}+[_.+/=-]){0,4}+[A-Za-z0-9]{6}"
+"""Six letters or digits in a row among the first parts of a value: prefixes in a row have none, nearly every token has."""
+
 TOKEN_START = re.compile(
     rf"(?<![A-Za-z0-9])(?=[{''.join(sorted({prefix[0] for prefix in PROVIDER_TOKENS}))}])"
-    rf"{_build_trie_pattern(PROVIDER_TOKENS)}(?=(?:[A-Za-z0-9]{{0,5}}+[_.+/=-]){{0,4}}+[A-Za-z0-9]{{6}})",
+    rf"{_build_trie_pattern(PROVIDER_TOKENS)}(?={RANDOM_PART})",
     re.ASCII,
 )
 """The start of every token. One search for all prefixes takes less time than a search for each."""

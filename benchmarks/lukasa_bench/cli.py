@@ -160,7 +160,7 @@ def guard(
     rounds: Annotated[int, typer.Option(min=1, help="Number of measured rounds of each case.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
 ) -> None:
-    """Measure how long the PII detector takes for hostile texts, compared with ordinary text of the same size.
+    """Count what the PII detector finds in samples, and measure how long it takes for hostile texts.
 
     Example: lukasa bench guard --size 100k
     """

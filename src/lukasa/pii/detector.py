@@ -22,29 +22,37 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import log2
 from typing import Any, Literal, NamedTuple
 
 from lukasa.outcome import Refused
-from lukasa.pii.numbers import Scan, Span, card_scan, ssn_scan
+from lukasa.pii.numbers import Scan, Span, card_scan, mentions_ssn, ssn_scan
 from lukasa.pii.patterns import (
+    BEFORE_LITERAL,
     COMMON_AFTER_PASSWORD,
+    CURL_DISTANCE,
+    CURL_USER,
     LABELLED_SECRETS,
+    OTHER_TOKEN_CONTEXT,
     OTHER_TOKENS,
+    PASSWORD_AFTER_VALUE,
     PASSWORDS,
     PIN,
     PRIVATE_KEYS,
-    PROVIDER_TOKENS,
+    PROVIDER_NAME_CONTEXT,
     SECRET_KEY_CONTEXT,
-    TOKEN_START,
+    STATED_PASSWORDS,
+    TECHNICAL_TERM,
     URL_PASSWORD,
+    USER_BEFORE_PASS,
     WEB_TOKEN,
     WEB_TOKEN_PARTS,
     WEB_TOKEN_RUN,
     WEB_TOKEN_START,
     is_placeholder,
 )
+from lukasa.pii.tokens import PREFIXES_OF_RANDOM_VALUES, PROVIDER_TOKENS, RANDOM_VALUE, TOKEN_START
 from lukasa.record import Draft
 
 PiiClass = Literal["card", "ssn", "secret", "password", "private_key"]
@@ -101,6 +109,8 @@ def normalise_character(character: str) -> str:
     A character that looks like several, such as a ligature, is replaced if those are ASCII and at most three.
     """
     category = unicodedata.category(character)
+    if category in ("Cn", "Co"):
+        return character
     if category == "Cf" or "\ufe00" <= character <= "\ufe0f":
         return ""
     if category == "Pd" or character in "\u2212\u2043\u00b7":
@@ -238,9 +248,6 @@ def _redact_value(value: Any) -> Any:
     return value
 
 
-_DIGIT = re.compile(r"[0-9]")
-
-
 def _zeros(characters: str) -> bytes:
     """Build a table that turns the characters into zeros and leaves dashes, dots and blanks; everything else becomes x."""
     table = bytearray(b"x" * 256)
@@ -252,10 +259,15 @@ def _zeros(characters: str) -> bytes:
 
 
 _DIGITS = string.digits
-_SSN_SHAPES, _SSN_SHAPE_TABLE = (b"000-00-0000", b"000 00 0000", b"000.00.0000", b"000000000"), _zeros(_DIGITS)
+_SSN_SHAPES, _SSN_SHAPE_TABLE = (b"000-00-0000", b"000 00 0000", b"000.00.0000"), _zeros(_DIGITS)
+_BARE_SSN_SHAPE = b"000000000"
 _CARD_SHAPE, _CARD_SHAPE_TABLE = b"0" * 12, _zeros(_DIGITS + " .-")
 _TOKEN_SHAPE, _TOKEN_SHAPE_TABLE = b"0" * 16, _zeros(string.ascii_letters + _DIGITS + "+/_=.:~-")
 """Shapes without which a text has no such finding: searching for one takes far less time than searching for a pattern."""
+_ALL_HINTS = {pattern.hint for pattern in (*LABELLED_SECRETS, *PASSWORDS, *STATED_PASSWORDS)} | {"pin", " pass", "curl"}
+_ASCII_HINTS = tuple((hint, hint.encode()) for hint in sorted(_ALL_HINTS) if hint.isascii())
+"""Hints that are searched in bytes, which takes less time than in wide characters."""
+_WIDE_HINTS = tuple(hint for hint in sorted(_ALL_HINTS) if not hint.isascii())
 _REST_OF_WORD = re.compile(r"\S{0,8192}")
 
 
@@ -266,27 +278,38 @@ def _scans(text: str) -> Iterator[tuple[PiiClass, Scan]]:
     if _CARD_SHAPE in data.translate(_CARD_SHAPE_TABLE):
         yield "card", card_scan(text, lower, data)
     shape = data.translate(_SSN_SHAPE_TABLE)
-    if any(ssn in shape for ssn in _SSN_SHAPES):
+    if any(ssn in shape for ssn in _SSN_SHAPES) or (_BARE_SSN_SHAPE in shape and mentions_ssn(lower)):
         yield "ssn", ssn_scan(text, lower)
+    lower_data = data.lower()
+    hints = {hint for hint, data_hint in _ASCII_HINTS if data_hint in lower_data}
+    if not text.isascii():
+        hints |= {hint for hint in _WIDE_HINTS if hint in lower}
     if _TOKEN_SHAPE in data.translate(_TOKEN_SHAPE_TABLE):
         yield "secret", partial(_find_provider_tokens, text)
-        if ".eyJ" in text:
+        if b".eyJ" in data:
             yield "secret", partial(_find_web_tokens, text)
         for hint, pattern in OTHER_TOKENS:
             if hint in text:
-                yield "secret", partial(_find, pattern, text, _token_span)
+                yield "secret", partial(_find, pattern, text, partial(_other_token_span, text))
         for hint, pattern in LABELLED_SECRETS:
-            if hint in lower:
+            if hint in hints:
                 yield "secret", partial(_find, pattern, lower, partial(_labelled_secret_span, text, hint))
     for hint, pattern in PRIVATE_KEYS:
         if hint in text:
-            yield "private_key", partial(_find, pattern, text, _Match.span)
-    if "pin" in lower:
+            yield "private_key", partial(_find, pattern, text, _private_key_span)
+    if "pin" in hints:
         yield "password", partial(_find, PIN, lower, _value_span)
     for hint, pattern in PASSWORDS:
-        if hint in lower:
+        if hint in hints:
             yield "password", partial(_find, pattern, lower, partial(_password_span, text))
-    if "://" in text and "@" in text:
+    for hint, pattern in STATED_PASSWORDS:
+        if hint in hints:
+            yield "password", partial(_find, pattern, lower, partial(_stated_password_span, text, lower))
+    if " pass" in hints:
+        yield "password", partial(_find, PASSWORD_AFTER_VALUE, lower, partial(_password_before_span, text))
+    if "curl" in hints:
+        yield "password", partial(_find, CURL_USER, text, partial(_curl_password_span, text))
+    if b"://" in data and b"@" in data:
         yield "password", partial(_find, URL_PASSWORD, text, _url_password_span)
 
 
@@ -319,14 +342,48 @@ def _find(pattern: re.Pattern[str], text: str, judge: Judge, position: int) -> I
 
 
 def _find_provider_tokens(text: str, position: int) -> Iterator[Span]:
-    """Yield the tokens that start with a provider's prefix; those of one pattern do not overlap."""
-    free: dict[int, int] = {}
+    """Yield the tokens that start with a provider's prefix; those of one prefix do not overlap."""
+    free: dict[str, int] = {}
     for start_match in TOKEN_START.finditer(text, position):
-        start, group = start_match.start(), start_match.lastindex or 0
-        if start >= free.get(group, 0) and (match := PROVIDER_TOKENS[group - 1].pattern.match(text, start)):
-            free[group] = match.end()
-            if (span := _token_span(match)) is not None:
-                yield span
+        start, value_start = start_match.span()
+        prefix = start_match[0]
+        if start < free.get(prefix, 0):
+            continue
+        pattern = PROVIDER_TOKENS[prefix]
+        if pattern and (value := pattern.match(text, value_start)):
+            free[prefix] = value.end()
+            if _is_token(value[0]):
+                yield start, value.end()
+                continue
+        if prefix in PREFIXES_OF_RANDOM_VALUES and (value := RANDOM_VALUE.match(text, value_start)):
+            free[prefix] = value.end()
+            if _is_token(value[0]) and not _counts_up(value[0]):
+                yield start, value.end()
+
+
+_WORDS = re.compile(r"[a-z]+(?:[-_.][a-z]+)+|[A-Z]+(?:[-_.][A-Z]+)+")
+
+
+def _is_token(value: str) -> bool:
+    """Return whether a value in a token's format is more than a row of the same few characters, words or an example."""
+    min_bits = 2.7 if len(value) >= 32 else 2.0
+    return (
+        (_has_entropy(value[:64], min_bits) or (len(value) > 64 and _has_entropy(value[64:], min_bits)))
+        and not _WORDS.fullmatch(value)
+        and not is_placeholder(value)
+    )
+
+
+_NEXT_CHARACTERS = dict(
+    zip(string.digits + string.ascii_lowercase, "1234567890bcdefghijklmnopqrstuvwxyza", strict=True)
+)
+_MAX_STEPS = 40
+
+
+def _counts_up(value: str) -> bool:
+    """Return whether a value is an example such as ``abcdef123456…``: many characters are followed by the next one."""
+    lower = value.lower()
+    return sum(_NEXT_CHARACTERS.get(first) == second for first, second in pairwise(lower)) >= _MAX_STEPS
 
 
 def _find_web_tokens(text: str, position: int) -> Iterator[Span]:
@@ -342,23 +399,46 @@ def _find_web_tokens(text: str, position: int) -> Iterator[Span]:
 
 def _token_span(match: _Match) -> Span | None:
     value = match[match.lastindex or 0]
-    if not (_has_entropy(value[:64], 2.0) or (len(value) > 64 and _has_entropy(value[64:], 2.0))):
-        return None
-    return match.span() if _DIGIT.search(match[0]) else None
+    return match.span() if _is_token(value) else None
+
+
+def _other_token_span(text: str, match: _Match) -> Span | None:
+    start, end = match.span()
+    before = BEFORE_LITERAL.search(text, max(0, start - 40), start)
+    start = before.start() if before else start
+    return (start, end) if _is_token(text[start:end]) else None
+
+
+_KEY_CHARACTER = re.compile(r"[A-Z0-9]")
+
+
+def _private_key_span(match: _Match) -> Span | None:
+    """Return the span of a private key. Armour with nothing but small letters inside is an example."""
+    body = match.groupdict().get("body")
+    return match.span() if body is None or _KEY_CHARACTER.search(body) else None
 
 
 def _labelled_secret_span(text: str, label: str, match: _Match) -> Span | None:
-    start, end = match.span(1)
+    start, end = match.span("value")
     value = text[start:end].strip(".=-_")
     label_start = match.start()
+    before = text[max(0, label_start - 40) : label_start]
     if label == "key":
-        if not SECRET_KEY_CONTEXT.match(text[max(0, label_start - 12) : label_start].lower()[::-1]):
+        reversed_words = before[-14:].lower()[::-1]
+        if match["id"] and not reversed_words.lstrip("_ -").startswith(("ssecca", "ipa")):
             return None
-    elif label_start and text[label_start - 1].isalpha():
+        if not SECRET_KEY_CONTEXT.match(reversed_words) and not PROVIDER_NAME_CONTEXT.search(before.lower()):
+            return None
+    elif label == "token" and OTHER_TOKEN_CONTEXT.match(before[-14:].lower()[::-1]):
         return None
-    if len(value) >= 16 and _is_mixed(value) and _has_entropy(value, 3.2) and not is_placeholder(value):
-        return start, end
-    return None
+    if label != "key" and before[-1:].isalpha() and not (text[label_start].isupper() and before[-1].islower()):
+        return None
+    if len(value) < 16 or not _is_mixed(value) or is_placeholder(text[start:end]):
+        return None
+    return (start, end) if _has_entropy(value, 2.7 if _HEXADECIMAL.fullmatch(value) else 3.2) else None
+
+
+_HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 
 
 def _has_entropy(value: str, min_bits: float) -> bool:
@@ -413,18 +493,67 @@ def _url_password_span(match: _Match) -> Span | None:
     return match.span("value")
 
 
+def _curl_password_span(text: str, match: _Match) -> Span | None:
+    start, end = match.span("value")
+    if "curl" not in text[max(0, start - CURL_DISTANCE) : start]:
+        return None
+    return (start, end) if _UNLIKE_A_WORD.search(match["value"]) and not is_placeholder(match["value"]) else None
+
+
+def _stated_password_span(text: str, lower: str, match: _Match) -> Span | None:
+    """Return the span of a value after a keyword of passwords, or after a login, if it looks like a password."""
+    start, keyword_start = match.start("value"), match.start()
+    if keyword_start and (text[keyword_start - 1].isalnum() or text[keyword_start - 1] == "_"):
+        return None
+    groups = match.groupdict()
+    value = text[start : match.end("value")].rstrip(".!?):*_")
+    needs_sign = (groups.get("pass") or "").isspace() and not USER_BEFORE_PASS.search(
+        lower, max(0, keyword_start - 60), keyword_start
+    )
+    if needs_sign or groups.get("pair") == "/":
+        return (start, start + len(value)) if _STRONG_PASSWORD.match(value) else None
+    return (start, start + len(value)) if _looks_like_password(value) else None
+
+
+def _password_before_span(text: str, match: _Match) -> Span | None:
+    """Return the span of the word before "is the password", if it looks like a password."""
+    word = _LAST_WORD.search(text, max(0, match.start() - 160), match.start())
+    return word.span("value") if word and _looks_like_password(word["value"]) else None
+
+
+_LAST_WORD = re.compile(
+    r"(?<!\S)[\"'`“‘«(]?(?P<value>[^\s\"'`“”‘’«»,;]{5,128})[\"'`”’»),]{0,2}[ \t](?:is|as|ist|als)"
+    r"(?: (?:the|my|your|our|his|her|their|das|mein|unser))?(?: \w{1,12})?\Z",
+    re.IGNORECASE,
+)
+_LIKE_A_PASSWORD = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?:[^0-9]*[0-9].*|.*[!@#$%^&*+~?].*)|[0-9]{6,}")
+_STRONG_PASSWORD = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])(?=.*[!@#$%^&*+~?]).{6}")
+
+
+def _looks_like_password(value: str) -> bool:
+    """Return whether a value has letters and digits or signs, and is no term, version, address or length."""
+    return (
+        len(value) >= 5
+        and value[0] not in "<[{$%(/"
+        and _LIKE_A_PASSWORD.fullmatch(value) is not None
+        and not (TECHNICAL_TERM.fullmatch(value) or _NOT_A_PASSWORD.fullmatch(value) or is_placeholder(value))
+    )
+
+
 def _password_span(text: str, match: _Match) -> Span | None:
     start, end = match.span("value")
-    keyword_start = match.start()
-    if text[start] in "<[{$%(" or (keyword_start and text[keyword_start - 1].isalnum()):
-        return None
     value = text[start:end].rstrip(".!?)")
-    return (start, start + len(value)) if value and _is_password(value, match) else None
+    if value.lower() in COMMON_AFTER_PASSWORD or not value or value[0] in "<[{$%(":
+        return None
+    keyword_start = match.start()
+    if keyword_start and text[keyword_start - 1].isalnum():
+        return None
+    return (start, start + len(value)) if _is_password(value, match) else None
 
 
 def _is_password(value: str, match: _Match) -> bool:
     """Return whether the words after the keyword are a password, and not a statement about one."""
-    if value.lower() in COMMON_AFTER_PASSWORD or match["many"]:
+    if match["many"]:
         return False
     if _UNLIKE_A_WORD.search(value):
         return not _NOT_A_PASSWORD.fullmatch(value) and not is_placeholder(value)

@@ -28,6 +28,11 @@ _DIGIT_RUN = re.compile(
 
 The group that is looked at and then repeated never gives digits back. Python before 3.11.5 misses matches of possessive
 groups, which would say the same."""
+_GROUPS_OF_A_CARD = re.compile(
+    r"(?<![0-9])(?=([0-9]{4}(?:[ .-]{1,2}[0-9]{1,6}(?![0-9])){1,4}|[0-9]{12,19})(?![0-9]))[0-9]"
+)
+_GROUP = re.compile(r"[0-9]+")
+_SEPARATORS = b" .-"
 _LONE_GROUP = re.compile(r"(?<![0-9])[0-9]{12,19}(?![0-9])")
 _CARD_GROUPING = re.compile(r"[0-9]+|[0-9]{4}(?:[ .-]{1,2}[0-9]{1,6}){1,4}|[0-9](?:[ .-]{1,2}[0-9])+")
 """Digits in groups as on a card, or not grouped, or each by itself."""
@@ -62,32 +67,42 @@ _OTHER_NUMBER_BEFORE = re.compile(
 
 _BRANDS = (
     (5000, 5099, (), range(12, 20)),
-    (5600, 5899, (), range(12, 20)),
+    (5600, 5899, (12,), range(12, 20)),
+    (5730, 5739, (), range(12, 20)),  # twelve digits are a telephone number of Colombia
+    (5840, 5849, (), range(12, 20)),  # or of Venezuela
     (6000, 6999, (), range(12, 20)),
-    (3600, 3699, (), range(14, 20)),
-    (3800, 3999, (), range(14, 20)),
-    (3000, 3059, (), range(14, 20)),
-    (4000, 4999, (16,), (13, 19)),
+    *(
+        (first, first, (12, 15, 16, 18, 19), (13, 14, 17))
+        for first in (5018, 5020, 5038, 5893, 6304, 6390, 6759, 6761, 6762, 6763)
+    ),
+    (604, 604, (), (12,)),
+    (3600, 3699, (14,), range(15, 20)),
+    (3800, 3999, (14,), range(15, 20)),
+    (3000, 3059, (14,), range(15, 20)),
+    (3095, 3095, (14,), range(15, 20)),
+    (4000, 4999, (13, 16, 19), ()),
     (5100, 5599, (16,), ()),
     (2221, 2720, (16,), ()),
+    (2131, 2131, (15,), ()),
+    (1800, 1800, (15,), ()),
     (3400, 3499, (15,), ()),
     (3700, 3799, (15,), ()),
-    (6000, 6099, (16,), (17, 18, 19)),
-    (6200, 6299, (16,), (17, 18, 19)),
-    (6440, 6599, (16,), (17, 18, 19)),
-    (3528, 3589, (16,), (17, 18, 19)),
+    (6000, 6099, (16,), (12, 13, 14, 15, 17, 18, 19)),
+    (6200, 6299, (16, 19), (12, 13, 14, 15, 17, 18)),
+    (6370, 6389, (16,), (12, 13, 14, 15, 17, 18, 19)),
+    (6440, 6599, (16, 19), (12, 13, 14, 15, 17, 18)),
+    (3500, 3599, (16,), (17, 18, 19)),
 )
 """First four digits (from, to), lengths that are cards by themselves, lengths that are cards where the text mentions one."""
 
 _CARD_LENGTHS: dict[bytes, dict[int, bool]] = {
-    b"%d" % prefix: dict.fromkeys(mentioned, False) | dict.fromkeys(alone, True)
+    b"%04d" % prefix: dict.fromkeys(mentioned, False) | dict.fromkeys(alone, True)
     for first, last, alone, mentioned in _BRANDS
     for prefix in range(first, last + 1)
 }
 """Possible lengths by the first four digits, and whether a number of that length needs no mention of a card."""
 
-_SURE_LENGTHS = (15, 16)
-"""No other number is a card without a mention."""
+_BARCODE_LENGTH = 13
 _NO_LENGTHS: dict[int, bool] = {}
 _LUHN_DOUBLED = bytes.maketrans(b"0123456789", b"0246813579")
 
@@ -118,40 +133,56 @@ def card_scan(text: str, lower: str, data: bytes) -> Scan:
 
 def _find_cards(text: str, data: bytes, lower: str, mentions: Mentions, position: int) -> Iterator[Span]:
     def is_card(start: int, end: int, digits: bytes) -> bool:
-        """Return whether digits with a right check digit are a card by their brand, their grouping and the text around."""
-        is_sure = _CARD_LENGTHS.get(digits[:4], _NO_LENGTHS).get(len(digits))
-        if is_sure is None or len(set(digits)) == 1:
+        """Return whether digits are a card by their brand, check digit and grouping and the text around."""
+        size = len(digits)
+        is_sure = _CARD_LENGTHS.get(digits[:4], _NO_LENGTHS).get(size)
+        if is_sure is None:
+            return False
+        if (sum(digits[-1::-2]) + sum(digits[-2::-2].translate(_LUHN_DOUBLED)) - 48 * size) % 10 or len(
+            set(digits)
+        ) == 1:
             return False
         if data[start - 1 : start] in (b".", b",", b"/") and data[start - 2 : start - 1].isdigit():
             return False
         return (
             is_sure
+            and data[start - 1 : start] != b"+"
+            and not (size == _BARCODE_LENGTH and (sum(digits[::2]) + 3 * sum(digits[1::2]) - 48 * 25) % 10 == 0)
             and _CARD_GROUPING.fullmatch(text, start, end) is not None
             and not _OTHER_NUMBER_BEFORE.match(lower[max(0, start - CARD_CONTEXT_BEFORE) : start][::-1])
         ) or mentions.between(start - CARD_CONTEXT_BEFORE, end + CARD_CONTEXT_AFTER)
 
     for run in _DIGIT_RUN.finditer(text, position):
         run_start, run_end = run.span()
-        digits = data[run_start:run_end].translate(None, b" .-")
-        if len(digits) < MIN_CARD_DIGITS:
-            continue
         length = run_end - run_start
-        if length == len(digits) or length > MAX_RUN_LENGTH:
-            whole = length == len(digits) <= MAX_CARD_DIGITS
-            groups = (run,) if whole else _LONE_GROUP.finditer(text, run_start, run_end)
-            for start, end in map(re.Match.span, groups):
-                digits = data[start:end]
-                total = sum(digits[-1::-2]) + sum(digits[-2::-2].translate(_LUHN_DOUBLED)) - 48 * len(digits)
-                if total % 10 == 0 and is_card(start, end, digits):
+        digits = data[run_start:run_end]
+        if digits.isdigit():
+            if length in _CARD_LENGTHS.get(digits[:4], _NO_LENGTHS) and is_card(run_start, run_end, digits):
+                yield run_start, run_end
+            continue
+        if length > MAX_RUN_LENGTH:
+            for start, end in map(re.Match.span, _LONE_GROUP.finditer(text, run_start, run_end)):
+                if is_card(start, end, data[start:end]):
                     yield start, end
             continue
-        is_mentioned = mentions.between(run_start - CARD_CONTEXT_BEFORE, run_end + CARD_CONTEXT_AFTER)
-        if len(digits) < min(_SURE_LENGTHS) and not is_mentioned:
+        digits = digits.translate(None, _SEPARATORS)
+        if len(digits) < MIN_CARD_DIGITS:
             continue
-        spans = _luhn_spans(digits, range(MIN_CARD_DIGITS, MAX_CARD_DIGITS + 1) if is_mentioned else _SURE_LENGTHS)
-        offsets = [offset for offset in range(run_start, run_end) if data[offset] >= 48] if spans else []
         free = 0
-        for first, after in spans:
+        if not mentions.between(run_start - CARD_CONTEXT_BEFORE, run_end + CARD_CONTEXT_AFTER):
+            if 2 * len(digits) <= length + 1 and is_card(run_start, run_end, digits):
+                yield run_start, run_end
+                continue
+            for start, end in (match.span(1) for match in _GROUPS_OF_A_CARD.finditer(text, run_start, run_end)):
+                prefix = data[start : start + 4]
+                for group in _GROUP.finditer(text, start, end) if start >= free and prefix in _CARD_LENGTHS else ():
+                    if is_card(start, group.end(), data[start : group.end()].translate(None, _SEPARATORS)):
+                        free = group.end()
+                        yield start, free
+                        break
+            continue
+        offsets = [offset for offset in range(run_start, run_end) if data[offset] >= 48]
+        for first, after in _luhn_spans(digits, range(MIN_CARD_DIGITS, MAX_CARD_DIGITS + 1)):
             start, end = offsets[first], offsets[after - 1] + 1
             if first < free or data[start - 1 : start].isdigit() or data[end : end + 1].isdigit():
                 continue
@@ -187,6 +218,11 @@ _SSN_WORDS = re.compile(
 )
 _ADVERTISED_SSNS = frozenset({"078051120", "219099999", "123456789"})
 _SSN_CONTEXT_BEFORE, _SSN_CONTEXT_AFTER = 60, 30
+
+
+def mentions_ssn(lower: str) -> bool:
+    """Return whether a text mentions social security numbers anywhere."""
+    return _SSN_WORDS.search(lower) is not None
 
 
 def ssn_scan(text: str, lower: str) -> Scan:

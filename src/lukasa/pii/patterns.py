@@ -17,75 +17,22 @@ class SecretPattern(NamedTuple):
     pattern: re.Pattern[str]
 
 
-_PREFIXED_TOKENS = (
-    *((hint, r"([A-Z0-9]{16})(?![A-Za-z0-9])") for hint in ("AKIA", "ASIA", "AGPA", "AIDA", "AROA", "ABIA")),
-    *((hint, r"([A-Za-z0-9]{30,255})") for hint in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
-    ("github_pat_", r"([A-Za-z0-9_]{22,255})"),
-    *((hint, r"([\w-]{16,200})") for hint in ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glsoat-")),
-    *((hint, r"([A-Za-z0-9-]{12,250})") for hint in ("xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-")),
-    ("hooks.slack.com", r"(/(?:services|workflows)/[\w/+-]{20,200})"),
-    ("discord", r"((?:app)?\.com/api/webhooks/\d{10,25}/[\w-]{40,100})"),
-    *((hint, r"([\w-]{16,250})") for hint in ("sk-ant-", "sk-proj-", "sk-svcacct-", "sk-admin-", "sk-or-")),
-    ("sk-", r"([A-Za-z0-9]{20,100})(?![\w-])"),
-    ("AIza", r"([\w-]{35})(?![\w-])"),
-    ("ya29.", r"([\w-]{20,2000})"),
-    ("GOCSPX-", r"([\w-]{24,40})"),
-    *((hint, r"([A-Za-z0-9_]{10,250})") for hint in ("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_")),
-    ("SK", r"([0-9a-f]{32})(?![A-Za-z0-9])"),
-    ("SG.", r"([\w-]{16,64}\.[\w-]{16,128})"),
-    ("key-", r"([0-9a-f]{32})(?![A-Za-z0-9])"),
-    *((hint, r"([\w.-]{16,400})") for hint in (
-        "npm_", "pypi-Ag", "hf_", "dop_v1_", "doo_v1_", "dor_v1_", "shpat_", "shpca_", "shppa_", "shpss_", "sq0atp-",
-        "sq0csp-", "lin_api_", "ntn_", "PMAK-", "NRAK-", "glc_", "glsa_", "dp.pt.", "dp.st.", "hvs.", "hvb.", "gsk_",
-        "xai-", "pplx-", "r8_", "sbp_", "fo1_", "ATATT3", "ATBB", "sntrys_", "sntryu_", "figd_", "ops_eyJ", "xkeysib-",
-        "pcsk_", "lsv2_pt_", "lsv2_sk_", "tskey-", "dckr_pat_", "bkua_", "CCIPAT_", "nfp_", "secret_", "rubygems_",
-        "PRIVATE-TOKEN", "EAACEdEose0cBA", "AGE-SECRET-KEY-1", "tfp_", "nvapi-", "fw_", "csk-", "key_live_", "pul-",
-    )),
-    ("dapi", r"([0-9a-f]{32}(?:-\d)?)(?!\w)"),
-    ("re_", r"([A-Za-z0-9]{8}_[A-Za-z0-9]{20,30})"),
-    ("EAAA", r"([\w-]{56,70})"),
-    ("pat", r"([A-Za-z0-9]{14}\.[0-9a-f]{64})"),
-    ("AccountKey=", r"([A-Za-z0-9+/]{40,100}={0,2})"),
-    ("SharedAccessKey=", r"([A-Za-z0-9+/]{40,100}={0,2})"),
-)  # fmt: skip
-"""Literal prefixes of providers, and what follows each."""
-
-
-def _build_token_patterns() -> tuple[tuple[SecretPattern, ...], re.Pattern[str]]:
-    """Build one pattern for each first three letters of a token, and one pattern that finds where any token starts."""
-    by_letter: dict[str, dict[str, list[tuple[str, str]]]] = {}
-    for literal, rest in _PREFIXED_TOKENS:
-        by_letter.setdefault(literal[0], {}).setdefault(literal[:3], []).append((literal, rest))
-    patterns: list[SecretPattern] = []
-    starts: list[str] = []
-    for letter, by_prefix in by_letter.items():
-        groups: list[str] = []
-        for prefix, tokens in by_prefix.items():
-            rests = "|".join(re.escape(literal[3:]) + rest for literal, rest in tokens)
-            word_start = f"{re.escape(prefix)}(?<![A-Za-z0-9]{re.escape(prefix)})"
-            patterns.append(SecretPattern(prefix, re.compile(f"{word_start}(?:{rests})", re.ASCII)))
-            shortest = [(re.escape(literal[1:]), re.sub(r",\d+\}\)$", "})", rest)) for literal, rest in tokens]
-            groups.append("(" + "|".join(start + re.sub(r"\((?!\?)", "(?:", rest) for start, rest in shortest) + ")")
-        starts.append(f"{letter}(?:{'|'.join(groups)})")
-    letters = f"(?=[{''.join(by_letter)}])"  # most characters that are not letters end here
-    return tuple(patterns), re.compile(f"(?<![A-Za-z0-9]){letters}(?={'|'.join(starts)})", re.ASCII)
-
-
-PROVIDER_TOKENS, TOKEN_START = _build_token_patterns()
-"""Keys and tokens that start with a literal, and one pattern that finds the starts of all of them.
-
-The number of the group that ``TOKEN_START`` matched is one more than the index of the token's pattern. One search for all
-starts takes less time than a search for each. It looks ahead for the shortest possible token only, so that tokens that
-overlap cost little.
-"""
-
 OTHER_TOKENS: tuple[SecretPattern, ...] = (
-    SecretPattern("-us", re.compile(r"[0-9a-f](?<![A-Za-z0-9].)[0-9a-f]{31}-us\d{1,2}(?!\w)", re.ASCII)),
-    SecretPattern(".atlasv1.", re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,100}", re.ASCII)),
-    SecretPattern(":AA", re.compile(r"[0-9](?<![A-Za-z0-9].)[0-9]{7,9}:AA[\w-]{32,34}(?!\w)", re.ASCII)),
-    SecretPattern(".", re.compile(r"[MNO](?<![A-Za-z0-9].)[A-Za-z0-9]{23,27}\.[\w-]{6}\.[\w-]{27,40}(?!\w)", re.ASCII)),
+    SecretPattern("-us", re.compile(r"-us(?<=[0-9a-f]{32}-us)\d{1,2}(?!\w)", re.ASCII)),
+    SecretPattern(".atlasv1.", re.compile(r"\.atlasv1\.(?<=[A-Za-z0-9]{14}\.atlasv1\.)[\w=-]{40,100}", re.ASCII)),
+    SecretPattern(":AA", re.compile(r":AA(?<=[0-9]{8}:AA)[\w-]{32,34}(?!\w)", re.ASCII)),
+    SecretPattern("Q~", re.compile(r"Q~(?<=[A-Za-z0-9_~.]{3}[0-9]Q~)[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~-])", re.ASCII)),
+    SecretPattern("|", re.compile(r"\|(?<=[0-9]{15}\|)[\w-]{27,40}(?![\w-])", re.ASCII)),
+    SecretPattern("_mmk", re.compile(r"_mmk(?<=[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)(?!\w)", re.ASCII)),
+    SecretPattern(".webhook.office.com/", re.compile(r"\.webhook\.office\.com/webhookb2/[\w@-]{70,80}/IncomingWebhook/[0-9a-z]{32}/[\w-]{36}", re.ASCII)),
+    SecretPattern("_gitlab_session=", re.compile(r"_gitlab_session=[0-9a-z]{32}(?![0-9a-z])")),
+    SecretPattern("BUNDLE_", re.compile(r"BUNDLE_(?<!\wBUNDLE_)[A-Z0-9_]{3,60}__[A-Z]{2,5}[\"']?[ \t]{0,3}[=:][ \t]{0,3}[\"']?[\w.-]{4,64}:[\w.-]{6,64}", re.ASCII)),
+    SecretPattern(".", re.compile(r"[MNO](?<![A-Za-z0-9].)(?=[A-Za-z]{0,26}[0-9])[A-Za-z0-9]{23,27}\.[\w-]{6}\.[\w-]{27,40}(?!\w)", re.ASCII)),
 )  # fmt: skip
-"""Keys and tokens with a literal in the middle."""
+"""Keys and tokens with a literal in the middle. What precedes the literal is looked at from there: a search for it takes long."""
+
+BEFORE_LITERAL = re.compile(r"(?<![A-Za-z0-9_~.])[A-Za-z0-9_~.]{1,40}\Z", re.ASCII)
+"""The part of such a token before its literal."""
 
 WEB_TOKEN = re.compile(r"eyJ(?<![A-Za-z0-9]eyJ)([\w-]{8,2000}+\.eyJ[\w-]{8,4000}+\.[\w-]{10,2000})", re.ASCII)
 WEB_TOKEN_PARTS = re.compile(r"[\w-]++(?P<dot>\.)eyJ[\w-]{8,4000}+\.[\w-]{10,2000}", re.ASCII)
@@ -94,25 +41,47 @@ WEB_TOKEN_RUN = re.compile(rf"(?<![\w-]){WEB_TOKEN_PARTS.pattern}", re.ASCII)
 WEB_TOKEN_START = re.compile(r"eyJ(?<![A-Za-z0-9]eyJ)(?=[\w-]{8,2000}\Z)", re.ASCII)
 
 PRIVATE_KEYS: tuple[SecretPattern, ...] = (
-    SecretPattern("PRIVATE KEY", re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:[^-]{0,20000}-----END[A-Z0-9 ]{1,60}-----)?")),
+    SecretPattern("PRIVATE KEY", re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:(?P<body>[^-]{0,20000})-----END[A-Z0-9 ]{1,60}-----)?")),
     SecretPattern("PuTTY-User-Key-File", re.compile(r"PuTTY-User-Key-File-\d:[^\n]{0,100}")),
 )  # fmt: skip
 
-_SECRET_VALUE = r"[\"'`\])]{0,2}[ \t]{0,3}(?:(?:is|was|=>|:=|==|=|:|to|>)[ \t]{0,3})?[\"'`(\[]{0,2}(?P<value>[a-z0-9+/_=.~-]{16,400})"
+_SECRET_SIGN = (
+    r"(?:[\"'`\])]{0,2}[ \t]{0,3}(?::{0,3}=>?|==|\?=|\.=|:|\|\||=>|>\s{0,9}|,(?=[ \t]{0,3}[\"'`])|(?:is|was|to)(?=[ \t]))"
+    r"[ \t]{0,3}|[\"'`\])]{0,2}[ \t]{1,3}|[\"'`(\[])[\"'`(\[]{0,2}"
+)
+_SECRET_VALUE = r"(?P<value>[a-z0-9+/_=.~-]{16,400})"
 
 LABELLED_SECRETS: tuple[SecretPattern, ...] = tuple(
-    SecretPattern(word, re.compile(word + rest + _SECRET_VALUE))
-    for word, rest in (("key", r"(?:[_ -]id)?"), ("token", ""), ("secret", ""), ("credential", "s?"), ("bearer", ""))
-)
+    SecretPattern(word, re.compile(word + rest + _SECRET_SIGN + scheme + _SECRET_VALUE))
+    for word, rest, scheme in (
+        ("key", r"(?P<id>[_ -]?id)?", ""), ("token", "", ""), ("secret", "", ""), ("cred", r"(?:ential)?s?", ""), ("bearer", "", ""),
+        ("auth", r"(?:orization)?(?=[\"'`\])]{0,2}[ \t]{0,3}[:=])", r"(?:(?:basic|token|digest|apikey)[ \t]{1,3})?"),
+        ("sonar", r"[._-]?login", ""),
+    )
+)  # fmt: skip
 """A keyword, then a value in lower case that may be a secret; its entropy decides."""
 
 SECRET_KEY_CONTEXT = re.compile(
-    r"\n?[_ -]?(?:ipa|ssecca|terces|tneilc|ppa|htua|yolped|gningis|noitpyrcne|retsam|tnuocca|etavirp|ecivres|hss|esnecil|_)"
+    r"\n?(?:[_ -]?(?:ipa|ssecca|terces|tneilc|ppa|htua|yolped|gningis|noitpyrcne|retsam|tnuocca|etavirp|ecivres|hss|esnecil)|"
+    r"_(?!(?:cilbup|bup|tekcub|yramirp|ngierof|ehcac|noititrap|tros|xedni|xdi|amehcs|ecneuqes|larutan|smk|bd|wor|tcejbo|ycnetopmedi)(?![a-z])))"
 )
 """Words one of which must precede ``key``, reversed: there are primary keys, cache keys and keys of dictionaries."""
 
+OTHER_TOKEN_CONTEXT = re.compile(r"\n?[_ -]?(?:frsc|frsx|cilbup|egap|noitanigap|noitaunitnoc|txen)(?![a-z])")
+"""Words before ``token``, reversed, after which it is no secret."""
+
+PROVIDER_NAME_CONTEXT = re.compile(
+    r"(?:adafruit|adobe|airtable|algolia|alibaba|anthropic|artifactory|asana|atlassian|beamer|bitbucket|bittrex|cloudflare|codecov|"
+    r"cohere|coinbase|confluent|contentful|datadog|discord|drone|dropbox|etsy|facebook|fastly|finicity|finnhub|flickr|freshbooks|"
+    r"gitter|github|gitlab|google|heroku|hubspot|intercom|jfrog|kraken|kucoin|launchdarkly|linear|linkedin|looker|mailchimp|mailgun|"
+    r"mapbox|mattermost|maxmind|meraki|messagebird|netlify|newrelic|new-relic|nytimes|okta|openai|plaid|rapidapi|sendbird|sendgrid|"
+    r"sentry|slack|snyk|sonar|sourcegraph|square|squarespace|stripe|sumo|telegram|travis|trello|twilio|twitch|twitter|yandex|zendesk)"
+    r"[\w.-]{0,20}\Z"
+)
+"""The name of a provider before ``key``."""
+
 _PASSWORD_VALUE = (
-    r"[\"'`]{0,2}[ \t]{0,3}(?=[:=是はiwateé])(?P<sign>:=|==|=>|=|:|是|は|(?:is|was|are|to|ist|est|es|é)"
+    r"[\"'`]{0,2}[ \t]{0,3}(?=[:=是はiwateléè])(?P<sign>:=|==|=>|=|:|是|は|(?:is|was|are|to|ist|lautet|war|est|es|era|é|è)"
     r"(?: (?:still|now|just|set to|currently|actually|simply))?:?(?=[ \t\"'`]))"
     r"[ \t]{0,3}(?P<quote>[\"'`“‘«]?)(?P<value>[^\s\"'`“”‘’«»,;]{3,128})(?=(?P<after>[\"'`”’»]?[^\n]{0,12}))"
 )
@@ -123,15 +92,56 @@ PASSWORDS: tuple[SecretPattern, ...] = tuple(
     SecretPattern(word, re.compile(word + rest + _PASSWORD_OWNER + _PASSWORD_VALUE))
     for word, rest in (
         ("pass", r"[ -]?(?:word|code|phrase|wd|wort)"), ("pwd", ""), ("pw", ""), ("kennwort", ""), ("mot de passe", ""),
-        ("contrase", "[nñ]a"), ("senha", ""), ("пароль", ""), ("密码", ""), ("密碼", ""), ("パスワード", ""),
+        ("contrase", "[nñ]a"), ("senha", ""), ("wachtwoord", ""), ("hasło", ""), ("lösenord", ""), ("пароль", ""), ("密码", ""), ("密碼", ""), ("パスワード", ""),
     )
 )  # fmt: skip
 """A password in prose or in a file, in lower case."""
+
+_STATED_VALUE = r"(?:->?[ \t]{1,3})?(?:\*\*)?[\"'`“‘«(]?(?=[^\s0-9!@#$%^&*+~?]{0,99}[0-9!@#$%^&*+~?])(?P<value>[^\s\"'`“”‘’«»,;]{5,128})"
+
+STATED_PASSWORDS: tuple[SecretPattern, ...] = (
+    SecretPattern("pass", re.compile(r"pass(?:(?:[ -]?(?:word|code|phrase)|wort|wd)[ \t]{1,3}|[ \t]{0,3}(?P<pass>is[ \t:]|was[ \t:]|[:=]|[ \t])[ \t]{0,3})" + _STATED_VALUE)),
+    *(
+        SecretPattern(word, re.compile(word + rest + r"(?:[ \t]{0,3}[:=]|[ \t]{1,3}(?:is|ist|est|es|to)(?=[ \t:]):?)?[ \t]{1,3}" + _STATED_VALUE))
+        for word, rest in (
+            ("pwd", ""), ("pw", ""), ("kennwort", ""), ("mot de passe", ""), ("mdp", ""), ("contrase", "[nñ]a"), ("clave", ""), ("senha", ""),
+            ("wachtwoord", ""), ("hasło", ""), ("lösenord", ""), ("пароль", ""), ("密码", ""), ("パスワード", ""),
+        )
+    ),
+    *(
+        SecretPattern(word, re.compile(word + rest + r"(?: (?:is|are|with|as|using|data|details|for [\w.-]{1,40}|ist|mit|sind|lauten))?[ \t]{0,2}[:=]?[ \t]{1,3}"
+            r"[\"'`]?[^\s/|:,;\"'`]{2,60}[\"'`]?(?P<pair>[ \t]{1,3}[/|:][ \t]{1,3}|[/:])" + _STATED_VALUE))
+        for word, rest in (
+            ("log", "[ -]?[io]n"), ("sign", "[ -]?in"), ("credential", "s?"), ("creds", ""), ("zugangsdaten", ""), ("anmelde", "daten"),
+            ("identifiant", "s?"),
+        )
+    ),
+)  # fmt: skip
+"""A keyword of passwords and a value without a sign between them, or a login and a password: the value must look like one."""
+
+PASSWORD_AFTER_VALUE = re.compile(r" pass(?:word|wort|code|phrase)(?=[.,;:!?)\n]|\Z| (?:for|to|of|on|at|in|für)\b)")
+"""What follows a password: "… is the password for the router"."""
+
+USER_BEFORE_PASS = re.compile(r"(?:user|login|account|benutzer|konto|id)\b[^\n]{1,50}\Z")
+
+CURL_USER = re.compile(
+    r"(?<=[ \t\n])(?:-u|--user)(?:=|[ \t]{0,3})[\"']?[^\s:\"'$]{0,80}[\"']?:[\"']?(?P<value>[^\s\"']{3,100})"
+)
+"""A user and a password among the arguments of a command; ``curl`` must precede."""
+CURL_DISTANCE = 400
 
 PIN = re.compile(r"pin(?<!\wpin)(?: ?(?:code|number))?[ \t]{0,3}(?:is|was|=|:)[ \t]{0,3}(?P<value>\d{4,8})(?![\w.-])")
 
 URL_PASSWORD = re.compile(r"://[^\s:/@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{3,100})@")
 """A password between a user name and a host."""
+
+TECHNICAL_TERM = re.compile(
+    r"(?:reset|change|log|manager|sha|md|argon|pbkdf|bcrypt|scrypt|oauth|utf|base|aes|rsa|tls|ssl|web|http|ipv|v|version|pep|rfc|python|windows|win|ios|android|"
+    r"field|input|box|step|page|policy|test|level|option|user|rule|entry|line|item|part|option|group|attempt|hash|version)[-_]?\d[\w.+/-]{0,12}|"
+    r"\d+[-–+/.]?[a-z]{1,12}|v?\d[\d.:/+,–-]*%?|[^@\s]+@[\w-]+(?:\.[\w-]+)+|[\w.-]+\.(?:[a-z]{2,4}|\d+)|[\w-]+(?:[./][\w-]+){2,}",
+    re.IGNORECASE,
+)
+"""What follows the word password in talk of programs: algorithms, versions, names of fields, lengths, files and addresses."""
 
 _PLACEHOLDER = re.compile(r"example|placeholder|change_?me|redacted|dummy|goes_here|_here|xxxx|\*\*\*|\.\.\.")
 _NO_VALUE = re.compile(

@@ -234,14 +234,19 @@ class Memory:
         category: str = "general",
         topic: str | None = None,
         tags: Iterable[str] = (),
+        distinct_from: str | Iterable[str] = (),
     ) -> Outcome:
         """Store a fact in the vault: ``memory.remember("We deploy on Tuesdays.")``.
 
         The scope is the shared one unless you name another. A fact with a ``topic`` replaces the fact of the same topic
-        and scope, and the history stays. ``memory.vault`` has more options. The outcome is true when the fact is stored.
+        and scope, and the history stays. A text that repeats a memory is refused; ``distinct_from`` takes the id of that
+        memory and says that this is another fact. ``memory.vault`` has more options. The outcome is true when the fact is
+        stored.
         """
         tier = "canon" if topic is None else "register"
-        return self.vault.add_memory(text, scope or SHARED, category, tier=tier, topic_id=topic, tags=tags)
+        return self.vault.add_memory(
+            text, scope or SHARED, category, tier=tier, topic_id=topic, tags=tags, distinct_from=distinct_from
+        )
 
     def forget(self, id: str, *, scope: str | None = None) -> Outcome:
         """Delete a memory of the vault by its id. Its history stays; ``memory.journal.erase`` removes that too."""

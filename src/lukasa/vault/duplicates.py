@@ -1,5 +1,8 @@
 """Search for near-duplicates among the memories of a scope without reading them all.
 
+A memory is similar to a text past one of the document's thresholds. It is a duplicate if, besides, the two state the same
+fact (``lukasa.text.differences``); with the rule ``document`` every similar memory is a duplicate.
+
 In a scope of at most ``COMPARE_ALL_LIMIT`` memories a text is compared with each of them. In a larger scope it is compared
 with those that share a pair key with it (``lukasa.text.similarity``). For the overlap of words the verdict is the same as
 comparing with everything; for sequences of characters it is the same for texts that also share two content words. Of a
@@ -8,11 +11,12 @@ key that more than ``MAX_CANDIDATES_PER_KEY`` memories share, the newest are com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from lukasa.storage.engine import Query, Reader
+from lukasa.text.differences import TextDifference, find_difference
 from lukasa.text.similarity import (
     distinct_words,
     normalise_text,
@@ -29,16 +33,21 @@ MAX_CANDIDATES_PER_KEY = 8
 
 @dataclass(frozen=True, slots=True)
 class DuplicateMatch:
-    """The similarity of a memory to a text, by both measures."""
+    """The similarity of a memory to a text by both measures, and what they say differently if the rule asks for it."""
 
     id: str
     scope: str
     overlap: float
     sequence: float
+    difference: TextDifference | None = None
 
     @property
     def score(self) -> float:
         return max(self.overlap, self.sequence)
+
+    @property
+    def is_duplicate(self) -> bool:
+        return self.difference is None
 
 
 class ComparableText:
@@ -59,10 +68,11 @@ class ComparableText:
         return text_pair_keys(self.text, self.scope, MEMORY_KIND)
 
 
-def find_duplicates(
+def find_similar(
     text: ComparableText, others: Sequence[ComparableText], settings: VaultSettings
 ) -> list[DuplicateMatch]:
-    """Return the others that reach one of the thresholds of similarity to a text."""
+    """Return the others that reach one of the thresholds of similarity to a text: duplicates first, most similar first."""
+    compares_facts = settings.duplicates == "facts"
     similar = sequence_similarities(
         text.folded_text, [other.folded_text for other in others], settings.similarity_threshold
     )
@@ -75,8 +85,11 @@ def find_duplicates(
             overlap = word_overlap(text.words, other.words)
             if index in similar or overlap >= settings.overlap_threshold:
                 sequence = similar.get(index) or sequence_similarity(text.folded_text, folded)
-                found.append(DuplicateMatch(other.id, other.scope, overlap, sequence))
-    return found
+                difference = (
+                    find_difference(text.text, other.text) if compares_facts and text.folded_text != folded else None
+                )
+                found.append(DuplicateMatch(other.id, other.scope, overlap, sequence, difference))
+    return sorted(found, key=lambda match: (match.is_duplicate, match.score, match.id), reverse=True)
 
 
 class DuplicateIndex:
@@ -109,16 +122,15 @@ class DuplicateIndex:
             for id, near_text, keys in near:
                 self._index_text(ComparableText(near_text, scope, id), keys)
 
-    def find_nearest(self, text: ComparableText, *, exclude_id: str = "") -> DuplicateMatch | None:
-        """Return the memory that a text duplicates most, or ``None``; the memory ``exclude_id`` does not count."""
+    def find_similar(self, text: ComparableText, *, exclude: Container[str] = ()) -> list[DuplicateMatch]:
+        """Return the memories that are similar to a text, duplicates first; those whose ids are excluded do not count."""
         if text.scope in self._candidates_by_scope:
             candidates = self._candidates_by_scope[text.scope]
         else:
             by_key = self._texts_by_key
             candidates = {other.id: other for key in text.pair_keys if key in by_key for other in by_key[key]}
-        others = [other for other in candidates.values() if other.id != exclude_id and other.scope == text.scope]
-        found = find_duplicates(text, others, self._settings)
-        return max(found, key=lambda match: (match.score, match.id), default=None)
+        others = [other for other in candidates.values() if other.id not in exclude and other.scope == text.scope]
+        return find_similar(text, others, self._settings)
 
     def add(self, text: ComparableText) -> None:
         """Add a text that the conditional append is going to write."""

@@ -119,6 +119,12 @@ def _trust_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
     return memory.journal, parts.clock, parts.new_id, parts.rng, embedder, lookup, settings
 
 
+def _count_memories(engine: Engine) -> int:
+    """Count the active memories of the whole vault, whoever may read them."""
+    with engine.snapshot(FULL_REACH, single_query=True) as reader:
+        return sum(row.live for row in reader.tally() if row.kind == "memory")
+
+
 SERVICES: dict[str, Service] = {
     "consolidate": Service(
         "lukasa.experience",
@@ -153,7 +159,14 @@ SERVICES: dict[str, Service] = {
     "vault": Service(
         "lukasa.vault",
         "Vault",
-        lambda memory, parts: (memory.journal, lambda: memory.recall, parts.clock, parts.rng, parts.vault_settings),
+        lambda memory, parts: (
+            memory.journal,
+            lambda: memory.recall,
+            parts.clock,
+            parts.rng,
+            parts.vault_settings,
+            partial(_count_memories, parts.engine),
+        ),
     ),
 }
 """Every service of a memory by its attribute. A new service is its package and one line here."""

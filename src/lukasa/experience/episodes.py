@@ -237,12 +237,7 @@ class Episodes:
         return self.add([document], scope=scope, key=key)
 
     def add(
-        self,
-        episodes: Iterable[Mapping[str, Any]],
-        *,
-        scope: str = SHARED,
-        origin: str = "manual",
-        key: str | None = None,
+        self, episodes: Iterable[Mapping[str, Any]], *, scope: str = SHARED, origin: str = "manual", key: str | None = None
     ) -> Outcome:
         """Add episode documents, all or none.
 

@@ -11,8 +11,9 @@ key that more than ``MAX_CANDIDATES_PER_KEY`` memories share, the newest are com
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lukasa.storage.engine import Query, Reader
@@ -29,6 +30,8 @@ from lukasa.vault.settings import MEMORY_KIND, VaultSettings
 
 COMPARE_ALL_LIMIT = 128
 MAX_CANDIDATES_PER_KEY = 8
+MAX_COMPARED_FACTS = 24
+_DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,10 @@ class ComparableText:
         return distinct_words(self.folded_text)
 
     @cached_property
+    def digits(self) -> list[str]:
+        return _DIGITS.findall(self.folded_text)
+
+    @cached_property
     def pair_keys(self) -> tuple[int, ...]:
         return text_pair_keys(self.text, self.scope, MEMORY_KIND)
 
@@ -71,13 +78,16 @@ class ComparableText:
 def find_similar(
     text: ComparableText, others: Sequence[ComparableText], settings: VaultSettings
 ) -> list[DuplicateMatch]:
-    """Return the others that reach one of the thresholds of similarity to a text: duplicates first, most similar first."""
-    compares_facts = settings.duplicates == "facts"
+    """Return the others that reach one of the thresholds of similarity to a text: duplicates first, most similar first.
+
+    Facts are compared with the ``MAX_COMPARED_FACTS`` most similar texts, those with the same digits first, until one is a
+    duplicate; the list holds no others.
+    """
     similar = sequence_similarities(
         text.folded_text, [other.folded_text for other in others], settings.similarity_threshold
     )
     min_words = settings.overlap_threshold * len(text.words)
-    found = []
+    found: list[tuple[DuplicateMatch, ComparableText]] = []
     for index, other in enumerate(others):
         folded = other.folded_text
         # A substring test is quick and rules out most texts before the other's words are extracted.
@@ -85,11 +95,18 @@ def find_similar(
             overlap = word_overlap(text.words, other.words)
             if index in similar or overlap >= settings.overlap_threshold:
                 sequence = similar.get(index) or sequence_similarity(text.folded_text, folded)
-                difference = (
-                    find_difference(text.text, other.text) if compares_facts and text.folded_text != folded else None
-                )
-                found.append(DuplicateMatch(other.id, other.scope, overlap, sequence, difference))
-    return sorted(found, key=lambda match: (match.is_duplicate, match.score, match.id), reverse=True)
+                found.append((DuplicateMatch(other.id, other.scope, overlap, sequence), other))
+    found.sort(key=lambda pair: (pair[0].score, pair[0].id), reverse=True)
+    if settings.duplicates == "document":
+        return [match for match, _ in found]
+    found.sort(key=lambda pair: pair[1].digits != text.digits)
+    different = []
+    for match, other in found[:MAX_COMPARED_FACTS]:
+        difference = find_difference(text.text, other.text) if text.folded_text != other.folded_text else None
+        if difference is None:
+            return [match]
+        different.append(replace(match, difference=difference))
+    return sorted(different, key=lambda match: (match.score, match.id), reverse=True)
 
 
 class DuplicateIndex:

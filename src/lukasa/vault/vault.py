@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from lukasa.clock import Clock
-from lukasa.errors import InvalidInput
+from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.journal import Journal
 from lukasa.outcome import Accepted, Outcome, Refused
 from lukasa.pii.detector import find_pii_once
@@ -65,12 +65,14 @@ class Vault:
         clock: Clock,
         rng: random.Random,
         rules: VaultSettings | None = None,
+        count_vault: Callable[[], int] | None = None,
     ) -> None:
         self._journal = journal
         self._recall = recall
         self._clock = clock
         self._rng = rng
         self._refusals = RefusalCounter(journal)
+        self._count_vault = count_vault
         self.rules = rules or VaultSettings()
 
     def add_memory(
@@ -115,9 +117,10 @@ class Vault:
         if isinstance(proposal, Refused):
             return proposal
         text = ComparableText(proposal.text, proposal.scope)
+        unreadable = self._count_unreadable()
         with self._journal.snapshot() as reader:
-            duplicates = DuplicateIndex(reader, self.rules, [text])
-            answer, _ = self._place_proposal(reader, proposal, text, duplicates, _count_active(reader), {}, {})
+            duplicates, active = DuplicateIndex(reader, self.rules, [text]), _count_active(reader) + unreadable
+            answer, _ = self._place_proposal(reader, proposal, text, duplicates, active, {}, {})
         return answer if isinstance(answer, Refused) else None
 
     def update_by_topic(
@@ -218,11 +221,13 @@ class Vault:
         similar: dict[str, list[DuplicateMatch]] = {}
         proposals = {index: item for index, item in enumerate(chunk) if not isinstance(item, Refused)}
         texts = {index: ComparableText(item.text, item.scope, self._new_id()) for index, item in proposals.items()}
+        unreadable = self._count_unreadable()
 
         def place_proposals(reader: Reader) -> Sequence[Draft] | Refused:
             drafts.clear()
             refused.clear()
-            duplicates, active = DuplicateIndex(reader, self.rules, texts.values()), _count_active(reader)
+            duplicates = DuplicateIndex(reader, self.rules, texts.values())
+            active = _count_active(reader) + unreadable
             ids_by_topic: dict[tuple[str, str], str] = {}
             for index, proposal in proposals.items():
                 answer, active = self._place_proposal(
@@ -289,6 +294,13 @@ class Vault:
             ids_by_topic[topic] = text.id
         return memory_draft(proposal, text.id, expected=0), active + 1
 
+    def _count_unreadable(self) -> int:
+        """Count the active memories of the vault that the caller may not read; capacity counts them too."""
+        if self._count_vault is None or self._journal.reach.readable is None:
+            return 0
+        with self._journal.snapshot() as reader:
+            return max(0, self._count_vault() - _count_active(reader))
+
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(48):012x}"
 
@@ -311,9 +323,10 @@ class Vault:
         }
         answers: list[int | Refused] = []
         entries: list[tuple[int, tuple[bytes, bytes]]] = []
+        unreadable = self._count_unreadable()
         with self._journal.snapshot() as reader:
             duplicates = DuplicateIndex(reader, self.rules, texts.values())
-            active = _count_active(reader)
+            active = _count_active(reader) + unreadable
             for index, (proposal, history) in enumerate(zip(proposals, chunk, strict=True)):
                 refused = proposal if isinstance(proposal, Refused) else None
                 if (text := texts.get(index)) is not None:  # a tombstone has none and takes no capacity
@@ -427,9 +440,14 @@ class Vault:
         """Return pairs of memories that might be merged, most similar first. Nothing is changed.
 
         Their similarity by words or characters is at least ``floor``, or the store's embedder finds them alike in meaning.
-        Each pair names the first difference in what the two state, if there is one.
+        Each pair names the first difference in what the two state, if there is one. Without the packages of the store's
+        embedder, meaning is not compared.
         """
-        return find_similar_pairs(self._journal, scope, floor, self._recall().index.embedder.embedder)
+        try:
+            embedder = self._recall().index.embedder.embedder
+        except MissingExtra:
+            embedder = None
+        return find_similar_pairs(self._journal, scope, floor, embedder)
 
     def propose_deletions(self, scope: str = SHARED) -> Sequence[DeletionSuggestion]:
         """Return memories that might be deleted, each with the reason. Nothing is deleted."""

@@ -276,7 +276,9 @@ def snapshot(
     if call.json or text:
         call.show({"text": text, "tokens": tokens}, lambda: typer.echo(text))
     else:
-        render.print_to_stderr("The vault is empty, or the budget is too small.")
+        render.print_to_stderr(
+            "The vault is empty, or nothing fits into the budget; `lukasa vault list` shows all memories."
+        )
 
 
 @app.command()

@@ -120,7 +120,7 @@ def _trust_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
 
 
 def _count_memories(engine: Engine) -> int:
-    """Count the active memories of the whole vault, whoever may read them."""
+    """Count the active memories of the whole vault, in all scopes."""
     with engine.snapshot(FULL_REACH, single_query=True) as reader:
         return sum(row.live for row in reader.tally() if row.kind == "memory")
 

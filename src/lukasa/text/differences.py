@@ -168,8 +168,10 @@ def _cached_statement(text: str, language: Language) -> _Statement:
         before = plain[: match.start()].rstrip(" \"'(*_-•")
         starts_sentence = not before or before[-1] in ".!?:;\n"
         is_emphasised = form in ("US", "IT", "WHO") or (form == "A" and not starts_sentence)
-        if folded[0] in "-0123456789":
-            numbers, skip_next = _read_number(folded, following, language)
+        follows_number = bool(index) and matches[index - 1][0][-1].isdigit()
+        number = words.NUMBER_WORDS.get(folded, "") if not follows_number else ""
+        if folded[0] in "-0123456789" or number:
+            numbers, skip_next = _read_number(number or folded, following, language)
             statement.content += [_Token(form, key, kind) for key, kind in numbers]
         elif is_emphasised:
             statement.content.append(_Token(form, form, "name", is_capitalised=True))
@@ -184,7 +186,7 @@ def _cached_statement(text: str, language: Language) -> _Statement:
             statement.relations.append(words.RELATIONS[folded])
             if folded in words.COORDINATIONS and index and following:
                 statement.coordinated.add(frozenset((_fold_word(matches[index - 1][0]), following)))
-        elif folded in empty:
+        elif folded in empty and not (follows_number and folded in words.UNITS):
             statement.function_words.add(folded)
         else:
             statement.content.append(_classify_word(form, folded, statement.content, language))
@@ -227,8 +229,6 @@ def _classify_word(form: str, folded: str, before: Sequence[_Token], language: L
     follows_number = bool(before) and before[-1].kind == "number"
     if folded in words.UNITS and (follows_number or len(folded) > 3):
         return _Token(form, words.UNITS[folded], "unit" if follows_number else "word")
-    if folded in words.NUMBER_WORDS:
-        return _Token(form, words.NUMBER_WORDS[folded], "number")
     if folded in words.WEEKDAYS:
         return _Token(form, words.WEEKDAYS[folded], "weekday")
     if folded in words.MONTHS and (is_capitalised or len(folded) > 3):

@@ -126,7 +126,7 @@ TIMES: Final = _words(
 UNITS: Final = _groups(
     """
     percent prozent
-    second seconds sec secs sekunde sekunden
+    second seconds sec secs s sekunde sekunden
     millisecond milliseconds ms millisekunde millisekunden
     minute minutes min mins minuten
     hour hours hr hrs h stunde stunden
@@ -185,9 +185,6 @@ NUMBER_WORDS: Final = {
     "thousand": "1000", "tausend": "1000", "million": "1000000", "first": "1", "second": "2", "third": "3",
     "fourth": "4", "fifth": "5", "once": "1x", "twice": "2x", "einmal": "1x", "zweimal": "2x",
 }  # fmt: skip
-AMBIGUOUS_ORDINALS: Final = _words("second")
-"""An ordinal that is a unit after a number."""
-
 SYNONYMS: Final = _groups(
     """
     called named titled
@@ -276,11 +273,11 @@ IRREGULAR_FORMS: Final = {
     "won": "win", "built": "build", "spoke": "speak", "spoken": "speak", "drove": "drive", "drank": "drink",
     "ate": "eat", "slept": "sleep", "taught": "teach", "wore": "wear", "grew": "grow", "saw": "see", "seen": "see",
     "children": "child", "kids": "child", "women": "woman", "men": "man", "people": "people", "mice": "mouse",
-    "data": "data", "indices": "index", "indexes": "index", "dying": "die", "lying": "lie",
+    "using": "use", "used": "use", "uses": "use", "data": "data", "indices": "index", "indexes": "index", "dying": "die", "lying": "lie",
 }  # fmt: skip
-PAST_FORMS: Final = _words(
-    """went made ran bought sold kept held led left met paid sent spent took gave wrote chose began came became knew
-    thought told said found lost won built spoke drove drank ate slept taught wore grew saw"""
+PAST_FORMS: Final = frozenset(IRREGULAR_FORMS) - _words(
+    """gone taken given written chosen begun known spoken seen children kids women men people mice data indices indexes
+    dying lying using uses"""
 )
 PASSIVE_AUXILIARIES: Final = _words(
     "is are am be been being was were get gets got ist sind war waren wird werden wurde wurden"
@@ -329,7 +326,7 @@ PHRASES: Final = tuple(
         ("'|’", r"['’]s\b|(?<=s)['’](?=\s)", " "),
         (" to", r"\b(?:has|have|had|need|needs|needed) to\b|\b(?:is|are) (?:required|obliged) to\b", "must"),
         (" to", r"\b(?:is|are) (?:allowed|permitted) to\b|\b(?:is|are) able to\b", "can"),
-        ("day|tag", r"\b(?:(?:every|each|per) day|(?:jeden|pro) tag|täglich)\b", "daily"),
+        ("day|tag|täg", r"\b(?:(?:every|each|per) day|(?:jeden|pro) tag|täglich)\b", "daily"),
         (" night", r"\b(?:every|each) night\b", "nightly"),
         (" week|woche|wöch", r"\b(?:(?:every|each) week|jede woche|wöchentlich)\b", "weekly"),
         (" month|monat", r"\b(?:(?:every|each) month|jeden monat|monatlich)\b", "monthly"),
@@ -338,6 +335,7 @@ PHRASES: Final = tuple(
         ("every|each|alle",
          r"\b(?:every|each|alle)\s+(?=\d|other\b|second\b|third\b|two\b|three\b|four\b|five\b|six\b|ten\b|zwei\b|drei\b)",
          "interval "),
+        ("any ", r"\bany time\b", "anytime"),
         (" place", r"\b(?:take|takes|took|taking) place\b", "happen"),
         ("in order", r"\bin order to\b", "to"),
         ("as well|&|+", r"\bas well as\b|(?<=\s)(?:&|\+)(?=\s)", "and"),

@@ -7,6 +7,7 @@ In a scope of at most ``COMPARE_ALL_LIMIT`` memories a text is compared with eac
 with those that share a pair key with it (``lukasa.text.similarity``). For the overlap of words the verdict is the same as
 comparing with everything; for sequences of characters it is the same for texts that also share two content words. Of a
 key that more than ``MAX_CANDIDATES_PER_KEY`` memories share, the newest are compared, and those that share another key.
+A text that is similar to so many memories and repeats none of them is also compared with those the text index finds.
 """
 
 from __future__ import annotations
@@ -116,7 +117,9 @@ class DuplicateIndex:
     """
 
     def __init__(self, reader: Reader, settings: VaultSettings, texts: Iterable[ComparableText]) -> None:
+        self._reader = reader
         self._settings = settings
+        self._indexed_scopes: set[str] = set()
         self._candidates_by_scope: dict[str, dict[str, ComparableText]] = {}
         self._texts_by_key: dict[int, list[ComparableText]] = {}
         by_scope: dict[str, list[ComparableText]] = {}
@@ -130,6 +133,7 @@ class DuplicateIndex:
                     record.id: ComparableText(record.text, scope, record.id) for record in records
                 }
                 continue
+            self._indexed_scopes.add(scope)
             near = reader.near_duplicates(
                 [text.pair_keys for text in scope_texts], scope, kind=MEMORY_KIND, limit_per_key=MAX_CANDIDATES_PER_KEY
             )
@@ -147,7 +151,15 @@ class DuplicateIndex:
             by_key = self._texts_by_key
             candidates = {other.id: other for key in text.pair_keys if key in by_key for other in by_key[key]}
         others = [other for other in candidates.values() if other.id not in exclude and other.scope == text.scope]
-        return find_similar(text, others, self._settings)
+        found = find_similar(text, others, self._settings)
+        if text.scope not in self._indexed_scopes or len(found) < MAX_CANDIDATES_PER_KEY or found[0].is_duplicate:
+            return found
+        # So many memories are alike that the keys may not have found all of them: those with most of its words count too.
+        query = Query(kinds=(MEMORY_KIND,), scopes=(text.scope,), limit=MAX_CANDIDATES_PER_KEY)
+        matches = (match.record for match in self._reader.match_text(text.text, query))
+        nearest = [ComparableText(record.text, text.scope, record.id) for record in matches if record.id not in exclude]
+        repeated = [match for match in find_similar(text, nearest, self._settings) if match.is_duplicate]
+        return repeated or found
 
     def add(self, text: ComparableText) -> None:
         """Add a text that the conditional append is going to write."""

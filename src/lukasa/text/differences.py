@@ -36,6 +36,7 @@ _ORDINAL_SUFFIXES = frozenset(("st", "nd", "rd", "th"))
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _GERMAN_ENDINGS = frozenset(("", "e", "en", "er", "es", "em", "n", "s", "t", "et", "ern"))
+_WHOLE_MONTHS = frozenset(("may", "june", "july", "mai", "juni", "juli"))
 _GERMAN_PARTICIPLE = re.compile(r"ge\w{3,}(?:t|en)")
 _VOWELS = frozenset("aeiouy")
 _SPELLINGS = (("isation", "ization"), ("ise", "ize"), ("ising", "izing"), ("yse", "yze"), ("our", "or"), ("tre", "ter"),
@@ -231,7 +232,7 @@ def _classify_word(form: str, folded: str, before: Sequence[_Token], language: L
         return _Token(form, words.UNITS[folded], "unit" if follows_number else "word")
     if folded in words.WEEKDAYS:
         return _Token(form, words.WEEKDAYS[folded], "weekday")
-    if folded in words.MONTHS and (is_capitalised or len(folded) > 3):
+    if folded in words.MONTHS and (len(folded) > 4 or follows_number or (is_capitalised and folded in _WHOLE_MONTHS)):
         return _Token(form, words.MONTHS[folded], "date")
     if folded in words.TIMES:
         return _Token(form, folded, "date")
@@ -319,7 +320,7 @@ def _match_tokens(
 
 
 def _join_keys(tokens: Iterable[_Token]) -> str:
-    return "".join(_fold_word(token.form) for token in tokens)
+    return "".join(token.key if token.kind == "number" else _fold_word(token.form) for token in tokens)
 
 
 def _is_same_word(one: _Token, two: _Token, language: Language) -> bool:
@@ -404,17 +405,14 @@ def _are_antonyms(a: str, b: str) -> bool:
 
 
 def _compare_tense(one: _Statement, two: _Statement, pairs: Sequence[tuple[int, int]]) -> TextDifference | None:
-    for here, there in ((one, two), (two, one)):
-        is_past = here.function_words & words.PAST_BE and not here.function_words & words.PRESENT_BE
-        if is_past and there.function_words & words.PRESENT_BE and not there.function_words & words.PAST_BE:
-            past, present = (
-                " ".join(sorted(s.function_words & (words.PAST_BE | words.PRESENT_BE))) for s in (here, there)
-            )
-            return TextDifference("tense", *((past, present) if here is one else (present, past)))
+    for past, present in words.TENSES:
+        of_one, of_two = (statement.function_words & (past | present) for statement in (one, two))
+        if ((of_one <= past and of_two <= present) or (of_one <= present and of_two <= past)) and of_one and of_two:
+            return TextDifference("tense", " ".join(sorted(of_one)), " ".join(sorted(of_two)))
     for at, to in pairs:
         a, b = one.content[at], two.content[to]
-        told_in_past = one if a.is_past and not b.is_past else two if b.is_past and not a.is_past else None
-        if told_in_past is not None and not told_in_past.function_words & words.PASSIVE_AUXILIARIES:
+        past_side = one if a.is_past and not b.is_past else two if b.is_past and not a.is_past else None
+        if past_side is not None and not past_side.function_words & words.PASSIVE_AUXILIARIES:
             return TextDifference("tense", a.form, b.form)
     return None
 
@@ -439,7 +437,7 @@ def _compare_order(one: _Statement, two: _Statement, pairs: Sequence[tuple[int, 
     for index, (a, place) in enumerate(order):
         for step, (b, later) in enumerate(order[index + 1 :]):
             kind = "name" if a.key in names and b.key in names else a.kind if a.kind == b.kind else None
-            is_telling = kind == "name" or (kind in ("number", "date", "weekday") and not step)
+            is_telling = kind in ("name", "date", "weekday") or (kind == "number" and not step)
             if later < place and is_telling and frozenset((_fold_word(a.form), _fold_word(b.form))) not in lists:
                 return TextDifference("order", f"{a.form} … {b.form}", f"{b.form} … {a.form}")
     places = [(token, to) for token, to in order if token.kind not in _TIME_KINDS]

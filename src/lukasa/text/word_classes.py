@@ -282,8 +282,17 @@ PAST_FORMS: Final = frozenset(IRREGULAR_FORMS) - _words(
 PASSIVE_AUXILIARIES: Final = _words(
     "is are am be been being was were get gets got ist sind war waren wird werden wurde wurden"
 )
-PRESENT_BE: Final = _words("is are am ist sind bin")
-PAST_BE: Final = _words("was were war waren")
+TENSES: Final = tuple(
+    (_words(past), _words(present))
+    for past, present in (
+        ("was were", "is are am"),
+        ("had", "has have"),
+        ("war waren", "ist sind bin"),
+        ("wurde wurden", "wird werden"),
+        ("hatte hatten", "hat haben habe"),
+    )
+)
+"""Forms of a verb in the past and in the present."""
 
 NOT_STEMMED: Final = _words(
     """daily weekly monthly nightly hourly yearly quarterly early only family reply supply apply july italy assembly

@@ -115,7 +115,7 @@ def test_the_profile_document_gives_the_documents_rule(open_store, tmp_path, kno
         vault.add_memory(known)
         assert (vault.add_memory(other).code, vault.rules.duplicates) == ("duplicate", "document")
     with pytest.raises(InvalidInput):
-        VaultSettings(duplicates="nonsense")
+        VaultSettings(duplicates="nonsense")  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("VLT-6")

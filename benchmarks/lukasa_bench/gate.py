@@ -163,7 +163,7 @@ def _time_near_duplicates(memory: Memory, texts: Sequence[str]) -> float:
 
     def find(text: str) -> object:
         comparable = ComparableText(text, "shared")
-        return DuplicateIndex(reader, rules, [comparable]).find_nearest(comparable)
+        return DuplicateIndex(reader, rules, [comparable]).find_similar(comparable)
 
     with memory.journal.snapshot() as reader:
         return _mean_seconds(find, texts)

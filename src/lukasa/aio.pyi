@@ -131,6 +131,7 @@ class AsyncMemory:
         category: str = ...,
         topic: str | None = ...,
         tags: Iterable[str] = ...,
+        distinct_from: str | Iterable[str] = ...,
     ) -> Outcome: ...
     async def retrieve_relevant_memory(self, goal: str, k: int = ...) -> RelevantMemories: ...
     async def verify(self, progress: Progress | None = ...) -> VerifyReport: ...
@@ -800,6 +801,7 @@ class AsyncVault:
         tags: Iterable[str] = ...,
         source: str | None = ...,
         author: str = ...,
+        distinct_from: str | Iterable[str] = ...,
     ) -> Outcome: ...
     async def build_memory_block(
         self, scopes: Iterable[str] | None = ..., *, query: str, k: int | None = ..., budget: int | None = ...
@@ -860,6 +862,7 @@ class AsyncVault:
         scope: str | None = ...,
         expected: int | None = ...,
         author: str = ...,
+        distinct_from: str | Iterable[str] = ...,
     ) -> Outcome: ...
     async def update_by_topic(
         self, topic_id: str, scope: str, text: str, category: str | None = ..., **fields: Any

@@ -32,6 +32,7 @@ TOKEN_VARIABLE = "LUKASA_TOKEN"  # noqa: S105 - the name of a variable
 BACKUP_SECRET_VARIABLE = "LUKASA_BACKUP_SECRET"  # noqa: S105 - the name of a variable
 SESSION_VARIABLES = ("LUKASA_SESSION_ID", "VOXSIGIL_SESSION_ID")
 STORE_FILE = "memory.db"
+DOCUMENT_PROFILE = "document"
 
 
 def find_store(environment: Mapping[str, str] | None = None, start: Path | None = None) -> str:
@@ -72,7 +73,7 @@ def default_read_url() -> str | None:
 
 
 def read_profile(profile: str | os.PathLike[str] | VaultSettings | None) -> VaultSettings | None:
-    """Return the vault's settings: as given, or from a YAML file, or ``None``.
+    """Return the vault's settings: as given, those of the profile ``document``, or from a YAML file, or ``None``.
 
     The file has the layout of the document, ``memory: {enabled, scopes, max_items, similarity_threshold}``, and may hold
     any other field of ``VaultSettings``.
@@ -81,6 +82,10 @@ def read_profile(profile: str | os.PathLike[str] | VaultSettings | None) -> Vaul
         profile = os.environ.get(PROFILE_VARIABLE) or None
     if not isinstance(profile, str | os.PathLike):
         return profile
+    if os.fspath(profile) == DOCUMENT_PROFILE:
+        from lukasa.vault.settings import DOCUMENT_SETTINGS
+
+        return DOCUMENT_SETTINGS
     import yaml  # type: ignore[import-untyped]  # its types come as another package
 
     try:

@@ -119,6 +119,12 @@ def _trust_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
     return memory.journal, parts.clock, parts.new_id, parts.rng, embedder, lookup, settings
 
 
+def _count_memories(engine: Engine) -> int:
+    """Count the active memories of the whole vault, in all scopes."""
+    with engine.snapshot(FULL_REACH, single_query=True) as reader:
+        return sum(row.live for row in reader.tally() if row.kind == "memory")
+
+
 SERVICES: dict[str, Service] = {
     "consolidate": Service(
         "lukasa.experience",
@@ -153,7 +159,14 @@ SERVICES: dict[str, Service] = {
     "vault": Service(
         "lukasa.vault",
         "Vault",
-        lambda memory, parts: (memory.journal, lambda: memory.recall, parts.clock, parts.rng, parts.vault_settings),
+        lambda memory, parts: (
+            memory.journal,
+            lambda: memory.recall,
+            parts.clock,
+            parts.rng,
+            parts.vault_settings,
+            partial(_count_memories, parts.engine),
+        ),
     ),
 }
 """Every service of a memory by its attribute. A new service is its package and one line here."""
@@ -234,14 +247,19 @@ class Memory:
         category: str = "general",
         topic: str | None = None,
         tags: Iterable[str] = (),
+        distinct_from: str | Iterable[str] = (),
     ) -> Outcome:
         """Store a fact in the vault: ``memory.remember("We deploy on Tuesdays.")``.
 
         The scope is the shared one unless you name another. A fact with a ``topic`` replaces the fact of the same topic
-        and scope, and the history stays. ``memory.vault`` has more options. The outcome is true when the fact is stored.
+        and scope, and the history stays. A text that repeats a memory is refused; ``distinct_from`` takes the id of that
+        memory and says that this is another fact. ``memory.vault`` has more options. The outcome is true when the fact is
+        stored.
         """
         tier = "canon" if topic is None else "register"
-        return self.vault.add_memory(text, scope or SHARED, category, tier=tier, topic_id=topic, tags=tags)
+        return self.vault.add_memory(
+            text, scope or SHARED, category, tier=tier, topic_id=topic, tags=tags, distinct_from=distinct_from
+        )
 
     def forget(self, id: str, *, scope: str | None = None) -> Outcome:
         """Delete a memory of the vault by its id. Its history stays; ``memory.journal.erase`` removes that too."""

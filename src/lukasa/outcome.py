@@ -17,10 +17,14 @@ from lukasa.record import Key, Record
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The batch is durable. ``repeated`` is true when an earlier call with the same idempotency key wrote it."""
+    """The batch is durable. ``repeated`` is true when an earlier call with the same idempotency key wrote it.
+
+    ``details`` are for the caller's next step, such as ``similar_to``: memories that say something similar.
+    """
 
     records: Sequence[Record]
     repeated: bool = False
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def record(self) -> Record:

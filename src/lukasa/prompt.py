@@ -53,13 +53,17 @@ class PromptItem:
 
 @dataclass(frozen=True, slots=True)
 class PromptBlock:
-    """Part of a prompt. ``told`` is the number of memories in it; ``cut`` says whether the last one was shortened."""
+    """Part of a prompt. ``told`` is the number of memories in it; ``cut`` says whether the last one was shortened.
+
+    ``left_out`` is the number of memories that belong into a snapshot and did not fit.
+    """
 
     text: str
     tokens: int
     told: int
     cut: bool
     counted_by: str
+    left_out: int = 0
 
 
 def build_fenced_block(

@@ -99,6 +99,7 @@ VAULT = [
     Step("scan leak.txt"),
     Step("audit mem0.json"),
     Step("--store audited.db audit mem0.json --import"),
+    Step('vault update {canon} "The staging database is called kestrel." --tag ops'),
     Step("forget {like}"),
     Step("forget {canon} no-such-memory"),
     Step("vault compact"),
@@ -401,6 +402,7 @@ SCENARIOS: dict[str, list[Step]] = {
 NOT_RUN: dict[tuple[str, ...], str] = {
     ("bench", "checkpoint"): "takes more than 10 seconds even with one round",
     ("bench", "guard"): "takes more than 5 seconds even with one round of short texts",
+    ("bench", "quality"): "opens a store for each of hundreds of pairs",
     ("bench", "mcp"): "starts servers and takes more than 5 seconds",
     ("bench", "store"): "starts processes and takes more than 10 seconds",
     ("bench", "trust"): "takes more than 5 seconds even with one seed",

@@ -97,7 +97,8 @@ def test_a_problem_document_carries_the_status_the_code_and_advice() -> None:
     assert problem["type"] == "urn:lukasa:problem:duplicate"
     assert (problem["status"], problem["code"], problem["detail"]) == (409, "duplicate", "It is known.")
     assert problem["details"] == {"duplicate_of": "x"}
-    assert "replaces" in problem["next"]
+    assert "distinct_from" in problem["next"]
+    assert "replace" not in problem["next"]
 
 
 def test_an_agent_gets_the_hint_of_the_error_or_else_of_the_table() -> None:

@@ -123,7 +123,7 @@ def verdicts_of(vault, texts):
 )
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_a_small_vault_compares_any_text_with_everything(texts):
-    rules = VaultSettings(signals=(), pii={"memory": "allow"}, capacity=10_000)
+    rules = VaultSettings(signals=(), pii={"memory": "allow"}, duplicates="document")
     with lukasa.open("memory:", profile=rules) as memory:
         assert verdicts_of(memory.vault, texts) == verdicts_by_comparing_with_all(texts, rules)
 
@@ -134,7 +134,7 @@ def test_a_small_vault_compares_any_text_with_everything(texts):
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 def test_the_index_alone_finds_every_overlap_that_comparing_with_everything_finds(texts, threshold):
-    rules = VaultSettings(signals=(), overlap_threshold=threshold, similarity_threshold=1.0, capacity=10_000)
+    rules = VaultSettings(signals=(), overlap_threshold=threshold, similarity_threshold=1.0, duplicates="document")
     with pytest.MonkeyPatch.context() as patch, lukasa.open("memory:", profile=rules) as memory:
         patch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
         assert verdicts_of(memory.vault, texts) == verdicts_by_comparing_with_all(texts, rules)
@@ -144,7 +144,8 @@ def test_the_index_alone_finds_every_overlap_that_comparing_with_everything_find
 @pytest.mark.parametrize("size", [600, pytest.param(6_000, marks=pytest.mark.slow)])
 def test_a_large_vault_finds_every_overlap_that_comparing_with_everything_finds(size, open_store, location):
     """Word order does not count: the texts have many words in many orders and are varied word by word."""
-    rng, rules = random.Random(size), VaultSettings(signals=(), similarity_threshold=1.0, capacity=1_000_000)
+    rng = random.Random(size)
+    rules = VaultSettings(signals=(), similarity_threshold=1.0, capacity=1_000_000, duplicates="document")
     pool = [f"{rng.getrandbits(30):x}" + "w" * rng.randint(0, 6) for _ in range(3_000)] + ["the", "is", "of"]
     texts = [" ".join(rng.choices(pool, k=rng.randint(2, 24))) for _ in range(size)]
     vault = open_store(location, profile=rules).vault
@@ -222,7 +223,7 @@ def varied(rng, text):
 def test_the_index_alone_judges_variations_of_facts_as_documented(seed, open_store, monkeypatch):
     monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
     texts = facts(random.Random(seed), 300)
-    rules = VaultSettings(capacity=10_000)
+    rules = VaultSettings(duplicates="document")
     expected = verdicts_by_comparing_with_all(texts, rules, as_documented=True)
     assert verdicts_of(open_store(profile=rules).vault, texts) == expected
     assert {"kept", "duplicate"} == set(expected)
@@ -231,7 +232,7 @@ def test_the_index_alone_judges_variations_of_facts_as_documented(seed, open_sto
 @pytest.mark.requirement("VLT-6")
 def test_the_index_alone_finds_a_text_with_a_typo(open_store, monkeypatch):
     monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
-    rng, vault = random.Random(7), open_store(profile=VaultSettings(capacity=10_000)).vault
+    rng, vault = random.Random(7), open_store(profile=VaultSettings(duplicates="document")).vault
     kept = [item for item in facts(rng, 300) if vault.add_memory(item)]
     for text in kept:
         at = rng.randrange(len(text))

@@ -218,13 +218,14 @@ def test_a_full_vault_refuses_memories_until_one_is_deleted(open_store, location
 
 
 @pytest.mark.requirement("VLT-7")
-def test_by_default_the_vault_keeps_a_hundred_memories_and_bulk_add_refuses_the_rest(open_store):
-    vault = open_store().vault
+def test_the_profile_document_keeps_a_hundred_memories_and_bulk_add_refuses_the_rest(open_store):
+    vault = open_store(profile="document").vault
     texts = [f"{chr(97 + n % 26) * 9} {chr(97 + n // 26) * 7} {n:b}" for n in range(140)]
     outcomes = vault.bulk_add(texts)
     kept = [outcome for outcome in outcomes if outcome]
     assert len(kept) == 100
     assert {outcome.code for outcome in outcomes if not outcome} <= {"full", "duplicate"}
+    assert open_store().vault.rules.capacity == 10_000, "the default"
 
 
 # the methods

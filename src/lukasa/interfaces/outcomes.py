@@ -59,9 +59,9 @@ _READ_AGAIN = "Read the record again with `history`, decide, then call again."
 _SEND_TOKEN = "Send a token: `Authorization: Bearer …`; `lukasa token add` makes one."  # noqa: S105 - advice
 _READ_OPENAPI = "The description of the API is at /openapi.json."
 _ADD_HOST_NAME = "Start the server with --host-name to add a name."
-_REPLACE = (
-    "Nothing needs to be done if both say the same. Otherwise call `remember` with `replaces` set to the id in "
-    "`duplicate_of`."
+_KEEP_BOTH = (
+    "Nothing needs to be done if both say the same. If this is another fact, call `remember` with `distinct_from` set to "
+    "the id in `duplicate_of`. If the fact has changed, read that memory with `history`, then update it."
 )
 
 _REFUSED = OutcomeRow(ExitCode.REFUSED, 422, "refused", "refused", "Change what the reason names, then call again.")
@@ -104,7 +104,7 @@ OUTCOMES: Mapping[type, OutcomeRow] = {
 REFUSALS: Mapping[str, OutcomeRow] = {
     "not_found": OutcomeRow(ExitCode.NOT_FOUND, 404, "not-found", "refused", "Look for the right id with `recall`."),
     **dict.fromkeys(("not_allowed", "bad_scope", "scope_closed", "not_yours"), _NOT_ALLOWED),
-    "duplicate": OutcomeRow(ExitCode.REFUSED, 409, "duplicate", "refused", _REPLACE),
+    "duplicate": OutcomeRow(ExitCode.REFUSED, 409, "duplicate", "refused", _KEEP_BOTH),
     "busy": OutcomeRow(ExitCode.REFUSED, 503, "store-busy", "refused", _TRY_AGAIN),
     "secret": replace(_REFUSED, agent_hint="Leave the secret out, then call again."),
     "usage": replace(_INVALID, problem_type="usage"),

@@ -188,6 +188,8 @@ def _similar_memory_pair(pair: SimilarMemoryPair) -> Json:
         "ids": [pair.one.id, pair.other.id],
         "overlap": pair.overlap,
         "sequence": pair.sequence,
+        "meaning": pair.meaning,
+        "difference": to_json(pair.difference),
         "texts": [pair.one.text, pair.other.text],
     }
 

@@ -111,6 +111,9 @@ def check_proposal(proposal: MemoryProposal, settings: VaultSettings, reach: Rea
             "bad_tags",
             f"Tags are at most {_MAX_TAGS} pieces of plain text, each of 1 to {_MAX_NAME_LENGTH} characters.",
         )
+    distinct_from: object = proposal.distinct_from
+    if not isinstance(distinct_from, tuple) or not all(_is_plain_text(id, 200) for id in distinct_from):
+        return Refused("bad_distinct_from", "distinct_from must be the id of a memory, or several ids.")
     if proposal.author.__class__ is not str or (proposal.author and not _is_plain_text(proposal.author, 200)):
         return Refused("bad_author", "The author must be short plain text.")
     kept = apply_pii_policy(text, MEMORY_KIND, settings, draft_texts(memory_draft(proposal, "", expected=None)))

@@ -12,6 +12,8 @@ from lukasa.record import Draft, Key, Link, Record, digest_of, encode_draft, ent
 from lukasa.scope import SHARED
 from lukasa.vault.settings import CANON, MEMORY_KIND
 
+DISTINCT_FROM = "distinct_from"
+"""The relation from a memory to a similar one that states another fact, as the writer said."""
 UNKNOWN_SOURCE = "unsaid"
 """The origin of a memory without a source."""
 
@@ -28,6 +30,7 @@ class MemoryProposal:
     tags: tuple[str, ...] = ()
     source: str | None = "manual"
     author: str = ""
+    distinct_from: tuple[str, ...] = ()
 
     @classmethod
     def from_item(cls, item: MemoryProposal | Mapping[str, Any] | str) -> MemoryProposal:
@@ -37,9 +40,10 @@ class MemoryProposal:
         if isinstance(item, str):
             return cls(item)
         given = {name: item[name] for name in cls.__slots__ if name in item}
-        tags = given.get("tags")
-        if isinstance(tags, Iterable):
-            given["tags"] = (tags,) if isinstance(tags, str) else tuple(tags)
+        for name in ("tags", "distinct_from"):
+            values = given.get(name, ())
+            if isinstance(values, Iterable):
+                given[name] = (values,) if isinstance(values, str) else tuple(values)
         return cls(**given)
 
 
@@ -60,14 +64,20 @@ class VaultMemory:
     deleted_at: datetime | None
     version: int
     author: str = ""
+    distinct_from: tuple[str, ...] = ()
 
     def to_proposal(self) -> MemoryProposal:
         """Return the proposal that would keep the same memory, without its author."""
-        return MemoryProposal(self.text, self.scope, self.category, self.tier, self.topic_id, self.tags, self.source)
+        return MemoryProposal(
+            self.text, self.scope, self.category, self.tier, self.topic_id, self.tags, self.source,
+            distinct_from=self.distinct_from,
+        )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
-        """Return the document's fields in its order, times in ISO 8601."""
+        """Return the document's fields in its order, times in ISO 8601; ``distinct_from`` only if it names a memory."""
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "author"}
+        if distinct_from := values.pop("distinct_from"):
+            values["distinct_from"] = list(distinct_from)
         times = {name: to_iso(value) for name, value in values.items() if isinstance(value, datetime)}
         return values | times | {"tags": list(self.tags)}
 
@@ -93,6 +103,7 @@ def parse_memory(record: Record, before: Record | None = None) -> VaultMemory:
         deleted_at=record.recorded_at if record.deleted else None,
         version=record.version,
         author=record.author,
+        distinct_from=tuple(link.to.id for link in content.links if link.relation == DISTINCT_FROM),
     )
 
 
@@ -117,6 +128,8 @@ def memory_draft(
         body["tags"] = list(proposal.tags)
     topic = () if proposal.topic_id is None else (f"topic={proposal.topic_id}",)
     tags = [f"tag={tag}" for tag in proposal.tags]
+    distinct = [Link(DISTINCT_FROM, memory_key(proposal.scope, other)) for other in proposal.distinct_from]
+    links = (*(link for link in links if link.relation != DISTINCT_FROM), *distinct)
     return Draft(
         MEMORY_KIND, proposal.text, body, id=id, scope=proposal.scope, author=proposal.author,
         origin=proposal.source or UNKNOWN_SOURCE, links=links, expected=expected,

@@ -15,7 +15,7 @@ from typing import Any
 from lukasa.outcome import Refused
 from lukasa.record import DERIVED_FROM, Draft, Link, Record
 from lukasa.storage.engine import Query, Reader
-from lukasa.vault.duplicates import ComparableText, find_duplicates
+from lukasa.vault.duplicates import ComparableText, find_similar
 from lukasa.vault.settings import CANON, VaultSettings
 
 CORROBORATION = "corroboration"
@@ -88,4 +88,5 @@ def _read_corroborations(reader: Reader, record: Record) -> list[Record]:
 
 
 def _is_same_statement(text: str, other: str, settings: VaultSettings) -> bool:
-    return bool(find_duplicates(ComparableText(text, ""), [ComparableText(other, "")], settings))
+    found = find_similar(ComparableText(text, ""), [ComparableText(other, "")], settings)
+    return any(match.is_duplicate for match in found)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import combinations
 from typing import Any
 
 from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
+from lukasa.models.embedder import Embedder
 from lukasa.pii.detector import describe_findings, find_pii
 from lukasa.record import Key, Record
 from lukasa.storage.engine import Query
+from lukasa.text.differences import TextDifference, find_difference
 from lukasa.text.similarity import distinct_words, normalise_text, sequence_similarity, word_overlap
 from lukasa.vault.checks import find_noise_signal
 from lukasa.vault.duplicates import ComparableText
@@ -23,20 +25,34 @@ from lukasa.vault.settings import MEMORY_KIND, REGISTER, VaultSettings
 _COMPARE_ALL_LIMIT = 1_500
 _MIN_WORDS = 3
 _STALE_AFTER = timedelta(days=90)
+_MEANING_BLOCK = 512
+MEANING_FLOOR, STATIC_MEANING_FLOOR = 0.60, 0.50
+"""The cosine from which two memories are proposed for merging by meaning alone; vectors of single words need less."""
+_UNMERGEABLE_KINDS = frozenset(("number", "date", "weekday", "unit", "antonym", "order"))
 
 
 @dataclass(frozen=True, slots=True)
 class SimilarMemoryPair:
-    """Two memories and their similarity, by both measures."""
+    """Two memories, their similarity by words, characters and meaning, and the first difference in what they state.
+
+    ``meaning`` is the cosine of their vectors, 0 where it was not compared.
+    """
 
     one: VaultMemory
     other: VaultMemory
     overlap: float
     sequence: float
+    meaning: float = 0.0
+    difference: TextDifference | None = None
 
     @property
     def score(self) -> float:
-        return max(self.overlap, self.sequence)
+        return max(self.overlap, self.sequence, self.meaning)
+
+    @property
+    def is_declared_distinct(self) -> bool:
+        """Whether a writer said that the two state different facts."""
+        return self.one.id in self.other.distinct_from or self.other.id in self.one.distinct_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +96,72 @@ def compute_stats(journal: Journal, settings: VaultSettings) -> dict[str, Any]:
     }
 
 
-def find_similar_pairs(journal: Journal, scope: str, floor: float) -> list[SimilarMemoryPair]:
-    """Return the pairs at or above the floor, most similar first.
+def find_similar_pairs(
+    journal: Journal, scope: str, floor: float, embedder: Embedder | None = None
+) -> list[SimilarMemoryPair]:
+    """Return the pairs at or above the floor by words or characters, and those alike in meaning; most similar first.
 
-    In a large scope only memories that share a pair key are compared.
+    In a large scope only memories that share a pair key are compared by words. Meaning is compared if there is an embedder
+    that knows it; a pair that is alike in meaning alone is left out if the two name different numbers or days.
     """
     if not 0 < floor <= 1:
         raise InvalidInput("The floor must lie above 0 and be at most 1.")
     records = {record.id: record for record in journal.read(Query(kinds=(MEMORY_KIND,), scopes=(scope,)))}
     texts = {id: ComparableText(record.text, scope, id) for id, record in records.items()}
-    found = []
+    found: dict[tuple[str, str], SimilarMemoryPair] = {}
     for one, other in _candidate_pairs(texts):
         a, b = texts[one], texts[other]
         overlap = word_overlap(a.words, b.words)
         sequence = sequence_similarity(a.folded_text, b.folded_text, floor=floor)
         if overlap >= floor or sequence >= floor:
             sequence = sequence or sequence_similarity(a.folded_text, b.folded_text)
-            found.append(SimilarMemoryPair(parse_memory(records[one]), parse_memory(records[other]), overlap, sequence))
-    return sorted(found, key=lambda pair: (-pair.score, pair.one.id, pair.other.id))
+            found[one, other] = SimilarMemoryPair(
+                parse_memory(records[one]),
+                parse_memory(records[other]),
+                overlap,
+                sequence,
+                difference=find_difference(a.text, b.text),
+            )
+    for one, other, meaning in _find_pairs_by_meaning(texts, embedder):
+        if (known := found.get((one, other))) is not None:
+            found[one, other] = replace(known, meaning=meaning)
+            continue
+        a, b = texts[one], texts[other]
+        difference = find_difference(a.text, b.text)
+        if difference is None or difference.kind not in _UNMERGEABLE_KINDS:
+            found[one, other] = SimilarMemoryPair(
+                parse_memory(records[one]),
+                parse_memory(records[other]),
+                word_overlap(a.words, b.words),
+                sequence_similarity(a.folded_text, b.folded_text),
+                meaning,
+                difference,
+            )
+    pairs = (pair for pair in found.values() if not pair.is_declared_distinct)
+    return sorted(pairs, key=lambda pair: (-pair.score, pair.one.id, pair.other.id))
+
+
+def _find_pairs_by_meaning(
+    texts: Mapping[str, ComparableText], embedder: Embedder | None
+) -> Iterator[tuple[str, str, float]]:
+    """Yield the ids and the cosine of every two texts that are alike in meaning."""
+    if embedder is None or not knows_meaning(embedder) or len(texts) < 2:
+        return
+    import numpy as np
+
+    ids = list(texts)
+    floor = STATIC_MEANING_FLOOR if getattr(embedder, "needs_mean_subtraction", False) else MEANING_FLOOR
+    vectors = embedder.embed([texts[id].text for id in ids])
+    for start in range(0, len(ids), _MEANING_BLOCK):
+        block = vectors[start : start + _MEANING_BLOCK] @ vectors.T
+        for row, column in np.argwhere(block >= floor).tolist():
+            if start + row < column:
+                yield ids[start + row], ids[column], float(block[row, column])
+
+
+def knows_meaning(embedder: Embedder) -> bool:
+    """Tell whether an embedder compares meanings, not only words."""
+    return not embedder.name.startswith("hash")
 
 
 def _candidate_pairs(texts: dict[str, ComparableText]) -> Iterator[tuple[str, str]]:
@@ -121,6 +185,8 @@ def suggest_deletions(journal: Journal, scope: str, settings: VaultSettings, now
     """Suggest near-duplicates of older memories, noise, secrets, scraps and stale registers; each memory once."""
     suggestions: dict[str, DeletionSuggestion] = {}
     for pair in find_similar_pairs(journal, scope, min(settings.overlap_threshold, settings.similarity_threshold)):
+        if settings.duplicates == "facts" and pair.difference is not None:
+            continue
         if pair.overlap >= settings.overlap_threshold or pair.sequence >= settings.similarity_threshold:
             older, newer = sorted((pair.one, pair.other), key=lambda memory: (memory.created_at, memory.id))
             figures = f"overlap {pair.overlap:.2f}, sequence {pair.sequence:.2f}"

@@ -1,4 +1,8 @@
-"""The settings of a vault: tiers, limits and thresholds. The defaults are those of the document."""
+"""The settings of a vault: tiers, limits and thresholds.
+
+The defaults are those of the document, but for two: the capacity, and the rule for near-duplicates. The profile
+``document`` (``DOCUMENT_SETTINGS``) has the document's.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,8 @@ TIERS = (CANON, REGISTER)
 SOURCES = ("chat", "manual", "tool", "operator", "promotion", "consolidation", "import")
 PiiHandling = Literal["block", "redact", "allow"]
 PII_HANDLINGS = ("block", "redact", "allow")
+DuplicateRule = Literal["facts", "document"]
+DUPLICATE_RULES = ("facts", "document")
 
 NOISE_SIGNALS = (
     "tick marker", "runtime snapshot", "check-in", "heartbeat", "burst tick", "no changes", "nothing to report",
@@ -25,7 +31,8 @@ AMBIGUOUS_SIGNALS = frozenset({"check-in", "heartbeat", "no changes", "ephemeral
 _POSITIVE_SETTINGS = (
     "capacity", "longest", "max_items", "snapshot_tokens", "memory_tokens", "ticks", "notes", "voices",
 )  # fmt: skip
-DEFAULT_CAPACITY = 100
+DEFAULT_CAPACITY = 10_000
+DOCUMENT_CAPACITY = 100
 DEFAULT_MAX_LENGTH = 1200
 
 
@@ -34,7 +41,9 @@ class VaultSettings:
     """The settings of one vault; a profile file changes them.
 
     ``scopes`` are the scopes that may hold memories; ``None`` leaves that to the caller's reach. ``pii`` says for each
-    kind of record whether personal data and secrets are blocked (the default), redacted or allowed.
+    kind of record whether personal data and secrets are blocked (the default), redacted or allowed. ``duplicates`` says
+    which texts past the thresholds of similarity are refused: those that state the same fact (``facts``), or all of them
+    (``document``).
     """
 
     enabled: bool = True
@@ -44,6 +53,7 @@ class VaultSettings:
     longest: int = DEFAULT_MAX_LENGTH
     overlap_threshold: float = 0.60
     similarity_threshold: float = 0.70
+    duplicates: DuplicateRule = "facts"
     signals: tuple[str, ...] = NOISE_SIGNALS
     sources: tuple[str, ...] = SOURCES
     voices: int = 2
@@ -63,6 +73,8 @@ class VaultSettings:
             )
         if not 0.5 <= self.similarity_threshold <= 1:
             raise InvalidInput("similarity_threshold must lie between 0.5 and 1.")
+        if self.duplicates not in DUPLICATE_RULES:
+            raise InvalidInput(f"duplicates must be one of {', '.join(DUPLICATE_RULES)}.")
         for name in _POSITIVE_SETTINGS:
             value = getattr(self, name)
             if value.__class__ is not int or value < 1:
@@ -70,3 +82,7 @@ class VaultSettings:
         for kind, handling in self.pii.items():
             if handling not in PII_HANDLINGS:
                 raise InvalidInput(f"pii of {kind!r:.40} must be one of {', '.join(PII_HANDLINGS)}.")
+
+
+DOCUMENT_SETTINGS = VaultSettings(capacity=DOCUMENT_CAPACITY, duplicates="document")
+"""The profile ``document``: the numbers and rules of the document where the defaults differ."""

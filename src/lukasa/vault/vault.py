@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from lukasa.clock import Clock
-from lukasa.errors import InvalidInput
+from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.journal import Journal
 from lukasa.outcome import Accepted, Outcome, Refused
 from lukasa.pii.detector import find_pii_once
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 _CHUNK_SIZE = 1_000
 _MAX_ATTEMPTS = 5
+_MAX_SIMILAR = 3
 _UNCHANGED: Any = object()
 _BUSY = Refused("busy", "Others kept changing the same memories; nothing was written, try again.")
 
@@ -64,12 +65,14 @@ class Vault:
         clock: Clock,
         rng: random.Random,
         rules: VaultSettings | None = None,
+        count_vault: Callable[[], int] | None = None,
     ) -> None:
         self._journal = journal
         self._recall = recall
         self._clock = clock
         self._rng = rng
         self._refusals = RefusalCounter(journal)
+        self._count_vault = count_vault
         self.rules = rules or VaultSettings()
 
     def add_memory(
@@ -83,10 +86,16 @@ class Vault:
         tags: Iterable[str] = (),
         source: str | None = "manual",
         author: str = "",
+        distinct_from: str | Iterable[str] = (),
     ) -> Outcome:
-        """Keep a memory if the gate accepts it. A register with a known topic is updated in place."""
+        """Keep a memory if the gate accepts it. A register with a known topic is updated in place.
+
+        A text that only repeats a memory is refused; ``distinct_from`` names memories that it does not repeat. An accepted
+        outcome names, in ``details["similar_to"]``, the memories that say something similar, with the difference.
+        """
         fields = {"tier": tier, "topic_id": topic_id, "tags": tags, "source": source, "author": author}
-        return self.bulk_add([{"text": text, "scope": scope, "category": category, **fields}])[0]
+        item = {"text": text, "scope": scope, "category": category, "distinct_from": distinct_from, **fields}
+        return self.bulk_add([item])[0]
 
     def bulk_add(self, items: Iterable[MemoryProposal | Mapping[str, Any] | str]) -> Sequence[Outcome]:
         """Keep many memories; each gets its verdict as if they had been added one after the other."""
@@ -108,9 +117,10 @@ class Vault:
         if isinstance(proposal, Refused):
             return proposal
         text = ComparableText(proposal.text, proposal.scope)
+        unreadable = self._count_unreadable()
         with self._journal.snapshot() as reader:
-            duplicates = DuplicateIndex(reader, self.rules, [text])
-            answer, _ = self._place_proposal(reader, proposal, text, duplicates, _count_active(reader), {})
+            duplicates, active = DuplicateIndex(reader, self.rules, [text]), _count_active(reader) + unreadable
+            answer, _ = self._place_proposal(reader, proposal, text, duplicates, active, {}, {})
         return answer if isinstance(answer, Refused) else None
 
     def update_by_topic(
@@ -121,7 +131,7 @@ class Vault:
             known = _read_register(reader, topic_id, scope)
         if known is not None:
             old = proposal_from_record(known)
-            fields = {"tags": old.tags, **fields}
+            fields = {"tags": old.tags, "distinct_from": old.distinct_from, **fields}
             category = category or old.category
         return self.add_memory(text, scope, category or "general", tier=REGISTER, topic_id=topic_id, **fields)
 
@@ -137,6 +147,7 @@ class Vault:
         scope: str | None = None,
         expected: int | None = None,
         author: str = "",
+        distinct_from: str | Iterable[str] = (),
     ) -> Outcome:
         """Append a new version of a memory. It passes the gate again; its tier changes only by promotion."""
         # The condition may run twice, an iterator only once.
@@ -144,16 +155,23 @@ class Vault:
         changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         if topic_id is not _UNCHANGED:
             changes["topic_id"] = topic_id
+        others = (distinct_from,) if isinstance(distinct_from, str) else tuple(distinct_from)
+        similar: list[DuplicateMatch] = []
         self._scan_before_lock(text)
 
         def revise(reader: Reader) -> Sequence[Draft] | Refused:
             record = self._find_memory(reader, id, scope)
             if record is None:
                 return _refuse_missing(id)
-            new = replace(proposal_from_record(record), **changes, source=source, author=author)
-            return self._revision_drafts(reader, record, new, expected)
+            old = proposal_from_record(record)
+            for other in others:
+                if reader.get(memory_key(record.scope, other)) is None:
+                    return _refuse_missing(other)
+            distinct = tuple(dict.fromkeys((*old.distinct_from, *others)))
+            new = replace(old, **changes, source=source, author=author, distinct_from=distinct)
+            return self._revision_drafts(reader, record, new, similar, expected)
 
-        return self._count_refusal(self._journal.append_if(revise))
+        return self._count_refusal(_add_similar(self._journal.append_if(revise), similar))
 
     def _scan_before_lock(self, text: str | None) -> None:
         """Scan a new text for personal data, so that the checks inside the write lock find it scanned."""
@@ -161,17 +179,24 @@ class Vault:
             find_pii_once([text])
 
     def _revision_drafts(
-        self, reader: Reader, record: Record, new: MemoryProposal, expected: int | None = None, **notes: Any
+        self,
+        reader: Reader,
+        record: Record,
+        new: MemoryProposal,
+        similar: list[DuplicateMatch],
+        expected: int | None = None,
+        **notes: Any,
     ) -> Sequence[Draft] | Refused:
-        """Return the next version of a memory if the gate accepts it."""
+        """Return the next version of a memory if the gate accepts it; put the memories similar to it into ``similar``."""
         proposal = self._validate_item(new)
         if isinstance(proposal, Refused):
             return proposal
         if proposal.text != record.text:
             text = ComparableText(proposal.text, proposal.scope)
-            duplicate = DuplicateIndex(reader, self.rules, [text]).find_nearest(text, exclude_id=record.id)
-            if duplicate is not None:
-                return _refuse_duplicate(duplicate)
+            exclude = {record.id, *proposal.distinct_from}
+            similar[:] = DuplicateIndex(reader, self.rules, [text]).find_similar(text, exclude=exclude)
+            if similar and similar[0].is_duplicate:
+                return _refuse_duplicate(similar[0])
         version = record.version if expected is None else expected
         return [memory_draft(proposal, record.id, expected=version, links=record.links, **notes)]
 
@@ -193,16 +218,21 @@ class Vault:
             return [outcome for outcome in outcomes if outcome is not None]
         drafts: dict[int, Draft] = {}
         refused: dict[int, Refused] = {}
+        similar: dict[str, list[DuplicateMatch]] = {}
         proposals = {index: item for index, item in enumerate(chunk) if not isinstance(item, Refused)}
         texts = {index: ComparableText(item.text, item.scope, self._new_id()) for index, item in proposals.items()}
+        unreadable = self._count_unreadable()
 
         def place_proposals(reader: Reader) -> Sequence[Draft] | Refused:
             drafts.clear()
             refused.clear()
-            duplicates, active = DuplicateIndex(reader, self.rules, texts.values()), _count_active(reader)
+            duplicates = DuplicateIndex(reader, self.rules, texts.values())
+            active = _count_active(reader) + unreadable
             ids_by_topic: dict[tuple[str, str], str] = {}
             for index, proposal in proposals.items():
-                answer, active = self._place_proposal(reader, proposal, texts[index], duplicates, active, ids_by_topic)
+                answer, active = self._place_proposal(
+                    reader, proposal, texts[index], duplicates, active, ids_by_topic, similar
+                )
                 if isinstance(answer, Refused):
                     refused[index] = answer
                 else:
@@ -213,7 +243,7 @@ class Vault:
             outcome = self._journal.append_if(place_proposals)
             if isinstance(outcome, Accepted):
                 for index, record in zip(drafts, outcome.records, strict=True):
-                    outcomes[index] = Accepted([record])
+                    outcomes[index] = _add_similar(Accepted([record]), similar.get(texts[index].id, ()))
                 break
             if not drafts:
                 break
@@ -234,10 +264,12 @@ class Vault:
         duplicates: DuplicateIndex,
         active: int,
         ids_by_topic: dict[tuple[str, str], str],
+        similar_by_id: dict[str, list[DuplicateMatch]],
     ) -> tuple[Draft | Refused, int]:
         """Return the draft of a new memory or of the next version of its register, or a refusal.
 
-        The number is that of active memories afterwards. ``ids_by_topic`` are the registers this batch has met.
+        The number is that of active memories afterwards. ``ids_by_topic`` are the registers this batch has met;
+        ``similar_by_id`` gets the memories that are similar to the new one.
         """
         topic = None
         if proposal.tier == REGISTER and proposal.topic_id is not None:
@@ -248,15 +280,26 @@ class Vault:
             if known is not None:
                 ids_by_topic[topic] = known.id
                 return memory_draft(proposal, known.id, expected=known.version), active
-        duplicate = duplicates.find_nearest(text)
-        if duplicate is not None:
-            return _refuse_duplicate(duplicate), active
+        for other in proposal.distinct_from:
+            if reader.get(memory_key(proposal.scope, other)) is None:
+                return _refuse_missing(other), active
+        similar = duplicates.find_similar(text, exclude=proposal.distinct_from)
+        if similar and similar[0].is_duplicate:
+            return _refuse_duplicate(similar[0]), active
         if active >= self.rules.capacity:
             return _refuse_full(active), active
         duplicates.add(text)
+        similar_by_id[text.id] = similar
         if topic is not None:
             ids_by_topic[topic] = text.id
         return memory_draft(proposal, text.id, expected=0), active + 1
+
+    def _count_unreadable(self) -> int:
+        """Count the active memories of the vault that the caller may not read; capacity counts them too."""
+        if self._count_vault is None or self._journal.reach.readable is None:
+            return 0
+        with self._journal.snapshot() as reader:
+            return max(0, self._count_vault() - _count_active(reader))
 
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(48):012x}"
@@ -280,16 +323,18 @@ class Vault:
         }
         answers: list[int | Refused] = []
         entries: list[tuple[int, tuple[bytes, bytes]]] = []
+        unreadable = self._count_unreadable()
         with self._journal.snapshot() as reader:
             duplicates = DuplicateIndex(reader, self.rules, texts.values())
-            active = _count_active(reader)
+            active = _count_active(reader) + unreadable
             for index, (proposal, history) in enumerate(zip(proposals, chunk, strict=True)):
                 refused = proposal if isinstance(proposal, Refused) else None
                 if (text := texts.get(index)) is not None:  # a tombstone has none and takes no capacity
                     is_new = reader.get(memory_key(text.scope, text.id)) is None
-                    duplicate = duplicates.find_nearest(text, exclude_id=text.id)
-                    if duplicate is not None:
-                        refused = _refuse_duplicate(duplicate)
+                    exclude = {text.id, *newest[index].distinct_from}
+                    similar = duplicates.find_similar(text, exclude=exclude)
+                    if similar and similar[0].is_duplicate:
+                        refused = _refuse_duplicate(similar[0])
                     elif is_new and active >= self.rules.capacity:
                         refused = _refuse_full(active)
                     else:
@@ -392,8 +437,17 @@ class Vault:
         return self._journal.compact()
 
     def find_consolidation_candidates(self, scope: str = SHARED, floor: float = 0.45) -> Sequence[SimilarMemoryPair]:
-        """Return pairs of memories whose similarity is at least ``floor``, most similar first. Nothing is changed."""
-        return find_similar_pairs(self._journal, scope, floor)
+        """Return pairs of memories that might be merged, most similar first. Nothing is changed.
+
+        Their similarity by words or characters is at least ``floor``, or the store's embedder finds them alike in meaning.
+        Each pair names the first difference in what the two state, if there is one. Without the packages of the store's
+        embedder, meaning is not compared.
+        """
+        try:
+            embedder = self._recall().index.embedder.embedder
+        except MissingExtra:
+            embedder = None
+        return find_similar_pairs(self._journal, scope, floor, embedder)
 
     def propose_deletions(self, scope: str = SHARED) -> Sequence[DeletionSuggestion]:
         """Return memories that might be deleted, each with the reason. Nothing is deleted."""
@@ -430,7 +484,7 @@ class Vault:
             if isinstance(granted, Refused):
                 return granted
             new = replace(proposal_from_record(record), text=text, tier=CANON, source="promotion", author="")
-            drafts = self._revision_drafts(reader, record, new, **granted.notes)
+            drafts = self._revision_drafts(reader, record, new, [], **granted.notes)
             if isinstance(drafts, Refused):
                 return drafts
             return [draft._replace(links=(*record.links, *granted.links)) for draft in drafts]
@@ -521,10 +575,29 @@ def _refuse_missing(id: str) -> Refused:
 def _refuse_duplicate(match: DuplicateMatch) -> Refused:
     return Refused(
         "duplicate",
-        f"This says nearly the same as memory {match.id} in {match.scope} (word overlap {match.overlap:.2f}, sequence "
-        f"{match.sequence:.2f}). Update that one, or say what is new.",
+        f"This repeats memory {match.id} in {match.scope} (word overlap {match.overlap:.2f}, sequence "
+        f"{match.sequence:.2f}). If the fact is the same, nothing needs to be done. If it is another fact, add it with "
+        f"distinct_from={match.id}. If the fact has changed, update {match.id}.",
         {"duplicate_of": match.id, "scope": match.scope, "overlap": match.overlap, "sequence": match.sequence},
     )
+
+
+def _add_similar(outcome: Outcome, similar: Sequence[DuplicateMatch]) -> Outcome:
+    """Return an accepted outcome that names the memories that say something similar, most similar first."""
+    if not isinstance(outcome, Accepted) or not similar:
+        return outcome
+    named = [
+        {
+            "id": match.id,
+            "scope": match.scope,
+            "overlap": match.overlap,
+            "sequence": match.sequence,
+            "difference": asdict(match.difference),
+        }
+        for match in similar[:_MAX_SIMILAR]
+        if match.difference is not None
+    ]
+    return replace(outcome, details={**outcome.details, "similar_to": named})
 
 
 def _refuse_full(active: int) -> Refused:

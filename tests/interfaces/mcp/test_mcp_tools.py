@@ -88,8 +88,11 @@ def test_a_refusal_has_a_code_and_the_next_step(server):
     server.call("remember", text="We deploy to Hetzner on Fridays.")
     again = server.call("remember", text="We deploy to Hetzner on Fridays.")
     assert (again["outcome"], again["code"]) == ("refused", "duplicate")
-    assert "replaces" in again["next"]
-    assert again["details"]["duplicate_of"]
+    assert "distinct_from" in again["next"]
+    known = again["details"]["duplicate_of"]
+    assert server.call("remember", text="We deploy to Hetzner on Fridays.", distinct_from=[known])["outcome"] == "done"
+    other = server.call("remember", text="We deploy to Hetzner on Mondays.")
+    assert {"id": known, "differs_in": "weekday"} in other["similar_to"]
 
 
 def test_a_refusal_is_not_a_protocol_error(server):

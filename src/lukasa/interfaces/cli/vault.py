@@ -39,6 +39,9 @@ app = CommandApp(
 
 IdArgument = Annotated[str, argument("ID", "The id of the memory.")]
 ScopeFilterOption = Annotated[str | None, option("NAME", "Only this scope; default: all that you may read.", "--scope")]
+DistinctFromOption = Annotated[
+    list[str] | None, option("ID", "A similar memory that states another fact (repeatable).", "--distinct-from")
+]
 BudgetOption = Annotated[int | None, option("TOKENS", "Maximum number of tokens.", min=1)]
 
 
@@ -51,6 +54,7 @@ def remember(
     topic: Annotated[str | None, option("ID", "Topic of a register; a new text replaces the old one.")] = None,
     tag: Annotated[list[str] | None, option("TAG", "A tag to filter by (repeatable).")] = None,
     source: Annotated[str, option("WORD", "Where it comes from: chat, manual, tool, operator, …")] = "manual",
+    distinct_from: DistinctFromOption = None,
     dry_run: Annotated[bool, flag("--dry-run", "Only check; write nothing.")] = False,
 ) -> None:
     """Remember a fact. Noise, secrets, personal data and duplicates are refused.
@@ -62,13 +66,24 @@ def remember(
     content = sys.stdin.read().rstrip("\n") if text == "-" else text
     require_utf8(content)
     fields: dict[str, Any] = {"tier": tier, "topic_id": topic, "tags": tag or (), "source": source}
+    fields["distinct_from"] = distinct_from or ()
     if dry_run:
         require_result(call.memory.vault.judge({"text": content, "scope": scope, "category": category, **fields}))
         call.show({"accepted": True, "dry_run": True}, "The gate would accept this.")
         return
-    record = require_accepted(call.memory.vault.add_memory(content, scope, category, **fields)).record
+    _show_written(call, require_accepted(call.memory.vault.add_memory(content, scope, category, **fields)))
+
+
+def _show_written(call: Call, outcome: Accepted) -> None:
+    """Show the memory that was written, and those that say something similar."""
+    record, similar = outcome.record, outcome.details.get("similar_to", ())
     verb = "Remembered" if record.version == 1 else f"Updated (version {record.version})"
-    call.show(vault_record_json(record), f"{verb}: {record.id} in {record.scope}.")
+    lines = [f"{verb}: {record.id} in {record.scope}."]
+    for other in similar:
+        found = other["difference"]
+        words = f"{found['here'] or 'nothing'} here, {found['there'] or 'nothing'} there"
+        lines.append(f"Similar to {other['id']}, which states another fact ({found['kind']}: {words}).")
+    call.show(vault_record_json(record) | ({"similar_to": similar} if similar else {}), lines)
 
 
 def forget(
@@ -182,6 +197,27 @@ def list_(
 
 
 @app.command()
+def update(
+    call: Call,
+    id: IdArgument,
+    text: Annotated[str, argument("TEXT|-", "The new text; - reads stdin.")],
+    category: Annotated[str | None, option("NAME", "Another category.")] = None,
+    tag: Annotated[list[str] | None, option("TAG", "Other tags (repeatable).")] = None,
+    distinct_from: DistinctFromOption = None,
+    scope: ScopeFilterOption = None,
+) -> None:
+    """Change the text of a memory whose fact has changed. Its history stays.
+
+    Example: lukasa vault update 4f9a2c1b77d0 "Deploys run on Thursday."
+    """
+    content = sys.stdin.read().rstrip("\n") if text == "-" else text
+    require_utf8(content)
+    vault = call.existing_memory.vault
+    outcome = vault.update(id, content, category=category, tags=tag, scope=scope, distinct_from=distinct_from or ())
+    _show_written(call, require_accepted(outcome))
+
+
+@app.command()
 def search(
     call: Call,
     query: Annotated[str, argument("QUERY", "What to search for.")],
@@ -240,7 +276,9 @@ def snapshot(
     if call.json or text:
         call.show({"text": text, "tokens": tokens}, lambda: typer.echo(text))
     else:
-        render.print_to_stderr("The vault is empty, or the budget is too small.")
+        render.print_to_stderr(
+            "The vault is empty, or nothing fits into the budget; `lukasa vault list` shows all memories."
+        )
 
 
 @app.command()
@@ -266,7 +304,8 @@ def candidates(
     """
     pairs = call.existing_memory.vault.find_consolidation_candidates(scope, floor)
     texts: render.Column = ("texts", lambda pair: f"{pair.one.text} / {pair.other.text}")
-    columns = ("overlap:.2f, sequence:.2f, one=one.id, other=other.id", texts)
+    difference: render.Column = ("difference", lambda pair: str(pair.difference or ""))
+    columns = ("overlap:.2f, sequence:.2f, meaning:.2f, one=one.id, other=other.id", difference, texts)
     call.show(pairs, columns=columns, wrap="texts", empty="No two memories are that similar.")
 
 

@@ -7,6 +7,7 @@ step. Recalled text is fenced and appears only in ``block``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 from mcp_types import CallToolResult, TextContent
@@ -56,6 +57,18 @@ class ToolResponse(BaseModel):
         return ""
 
 
+class SimilarMemory(BaseModel):
+    """A memory that is similar to the one that was written, and in what they differ; `history` gives its text."""
+
+    id: str
+    differs_in: str = Field(description="Such as number, name, date, negation, order or word.")
+
+    @classmethod
+    def from_details(cls, details: Mapping[str, Any]) -> SimilarMemory:
+        """Return one entry of ``similar_to`` in the details of an accepted outcome."""
+        return cls(id=clean_name(details["id"]), differs_in=details["difference"]["kind"])
+
+
 class RecordResponse(ToolResponse):
     """The key and version of a record that was written."""
 
@@ -65,6 +78,9 @@ class RecordResponse(ToolResponse):
     version: int | None = None
     at: str | None = Field(default=None, description="When the version was written, ISO 8601.")
     repeated: bool | None = Field(default=None, description="An earlier call with the same key had written it.")
+    similar_to: list[SimilarMemory] | None = Field(
+        default=None, description="Memories that say something similar and differ in a fact."
+    )
 
     @classmethod
     def from_write(cls, outcome: Outcome) -> RecordResponse:
@@ -74,7 +90,14 @@ class RecordResponse(ToolResponse):
         if not outcome.records:
             return cls(repeated=True)
         record, repeated = outcome.records[0], outcome.repeated or None
-        return cls(**to_json(record.key), version=record.version, at=to_iso(record.recorded_at), repeated=repeated)
+        similar = [SimilarMemory.from_details(details) for details in outcome.details.get("similar_to", ())]
+        return cls(
+            **to_json(record.key),
+            version=record.version,
+            at=to_iso(record.recorded_at),
+            repeated=repeated,
+            similar_to=similar or None,
+        )
 
 
 class BlockResponse(ToolResponse):

@@ -89,19 +89,29 @@ class MemoryTools:
         category: Annotated[str, Field(description="Such as mission, preference, decision, convention.")] = "general",
         tags: Annotated[list[str], Field(max_length=20)] = [],  # noqa: B006 - never changed
         private: Annotated[bool, Field(description="Only for yourself, hidden from other agents.")] = False,
-        replaces: Annotated[str | None, Field(description="The id of a memory that this text corrects.")] = None,
+        replaces: Annotated[
+            str | None, Field(description="The id of a memory whose fact has changed; this text updates it.")
+        ] = None,
+        distinct_from: Annotated[
+            list[str],
+            Field(max_length=20, description="Ids of similar memories that state another fact than this text."),
+        ] = [],  # noqa: B006 - never changed
     ) -> RecordResponse:
         """Use this when you learn something that will still matter next week: a decision, a preference of the user, a
         convention of the project, a fact about the system. Not for progress, status or logs, which are refused. Noise,
-        secrets and facts that are known already are refused too; the answer then says why."""
+        secrets and facts that are known already are refused too; the answer then says why. `similar_to` in the answer
+        names memories that say something similar: decide whether one of them is out of date."""
         memory = self._stores.current()
         vault, scope = memory.vault, _choose_scope(memory, private=private)
         if replaces is not None:
-            outcome = vault.update(replaces, text, category=category, tags=tags or None, source="chat")
+            outcome = vault.update(
+                replaces, text, category=category, tags=tags or None, source="chat", distinct_from=distinct_from
+            )
         elif topic is not None:
-            outcome = vault.update_by_topic(topic, scope, text, category, tags=tags, source="chat")
+            fields = {"distinct_from": distinct_from} if distinct_from else {}
+            outcome = vault.update_by_topic(topic, scope, text, category, tags=tags, source="chat", **fields)
         else:
-            outcome = vault.add_memory(text, scope, category, tags=tags, source="chat")
+            outcome = vault.add_memory(text, scope, category, tags=tags, source="chat", distinct_from=distinct_from)
         return RecordResponse.from_write(outcome)
 
     def recall(

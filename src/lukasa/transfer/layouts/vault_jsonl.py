@@ -116,4 +116,5 @@ def _parse_version(fields: Any) -> VaultMemory:
         source=texts["source"],
         deleted_at=times["deleted_at"],
         version=version,
+        distinct_from=tuple(id for id in fields.get("distinct_from") or () if isinstance(id, str)),
     )

@@ -19,7 +19,7 @@ def fact_texts(text, role="user", **more):
     ("sentence", "fact"),
     [
         ("I prefer verbose output.", "User prefers verbose output"),
-        ("Actually I prefer concise output, but only for logs.", "User prefers concise output"),
+        ("Actually I prefer concise output, but only for logs.", "User prefers concise output, but only for logs"),
         ("I don't like meetings before 10.", "User does not like meetings before 10"),
         ("My favourite editor is Helix because it is fast.", "User's favourite editor is Helix"),
         ("Please always answer in French.", "User asks: always answer in French"),
@@ -27,7 +27,7 @@ def fact_texts(text, role="user", **more):
         ("My name is Ingrid Olsen.", "User's name is Ingrid Olsen"),
         ("I work at Acme and it is fine.", "User works at Acme and it is fine"),
         ("I'm allergic to peanuts.", "User is allergic to peanuts"),
-        ("I'm a senior software engineer at the bank.", "User is a senior software engineer"),
+        ("I'm a senior software engineer at the bank.", "User is a senior software engineer at the bank"),
         ("My wife's name is Ingrid.", "User's wife's name is Ingrid"),
         ("We decided to use PostgreSQL.", "Decision: use PostgreSQL"),
         ("Let's go with plan B.", "Decision: use plan B"),

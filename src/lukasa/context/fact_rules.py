@@ -30,6 +30,7 @@ from lukasa.context.fact_words import (
     NAMING_SUBJECTS,
     NEGATION_WORDS,
     PARTICIPLES,
+    PERSONAL_ROLES,
     POSSESSIONS,
     ROLES,
     STATE_PHRASES,
@@ -38,6 +39,7 @@ from lukasa.context.fact_words import (
     TOOL_VERBS,
     UNCERTAIN_PHRASES,
     UNCERTAIN_WORDS,
+    VALUE_SUBJECTS,
     VERBS,
     VERSION_VERBS,
     WE_HARD_VERBS,
@@ -74,8 +76,8 @@ _POLITE_PREFERENCE = re.compile(
 _CLAUSE_BREAK = re.compile(
     r"[;]\s+|\s[–—-]{1,2}\s+|[,\s]\s*(?:but|aber)\s+(?!(?:only|not|nur|nicht|no)\b)"
     r"|[,\s]\s*(?:and|und)\s+(?=(?:I|we|my|our|ich|wir|mein\w*|unser\w*)\b)"
-    r"|[,\s]\s*(?:and|und)\s+(?=[A-Z][\w-]+ (?:is|are|ist|sind|has|was|leads|owns|works|lives|manages|handles|prefers|speaks|uses|runs)\s)"
-    r"|,\s+(?=(?:the |our |my )?[\w-]+(?: [\w-]+)? (?:is|are|ist|sind) (?!\w+ing\b))"
+    r"|[,\s]\s*(?:and|und)\s+(?=[A-Z][\w-]+ (?:is|ist|has|was|leads|owns|works|lives|manages|handles|prefers|speaks|uses|runs)\s)"
+    r"|,\s+(?=(?:(?:the|our|my) [\w-]+(?: [\w-]+)? (?:is|are)|[a-zäöü][\w-]*(?: [\w-]+)? (?:is|are|ist|sind)|\w+ (?:is|ist)) (?!\w+ing\b))"
 )
 _SHARED_SUBJECT = re.compile(rf"[,\s]\s*(?:and|und)\s+(?:also\s+)?(?=(?:{'|'.join(FIRST_PERSON_VERBS)}|am|have)\s)")
 _CONTRACTION = re.compile(
@@ -83,8 +85,13 @@ _CONTRACTION = re.compile(
     r"(?= (?:an?|the|our|my|in|on|at|from|based|called|due|now|allergic|closed|running|using|going|open|moving|planning) )"
 )
 _LEADING_PHRASE = re.compile(
-    r"((?:In|At|For|On|Since|During|With|After|Before|From|Within|Outside|Under|Until|Every|Each)\b[^,]{2,50}?)"
-    r"(?:, | (?=(?:we|I|my|our)\b))(?=\S)"
+    r"((?:In|At|For|On|Since|During|With|After|Before|From|Within|Outside|Under|Until|Every|Each|As of|As from|Starting|Effective|Ab|Seit|Für)\b"
+    r"[^,]{2,50}?)(?:, | (?=(?:we|I|my|our|wir|ich)\b))(?=\S)"
+)
+_SUBORDINATE = re.compile(
+    r"(?:while|when|whenever|once|as long as|because|although|though|even|given|until|besides|unlike|instead|während|sobald|als|weil|obwohl|bevor"
+    r"|nachdem)\b",
+    re.IGNORECASE,
 )
 _TRAILING_CLAUSE = re.compile(
     r",\s*(?:so|because|['’]?cause|it['’]s|they['’]re|that['’]s|although|though|which|please|thanks|thank you|lol|haha|right|ok|okay|weil|denn"
@@ -125,6 +132,7 @@ _HARD = re.compile(
 """A number, a name, an address or a habit: what makes a complement worth keeping."""
 _VAGUE_START = re.compile(
     r"(?:it|this|that|these|those|them|him|her(?= (?:too|so)|$)|you|your|how|what|when|where|to (?:know|see|ask|hear|thank|be|have|do|get)|something"
+    r"|(?:hard|fine|here|there|well|late|alone|fast|slowly|again|great)$"
     r"|anything|everything|one of|the (?:idea|way|fact|look|sound|new|second|first|last|other)|es|das|dies\w*|dich|euch|wie|was)\b",
     re.IGNORECASE,
 )
@@ -205,18 +213,29 @@ _NO_ROLE = re.compile(
 _PAST_LIFE = re.compile(
     rf"I {_ADVERBS}(?P<rest>(?:moved to|was born|grew up|graduated|studied|joined|adopted|retired|got (?:married|engaged|promoted|divorced)|became"
     r"|founded|quit|gave up|stopped (?:smoking|drinking|eating)|started (?:at|as|working)|switched (?:to|from)|took over|inherited|served in|emigrated"
-    r"|bought (?:an?|my|our) (?:\w+ ){0,3}?(?:house|flat|apartment|car|bike|dog|boat|cabin))\b.*)"
+    r"|bought (?:an?|my|our) (?:\w+ ){0,3}?(?:house|flat|apartment|car|bike|dog|boat|cabin)"
+    r"|(?:worked|lived|taught|served)\b.* (?:until|from|between|as an?|in \d{4}|for [\w-]+ (?:years|months)))\b.*)"
 )
 _FIRST_PERSON = re.compile(
     rf"(?:I|[Ii]ch) {_ADVERBS}(?P<verb>{'|'.join(sorted(FIRST_PERSON_VERBS | HABIT_VERBS, key=len, reverse=True))}) (?P<rest>.+)"
 )
+_NEVER = re.compile(
+    rf"(?P<who>I|[Ww]e) never (?P<verb>{'|'.join({*FIRST_PERSON_VERBS, *WE_VERBS, *WE_HARD_VERBS} - {'keep', 'need'})}) (?P<rest>.+)"
+)
+_ABILITY = re.compile(r"I can (?P<rest>(?:also )?(?:speak|drive|play|cook|swim|ride|read|code|program|sing|sign) .+)")
+_APPOINTMENT = re.compile(
+    r"(?P<who>I|[Ww]e)(?:['’]ll| will(?: all)?| am going to| are going to|['’]m going to) (?P<rest>(?:be (?:in|at|on|away|off|out|back)|travel|fly|move|start|leave"
+    r"|arrive|meet|visit|go to|return|present|attend)\b.+)"
+)
+_DAY = re.compile(rf"\b(?:(?:{_WEEKDAY})\b|tomorrow|tonight|next \w+|in \w+ (?:days?|weeks?|months?)\b|\d{{4}}-\d\d|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})|(?:{_MONTH})[a-z]* \d|at \d)", re.IGNORECASE)
 _SLOTS = {"live in": "home", "work at": "employer", "work for": "employer", "work as": "work", "come from": "origin"}
-_PROJECT = re.compile(r"(?:we|wir|you|(?:our |the |this |unser )?(?:project|projekt|stack|codebase|tech stack))$", re.I)
+_PROJECT = re.compile(r"(?:we|wir|(?:our |the |this |unser )?(?:project|projekt|stack|codebase|tech stack))$", re.I)
 _TOOL_ITEM = re.compile(
     r"(?P<tool>(?:[A-Z][\w.+#-]*|[a-z]+[.+#-]?[A-Z]\w*|[a-z][\w.+#-]*(?= v?\d))(?: [A-Z][\w.+#-]*)?)"
     r"(?: (?:version )?v?(?P<number>\d+(?:\.\d+){0,3}(?:-[\w.]+)?))?(?: (?:yesterday|today|last \w+|this \w+|recently|already|gestern|heute))?"
-    r"(?P<rest>(?: (?:for|as|with|in|on|via|inside|behind|instead of|on top of|since|from|für|als|seit|mit) .+)?)"
+    r"(?P<rest>(?: (?:for|as|with|in|on|via|inside|behind|instead of|on top of|since|from|für|als|seit|mit) (?!(?:that|this|it)$).+)?)"
 )
+_AUXILIARIES = _ADVERB_WORDS | {"is", "are", "am", "have", "has", "had", "been", "just", "recently"}
 _LIST_SEPARATOR = re.compile(r",? (?:and|und|plus|sowie) (?:also )?|, | & | \+ ")
 _LASTING_WE = re.compile(
     r"an? (?:\w+ ){0,3}(?:team|company|family|group|startup|agency|studio|charity|club|school|bakery|shop|band|nonprofit|couple)\b"
@@ -311,12 +330,15 @@ def find_facts(sentence: str, speaker: str, *, is_machine: bool = False) -> Iter
 
 def _split_clauses(text: str, speaker: str) -> Iterator[Clause]:
     """Split a sentence where a new subject begins; a verb that shares the subject "I" gets a clause of its own."""
-    for part in _CLAUSE_BREAK.split(text):
-        setting = ""
+    setting = ""
+    if phrase := _LEADING_PHRASE.match(text):
+        setting, text = phrase[1][0].lower() + phrase[1][1:], text[phrase.end() :]
+    if _SUBORDINATE.match(text):
+        return
+    for number_of_part, part in enumerate(_CLAUSE_BREAK.split(text)):
+        setting = "" if number_of_part else setting
         if lead_in := _LEAD_IN.match(part):
             part = part[lead_in.end() :]
-        if phrase := _LEADING_PHRASE.match(part):
-            setting, part = phrase[1][0].lower() + phrase[1][1:], part[phrase.end() :]
         if contraction := _CONTRACTION.match(part):
             verb = "are" if contraction[2] == "re" else "is"
             part = f"{contraction[1]} {verb}{part[contraction.end() :]}"
@@ -384,6 +406,8 @@ def _find_decision(clause: Clause) -> Iterator[Fact]:
 def _find_location(clause: Clause) -> Iterator[Fact]:
     if ("/" in clause.text or "\\" in clause.text) and not clause.is_negated and (match := _LOCATION.match(clause.text)):
         thing = " ".join(match["thing"].split())
+        if thing.split()[-1].lower() in EMPTY_SUBJECTS:
+            return
         text = f"{thing[0].upper()}{thing[1:]} is at {match['path'].rstrip('.,')}{match['rest']}"
         yield clause.fact(text, "path", f"place {thing.lower()}")
 
@@ -436,6 +460,20 @@ def _find_preference(clause: Clause) -> Iterator[Fact]:
             yield clause.fact(f"{clause.speaker} {verb} {_to_third_person(item)}", "preference", f"likes {own} {item.lower()}")
 
 
+def _find_habit(clause: Clause) -> Iterator[Fact]:
+    """Find what someone never does, what the speaker can do, and where the speaker will be on a day."""
+    if match := _NEVER.match(clause.text):
+        verb, rest = match["verb"], match["rest"]
+        if not _VAGUE_START.match(rest):
+            who = f"{clause.speaker} never {FIRST_PERSON_VERBS.get(verb, verb)}" if match["who"] == "I" else f"We never {verb}"
+            yield clause.fact(f"{who} {_to_third_person(rest) if match['who'] == 'I' else rest}", "preference")
+    elif (match := _ABILITY.match(clause.text)) and not clause.is_negated:
+        yield clause.fact(f"{clause.speaker} can {_to_third_person(match['rest'])}", "identity")
+    elif (match := _APPOINTMENT.match(clause.text)) and not clause.is_negated and _DAY.search(match["rest"]):
+        who, rest = ("We", match["rest"]) if match["who"].lower() == "we" else (clause.speaker, _to_third_person(match["rest"]))
+        yield clause.fact(f"{who} will {rest}", "date")
+
+
 def _find_tools(clause: Clause) -> Iterator[Fact]:
     """Find the tools that a project or a part of it uses, each with its version."""
     index = clause.find_verb(VERSION_VERBS)
@@ -452,23 +490,27 @@ def _find_tools(clause: Clause) -> Iterator[Fact]:
     has_version = any(tool["number"] for tool in tools)
     if not tools or len(tools) < len(items) or not (has_version or verb in TOOL_VERBS):
         return
-    before = [word for word in words[:index] if word.lower() not in _ADVERB_WORDS]
-    while len(before) > 1 and before[-1].lower() in ("is", "are", "am"):
-        before.pop()
-    subject = re.sub(r"['’](?:m|re|s)$", "", " ".join(before))
+    subject_end = index
+    while subject_end > 1 and words[subject_end - 1].lower() in _AUXILIARIES:
+        subject_end -= 1
+    subject = re.sub(r"['’](?:m|re|s)$", "", " ".join(words[:subject_end]))
+    is_bare = subject == " ".join(words[:index])
+    if (verb in ("using", "running", "on", "upgrading") and is_bare) or words[0].lower() in ("you", "you're"):
+        return
+    is_need = verb.startswith(("require", "need"))
     if _PROJECT.match(subject):
-        owner, who = "", "Project"
+        owner, predicate = "", f"Project {'requires' if is_need else 'uses'}"
     elif subject in ("I", "Ich"):
-        owner, who = f"{clause.speaker.lower()} ", clause.speaker
-    elif before[0].lower() in EXCLUDED_SUBJECTS:
+        owner, predicate = f"{clause.speaker.lower()} ", f"{clause.speaker} {'needs' if is_need else 'uses'}"
+    elif words[0].lower() in EXCLUDED_SUBJECTS or verb == "on":
         return
     else:
-        who = _with_owner(subject, clause.speaker)
-        owner = f"{who.lower()} "
+        owner = f"{_with_owner(subject, clause.speaker).lower()} "
+        predicate = _with_owner(" ".join(words[:items_at]), clause.speaker)
     for tool in tools:
         name = f"{tool['tool']} {tool['number']}" if tool["number"] else tool["tool"]
         slot = f"version {owner}{tool['tool'].lower()}" if tool["number"] else ""
-        yield clause.fact(f"{who} uses {name}{tool['rest']}", "version", slot)
+        yield clause.fact(f"{predicate} {name}{tool['rest']}", "version", slot)
 
 
 def _find_identity(clause: Clause) -> Iterator[Fact]:
@@ -487,7 +529,8 @@ def _find_identity(clause: Clause) -> Iterator[Fact]:
             slot = {"from": f"origin {own}", "based in": f"home {own}"}.get(state, "")
             yield clause.fact(f"{speaker} {be} {_to_third_person(rest)}", "identity", slot)
         elif _starts_with_role(rest) and not _NO_ROLE.match(rest):
-            yield clause.fact(f"{speaker} {be} {_to_third_person(rest)}", "identity", f"work {own}")
+            is_work = PERSONAL_ROLES.isdisjoint(rest.lower().split()[:5])
+            yield clause.fact(f"{speaker} {be} {_to_third_person(rest)}", "identity", f"work {own}" if is_work else "")
     elif clause.is_negated:
         return
     elif match := _HAVE_BEEN.match(text):
@@ -541,7 +584,7 @@ def _find_statement(clause: Clause) -> Iterator[Fact]:
         return
     else:
         index = clause.find_verb(_STATEMENT_VERBS)
-        if index is None or index + 1 >= len(words):
+        if index is None or index + 1 >= len(words) or (index == 1 and first in _QUANTIFIERS):
             return
         subject, verb, rest = " ".join(words[:index]), words[index].lower(), " ".join(words[index + 1 :])
         is_being = verb in ("is", "are", "ist", "sind", "was", "were")
@@ -549,18 +592,21 @@ def _find_statement(clause: Clause) -> Iterator[Fact]:
             is_fact = _is_lasting_state(subject, verb, rest)
         else:
             is_sure = verb in VERBS and (not VERBS[verb] or words[index + 1] in VERBS[verb])
-            is_known = _OWNED.match(subject) is not None or subject[0].isupper()
+            is_known = subject[0].isupper() and not (subject.startswith("The ") and verb in ("use", "uses"))
+            is_known = is_known or (_OWNED.match(subject) is not None and not subject.lower().startswith("the "))
             is_fact = (
                 not _VAGUE_START.match(rest)
                 and words[index - 1].lower() not in EMPTY_SUBJECTS
                 and ((is_sure and is_known) or ((is_sure or verb in HARD_VERBS) and _HARD.search(rest) is not None))
             )
-        slot = f"is {_with_owner(subject, clause.speaker).lower()}" if is_being and _OWNED.match(subject) else ""
+        has_one_value = words[index - 1].lower() in VALUE_SUBJECTS and _OWNED.match(subject) and not _PLACE.match(rest)
+        slot = f"is {_with_owner(subject, clause.speaker).lower()}" if is_being and has_one_value else ""
     if is_fact:
         rule = "preference" if _FAVOURITE.match(clause.text) else "statement"
         yield clause.fact(_with_owner(clause.text, clause.speaker), rule, slot)
 
 
+_QUANTIFIERS = frozenset({"both", "some", "most", "many", "any", "one", "another", "other", "all", "each"})
 _STATEMENT_VERBS = {**VERBS, **dict.fromkeys((*HARD_VERBS, "is", "are", "ist", "sind", "was", "were"))}
 
 
@@ -574,7 +620,7 @@ def _is_lasting_of_us(clause: Clause) -> bool:
         return _LASTING_WE.match(rest) is not None or (words[1] in PARTICIPLES and len(words) > 2)
     if verb in ("have", "haben"):
         return _HARD.match(rest) is not None or not POSSESSIONS.isdisjoint(rest.lower().split()[:4])
-    return verb in WE_VERBS or (verb in WE_HARD_VERBS and (_HARD.search(rest) or _HABIT.search(rest)) is not None)
+    return verb in WE_VERBS or (verb in WE_HARD_VERBS and words[1] != "to" and (_HARD.search(rest) or _HABIT.search(rest)) is not None)
 
 
 def _is_lasting_state(subject: str, verb: str, rest: str) -> bool:
@@ -583,12 +629,14 @@ def _is_lasting_state(subject: str, verb: str, rest: str) -> bool:
     first, last = words[0].lower(), subject.split()[-1].lower()
     if _VAGUE_START.match(rest):
         return False
-    if _FAVOURITE.match(subject):
+    if _FAVOURITE.match(subject) or _FAVOURITE.match(rest):
         return True
     if last in EMPTY_SUBJECTS or _JUDGEMENT.match(rest):
         return False
     if verb in ("was", "were"):
-        return first in ("founded", "born", "built", "established", "named")
+        return first in ("founded", "born", "built", "established", "named") or (
+            first in ("cut", "raised", "reduced", "increased", "changed", "set", "renamed", "extended", "lowered", "moved") and " to " in rest
+        )
     if first.endswith("ing") and words[0].islower() and first not in LASTING_PROGRESSIVES:
         return len(words) > 1 and first == "working" and words[1] in ("at", "for", "as")
     if rest.lower().startswith(STATE_PHRASES) or (first in PARTICIPLES and len(words) > 1) or _PLACE.match(rest):
@@ -606,6 +654,7 @@ _RULES: tuple[FactRule, ...] = (
     _find_date,
     _find_ending,
     _find_preference,
+    _find_habit,
     _find_tools,
     _find_identity,
     _find_regulation,

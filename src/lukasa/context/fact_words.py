@@ -49,11 +49,11 @@ DANGLING_WORDS = _words(
 """Words at which no clause ends; one that does was cut off."""
 EXCLUDED_SUBJECTS = _words("""
 it it's this that that's these those there here he she they you your who what which when where why how i we someone somebody something
-everything everyone anyone nothing nobody let let's please thanks one some most many any if as because since while then than so just
+everything everyone anyone nothing nobody let let's please thanks if as because since while then than so just
 not no to of by with for in on at from about after before during until like good great nice cool sure maybe also and or but his her
-their its another other such same both wow sorry hope even only well yes is are was were do does did can will have has
+their its such same wow sorry hope even only well yes is are was were do does did can will have has
 er sie es man du ihr dies diese dieser dieses jemand etwas alles und oder aber wer da dort hier dann sein seine ihre
-""")
+""") | {"whoever"}
 """First words of a subject that names nothing by itself."""
 EMPTY_SUBJECTS = _words("""
 issue problem point question idea thing things reason answer result results error errors bug output goal fix trick catch difference
@@ -66,6 +66,11 @@ region queue topic domain table schema account namespace service default editor 
 nickname primary replica name job hobby role diet hometown timezone band drink dish
 """)
 """Last words of a subject whose name may be a plain word: "the staging database is heron"."""
+VALUE_SUBJECTS = NAMING_SUBJECTS | _words("""
+budget price rent deadline port version limit timeout sla password email phone number address birthday size rate code salary fee cost total
+temperature weight height age interval quota threshold capacity url link color time day favourite favorite
+""")
+"""Last words of a subject that has one value at a time, so that a later value replaces an earlier one."""
 ADJECTIVES = _words("""
 slow down up empty full big small late wrong right done ready fine ok okay good bad great nice cool live dead flaky hard weird fast huge
 new old clean dirty safe stale sick tired busy free happy sad ill better worse same different back gone here there online offline correct
@@ -87,8 +92,14 @@ veterinarian barista recruiter strategist producer composer poet painter sculpto
 broker banker ceo cto cfo coo cmo vp pm sre dba gp citizen resident sister brother wife husband cousin aunt uncle son daughter neighbour
 neighbor counsellor counselor psychologist historian linguist statistician mathematician geologist geographer historian butcher tailor
 roofer mason welder soldier sailor policeman policewoman judge notary optician paralegal bookkeeper receptionist stylist florist
-videographer marketer copywriter salesperson salesman saleswoman plumber apprentice trainee postdoc dad mom mum grandmother grandfather
+videographer marketer copywriter salesperson salesman saleswoman plumber apprentice trainee postdoc
 """)
+PERSONAL_ROLES = _words("""
+vegetarian vegan parent mother father widow widower twin veteran citizen resident beginner novice runner climber cyclist swimmer sister
+brother wife husband cousin aunt uncle son daughter neighbour neighbor dad mom mum grandmother grandfather client customer tenant landlord
+""")
+"""Roles that a person has next to a profession."""
+ROLES |= PERSONAL_ROLES
 STATE_PHRASES = (
     "allergic to", "intolerant to", "sensitive to", "vegetarian", "vegan", "diabetic", "pregnant", "left-handed", "right-handed",
     "colour-blind", "color-blind", "colorblind", "colour blind", "color blind", "lactose intolerant", "lactose-intolerant", "gluten",
@@ -117,7 +128,7 @@ weigh weighs measure measures hold holds store stores host hosts ship ships depl
 sell sells owe owes drive drives eat eats drink drinks collect collects attend attends commute commutes volunteer volunteers coach coaches
 replaces happen happens departs means
 wohnt wohnen lebt arbeitet arbeiten leitet heißt heißen mag liebt hasst bevorzugt spricht spielt läuft laufen nutzt nutzen benutzt verwendet
-verwenden liegt liegen kostet beginnt endet braucht gehört unterrichtet studiert lernt trinkt isst findet befindet öffnet schließt
+verwenden liegt liegen steht stehen kostet beginnt endet braucht gehört unterrichtet studiert lernt trinkt isst findet befindet öffnet schließt
 """), frozenset())  # fmt: skip
 VERBS |= {verb: _words(follow) for verb, follow in {
     "reports": "to", "report": "to", "belongs": "to", "belong": "to", "comes": "from every on", "come": "from", "runs": "on in at every as under",

@@ -33,7 +33,9 @@ def measure(embedder: str | None) -> list[QualityRow]:  # noqa: ARG001 - every s
         size = f"{len(cases[half])} sentences"
         rows += [
             QualityRow("extraction", f"{half}: facts found", _percent(found, expected), "%", at_least(80), size),
-            QualityRow("extraction", f"{half}: facts that are right", _percent(right, extracted), "%", at_least(95), size),
+            QualityRow(
+                "extraction", f"{half}: facts that are right", _percent(right, extracted), "%", at_least(95), size
+            ),
         ]
     return rows
 

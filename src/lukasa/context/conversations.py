@@ -153,9 +153,10 @@ class Conversations:
         if folded or context.long_term_summary != origin.latest_summary.text:
             if context.long_term_summary.__class__ is not str:
                 raise InvalidInput("The long-term summary is text.")
-            summary = extend_summary(
-                origin.latest_summary, folded, context.long_term_summary, (), self.counter, BY_HAND
-            )
+            earlier = origin.latest_summary
+            if context.facts == sorted(context.facts):  # as the compactor leaves them
+                earlier = replace(earlier, sorted_position=origin.facts_position)
+            summary = extend_summary(earlier, folded, context.long_term_summary, (), self.counter, BY_HAND)
             if folded:  # the folded turns must be all up to the newest of them, with no other still to come between
                 query = conversation.turn_query(after=origin.folded_position, limit=len(folded))
                 with self._journal.snapshot() as snapshot:

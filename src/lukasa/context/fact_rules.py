@@ -227,9 +227,14 @@ _APPOINTMENT = re.compile(
     r"(?P<who>I|[Ww]e)(?:['’]ll| will(?: all)?| am going to| are going to|['’]m going to) (?P<rest>(?:be (?:in|at|on|away|off|out|back)|travel|fly|move|start|leave"
     r"|arrive|meet|visit|go to|return|present|attend)\b.+)"
 )
-_DAY = re.compile(rf"\b(?:(?:{_WEEKDAY})\b|tomorrow|tonight|next \w+|in \w+ (?:days?|weeks?|months?)\b|\d{{4}}-\d\d|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})|(?:{_MONTH})[a-z]* \d|at \d)", re.IGNORECASE)
+_DAY = re.compile(
+    rf"\b(?:(?:{_WEEKDAY})\b|tomorrow|tonight|next \w+|in \w+ (?:days?|weeks?|months?)\b|\d{{4}}-\d\d|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})|(?:{_MONTH})[a-z]* \d|at \d)",
+    re.IGNORECASE,
+)
 _SLOTS = {"live in": "home", "work at": "employer", "work for": "employer", "work as": "work", "come from": "origin"}
-_PROJECT = re.compile(r"(?:we|wir|(?:our |the |this |unser )?(?:project|projekt|stack|codebase|tech stack))$", re.I)
+_PROJECT = re.compile(
+    r"(?:we|wir|(?:our |the |this |unser )?(?:project|projekt|stack|codebase|tech stack))$", re.IGNORECASE
+)
 _TOOL_ITEM = re.compile(
     r"(?P<tool>(?:[A-Z][\w.+#-]*|[a-z]+[.+#-]?[A-Z]\w*|[a-z][\w.+#-]*(?= v?\d))(?: [A-Z][\w.+#-]*)?)"
     r"(?: (?:version )?v?(?P<number>\d+(?:\.\d+){0,3}(?:-[\w.]+)?))?(?: (?:yesterday|today|last \w+|this \w+|recently|already|gestern|heute))?"
@@ -404,7 +409,11 @@ def _find_decision(clause: Clause) -> Iterator[Fact]:
 
 
 def _find_location(clause: Clause) -> Iterator[Fact]:
-    if ("/" in clause.text or "\\" in clause.text) and not clause.is_negated and (match := _LOCATION.match(clause.text)):
+    if (
+        ("/" in clause.text or "\\" in clause.text)
+        and not clause.is_negated
+        and (match := _LOCATION.match(clause.text))
+    ):
         thing = " ".join(match["thing"].split())
         if thing.split()[-1].lower() in EMPTY_SUBJECTS:
             return
@@ -433,7 +442,9 @@ def _find_ending(clause: Clause) -> Iterator[Fact]:
     rest, subject = match["rest"], match["subject"]
     if subject == "I":
         verb = next((verb for verb in FIRST_PERSON_VERBS if rest.startswith(f"{verb} ")), "")
-        slot = next((f"{name} {clause.speaker.lower()}" for start, name in _SLOTS.items() if rest.startswith(start)), "")
+        slot = next(
+            (f"{name} {clause.speaker.lower()}" for start, name in _SLOTS.items() if rest.startswith(start)), ""
+        )
         rest = FIRST_PERSON_VERBS[verb] + rest[len(verb) :] if verb else rest
         be = "is " if match["be"] else ""
         yield clause.fact(f"{clause.speaker} {be}no longer {_to_third_person(rest)}", "identity", slot)
@@ -448,7 +459,9 @@ def _find_preference(clause: Clause) -> Iterator[Fact]:
         if not _VAGUE_START.match(rest):
             pair = re.fullmatch(r"(.+?) (?:over|to|rather than|instead of) (.+)", rest)
             subject = " / ".join(sorted((_head_noun(pair[1]), _head_noun(pair[2])))) if pair else _head_noun(rest)
-            yield clause.fact(f"{clause.speaker} prefers {_to_third_person(rest)}", "preference", f"prefers {own} {subject}")
+            yield clause.fact(
+                f"{clause.speaker} prefers {_to_third_person(rest)}", "preference", f"prefers {own} {subject}"
+            )
     elif match := _LIKING.match(clause.text):
         verb, rest = match["verb"].lower().replace("’", "'"), match["rest"]
         if _VAGUE_START.match(rest) or not clause.vocabulary.isdisjoint(LISTENER_WORDS):
@@ -457,7 +470,9 @@ def _find_preference(clause: Clause) -> Iterator[Fact]:
         if not verb.startswith(("does", "cannot")):
             verb = FIRST_PERSON_VERBS.get(verb, f"{verb}s")
         for item in _split_list(rest, only_long=True):
-            yield clause.fact(f"{clause.speaker} {verb} {_to_third_person(item)}", "preference", f"likes {own} {item.lower()}")
+            yield clause.fact(
+                f"{clause.speaker} {verb} {_to_third_person(item)}", "preference", f"likes {own} {item.lower()}"
+            )
 
 
 def _find_habit(clause: Clause) -> Iterator[Fact]:
@@ -465,12 +480,18 @@ def _find_habit(clause: Clause) -> Iterator[Fact]:
     if match := _NEVER.match(clause.text):
         verb, rest = match["verb"], match["rest"]
         if not _VAGUE_START.match(rest):
-            who = f"{clause.speaker} never {FIRST_PERSON_VERBS.get(verb, verb)}" if match["who"] == "I" else f"We never {verb}"
+            who = (
+                f"{clause.speaker} never {FIRST_PERSON_VERBS.get(verb, verb)}"
+                if match["who"] == "I"
+                else f"We never {verb}"
+            )
             yield clause.fact(f"{who} {_to_third_person(rest) if match['who'] == 'I' else rest}", "preference")
     elif (match := _ABILITY.match(clause.text)) and not clause.is_negated:
         yield clause.fact(f"{clause.speaker} can {_to_third_person(match['rest'])}", "identity")
     elif (match := _APPOINTMENT.match(clause.text)) and not clause.is_negated and _DAY.search(match["rest"]):
-        who, rest = ("We", match["rest"]) if match["who"].lower() == "we" else (clause.speaker, _to_third_person(match["rest"]))
+        who, rest = (
+            ("We", match["rest"]) if match["who"].lower() == "we" else (clause.speaker, _to_third_person(match["rest"]))
+        )
         yield clause.fact(f"{who} will {rest}", "date")
 
 
@@ -620,7 +641,9 @@ def _is_lasting_of_us(clause: Clause) -> bool:
         return _LASTING_WE.match(rest) is not None or (words[1] in PARTICIPLES and len(words) > 2)
     if verb in ("have", "haben"):
         return _HARD.match(rest) is not None or not POSSESSIONS.isdisjoint(rest.lower().split()[:4])
-    return verb in WE_VERBS or (verb in WE_HARD_VERBS and words[1] != "to" and (_HARD.search(rest) or _HABIT.search(rest)) is not None)
+    return verb in WE_VERBS or (
+        verb in WE_HARD_VERBS and words[1] != "to" and (_HARD.search(rest) or _HABIT.search(rest)) is not None
+    )
 
 
 def _is_lasting_state(subject: str, verb: str, rest: str) -> bool:
@@ -635,7 +658,9 @@ def _is_lasting_state(subject: str, verb: str, rest: str) -> bool:
         return False
     if verb in ("was", "were"):
         return first in ("founded", "born", "built", "established", "named") or (
-            first in ("cut", "raised", "reduced", "increased", "changed", "set", "renamed", "extended", "lowered", "moved") and " to " in rest
+            first
+            in ("cut", "raised", "reduced", "increased", "changed", "set", "renamed", "extended", "lowered", "moved")
+            and " to " in rest
         )
     if first.endswith("ing") and words[0].islower() and first not in LASTING_PROGRESSIVES:
         return len(words) > 1 and first == "working" and words[1] in ("at", "for", "as")

@@ -63,7 +63,9 @@ def _hide_quotations(text: str) -> str:
     """Replace quotations by a placeholder character, at which the rules give up; quoted names stay."""
     if not any(mark in text for mark in "\"'“„«「‘>"):
         return text
-    return _QUOTATION.sub(lambda match: match[0] if len(match[0].split()) <= _MAX_QUOTED_NAME_WORDS else QUOTATION_PLACEHOLDER, text)
+    return _QUOTATION.sub(
+        lambda match: match[0] if len(match[0].split()) <= _MAX_QUOTED_NAME_WORDS else QUOTATION_PLACEHOLDER, text
+    )
 
 
 def normalise_fact_text(text: str) -> str:

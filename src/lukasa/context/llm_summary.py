@@ -49,7 +49,9 @@ _NUMERALS = {
     "eleven": "11", "twelve": "12", "twenty": "20", "thirty": "30", "forty": "40", "fifty": "50", "hundred": "100",
 }  # fmt: skip
 _WORD_ENDINGS = ("ed", "ing", "ion", "ment", "ly", "ity", "ance", "ence", "ness", "s", "ure", "al")
-_PLAIN_SUBJECTS = frozenset({"user", "assistant", "everyone", "team", "project", "work", "nobody", "someone", "everybody"})
+_PLAIN_SUBJECTS = frozenset(
+    {"user", "assistant", "everyone", "team", "project", "work", "nobody", "someone", "everybody"}
+)
 _MAX_FACTS = 12
 
 
@@ -79,7 +81,9 @@ class ModelSummariser:
         except StoreUnavailable as error:
             return replace(fallback, why=f"{self._model.name} did not answer: {error.message}")
         text = answer.text.strip()
-        fault = find_summary_fault(text, budget, count, turns, earlier, remarks) if answer.finished else "it was cut off"
+        fault = (
+            find_summary_fault(text, budget, count, turns, earlier, remarks) if answer.finished else "it was cut off"
+        )
         if fault is not None:
             return replace(fallback, why=f"{self._model.name} was not believed: {fault}")
         return extend_summary(earlier, turns, text, (), count, f"model:{self._model.name}")
@@ -104,7 +108,7 @@ def propose_facts(model: LanguageModel, turns: Sequence[Turn], counter: TokenCou
         shared = [len(words & known) for known in turn_words]
         if words and max(shared, default=0) >= max(1, len(words) // 3):  # the turn that shares most words is the source
             source = turns[shared.index(max(shared))]
-            if find_added_details(text, [part for turn in turns for part in (turn.name, turn.role, turn.content)]):
+            if find_added_details(text, [source.name, source.role, source.content]):
                 continue
             facts.setdefault(normalise_fact_text(text), Fact(" ".join(text.split()), rule="model", turn=source.id))
     return list(facts.values())[:_MAX_FACTS]

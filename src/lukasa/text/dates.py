@@ -184,7 +184,7 @@ def _format_period(words: dict[str, str], moment: date) -> str:
             year, month = divmod(moment.year * 12 + moment.month - 1 + distance, 12)
             return f"{year:04}-{month + 1:02}"
         return f"{moment.year + distance:04}" if unit == "year" else ""
-    if words.get("near") in {"the other day"} or unit in _SEASONS:
+    if words.get("near") == "the other day" or unit in _SEASONS:
         return ""
     period = _parse_relative(words, moment)
     if period.length == 1:

@@ -70,19 +70,23 @@ _QUESTION = re.compile(
     r"|(?:let|tell|show|give|help) me\b|i(?:['’]d| would) like (?:to|you)\b)",
     re.IGNORECASE,
 )
+_HEDGE_AT_END = re.compile(
+    r"\b(?:i (?:think|guess|believe|suppose|hope)|maybe|probably|perhaps|not sure|or not|glaube ich|denke ich|oder)\W*$"
+)
 _POLITE_PREFERENCE = re.compile(
     r"\bI(?:['’]d| would) (?:rather (?:have )?|(?:much |strongly |really )?prefer )(?!(?:it|that|not|if|you)\b)"
 )
 _CLAUSE_BREAK = re.compile(
-    r"[;]\s+|\s[–—-]{1,2}\s+|[,\s]\s*(?:but|aber)\s+(?!(?:only|not|nur|nicht|no)\b)"
+    r";\s+|\s[–—-]{1,2}\s+|,\s+(?=(?:I|we|ich|wir)(?:['’]\w+)? )|[,\s]\s*(?:but|aber)\s+(?!(?:only|not|nur|nicht|no)\b)"
     r"|[,\s]\s*(?:and|und)\s+(?=(?:I|we|my|our|ich|wir|mein\w*|unser\w*)\b)"
     r"|[,\s]\s*(?:and|und)\s+(?=[A-Z][\w-]+ (?:is|ist|has|was|leads|owns|works|lives|manages|handles|prefers|speaks|uses|runs)\s)"
     r"|,\s+(?=(?:(?:the|our|my) [\w-]+(?: [\w-]+)? (?:is|are)|[a-zäöü][\w-]*(?: [\w-]+)? (?:is|are|ist|sind)|\w+ (?:is|ist)) (?!\w+ing\b))"
 )
 _SHARED_SUBJECT = re.compile(rf"[,\s]\s*(?:and|und)\s+(?:also\s+)?(?=(?:{'|'.join(FIRST_PERSON_VERBS)}|am|have)\s)")
+_SHARED_WE = re.compile(rf"[,\s]\s*and\s+(?:now\s+|also\s+)?(?=(?:{'|'.join(sorted(WE_VERBS | WE_HARD_VERBS))})\s)")
 _CONTRACTION = re.compile(
-    r"((?:[Ww]e|[A-Z]\w+|[Mm]y [\w ]{2,20}?|[Oo]ur [\w ]{2,20}?))['’](re|s)"
-    r"(?= (?:an?|the|our|my|in|on|at|from|based|called|due|now|allergic|closed|running|using|going|open|moving|planning) )"
+    r"([Ww]e)['’]re\b|((?:[A-Z]\w+|[Mm]y [\w ]{2,20}?|[Oo]ur [\w ]{2,20}?))['’]s"
+    r"(?= (?:an?|the|our|my|in|on|at|from|based|called|due|now|allergic|closed|open) )"
 )
 _LEADING_PHRASE = re.compile(
     r"((?:In|At|For|On|Since|During|With|After|Before|From|Within|Outside|Under|Until|Every|Each|As of|As from|Starting|Effective|Ab|Seit|Für)\b"
@@ -125,7 +129,7 @@ _HABIT = re.compile(
     re.IGNORECASE,
 )
 _HARD = re.compile(
-    r"\d|\b[A-ZÄÖÜ]\w|@|/\w|`|\b(?:every|each|daily|weekly|monthly|yearly|annually|hourly|nightly|once|twice|jeden|jede|täglich|wöchentlich|one|two"
+    r"\d|\b(?!I\b)[A-ZÄÖÜ]|@|/\w|`|\b(?:every|each|daily|weekly|monthly|yearly|annually|hourly|nightly|once|twice|jeden|jede|täglich|wöchentlich|one|two"
     r"|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|hundred|thousand|half|zwei|drei|vier|fünf|sechs|sieben|acht|neun"
     r"|zehn|first|second|third|floor|noon|midnight)\b"
 )
@@ -203,7 +207,8 @@ _HAVE_BEEN = re.compile(
 _I_AM = re.compile(rf"(?:I(?: am|['’]m)|Ich bin) {_ADVERBS}(?P<rest>.+)")
 _LASTING_SELF = re.compile(
     r"on (?:the|our) [\w -]+ team\b|on (?:call|leave|holiday|vacation|parental leave|maternity leave)\b|training for|working (?:at|for|as|part-time|remotely)"
-    r"|not a fan of|a (?:big |huge )?fan of|into |keen on |(?:\d+|an? \d+|(?:twenty|thirty|forty|fifty|sixty)\b[\w-]*)\b"
+    r"|an? (?:[\w-]+ ){0,2}(?:person|owl|lover|enthusiast|native|expat|introvert|extrovert|fan of)\b|planning (?:an?|to|our|my) |saving for |seit |bei [A-Z]"
+    r"|not a fan of|into |keen on |(?:\d+|an? \d+|(?:twenty|thirty|forty|fifty|sixty)\b[\w-]*)\b"
     r"|(?:Vegetarier|Veganer|Diabetiker|Linkshänder)\w*|(?:eine? )?[A-ZÄÖÜ]\w+(?:er|in|or|ist|ent|ant|wirt|mann|frau)\b|der |die ",
     re.IGNORECASE,
 )
@@ -212,9 +217,13 @@ _NO_ROLE = re.compile(
 )
 _PAST_LIFE = re.compile(
     rf"I {_ADVERBS}(?P<rest>(?:moved to|was born|grew up|graduated|studied|joined|adopted|retired|got (?:married|engaged|promoted|divorced)|became"
-    r"|founded|quit|gave up|stopped (?:smoking|drinking|eating)|started (?:at|as|working)|switched (?:to|from)|took over|inherited|served in|emigrated"
+    r"|founded|quit|gave up|stopped (?:smoking|drinking|eating)|started (?:at|as|working|a new|my)|switched (?:to|from)|took over|inherited|served in|emigrated"
     r"|bought (?:an?|my|our) (?:\w+ ){0,3}?(?:house|flat|apartment|car|bike|dog|boat|cabin)"
     r"|(?:worked|lived|taught|served)\b.* (?:until|from|between|as an?|in \d{4}|for [\w-]+ (?:years|months)))\b.*)"
+)
+_PAST_EVENT = re.compile(
+    rf"I {_ADVERBS}(?P<rest>(?:\w+ed|broke|ran|met|won|wrote|took|made|went|sold|bought|built|lost|gave|taught|flew|drove|spent) (?!it\b|that\b|this\b|you\b|the test)"
+    rf".*\b(?:in (?i:{_MONTH})[a-z]*|(?:in|since) \d{{4}}|last (?:year|month|summer|winter|spring|autumn|fall)|\d+ years ago)\b.*)"
 )
 _FIRST_PERSON = re.compile(
     rf"(?:I|[Ii]ch) {_ADVERBS}(?P<verb>{'|'.join(sorted(FIRST_PERSON_VERBS | HABIT_VERBS, key=len, reverse=True))}) (?P<rest>.+)"
@@ -222,13 +231,21 @@ _FIRST_PERSON = re.compile(
 _NEVER = re.compile(
     rf"(?P<who>I|[Ww]e) never (?P<verb>{'|'.join({*FIRST_PERSON_VERBS, *WE_VERBS, *WE_HARD_VERBS} - {'keep', 'need'})}) (?P<rest>.+)"
 )
+_USUALLY = re.compile(
+    r"I (?P<how>always|usually|normally|typically|generally|mostly|often) (?!(?:get|have|see|think|feel|want|need|try|end|wonder|do|am|was|hear|seem|mean|say)\b)"
+    r"(?P<verb>[a-z]+(?<!ed)(?<!got)(?<!ot)) (?!(?:it|that|this|when|how|why|the syntax|about)\b)(?P<rest>.+)"
+)
+_GOAL = re.compile(
+    r"I (?:want|plan|intend|am planning|am hoping) to (?P<rest>(?:learn|move|become|study|visit|travel|retire|marry|lose|quit|buy an?|build an?|write an?|run an?|start an?|open an?)\b.+)"
+)
 _ABILITY = re.compile(r"I can (?P<rest>(?:also )?(?:speak|drive|play|cook|swim|ride|read|code|program|sing|sign) .+)")
 _APPOINTMENT = re.compile(
     r"(?P<who>I|[Ww]e)(?:['’]ll| will(?: all)?| am going to| are going to|['’]m going to) (?P<rest>(?:be (?:in|at|on|away|off|out|back)|travel|fly|move|start|leave"
     r"|arrive|meet|visit|go to|return|present|attend)\b.+)"
 )
 _DAY = re.compile(
-    rf"\b(?:(?:{_WEEKDAY})\b|tomorrow|tonight|next \w+|in \w+ (?:days?|weeks?|months?)\b|\d{{4}}-\d\d|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})|(?:{_MONTH})[a-z]* \d|at \d)",
+    rf"\b(?:(?:{_WEEKDAY})\b|tomorrow|tonight|next \w+|in \w+ (?:days?|weeks?|months?)\b|\d{{4}}-\d\d|in (?:{_MONTH})[a-z]*\b|at (?:\d|noon|midnight)"
+    rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})|(?:{_MONTH})[a-z]* \d)",
     re.IGNORECASE,
 )
 _SLOTS = {"live in": "home", "work at": "employer", "work for": "employer", "work as": "work", "come from": "origin"}
@@ -244,14 +261,18 @@ _AUXILIARIES = _ADVERB_WORDS | {"is", "are", "am", "have", "has", "had", "been",
 _LIST_SEPARATOR = re.compile(r",? (?:and|und|plus|sowie) (?:also )?|, | & | \+ ")
 _LASTING_WE = re.compile(
     r"an? (?:\w+ ){0,3}(?:team|company|family|group|startup|agency|studio|charity|club|school|bakery|shop|band|nonprofit|couple)\b"
-    r"|based in|located|on [A-Z]|in [A-Z]|open |closed |\d|(?:running|using|building|selling|hosting) (?=.*[A-Z\d])"
+    r"|(?:expecting|planning an?|renovating|moving to|getting married|opening) |based in|located|on [A-Z]|in [A-Z]|open |closed |\d|(?:running|using|building|selling|hosting) (?=.*[A-Z\d])"
 )
 _PLACE = re.compile(
     r"(?:in|on|at|under|behind|next to|opposite|near|from|im|in der|am|um|aus) (?:the |der |dem )?(?:[\w-]+ )*?(?:[A-ZÄÖÜ\d]|\w+$)"
 )
 _JUDGEMENT = re.compile(
-    r"(?:so|too|very|really|quite|pretty|just|all|a bit|a little|a lot|a mess|an? \w*(?:problem|issue|shame|pain|joke|disaster|nightmare|good|bad"
+    r"(?:so|too|very|really|quite|pretty|just|all|out|full of|a bit|a little|a lot|a mess|an? \w*(?:problem|issue|shame|pain|joke|disaster|nightmare|good|bad"
     r"|great|nice))\b"
+)
+_EXISTENCE = re.compile(
+    r"There (?:is|are) (?:only )?(?:\d+|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve) (?!.*\b(?:errors?|warnings?|issues?|bugs?|tests?|failures?"
+    r"|problems?|typos?|lines?|way|reason|question|chance|difference|lot|bit|few|better)\b).*\b(?:in|on|at|per|behind|next to) \w.+"
 )
 _OWNED = re.compile(r"(?:my|our|meine?|unsere?|the|der|die|das)\b", re.IGNORECASE)
 _UNNAMED = re.compile(r"(?:The|All|Every|Each|A|An|Der|Die|Das|Ein|Eine|Two|Three)\b")
@@ -280,7 +301,10 @@ class Clause:
 
     @cached_property
     def is_negated(self) -> bool:
-        return not self.vocabulary.isdisjoint(NEGATION_WORDS)
+        if self.vocabulary.isdisjoint(NEGATION_WORDS):
+            return False
+        stated, contrast, _ = self.lowered.partition(", not ")  # "in Vault, not in files" denies nothing that it states
+        return not contrast or not NEGATION_WORDS.isdisjoint(_WORD.findall(stated))
 
     @cached_property
     def is_lasting(self) -> bool:
@@ -318,6 +342,7 @@ def find_facts(sentence: str, speaker: str, *, is_machine: bool = False) -> Iter
         not SUPPOSITION_WORDS.isdisjoint(_WORD.findall(lowered))
         or any(phrase in lowered for phrase in SUPPOSITION_PHRASES)
         or _QUESTION.match(text)
+        or _HEDGE_AT_END.search(lowered)
     ):
         return
     for clause in _split_clauses(_POLITE_PREFERENCE.sub("I prefer ", text), speaker):
@@ -345,12 +370,14 @@ def _split_clauses(text: str, speaker: str) -> Iterator[Clause]:
         if lead_in := _LEAD_IN.match(part):
             part = part[lead_in.end() :]
         if contraction := _CONTRACTION.match(part):
-            verb = "are" if contraction[2] == "re" else "is"
-            part = f"{contraction[1]} {verb}{part[contraction.end() :]}"
+            subject = f"{contraction[1]} are" if contraction[1] else f"{contraction[2]} is"
+            part = f"{subject}{part[contraction.end() :]}"
         part = _cut_trailing_clauses(part)
-        subject = part.partition(" ")[0] if part.startswith(("I ", "Ich ", "I'", "I’")) else ""
-        for number, piece in enumerate(_SHARED_SUBJECT.split(part) if subject else [part]):
-            clause = Clause(f"{'Ich' if subject == 'Ich' else 'I'} {piece}" if number else piece, speaker, setting)
+        first = re.match(r"I|Ich\b|[Ww]e\b", part)
+        subject = first[0] if first else ""
+        shared = _SHARED_WE if subject in ("We", "we") else _SHARED_SUBJECT
+        for number, piece in enumerate(shared.split(part) if subject else [part]):
+            clause = Clause(f"{subject} {piece}" if number else piece, speaker, setting)
             if len(clause.words) > 1 and clause.words[-1].lower() not in DANGLING_WORDS:
                 yield clause
 
@@ -456,7 +483,7 @@ def _find_preference(clause: Clause) -> Iterator[Fact]:
     own = clause.speaker.lower()
     if match := _PREFERENCE.match(clause.text):
         rest = match["rest"]
-        if not _VAGUE_START.match(rest):
+        if rest.startswith("to ") or not _VAGUE_START.match(rest):
             pair = re.fullmatch(r"(.+?) (?:over|to|rather than|instead of) (.+)", rest)
             subject = " / ".join(sorted((_head_noun(pair[1]), _head_noun(pair[2])))) if pair else _head_noun(rest)
             yield clause.fact(
@@ -488,6 +515,18 @@ def _find_habit(clause: Clause) -> Iterator[Fact]:
             yield clause.fact(f"{who} {_to_third_person(rest) if match['who'] == 'I' else rest}", "preference")
     elif (match := _ABILITY.match(clause.text)) and not clause.is_negated:
         yield clause.fact(f"{clause.speaker} can {_to_third_person(match['rest'])}", "identity")
+    elif (
+        (match := _USUALLY.match(clause.text))
+        and clause.is_lasting
+        and match["verb"] not in FIRST_PERSON_VERBS
+        and not clause.is_negated
+    ):
+        ending = "es" if match["verb"].endswith(("s", "sh", "ch", "x", "o")) else "s"
+        yield clause.fact(
+            f"{clause.speaker} {match['how']} {match['verb']}{ending} {_to_third_person(match['rest'])}", "preference"
+        )
+    elif (match := _GOAL.match(clause.text)) and clause.is_lasting and not clause.is_negated:
+        yield clause.fact(f"{clause.speaker} wants to {_to_third_person(match['rest'])}", "preference")
     elif (match := _APPOINTMENT.match(clause.text)) and not clause.is_negated and _DAY.search(match["rest"]):
         who, rest = (
             ("We", match["rest"]) if match["who"].lower() == "we" else (clause.speaker, _to_third_person(match["rest"]))
@@ -556,7 +595,7 @@ def _find_identity(clause: Clause) -> Iterator[Fact]:
         return
     elif match := _HAVE_BEEN.match(text):
         yield clause.fact(f"{speaker} has {_to_third_person(match['rest'])}", "identity")
-    elif match := _PAST_LIFE.match(text):
+    elif match := _PAST_LIFE.match(text) or _PAST_EVENT.match(text):
         slot = f"home {own}" if match["rest"].startswith("moved to") else ""
         yield clause.fact(f"{speaker} {_to_third_person(match['rest'])}", "identity", slot)
     elif match := _FIRST_PERSON.match(text):
@@ -599,12 +638,17 @@ def _find_statement(clause: Clause) -> Iterator[Fact]:
     if clause.is_negated or not clause.is_lasting:
         return
     first = words[0].lower()
+    if _EXISTENCE.match(clause.text):
+        yield clause.fact(_with_owner(clause.text, clause.speaker), "statement")
+        return
     if first in ("we", "wir"):
         is_fact, slot = _is_lasting_of_us(clause), ""
     elif first in EXCLUDED_SUBJECTS:
         return
     else:
         index = clause.find_verb(_STATEMENT_VERBS)
+        if index is None and _names_time(clause):
+            yield clause.fact(_with_owner(clause.text, clause.speaker), "statement")
         if index is None or index + 1 >= len(words) or (index == 1 and first in _QUANTIFIERS):
             return
         subject, verb, rest = " ".join(words[:index]), words[index].lower(), " ".join(words[index + 1 :])
@@ -629,6 +673,14 @@ def _find_statement(clause: Clause) -> Iterator[Fact]:
 
 _QUANTIFIERS = frozenset({"both", "some", "most", "many", "any", "one", "another", "other", "all", "each"})
 _STATEMENT_VERBS = {**VERBS, **dict.fromkeys((*HARD_VERBS, "is", "are", "ist", "sind", "was", "were"))}
+
+
+def _names_time(clause: Clause) -> bool:
+    """Return whether an unknown verb in the third person has a habit or a day: "the rotation changes every Monday"."""
+    verb = next((i for i, word in enumerate(clause.words[1:6], 1) if word.islower() and word.endswith("s")), 0)
+    rest = " ".join(clause.words[verb + 1 :])
+    is_subject = clause.words[0][0].isupper() and clause.words[verb - 1].lower() not in EMPTY_SUBJECTS
+    return bool(verb and is_subject and not _VAGUE_START.match(rest) and (_HABIT.search(rest) or _DAY.search(rest)))
 
 
 def _is_lasting_of_us(clause: Clause) -> bool:
@@ -657,10 +709,26 @@ def _is_lasting_state(subject: str, verb: str, rest: str) -> bool:
     if last in EMPTY_SUBJECTS or _JUDGEMENT.match(rest):
         return False
     if verb in ("was", "were"):
-        return first in ("founded", "born", "built", "established", "named") or (
-            first
-            in ("cut", "raised", "reduced", "increased", "changed", "set", "renamed", "extended", "lowered", "moved")
-            and " to " in rest
+        is_passive = first.endswith(("ed", "en")) and re.search(r" (?:by|in|on|at|to|from) .*(?:[A-Z]|\d)", rest)
+        return (
+            bool(is_passive)
+            or first in ("founded", "born", "built")
+            or (
+                first
+                in (
+                    "cut",
+                    "raised",
+                    "reduced",
+                    "increased",
+                    "changed",
+                    "set",
+                    "renamed",
+                    "extended",
+                    "lowered",
+                    "moved",
+                )
+                and " to " in rest
+            )
         )
     if first.endswith("ing") and words[0].islower() and first not in LASTING_PROGRESSIVES:
         return len(words) > 1 and first == "working" and words[1] in ("at", "for", "as")

@@ -131,8 +131,8 @@ wohnt wohnen lebt arbeitet arbeiten leitet heißt heißen mag liebt hasst bevorz
 verwenden liegt liegen steht stehen kostet beginnt endet braucht gehört unterrichtet studiert lernt trinkt isst findet befindet öffnet schließt
 """), frozenset())  # fmt: skip
 VERBS |= {verb: _words(follow) for verb, follow in {
-    "reports": "to", "report": "to", "belongs": "to", "belong": "to", "comes": "from every on", "come": "from", "runs": "on in at every as under",
-    "run": "on in at every as under", "depends": "on", "depend": "on", "relies": "on", "rely": "on", "listens": "on", "listen": "on",
+    "reports": "to", "report": "to", "belongs": "to", "belong": "to", "comes": "from every on at", "come": "from", "runs": "on in at every as under until from for",
+    "run": "on in at every as under until from for", "depends": "on", "depend": "on", "relies": "on", "rely": "on", "listens": "on", "listen": "on",
     "points": "to at", "starts": "at on in", "start": "at on in", "ends": "at on in", "end": "at on in", "begins": "at on in", "leaves": "at on from",
     "leave": "at on from", "opens": "at on", "open": "at on", "closes": "at on", "close": "at on", "consists": "of", "sits": "in on at under",
     "lies": "in on", "resides": "in", "stands": "for", "goes": "to live in under into by", "go": "to live in under into", "takes": "place",
@@ -143,7 +143,7 @@ VERBS |= {verb: _words(follow) for verb, follow in {
 HARD_VERBS = _words("""
 want wants need needs has have takes take gets get gives give keeps keep reads sends send writes hat haben bekommt
 moved switched migrated upgraded replaced renamed joined left founded retired graduated hired adopted became took started won merged
-acquired bought married
+acquired bought married starts start
 """)
 """Verbs whose clause is a fact only with a number, a name or a habit in it."""
 TOOL_VERBS: dict[str, tuple[str, ...]] = {
@@ -165,7 +165,7 @@ FIRST_PERSON_VERBS = {
     "attend": "attends", "coach": "coaches", "sing": "sings", "ride": "rides", "cook": "cooks", "grow": "grows",
     "raise": "raises", "rent": "rents", "share": "shares", "avoid": "avoids", "support": "supports", "go by": "goes by",
     "oversee": "oversees", "supervise": "supervises", "coordinate": "coordinates", "handle": "handles", "cycle": "cycles",
-    "sell": "sells", "write": "writes", "wear": "wears", "suffer from": "suffers from", "paint": "paints", "bake": "bakes",
+    "sell": "sells", "write": "writes", "wear": "wears", "suffer from": "suffers from", "weigh": "weighs", "paint": "paints", "bake": "bakes",
     "wohne": "wohnt", "lebe": "lebt", "arbeite": "arbeitet", "spreche": "spricht", "nutze": "nutzt", "benutze": "benutzt",
     "verwende": "verwendet", "spiele": "spielt", "lerne": "lernt", "studiere": "studiert", "fahre": "fährt", "leite": "leitet",
     "besitze": "besitzt", "trinke": "trinkt", "esse": "isst", "komme aus": "kommt aus", "unterrichte": "unterrichtet",
@@ -188,12 +188,12 @@ kinder sohn söhne tochter töchter hund hunde katze katzen bruder brüder schwe
 """)
 WE_VERBS = _words("""
 use rely deploy host ship store pay sell bill invoice charge rotate moved switched migrated replaced renamed hired merged dropped archive
-employ support offer live wohnen leben arbeiten nutzen verwenden benutzen deployen setzen
+employ support offer stopped live wohnen leben arbeiten nutzen verwenden benutzen deployen setzen
 """)
 """Verbs after "we" whose clause is a fact."""
 WE_HARD_VERBS = _words("""
 run release meet work need require keep own write test build publish back review train order serve founded opened closed raised upgraded
-bought treffen zahlen brauchen take start finish
+bought target treffen zahlen brauchen take start finish
 """)
 """Verbs after "we" whose clause is a fact only with a number, a name or a habit in it."""
 EVENTS = _words("""

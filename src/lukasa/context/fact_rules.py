@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from lukasa.context.fact_words import (
@@ -25,6 +24,7 @@ from lukasa.context.fact_words import (
     FLEETING_WORDS,
     HABIT_VERBS,
     HARD_VERBS,
+    INSTRUCTION_WORDS,
     LASTING_PROGRESSIVES,
     LISTENER_WORDS,
     NAMING_SUBJECTS,
@@ -58,7 +58,7 @@ _LEAD_IN = re.compile(
     r"[,:;!.–—-]+\s*"
     r"|(?:hi|hello|hey|ok|okay|yeah|yep|well|oh|ah|also|actually|btw|by the way|(?:just )?(?:an? )?(?:quick )?fyi|lol|haha|hm+|and|but|anyway"
     r"|as you know|for context|for the record|for reference|nb|ps|p\.s\.|heads up|right now|currently|these days|nowadays|at the moment"
-    r"|honestly|personally|plus|additionally|besides|in fact|to be clear|one more thing|just so you know|(?:please )?note that"
+    r"|so(?= (?:quick|we|i|my|our)\b)|(?:[\w']+ ){0,3}(?:background|context|info|intro|facts?|details?|update|news):|honestly|personally|plus|additionally|besides|in fact|to be clear|one more thing|just so you know|(?:please )?note that"
     r"|(?:please )?(?:remember|keep in mind|don['’]t forget)(?: that|:)|übrigens|hallo|ach|zur info)(?:[,:;!.–—-]+\s*|\s+))+(?=\S)",
     re.IGNORECASE,
 )
@@ -77,7 +77,7 @@ _POLITE_PREFERENCE = re.compile(
     r"\bI(?:['’]d| would) (?:rather (?:have )?|(?:much |strongly |really )?prefer )(?!(?:it|that|not|if|you)\b)"
 )
 _CLAUSE_BREAK = re.compile(
-    r";\s+|\s[–—-]{1,2}\s+|,\s+(?=(?:I|we|ich|wir)(?:['’]\w+)? )|[,\s]\s*(?:but|aber)\s+(?!(?:only|not|nur|nicht|no)\b)"
+    r";\s+|\s[–—-]{1,2}\s+|,\s+so\s+(?=(?:[A-Z][\w-]+|the \w+|our \w+|my \w+|we) (?:is|are|use|have|now|work)\b)|,\s+(?=(?:I|we|ich|wir)(?:['’]\w+)? )|[,\s]\s*(?:but|aber)\s+(?!(?:only|not|nur|nicht|no)\b)"
     r"|[,\s]\s*(?:and|und)\s+(?=(?:I|we|my|our|ich|wir|mein\w*|unser\w*)\b)"
     r"|[,\s]\s*(?:and|und)\s+(?=[A-Z][\w-]+ (?:is|ist|has|was|leads|owns|works|lives|manages|handles|prefers|speaks|uses|runs)\s)"
     r"|,\s+(?=(?:(?:the|our|my) [\w-]+(?: [\w-]+)? (?:is|are)|[a-zäöü][\w-]*(?: [\w-]+)? (?:is|are|ist|sind)|\w+ (?:is|ist)) (?!\w+ing\b))"
@@ -115,7 +115,7 @@ _DATE = re.compile(
     re.IGNORECASE,
 )
 _EVENT_VERB = re.compile(
-    r" (is|are|was moved|moved|has moved|has been moved|was rescheduled|has been rescheduled|was postponed|got moved|will be|takes place"
+    r" (is|are|was moved|moved|has moved|has been moved|was rescheduled|has been rescheduled|was postponed|got (?:moved|pushed|delayed)|was pushed|was delayed|has been (?:pushed|delayed|postponed)|will be|takes place"
     r"|will take place|is due|is scheduled|is set|is planned|happens|starts|leaves|begins|ist|findet|wurde) (?:now |jetzt )?(?:for |to |auf )?"
 )
 _PATH = r"(?P<path>(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)*|[A-Za-z]:\\[\w\\.@+ -]*\w|[\w-]+(?:/[\w.-]+)+\.\w{1,8})"
@@ -148,7 +148,7 @@ _ADVERB_WORDS = frozenset(re.findall(r"[a-z]+(?=[|)])", _ADVERBS))
 
 _STANDING = re.compile(
     r"(?:please[, ]+|bitte[, ]+)?(?P<when>always|never(?: ever)?|from now on|in future|going forward|whenever|every time|immer|nie|niemals|ab jetzt"
-    r"|ab sofort)[, ]+(?P<rest>.+)",
+    r"|ab sofort|avoid|make sure(?= to| that| you))[, ]+(?P<rest>.+)",
     re.IGNORECASE,
 )
 _NO_INSTRUCTION = re.compile(
@@ -157,7 +157,9 @@ _NO_INSTRUCTION = re.compile(
     re.IGNORECASE,
 )
 _CONDITIONAL_INSTRUCTION = re.compile(
-    r"(?:if|when|before|after) [^,]{3,80}, (?:please )?(?:always|never|do not|don['’]t) (?!know|think|have|want|see)\w.+"
+    r"(?!i\b|we\b|you\b|he\b|she\b|they\b|it\b|the\b|my\b|our\b)[a-z]+ .{3,160} (?:from now on|going forward|in future)$"
+    r"|you (?:must|may not|are not allowed to) (?!be\b|have\b|know\b|think\b)\w+ .+"
+    r"|(?:if|when|before|after) [^,]{3,80}, (?:please )?(?:always|never|do not|don['’]t) (?!know|think|have|want|see)\w.+"
     r"|(?:please )?(?:use|write|answer|call|keep|put|format|name|log|store|reply|send|save|return|make) [^,]{2,60}(?:, (?:never|not)|,? always) .+",
     re.IGNORECASE,
 )
@@ -173,7 +175,8 @@ _NO_PROHIBITION = re.compile(
     re.IGNORECASE,
 )
 _NOBODY_MAY = re.compile(
-    r"(?:nobody|no one|only [\w' ]{2,40}?) (?:may|must|can|is allowed to|are allowed to) \w.+", re.IGNORECASE
+    r"it is (?:forbidden|prohibited|not allowed) to \w.+|(?:nobody|no one|only [\w' ]{2,40}?) (?:may|must|can|is allowed to|are allowed to) \w.+",
+    re.IGNORECASE,
 )
 _DECISION = re.compile(
     r"(?P<cue>(?:we|I)(?: all| both| finally)?(?:['’]ve| have)?(?: now| finally| just| already)? (?:decided (?:to|on|that|for)|agreed (?:to|on|that)"
@@ -195,7 +198,7 @@ _NATIONALITY = re.compile(
 )
 _PREFERENCE = re.compile(rf"I {_ADVERBS}prefer (?P<rest>.+)")
 _LIKING = re.compile(
-    rf"(?:I|[Ii]ch) {_ADVERBS}(?P<verb>(?:don['’]t|do not) (?:really )?(?:like|enjoy|eat|drink|want|drive|smoke|speak|wear)"
+    rf"(?:I|[Ii]ch) {_ADVERBS}(?P<verb>(?:don['’]t|do not) (?:really )?(?:like|enjoy|eat|drink|drive|smoke|speak|wear|have any|have an?|own an?)"
     r"|can(?:['’]t|not) (?:stand|eat|have|drink|tolerate)|like|love|hate|enjoy|dislike|adore|mag|liebe|hasse|esse|trinke) (?P<rest>.+)"
 )
 _NO_LONGER = re.compile(
@@ -222,7 +225,7 @@ _PAST_LIFE = re.compile(
     r"|(?:worked|lived|taught|served)\b.* (?:until|from|between|as an?|in \d{4}|for [\w-]+ (?:years|months)))\b.*)"
 )
 _PAST_EVENT = re.compile(
-    rf"I {_ADVERBS}(?P<rest>(?:\w+ed|broke|ran|met|won|wrote|took|made|went|sold|bought|built|lost|gave|taught|flew|drove|spent) (?!it\b|that\b|this\b|you\b|the test)"
+    rf"I {_ADVERBS}(?P<rest>(?:\w+ed|broke|ran|met|won|wrote|took|made|went|sold|bought|built|lost|gave|taught|flew|drove|spent|got (?:an?|my|our)|was (?:in|at)) (?!it\b|that\b|this\b|you\b|the test)"
     rf".*\b(?:in (?i:{_MONTH})[a-z]*|(?:in|since) \d{{4}}|last (?:year|month|summer|winter|spring|autumn|fall)|\d+ years ago)\b.*)"
 )
 _FIRST_PERSON = re.compile(
@@ -279,25 +282,16 @@ _UNNAMED = re.compile(r"(?:The|All|Every|Each|A|An|Der|Die|Das|Ein|Eine|Two|Thre
 _FAVOURITE = re.compile(r"my favou?rite (?P<thing>[\w -]+)|meine? Lieblings(?P<ding>\w+)", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
 class Clause:
     """A clause of a sentence and its speaker; ``setting`` is a phrase that stood before it: "for the backend"."""
 
-    text: str
-    speaker: str
-    setting: str = ""
-
-    @cached_property
-    def words(self) -> list[str]:
-        return self.text.split()
-
-    @cached_property
-    def lowered(self) -> str:
-        return self.text.lower()
-
-    @cached_property
-    def vocabulary(self) -> frozenset[str]:
-        return frozenset(_WORD.findall(self.lowered))
+    def __init__(self, text: str, speaker: str, setting: str = "") -> None:
+        self.text = text
+        self.speaker = speaker
+        self.setting = setting
+        self.words = text.split()
+        self.lowered = text.lower()
+        self.vocabulary = frozenset(_WORD.findall(self.lowered))
 
     @cached_property
     def is_negated(self) -> bool:
@@ -334,12 +328,15 @@ def find_facts(sentence: str, speaker: str, *, is_machine: bool = False) -> Iter
         return
     lead_in = _LEAD_IN.match(sentence)
     text = sentence[lead_in.end() :] if lead_in else sentence
-    if not is_machine and (instruction := _find_instruction(text, speaker)) is not None:
-        yield instruction
-        return
     lowered = text.lower()
+    vocabulary = frozenset(_WORD.findall(lowered))
+    if not (is_machine or vocabulary.isdisjoint(INSTRUCTION_WORDS)):
+        instruction = _find_instruction(text, speaker)
+        if instruction is not None:
+            yield instruction
+            return
     if (
-        not SUPPOSITION_WORDS.isdisjoint(_WORD.findall(lowered))
+        not vocabulary.isdisjoint(SUPPOSITION_WORDS)
         or any(phrase in lowered for phrase in SUPPOSITION_PHRASES)
         or _QUESTION.match(text)
         or _HEDGE_AT_END.search(lowered)
@@ -351,7 +348,8 @@ def find_facts(sentence: str, speaker: str, *, is_machine: bool = False) -> Iter
         )
         if is_uncertain or _QUESTION.match(clause.text):
             continue
-        for rule in _MACHINE_RULES if is_machine else _RULES:
+        first = re.split("['’]", clause.words[0])[0]
+        for rule in _MACHINE_RULES if is_machine else _RULES_OF_SUBJECTS.get(first, _RULES):
             facts = list(rule(clause))
             yield from facts
             if facts and rule is not _find_decision:  # a decision may name tools
@@ -369,11 +367,11 @@ def _split_clauses(text: str, speaker: str) -> Iterator[Clause]:
         setting = "" if number_of_part else setting
         if lead_in := _LEAD_IN.match(part):
             part = part[lead_in.end() :]
-        if contraction := _CONTRACTION.match(part):
+        if ("'" in part or "’" in part) and (contraction := _CONTRACTION.match(part)):
             subject = f"{contraction[1]} are" if contraction[1] else f"{contraction[2]} is"
             part = f"{subject}{part[contraction.end() :]}"
         part = _cut_trailing_clauses(part)
-        first = re.match(r"I|Ich\b|[Ww]e\b", part)
+        first = re.match(r"(?:I|Ich|[Ww]e)\b", part)
         subject = first[0] if first else ""
         shared = _SHARED_WE if subject in ("We", "we") else _SHARED_SUBJECT
         for number, piece in enumerate(shared.split(part) if subject else [part]):
@@ -397,7 +395,8 @@ def _find_instruction(sentence: str, speaker: str) -> Fact | None:
     text = sentence.rstrip(" .!")
     what = ""
     if standing := _STANDING.match(text):
-        if len(standing["rest"].split()) > 1 and not _NO_INSTRUCTION.match(standing["rest"]):
+        is_verb = standing["when"].lower() == "avoid" or not _NO_INSTRUCTION.match(standing["rest"])
+        if is_verb and len(standing["rest"].split()) > 1:
             what = f"{standing['when']} {standing['rest']}"
     elif prohibition := _PROHIBITION.match(text):
         rest = prohibition["rest"]
@@ -456,7 +455,7 @@ def _find_date(clause: Clause) -> Iterator[Fact]:
     words = subject.lower().split()
     if words[0] in EXCLUDED_SUBJECTS or not any(word in EVENTS or word.endswith(EVENT_ENDINGS) for word in words):
         return
-    is_moved = re.search(r"moved|rescheduled|postponed", verb[1]) is not None
+    is_moved = re.search(r"moved|rescheduled|postponed|pushed|delayed", verb[1]) is not None
     text = f"{_with_owner(subject, clause.speaker)} {'is' if is_moved else verb[1]} {clause.text[verb.end() :]}"
     thing = re.sub(r"^(?:the|our|der|die|das|unsere?) ", "", _with_owner(subject, clause.speaker).lower())
     yield clause.fact(text, "date", f"date {thing}")
@@ -492,6 +491,12 @@ def _find_preference(clause: Clause) -> Iterator[Fact]:
     elif match := _LIKING.match(clause.text):
         verb, rest = match["verb"].lower().replace("’", "'"), match["rest"]
         if _VAGUE_START.match(rest) or not clause.vocabulary.isdisjoint(LISTENER_WORDS):
+            return
+        if (
+            " have " in f"{verb} "
+            and "not" in verb.replace("'t", "not")
+            and POSSESSIONS.isdisjoint(rest.lower().split())
+        ):
             return
         verb = re.sub(r"(?:don't|do not)(?: really)?", "does not", verb).replace("can't", "cannot")
         if not verb.startswith(("does", "cannot")):
@@ -575,7 +580,7 @@ def _find_tools(clause: Clause) -> Iterator[Fact]:
 
 def _find_identity(clause: Clause) -> Iterator[Fact]:
     speaker, text, own = clause.speaker, clause.text, clause.speaker.lower()
-    if not text.startswith(("I ", "I'", "I’", "Ich ", "ich ")) or not clause.is_lasting:
+    if not clause.is_lasting:
         return
     if match := _I_AM.match(text):
         rest, be = match["rest"], "ist" if text.startswith("Ich") else "is"
@@ -637,7 +642,7 @@ def _find_statement(clause: Clause) -> Iterator[Fact]:
     words = clause.words
     if clause.is_negated or not clause.is_lasting:
         return
-    first = words[0].lower()
+    first = re.split("['’]", words[0].lower())[0]
     if _EXISTENCE.match(clause.text):
         yield clause.fact(_with_owner(clause.text, clause.speaker), "statement")
         return
@@ -702,6 +707,8 @@ def _is_lasting_state(subject: str, verb: str, rest: str) -> bool:
     """Return whether "subject is rest" says what someone or something is, and not how it is at the moment."""
     words = rest.split()
     first, last = words[0].lower(), subject.split()[-1].lower()
+    if _starts_with_role(rest):
+        return not _NO_ROLE.match(rest)
     if _VAGUE_START.match(rest):
         return False
     if _FAVOURITE.match(subject) or _FAVOURITE.match(rest):
@@ -734,25 +741,31 @@ def _is_lasting_state(subject: str, verb: str, rest: str) -> bool:
         return len(words) > 1 and first == "working" and words[1] in ("at", "for", "as")
     if rest.lower().startswith(STATE_PHRASES) or (first in PARTICIPLES and len(words) > 1) or _PLACE.match(rest):
         return True
-    if _HARD.search(rest) or _starts_with_role(rest):
+    if _HARD.search(rest):
         return True
     is_adjective = rest.lower() in ADJECTIVES or rest.endswith(ADJECTIVE_ENDINGS)
     return len(words) == 1 and last in NAMING_SUBJECTS and not is_adjective
 
 
 _RULES: tuple[FactRule, ...] = (
-    _find_name,
-    _find_decision,
-    _find_location,
-    _find_date,
-    _find_ending,
-    _find_preference,
-    _find_habit,
-    _find_tools,
-    _find_identity,
-    _find_regulation,
-    _find_statement,
+    *(
+        _find_name,
+        _find_decision,
+        _find_location,
+        _find_date,
+        _find_ending,
+        _find_tools,
+        _find_regulation,
+        _find_statement,
+    ),
 )
+_SELF_RULES: tuple[FactRule, ...] = (
+    *(_find_name, _find_decision, _find_ending, _find_preference, _find_habit, _find_tools, _find_identity),
+)
+_GROUP_RULES: tuple[FactRule, ...] = (_find_decision, _find_ending, _find_habit, _find_tools, _find_statement)
+_RULES_OF_SUBJECTS = {
+    **dict.fromkeys(("I", "Ich", "ich"), _SELF_RULES), **dict.fromkeys(("We", "we", "Wir", "wir"), _GROUP_RULES)
+}  # fmt: skip
 _MACHINE_RULES: tuple[FactRule, ...] = (_find_decision, _find_location, _find_date, _find_tools)
 
 

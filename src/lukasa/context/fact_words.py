@@ -35,6 +35,10 @@ UNCERTAIN_PHRASES = (
     "not sure", "no idea", "i think", "we think", "i believe", "i feel", "i suspect", "i reckon", "thinking of", "thinking about",
     "looks like", "used to", "were to", "we may ", "i may ", "it may ", "they may ", "you may ", "going to need",
 )  # fmt: skip
+INSTRUCTION_WORDS = _words("""
+always never from future forward whenever every immer nie niemals ab avoid make don't don’t do no keine kein must may not allowed
+""")
+"""Words of which every instruction has one."""
 NEGATION_WORDS = _words("""
 not never nobody none neither nor nothing nowhere hardly cannot don't doesn't didn't isn't aren't wasn't weren't won't can't haven't
 hasn't hadn't don’t doesn’t didn’t isn’t aren’t wasn’t weren’t won’t can’t haven’t hasn’t hadn’t mustn't mustn’t ain't
@@ -57,7 +61,7 @@ er sie es man du ihr dies diese dieser dieses jemand etwas alles und oder aber w
 """First words of a subject that names nothing by itself."""
 EMPTY_SUBJECTS = _words("""
 issue problem point question idea thing things reason answer result results error errors bug output goal fix trick catch difference
-rest story line step message function method variable build test tests example weather documentation docs way word
+rest story line step message function method variable build test tests example weather documentation docs way word part
 """)
 """Last words of a subject that a conversation is about for a moment only."""
 NAMING_SUBJECTS = _words("""
@@ -143,7 +147,7 @@ VERBS |= {verb: _words(follow) for verb, follow in {
 HARD_VERBS = _words("""
 want wants need needs has have takes take gets get gives give keeps keep reads sends send writes hat haben bekommt
 moved switched migrated upgraded replaced renamed joined left founded retired graduated hired adopted became took started won merged
-acquired bought married starts start
+acquired bought married starts start changed
 """)
 """Verbs whose clause is a fact only with a number, a name or a habit in it."""
 TOOL_VERBS: dict[str, tuple[str, ...]] = {
@@ -193,7 +197,7 @@ employ support offer stopped live wohnen leben arbeiten nutzen verwenden benutze
 """Verbs after "we" whose clause is a fact."""
 WE_HARD_VERBS = _words("""
 run release meet work need require keep own write test build publish back review train order serve founded opened closed raised upgraded
-bought target treffen zahlen brauchen take start finish
+bought target got released treffen zahlen brauchen take start finish
 """)
 """Verbs after "we" whose clause is a fact only with a number, a name or a habit in it."""
 EVENTS = _words("""

@@ -253,7 +253,8 @@ _DAY = re.compile(
 )
 _SLOTS = {"live in": "home", "work at": "employer", "work for": "employer", "work as": "work", "come from": "origin"}
 _PROJECT = re.compile(
-    r"(?:we|wir|(?:our |the |this |unser )?(?:project|projekt|stack|codebase|tech stack))$", re.IGNORECASE
+    r"(?:(?:we|wir)(?: (?:have )?(?:now |all )?(?:decided|agreed) to| will|['’]ll)?|(?:our |the |this |unser )?(?:project|projekt|stack|codebase|tech stack))$",
+    re.IGNORECASE,
 )
 _TOOL_ITEM = re.compile(
     r"(?P<tool>(?:[A-Z][\w.+#-]*|[a-z]+[.+#-]?[A-Z]\w*|[a-z][\w.+#-]*(?= v?\d))(?: [A-Z][\w.+#-]*)?)"

@@ -54,9 +54,11 @@ def extract_facts(turn: Turn, day: date | None = None) -> list[Fact]:
     return list(facts.values())[:_MAX_FACTS_PER_TURN]
 
 
-def states_fact(sentence: str) -> bool:
-    """Check whether a sentence states a fact."""
-    return len(sentence) <= _MAX_SENTENCE_LENGTH and any(True for _ in find_facts(_hide_quotations(sentence), "User"))
+def states_fact(sentence: str, role: str = "user") -> bool:
+    """Check whether a sentence of a role states a fact."""
+    if len(sentence) > _MAX_SENTENCE_LENGTH:
+        return False
+    return any(True for _ in find_facts(_hide_quotations(sentence), "User", is_machine=role in _MACHINE_ROLES))
 
 
 def _hide_quotations(text: str) -> str:

@@ -235,3 +235,12 @@ def test_letter_case_white_space_and_a_full_stop_do_not_change_the_id_of_a_fact(
 
     assert normalise_fact_text(normalise_fact_text(text)) == normalise_fact_text(text)
     assert fact_id("s", Fact(text)) == fact_id("s", Fact(f"  {text} . "))
+
+
+@pytest.mark.requirement("CTX-10")
+def test_extraction_meets_its_bars_on_both_halves_of_the_set():
+    from lukasa_bench.quality.extraction import measure
+
+    rows = measure(None)
+    assert [row.case for row in rows if not row.meets_bar] == []
+    assert len(rows) == 4

@@ -553,8 +553,10 @@ def _find_tools(clause: Clause) -> Iterator[Fact]:
         items_at += 1
     items = [_TOOL_ITEM.fullmatch(item) for item in _LIST_SEPARATOR.split(" ".join(words[items_at:]))]
     tools = [item for item in items if item is not None]
-    has_version = any(tool["number"] for tool in tools)
-    if not tools or len(tools) < len(items) or not (has_version or verb in TOOL_VERBS):
+    needs_version = (
+        verb not in TOOL_VERBS or _DECISION.match(clause.text) is not None
+    )  # a decision is a fact of its own
+    if not tools or len(tools) < len(items) or (needs_version and not any(tool["number"] for tool in tools)):
         return
     subject_end = index
     while subject_end > 1 and words[subject_end - 1].lower() in _AUXILIARIES:

@@ -291,6 +291,7 @@ class Clause:
         self.speaker = speaker
         self.setting = setting
         self.words = text.split()
+        self.first_word = re.split("['’]", self.words[0].lower())[0] if self.words else ""
         self.lowered = text.lower()
         self.vocabulary = frozenset(_WORD.findall(self.lowered))
 
@@ -349,8 +350,7 @@ def find_facts(sentence: str, speaker: str, *, is_machine: bool = False) -> Iter
         )
         if is_uncertain or _QUESTION.match(clause.text):
             continue
-        first = re.split("['’]", clause.words[0])[0]
-        for rule in _MACHINE_RULES if is_machine else _RULES_OF_SUBJECTS.get(first, _RULES):
+        for rule in _MACHINE_RULES if is_machine else _RULES_OF_SUBJECTS.get(clause.first_word, _RULES):
             facts = list(rule(clause))
             yield from facts
             if facts and rule is not _find_decision:  # a decision may name tools
@@ -414,6 +414,8 @@ def _find_name(clause: Clause) -> Iterator[Fact]:
     if match is None or clause.is_negated or match["name"].split()[-1].lower() in ROLES:
         return
     speaker, name, rest = clause.speaker, match["name"], match["rest"].lstrip(" ,")
+    if clause.first_word == "this" and not rest.startswith("from "):
+        return
     if clause.text.startswith("I") and _NATIONALITY.match(name):
         yield clause.fact(f"{speaker} is {name}", "identity")
         return
@@ -570,7 +572,7 @@ def _find_tools(clause: Clause) -> Iterator[Fact]:
         owner, predicate = "", f"Project {'requires' if is_need else 'uses'}"
     elif subject in ("I", "Ich"):
         owner, predicate = f"{clause.speaker.lower()} ", f"{clause.speaker} {'needs' if is_need else 'uses'}"
-    elif words[0].lower() in EXCLUDED_SUBJECTS or verb == "on":
+    elif clause.first_word in EXCLUDED_SUBJECTS or verb == "on":
         return
     else:
         owner = f"{_with_owner(subject, clause.speaker).lower()} "
@@ -625,7 +627,7 @@ def _find_identity(clause: Clause) -> Iterator[Fact]:
 def _find_regulation(clause: Clause) -> Iterator[Fact]:
     """Find what must be so, or what nobody may do."""
     is_regulation = _NOBODY_MAY.match(clause.text) is not None
-    if not is_regulation and clause.words[0].lower() not in EXCLUDED_SUBJECTS:
+    if not is_regulation and clause.first_word not in EXCLUDED_SUBJECTS:
         index = clause.find_verb(_MODALS)
         if index is not None and index + 1 < len(clause.words):
             needed = _MODALS[clause.words[index].lower()]
@@ -645,7 +647,7 @@ def _find_statement(clause: Clause) -> Iterator[Fact]:
     words = clause.words
     if clause.is_negated or not clause.is_lasting:
         return
-    first = re.split("['’]", words[0].lower())[0]
+    first = clause.first_word
     if _EXISTENCE.match(clause.text):
         yield clause.fact(_with_owner(clause.text, clause.speaker), "statement")
         return
@@ -767,7 +769,7 @@ _SELF_RULES: tuple[FactRule, ...] = (
 )
 _GROUP_RULES: tuple[FactRule, ...] = (_find_decision, _find_ending, _find_habit, _find_tools, _find_statement)
 _RULES_OF_SUBJECTS = {
-    **dict.fromkeys(("I", "Ich", "ich"), _SELF_RULES), **dict.fromkeys(("We", "we", "Wir", "wir"), _GROUP_RULES)
+    **dict.fromkeys(("i", "ich"), _SELF_RULES), **dict.fromkeys(("we", "wir"), _GROUP_RULES)
 }  # fmt: skip
 _MACHINE_RULES: tuple[FactRule, ...] = (_find_decision, _find_location, _find_date, _find_tools)
 

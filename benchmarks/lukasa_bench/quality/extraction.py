@@ -1,7 +1,7 @@
 """Fact extraction: how many of the stated facts are found, and how many of the found ones were stated.
 
 A case is a sentence with the facts it states, each given by words that must stand in one extracted fact. A fact that no
-case expects is wrong. The set has two halves: the rules were written with the first, and tested once with the second.
+case expects is wrong. The set has two halves: the rules were written with the first, and none was changed for the second.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ _NO_ROLE = re.compile(
     r"(?:an?|the) (?:bit|little|lot|mess|one|same|only|first|last|worst|best|slow|fast|quick|bad|terrible|good|better|big believer|night|morning)\b"
 )
 _PAST_LIFE = re.compile(
-    rf"I {_ADVERBS}(?P<rest>(?:moved to|was born|grew up|graduated|studied|joined|adopted|retired|got (?:married|engaged|promoted|divorced)|became"
+    rf"I(?:['’]ve| have)? {_ADVERBS}(?P<rest>(?:moved to|was born|grew up|graduated|studied|joined|adopted|retired|got (?:married|engaged|promoted|divorced)|became"
     r"|founded|quit|gave up|stopped (?:smoking|drinking|eating)|started (?:at|as|working|a new|my)|switched (?:to|from)|took over|inherited|served in|emigrated"
     r"|bought (?:an?|my|our) (?:\w+ ){0,3}?(?:house|flat|apartment|car|bike|dog|boat|cabin)"
     r"|(?:worked|lived|taught|served)\b.* (?:until|from|between|as an?|in \d{4}|for [\w-]+ (?:years|months)))\b.*)"
@@ -229,7 +229,7 @@ _PAST_EVENT = re.compile(
     rf".*\b(?:in (?i:{_MONTH})[a-z]*|(?:in|since) \d{{4}}|last (?:year|month|summer|winter|spring|autumn|fall)|\d+ years ago)\b.*)"
 )
 _FIRST_PERSON = re.compile(
-    rf"(?:I|[Ii]ch) {_ADVERBS}(?P<verb>{'|'.join(sorted(FIRST_PERSON_VERBS | HABIT_VERBS, key=len, reverse=True))}) (?P<rest>.+)"
+    rf"(?:I|[Ii]ch) (?P<how>{_ADVERBS})(?P<verb>{'|'.join(sorted(FIRST_PERSON_VERBS | HABIT_VERBS, key=len, reverse=True))}) (?P<rest>.+)"
 )
 _NEVER = re.compile(
     rf"(?P<who>I|[Ww]e) never (?P<verb>{'|'.join({*FIRST_PERSON_VERBS, *WE_VERBS, *WE_HARD_VERBS} - {'keep', 'need'})}) (?P<rest>.+)"
@@ -261,6 +261,10 @@ _TOOL_ITEM = re.compile(
     r"(?: (?:version )?v?(?P<number>\d+(?:\.\d+){0,3}(?:-[\w.]+)?))?(?: (?:yesterday|today|last \w+|this \w+|recently|already|gestern|heute))?"
     r"(?P<rest>(?: (?:for|as|with|in|on|via|inside|behind|instead of|on top of|since|from|für|als|seit|mit) (?!(?:that|this|it)$).+)?)"
 )
+_FREQUENCIES = frozenset(
+    {"usually", "mostly", "often", "sometimes", "generally", "normally", "typically", "mainly", "only"}
+)
+"""Adverbs without which a clause would say more than was said."""
 _AUXILIARIES = _ADVERB_WORDS | {"is", "are", "am", "have", "has", "had", "been", "just", "recently"}
 _LIST_SEPARATOR = re.compile(r",? (?:and|und|plus|sowie) (?:also )?|, | & | \+ ")
 _LASTING_WE = re.compile(
@@ -278,6 +282,7 @@ _EXISTENCE = re.compile(
     r"There (?:is|are) (?:only )?(?:\d+|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve) (?!.*\b(?:errors?|warnings?|issues?|bugs?|tests?|failures?"
     r"|problems?|typos?|lines?|way|reason|question|chance|difference|lot|bit|few|better)\b).*\b(?:in|on|at|per|behind|next to) \w.+"
 )
+_DETERMINERS = frozenset({"the", "my", "our", "a", "an", "der", "die", "das", "mein", "meine", "unser", "unsere"})
 _OWNED = re.compile(r"(?:my|our|meine?|unsere?|the|der|die|das)\b", re.IGNORECASE)
 _UNNAMED = re.compile(r"(?:The|All|Every|Each|A|An|Der|Die|Das|Ein|Eine|Two|Three)\b")
 _FAVOURITE = re.compile(r"my favou?rite (?P<thing>[\w -]+)|meine? Lieblings(?P<ding>\w+)", re.IGNORECASE)
@@ -312,7 +317,10 @@ class Clause:
 
     def find_verb(self, verbs: Mapping[str, object]) -> int | None:
         """Return the index of the first verb that has a subject before it."""
-        return next((i for i, word in enumerate(self.words[1:_MAX_SUBJECT_WORDS], 1) if word.lower() in verbs), None)
+        for index, word in enumerate(self.words[1:_MAX_SUBJECT_WORDS], 1):
+            if word.lower() in verbs and self.words[index - 1].lower() not in _DETERMINERS:  # "the report" is a noun
+                return index
+        return None
 
     def fact(self, text: str, rule: str, slot: str = "") -> Fact:
         """Return a fact in the clause's setting."""
@@ -619,7 +627,8 @@ def _find_identity(clause: Clause) -> Iterator[Fact]:
         if not is_fact:
             return
         slot = next((f"{name} {own}" for start, name in _SLOTS.items() if f"{verb} {rest}".startswith(start)), "")
-        third = (FIRST_PERSON_VERBS | HABIT_VERBS)[verb]
+        how = "".join(f"{word} " for word in match["how"].split() if word in _FREQUENCIES)
+        third = how + (FIRST_PERSON_VERBS | HABIT_VERBS)[verb]
         for item in _split_list(rest) if verb in ("speak", "spreche", "use", "play", "own") else [rest]:
             yield clause.fact(f"{speaker} {third} {_to_third_person(item)}", "identity", slot)
 

@@ -363,3 +363,35 @@ def test_two_concurrent_compactions_fold_each_turn_once(conversations, memory, a
 def test_configure_stores_the_settings_of_a_conversation(conversations, open_store):
     conversations.configure("s", entries=70, summary_tokens=500)
     assert conversations.load("s").settings == replace(ConversationSettings(), entries=70, summary_tokens=500)
+
+
+@pytest.mark.requirement("CTX-5")
+def test_a_compaction_sorts_the_facts_and_newer_ones_follow(conversations, append_turns):
+    for text in ("Zoe likes tea", "Ben likes rain", "Anna likes snow"):
+        conversations.add_fact("s", text)
+    assert conversations.load("s").facts == ["Zoe likes tea", "Ben likes rain", "Anna likes snow"]
+    conversations.compact("s")
+    assert conversations.load("s").facts == ["Anna likes snow", "Ben likes rain", "Zoe likes tea"]
+    assert not conversations.compact("s")
+    conversations.add_fact("s", "Abe likes wind")
+    assert conversations.load("s").facts == ["Anna likes snow", "Ben likes rain", "Zoe likes tea", "Abe likes wind"]
+    append_turns(conversations, "s", 51)
+    assert conversations.load("s").facts == ["Abe likes wind", "Anna likes snow", "Ben likes rain", "Zoe likes tea"]
+    conversations.fork("s", "copy")
+    assert conversations.load("copy").facts == conversations.load("s").facts
+
+
+@pytest.mark.requirement("CTX-5")
+def test_the_compactor_sorts_the_facts_in_place_and_save_keeps_the_order(in_memory, clock, append_turns):
+    in_memory.configure("s", automatic=False)
+    append_turns(in_memory, "s", 51)
+    for text in ("Zoe likes tea", "Anna likes snow", "zoe likes tea."):
+        in_memory.add_fact("s", text)
+    context = in_memory.load("s")
+    ContextCompactor(clock=clock).compact(context)
+    assert context.facts == ["Anna likes snow", "Zoe likes tea"] or context.facts == [
+        "Anna likes snow",
+        "zoe likes tea.",
+    ]
+    in_memory.save(context)
+    assert in_memory.load("s").facts == context.facts

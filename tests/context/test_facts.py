@@ -1,5 +1,7 @@
 """Facts: extraction from turns, identity, replacement by newer ones, and search by meaning."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +21,7 @@ def fact_texts(text, role="user", **more):
     ("sentence", "fact"),
     [
         ("I prefer verbose output.", "User prefers verbose output"),
-        ("Actually I prefer concise output, but only for logs.", "User prefers concise output"),
+        ("Actually I prefer concise output, but only for logs.", "User prefers concise output, but only for logs"),
         ("I don't like meetings before 10.", "User does not like meetings before 10"),
         ("My favourite editor is Helix because it is fast.", "User's favourite editor is Helix"),
         ("Please always answer in French.", "User asks: always answer in French"),
@@ -27,7 +29,7 @@ def fact_texts(text, role="user", **more):
         ("My name is Ingrid Olsen.", "User's name is Ingrid Olsen"),
         ("I work at Acme and it is fine.", "User works at Acme and it is fine"),
         ("I'm allergic to peanuts.", "User is allergic to peanuts"),
-        ("I'm a senior software engineer at the bank.", "User is a senior software engineer"),
+        ("I'm a senior software engineer at the bank.", "User is a senior software engineer at the bank"),
         ("My wife's name is Ingrid.", "User's wife's name is Ingrid"),
         ("We decided to use PostgreSQL.", "Decision: use PostgreSQL"),
         ("Let's go with plan B.", "Decision: use plan B"),
@@ -40,6 +42,99 @@ def fact_texts(text, role="user", **more):
 )
 def test_extract_facts_finds_the_fact_in_a_sentence(sentence, fact):
     assert fact in fact_texts(sentence)
+
+
+@pytest.mark.requirement("CTX-10")
+@pytest.mark.parametrize(
+    ("sentence", "facts"),
+    [
+        ("We use Node 22, Vue 3 and Vite.", ["Project uses Node 22", "Project uses Vue 3", "Project uses Vite"]),
+        ("Our app is built with React 19 and Rust.", ["The app is built with React 19", "The app is built with Rust"]),
+        ("I'm allergic to nuts and soy.", ["User is allergic to nuts", "User is allergic to soy"]),
+        ("I like fish and chips.", ["User likes fish and chips"]),
+        ("Maria is our product owner.", ["Maria is our product owner"]),
+        ("My sister Clara lives in Lisbon.", ["User's sister Clara lives in Lisbon"]),
+        ("The office is on the third floor.", ["The office is on the third floor"]),
+        ("The deadline for the grant is 12 May 2026.", ["The deadline for the grant is 12 May 2026"]),
+        ("Never restart it by day.", ["User asks: never restart it by day"]),
+        ("Never merge if CI is red.", ["User asks: never merge if CI is red"]),
+        ("No deploys on Fridays.", ["User asks: no deploys on Fridays"]),
+        ("All pull requests must have two reviewers.", ["All pull requests must have two reviewers"]),
+        ("Nobody may log in without a ticket.", ["Nobody may log in without a ticket"]),
+        ("I don't like tea but I love coffee.", ["User does not like tea", "User loves coffee"]),
+        ("In tests, I prefer real databases to mocks.", ["User prefers real databases to mocks in tests"]),
+        ("I usually work from home on Fridays.", ["User usually works from home on Fridays"]),
+        ("The report is due tomorrow.", ["The report is due tomorrow"]),
+        ("We decided against Kafka.", ["Decision: against Kafka"]),
+        ("Anna, Ben and Carla are on the design team.", ["Anna, Ben and Carla are on the design team"]),
+        ("We moved to Berlin in 2020.", ["We moved to Berlin in 2020"]),
+        ("Ben uses Emacs 29.", ["Ben uses Emacs 29"]),
+        ("Ich wohne in Leipzig und arbeite als Lehrerin.", ["User wohnt in Leipzig", "User arbeitet als Lehrerin"]),
+        ("Bitte niemals freitags deployen.", ["User asks: niemals freitags deployen"]),
+    ],
+)  # fmt: skip
+def test_extract_facts_keeps_each_item_whole_and_true(sentence, facts):
+    assert fact_texts(sentence) == facts
+
+
+@pytest.mark.requirement("CTX-10")
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "We don't use MongoDB.", "I'm not from Berlin.", "She isn't our manager.", "We never agreed on a price.",
+        "If we moved to Kotlin 2, we would need a new CI.", "Suppose our release is on Monday.", "Maybe we use Redis 7.",
+        "I think the meeting is on Tuesday.", "You should try Rust 1.80.", "Let me check if we use Redis 7.",
+        'He wrote: "I love Java. I live in Rome." and left.', "The docs say “we use Redis 7 for queues”.", "> We use Redis 7.",
+        "According to Paul the server is in Dublin.", "Is our budget 5,000 euros", "Do we use Redis 7？",
+        "I used to live in Madrid.", "The build is broken again.", "My code is slow.", "While Anna is away, Ben is the lead.",
+        "Try using Python 3.12.", "They live in Berlin.", "Vielleicht nutzen wir Redis 7.", "Wir nutzen kein MongoDB.",
+        "我住在北京。我们使用 Node 22！", "東京に住んでいます。", "저는 서울에 살아요.", "ฉันชอบชา", "أنا أعيش في القاهرة؟ نعم.", "Я живу в Москве.",
+    ],
+)  # fmt: skip
+def test_extract_facts_finds_none_in_denials_suppositions_quotations_and_questions(sentence):
+    assert fact_texts(sentence) == []
+
+
+@pytest.mark.requirement("CTX-10")
+@pytest.mark.parametrize(
+    ("sentence", "fact"),
+    [
+        ("The demo moved to next Friday.", "The demo is next Friday (2026-03-13)"),
+        ("The demo is on Friday.", "The demo is on Friday (2026-03-13)"),
+        ("The exam is in two weeks.", "The exam is in two weeks (2026-03-24)"),
+        ("My appointment is tomorrow at 9.", "User's appointment is tomorrow (2026-03-11) at 9"),
+        ("The office is closed on Wednesdays.", "The office is closed on Wednesdays"),
+        ("The launch is next Friday, 13 March.", "The launch is next Friday, 13 March"),
+        ("I'll be in Rome next week.", "User will be in Rome next week (2026-03-16 to 2026-03-22)"),
+        ("The audit is next month.", "The audit is next month (2026-04)"),
+        ("Das Treffen ist nächsten Freitag.", "Das Treffen ist nächsten Freitag (2026-03-13)"),
+        ("Die Prüfung ist morgen.", "Die Prüfung ist morgen (2026-03-11)"),
+        ("Der Abgabetermin ist am 15. April.", "Der Abgabetermin ist am 15. April"),
+    ],
+)  # fmt: skip
+def test_relative_dates_are_resolved_against_the_time_of_the_turn(sentence, fact):
+    assert fact_texts(sentence, timestamp=datetime(2026, 3, 10, 12, tzinfo=UTC)) == [fact]
+
+
+@pytest.mark.requirement("CTX-10")
+def test_a_turn_without_a_time_resolves_dates_against_the_clock(conversations, clock):
+    conversations.append("s", "user", "The demo is tomorrow.")
+    day = (clock.now() + timedelta(days=1)).date().isoformat()
+    assert conversations.load("s").facts == [f"The demo is tomorrow ({day})"]
+
+
+@pytest.mark.requirement("CTX-10")
+def test_what_is_no_longer_so_replaces_what_was(conversations):
+    conversations.append("s", "user", "I work at Acme. My budget is 500 euros.")
+    conversations.append("s", "user", "I no longer work at Acme. My budget is 700 euros.")
+    assert conversations.load("s").facts == ["User no longer works at Acme", "User's budget is 700 euros"]
+
+
+def test_facts_about_one_person_do_not_replace_each_other(conversations):
+    conversations.append(
+        "s", "user", "My brother is a nurse. My brother is allergic to nuts. I'm a nurse. I'm a vegetarian."
+    )
+    assert len(conversations.load("s").facts) == 4
 
 
 @pytest.mark.parametrize(
@@ -142,3 +237,12 @@ def test_letter_case_white_space_and_a_full_stop_do_not_change_the_id_of_a_fact(
 
     assert normalise_fact_text(normalise_fact_text(text)) == normalise_fact_text(text)
     assert fact_id("s", Fact(text)) == fact_id("s", Fact(f"  {text} . "))
+
+
+@pytest.mark.requirement("CTX-10")
+def test_extraction_meets_its_bars_on_both_halves_of_the_set():
+    from lukasa_bench.quality.extraction import measure
+
+    rows = measure(None)
+    assert [row.case for row in rows if not row.meets_bar] == []
+    assert len(rows) == 4

@@ -3,7 +3,7 @@
 import pytest
 
 from lukasa.config import open_configured_model
-from lukasa.context.llm_summary import find_summary_fault
+from lukasa.context.llm_summary import find_added_details, find_summary_fault
 from lukasa.context.state import NO_SUMMARY
 from lukasa.errors import InvalidInput, StoreUnavailable
 from lukasa.models import llm
@@ -165,3 +165,39 @@ def test_a_long_fold_is_condensed_before_it_is_sent_to_a_model(in_memory):
 )
 def test_find_summary_fault_rejects_a_bad_summary(text):
     assert find_summary_fault(text, 100, COUNT, [], NO_SUMMARY) is not None
+
+
+@pytest.mark.requirement("CTX-9")
+@pytest.mark.parametrize(
+    ("added", "detail"),
+    [
+        ("Bob decided to use it for billing.", "Bob"),
+        ("They will use PostgreSQL 97 for billing.", "97"),
+        ("Anna decided to use MySQL for billing.", "MySQL"),
+        ("Anna decided that billing is due on Friday.", "Friday"),
+        ("Anna decided it for a hundred messages.", "hundred"),
+    ],
+)
+def test_a_summary_may_not_add_names_or_numbers(in_memory, fill, added, detail):
+    fill(in_memory)
+    with FakeLLM(f"- Anna decided to use PostgreSQL for billing.\n- {added}", "[]") as model:
+        report = in_memory.using(model_at(model.url)).compact("s")
+    assert report.by == "extractive"
+    assert detail in report.why
+    assert detail not in in_memory.load("s").long_term_summary.split()
+
+
+@pytest.mark.requirement("CTX-9")
+def test_find_added_details_accepts_what_the_sources_hold():
+    sources = ["Anna moved the deploy of v1.2 to Thursday.", "The budget is 14,000 euros for two teams.", "user"]
+    text = "- Discussed the budget: 14000 euros, 2 teams.\n- Anna's deploy of 1.2 is on Thursday."
+    assert find_added_details(text, sources) == []
+    assert find_added_details("- Carla moved 3 deploys to Friday.", sources) == ["Carla", "3", "Friday"]
+
+
+@pytest.mark.requirement("CTX-10")
+def test_a_proposed_fact_may_not_add_names_or_numbers(in_memory, fill):
+    fill(in_memory)
+    with FakeLLM(GOOD, '["Anna chose PostgreSQL 17 for billing", "Bob chose PostgreSQL for billing"]') as model:
+        in_memory.using(model_at(model.url)).compact("s")
+    assert [fact for fact in in_memory.facts("s") if fact.rule == "model"] == []

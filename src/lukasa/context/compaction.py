@@ -78,16 +78,17 @@ def compact_conversation(
         )
         if not plan:
             return plan.report(conversation.id, origin.latest_summary)
-        summary, drafts = origin.latest_summary, list[Draft]()
+        summary = replace(origin.latest_summary, sorted_position=origin.facts_position)
+        drafts, steps = list[Draft](), list[tuple[ConversationSummary, Sequence[Turn]]]()
         if plan.turns_to_fold or plan.pruned_tasks:
             summariser: Summariser = summarise if model is None else ModelSummariser(model, counter)
-            turns, steps = plan.turns_to_fold, list[tuple[ConversationSummary, Sequence[Turn]]]()
+            turns = plan.turns_to_fold
             for start in range(0, max(1, len(turns)), MAX_TURNS_PER_SUMMARY_VERSION):
                 end = start + MAX_TURNS_PER_SUMMARY_VERSION
                 remarks = plan.remarks if end >= len(turns) else ()
                 summary = summariser(summary, turns[start:end], origin.settings.summary_tokens, counter, remarks)
                 steps.append((summary, turns[start:end]))
-            drafts += conversation.summary_drafts(origin.summary_version, steps)
+        drafts += conversation.summary_drafts(origin.summary_version, steps or [(summary, ())])
         if plan.pruned_tasks:
             state = dict(origin.state) | {"active_tasks": [dict(task) for task in plan.remaining_tasks]}
             version = origin.state_version
@@ -118,9 +119,10 @@ class CompactionPlan:
     pruned_tasks: tuple[Mapping[str, Any], ...] = ()
     remaining_tasks: tuple[Mapping[str, Any], ...] = ()
     duplicate_facts: tuple[Fact, ...] = ()
+    sorts_facts: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.turns_to_fold or self.pruned_tasks or self.duplicate_facts)
+        return bool(self.turns_to_fold or self.pruned_tasks or self.duplicate_facts or self.sorts_facts)
 
     @property
     def remarks(self) -> list[str]:
@@ -183,6 +185,7 @@ def plan_compaction(
         pruned_tasks=tuple(pruned),
         remaining_tasks=tuple(task for task in tasks if not _is_expired(task, cutoff)),
         duplicate_facts=tuple(find_duplicate_facts(facts)),
+        sorts_facts=by_hand and [fact.text for fact in facts] != sorted(fact.text for fact in facts),
     )
 
 
@@ -208,7 +211,7 @@ class ContextCompactor:
         self._summariser = summariser
 
     def compact(self, context: Context, *, by_hand: bool = False, keep: int | None = None) -> CompactionReport:
-        """Fold turns past the limits, drop duplicate facts and prune completed tasks."""
+        """Fold turns past the limits, sort facts, drop duplicate ones and prune completed tasks."""
         turns = [
             turn if turn.token_count is not None else replace(turn, token_count=self._counter(turn.content))
             for turn in context.turns
@@ -224,7 +227,7 @@ class ContextCompactor:
             context.long_term_summary = summary.text
             context.recent_history[:] = list(plan.turns_to_keep)
         duplicates = {id(fact) for fact in plan.duplicate_facts}
-        context.facts[:] = [fact.text for fact in facts if id(fact) not in duplicates]
+        context.facts[:] = sorted(fact.text for fact in facts if id(fact) not in duplicates)
         context.active_tasks[:] = [dict(task) for task in plan.remaining_tasks]
         return plan.report(context.session_id, summary)
 

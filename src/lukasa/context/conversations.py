@@ -153,9 +153,10 @@ class Conversations:
         if folded or context.long_term_summary != origin.latest_summary.text:
             if context.long_term_summary.__class__ is not str:
                 raise InvalidInput("The long-term summary is text.")
-            summary = extend_summary(
-                origin.latest_summary, folded, context.long_term_summary, (), self.counter, BY_HAND
-            )
+            earlier = origin.latest_summary
+            if context.facts == sorted(context.facts):  # as the compactor leaves them
+                earlier = replace(earlier, sorted_position=origin.facts_position)
+            summary = extend_summary(earlier, folded, context.long_term_summary, (), self.counter, BY_HAND)
             if folded:  # the folded turns must be all up to the newest of them, with no other still to come between
                 query = conversation.turn_query(after=origin.folded_position, limit=len(folded))
                 with self._journal.snapshot() as snapshot:
@@ -369,7 +370,7 @@ class Conversations:
         return self._change_state(session_id, lambda _: None, changes)
 
     def compact(self, session_id: str, *, keep: int | None = None) -> CompactionReport:
-        """Fold all but the newest ``keep`` turns, delete duplicate facts and prune completed tasks."""
+        """Fold all but the newest ``keep`` turns, sort facts, delete duplicate ones and prune completed tasks."""
         return self._compact(self._conversation(session_id), by_hand=True, keep=keep)
 
     def fork(self, session_id: str, new_id: str, *, at: str | AsOf | None = None) -> Outcome:
@@ -557,8 +558,9 @@ class Conversations:
     def _new_fact_drafts(self, conversation: ConversationRecords, turns: Sequence[Turn]) -> list[Draft]:
         """Draft the facts that turns state, without those stored with the same text."""
         facts: dict[str, Fact] = {}
+        today = self._clock.now().date()
         for turn in turns:
-            for fact in extract_facts(turn):
+            for fact in extract_facts(turn, today):
                 id = fact_id(conversation.id, fact)
                 facts[id] = replace(fact, id=id, turn=turn.id)
         known = {id: self._journal.get(Key(conversation.scope, FACT, id)) for id in facts}

@@ -20,6 +20,8 @@ from lukasa.errors import InvalidInput, StoreUnavailable
 from lukasa.models.llm import LanguageModel
 from lukasa.models.token_counter import TokenCounter
 from lukasa.prompt import PromptItem, build_fenced_block
+from lukasa.text.sentences import split_sentences
+from lukasa.text.stopwords import STOP_WORDS
 
 _MAX_PROMPT_TOKENS = 24_000
 _CONDENSED_TOKENS = 6_000
@@ -41,6 +43,15 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W_]{3,}")
+_TOKEN = re.compile(r"[^\W_](?:[\w'’.,:/@+-]*\w)?")
+_NUMERALS = {
+    "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9", "ten": "10",
+    "eleven": "11", "twelve": "12", "twenty": "20", "thirty": "30", "forty": "40", "fifty": "50", "hundred": "100",
+}  # fmt: skip
+_WORD_ENDINGS = ("ed", "ing", "ion", "ment", "ly", "ity", "ance", "ence", "ness", "s", "ure", "al")
+_PLAIN_SUBJECTS = frozenset(
+    {"user", "assistant", "everyone", "team", "project", "work", "nobody", "someone", "everybody"}
+)
 _MAX_FACTS = 12
 
 
@@ -70,7 +81,9 @@ class ModelSummariser:
         except StoreUnavailable as error:
             return replace(fallback, why=f"{self._model.name} did not answer: {error.message}")
         text = answer.text.strip()
-        fault = find_summary_fault(text, budget, count, turns, earlier) if answer.finished else "it was cut off"
+        fault = (
+            find_summary_fault(text, budget, count, turns, earlier, remarks) if answer.finished else "it was cut off"
+        )
         if fault is not None:
             return replace(fallback, why=f"{self._model.name} was not believed: {fault}")
         return extend_summary(earlier, turns, text, (), count, f"model:{self._model.name}")
@@ -95,12 +108,19 @@ def propose_facts(model: LanguageModel, turns: Sequence[Turn], counter: TokenCou
         shared = [len(words & known) for known in turn_words]
         if words and max(shared, default=0) >= max(1, len(words) // 3):  # the turn that shares most words is the source
             source = turns[shared.index(max(shared))]
+            if find_added_details(text, [source.name, source.role, source.content]):
+                continue
             facts.setdefault(normalise_fact_text(text), Fact(" ".join(text.split()), rule="model", turn=source.id))
     return list(facts.values())[:_MAX_FACTS]
 
 
 def find_summary_fault(
-    text: str, budget: int, count: Callable[[str], int], turns: Sequence[Turn], earlier: ConversationSummary
+    text: str,
+    budget: int,
+    count: Callable[[str], int],
+    turns: Sequence[Turn],
+    earlier: ConversationSummary,
+    remarks: Sequence[str] = (),
 ) -> str | None:
     """Return why a summary cannot be used, or None when it can."""
     if not text:
@@ -127,7 +147,42 @@ def find_summary_fault(
     }
     if sum(word in source_words for word in words) < 0.25 * len(words):
         return "it speaks of something else"
+    sources = [earlier.text, *remarks, *(part for turn in turns for part in (turn.name, turn.role, turn.content))]
+    if added := find_added_details(text, sources):
+        return f"its sources do not hold {', '.join(added[:3])}"
     return None
+
+
+def find_added_details(text: str, sources: Sequence[str]) -> list[str]:
+    """Return the names and numbers of a text that none of its sources holds."""
+    known: set[str] = set()
+    for source in sources:
+        known.update(_fold_number(word) for word in _TOKEN.findall(source.lower()))
+    known |= {_NUMERALS[word] for word in known & _NUMERALS.keys()}
+    added: dict[str, None] = {}
+    for sentence in split_sentences(text):
+        for position, word in enumerate(_TOKEN.findall(sentence)):
+            folded = _fold_number(word.lower())
+            if folded in known or folded.removesuffix("s") in known or _NUMERALS.get(folded, "") in known:
+                continue
+            is_name = word[0].isupper() and (position > 0 or _is_name_at_start(sentence)) and folded not in STOP_WORDS
+            if is_name or any(map(str.isdigit, word)) or folded in _NUMERALS:
+                added[word] = None
+    return list(added)
+
+
+def _fold_number(word: str) -> str:
+    """Remove what does not distinguish words of names and numbers: separators of thousands, "'s", leading "v"."""
+    word = re.sub(r"['’]s$|[.,:/-]+$", "", word)
+    return re.sub(r"^v(?=\d)|(?<=\d),(?=\d{3})", "", word)
+
+
+def _is_name_at_start(sentence: str) -> bool:
+    """Check whether a sentence begins with a name: a capitalised word that does something, or another in capitals."""
+    first, *rest = _TOKEN.findall(sentence)
+    if first.lower().endswith(_WORD_ENDINGS) or first.lower() in _PLAIN_SUBJECTS or not rest:
+        return False
+    return rest[0][0].isupper() or rest[0].endswith(("s", "ed")) or rest[0] in {"will", "chose", "and", "went", "wrote"}
 
 
 def _build_messages(

@@ -114,8 +114,9 @@ class ConversationRecords(NamedTuple):
                 "lines": [[line.text, line.worth, line.round] for line in summary.lines],
                 "edge": list(summary.edge),
             }
-            if not summary.why:
-                del body["why"]
+            for name in ("why", "sorted_position"):
+                if not body[name]:
+                    del body[name]
             for start in range(0, max(1, len(turns)), MAX_TURNS_PER_SUMMARY_VERSION):
                 folded = turns[start : start + MAX_TURNS_PER_SUMMARY_VERSION]
                 sources = [Key(self.scope, TURN, turn.id) for turn in folded]
@@ -253,6 +254,7 @@ def parse_summary(body: Mapping[str, Any]) -> ConversationSummary:
             edge=tuple(map(str, body["edge"])),
             by=str(body["by"]),
             why=str(body.get("why", "")),
+            sorted_position=int(body.get("sorted_position", 0)),
             **{name: int(body[name]) for name in ("tokens", "turns", "folded_tokens", "rounds")},
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -303,11 +305,11 @@ class ConversationReader:
         summary_version, summary = self.read_latest_valid(SUMMARY, parse_summary, NO_SUMMARY)
         position = self._find_folded_position(summary)
         turns = self._read_turns(position, settings.entries, settled_only=settled_only)
-        facts = self._read_facts(settings.facts)
+        facts, facts_position = self._read_facts(settings.facts, summary.sorted_position)
         if not (version or summary_version or turns or facts or self.recovered):
             return None
         return LoadedConversation(
-            version, summary_version, state, settings, summary, tuple(turns), tuple(facts), position
+            version, summary_version, state, settings, summary, tuple(turns), tuple(facts), position, facts_position
         )
 
     def read_latest_valid(self, kind: str, parse: Callable[[Mapping[str, Any]], T], default: T) -> tuple[int, T]:
@@ -382,16 +384,18 @@ class ConversationReader:
             middle = (after + before) // 2
             return [*self._read_readable_turns(after, middle + 1), *self._read_readable_turns(middle, before)]
 
-    def _read_facts(self, limit: int) -> list[Fact]:
-        """Read the newest facts, oldest first."""
+    def _read_facts(self, limit: int, sorted_position: int) -> tuple[list[Fact], int]:
+        """Read the newest facts and the position of the last: those up to ``sorted_position`` sorted, then by age."""
         if not limit:
-            return []
+            return [], 0
         query = self._conversation.fact_query(as_of=self._as_of, newest_first=True, limit=limit)
         try:
-            return [parse_fact(record) for record in reversed(self._reader.read(query))]
+            records = self._reader.read(query)[::-1]
         except StoreDamaged as error:
             self.recovered.append(f"The facts cannot be read ({_message(error)}).")
-            return []
+            return [], 0
+        records.sort(key=lambda r: (False, r.text, 0) if r.seq <= sorted_position else (True, "", r.seq))
+        return [parse_fact(record) for record in records], max((record.seq for record in records), default=0)
 
 
 def _message(error: Exception) -> str:

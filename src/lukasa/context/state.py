@@ -176,7 +176,8 @@ class ConversationSummary:
     """The long-term summary: its text, its author, and the number of turns folded into it.
 
     ``edge`` holds the ids of the newest folded turns, newest first: the recent view begins after them. ``why`` is the
-    reason when ``by`` is not the summariser that was asked.
+    reason when ``by`` is not the summariser that was asked. Facts up to the log position ``sorted_position`` are listed
+    in alphabetical order, later ones after them.
     """
 
     text: str = ""
@@ -188,6 +189,7 @@ class ConversationSummary:
     edge: tuple[str, ...] = ()
     by: str = ""
     why: str = ""
+    sorted_position: int = 0
 
 
 NO_SUMMARY = ConversationSummary()
@@ -206,6 +208,8 @@ class LoadedConversation:
     facts: tuple[Fact, ...] = ()
     folded_position: int = 0
     """The log position of the newest folded turn, 0 without one."""
+    facts_position: int = 0
+    """The log position of the newest fact, 0 without one."""
 
 
 @dataclass(slots=True)

@@ -199,7 +199,7 @@ def score_sentence(sentence: str, role: str = "user", *, is_first: bool = False,
     value = 0.5
     if words > 4 and _DECISION.search(lowered):
         value += 1.6
-    if states_fact(sentence):
+    if states_fact(sentence, role):
         value += 2.2
     for pattern, bonus in ((_STANDING_RULE, 1.2), (_ACTION, 1.0), (_PROBLEM, 0.8), (_TIME_REFERENCE, 1.0)):
         if pattern.search(lowered):

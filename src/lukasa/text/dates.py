@@ -50,6 +50,25 @@ _RELATIVE_HINTS = [
 ]
 _FUTURE_HINT = re.compile(r"in (?:\d|" + "|".join(_NUMBER_WORDS) + r").{0,12} (?:day|week|month|year)")
 
+_GERMAN_WORDS = {
+    "heute": "today", "morgen": "tomorrow", "gestern": "yesterday", "nächste": "next", "nächsten": "next", "nächster": "next",
+    "nächstes": "next", "letzte": "last", "letzten": "last", "letztes": "last", "diese": "this", "diesen": "this",
+    "dieses": "this", "kommende": "coming", "kommenden": "coming", "woche": "week", "wochen": "week", "monat": "month",
+    "monaten": "month", "jahr": "year", "jahren": "year", "tag": "day", "tagen": "day", "wochenende": "weekend",
+    "montag": "monday", "dienstag": "tuesday", "mittwoch": "wednesday", "donnerstag": "thursday", "freitag": "friday",
+    "samstag": "saturday", "sonntag": "sunday", "einem": "one", "einer": "one", "zwei": "two", "drei": "three",
+    "vier": "four", "fünf": "five", "sechs": "six",
+}  # fmt: skip
+_GERMAN_WEEKDAYS = "|".join(word for word, english in _GERMAN_WORDS.items() if english in _WEEKDAYS)
+_CALENDAR_RE = re.compile(
+    rf"{_RELATIVE_RE.pattern}(?! \()|\b(?P<near_german>heute|gestern|(?-i:(?<!heute )(?<!am )morgen))\b"
+    rf"|\b(?P<which_german>(?:nächste|letzte|diese|kommende)[ns]?) (?P<unit_german>Woche|Wochenende|Monat|Jahr|{_GERMAN_WEEKDAYS})\b"
+    rf"|\bin (?P<ahead_german>\d{{1,3}}|einem|einer|zwei|drei|vier|fünf|sechs) (?P<stride_german>Tag|Woche|Monat|Jahr)(?:en|n)?\b"
+    rf"|\b(?:on|by|until|before|is|to|this|am|bis|ist) (?P<weekday>{'|'.join(_WEEKDAYS)}|{_GERMAN_WEEKDAYS})\b",
+    re.IGNORECASE,
+)
+_CALENDAR_HINTS = [*_RELATIVE_HINTS, "day", "week", "month", "year", *_GERMAN_WORDS]
+
 
 @dataclass(frozen=True, slots=True)
 class Period:
@@ -120,6 +139,61 @@ def find_periods(text: str, moment: date | None = None) -> tuple[Period, ...]:
             except (ValueError, OverflowError):
                 continue  # a date a thousand years ago is outside the calendar
     return tuple(found)
+
+
+def write_calendar_dates(text: str, moment: date, *, weekdays: bool = False) -> str:
+    """Write the calendar date behind each relative one: "tomorrow (2026-03-11)"; ``weekdays`` includes "on Friday".
+
+    A text that has a date of its own stays as it is.
+    """
+    lower = text.lower()
+    if not any(hint in lower for hint in _CALENDAR_HINTS) or _has_calendar_date(text):
+        return text
+
+    def write(match: re.Match[str]) -> str:
+        words = {name.removesuffix("_german"): value.lower() for name, value in match.groupdict().items() if value}
+        if words.get("weekday") and not weekdays:
+            return match[0]
+        try:
+            written = _format_period(words, moment)
+        except (ValueError, OverflowError):
+            return match[0]  # a date a thousand years ago is outside the calendar
+        return f"{match[0]} ({written})" if written else match[0]
+
+    return _CALENDAR_RE.sub(write, text)
+
+
+def _has_calendar_date(text: str) -> bool:
+    return any(pattern.search(text) for pattern in _ABSOLUTE_RE[:6])
+
+
+def _format_period(words: dict[str, str], moment: date) -> str:
+    """Return the date of a relative expression: a day, a week, a month or a year; "" when it is too vague."""
+    words = {name: " ".join(_GERMAN_WORDS.get(word, word) for word in value.split()) for name, value in words.items()}
+    if weekday := words.get("weekday"):
+        return _calendar_period(weekday, 0, moment).first.isoformat()
+    count = words.get("count") or words.get("ahead")
+    unit = words.get("steps") or words.get("stride") or words.get("unit", "day")
+    if count is not None:
+        if count in ("couple", "few"):
+            return ""
+        distance = _parse_count(count) if words.get("way", "later") in {"from now", "later"} else -_parse_count(count)
+        if unit in {"day", "week"}:
+            return (moment + timedelta(distance * (7 if unit == "week" else 1))).isoformat()
+        if unit == "month":
+            year, month = divmod(moment.year * 12 + moment.month - 1 + distance, 12)
+            return f"{year:04}-{month + 1:02}"
+        return f"{moment.year + distance:04}" if unit == "year" else ""
+    if words.get("near") == "the other day" or unit in _SEASONS:
+        return ""
+    period = _parse_relative(words, moment)
+    if period.length == 1:
+        return period.first.isoformat()
+    if unit == "month":
+        return period.first.isoformat()[:7]
+    if unit == "year":
+        return period.first.isoformat()[:4]
+    return f"{period.first.isoformat()} to {period.last.isoformat()}"
 
 
 def _parse_absolute(parts: dict[str, str | None]) -> Period | None:

@@ -29,6 +29,9 @@ _ABBREVIATIONS = frozenset(_ABBREVIATION_LIST.split())
 _NUMERIC_ABBREVIATIONS = frozenset(_NUMERIC_ABBREVIATION_LIST.split())
 _ENDING_ABBREVIATIONS = frozenset({"etc", "a.m", "p.m", "u.s", "u.k", "e.u", "inc", "ltd", "co", "jr", "al", "ph.d"})
 """Abbreviations that end a sentence when a capital letter follows."""
+_GERMAN_MONTH = re.compile(
+    r"\s*(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b"
+)
 _MAX_CHARACTERS = 200_000
 _MAX_WORD_LENGTH = 40
 
@@ -112,4 +115,5 @@ def _is_sentence_end(paragraph: str, start: int, end: re.Match[str]) -> bool:
         return False
     if len(word) == 1 and word.isupper() and word != "I":
         return False
-    return not (word.isdigit() and len(word) <= 2 and end.start() - start <= 3)
+    is_ordinal = word.isdigit() and len(word) <= 2  # "1. Wash it", "am 15. April"
+    return not (is_ordinal and (end.start() - start <= 3 or _GERMAN_MONTH.match(paragraph, end.end())))

@@ -1,0 +1,822 @@
+"""Rules that find facts in a sentence: who a person is, what was decided, what a thing is, where and when.
+
+A sentence is split into clauses. A clause becomes a fact in its own words; only the first person is replaced by the
+speaker. Clauses that ask, suppose or quote give no fact. One that denies gives none either, unless it is a fact that says
+so in full: a prohibition, a dislike, something that is no longer so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+
+from lukasa.context.fact_words import (
+    ADJECTIVE_ENDINGS,
+    ADJECTIVES,
+    DANGLING_WORDS,
+    EMPTY_SUBJECTS,
+    EVENT_ENDINGS,
+    EVENTS,
+    EXCLUDED_SUBJECTS,
+    FIRST_PERSON_VERBS,
+    FLEETING_PHRASES,
+    FLEETING_WORDS,
+    HABIT_VERBS,
+    HARD_VERBS,
+    INSTRUCTION_WORDS,
+    LASTING_PROGRESSIVES,
+    LISTENER_WORDS,
+    NAMING_SUBJECTS,
+    NEGATION_WORDS,
+    PARTICIPLES,
+    PERSONAL_ROLES,
+    POSSESSIONS,
+    ROLES,
+    STATE_PHRASES,
+    SUPPOSITION_PHRASES,
+    SUPPOSITION_WORDS,
+    TOOL_VERBS,
+    UNCERTAIN_PHRASES,
+    UNCERTAIN_WORDS,
+    VALUE_SUBJECTS,
+    VERBS,
+    VERSION_VERBS,
+    WE_HARD_VERBS,
+    WE_VERBS,
+)
+from lukasa.context.state import Fact
+
+QUOTATION_PLACEHOLDER = "\ufffc"
+"""A character in place of a quotation; a sentence that has it states nothing."""
+_QUESTION_MARKS = ("?", "？", "؟", "?)", '?"', "?”", "?!")
+_MAX_SUBJECT_WORDS = 9
+_WORD = re.compile(r"[\w'’-]+")
+
+_LEAD_IN = re.compile(
+    r"(?:(?:no|nope|yes|right|sure|so|now|again|note|rule|update|quick update|good news|important|reminder|thanks|thank you|today|tip|ja|nein)"
+    r"[,:;!.–—-]+\s*"
+    r"|(?:hi|hello|hey|ok|okay|yeah|yep|well|oh|ah|also|actually|btw|by the way|(?:just )?(?:an? )?(?:quick )?fyi|lol|haha|hm+|and|but|anyway"
+    r"|as you know|for context|for the record|for reference|nb|ps|p\.s\.|heads up|right now|currently|these days|nowadays|at the moment"
+    r"|so(?= (?:quick|we|i|my|our)\b)|(?:[\w']+ ){0,3}(?:background|context|info|intro|facts?|details?|update|news):|honestly|personally|plus|additionally|besides|in fact|to be clear|one more thing|just so you know|(?:please )?note that"
+    r"|(?:please )?(?:remember|keep in mind|don['’]t forget)(?: that|:)|übrigens|hallo|ach|zur info)(?:[,:;!.–—-]+\s*|\s+))+(?=\S)",
+    re.IGNORECASE,
+)
+_QUESTION = re.compile(
+    r"(?:(?:do|does|did|can|could|would|should|shall|is|are|was|were|have|has|am|will|isn['’]t|aren['’]t|don['’]t|doesn['’]t|won['’]t|can['’]t) "
+    r"(?:i|you|we|they|he|she|it|there|this|that|the|my|our|your|anyone|any)\b"
+    r"|(?:what|where|who|whom|whose|why|how|which)(?:['’]s|['’]re)?\b|when (?:is|are|was|do|does|did|will|can|should)\b"
+    r"|(?:was|wo|wer|wann|warum|wieso|wie|welche[rsnm]?|ist|sind|hat|haben|kann|können|soll|sollen)\b"
+    r"|(?:let|tell|show|give|help) me\b|i(?:['’]d| would) like (?:to|you)\b)",
+    re.IGNORECASE,
+)
+_HEDGE_AT_END = re.compile(
+    r"\b(?:i (?:think|guess|believe|suppose|hope)|maybe|probably|perhaps|not sure|or not|glaube ich|denke ich|oder)\W*$"
+)
+_POLITE_PREFERENCE = re.compile(
+    r"\bI(?:['’]d| would) (?:rather (?:have )?|(?:much |strongly |really )?prefer )(?!(?:it|that|not|if|you)\b)"
+)
+_CLAUSE_BREAK = re.compile(
+    r";\s+|\s[–—-]{1,2}\s+|,\s+so\s+(?=(?:[A-Z][\w-]+|the \w+|our \w+|my \w+|we) (?:is|are|use|have|now|work)\b)|,\s+(?=(?:I|we|ich|wir)(?:['’]\w+)? )|[,\s]\s*(?:but|aber)\s+(?!(?:only|not|nur|nicht|no)\b)"
+    r"|[,\s]\s*(?:and|und)\s+(?=(?:I|we|my|our|ich|wir|mein\w*|unser\w*)\b)"
+    r"|[,\s]\s*(?:and|und)\s+(?=[A-Z][\w-]+ (?:is|ist|has|was|leads|owns|works|lives|manages|handles|prefers|speaks|uses|runs)\s)"
+    r"|,\s+(?=(?:(?:the|our|my) [\w-]+(?: [\w-]+)? (?:is|are)|[a-zäöü][\w-]*(?: [\w-]+)? (?:is|are|ist|sind)|\w+ (?:is|ist)) (?!\w+ing\b))"
+)
+_SHARED_SUBJECT = re.compile(rf"[,\s]\s*(?:and|und)\s+(?:also\s+)?(?=(?:{'|'.join(FIRST_PERSON_VERBS)}|am|have)\s)")
+_SHARED_WE = re.compile(rf"[,\s]\s*and\s+(?:now\s+|also\s+)?(?=(?:{'|'.join(sorted(WE_VERBS | WE_HARD_VERBS))})\s)")
+_CONTRACTION = re.compile(
+    r"([Ww]e)['’]re\b|((?:[A-Z]\w+|[Mm]y [\w ]{2,20}?|[Oo]ur [\w ]{2,20}?))['’]s"
+    r"(?= (?:an?|the|our|my|in|on|at|from|based|called|due|now|allergic|closed|open) )"
+)
+_LEADING_PHRASE = re.compile(
+    r"((?:In|At|For|On|Since|During|With|After|Before|From|Within|Outside|Under|Until|Every|Each|As of|As from|Starting|Effective|Ab|Seit|Für)\b"
+    r"[^,]{2,50}?)(?:, | (?=(?:we|I|my|our|wir|ich)\b))(?=\S)"
+)
+_SUBORDINATE = re.compile(
+    r"(?:while|when|whenever|once|as long as|because|although|though|even|given|until|besides|unlike|instead|während|sobald|als|weil|obwohl|bevor"
+    r"|nachdem)\b",
+    re.IGNORECASE,
+)
+_TRAILING_CLAUSE = re.compile(
+    r",\s*(?:so|because|['’]?cause|it['’]s|they['’]re|that['’]s|although|though|which|please|thanks|thank you|lol|haha|right|ok|okay|weil|denn"
+    r"|obwohl)\b.*$|\s(?:because|although|though|so that|since (?:it|I|we|they|he|she)|['’]cause|weil)\b.*$"
+    r"|\s(?:too|as well|anyway|please|thanks|now|lol|haha|these days|nowadays|so much|btw|by the way|currently|right now)$",
+    re.IGNORECASE,
+)
+
+_MONTH = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mär|mai|okt|dez"
+_WEEKDAY = "(?:mon|tues|wednes|thurs|fri|satur|sun)day|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag"
+_DATE = re.compile(
+    rf"(?:(?:on|by|at|in|due|am|um|at the end of|end of|before|until|bis|every|jeden|nächste[nrs]?|diese[nrs]?|this|next|coming|the) )*"
+    rf"(?:(?:{_WEEKDAY})s?\b|tomorrow\b|today\b|tonight\b|morgen\b|übermorgen\b|heute\b|(?<=next )\w+|(?:nächste[nrs]?|next) \w+"
+    r"|(?:\d+|an?|one|two|three|four|five|six|ten|einer|einem|zwei|drei|vier) (?:days?|weeks?|months?|years?|Tage?n?|Wochen?|Monate?n?)\b|\d{4}-\d\d-\d\d"
+    rf"|(?:\d{{1,2}}(?:st|nd|rd|th|\.)?\s+(?:of\s+)?)?(?:{_MONTH})[a-z]*\b|\d{{1,2}}(?:st|nd|rd|th)\b|\d{{1,2}}[./]\d{{1,2}}\b|q[1-4]\b"
+    r"|\d{1,2}(?::\d\d| ?[ap]m| Uhr)?(?=$|[ ,]))",
+    re.IGNORECASE,
+)
+_EVENT_VERB = re.compile(
+    r" (is|are|was moved|moved|has moved|has been moved|was rescheduled|has been rescheduled|was postponed|got (?:moved|pushed|delayed)|was pushed|was delayed|has been (?:pushed|delayed|postponed)|will be|takes place"
+    r"|will take place|is due|is scheduled|is set|is planned|happens|starts|leaves|begins|ist|findet|wurde) (?:now |jetzt )?(?:for |to |auf )?"
+)
+_PATH = r"(?P<path>(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)*|[A-Za-z]:\\[\w\\.@+ -]*\w|[\w-]+(?:/[\w.-]+)+\.\w{1,8})"
+_LOCATION = re.compile(
+    rf"(?i:(?:the|our|my)\s+(?P<thing>[\w-]+(?: [\w-]+){{0,5}}?)\s+(?:is|are|lives?|sits?|stands?|goes?)(?: (?:kept|stored|found|located))?"
+    rf"\s+(?:in|at|under|into|to)\s+[`\"']?{_PATH}[`\"']?(?P<rest>.*))"
+)
+_HABIT = re.compile(
+    r"\b(?:every|each|daily|weekly|monthly|(?:once|twice|\w+ times) (?:a|per)|on (?:mon|tues|wednes|thurs|fri|satur|sun)days|at night"
+    r"|in the mornings?|mornings|evenings|weekends|jeden|jede|täglich|abends|morgens)\b|\b(?:at|by) \d",
+    re.IGNORECASE,
+)
+_HARD = re.compile(
+    r"\d|\b(?!I\b)[A-ZÄÖÜ]|@|/\w|`|\b(?:every|each|daily|weekly|monthly|yearly|annually|hourly|nightly|once|twice|jeden|jede|täglich|wöchentlich|one|two"
+    r"|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|hundred|thousand|half|zwei|drei|vier|fünf|sechs|sieben|acht|neun"
+    r"|zehn|first|second|third|floor|noon|midnight)\b"
+)
+"""A number, a name, an address or a habit: what makes a complement worth keeping."""
+_VAGUE_START = re.compile(
+    r"(?:it|this|that|these|those|them|him|her(?= (?:too|so)|$)|you|your|how|what|when|where|to (?:know|see|ask|hear|thank|be|have|do|get)|something"
+    r"|(?:hard|fine|here|there|well|late|alone|fast|slowly|again|great)$"
+    r"|anything|everything|one of|the (?:idea|way|fact|look|sound|new|second|first|last|other)|es|das|dies\w*|dich|euch|wie|was)\b",
+    re.IGNORECASE,
+)
+_ADVERBS = (
+    r"(?:(?:really|also|usually|always|personally|strongly|generally|still|now|currently|mostly|actually|typically|only|just|normally|absolutely"
+    r"|definitely|much|often|mainly|both|all|already|primarily|exclusively|sometimes|recently|auch|gerne|meistens) )*"
+)
+_ADVERB_WORDS = frozenset(re.findall(r"[a-z]+(?=[|)])", _ADVERBS))
+
+_STANDING = re.compile(
+    r"(?:please[, ]+|bitte[, ]+)?(?P<when>always|never(?: ever)?|from now on|in future|going forward|whenever|every time|immer|nie|niemals|ab jetzt"
+    r"|ab sofort|avoid|make sure(?= to| that| you))[, ]+(?P<rest>.+)",
+    re.IGNORECASE,
+)
+_NO_INSTRUCTION = re.compile(
+    r"(?:\w+ing|\w+ed|on|in|at|a|an|the|been|had|has|have|so|too|my|your|good|nice|great|happy|again|mind|knew|saw|thought|heard|went|got|was|is|were"
+    r"|better|more|less|ever|fun|there|and|or|but|i|we|he|she|they|it|would|will|did|do i|do we|said)\b",
+    re.IGNORECASE,
+)
+_CONDITIONAL_INSTRUCTION = re.compile(
+    r"(?!i\b|we\b|you\b|he\b|she\b|they\b|it\b|the\b|my\b|our\b)[a-z]+ .{3,160} (?:from now on|going forward|in future)$"
+    r"|you (?:must|may not|are not allowed to) (?!be\b|have\b|know\b|think\b)\w+ .+"
+    r"|(?:if|when|before|after) [^,]{3,80}, (?:please )?(?:always|never|do not|don['’]t) (?!know|think|have|want|see)\w.+"
+    r"|(?:please )?(?:use|write|answer|call|keep|put|format|name|log|store|reply|send|save|return|make) [^,]{2,60}(?:, (?:never|not)|,? always) .+",
+    re.IGNORECASE,
+)
+_PROHIBITION = re.compile(
+    r"(?:please[, ]+|bitte[, ]+)?(?P<what>(?:do not|don['’]t)(?: ever)? (?P<rest>.+)"
+    r"|no (?!(?:one|idea|problem|worries|need|way|wonder|doubt|thanks|news|luck|more|longer|such|matter)\b)(?:[\w-]+ ){1,4}?"
+    r"(?:on|after|before|in|at|during|without|until|between|by|from) .+|keine? (?:[\w-]+ ){1,3}?(?:am|nach|vor|in|im|ohne|an) .+)",
+    re.IGNORECASE,
+)
+_NO_PROHIBITION = re.compile(
+    r"(?:worry|forget|mind|know|think|get me wrong|bother|hesitate|be|you|want|need|have|understand|see|like|care|feel|believe|remember|really|even"
+    r"|panic|laugh|judge|ask me|say|do (?:that|it|this)|go there|give up|stop|miss|wait|\w+ (?:it|that|this|them|yet)$)\b",
+    re.IGNORECASE,
+)
+_NOBODY_MAY = re.compile(
+    r"it is (?:forbidden|prohibited|not allowed) to \w.+|(?:nobody|no one|only [\w' ]{2,40}?) (?:may|must|can|is allowed to|are allowed to) \w.+",
+    re.IGNORECASE,
+)
+_DECISION = re.compile(
+    r"(?P<cue>(?:we|I)(?: all| both| finally)?(?:['’]ve| have)?(?: now| finally| just| already)? (?:decided (?:to|on|that|for)|agreed (?:to|on|that)"
+    r"|settled (?:on|for)|chose|chosen|picked|opted for|approved)|(?:let['’]?s|we(?:['’]ll| will)|we are(?: now)? going to) (?:go with|use)"
+    r"|(?:we are(?: now)? )?going with|decision:|agreed:|the (?:final )?decision is(?: to)?|the plan is to|we plan to|we are planning to"
+    r"|it (?:was|is) (?:decided|agreed) (?:to|that))\s+(?P<rest>.+)"
+    r"|(?:we|I)(?:['’]ve| have)? decided (?P<against>against .+|not to .+)"
+    r"|wir haben uns für (?P<german>.+?) entschieden.*|wir haben (?:beschlossen|entschieden),? (?P<german_that>.+)",
+    re.IGNORECASE,
+)
+_NAME = re.compile(
+    r"(?:[Mm]y name is|(?:[Yy]ou can |[Pp]lease |[Pp]eople |[Ff]riends |[Jj]ust )?[Cc]all me|I am|I['’]m|I go by|[Tt]his is|[Mm]ein Name ist"
+    r"|[Ii]ch hei(?:ß|ss)e|[Ii]ch bin)\s+(?P<name>[A-ZÄÖÜ][\w'’-]+(?: (?:van |von |de )?[A-ZÄÖÜ][\w'’-]+){0,2})"
+    r"(?=[.,!]|$| and\b| from\b| und\b| aus\b)(?P<rest>.*)"
+)
+_NATIONALITY = re.compile(
+    r"(?!(?:Adrian|Sebastian|Christian|Julian|Damian|Fabian|Vivian|Florian|Brian|Maximilian|Ian)$)"
+    r"\w*(?:ian|ish|ese|German|French|Dutch|American|Mexican|Korean|Moroccan|Greek|Swiss|Czech|Thai)$"
+)
+_PREFERENCE = re.compile(rf"I {_ADVERBS}prefer (?P<rest>.+)")
+_LIKING = re.compile(
+    rf"(?:I|[Ii]ch) {_ADVERBS}(?P<verb>(?:don['’]t|do not) (?:really )?(?:like|enjoy|eat|drink|drive|smoke|speak|wear|have any|have an?|own an?)"
+    r"|can(?:['’]t|not) (?:stand|eat|have|drink|tolerate)|like|love|hate|enjoy|dislike|adore|mag|liebe|hasse|esse|trinke) (?P<rest>.+)"
+)
+_NO_LONGER = re.compile(
+    r"(?P<subject>I|[Ww]e|(?:[Mm]y |[Tt]he |[Oo]ur )?[\w'’-]+(?: [\w'’-]+){0,3}?) (?P<be>am |is |are )?no longer (?P<rest>\w.+)"
+)
+_HAVE_BEEN = re.compile(
+    rf"I(?: have|['’]ve) {_ADVERBS}(?P<rest>(?:been|worked|lived|taught|played|used|studied|run|had|owned|known) .*\b(?:for|since) .+)"
+)
+_I_AM = re.compile(rf"(?:I(?: am|['’]m)|Ich bin) {_ADVERBS}(?P<rest>.+)")
+_LASTING_SELF = re.compile(
+    r"on (?:the|our) [\w -]+ team\b|on (?:call|leave|holiday|vacation|parental leave|maternity leave)\b|training for|working (?:at|for|as|part-time|remotely)"
+    r"|an? (?:[\w-]+ ){0,2}(?:person|owl|lover|enthusiast|native|expat|introvert|extrovert|fan of)\b|planning (?:an?|to|our|my) |saving for |seit |bei [A-Z]"
+    r"|not a fan of|into |keen on |(?:\d+|an? \d+|(?:twenty|thirty|forty|fifty|sixty)\b[\w-]*)\b"
+    r"|(?:Vegetarier|Veganer|Diabetiker|Linkshänder)\w*|(?:eine? )?[A-ZÄÖÜ]\w+(?:er|in|or|ist|ent|ant|wirt|mann|frau)\b|der |die ",
+    re.IGNORECASE,
+)
+_NO_ROLE = re.compile(
+    r"(?:an?|the) (?:bit|little|lot|mess|one|same|only|first|last|worst|best|slow|fast|quick|bad|terrible|good|better|big believer|night|morning)\b"
+)
+_PAST_LIFE = re.compile(
+    rf"I(?:['’]ve| have)? {_ADVERBS}(?P<rest>(?:moved to|was born|grew up|graduated|studied|joined|adopted|retired|got (?:married|engaged|promoted|divorced)|became"
+    r"|founded|quit|gave up|stopped (?:smoking|drinking|eating)|started (?:at|as|working|a new|my)|switched (?:to|from)|took over|inherited|served in|emigrated"
+    r"|bought (?:an?|my|our) (?:\w+ ){0,3}?(?:house|flat|apartment|car|bike|dog|boat|cabin)"
+    r"|(?:worked|lived|taught|served)\b.* (?:until|from|between|as an?|in \d{4}|for [\w-]+ (?:years|months)))\b.*)"
+)
+_PAST_EVENT = re.compile(
+    rf"I {_ADVERBS}(?P<rest>(?:\w+ed|broke|ran|met|won|wrote|took|made|went|sold|bought|built|lost|gave|taught|flew|drove|spent|got (?:an?|my|our)|was (?:in|at)) (?!it\b|that\b|this\b|you\b|the test)"
+    rf".*\b(?:in (?i:{_MONTH})[a-z]*|(?:in|since) \d{{4}}|last (?:year|month|summer|winter|spring|autumn|fall)|\d+ years ago)\b.*)"
+)
+_FIRST_PERSON = re.compile(
+    rf"(?:I|[Ii]ch) (?P<how>{_ADVERBS})(?P<verb>{'|'.join(sorted(FIRST_PERSON_VERBS | HABIT_VERBS, key=len, reverse=True))}) (?P<rest>.+)"
+)
+_NEVER = re.compile(
+    rf"(?P<who>I|[Ww]e) never (?P<verb>{'|'.join({*FIRST_PERSON_VERBS, *WE_VERBS, *WE_HARD_VERBS} - {'keep', 'need'})}) (?P<rest>.+)"
+)
+_USUALLY = re.compile(
+    r"I (?P<how>always|usually|normally|typically|generally|mostly|often) (?!(?:get|have|see|think|feel|want|need|try|end|wonder|do|am|was|hear|seem|mean|say)\b)"
+    r"(?P<verb>[a-z]+(?<!ed)(?<!got)(?<!ot)) (?!(?:it|that|this|when|how|why|the syntax|about)\b)(?P<rest>.+)"
+)
+_GOAL = re.compile(
+    r"I (?:want|plan|intend|am planning|am hoping) to (?P<rest>(?:learn|move|become|study|visit|travel|retire|marry|lose|quit|buy an?|build an?|write an?|run an?|start an?|open an?)\b.+)"
+)
+_ABILITY = re.compile(r"I can (?P<rest>(?:also )?(?:speak|drive|play|cook|swim|ride|read|code|program|sing|sign) .+)")
+_APPOINTMENT = re.compile(
+    r"(?P<who>I|[Ww]e)(?:['’]ll| will(?: all)?| am going to| are going to|['’]m going to) (?P<rest>(?:be (?:in|at|on|away|off|out|back)|travel|fly|move|start|leave"
+    r"|arrive|meet|visit|go to|return|present|attend)\b.+)"
+)
+_DAY = re.compile(
+    rf"\b(?:(?:{_WEEKDAY})\b|tomorrow|tonight|next \w+|in \w+ (?:days?|weeks?|months?)\b|\d{{4}}-\d\d|in (?:{_MONTH})[a-z]*\b|at (?:\d|noon|midnight)"
+    rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})|(?:{_MONTH})[a-z]* \d)",
+    re.IGNORECASE,
+)
+_SLOTS = {"live in": "home", "work at": "employer", "work for": "employer", "work as": "work", "come from": "origin"}
+_PROJECT = re.compile(
+    r"(?:(?:we|wir)(?: (?:have )?(?:now |all )?(?:decided|agreed) to| will|['’]ll)?|(?:our |the |this |unser )?(?:project|projekt|stack|codebase|tech stack))$",
+    re.IGNORECASE,
+)
+_TOOL_ITEM = re.compile(
+    r"(?P<tool>(?:[A-Z][\w.+#-]*|[a-z]+[.+#-]?[A-Z]\w*|[a-z][\w.+#-]*(?= v?\d))(?: [A-Z][\w.+#-]*)?)"
+    r"(?: (?:version )?v?(?P<number>\d+(?:\.\d+){0,3}(?:-[\w.]+)?))?(?: (?:yesterday|today|last \w+|this \w+|recently|already|gestern|heute))?"
+    r"(?P<rest>(?: (?:for|as|with|in|on|via|inside|behind|instead of|on top of|since|from|für|als|seit|mit) (?!(?:that|this|it)$).+)?)"
+)
+_FREQUENCIES = frozenset(
+    {"usually", "mostly", "often", "sometimes", "generally", "normally", "typically", "mainly", "only"}
+)
+"""Adverbs without which a clause would say more than was said."""
+_AUXILIARIES = _ADVERB_WORDS | {"is", "are", "am", "have", "has", "had", "been", "just", "recently"}
+_LIST_SEPARATOR = re.compile(r",? (?:and|und|plus|sowie) (?:also )?|, | & | \+ ")
+_LASTING_WE = re.compile(
+    r"an? (?:\w+ ){0,3}(?:team|company|family|group|startup|agency|studio|charity|club|school|bakery|shop|band|nonprofit|couple)\b"
+    r"|(?:expecting|planning an?|renovating|moving to|getting married|opening) |based in|located|on [A-Z]|in [A-Z]|open |closed |\d|(?:running|using|building|selling|hosting) (?=.*[A-Z\d])"
+)
+_PLACE = re.compile(
+    r"(?:in|on|at|under|behind|next to|opposite|near|from|im|in der|am|um|aus) (?:the |der |dem )?(?:[\w-]+ )*?(?:[A-ZÄÖÜ\d]|\w+$)"
+)
+_JUDGEMENT = re.compile(
+    r"(?:so|too|very|really|quite|pretty|just|all|out|full of|a bit|a little|a lot|a mess|an? \w*(?:problem|issue|shame|pain|joke|disaster|nightmare|good|bad"
+    r"|great|nice))\b"
+)
+_EXISTENCE = re.compile(
+    r"There (?:is|are) (?:only )?(?:\d+|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve) (?!.*\b(?:errors?|warnings?|issues?|bugs?|tests?|failures?"
+    r"|problems?|typos?|lines?|way|reason|question|chance|difference|lot|bit|few|better)\b).*\b(?:in|on|at|per|behind|next to) \w.+"
+)
+_DETERMINERS = frozenset({"the", "my", "our", "a", "an", "der", "die", "das", "mein", "meine", "unser", "unsere"})
+_OWNED = re.compile(r"(?:my|our|meine?|unsere?|the|der|die|das)\b", re.IGNORECASE)
+_UNNAMED = re.compile(r"(?:The|All|Every|Each|A|An|Der|Die|Das|Ein|Eine|Two|Three)\b")
+_FAVOURITE = re.compile(r"my favou?rite (?P<thing>[\w -]+)|meine? Lieblings(?P<ding>\w+)", re.IGNORECASE)
+
+
+class Clause:
+    """A clause of a sentence and its speaker; ``setting`` is a phrase that stood before it: "for the backend"."""
+
+    def __init__(self, text: str, speaker: str, setting: str = "") -> None:
+        self.text = text
+        self.speaker = speaker
+        self.setting = setting
+        self.words = text.split()
+        self.first_word = re.split("['’]", self.words[0].lower())[0] if self.words else ""
+        self.lowered = text.lower()
+        self.vocabulary = frozenset(_WORD.findall(self.lowered))
+
+    @cached_property
+    def is_negated(self) -> bool:
+        if self.vocabulary.isdisjoint(NEGATION_WORDS):
+            return False
+        stated, contrast, _ = self.lowered.partition(", not ")  # "in Vault, not in files" denies nothing that it states
+        return not contrast or not NEGATION_WORDS.isdisjoint(_WORD.findall(stated))
+
+    @cached_property
+    def is_lasting(self) -> bool:
+        """Whether the clause speaks neither of the moment nor to the listener."""
+        is_momentary = not self.vocabulary.isdisjoint(FLEETING_WORDS) or any(
+            phrase in self.lowered for phrase in FLEETING_PHRASES
+        )
+        return not is_momentary and self.vocabulary.isdisjoint(LISTENER_WORDS)
+
+    def find_verb(self, verbs: Mapping[str, object]) -> int | None:
+        """Return the index of the first verb that has a subject before it."""
+        for index, word in enumerate(self.words[1:_MAX_SUBJECT_WORDS], 1):
+            if word.lower() in verbs and self.words[index - 1].lower() not in _DETERMINERS:  # "the report" is a noun
+                return index
+        return None
+
+    def fact(self, text: str, rule: str, slot: str = "") -> Fact:
+        """Return a fact in the clause's setting."""
+        setting = f" {self.setting}" if self.setting else ""
+        return Fact(" ".join(f"{text}{setting}".split()).rstrip(" ,;:!."), slot and f"{slot}{setting.lower()}", rule)
+
+
+FactRule = Callable[[Clause], Iterator[Fact]]
+"""Finds the facts of a clause: none, one, or one for each item of a list."""
+
+
+def find_facts(sentence: str, speaker: str, *, is_machine: bool = False) -> Iterator[Fact]:
+    """Find the facts that a sentence states; of what a machine says, only decisions, tools, places and dates."""
+    if sentence.endswith(_QUESTION_MARKS) or QUOTATION_PLACEHOLDER in sentence:
+        return
+    lead_in = _LEAD_IN.match(sentence)
+    text = sentence[lead_in.end() :] if lead_in else sentence
+    lowered = text.lower()
+    vocabulary = frozenset(_WORD.findall(lowered))
+    if not (is_machine or vocabulary.isdisjoint(INSTRUCTION_WORDS)):
+        instruction = _find_instruction(text, speaker)
+        if instruction is not None:
+            yield instruction
+            return
+    if (
+        not vocabulary.isdisjoint(SUPPOSITION_WORDS)
+        or any(phrase in lowered for phrase in SUPPOSITION_PHRASES)
+        or _QUESTION.match(text)
+        or _HEDGE_AT_END.search(lowered)
+    ):
+        return
+    for clause in _split_clauses(_POLITE_PREFERENCE.sub("I prefer ", text), speaker):
+        is_uncertain = not clause.vocabulary.isdisjoint(UNCERTAIN_WORDS) or any(
+            phrase in clause.lowered for phrase in UNCERTAIN_PHRASES
+        )
+        if is_uncertain or _QUESTION.match(clause.text):
+            continue
+        for rule in _MACHINE_RULES if is_machine else _RULES_OF_SUBJECTS.get(clause.first_word, _RULES):
+            facts = list(rule(clause))
+            yield from facts
+            if facts and rule is not _find_decision:  # a decision may name tools
+                break
+
+
+def _split_clauses(text: str, speaker: str) -> Iterator[Clause]:
+    """Split a sentence where a new subject begins; a verb that shares the subject "I" gets a clause of its own."""
+    setting = ""
+    if phrase := _LEADING_PHRASE.match(text):
+        setting, text = phrase[1][0].lower() + phrase[1][1:], text[phrase.end() :]
+    if _SUBORDINATE.match(text):
+        return
+    for number_of_part, part in enumerate(_CLAUSE_BREAK.split(text)):
+        setting = "" if number_of_part else setting
+        if lead_in := _LEAD_IN.match(part):
+            part = part[lead_in.end() :]
+        if ("'" in part or "’" in part) and (contraction := _CONTRACTION.match(part)):
+            subject = f"{contraction[1]} are" if contraction[1] else f"{contraction[2]} is"
+            part = f"{subject}{part[contraction.end() :]}"
+        part = _cut_trailing_clauses(part)
+        first = re.match(r"(?:I|Ich|[Ww]e)\b", part)
+        subject = first[0] if first else ""
+        shared = _SHARED_WE if subject in ("We", "we") else _SHARED_SUBJECT
+        for number, piece in enumerate(shared.split(part) if subject else [part]):
+            clause = Clause(f"{subject} {piece}" if number else piece, speaker, setting)
+            if len(clause.words) > 1 and clause.words[-1].lower() not in DANGLING_WORDS:
+                yield clause
+
+
+def _cut_trailing_clauses(text: str) -> str:
+    """Cut reasons and remarks off the end of a clause; conditions stay."""
+    text = text.strip().rstrip(" .!,:;…。！")
+    for _ in range(3):
+        if (cut := _TRAILING_CLAUSE.search(text)) is None:
+            break
+        text = text[: cut.start()].rstrip(" ,:")
+    return text
+
+
+def _find_instruction(sentence: str, speaker: str) -> Fact | None:
+    """Find a standing instruction or a prohibition; it is kept whole, with its conditions."""
+    text = sentence.rstrip(" .!")
+    what = ""
+    if standing := _STANDING.match(text):
+        is_verb = standing["when"].lower() == "avoid" or not _NO_INSTRUCTION.match(standing["rest"])
+        if is_verb and len(standing["rest"].split()) > 1:
+            what = f"{standing['when']} {standing['rest']}"
+    elif prohibition := _PROHIBITION.match(text):
+        rest = prohibition["rest"]
+        if rest is None or (len(rest.split()) > 1 and not _NO_PROHIBITION.match(rest)):
+            what = prohibition["what"]
+    elif _CONDITIONAL_INSTRUCTION.match(text):
+        what = text
+    what = _cut_trailing_clauses(what)
+    return Fact(f"{speaker} asks: {what[0].lower()}{what[1:]}", rule="preference") if what else None
+
+
+def _find_name(clause: Clause) -> Iterator[Fact]:
+    match = _NAME.match(clause.text)
+    if match is None or clause.is_negated or match["name"].split()[-1].lower() in ROLES:
+        return
+    speaker, name, rest = clause.speaker, match["name"], match["rest"].lstrip(" ,")
+    if clause.first_word == "this" and not rest.startswith("from "):
+        return
+    if clause.text.startswith("I") and _NATIONALITY.match(name):
+        yield clause.fact(f"{speaker} is {name}", "identity")
+        return
+    yield clause.fact(f"{speaker}'s name is {name}", "identity", f"name {speaker.lower()}")
+    if rest.startswith(("a ", "an ", "the ")) and _starts_with_role(rest):
+        yield clause.fact(f"{speaker} is {rest}", "identity", f"work {speaker.lower()}")
+
+
+def _find_decision(clause: Clause) -> Iterator[Fact]:
+    match = _DECISION.match(clause.text)
+    if match is None:
+        return
+    if other := match["against"] or match["german"] or match["german_that"]:
+        yield clause.fact(f"Decision: {other}", "decision")
+    elif not _VAGUE_START.match(match["rest"]):
+        cue = match["cue"].lower()
+        is_choice = any(word in cue for word in ("go with", "going with", "use", "settled", "chose", "picked", "opted"))
+        label = "Plan" if "plan" in cue else "Decision"
+        yield clause.fact(f"{label}: {'use ' if is_choice else ''}{match['rest']}", "decision")
+
+
+def _find_location(clause: Clause) -> Iterator[Fact]:
+    if (
+        ("/" in clause.text or "\\" in clause.text)
+        and not clause.is_negated
+        and (match := _LOCATION.match(clause.text))
+    ):
+        thing = " ".join(match["thing"].split())
+        if thing.split()[-1].lower() in EMPTY_SUBJECTS:
+            return
+        text = f"{thing[0].upper()}{thing[1:]} is at {match['path'].rstrip('.,')}{match['rest']}"
+        yield clause.fact(text, "path", f"place {thing.lower()}")
+
+
+def _find_date(clause: Clause) -> Iterator[Fact]:
+    verb = _EVENT_VERB.search(clause.text)
+    if verb is None or clause.is_negated or not (when := _DATE.match(clause.text, verb.end())) or not when[0]:
+        return
+    subject = clause.text[: verb.start()]
+    words = subject.lower().split()
+    if words[0] in EXCLUDED_SUBJECTS or not any(word in EVENTS or word.endswith(EVENT_ENDINGS) for word in words):
+        return
+    is_moved = re.search(r"moved|rescheduled|postponed|pushed|delayed", verb[1]) is not None
+    text = f"{_with_owner(subject, clause.speaker)} {'is' if is_moved else verb[1]} {clause.text[verb.end() :]}"
+    thing = re.sub(r"^(?:the|our|der|die|das|unsere?) ", "", _with_owner(subject, clause.speaker).lower())
+    yield clause.fact(text, "date", f"date {thing}")
+
+
+def _find_ending(clause: Clause) -> Iterator[Fact]:
+    """Find what is no longer so; the fact says so in full and replaces the earlier one."""
+    if "no longer" not in clause.lowered or (match := _NO_LONGER.match(clause.text)) is None:
+        return
+    rest, subject = match["rest"], match["subject"]
+    if subject == "I":
+        verb = next((verb for verb in FIRST_PERSON_VERBS if rest.startswith(f"{verb} ")), "")
+        slot = next(
+            (f"{name} {clause.speaker.lower()}" for start, name in _SLOTS.items() if rest.startswith(start)), ""
+        )
+        rest = FIRST_PERSON_VERBS[verb] + rest[len(verb) :] if verb else rest
+        be = "is " if match["be"] else ""
+        yield clause.fact(f"{clause.speaker} {be}no longer {_to_third_person(rest)}", "identity", slot)
+    elif subject.lower() == "we" or subject.split()[0].lower() not in EXCLUDED_SUBJECTS:
+        yield clause.fact(_with_owner(clause.text, clause.speaker), "statement")
+
+
+def _find_preference(clause: Clause) -> Iterator[Fact]:
+    own = clause.speaker.lower()
+    if match := _PREFERENCE.match(clause.text):
+        rest = match["rest"]
+        if rest.startswith("to ") or not _VAGUE_START.match(rest):
+            pair = re.fullmatch(r"(.+?) (?:over|to|rather than|instead of) (.+)", rest)
+            subject = " / ".join(sorted((_head_noun(pair[1]), _head_noun(pair[2])))) if pair else _head_noun(rest)
+            yield clause.fact(
+                f"{clause.speaker} prefers {_to_third_person(rest)}", "preference", f"prefers {own} {subject}"
+            )
+    elif match := _LIKING.match(clause.text):
+        verb, rest = match["verb"].lower().replace("’", "'"), match["rest"]
+        if _VAGUE_START.match(rest) or not clause.vocabulary.isdisjoint(LISTENER_WORDS):
+            return
+        if (
+            " have " in f"{verb} "
+            and "not" in verb.replace("'t", "not")
+            and POSSESSIONS.isdisjoint(rest.lower().split())
+        ):
+            return
+        verb = re.sub(r"(?:don't|do not)(?: really)?", "does not", verb).replace("can't", "cannot")
+        if not verb.startswith(("does", "cannot")):
+            verb = FIRST_PERSON_VERBS.get(verb, f"{verb}s")
+        for item in _split_list(rest, only_long=True):
+            yield clause.fact(
+                f"{clause.speaker} {verb} {_to_third_person(item)}", "preference", f"likes {own} {item.lower()}"
+            )
+
+
+def _find_habit(clause: Clause) -> Iterator[Fact]:
+    """Find what someone never does, what the speaker can do, and where the speaker will be on a day."""
+    if match := _NEVER.match(clause.text):
+        verb, rest = match["verb"], match["rest"]
+        if not _VAGUE_START.match(rest):
+            who = (
+                f"{clause.speaker} never {FIRST_PERSON_VERBS.get(verb, verb)}"
+                if match["who"] == "I"
+                else f"We never {verb}"
+            )
+            yield clause.fact(f"{who} {_to_third_person(rest) if match['who'] == 'I' else rest}", "preference")
+    elif (match := _ABILITY.match(clause.text)) and not clause.is_negated:
+        yield clause.fact(f"{clause.speaker} can {_to_third_person(match['rest'])}", "identity")
+    elif (
+        (match := _USUALLY.match(clause.text))
+        and clause.is_lasting
+        and match["verb"] not in FIRST_PERSON_VERBS
+        and not clause.is_negated
+    ):
+        ending = "es" if match["verb"].endswith(("s", "sh", "ch", "x", "o")) else "s"
+        yield clause.fact(
+            f"{clause.speaker} {match['how']} {match['verb']}{ending} {_to_third_person(match['rest'])}", "preference"
+        )
+    elif (match := _GOAL.match(clause.text)) and clause.is_lasting and not clause.is_negated:
+        yield clause.fact(f"{clause.speaker} wants to {_to_third_person(match['rest'])}", "preference")
+    elif (match := _APPOINTMENT.match(clause.text)) and not clause.is_negated and _DAY.search(match["rest"]):
+        who, rest = (
+            ("We", match["rest"]) if match["who"].lower() == "we" else (clause.speaker, _to_third_person(match["rest"]))
+        )
+        yield clause.fact(f"{who} will {rest}", "date")
+
+
+def _find_tools(clause: Clause) -> Iterator[Fact]:
+    """Find the tools that a project or a part of it uses, each with its version."""
+    index = clause.find_verb(VERSION_VERBS)
+    if index is None or clause.is_negated:
+        return
+    words, verb = clause.words, clause.words[index].lower()
+    follow, items_at = VERSION_VERBS[verb], index + 1
+    if follow or (verb in ("run", "runs", "running") and words[items_at : items_at + 1] == ["on"]):
+        if items_at >= len(words) or (follow and words[items_at] not in follow):
+            return
+        items_at += 1
+    items = [_TOOL_ITEM.fullmatch(item) for item in _LIST_SEPARATOR.split(" ".join(words[items_at:]))]
+    tools = [item for item in items if item is not None]
+    needs_version = (
+        verb not in TOOL_VERBS or _DECISION.match(clause.text) is not None
+    )  # a decision is a fact of its own
+    if not tools or len(tools) < len(items) or (needs_version and not any(tool["number"] for tool in tools)):
+        return
+    subject_end = index
+    while subject_end > 1 and words[subject_end - 1].lower() in _AUXILIARIES:
+        subject_end -= 1
+    subject = re.sub(r"['’](?:m|re|s)$", "", " ".join(words[:subject_end]))
+    is_bare = subject == " ".join(words[:index])
+    if (verb in ("using", "running", "on", "upgrading") and is_bare) or words[0].lower() in ("you", "you're"):
+        return
+    is_need = verb.startswith(("require", "need"))
+    if _PROJECT.match(subject):
+        owner, predicate = "", f"Project {'requires' if is_need else 'uses'}"
+    elif subject in ("I", "Ich"):
+        owner, predicate = f"{clause.speaker.lower()} ", f"{clause.speaker} {'needs' if is_need else 'uses'}"
+    elif clause.first_word in EXCLUDED_SUBJECTS or verb == "on":
+        return
+    else:
+        owner = f"{_with_owner(subject, clause.speaker).lower()} "
+        predicate = _with_owner(" ".join(words[:items_at]), clause.speaker)
+    for tool in tools:
+        name = f"{tool['tool']} {tool['number']}" if tool["number"] else tool["tool"]
+        slot = f"version {owner}{tool['tool'].lower()}" if tool["number"] else ""
+        yield clause.fact(f"{predicate} {name}{tool['rest']}", "version", slot)
+
+
+def _find_identity(clause: Clause) -> Iterator[Fact]:
+    speaker, text, own = clause.speaker, clause.text, clause.speaker.lower()
+    if not clause.is_lasting:
+        return
+    if match := _I_AM.match(text):
+        rest, be = match["rest"], "ist" if text.startswith("Ich") else "is"
+        state = next((phrase for phrase in STATE_PHRASES if rest.lower().startswith(phrase)), "")
+        if clause.is_negated and not rest.startswith("not a fan"):
+            return
+        if state in ("allergic to", "allergisch gegen", "fluent in"):
+            for item in _split_list(rest[len(state) + 1 :]):
+                yield clause.fact(f"{speaker} {be} {state} {_to_third_person(item)}", "identity")
+        elif state or _LASTING_SELF.match(rest) or rest.split()[0] in LASTING_PROGRESSIVES:
+            slot = {"from": f"origin {own}", "based in": f"home {own}"}.get(state, "")
+            yield clause.fact(f"{speaker} {be} {_to_third_person(rest)}", "identity", slot)
+        elif _starts_with_role(rest) and not _NO_ROLE.match(rest):
+            is_work = PERSONAL_ROLES.isdisjoint(rest.lower().split()[:5])
+            yield clause.fact(f"{speaker} {be} {_to_third_person(rest)}", "identity", f"work {own}" if is_work else "")
+    elif clause.is_negated:
+        return
+    elif match := _HAVE_BEEN.match(text):
+        yield clause.fact(f"{speaker} has {_to_third_person(match['rest'])}", "identity")
+    elif match := _PAST_LIFE.match(text) or _PAST_EVENT.match(text):
+        slot = f"home {own}" if match["rest"].startswith("moved to") else ""
+        yield clause.fact(f"{speaker} {_to_third_person(match['rest'])}", "identity", slot)
+    elif match := _FIRST_PERSON.match(text):
+        verb, rest = match["verb"], match["rest"]
+        if verb in ("have", "habe"):
+            is_fact = not POSSESSIONS.isdisjoint(word.strip(",:") for word in rest.lower().split()[:5])
+        elif verb in HABIT_VERBS:
+            is_fact = _HABIT.search(rest) is not None or re.match(r"run an? \w+", f"{verb} {rest}") is not None
+        else:
+            is_fact = not _VAGUE_START.match(rest)
+        if not is_fact:
+            return
+        slot = next((f"{name} {own}" for start, name in _SLOTS.items() if f"{verb} {rest}".startswith(start)), "")
+        how = "".join(f"{word} " for word in match["how"].split() if word in _FREQUENCIES)
+        third = how + (FIRST_PERSON_VERBS | HABIT_VERBS)[verb]
+        for item in _split_list(rest) if verb in ("speak", "spreche", "use", "play", "own") else [rest]:
+            yield clause.fact(f"{speaker} {third} {_to_third_person(item)}", "identity", slot)
+
+
+def _find_regulation(clause: Clause) -> Iterator[Fact]:
+    """Find what must be so, or what nobody may do."""
+    is_regulation = _NOBODY_MAY.match(clause.text) is not None
+    if not is_regulation and clause.first_word not in EXCLUDED_SUBJECTS:
+        index = clause.find_verb(_MODALS)
+        if index is not None and index + 1 < len(clause.words):
+            needed = _MODALS[clause.words[index].lower()]
+            is_regulation = not needed or " ".join(clause.words[index + 1 : index + 3]).startswith(needed)
+    if is_regulation:
+        yield clause.fact(_with_owner(clause.text, clause.speaker), "regulation")
+
+
+_MODALS: dict[str, tuple[str, ...]] = {
+    "must": (), "mustn't": (), "mustn’t": (), "darf": (), "dürfen": (), "muss": (), "müssen": (), "may": ("not ", "never ", "only "),
+    "is": ("not allowed", "forbidden", "prohibited", "only allowed"), "are": ("not allowed", "forbidden", "prohibited", "only allowed"),
+}  # fmt: skip
+
+
+def _find_statement(clause: Clause) -> Iterator[Fact]:
+    """Find what a person, a team or a thing is or does, if the clause has a name, a number, a habit or a role in it."""
+    words = clause.words
+    if clause.is_negated or not clause.is_lasting:
+        return
+    first = clause.first_word
+    if _EXISTENCE.match(clause.text):
+        yield clause.fact(_with_owner(clause.text, clause.speaker), "statement")
+        return
+    if first in ("we", "wir"):
+        is_fact, slot = _is_lasting_of_us(clause), ""
+    elif first in EXCLUDED_SUBJECTS:
+        return
+    else:
+        index = clause.find_verb(_STATEMENT_VERBS)
+        if index is None and _names_time(clause):
+            yield clause.fact(_with_owner(clause.text, clause.speaker), "statement")
+        if index is None or index + 1 >= len(words) or (index == 1 and first in _QUANTIFIERS):
+            return
+        subject, verb, rest = " ".join(words[:index]), words[index].lower(), " ".join(words[index + 1 :])
+        is_being = verb in ("is", "are", "ist", "sind", "was", "were")
+        if is_being:
+            is_fact = _is_lasting_state(subject, verb, rest)
+        else:
+            is_sure = verb in VERBS and (not VERBS[verb] or words[index + 1] in VERBS[verb])
+            is_known = subject[0].isupper() and not (subject.startswith("The ") and verb in ("use", "uses"))
+            is_known = is_known or (_OWNED.match(subject) is not None and not subject.lower().startswith("the "))
+            is_fact = (
+                not _VAGUE_START.match(rest)
+                and words[index - 1].lower() not in EMPTY_SUBJECTS
+                and ((is_sure and is_known) or ((is_sure or verb in HARD_VERBS) and _HARD.search(rest) is not None))
+            )
+        has_one_value = words[index - 1].lower() in VALUE_SUBJECTS and _OWNED.match(subject) and not _PLACE.match(rest)
+        slot = f"is {_with_owner(subject, clause.speaker).lower()}" if is_being and has_one_value else ""
+    if is_fact:
+        rule = "preference" if _FAVOURITE.match(clause.text) else "statement"
+        yield clause.fact(_with_owner(clause.text, clause.speaker), rule, slot)
+
+
+_QUANTIFIERS = frozenset({"both", "some", "most", "many", "any", "one", "another", "other", "all", "each"})
+_STATEMENT_VERBS = {**VERBS, **dict.fromkeys((*HARD_VERBS, "is", "are", "ist", "sind", "was", "were"))}
+
+
+def _names_time(clause: Clause) -> bool:
+    """Return whether an unknown verb in the third person has a habit or a day: "the rotation changes every Monday"."""
+    verb = next((i for i, word in enumerate(clause.words[1:6], 1) if word.islower() and word.endswith("s")), 0)
+    rest = " ".join(clause.words[verb + 1 :])
+    is_subject = clause.words[0][0].isupper() and clause.words[verb - 1].lower() not in EMPTY_SUBJECTS
+    return bool(verb and is_subject and not _VAGUE_START.match(rest) and (_HABIT.search(rest) or _DAY.search(rest)))
+
+
+def _is_lasting_of_us(clause: Clause) -> bool:
+    """Return whether a clause about "we" says what lasts."""
+    words = [word for word in clause.words[1:] if word.lower() not in _ADVERB_WORDS]
+    verb, rest = words[0], " ".join(words[1:])
+    if not rest or _VAGUE_START.match(rest):
+        return False
+    if verb in ("are", "sind"):
+        return _LASTING_WE.match(rest) is not None or (words[1] in PARTICIPLES and len(words) > 2)
+    if verb in ("have", "haben"):
+        return _HARD.match(rest) is not None or not POSSESSIONS.isdisjoint(rest.lower().split()[:4])
+    return verb in WE_VERBS or (
+        verb in WE_HARD_VERBS and words[1] != "to" and (_HARD.search(rest) or _HABIT.search(rest)) is not None
+    )
+
+
+def _is_lasting_state(subject: str, verb: str, rest: str) -> bool:
+    """Return whether "subject is rest" says what someone or something is, and not how it is at the moment."""
+    words = rest.split()
+    first, last = words[0].lower(), subject.split()[-1].lower()
+    if _starts_with_role(rest):
+        return not _NO_ROLE.match(rest)
+    if _VAGUE_START.match(rest):
+        return False
+    if _FAVOURITE.match(subject) or _FAVOURITE.match(rest):
+        return True
+    if last in EMPTY_SUBJECTS or _JUDGEMENT.match(rest):
+        return False
+    if verb in ("was", "were"):
+        is_passive = first.endswith(("ed", "en")) and re.search(r" (?:by|in|on|at|to|from) .*(?:[A-Z]|\d)", rest)
+        return (
+            bool(is_passive)
+            or first in ("founded", "born", "built")
+            or (
+                first
+                in (
+                    "cut",
+                    "raised",
+                    "reduced",
+                    "increased",
+                    "changed",
+                    "set",
+                    "renamed",
+                    "extended",
+                    "lowered",
+                    "moved",
+                )
+                and " to " in rest
+            )
+        )
+    if first.endswith("ing") and words[0].islower() and first not in LASTING_PROGRESSIVES:
+        return len(words) > 1 and first == "working" and words[1] in ("at", "for", "as")
+    if rest.lower().startswith(STATE_PHRASES) or (first in PARTICIPLES and len(words) > 1) or _PLACE.match(rest):
+        return True
+    if _HARD.search(rest):
+        return True
+    is_adjective = rest.lower() in ADJECTIVES or rest.endswith(ADJECTIVE_ENDINGS)
+    return len(words) == 1 and last in NAMING_SUBJECTS and not is_adjective
+
+
+_RULES: tuple[FactRule, ...] = (
+    *(
+        _find_name,
+        _find_decision,
+        _find_location,
+        _find_date,
+        _find_ending,
+        _find_tools,
+        _find_regulation,
+        _find_statement,
+    ),
+)
+_SELF_RULES: tuple[FactRule, ...] = (
+    *(_find_name, _find_decision, _find_ending, _find_preference, _find_habit, _find_tools, _find_identity),
+)
+_GROUP_RULES: tuple[FactRule, ...] = (_find_decision, _find_ending, _find_habit, _find_tools, _find_statement)
+_RULES_OF_SUBJECTS = {
+    **dict.fromkeys(("i", "ich"), _SELF_RULES), **dict.fromkeys(("we", "wir"), _GROUP_RULES)
+}  # fmt: skip
+_MACHINE_RULES: tuple[FactRule, ...] = (_find_decision, _find_location, _find_date, _find_tools)
+
+
+def _starts_with_role(text: str) -> bool:
+    """Check whether one of the first words after an article is a role: "our new product owner"."""
+    words = [word.strip(",.").lower() for word in text.split()[:6]]
+    if words[0] in ("a", "an", "the", "our", "my"):
+        return not ROLES.isdisjoint(words[1:])
+    return words[0] in ROLES or not ROLES.isdisjoint(words[:3])
+
+
+def _with_owner(text: str, speaker: str) -> str:
+    """Return a text about others with the speaker in place of "my", and a capital at its beginning."""
+    owned = re.sub(r"^(?:[Mm]y|[Mm]eine?)\b", f"{speaker}'s", re.sub(r"^[Oo]ur\b", "The", text))
+    owned = re.sub(r"\b(?:my|meine?[rnms]?)\b", "their" if owned.startswith(speaker) else f"{speaker}'s", owned)
+    owned = re.sub(r"\b(?:me|I)\b", speaker, owned)
+    return owned[0].upper() + owned[1:]
+
+
+def _split_list(text: str, *, only_long: bool = False) -> list[str]:
+    """Split "nuts, soy and milk" into its items; a list of two stays whole if ``only_long``, as in "fish and chips"."""
+    items = _LIST_SEPARATOR.split(text)
+    is_list = len(items) > (2 if only_long else 1) and all(0 < len(item.split()) <= 4 for item in items)
+    return items if is_list and not re.search(r"\b(?:and|und) (?:it|that|they|he|she|my|our)\b", text) else [text]
+
+
+def _to_third_person(rest: str) -> str:
+    """Replace the first person by the third."""
+    rest = re.sub(r"\b(?:[Mm]y|[Oo]ur)\b", "their", rest)
+    rest = re.sub(r"\bmyself\b", "themselves", rest)
+    rest = re.sub(r"\b(?:me|us)\b", "them", rest)
+    rest = re.sub(r"\bI(?: am|['’]m)\b", "they are", rest)
+    rest = re.sub(r"\b(?:[Mm]ein|[Uu]nser)(e[rnms]?)?\b", r"ihr\1", rest)
+    return re.sub(r"\b(?:I|we)\b", "they", rest)
+
+
+def _head_noun(phrase: str) -> str:
+    """Return the last word of a phrase before its first preposition."""
+    words = re.findall(r"[\w'’+#-]+", re.split(r"\b(?:for|in|when|with|on|over|at|from|to)\b", phrase.lower())[0])
+    return words[-1] if words else phrase.lower()

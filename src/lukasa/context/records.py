@@ -293,6 +293,7 @@ class ConversationReader:
         self._conversation = conversation
         self._as_of = as_of
         self.recovered: list[str] = []
+        self._reported: set[int] = set(reader.damaged)
 
     def load(self, *, settled_only: bool = False) -> LoadedConversation | None:
         """Read state, summary, recent turns and facts; return None where the conversation has no records.
@@ -370,6 +371,7 @@ class ConversationReader:
         except StoreDamaged as error:
             self.recovered.append(f"A turn cannot be read and is left out ({_message(error)}).")
             records = self._read_readable_turns(position, self._reader.tip() + 1)
+        self._report_damage("turns")
         return [parse_turn(record) for record in records]
 
     def _read_readable_turns(self, after: int, before: int) -> list[Record]:
@@ -388,10 +390,17 @@ class ConversationReader:
             return []
         query = self._conversation.fact_query(as_of=self._as_of, newest_first=True, limit=limit)
         try:
-            return [parse_fact(record) for record in reversed(self._reader.read(query))]
+            facts = [parse_fact(record) for record in reversed(self._reader.read(query))]
         except StoreDamaged as error:
             self.recovered.append(f"The facts cannot be read ({_message(error)}).")
             return []
+        self._report_damage("facts")
+        return facts
+
+    def _report_damage(self, what: str) -> None:
+        if left_out := self._reader.damaged - self._reported:
+            self._reported |= left_out
+            self.recovered.append(f"{len(left_out)} damaged {what} are left out; run `lukasa verify`.")
 
 
 def _message(error: Exception) -> str:

@@ -116,7 +116,10 @@ class StoreReader(ABC):
         if query.limit is not None and query.limit <= 0:
             return []
         rows = self._select_rows(query)
-        records = list(self._parse_rows(rows))
+        try:
+            records = [parse_row(row) for row in rows]
+        except StoreDamaged:
+            records = list(self._parse_rows(rows))
         if query.limit is not None and len(records) < len(rows) == query.limit:  # others take the place of damaged ones
             rest = replace(query, limit=query.limit - len(records))
             edge = rows[-1][0]
@@ -158,9 +161,12 @@ class StoreReader(ABC):
         """Parse the texts of rows like those of ``_parse_rows``."""
         for seq, entry, digest, *_ in rows:
             try:
-                yield seq, canonical_json.parse(_check_digest(entry, digest)).get("text", "")
+                if sha256(entry if type(entry) is bytes else entry.encode()).digest() == digest:
+                    yield seq, canonical_json.parse(entry).get("text", "")
+                    continue
             except (ValueError, TypeError, AttributeError):
-                self.damaged.add(seq)
+                pass  # counted below
+            self.damaged.add(seq)
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
         key_values = (key.scope, key.kind, key.id)
@@ -221,19 +227,14 @@ class StoreReader(ABC):
 def parse_row(row: Sequence[Any]) -> Record:
     """Parse a row of position, entry and digest; raise ``StoreDamaged`` unless the entry matches the digest."""
     try:
-        return parse_entry(_check_digest(row[1], row[2]), row[0], row[2])
+        seq, entry, digest = row[:3]
+        if sha256(entry if type(entry) is bytes else entry.encode()).digest() != digest:
+            raise ValueError("the entry does not match its digest")
+        return parse_entry(entry, seq, digest)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreDamaged(
             f"The record at position {row[0]} cannot be read.", hint="Run `lukasa verify` to see what is damaged."
         ) from error
-
-
-def _check_digest(entry: bytes | str, digest: bytes) -> bytes:
-    """Return the entry as bytes; raise ``ValueError`` unless it has the digest."""
-    data = entry if isinstance(entry, bytes) else entry.encode()
-    if sha256(data).digest() != digest:
-        raise ValueError("the entry does not match its digest")
-    return data
 
 
 def clamp_int64(value: int) -> int:

@@ -401,6 +401,7 @@ SCENARIOS: dict[str, list[Step]] = {
 NOT_RUN: dict[tuple[str, ...], str] = {
     ("bench", "checkpoint"): "takes more than 10 seconds even with one round",
     ("bench", "guard"): "takes more than 5 seconds even with one round of short texts",
+    ("bench", "quality"): "opens a store for each of hundreds of pairs",
     ("bench", "mcp"): "starts servers and takes more than 5 seconds",
     ("bench", "store"): "starts processes and takes more than 10 seconds",
     ("bench", "trust"): "takes more than 5 seconds even with one seed",

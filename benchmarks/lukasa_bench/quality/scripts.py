@@ -1,6 +1,6 @@
 """Words and questions in many scripts: is the memory that holds them found first?
 
-Each script has five memories in a store that holds those of all scripts. A word stands in exactly one memory, sometimes
+Each script has five memories in a store that holds those of all scripts. A word occurs in exactly one memory, sometimes
 with a particle, without its vowel points or in another letter case. A question is a sentence about one memory.
 """
 

@@ -183,7 +183,7 @@ def extract_keywords(text: str) -> list[str]:
 
 
 def _choose_windows(run: re.Match[str]) -> Iterator[str]:
-    """Yield the windows of a run in a question: no Korean particles, no Japanese endings beside other characters."""
+    """Yield the windows of a run in a question: no Korean particles, no Japanese endings next to other characters."""
     letters, size = strip_particle(run[0]), _window_size(run)
     parts = [letters] if _HIRAGANA.fullmatch(letters) else _HIRAGANA.split(letters)
     for part in parts:
@@ -249,7 +249,7 @@ def _is_spaced_letter(character: str) -> bool:
 
 
 def _find_word_end(folded_text: str, start: int) -> int:
-    """Return where the word that goes on at ``start`` ends; the quick pattern is wrong only beside other scripts."""
+    """Return where the word that goes on at ``start`` ends; the quick pattern is wrong only next to other scripts."""
     rest = _WORD_REST.match(folded_text, start)
     end = start if rest is None else rest.end()
     if folded_text[start : end + 1].isascii():

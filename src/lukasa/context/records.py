@@ -400,7 +400,9 @@ class ConversationReader:
     def _report_damage(self, what: str) -> None:
         if left_out := self._reader.damaged - self._reported:
             self._reported |= left_out
-            self.recovered.append(f"{len(left_out)} damaged {what} are left out; run `lukasa verify`.")
+            self.recovered.append(
+                f"{len(left_out)} damaged {what} cannot be read and are left out; run `lukasa verify`."
+            )
 
 
 def _message(error: Exception) -> str:

@@ -102,6 +102,7 @@ REQUIREMENTS = {
     "RCL-3": "Recall works offline with no model download; embedders can be changed in place.",
     "RCL-4": "Recalled text enters prompts as fenced data within a token budget.",
     "RCL-5": "Every index can be rebuilt from the log, and a stale one is noticed and repaired.",
+    "RCL-10": "Words of every script are found with every embedder, on both engines.",
     "RCL-6": "Recall is evaluated on public benchmarks by one command.",
     # Interfaces
     "DOO-1": "The Python library is typed, synchronous, and awaitable through a mechanical wrapper.",

@@ -883,4 +883,5 @@ async def open(
     embedder: str | Embedder | None = ...,
     profile: str | os.PathLike[str] | VaultSettings | None = ...,
     trust_settings: TrustSettings | None = ...,
+    progress: Progress | None = ...,
 ) -> AsyncMemory: ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,6 +90,7 @@ class Journal:
         self, engine: Engine, gate: Gate, reach: Reach, clock: Clock, new_id: IdMaker, *, author: str = ""
     ) -> None:
         self._engine = engine
+        self.damaged: set[int] = set()
         self._gate = gate
         self._clock = clock
         self._new_id = new_id
@@ -176,7 +177,15 @@ class Journal:
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         """Open a consistent snapshot for several reads."""
-        return self._engine.snapshot(self.reach)
+        return self._open_reader()
+
+    @contextmanager
+    def _open_reader(self, *, single_query: bool = False) -> Iterator[Reader]:
+        with self._engine.snapshot(self.reach, single_query=single_query) as reader:
+            try:
+                yield reader
+            finally:
+                self.damaged |= reader.damaged
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
         """Return the current record, the one as of a time or position, or one version of it."""
@@ -192,7 +201,7 @@ class Journal:
         while left is None or left > 0:
             if left is not None and left < _PAGE_SIZE:
                 query = replace(query, limit=left)
-            with self._engine.snapshot(self.reach, single_query=query.mentions is None) as reader:
+            with self._open_reader(single_query=query.mentions is None) as reader:
                 page = reader.read(query)
             yield from page
             if not page or len(page) < (query.limit or 0):
@@ -205,7 +214,7 @@ class Journal:
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
         """Return every stored version, oldest first; ``hidden`` includes quarantined ones, for the owner only."""
-        with self._engine.snapshot(self.reach, single_query=True) as reader:
+        with self._open_reader(single_query=True) as reader:
             return reader.history(key, hidden=hidden)
 
     def find(self, words: str, query: Query = ALL_RECORDS) -> list[Match]:

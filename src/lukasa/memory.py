@@ -399,6 +399,7 @@ def open_memory(
     embedder: str | Embedder | None = None,
     profile: str | os.PathLike[str] | VaultSettings | None = None,
     trust_settings: TrustSettings | None = None,
+    progress: Progress | None = None,
 ) -> Memory:
     """Open a store. It is created if missing, unless ``create`` is false.
 
@@ -408,7 +409,7 @@ def open_memory(
     of a store that has none yet; without it, the best one installed is used. ``profile`` is a YAML file with the vault's
     settings, or the settings themselves; without it, ``LUKASA_PROFILE`` names the file. The scopes of the profile apply
     to a caller that names none. ``timeout`` is how many seconds to wait for a busy store. ``trust_settings`` switches single
-    rules of trust off.
+    rules of trust off. ``progress`` is called with the work done and the total while an older store is migrated.
     """
     rules = read_profile(profile)
     if scopes is None and rules is not None and rules.scopes is not None:
@@ -427,6 +428,7 @@ def open_memory(
             create=create,
             near_duplicate_kinds=frozenset(kind for kind, spec in kinds.items() if spec.near_duplicates),
             group_label="session",
+            progress=progress,
         ),
     )
     return build_memory(

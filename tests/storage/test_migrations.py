@@ -1,6 +1,11 @@
-"""A store written under schema 2 opens under the newest schema with every record, and verifies sound."""
+"""A store of an older schema opens under the newest schema with every record, and verifies sound."""
 
 from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
 
 import apsw
 import psycopg
@@ -131,3 +136,116 @@ def copy_table(source, old, table) -> int:
         target = f"{OLD_TABLE_NAMES.get(table, table)} ({', '.join(old_columns)})"
         cursor.executemany(f"INSERT INTO {target} VALUES ({', '.join('%s' for _ in columns)})", rows)
     return len(rows)
+
+
+SCRIPTS = {
+    "zh": "明天确定部署方案",
+    "ja": "会議は三時",
+    "ko": "배포를 시작",
+    "th": "การประชุม",
+    "hi": "दिल्ली में",
+    "ru": "Новый ёж",
+}
+ASKED = {"zh": "部署", "ja": "会議", "ko": "배포", "th": "ประชุม", "hi": "दिल्ली", "ru": "новый"}
+OLD_TOKENIZER = ["unicode61", "remove_diacritics", "2"]
+
+
+def fill_scripts(engine) -> None:
+    write_note(engine, "plain", "the build server is green")
+    for id, text in SCRIPTS.items():
+        write_note(engine, id, "an earlier text 以前の文")
+        write_note(engine, id, text)
+
+
+def find_scripts(engine) -> dict[str, list[str]]:
+    with engine.snapshot(FULL_REACH) as reader:
+        return {id: [match.record.id for match in reader.match_text(word)] for id, word in ASKED.items()}
+
+
+@pytest.fixture
+def sqlite_store_of_schema_3(tmp_path):
+    """Make the file that Lukasa wrote before its text index knew every script."""
+    clock, source, path = FrozenClock(), tmp_path / "source.db", tmp_path / "old.db"
+    engine = SqliteEngine(source, clock=clock)
+    fill_scripts(engine)
+    engine.close()
+    old = apsw.Connection(str(path))
+    for number, script in store_file.load_migrations():
+        if number <= 3:
+            old.execute(script)
+    old.execute("PRAGMA journal_mode = WAL").fetchall()
+    old.execute(f"PRAGMA application_id = {store_file.APPLICATION_ID}; PRAGMA user_version = 3")
+    old.execute("ATTACH ? AS source", (str(source),))
+    for table in ("log", "not_current", "quarantine", "hidden", "label", "link", "tally", "vector", "meta"):
+        old.execute(f"INSERT OR IGNORE INTO main.{table} SELECT * FROM source.{table}")
+    for index in ("words", "past_words"):
+        old.execute(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
+    assert old.execute("SELECT count(*) FROM words WHERE words MATCH '会議'").get == 0, "the old index misses it"
+    old.close()
+    return path
+
+
+@pytest.mark.requirement("RCL-5", "RCL-10")
+def test_the_text_index_of_an_older_sqlite_store_is_rebuilt_on_opening(sqlite_store_of_schema_3) -> None:
+    reported: list[tuple[int, int]] = []
+    engine = SqliteEngine(sqlite_store_of_schema_3, progress=lambda done, total: reported.append((done, total)))
+    assert find_scripts(engine) == {id: [id] for id in SCRIPTS}
+    assert engine.verify().findings == ()
+    assert reported[-1][0] == reported[-1][1] > len(SCRIPTS)
+    engine.close()
+    engine = SqliteEngine(sqlite_store_of_schema_3, progress=lambda done, total: pytest.fail("nothing is left to do"))
+    engine.close()
+
+
+@pytest.mark.requirement("RCL-5", "RCL-10")
+@pytest.mark.parametrize("moment", ["before", "while indexing", "after"])
+def test_a_migration_that_is_killed_leaves_a_store_that_opens(sqlite_store_of_schema_3, moment) -> None:
+    script = f"""
+import os, signal, sys
+from pathlib import Path
+from lukasa.storage.sqlite import SqliteEngine, store_file
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+store_file._PAGE_SIZE = 3
+if {moment!r} == "before":
+    store_file.load_migrations = kill
+    store_file.migrate.__globals__["load_migrations"] = kill
+engine = SqliteEngine(Path(sys.argv[1]), progress=kill if {moment!r} == "while indexing" else None)
+kill()
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(sqlite_store_of_schema_3)], timeout=60, env=os.environ, check=False
+    )
+    assert run.returncode == -signal.SIGKILL
+    copy = sqlite_store_of_schema_3.with_name(f"old.db.before-schema-{store_file.SCHEMA_VERSION}")
+    assert copy.exists()
+    engine = SqliteEngine(sqlite_store_of_schema_3)
+    assert find_scripts(engine) == {id: [id] for id in SCRIPTS}
+    assert engine.verify().findings == ()
+    engine.close()
+
+
+@pytest.mark.requirement("RCL-5", "RCL-10")
+def test_the_text_index_of_an_older_postgres_store_is_rebuilt_on_opening(fresh_store) -> None:
+    clock, url = FrozenClock(), fresh_store()
+    engine = PostgresEngine(url, clock=clock)
+    fill_scripts(engine)
+    before = engine.verify().versions
+    engine.close()
+    words = apsw.Connection(":memory:")
+    words.execute("CREATE VIRTUAL TABLE words USING fts5 (text)")
+    tokenize = words.fts5_tokenizer("porter", OLD_TOKENIZER)
+    with psycopg.connect(url, options="-c search_path=lukasa,public") as old:
+        for seq, text in old.execute("SELECT seq, line::json ->> 'text' FROM log WHERE tokens IS NOT NULL").fetchall():
+            tokens = tokenize(text.encode(), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False)
+            names = [token[0] if isinstance(token, tuple) else token for token in tokens]
+            vector = " ".join(f"{name}:{place}" for place, name in enumerate(names, 1))
+            old.execute("UPDATE log SET tokens = %s, words = %s::tsvector WHERE seq = %s", (len(names), vector, seq))
+        old.execute("UPDATE meta SET value = '3' WHERE name = 'schema'")
+    reported: list[tuple[int, int]] = []
+    engine = PostgresEngine(url, clock=clock, progress=lambda done, total: reported.append((done, total)))
+    assert find_scripts(engine) == {id: [id] for id in SCRIPTS}
+    report = engine.verify()
+    assert (report.findings, report.versions) == ((), before)
+    assert reported[-1][0] == reported[-1][1] >= 2 * len(SCRIPTS)
+    engine.close()

@@ -71,6 +71,10 @@ class PostgresConformance:
         line = "jsonb_set(line::jsonb, '{text}', '\"a lie\"')::text"
         assert tamper(engine, f"UPDATE log SET line = {line} WHERE {_NEWEST}", key.scope, key.kind, key.id) == 1
 
+    def break_entry(self, engine, key):
+        line = "'{\"x' || substr(line, 4)"
+        assert tamper(engine, f"UPDATE log SET line = {line} WHERE {_NEWEST}", key.scope, key.kind, key.id) == 1
+
     def lose_entry(self, engine, key):
         assert tamper(engine, f"DELETE FROM log WHERE {_NEWEST}", key.scope, key.kind, key.id) == 1
 

@@ -35,6 +35,12 @@ class SqliteConformance(EngineContract):
             database.execute(f"UPDATE log SET line = {line} WHERE {_NEWEST}", (key.scope, key.kind, key.id))
             assert database.changes() == 1
 
+    def break_entry(self, engine, key):
+        with self.open_directly(engine) as database:
+            line = "CAST(x'7b22ff' || substr(CAST(line AS BLOB), 4) AS TEXT)"  # not UTF-8 either
+            database.execute(f"UPDATE log SET line = {line} WHERE {_NEWEST}", (key.scope, key.kind, key.id))
+            assert database.changes() == 1
+
     def lose_entry(self, engine, key):
         with self.open_directly(engine) as database:
             database.execute(f"DELETE FROM log WHERE {_NEWEST}", (key.scope, key.kind, key.id))

@@ -292,6 +292,7 @@ class TestStatements:
 
     def test_every_statement_fits_the_schema(self):
         database = apsw.Connection(":memory:")
+        store_file.register_functions(database)
         for _, script in store_file.load_migrations():
             database.execute(script)
         shadows = [name for name in SQL if name.startswith("shadow_")]

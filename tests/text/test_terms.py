@@ -1,15 +1,29 @@
 """Terms: searching a folded text for a term finds the words that the text index finds."""
 
+import unicodedata
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lukasa.recall.signals import MAX_PART_LENGTH, MAX_WHOLE_LENGTH, lead_passage
-from lukasa.text.terms import extract_keywords, find_term_offsets, fold_text, stem_word, tokenize_text
+from lukasa.text.terms import (
+    extract_keywords,
+    find_term_offsets,
+    fold_text,
+    is_prefix_term,
+    stem_word,
+    terms_from_words,
+    to_index_form,
+    to_phrase,
+    tokenize_phrase,
+    tokenize_text,
+)
 
 WORDS = st.sampled_from(
     """happy key days buying use ties is ski happily happiness hoping hopped hope files filing relate relational ponies pony
     argue arguing argued activity possibly possibility running ran runs die dying caresses agreed plastered sky skies générale
-    Ärzte naïve x 42""".split()  # noqa: SIM905 - a list of words reads best as words
+    Ärzte naïve x 42 новый ёлка Οδός σκύλος दिल्ली बैठक शहर الخميس مُحَمَّد שָׁלוֹם वि विद्या""".split()  # noqa: SIM905 - a list of words reads best as words
 )
 
 
@@ -45,3 +59,75 @@ def test_the_lead_passage_of_a_long_text_ends_with_a_sentence():
 def test_a_lead_passage_is_never_too_long_and_begins_its_text(text):
     assert len(lead_passage(text)) <= MAX_WHOLE_LENGTH
     assert text.strip().startswith(lead_passage(text).strip())
+
+
+UNSPACED = st.text(
+    st.sampled_from("部署方案改了会議明日はをでのカタカナー々배포를내일에서データ")
+    | st.sampled_from("การประชุมที่นี่วันศุกร์ກາມြန်មា"),
+    min_size=1,
+    max_size=12,
+)
+PARTS = st.one_of(UNSPACED, WORDS, st.sampled_from([" ", "、", "。", "-", "…", "API", "3"]))
+
+
+@pytest.mark.requirement("RCL-10")
+@given(st.lists(PARTS, min_size=1, max_size=8).map("".join), st.data())
+def test_every_piece_of_a_text_without_spaces_is_found_in_it(text, data):
+    text = unicodedata.normalize("NFC", text)
+    letters = [place for place, letter in enumerate(text) if is_prefix_term(letter)]
+    if not letters:
+        return
+    start = data.draw(st.sampled_from(letters))
+    end = start
+    while end < len(text) and end < start + 4 and is_prefix_term(text[end]):
+        end += 1
+    piece = text[start : data.draw(st.integers(start + 1, end))]
+    tokens, phrase = tokenize_text(text), to_phrase(piece)
+    wanted = tokenize_phrase(phrase)
+    assert any(
+        tokens[place : place + len(wanted) - 1] == wanted[:-1]
+        and (
+            tokens[place + len(wanted) - 1].startswith(wanted[-1])
+            if phrase.is_prefix
+            else tokens[place + len(wanted) - 1] == wanted[-1]
+        )
+        for place in range(len(tokens) - len(wanted) + 1)
+    )
+    terms = terms_from_words(extract_keywords(piece))
+    assert terms
+    for term in terms:
+        assert find_term_offsets(fold_text(text), term)
+        assert any(token.startswith(term) if is_prefix_term(term) else token == term for token in tokens)
+
+
+@pytest.mark.requirement("RCL-10")
+@given(st.lists(PARTS, min_size=1, max_size=8).map("".join))
+def test_terms_are_found_as_often_as_the_text_index_has_them(text):
+    tokens = tokenize_text(text)
+    for term in set(terms_from_words(extract_keywords(text))):
+        count = sum(token.startswith(term) if is_prefix_term(term) else token == term for token in tokens)
+        assert len(find_term_offsets(fold_text(text), term)) == count
+
+
+@given(st.text(max_size=50))
+def test_the_index_form_of_a_text_has_the_tokens_of_the_text(text):
+    assert tokenize_text(to_index_form(text)) == tokenize_text(text) or not to_index_form(text).isascii()
+    assert fold_text(fold_text(text)) == fold_text(text)
+
+
+@pytest.mark.requirement("RCL-10")
+@pytest.mark.parametrize(
+    ("question", "keywords"),
+    [
+        ("部署方案是什么？", ["部署", "署方", "方案", "案是", "是什", "什么"]),
+        ("会議はいつですか", ["会議"]),
+        ("りんごを食べた", ["食", "食べ", "りん", "んご"]),
+        ("배포를 언제 하나요?", ["배포", "언제", "하나", "나요"]),
+        ("issue化の予定", ["issue", "化", "化の", "予定"]),
+        ("ประชุม", ["ประ", "ระช", "ะชุ", "ชุม"]),
+        ("दिल्ली में बैठक", ["दिल्ली", "में", "बैठक"]),
+        ("会", ["会"]),
+    ],
+)
+def test_keywords_of_scripts_without_spaces_are_their_windows(question, keywords):
+    assert extract_keywords(question) == keywords

@@ -295,6 +295,7 @@ class ConversationReader:
         self._conversation = conversation
         self._as_of = as_of
         self.recovered: list[str] = []
+        self._reported: set[int] = set(reader.damaged)
 
     def load(self, *, settled_only: bool = False) -> LoadedConversation | None:
         """Read state, summary, recent turns and facts; return None where the conversation has no records.
@@ -372,6 +373,7 @@ class ConversationReader:
         except StoreDamaged as error:
             self.recovered.append(f"A turn cannot be read and is left out ({_message(error)}).")
             records = self._read_readable_turns(position, self._reader.tip() + 1)
+        self._report_damage("turns")
         return [parse_turn(record) for record in records]
 
     def _read_readable_turns(self, after: int, before: int) -> list[Record]:
@@ -394,8 +396,16 @@ class ConversationReader:
         except StoreDamaged as error:
             self.recovered.append(f"The facts cannot be read ({_message(error)}).")
             return [], 0
+        self._report_damage("facts")
         records.sort(key=lambda r: (False, r.text, 0) if r.seq <= sorted_position else (True, "", r.seq))
         return [parse_fact(record) for record in records], max((record.seq for record in records), default=0)
+
+    def _report_damage(self, what: str) -> None:
+        if left_out := self._reader.damaged - self._reported:
+            self._reported |= left_out
+            self.recovered.append(
+                f"{len(left_out)} damaged {what} cannot be read and are left out; run `lukasa verify`."
+            )
 
 
 def _message(error: Exception) -> str:

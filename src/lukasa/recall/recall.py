@@ -186,6 +186,9 @@ class Recall:
             return RecallResult(parse_question(text), (), unindexed=unindexed, note="The question is empty.")
         with self._journal.snapshot() as reader:
             found = self._find_records(reader, text, model, query)
+        if reader.damaged:
+            left_out = f"{len(reader.damaged)} damaged records were left out; run `lukasa verify`."
+            note = f"{note} {left_out}".strip()
         # Trust is read after the snapshot is closed: it needs the owner's reach and so a connection of another snapshot.
         source_trust = SourceTrust(self._journal, found.records.values(), self._trust_provider)
         links = _links_between(found.records)

@@ -168,7 +168,13 @@ Progress = Callable[[int, int], None]
 
 
 class LogReader(Protocol):
-    """Records, counts and links at one moment, within one reach."""
+    """Records, counts and links at one moment, within one reach.
+
+    An entry that does not match its digest is never returned: ``get`` raises ``StoreDamaged`` for it, every other read
+    leaves it out and adds its position to ``damaged``.
+    """
+
+    damaged: set[int]
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
         """Return the newest version, the version as of an earlier state, or one version by number; no tombstones."""

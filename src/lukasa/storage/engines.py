@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from lukasa.clock import Clock
 from lukasa.errors import InvalidInput, MissingExtra
-from lukasa.storage.engine import Engine
+from lukasa.storage.engine import Engine, Progress
 from lukasa.storage.location import StoreLocation
 
 
@@ -43,6 +43,7 @@ class EngineOptions:
 
     The engine keeps near-duplicate keys of the texts of ``near_duplicate_kinds``. ``group_label`` names the label that
     ``adjacent_turns`` is asked for most, so that the engine can index it. ``read_url`` is a replica to read from.
+    ``progress`` is called while the store of an older Lukasa is migrated.
     """
 
     clock: Clock | None = None
@@ -51,6 +52,7 @@ class EngineOptions:
     create: bool = True
     near_duplicate_kinds: frozenset[str] = frozenset()
     group_label: str | None = None
+    progress: Progress | None = None
 
 
 def open_engine(location: StoreLocation, options: EngineOptions) -> Engine:

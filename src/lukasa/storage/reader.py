@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 from lukasa import canonical_json
@@ -12,7 +13,8 @@ from lukasa.clock import to_microseconds
 from lukasa.errors import StoreDamaged
 from lukasa.record import Key, Record, parse_entry
 from lukasa.scope import Reach
-from lukasa.storage.engine import AsOf, Neighbour, Query
+from lukasa.storage.engine import ALL_RECORDS, AsOf, Match, Neighbour, Query
+from lukasa.text.terms import strip_particle
 
 FREQUENCY_CAP = 1000
 """``frequency`` counts texts one by one only up to this number."""
@@ -87,9 +89,15 @@ def build_conditions(dialect: Dialect, reach: Reach, query: Query) -> tuple[list
 
 
 class StoreReader(ABC):
-    """Reads single records and links; an engine runs its own named statements."""
+    """Reads records and links; an engine runs its own statements."""
 
-    _reach: Reach
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self.damaged: set[int] = set()
+
+    @abstractmethod
+    def _select_rows(self, query: Query) -> list[Sequence[Any]]:
+        """Select position, entry and digest of the wanted records, in order."""
 
     @abstractmethod
     def _fetch_row(self, name: str, values: Sequence[Any]) -> Sequence[Any] | None:
@@ -103,6 +111,62 @@ class StoreReader(ABC):
     @abstractmethod
     def _is_storable(values: Iterable[Any]) -> bool:
         """Return whether the database can hold every string; a record with another string cannot exist."""
+
+    def read(self, query: Query = ALL_RECORDS) -> list[Record]:
+        if query.limit is not None and query.limit <= 0:
+            return []
+        rows = self._select_rows(query)
+        try:
+            records = [parse_row(row) for row in rows]
+        except StoreDamaged:
+            records = list(self._parse_rows(rows))
+        if query.limit is not None and len(records) < len(rows) == query.limit:  # others take the place of damaged ones
+            rest = replace(query, limit=query.limit - len(records))
+            edge = rows[-1][0]
+            records += self.read(replace(rest, before=edge) if query.newest_first else replace(rest, after=edge))
+        return records
+
+    def match_text(self, words: str, query: Query = ALL_RECORDS, *, together: str = "") -> list[Match]:
+        return self._match(lambda wanted: self._match_words(words, together, wanted), query)
+
+    def match_vector(self, model: str, vector: Sequence[float], query: Query = ALL_RECORDS) -> list[Match]:
+        return self._match(lambda wanted: self._match_nearest(model, vector, wanted), query)
+
+    def _match(self, match: Callable[[Query], list[Match]], query: Query) -> list[Match]:
+        """Return the matches; others take the place of damaged ones."""
+        if query.limit == 0:
+            return []
+        found = match(query)
+        if self.damaged and query.limit is not None and len(found) < query.limit:
+            found = match(replace(query, limit=query.limit + len(self.damaged)))[: query.limit]
+        return found
+
+    @abstractmethod
+    def _match_words(self, words: str, together: str, query: Query) -> list[Match]:
+        """Find records by words, as ``match_text``; damaged ones take places of the limit."""
+
+    @abstractmethod
+    def _match_nearest(self, model: str, vector: Sequence[float], query: Query) -> list[Match]:
+        """Find records by vector, as ``match_vector``; damaged ones take places of the limit."""
+
+    def _parse_rows(self, rows: Iterable[Sequence[Any]]) -> Iterator[Record]:
+        """Parse rows of position, entry and digest; damaged ones are left out and counted."""
+        for row in rows:
+            try:
+                yield parse_row(row)
+            except StoreDamaged:
+                self.damaged.add(row[0])
+
+    def _parse_texts(self, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, str]]:
+        """Parse the texts of rows like those of ``_parse_rows``."""
+        for seq, entry, digest, *_ in rows:
+            try:
+                if sha256(entry if type(entry) is bytes else entry.encode()).digest() == digest:
+                    yield seq, canonical_json.parse(entry).get("text", "")
+                    continue
+            except (ValueError, TypeError, AttributeError):
+                pass  # counted below
+            self.damaged.add(seq)
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
         key_values = (key.scope, key.kind, key.id)
@@ -123,7 +187,7 @@ class StoreReader(ABC):
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
         name = "whole_history" if hidden and self._reach.unlimited else "history"
-        return [parse_row(row) for row in self._fetch_of_key(name, key)] if self._reach.reads(key.scope) else []
+        return list(self._parse_rows(self._fetch_of_key(name, key))) if self._reach.reads(key.scope) else []
 
     def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
         found: list[Neighbour] = []
@@ -161,9 +225,12 @@ class StoreReader(ABC):
 
 
 def parse_row(row: Sequence[Any]) -> Record:
-    """Parse a row of position, entry and digest."""
+    """Parse a row of position, entry and digest; raise ``StoreDamaged`` unless the entry matches the digest."""
     try:
-        return parse_entry(row[1], row[0], row[2])
+        seq, entry, digest = row[:3]
+        if sha256(entry if type(entry) is bytes else entry.encode()).digest() != digest:
+            raise ValueError("the entry does not match its digest")
+        return parse_entry(entry, seq, digest)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreDamaged(
             f"The record at position {row[0]} cannot be read.", hint="Run `lukasa verify` to see what is damaged."
@@ -175,12 +242,19 @@ def clamp_int64(value: int) -> int:
     return max(-(2**63), min(value, 2**63 - 1))
 
 
-def contains_text(entry: str, piece: str) -> bool:
-    """Return whether any string of a record contains a piece of text, letter case ignored; times do not count."""
+def contains_text(entry: bytes | str, piece: str) -> bool:
+    """Return whether any string of a record contains a piece of text, letter case ignored; times do not count.
+
+    The answer for a damaged entry is yes: the reader that parses it next counts the damage.
+    """
     folded = piece.casefold()
+    entry = entry.decode("utf-8", "replace") if isinstance(entry, bytes) else entry
     if folded.isascii() and folded.isalnum() and folded not in entry.casefold():
         return False  # JSON does not escape plain letters and digits
-    fields = canonical_json.parse(entry)
+    try:
+        fields = canonical_json.parse(entry)
+    except ValueError:
+        return True
     pending = [value for name, value in fields.items() if name not in _TIME_FIELDS | {"links"}]
     pending += [part for link in fields.get("links", ()) for part in link.values()]
     while pending:
@@ -200,6 +274,12 @@ def split_query_words(query: str, limit: int = 1000) -> list[str]:
     """Split any string into its distinct words, as they are written."""
     clean = query.encode("utf-8", "replace").decode().replace("\0", " ")
     return list(dict.fromkeys(clean.split()))[:limit]
+
+
+def list_query_words(query: str) -> list[str]:
+    """List the words of a query, and Korean words without their particles too."""
+    words = split_query_words(query)
+    return list(dict.fromkeys([*words, *map(strip_particle, words)]))
 
 
 def is_storable(values: Iterable[Any]) -> bool:

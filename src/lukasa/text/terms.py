@@ -1,9 +1,13 @@
-"""Tokens and terms of a text, as SQLite's text index knows them: folded, without accents, stemmed.
+"""Tokens and terms of a text, as the text index knows them: folded, without accents, stemmed, in every script.
 
-Every engine uses these tokens, so that all engines find the same records for the same question. A term is one such
-token. Finding a few terms in many texts needs no tokens of those texts: a stem and its word begin alike, so a plain search
-for that beginning finds the places, and only the words there are stemmed. This lets recall weigh hundreds of long texts
-within milliseconds.
+Every engine uses these tokens, so that all engines find the same records for the same question. Chinese, Japanese, Korean,
+Thai and other scripts that do not put a space after each word are cut into overlapping windows: the token at each
+character holds that character and the next one or two. A word of such a script is the phrase of its windows, and a word
+shorter than a window is the beginning of one, so every piece of such a text is found.
+
+A term is one token of a question. Finding a few terms in many texts needs no tokens of those texts: a stem and its word
+begin alike, so a plain search for that beginning finds the places, and only the words there are stemmed. This lets recall
+weigh hundreds of long texts within milliseconds.
 """
 
 from __future__ import annotations
@@ -11,18 +15,51 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
 from lukasa.text.stopwords import STOP_WORDS, STOP_WORDS_EXCEPT_NEGATIONS
 
-TOKENIZER = ("porter", "unicode61", "remove_diacritics", "2")
-_ACCENT = re.compile("[\u0300-\u036f]")
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+TOKENIZER = ("porter", "unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc")
+"""The tokenizer of SQLite that stems what ``to_index_form`` returns; vowel signs are parts of words."""
+
+# Letters of scripts without spaces between words, or with endings that are not set off (Korean).
+_PAIRED = (
+    "\u1100-\u11ff\u3005-\u3007\u3031-\u3035\u303b\u3041-\u3096\u3099\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff"
+    "\u3105-\u312f\u3131-\u318e\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua48c\ua960-\ua97c"
+    "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002ebe0\U0002f800-\U0002fa1d\U00030000-\U000323af"
+)  # Han, kana, Bopomofo, Hangul, Yi: two characters are about a word
+_TRIPLED = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e50-\u0e59\u0e81-\u0eff\u1000-\u1049\u1050-\u109d\u1780-\u17d3\u17d7\u17dc\u17dd"
+    "\u17e0-\u17e9\ua9e0-\ua9fe\uaa60-\uaa76\uaa7a-\uaa7f"
+)  # Thai, Lao, Burmese, Khmer: their letters are vowels and consonants, so two of them say too little
+_VOWEL_SIGNS = "\u0900-\u0963\u0971-\u0dff\u0f71-\u0f84\u1b00-\u1bff\ua880-\ua8ff"  # of scripts with spaces
+_SPACED_LETTER = rf"(?:[^\W_{_PAIRED}{_TRIPLED}]|[{_VOWEL_SIGNS}])"
+_RUN = re.compile(rf"(?P<paired>[{_PAIRED}]+)|[{_TRIPLED}]+")
+_TOKEN_LETTER = re.compile(rf"[^\W_]|[{_VOWEL_SIGNS}]|[{_TRIPLED}]")
+_WORD_IN_ASCII = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_WORD = re.compile(rf"[{_PAIRED}]+|[{_TRIPLED}]+|{_SPACED_LETTER}+(?:['’]{_SPACED_LETTER}+)*")
 _WORD_REST = re.compile(r"[^\W_]*")
+_SPACED_REST = re.compile(f"{_SPACED_LETTER}*")
+_HIRAGANA = re.compile("[\u3041-\u3096\u3099-\u309f]+")
+_JAPANESE_ENDING = re.compile(
+    "(?:は|が|を|に|の|で|と|も|へ|や|か|いつ|どこ|なに|なぜ|だれ|どう|でしょう|でした|です|ました|ます|ません|していた|している|した|して|する"
+    "|から|まで|より|たい|ない|った)+$"
+)
+_KOREAN_PARTICLE = re.compile(
+    "(?<=[\uac00-\ud7a3]{2})(?:에서는|에서도|으로는|으로도|에게서|이라고|인가요|입니다|까지|부터|에서|에게|한테|으로|처럼|보다|마다|조차|밖에"
+    "|이나|이랑|하고|께서|라고|에는|에도|은|는|이|가|을|를|의|에|도|만|로|와|과|랑|나|께)$"
+)
+
+# What one writer sets and the next leaves out: accents, Hebrew and Arabic vowel points, the Arabic stretching stroke.
+_IGNORED = re.compile(
+    "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u0652\u0656-\u065f\u0670"
+    "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\ufe00-\ufe0f]+"
+)
+_OTHER_WIDTH = re.compile("[\uff01-\uffee]+")  # full-width Latin, half-width katakana
 _APOSTROPHE = re.compile(r"['’]")
 _MAX_TERM_LENGTH = 60
 
@@ -30,14 +67,78 @@ _thread_local = threading.local()
 
 
 def fold_text(text: str) -> str:
-    """Return the text without letter case and accents, as the text index folds it."""
-    if text.isascii() or unicodedata.is_normalized("NFD", text):
+    """Return the text without letter case, accents and vowel points, and with one form of each letter."""
+    if text.isascii():
         return text.lower()
-    return _ACCENT.sub("", unicodedata.normalize("NFD", text)).lower()
+    plain = _OTHER_WIDTH.sub(lambda wide: unicodedata.normalize("NFKC", wide[0]), text)
+    plain = _IGNORED.sub("", unicodedata.normalize("NFD", plain))
+    return unicodedata.normalize("NFC", plain.lower()).replace("ς", "σ")
+
+
+def to_index_form(text: str) -> str:
+    """Return the text that the index stores for a text: folded, with spaces between the windows of scripts without spaces."""
+    if text.isascii():
+        return text
+    return _RUN.sub(lambda run: f" {' '.join(_cut_windows(run, with_rest=True))} ", fold_text(text))
+
+
+def _cut_windows(run: re.Match[str], *, with_rest: bool) -> list[str]:
+    """Cut a run of letters into overlapping windows; the rest are the shorter ones at its end."""
+    letters, size = run[0], _window_size(run)
+    return [letters[start : start + size] for start in range(len(letters) if with_rest else len(letters) - size + 1)]
+
+
+def _window_size(run: re.Match[str]) -> int:
+    return 2 if run["paired"] else 3
+
+
+class WordPhrase(NamedTuple):
+    """A word of a query: the tokens that must follow each other, in a text to tokenize; the last may be a beginning."""
+
+    text: str
+    is_prefix: bool = False
+
+
+def to_phrase(word: str) -> WordPhrase:
+    """Return the phrase by which the index finds a word, also in the middle of a run without spaces."""
+    if word.isascii():
+        return WordPhrase(word)
+    folded = fold_text(word)
+    parts: list[str] = []
+    end, is_prefix = 0, False
+    for run in _RUN.finditer(folded):
+        parts.append(folded[end : run.start()])
+        end = run.end()
+        if _TOKEN_LETTER.search(folded, end):
+            parts += _cut_windows(run, with_rest=True)
+        else:  # the word may end where the run in the text does not
+            is_prefix = len(run[0]) < _window_size(run)
+            parts += [run[0]] if is_prefix else _cut_windows(run, with_rest=False)
+    return WordPhrase(" ".join([*parts, folded[end:]]), is_prefix)
+
+
+def is_prefix_term(term: str) -> bool:
+    """Return whether a term is shorter than the windows of its script, so that it stands for all that begin with it."""
+    run = None if term.isascii() else _RUN.fullmatch(term)
+    return run is not None and len(term) < _window_size(run)
+
+
+def strip_particle(word: str) -> str:
+    """Return a Korean word without its particle; any other word unchanged."""
+    return word if word.isascii() else _KOREAN_PARTICLE.sub("", word.rstrip("?!.,…"), count=1) or word
 
 
 def tokenize_text(text: str) -> list[str]:
     """Return the tokens of a text, in order."""
+    return _tokenize(to_index_form(text))
+
+
+def tokenize_phrase(phrase: WordPhrase) -> list[str]:
+    """Return the tokens of a phrase, in order."""
+    return _tokenize(phrase.text)
+
+
+def _tokenize(text: str) -> list[str]:
     tokenize: Callable[[str], list[str]] | None = getattr(_thread_local, "tokenize", None)
     if tokenize is None:
         tokenize = _thread_local.tokenize = _build_tokenizer()
@@ -65,49 +166,93 @@ def _build_tokenizer() -> Callable[[str], list[str]]:
 
 
 def extract_keywords(text: str) -> list[str]:
-    """Return the distinct words of a question that say what it is about, in their original form."""
+    """Return the distinct words of a question that say what it is about, in their original form.
+
+    A run of a script without spaces gives its windows, because nothing says where its words begin and end.
+    """
     keywords: dict[str, str] = {}
-    for word in _WORD.findall(text):
+    plain = text if text.isascii() else _IGNORED.sub("", unicodedata.normalize("NFC", text))
+    for word in _find_words(plain):
         bare = _APOSTROPHE.split(word, maxsplit=1)[0]  # Anna's, don't, I'm
         folded = fold_text(bare)
-        if folded and folded not in STOP_WORDS and len(folded) <= _MAX_TERM_LENGTH:
+        if (run := None if folded.isascii() else _RUN.fullmatch(folded)) is not None:
+            keywords.update((window, window) for window in _choose_windows(run))
+        elif folded and folded not in STOP_WORDS and len(folded) <= _MAX_TERM_LENGTH:
             keywords.setdefault(folded, bare)
     return list(keywords.values())
+
+
+def _choose_windows(run: re.Match[str]) -> Iterator[str]:
+    """Yield the windows of a run in a question: no Korean particles, no Japanese endings next to other characters."""
+    letters, size = strip_particle(run[0]), _window_size(run)
+    parts = [letters] if _HIRAGANA.fullmatch(letters) else _HIRAGANA.split(letters)
+    for part in parts:
+        if len(letters) > 1 == len(part):  # 化は, 食べる: alone, and with the next character
+            place = letters.index(part)
+            yield from (part, letters[place : place + size])
+        elif part:
+            yield from (part[start : start + size] for start in range(max(len(part) - size, 0) + 1))
+    for kana in _HIRAGANA.findall(letters) if len(parts) > 1 else ():
+        word = _JAPANESE_ENDING.sub("", kana)
+        yield from (word[start : start + size] for start in range(len(word) - size + 1 if len(word) > size else 0))
+
+
+def _find_words(text: str) -> list[str]:
+    return (_WORD_IN_ASCII if text.isascii() else _WORD).findall(text)
 
 
 def list_content_words(text: str) -> tuple[str, ...]:
     """Return the folded words of a text that carry meaning, negations included, in order."""
     return tuple(
         bare
-        for word in _WORD.findall(fold_text(text))
+        for word in _find_words(fold_text(text))
         if (bare := _APOSTROPHE.split(word, maxsplit=1)[0]) not in STOP_WORDS_EXCEPT_NEGATIONS
     )
 
 
 @lru_cache(maxsize=1 << 16)
 def stem_word(word: str) -> str:
-    """Return the token that the text index makes of one word; empty when it makes none."""
-    tokens = tokenize_text(word)
+    """Return the stem of one word as the text index has it; empty when it has none. A run without spaces stays whole."""
+    tokens = _tokenize(fold_text(word))
     return tokens[0] if tokens else ""
 
 
 def terms_from_words(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the distinct tokens of words, in order."""
-    return tuple(dict.fromkeys(token for word in words for token in tokenize_text(word)))
+    """Return the distinct tokens of words of a question, in order."""
+    return tuple(dict.fromkeys(token for word in words for token in tokenize_phrase(to_phrase(word))))
 
 
 def find_term_offsets(folded_text: str, term: str) -> list[int]:
-    """Return the offsets of the words of a folded text whose stem is the term."""
+    """Return the offsets in a folded text at which the text index has the term."""
+    offsets: list[int] = []
+    if not term.isascii() and _RUN.fullmatch(term):
+        start = folded_text.find(term)
+        while start >= 0:
+            offsets.append(start)
+            start = folded_text.find(term, start + 1)
+        return offsets
     # a stem may differ from its words in the last letter: happi and happy, kei and key
     prefix = term[:-1] if len(term) > 3 or (len(term) > 1 and term[-1] == "i") else term
-    offsets: list[int] = []
     start = folded_text.find(prefix)
     while start >= 0:
         end = start + len(prefix)
-        if start == 0 or not folded_text[start - 1].isalnum():
-            rest = _WORD_REST.match(folded_text, end)
-            end = end if rest is None else rest.end()
+        if start == 0 or not _is_spaced_letter(folded_text[start - 1]):
+            end = _find_word_end(folded_text, end)
             if stem_word(folded_text[start:end]) == term:
                 offsets.append(start)
         start = folded_text.find(prefix, end)
     return offsets
+
+
+def _is_spaced_letter(character: str) -> bool:
+    return character.isalnum() if character.isascii() else _SPACED_REST.fullmatch(character) is not None
+
+
+def _find_word_end(folded_text: str, start: int) -> int:
+    """Return where the word that goes on at ``start`` ends; the quick pattern is wrong only next to other scripts."""
+    rest = _WORD_REST.match(folded_text, start)
+    end = start if rest is None else rest.end()
+    if folded_text[start : end + 1].isascii():
+        return end
+    rest = _SPACED_REST.match(folded_text, start)
+    return start if rest is None else rest.end()

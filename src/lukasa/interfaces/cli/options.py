@@ -103,7 +103,12 @@ class Call:
             raise StoreMissing(f"There is no store at {path}.", hint=_NO_STORE_HINT)
         try:
             memory = lukasa.open(
-                self.store, agent=self.agent, scopes=self.scopes or None, create=create, profile=self.profile
+                self.store,
+                agent=self.agent,
+                scopes=self.scopes or None,
+                create=create,
+                profile=self.profile,
+                progress=_show_migration if sys.stderr.isatty() else None,
             )
         except StoreDamaged as error:
             raise StoreDamaged(f"{location} is too damaged to be opened.", hint="Restore a backup.") from error
@@ -285,6 +290,11 @@ def find_key(journal: Journal, kind: str, id: str, scope: str | None, *, hidden:
         names = ", ".join(key.scope for key in keys)
         raise InvalidInput(f"{kind}/{id} is in several scopes: {names}.", hint="Name one with --scope.")
     return keys[0]
+
+
+def _show_migration(done: int, total: int) -> None:
+    """Show on one line how far the text index of an older store is rebuilt."""
+    sys.stderr.write(f"\rRebuilding the text index of an older store: {done:,} of {total:,}" + "\n" * (done >= total))
 
 
 @contextmanager

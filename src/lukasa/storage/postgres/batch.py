@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from lukasa.clock import to_iso, to_microseconds
+from lukasa.errors import StoreDamaged
 from lukasa.outcome import Conflict
 from lukasa.record import Link, Record, ValidatedDraft, digest_of, parse_entry
 from lukasa.storage.append import NO_KEY_STATE, KeyState, KeyTuple, TallyChanges, build_next_version
@@ -98,7 +99,10 @@ def parse_key_state(row: Sequence[object]) -> tuple[KeyTuple, KeyState]:
     """Parse one row of the statement ``key_states``."""
     scope, kind, id, seq, version, highest, entry, deleted, token_count, newest_entry = row
     key = (str(scope), str(kind), str(id))
-    created_at = to_iso(parse_entry(str(newest_entry if seq is None else entry), 0, b"").created_at)
+    try:
+        created_at = to_iso(parse_entry(str(newest_entry if seq is None else entry), 0, b"").created_at)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreDamaged from error
     assert isinstance(highest, int)
     if seq is None:
         return key, KeyState(0, 0, highest, created_at, True)

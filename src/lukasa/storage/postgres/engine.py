@@ -58,7 +58,8 @@ class PostgresEngine:
     """A store in one PostgreSQL database, in the schema ``lukasa``.
 
     The texts of ``near_duplicate_kinds`` get near-duplicate keys. The label ``group_label`` is indexed for
-    ``adjacent_turns``; other labels work there too, but more slowly.
+    ``adjacent_turns``; other labels work there too, but more slowly. ``progress`` is called while an older store is
+    migrated.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class PostgresEngine:
         create: bool = True,
         near_duplicate_kinds: frozenset[str] = frozenset(),
         group_label: str | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.url = url
         self._settings = IndexSettings(near_duplicate_kinds, group_label)
@@ -82,7 +84,7 @@ class PostgresEngine:
         database = self._server.connect()
         try:
             with error_translation():
-                schema.migrate(database, create=create)
+                schema.migrate(database, create=create, progress=progress)
         finally:
             database.close()
         register_for_fork(self)
@@ -292,4 +294,5 @@ def open_engine(location: StoreLocation, options: EngineOptions) -> PostgresEngi
         create=options.create,
         near_duplicate_kinds=options.near_duplicate_kinds,
         group_label=options.group_label,
+        progress=options.progress,
     )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
+from lukasa import canonical_json
 from lukasa.errors import LukasaError
 from lukasa.record import Key, parse_entry
 from lukasa.scope import FULL_REACH, SYSTEM
@@ -14,7 +16,7 @@ from lukasa.storage.engine import QUARANTINE, EraseResult, Finding, Progress, Re
 from lukasa.storage.integrity import Fingerprint, check_entry, compare_checksums
 from lukasa.storage.postgres import vectors
 from lukasa.storage.postgres.append import PostgresQuarantineBackend
-from lukasa.storage.postgres.batch import IndexSettings, PostgresLogRow, PostgresTallyChanges
+from lukasa.storage.postgres.batch import IndexSettings, PostgresLogRow, PostgresTallyChanges, index_text
 from lukasa.storage.postgres.connection import WriterSnapshot, fetch_single_row
 from lukasa.storage.postgres.pool import Database
 from lukasa.storage.postgres.reader import PostgresReader
@@ -145,11 +147,37 @@ def reindex(database: Database, settings: IndexSettings, progress: Progress | No
     database.execute("DELETE FROM quarantine")
     quarantine.rebuild_hidden(backend)
     database.execute(SQL["correct_live"])
-    # The number of versions and their checksum prove that the log is complete, so they stay as they are.
+    _count_again(database)
+
+
+def _count_again(database: Database) -> None:
+    """Count current versions, texts and tokens again.
+
+    The number of versions and their checksum prove that the log is complete, so they stay as they are.
+    """
     database.execute(SQL["reset_counts"])
     counts = database.execute(SQL["text_counts"]).fetchall()
-    backend.execute_many("add_to_tally", [(scope, kind, live, 0, 0, *texts) for scope, kind, live, *texts in counts])
+    PostgresQuarantineBackend(database).execute_many(
+        "add_to_tally", [(scope, kind, live, 0, 0, *texts) for scope, kind, live, *texts in counts]
+    )
     database.execute(SQL["delete_zero_tallies"])
+
+
+def refresh_text_index(database: Database, progress: Progress | None) -> None:
+    """Compute the tokens of texts beyond ASCII again, inside the caller's transaction, which excludes other writers."""
+    _lock_store(database)
+    (total,) = fetch_single_row(database.execute(SQL["count_beyond_ascii"]))
+    done, last = 0, _MIN_SEQ
+    while page := database.execute(SQL["texts_beyond_ascii"], (last, _PAGE_SIZE)).fetchall():
+        rows = []
+        for seq, scope, entry in page:
+            with suppress(ValueError, TypeError, AttributeError):  # a damaged entry stays as it is
+                rows.append((*index_text(canonical_json.parse(entry).get("text", "")), scope, seq))
+        PostgresQuarantineBackend(database).execute_many("update_words", rows)
+        done, last = done + len(page), page[-1][0]
+        if progress is not None:
+            progress(done, total)
+    _count_again(database)
 
 
 def compact(database: Database, before: int, progress: Progress | None) -> int:

@@ -9,7 +9,7 @@ from psycopg import Cursor
 
 from lukasa.record import Record
 from lukasa.scope import Reach
-from lukasa.storage.engine import ALL_RECORDS, Match, NearDuplicate, Query, Tally
+from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
 from lukasa.storage.postgres import text_index
 from lukasa.storage.postgres.sql import SQL
 from lukasa.storage.postgres.vectors import build_missing_vectors_clause, find_nearest
@@ -23,8 +23,8 @@ from lukasa.storage.reader import (
     clamp_int64,
     contains_text,
     is_storable,
-    parse_row,
 )
+from lukasa.text.terms import is_prefix_term
 
 _PAGE_SIZE = 1000
 _CANDIDATES_PER_RESULT = 10
@@ -66,8 +66,8 @@ class PostgresReader(StoreReader):
     """Reads over one connection, in the transaction that the connection is in."""
 
     def __init__(self, snapshot: PostgresSnapshot, reach: Reach) -> None:
+        super().__init__(reach)
         self._snapshot = snapshot
-        self._reach = reach
         self._scopes = None if reach.readable is None else sorted(reach.readable)
 
     @staticmethod
@@ -96,9 +96,7 @@ class PostgresReader(StoreReader):
     def tally(self) -> list[Tally]:
         return [Tally(*row) for row in self._fetch_rows("tally", (self._scopes, self._scopes))]
 
-    def read(self, query: Query = ALL_RECORDS) -> list[Record]:
-        if query.limit is not None and query.limit <= 0:
-            return []
+    def _select_rows(self, query: Query) -> list[Sequence[Any]]:
         conditions, values = build_conditions(_DIALECT, self._reach, query)
         if not self._is_storable(values):
             return []
@@ -108,20 +106,22 @@ class PostgresReader(StoreReader):
         direction = "DESC" if query.newest_first else "ASC"
         statement = f"SELECT seq, line, digest FROM log WHERE {' AND '.join(conditions)} ORDER BY seq {direction}"  # noqa: S608 - only our own fragments, values are bound
         if query.mentions is not None:
-            return list(self._read_mentions(query.mentions, statement, values, query.limit))
+            return list(self._select_mentions(query.mentions, statement, values, query.limit))
         if query.limit is not None:
             statement += " LIMIT %s"
             values.append(clamp_int64(query.limit))
-        return [parse_row(row) for row in self._snapshot.run(statement, values)]
+        return list(self._snapshot.run(statement, values))
 
-    def _read_mentions(self, piece: str, statement: str, values: list[Any], limit: int | None) -> Iterator[Record]:
+    def _select_mentions(
+        self, piece: str, statement: str, values: list[Any], limit: int | None
+    ) -> Iterator[Sequence[Any]]:
         """Read page by page until enough records contain the piece, which is checked here and not on the server."""
         found = offset = 0
         while True:
             page = self._snapshot.run(f"{statement} LIMIT {_PAGE_SIZE} OFFSET {offset}", values).fetchall()
             for row in page:
                 if contains_text(row[1], piece):
-                    yield parse_row(row)
+                    yield row
                     found += 1
                     if found == limit:
                         return
@@ -129,9 +129,9 @@ class PostgresReader(StoreReader):
                 return
             offset += _PAGE_SIZE
 
-    def match_text(self, words: str, query: Query = ALL_RECORDS, *, together: str = "") -> list[Match]:
+    def _match_words(self, words: str, together: str, query: Query) -> list[Match]:
         text_query = text_index.TextQuery.from_words(words, together)
-        if not text_query.phrases or query.limit == 0:
+        if not text_query.phrases:
             return []
         conditions, values = build_conditions(_DIALECT, self._reach, query)
         if not self._is_storable(values):
@@ -146,7 +146,7 @@ class PostgresReader(StoreReader):
         scored.sort(key=lambda row: (-row[0], row[1]))
         best = scored[: query.limit]
         records = {record.seq: record for record in self.records(seq for _, seq in best)}
-        return [Match(records[seq], score) for score, seq in best]
+        return [Match(records[seq], score) for score, seq in best if seq in records]
 
     def _read_corpus_stats(self, text_query: text_index.TextQuery, *, live: bool) -> text_index.CorpusStats:
         """Read what the ranking needs about the texts within reach, current ones or others."""
@@ -182,27 +182,35 @@ class PostgresReader(StoreReader):
         statement = f"""SELECT found.seq, found.tokens, found.line, word.lexeme, word.positions::integer[] FROM (
                 SELECT log.seq, log.tokens, log.words, {line} FROM log
                 WHERE log.words @@ %s::tsquery AND {" AND ".join(conditions)}{order}
-            ) AS found CROSS JOIN LATERAL unnest(found.words) AS word WHERE word.lexeme = ANY(%s)"""  # noqa: S608 - only our own fragments, values are bound
+            ) AS found CROSS JOIN LATERAL unnest(found.words) AS word WHERE word.lexeme = ANY(%s) OR word.lexeme LIKE ANY(%s)"""  # noqa: S608 - only our own fragments, values are bound
         texts: dict[int, tuple[int, dict[str, list[int] | None]]] = {}
-        bound = (tsquery, *values, *order_values, text_query.tokens)
+        prefixes = [token for token in text_query.tokens if token.endswith("*")]
+        patterns = [prefix[:-1] + "%" for prefix in prefixes]
+        bound = (tsquery, *values, *order_values, text_query.tokens, patterns)
         for seq, length, entry, token, positions in self._snapshot.run(statement, bound):
             if query.mentions is None or contains_text(entry, query.mentions):
-                texts.setdefault(seq, (length, {}))[1][token] = positions
+                found = texts.setdefault(seq, (length, {}))[1]
+                found[token] = positions
+                for prefix in prefixes:
+                    if token.startswith(prefix[:-1]):
+                        known = found.get(prefix, [])
+                        found[prefix] = None if known is None or positions is None else [*known, *positions]
         return [
             (text_index.bm25_score(text_query, corpus, positions, length), seq)
             for seq, (length, positions) in texts.items()
         ]
 
-    def match_vector(self, model: str, vector: Sequence[float], query: Query = ALL_RECORDS) -> list[Match]:
+    def _match_nearest(self, model: str, vector: Sequence[float], query: Query) -> list[Match]:
         conditions, values = build_conditions(_DIALECT, self._reach, query)
-        if query.limit == 0 or not vector or not self._is_storable((model, *values)):
+        if not vector or not self._is_storable((model, *values)):
             return []
         limit = query.limit if query.mentions is None else None
         best = find_nearest(self._snapshot.run, model, vector, conditions, values, limit)
         rows = self._fetch_rows("entries_at", ([seq for seq, _ in best],)) if best else ()
-        records = {
-            row[0]: parse_row(row) for row in rows if query.mentions is None or contains_text(row[1], query.mentions)
-        }
+        if query.mentions is not None:
+            piece = query.mentions
+            rows = (row for row in rows if contains_text(row[1], piece))
+        records = {record.seq: record for record in self._parse_rows(rows)}
         return [Match(records[seq], score) for seq, score in best if seq in records][: query.limit]
 
     def without_vectors(self, model: str, limit: int) -> list[Record]:
@@ -210,7 +218,7 @@ class PostgresReader(StoreReader):
             return []
         values = [self._scopes, self._scopes, self._settled_position(), limit]
         statement = f"SELECT log.seq, log.line, log.digest {build_missing_vectors_clause(self._snapshot.run, model)} ORDER BY log.seq LIMIT %s"
-        return [parse_row(row) for row in self._snapshot.run(statement, values)]
+        return list(self._parse_rows(self._snapshot.run(statement, values)))
 
     def count_without_vectors(self, model: str) -> int:
         if not self._is_storable((model,)):
@@ -230,7 +238,7 @@ class PostgresReader(StoreReader):
     def frequency(self, tokens: Sequence[str]) -> dict[str, int]:
         counts = dict.fromkeys(tokens, 0)
         wanted = [token for token in counts if token and self._is_storable((token,))]
-        phrases = [text_index.format_phrase((token,)) for token in wanted]
+        phrases = [text_index.format_phrase((token + "*" if is_prefix_term(token) else token,)) for token in wanted]
         rows = self._snapshot.run(SQL["frequency"], (self._scopes, self._scopes, FREQUENCY_CAP, wanted, phrases))
         counts.update(rows)
         return counts
@@ -247,7 +255,11 @@ class PostgresReader(StoreReader):
         if not wanted or limit_per_key < 1 or not self._reach.reads(scope) or not self._is_storable((scope, kind)):
             return []
         rows = self._fetch_rows("near_duplicates", (scope, kind, wanted, wanted, limit_per_key))
-        return [NearDuplicate(*row) for row in rows]
+        return [
+            NearDuplicate(id, text, pair_keys)
+            for seq, id, line, digest, pair_keys in rows
+            for _, text in self._parse_texts([(seq, line, digest)])
+        ]
 
     def adjacent_turns(self, records: Iterable[Record], group_label: str) -> dict[int, tuple[int | None, int | None]]:
         labels = self._group_labels(records, group_label)
@@ -261,9 +273,10 @@ class PostgresReader(StoreReader):
         return found
 
     def texts_at(self, seqs: Iterable[int]) -> dict[int, str]:
-        return dict(self._snapshot.run(SQL["texts_at"], (list(seqs), self._scopes, self._scopes)).fetchall())
+        return dict(self._parse_texts(self._fetch_rows("texts_at", (list(seqs), self._scopes, self._scopes))))
 
     def records(self, seqs: Iterable[int]) -> list[Record]:
-        """Return the records at some positions; the caller has checked the reach."""
+        """Return the records within reach at some positions."""
         wanted = list(seqs)
-        return [parse_row(row) for row in self._fetch_rows("entries_at", (wanted,))] if wanted else []
+        rows = self._fetch_rows("entries_at", (wanted,)) if wanted else ()
+        return [record for record in self._parse_rows(rows) if self._reach.reads(record.scope)]

@@ -9,9 +9,12 @@ from importlib.resources import files
 import psycopg
 
 from lukasa.errors import LukasaError, NotAllowed, StoreForeign, StoreMissing, StoreNewer
+from lukasa.storage.engine import Progress
 from lukasa.storage.postgres.connection import fetch_single_row
+from lukasa.storage.postgres.maintenance import refresh_text_index
 from lukasa.storage.postgres.pool import Database
 
+_FIRST_SCHEMA_OF_INDEX_FORM = 4
 _MIGRATION_LOCK = (19531, 1)
 
 
@@ -27,7 +30,7 @@ def latest_version() -> int:
     return load_migrations()[-1][0]
 
 
-def migrate(database: Database, *, create: bool = True) -> None:
+def migrate(database: Database, *, create: bool = True, progress: Progress | None = None) -> None:
     """Bring the schema up to date in one transaction; other processes that migrate wait for a lock."""
     (encoding,) = fetch_single_row(database.execute("SHOW server_encoding"))
     if encoding != "UTF8":
@@ -52,6 +55,8 @@ def migrate(database: Database, *, create: bool = True) -> None:
         for number, script in load_migrations():
             if number > present:
                 database.execute(script)
+        if 0 < present < _FIRST_SCHEMA_OF_INDEX_FORM:
+            refresh_text_index(database, progress)
         _install_pgvector(database)
         database.execute(
             "INSERT INTO meta (name, value) VALUES ('schema', %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",

@@ -1,6 +1,6 @@
 """Full-text search in PostgreSQL with the tokens and the ranking of SQLite.
 
-A text becomes the tokens of FTS5's ``porter unicode61`` tokenizer, and these, with their positions, become a
+A text becomes the tokens of ``lukasa.text.terms``, and these, with their positions, become a
 ``tsvector``; PostgreSQL's dictionaries are not used. A query word with inner punctuation (``multi-agent``) is a phrase
 of its tokens. Matches are ranked by the formula of FTS5's ``bm25()``.
 """
@@ -13,8 +13,8 @@ from itertools import accumulate
 from math import log
 from typing import NamedTuple
 
-from lukasa.storage.reader import split_query_words
-from lukasa.text.terms import tokenize_text
+from lukasa.storage.reader import list_query_words, split_query_words
+from lukasa.text.terms import strip_particle, to_phrase, tokenize_phrase, tokenize_text
 
 _MAX_POSITION = 16383  # the highest position in a tsvector
 _MAX_BYTES = 1_000_000  # a little less than a tsvector can hold
@@ -32,13 +32,22 @@ TokenPositions = Mapping[str, Sequence[int] | None]
 
 def tokenize_for_index(text: str) -> list[str]:
     """Split a text into the tokens of the index; a token that is too long for it is replaced by a hash."""
-    return [
-        token
-        if len(token) <= _MAX_TOKEN_CHARACTERS // 2
-        or (len(token) <= _MAX_TOKEN_CHARACTERS and len(token.encode()) <= _MAX_TOKEN_BYTES)
-        else "#" + hashlib.blake2b(token.encode(), digest_size=16).hexdigest()  # no other token contains a #
-        for token in tokenize_text(text)
-    ]
+    return [_limit_token(token) for token in tokenize_text(text)]
+
+
+def _limit_token(token: str) -> str:
+    if len(token) <= _MAX_TOKEN_CHARACTERS // 2:
+        return token
+    if len(token) <= _MAX_TOKEN_CHARACTERS and len(token.encode()) <= _MAX_TOKEN_BYTES:
+        return token
+    return "#" + hashlib.blake2b(token.encode(), digest_size=16).hexdigest()  # no other token contains a #
+
+
+def tokenize_word(word: str) -> Phrase:
+    """Return the phrase of a query word; ``*`` ends a token that stands for all that begin with it."""
+    phrase = to_phrase(word)
+    tokens = [_limit_token(token) for token in tokenize_phrase(phrase)]
+    return tuple([*tokens[:-1], tokens[-1] + "*"] if phrase.is_prefix else tokens)
 
 
 def format_tsvector(tokens: Sequence[str]) -> str:
@@ -65,7 +74,8 @@ def format_tsvector(tokens: Sequence[str]) -> str:
 
 
 def _quote_token(token: str) -> str:
-    return "'" + token.replace("\\", "\\\\").replace("'", "''") + "'"
+    bare = token.removesuffix("*")  # no token contains a *
+    return "'" + bare.replace("\\", "\\\\").replace("'", "''") + ("'" if bare == token else "':*")
 
 
 class TextQuery(NamedTuple):
@@ -78,8 +88,8 @@ class TextQuery(NamedTuple):
     @classmethod
     def from_words(cls, words: str, together: str = "") -> TextQuery:
         any_of, all_of = (
-            [phrase for word in split_query_words(query) if (phrase := tuple(tokenize_for_index(word)))]
-            for query in (words, together)
+            [phrase for word in query_words if (phrase := tokenize_word(word))]
+            for query_words in (list_query_words(words), map(strip_particle, split_query_words(together)))
         )
         phrases = {phrase: any_of.count(phrase) for phrase in any_of}
         return cls(dict.fromkeys(all_of, 1) | phrases, all_of, frozenset(any_of))

@@ -35,6 +35,7 @@ from lukasa.storage.integrity import checksum
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL
 from lukasa.text.similarity import text_pair_keys
+from lukasa.text.terms import to_index_form
 
 Savepoint = tuple[int, int, int, int, int, int, int]
 LogRow = tuple[int, str, str, str, int, str, int, int, bytes, str]
@@ -185,12 +186,13 @@ class SqlitePendingBatch:
         if self._not_current:
             self.database.executemany(SQL["insert_not_current"], [(seq,) for seq in self._not_current])
             self.database.executemany(SQL["hide_version"], self._hidden)
-        if self._texts and not self._not_current:
-            self.database.executemany(SQL["index_text"], self._texts)
-        elif self._texts:
+        indexed = [(seq, to_index_form(text)) for seq, text in self._texts]
+        if indexed and not self._not_current:
+            self.database.executemany(SQL["index_text"], indexed)
+        elif indexed:
             not_current = set(self._not_current)
-            self.database.executemany(SQL["index_text"], [row for row in self._texts if row[0] not in not_current])
-            self.database.executemany(SQL["index_past_text"], [row for row in self._texts if row[0] in not_current])
+            self.database.executemany(SQL["index_text"], [row for row in indexed if row[0] not in not_current])
+            self.database.executemany(SQL["index_past_text"], [row for row in indexed if row[0] in not_current])
         span = (self.first_seq, self.next_seq - 1)
         if self._has_labels:
             self.database.execute(SQL["derive_labels"], span)
@@ -295,7 +297,7 @@ def insert_single(database: apsw.Connection, now: datetime, sealed: ValidatedDra
     row = (tip + 1, scope, kind, id, 1, author, at, moment, digest, entry.decode())
     database.execute(SQL["insert_entry"], row)
     if draft.text:
-        database.execute(SQL["index_text"], (tip + 1, draft.text))
+        database.execute(SQL["index_text"], (tip + 1, to_index_form(draft.text)))
     database.execute(SQL["add_to_tally"], (scope, kind, 1, 1, checksum(digest)))
     return Accepted(LazyRecords([row], _parse_log_row))
 

@@ -62,7 +62,7 @@ def _translate_errors() -> Iterator[None]:
 class SqliteEngine:
     """A store in one SQLite file, or in memory with ``path=None``.
 
-    The texts of ``near_duplicate_kinds`` get near-duplicate keys.
+    The texts of ``near_duplicate_kinds`` get near-duplicate keys. ``progress`` is called while an older store is migrated.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class SqliteEngine:
         timeout: float = 30.0,
         vfs: str | None = None,
         near_duplicate_kinds: frozenset[str] = frozenset(),
+        progress: Progress | None = None,
     ) -> None:
         self.path = path
         self._clock = clock or SystemClock()
@@ -97,13 +98,13 @@ class SqliteEngine:
             store_file.create_store(path, vfs)
             store_file.check_file(path)
             self._writer = SqliteWriter(self._connect_writer, near_duplicate_kinds)
-            self._open_file()
+            self._open_file(progress)
         register_for_fork(self)
 
-    def _open_file(self) -> None:
+    def _open_file(self, progress: Progress | None) -> None:
         try:
             database = self._connect_writer()
-            store_file.migrate(database, self.path)
+            store_file.migrate(database, self.path, progress)
             self._read_only = database.readonly("main")
             if self._read_only:
                 self._idle_connections.append(database)
@@ -362,5 +363,9 @@ def open_engine(location: StoreLocation, options: EngineOptions) -> SqliteEngine
     if not options.create and location.path is not None and not location.path.exists():
         raise StoreMissing(f"There is no store at {location.path}.")
     return SqliteEngine(
-        location.path, clock=options.clock, timeout=options.timeout, near_duplicate_kinds=options.near_duplicate_kinds
+        location.path,
+        clock=options.clock,
+        timeout=options.timeout,
+        near_duplicate_kinds=options.near_duplicate_kinds,
+        progress=options.progress,
     )

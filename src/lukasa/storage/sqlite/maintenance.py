@@ -20,7 +20,7 @@ from lukasa.storage.integrity import Fingerprint, check_entry, compare_checksums
 from lukasa.storage.sqlite.append import SqliteQuarantineBackend, TextRow, insert_pair_keys
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL, query_rows
-from lukasa.storage.sqlite.store_file import load_migrations
+from lukasa.storage.sqlite.store_file import load_migrations, register_functions
 from lukasa.text.similarity import text_pair_keys
 
 _SELECT_SCHEMA = "SELECT type, name, sql FROM sqlite_schema"
@@ -167,6 +167,7 @@ def _decode_text(value: Any) -> Any:
 @cache
 def _expected_schema() -> frozenset[tuple[Any, ...]]:
     database = apsw.Connection(":memory:")
+    register_functions(database)
     for _, script in load_migrations():
         database.execute(script)
     return frozenset(database.execute(_SELECT_SCHEMA))

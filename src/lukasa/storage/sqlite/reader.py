@@ -13,7 +13,7 @@ import apsw
 from lukasa.errors import StoreDamaged
 from lukasa.record import Record
 from lukasa.scope import Reach
-from lukasa.storage.engine import ALL_RECORDS, Match, NearDuplicate, Query, Tally
+from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
 from lukasa.storage.reader import (
     FREQUENCY_CAP,
     MAX_STREAMS,
@@ -23,10 +23,11 @@ from lukasa.storage.reader import (
     build_conditions,
     clamp_int64,
     is_storable,
-    parse_row,
+    list_query_words,
     split_query_words,
 )
 from lukasa.storage.sqlite.sql import SQL
+from lukasa.text.terms import is_prefix_term, strip_particle, to_phrase
 
 _RECORDS_PER_KEY = 10
 
@@ -45,13 +46,13 @@ _DIALECT = Dialect(
     placeholder="?",
     current="NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = log.seq)",
     not_hidden="NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)",
-    newest_as_of="""line ->> 'deleted' IS NULL AND NOT EXISTS (
+    newest_as_of="""CASE WHEN json_valid(line) THEN line ->> 'deleted' IS NULL ELSE TRUE END AND NOT EXISTS (
         SELECT 1 FROM log AS newer WHERE newer.scope = log.scope AND newer.kind = log.kind AND newer.id = log.id
             AND newer.version > log.version AND newer.{bound} <= ?
             AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = newer.seq))""",
     one_of=_one_of,
     has_labels=_has_labels,
-    mentions="says(log.line, ?)",
+    mentions="says(CAST(log.line AS BLOB), ?)",
 )
 
 
@@ -59,8 +60,8 @@ class SqliteReader(StoreReader):
     """Reads over one connection, in the transaction that the connection is in."""
 
     def __init__(self, connection: apsw.Connection, reach: Reach, shared_caches: dict[str, Any] | None = None) -> None:
+        super().__init__(reach)
         self._db = connection
-        self._reach = reach
         self._parsed_records: dict[int, Record] = {}  # text and vector queries often find the same records
         self._shared_caches = shared_caches  # vector sketches, shared by the readers of one engine
 
@@ -89,21 +90,21 @@ class SqliteReader(StoreReader):
             )
         return [Tally(*row) for row in rows if self._reach.reads(row[0])]
 
-    def read(self, query: Query = ALL_RECORDS) -> list[Record]:
+    def _select_rows(self, query: Query) -> list[Sequence[Any]]:
         selection, values = self._build_selection(query)
         if not selection or not is_storable(values):
             return []
         direction = "DESC" if query.newest_first else "ASC"
-        statement = f"SELECT log.seq, line, digest FROM ({selection}) AS chosen JOIN log ON log.seq = chosen.seq ORDER BY log.seq {direction}"  # noqa: S608 - only our own fragments, values are bound
-        return [parse_row(row) for row in self._db.execute(statement, values)]
+        statement = f"SELECT log.seq, CAST(line AS BLOB), digest FROM ({selection}) AS chosen JOIN log ON log.seq = chosen.seq ORDER BY log.seq {direction}"  # noqa: S608 - only our own fragments, values are bound
+        return list(self._db.execute(statement, values))
 
-    def match_text(self, words: str, query: Query = ALL_RECORDS, *, together: str = "") -> list[Match]:
+    def _match_words(self, words: str, together: str, query: Query) -> list[Match]:
         # Every word is quoted, so that none is an operator. A word with inner punctuation (multi-agent,
         # CVE-2025-64439) becomes a phrase of its parts.
-        alternatives = [*map(_quote_word, split_query_words(words))]
-        if all_of := " AND ".join(map(_quote_word, split_query_words(together))):
+        alternatives = [*map(_format_word, list_query_words(words))]
+        if all_of := " AND ".join(map(_format_word, map(strip_particle, split_query_words(together)))):
             alternatives.append(f"({all_of})")
-        if not alternatives or query.limit == 0:
+        if not alternatives:
             return []
         tables = ("words",) if query.as_of is None and not query.every_version else ("words", "past_words")
         conditions, values = build_conditions(_DIALECT, self._reach, query)
@@ -114,22 +115,21 @@ class SqliteReader(StoreReader):
         matches = []
         for table in tables:
             # Score and sort first, then read the entries: as many as are wanted, not all that match.
-            statement = f"""SELECT log.seq, log.line, log.digest, found.score FROM (
+            statement = f"""SELECT log.seq, CAST(log.line AS BLOB), log.digest, found.score FROM (
                     SELECT rowid AS seq, -bm25({table}) AS score FROM {table} WHERE {table} MATCH ? ORDER BY score DESC LIMIT {best}
                 ) AS found CROSS JOIN log ON log.seq = found.seq WHERE {" AND ".join(conditions)} LIMIT {limit}"""  # noqa: S608 - only our own fragments, values are bound
             for row in self._db.execute(statement, (" OR ".join(alternatives), *values)):
-                matches.append(Match(self._parse_cached(row), row[3]))
+                if (record := self._parse_cached(row)) is not None:
+                    matches.append(Match(record, row[3]))
         if any(match.score is None for match in matches):
             raise StoreDamaged("The text index cannot be read.", hint="Run `lukasa doctor --repair` to rebuild it.")
         matches.sort(key=lambda match: (-match.score, match.record.seq))
         return matches[: query.limit]
 
-    def match_vector(self, model: str, vector: Sequence[float], query: Query = ALL_RECORDS) -> list[Match]:
-        if query.limit == 0:
-            return []
+    def _match_nearest(self, model: str, vector: Sequence[float], query: Query) -> list[Match]:
         best = self._find_nearest(model, vector, query)
         records = {record.seq: record for record in self.records(seq for seq, _ in best)}
-        return [Match(records[seq], score) for seq, score in best]
+        return [Match(records[seq], score) for seq, score in best if seq in records]
 
     def _find_nearest(self, model: str, vector: Sequence[float], query: Query) -> list[tuple[int, float]]:
         from lukasa.storage.sqlite.vectors import EXACT_SEARCH_LIMIT, SketchCache, rank_nearest, rerank_size, scan_size
@@ -178,7 +178,7 @@ class SqliteReader(StoreReader):
 
     def without_vectors(self, model: str, limit: int) -> list[Record]:
         rows = self._db.execute(SQL["without_vectors"], (model, limit)) if is_storable((model,)) else ()
-        return [parse_row(row[:3]) for row in rows if self._reach.reads(str(row[3]))]
+        return list(self._parse_rows(row for row in rows if self._reach.reads(str(row[3]))))
 
     def count_without_vectors(self, model: str) -> int:
         return int(self._db.execute(SQL["count_without_vectors"], (model,)).get) if is_storable((model,)) else 0
@@ -200,10 +200,12 @@ class SqliteReader(StoreReader):
         counts = dict.fromkeys(tokens, 0)
         if self._reach.readable is None:
             counts.update(self._db.execute(SQL["frequency"], (json.dumps(wanted),)))
+            for token in filter(is_prefix_term, wanted):
+                counts[token] = self._db.execute(SQL["frequency_of_prefix"], (token,)).get
         else:
             scopes = json.dumps(sorted(self._reach.readable))
             for token in wanted:
-                values = (_quote_word(token), scopes, FREQUENCY_CAP)
+                values = (_format_word(token), scopes, FREQUENCY_CAP)
                 counts[token] = self._db.execute(SQL["frequency_within"], values).get
         return counts
 
@@ -264,18 +266,22 @@ class SqliteReader(StoreReader):
 
     def texts_at(self, seqs: Iterable[int]) -> dict[int, str]:
         rows = self._db.execute(SQL["texts_at"], (json.dumps(list(seqs)),))
-        return {seq: text or "" for seq, text, scope in rows if self._reach.reads(scope)}
+        return dict(self._parse_texts(row for row in rows if self._reach.reads(row[3])))
 
     def records(self, seqs: Iterable[int]) -> list[Record]:
-        """Return the records at some positions; the caller has checked the reach."""
+        """Return the records within reach at some positions."""
         wanted = list(seqs)
         missing = [seq for seq in wanted if seq not in self._parsed_records]
         for row in self._db.execute(SQL["entries_at"], (json.dumps(missing),)):
             self._parse_cached(row)
-        return [self._parsed_records[seq] for seq in wanted if seq in self._parsed_records]
+        found = (self._parsed_records.get(seq) for seq in wanted)
+        return [record for record in found if record is not None and self._reach.reads(record.scope)]
 
-    def _parse_cached(self, row: Sequence[Any]) -> Record:
-        record = self._parsed_records[row[0]] = self._parsed_records.get(row[0]) or parse_row(row)
+    def _parse_cached(self, row: Sequence[Any]) -> Record | None:
+        record = self._parsed_records.get(row[0])
+        if record is None:
+            for record in self._parse_rows((row,)):
+                self._parsed_records[row[0]] = record
         return record
 
     def _build_selection(self, query: Query) -> tuple[str, list[Any]]:
@@ -318,5 +324,7 @@ def _matches_query(row: Tally, query: Query) -> bool:
     return (not query.kinds or row.kind in query.kinds) and (not query.scopes or row.scope in query.scopes)
 
 
-def _quote_word(word: str) -> str:
-    return '"' + word.replace('"', '""') + '"'
+def _format_word(word: str) -> str:
+    """Format a word as a phrase of FTS5."""
+    text, is_prefix = to_phrase(word)
+    return '"' + text.replace('"', '""') + ('" *' if is_prefix else '"')

@@ -27,10 +27,15 @@ from lukasa.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from lukasa.storage.engine import Progress
 from lukasa.storage.files import sync_folder
 from lukasa.storage.reader import contains_text
+from lukasa.storage.sqlite.sql import SQL
+from lukasa.text.terms import to_index_form
 
 APPLICATION_ID = 0x4C554B41  # "LUKA" in the file's header
+_FIRST_SCHEMA_OF_INDEX_FORM = 4
+_PAGE_SIZE = 2000
 _MIN_DATABASE_BYTES = 512  # the smallest page of SQLite
 
 _ERROR_TYPES: tuple[tuple[type[Exception], type[StoreError]], ...] = (
@@ -51,6 +56,8 @@ def translate_error(error: apsw.Error | MemoryError) -> StoreError:
             return store_type()
     if isinstance(error, apsw.IOError | apsw.CantOpenError):
         return StoreUnavailable(f"The storage failed ({error}); the write was not acknowledged.")
+    if "malformed JSON" in str(error):
+        return StoreDamaged()
     return StoreError(f"SQLite refused: {error}")
 
 
@@ -109,18 +116,28 @@ def connect_immutable(path: Path) -> apsw.Connection:
     """Open a connection that locks nothing, creates no side file and ignores the write-ahead log."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     database = apsw.Connection(f"file:{quote(str(path))}?immutable=1", flags=flags)
-    database.create_scalar_function("says", _contains_text, 2, deterministic=True)
+    register_functions(database)
     return database
 
 
+def register_functions(database: apsw.Connection) -> None:
+    """Register the SQL functions ``says``, for queries, and ``index_form``, which the views of the text index use."""
+    database.create_scalar_function("says", _contains_text, 2, deterministic=True)
+    database.create_scalar_function("index_form", _index_form, 1, deterministic=True, flags=apsw.SQLITE_INNOCUOUS)
+
+
 def _contains_text(*values: Any) -> bool:
-    return contains_text(str(values[0]), str(values[1]))
+    return contains_text(values[0], str(values[1]))
+
+
+def _index_form(*values: Any) -> str | None:
+    return None if values[0] is None else to_index_form(str(values[0]))
 
 
 def configure_connection(database: apsw.Connection, timeout: float) -> None:
-    """Set the pragmas, the busy handler and the SQL function ``says`` of a connection."""
+    """Set the pragmas, the busy handler and the SQL functions of a connection."""
     database.set_busy_handler(BusyTimeout(timeout))
-    database.create_scalar_function("says", _contains_text, 2, deterministic=True)
+    register_functions(database)
     for pragma in (
         "synchronous = FULL",  # a commit survives a power cut
         "secure_delete = ON",  # freed space is overwritten
@@ -185,21 +202,28 @@ def check_owner(database: apsw.Connection, path: Path | None) -> None:
         )
 
 
-def migrate(database: apsw.Connection, path: Path | None) -> None:
+def migrate(database: apsw.Connection, path: Path | None, progress: Progress | None = None) -> None:
     """Bring the schema up to date: copy an older store first, then run all steps in one transaction."""
     check_owner(database, path)
+    register_functions(database)
     if database.pragma("user_version") == SCHEMA_VERSION:
         return
     if path is not None:
         database.execute("PRAGMA journal_mode = WAL").fetchall()
     if database.pragma("user_version") and path is not None:
-        copy_database(database, path.with_name(f"{path.name}.before-schema-{SCHEMA_VERSION}"))
+        target, number = path.with_name(f"{path.name}.before-schema-{SCHEMA_VERSION}"), 1
+        while target.exists():  # the copy of a migration that was killed
+            number += 1
+            target = path.with_name(f"{path.name}.before-schema-{SCHEMA_VERSION}-{number}")
+        copy_database(database, target)
     database.execute("BEGIN IMMEDIATE")
     try:
         present = int(str(database.pragma("user_version")))  # another process may have migrated meanwhile
         for number, script in load_migrations():
             if number > present:
                 database.execute(script)
+        if present < _FIRST_SCHEMA_OF_INDEX_FORM:
+            _fill_text_index(database, progress)
         database.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}")
         database.execute("COMMIT")
     except BaseException:
@@ -207,12 +231,22 @@ def migrate(database: apsw.Connection, path: Path | None) -> None:
         raise
 
 
+def _fill_text_index(database: apsw.Connection, progress: Progress | None) -> None:
+    """Fill the empty text indexes from the log, page by page."""
+    total, done, last = int(database.execute(SQL["count_entries"]).get), 0, -(2**63)
+    while (end := database.execute(SQL["end_of_page"], (last, _PAGE_SIZE)).get) is not None:
+        for name in ("index_texts_between", "index_past_texts_between"):
+            database.execute(SQL[name], (last, end))
+        last, done = end, min(done + _PAGE_SIZE, total)
+        if progress is not None:
+            progress(done, total)
+
+
 def copy_database(database: apsw.Connection, target: Path) -> None:
     """Write a consistent copy to a new private file, durable before this returns."""
     if target.exists():
         raise InvalidInput(f"{target} is already there; a backup never overwrites.")
-    part = target.with_name(target.name + ".part")
-    part.unlink(missing_ok=True)
+    part = target.with_name(f"{target.name}.{secrets.token_hex(6)}.part")
     create_private_file(part)
     try:
         database.execute("VACUUM INTO ?", (str(part),))

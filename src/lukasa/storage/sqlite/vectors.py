@@ -22,6 +22,7 @@ from lukasa.storage.sqlite.sql import SQL
 
 EXACT_SEARCH_LIMIT = 4_000
 """Up to this many vectors are compared exactly."""
+_LENGTH_TOLERANCE = 0.01  # of the squared length, for the rounding to half precision
 _USUAL_LENGTH = 384
 _MIN_CAPACITY = 1_024
 _LOAD_BATCH_SIZE = 50_000
@@ -79,7 +80,11 @@ def rank_nearest(vector: Sequence[float], rows: Iterable[Sequence[Any]], limit: 
 
 
 def compute_cosines(vector: Sequence[float], rows: Iterable[Sequence[Any]]) -> tuple[list[int], NDArray[np.float32]]:
-    """Return positions and cosines of stored vectors; vectors of another length are left out."""
+    """Return positions and cosines of stored vectors; damaged ones and those of another length are left out.
+
+    A stored vector has the length one, or zero for a text without features. What else has one of these lengths after
+    some bits changed is nearly the same vector, so no checksum is needed.
+    """
     wanted = np.asarray(vector, dtype=np.float32)
     norm = float(np.linalg.norm(wanted))
     wanted = wanted / norm if norm else wanted
@@ -87,9 +92,15 @@ def compute_cosines(vector: Sequence[float], rows: Iterable[Sequence[Any]]) -> t
     found = [row for row in rows if len(row[1]) == size]
     if not found:
         return [], np.zeros(0, dtype=np.float32)
-    stored = np.frombuffer(b"".join([row[1] for row in found]), dtype="<f2").reshape(len(found), -1)
-    # not a matrix product: at this size its threads cost more than they save
-    return [row[0] for row in found], np.einsum("ij,j->i", stored.astype(np.float32), wanted)
+    halves = np.frombuffer(b"".join([row[1] for row in found]), dtype="<f2").reshape(len(found), -1)
+    stored = halves.astype(np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):
+        # not a matrix product: at this size its threads cost more than they save
+        lengths, scores = np.einsum("ij,ij->i", stored, stored), np.einsum("ij,j->i", stored, wanted)
+    sound = (np.abs(lengths - 1.0) <= _LENGTH_TOLERANCE) | (lengths <= _LENGTH_TOLERANCE)
+    if sound.all():
+        return [row[0] for row in found], scores
+    return [row[0] for row, is_sound in zip(found, sound.tolist(), strict=True) if is_sound], scores[sound]
 
 
 class SketchArray(NamedTuple):

@@ -68,6 +68,10 @@ class EngineTestBase:
         """Damage the store: change the text in the newest log entry of ``key``."""
         raise NotImplementedError
 
+    def break_entry(self, engine: Engine, key: Key) -> None:
+        """Damage the store: make the newest log entry of ``key`` something that is not JSON."""
+        raise NotImplementedError
+
     def lose_entry(self, engine: Engine, key: Key) -> None:
         """Damage the store: remove the newest log entry of ``key``."""
         raise NotImplementedError

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lukasa.errors import InvalidInput
+from lukasa.errors import InvalidInput, StoreDamaged
 from lukasa.record import DERIVED_FROM, Key, Link, ValidatedDraft
-from lukasa.scope import FULL_REACH, Reach
+from lukasa.scope import FULL_REACH, SHARED, Reach
 from lukasa.storage.engine import Engine, Query
 from lukasa.testing.clock import NOON, FrozenClock
 from lukasa.testing.contract.base import (
@@ -33,6 +33,7 @@ from lukasa.testing.contract.base import (
     text_of,
     write_note,
 )
+from lukasa.text.similarity import text_pair_keys
 
 
 class RecordReadTests(EngineTestBase):
@@ -431,3 +432,81 @@ class LinkTests(EngineTestBase):
         assert relation != DERIVED_FROM
         write_note(engine, "b", links=(Link(relation, make_key("a")),))
         assert descendants(engine, "a") == []
+
+
+class DamagedEntryTests(EngineTestBase):
+    """An entry that does not match its digest harms nothing but itself: reads leave it out and count it."""
+
+    @pytest.fixture(params=["altered", "broken"])
+    def damaged_seq(self, request: pytest.FixtureRequest, engine: Engine) -> int:
+        """Fill a store, damage one of its entries, and return its position."""
+        records = [
+            write_note(engine, id, f"the word of {id}", labels=("group=g",), kind="memory")
+            for id in ("a", "damaged", "b", "c")
+        ]
+        engine.put_vectors("m", [(record.seq, 0, [1.0, 0.0]) for record in records[:3]])
+        damage = self.alter_entry if request.param == "altered" else self.break_entry
+        damage(engine, make_key("damaged", kind="memory"))
+        return records[1].seq
+
+    @requirement("LOG-5")
+    @pytest.mark.parametrize(
+        "query",
+        [
+            {},
+            {"kinds": ("memory",)},
+            {"labels": ("group=g",)},
+            {"every_version": True},
+            {"as_of": 10_000},
+            {"as_of": 10_000, "every_version": True},
+            {"mentions": "memory"},
+            {"limit": 3},
+            {"limit": 3, "mentions": "memory"},
+        ],
+        ids=lambda query: " ".join(query) or "all",
+    )
+    def test_read_leaves_a_damaged_entry_out_and_counts_it(
+        self, engine: Engine, damaged_seq: int, query: dict[str, Any]
+    ) -> None:
+        with engine.snapshot(FULL_REACH) as reader:
+            assert ids(reader.read(Query(**query))) == ["a", "b", "c"]
+            assert reader.damaged == {damaged_seq}
+            assert ids(reader.read(Query(newest_first=True, **query))) == ["c", "b", "a"]
+            assert ids(match.record for match in reader.match_text("word", Query(**query))) == ["a", "b", "c"]
+
+    @requirement("LOG-5")
+    def test_get_raises_for_a_damaged_entry_and_for_no_other(self, engine: Engine, damaged_seq: int) -> None:
+        with engine.snapshot(FULL_REACH) as reader:
+            for how in ({}, {"version": 1}, {"as_of": 10_000}):
+                with pytest.raises(StoreDamaged, match=f"position {damaged_seq} "):
+                    reader.get(make_key("damaged", kind="memory"), **how)
+                assert reader.get(make_key("b", kind="memory"), **how) is not None
+            assert reader.history(make_key("damaged", kind="memory")) == []
+            assert reader.damaged == {damaged_seq}
+
+    @requirement("LOG-5")
+    def test_every_index_leaves_a_damaged_entry_out(self, engine: Engine, damaged_seq: int) -> None:
+        positions = range(1, damaged_seq + 10)
+        keys = sorted(text_pair_keys("the word of b", SHARED, "memory"))
+        with engine.snapshot(FULL_REACH) as reader:
+            assert ids(match.record for match in reader.match_vector("m", [1.0, 0.0])) == ["a", "b"]
+            assert damaged_seq not in reader.texts_at(positions)
+            assert ids(reader.without_vectors("m", 10)) == ["c"]
+            assert reader.cosines("m", [1.0, 0.0], list(positions))
+            assert {found.id for found in reader.near_duplicates([keys], SHARED, kind="memory", limit_per_key=9)} >= {
+                "b"
+            }
+            assert reader.adjacent_turns(reader.read(), "group")
+            assert reader.damaged == {damaged_seq}
+
+    @requirement("LOG-5")
+    @pytest.mark.usefixtures("damaged_seq")
+    def test_a_store_with_a_damaged_entry_can_be_written_verified_and_reindexed(self, engine: Engine) -> None:
+        write_note(engine, "new", "another word", labels=("group=g",), kind="memory")
+        for _ in range(2):
+            findings = engine.verify().findings
+            assert any(str(make_key("damaged", kind="memory")) in finding.where for finding in findings)
+            engine.reindex()
+            assert find_ids(engine, "another") == ["new"]
+        assert not any(finding.repairable for finding in engine.verify().findings)
+        assert list_ids(engine, labels=("group=g",)) == ["a", "b", "c", "new"]

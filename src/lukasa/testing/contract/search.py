@@ -19,16 +19,19 @@ from lukasa.testing.contract.base import (
     delete_note,
     find_ids,
     make_draft,
+    make_key,
     matches,
     nearest_ids,
     owner_journal,
     quarantine,
+    receipt_for,
     release,
     requirement,
     tip,
     write_note,
 )
 from lukasa.text.similarity import text_pair_keys
+from lukasa.text.terms import strip_particle
 
 HOSTILE_QUERIES = [
     "", " ", '"', '""', '"""', "'", "*", "word*", "^word", "+", "-", "-word", "(", ")", "()", "NEAR(", "NEAR(a b, 2)", "AND",
@@ -127,12 +130,64 @@ class TextSearchTests(EngineTestBase):
             ("caf\u00e9 cre\u0301me", "cr\u00e9me"),
             ("before\0after", "after"),
             ("\U0001d54asymbol word\U0001f600", "word"),
+            ("明天确定新的部署方案", "部署方案"),
+            ("明日の会議は三時です", "会議"),
+            ("毎週issue化する", "issue化"),
+            ("데이터베이스를 배포했습니다", "배포"),
+            ("배포 일정이 바뀌었다", "배포를"),
+            ("การประชุมวันศุกร์ถูกเลื่อน", "ประชุม"),
+            ("ການປະຊຸມຖືກເລື່ອນ", "ປະຊຸມ"),
+            ("दिल्ली में बैठक होगी", "दिल्ली"),
+            ("الاجتماع يوم الخميس", "الخميس"),
+            ("مُحَمَّد في الاجتماع", "محمد"),
+            ("מֶלֶךְ יִשְׂרָאֵל", "ישראל"),
+            ("Новый сервер запущен", "новый"),
+            ("Η συνάντηση στην οδό", "ΟΔΟΣ οδο"),
+            ("全角のＡＰＩ設計", "api"),
+            ("ｶﾀｶﾅのメモ", "カタカナ"),
         ],
-        ids=["german", "russian", "hebrew", "two forms", "nul", "emoji"],
     )
+    @requirement("RCL-10")
     def test_match_text_finds_words_of_every_script(self, engine: Engine, text: str, query: str) -> None:
         write_note(engine, "a", text)
+        write_note(engine, "b", "something else 其他 ほか 기타 อื่น दूसरा آخر אחר другое")
         assert find_ids(engine, query) == ["a"]
+        assert engine.verify().sound
+
+    @requirement("RCL-10")
+    def test_match_text_finds_every_piece_of_a_text_without_spaces(self, engine: Engine) -> None:
+        texts = ("部署方案改了", "会議をissue化", "내일 배포를", "ประชุมที่นี่", "第3章の要点")
+        for text in texts:
+            write_note(engine, text, text)
+        with engine.snapshot(FULL_REACH) as reader:
+            for text in texts:
+                for word in text.split():
+                    for start in range(len(word)):
+                        for piece in {word[start : start + size] for size in range(1, 5)}:
+                            if piece.isascii() or piece[0].isascii() or piece[-1].isascii():
+                                continue  # of Latin words and numbers, only whole ones are found
+                            found = {match.record.id for match in reader.match_text(piece)}
+                            assert text in found, piece
+                            assert found <= {other for other in texts if strip_particle(piece) in other}, piece
+
+    @requirement("RCL-10")
+    def test_frequency_counts_a_short_term_by_what_begins_with_it(self, engine: Engine) -> None:
+        write_note(engine, "a", "会議の予定")
+        write_note(engine, "b", "会社", scope="other")
+        for reach, count in ((FULL_REACH, 2), (Reach.of(["other"]), 1)):
+            with engine.snapshot(reach) as reader:
+                assert reader.frequency(["会", "会社", "予定", "社会"]) == {
+                    "会": count, "会社": 1, "予定": count - 1, "社会": 0
+                }  # fmt: skip
+
+    @requirement("RCL-10")
+    def test_the_words_of_every_script_follow_a_change_and_an_erasure(self, engine: Engine) -> None:
+        write_note(engine, "a", "部署方案")
+        write_note(engine, "a", "会議の予定")
+        assert find_ids(engine, "部署") == []
+        assert find_ids(engine, "部署", every_version=True) == ["a"]
+        engine.erase(lambda _: [make_key("a")], receipt_for)
+        assert find_ids(engine, "部署 会議 会", every_version=True) == []
         assert engine.verify().sound
 
     def test_match_text_uses_every_word_of_a_long_query(self, engine: Engine) -> None:

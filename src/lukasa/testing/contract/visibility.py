@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from lukasa.outcome import Conflict, Refused
 from lukasa.record import Link, ValidatedDraft
 from lukasa.scope import FULL_REACH, SYSTEM, Reach
+from lukasa.storage.append import WriteReader
 from lukasa.storage.engine import Engine, Reader
 from lukasa.testing.clock import FrozenClock
 from lukasa.testing.contract.base import (
@@ -108,6 +109,15 @@ class ScopeTests(EngineTestBase):
         assert history(engine, key, OPEN_REACH) == []
         assert neighbours(engine, key, reach=OPEN_REACH) == []
         assert nearest_ids(engine, [1.0, 0.0], OPEN_REACH) == []
+
+    @requirement("LOG-4")
+    def test_records_at_positions_are_within_reach(self, engine: Engine) -> None:
+        fill_open_scope(engine)
+        fill_closed_scope(engine)
+        with engine.snapshot(OPEN_REACH) as reader:
+            found = cast("WriteReader", reader).records(range(1000))
+            assert {record.scope for record in found} == {"open"}
+            assert set(reader.texts_at(range(1000))) <= {record.seq for record in found}
 
     @requirement("LOG-4")
     def test_neighbours_shows_links_of_readable_records_only(self, engine: Engine) -> None:

@@ -30,7 +30,7 @@ FROM unnest(%s::bigint[], %s::text[]) AS wanted (seq, label) JOIN log ON log.seq
 
 -- name: texts_at
 -- Select the texts at some positions.
-SELECT log.seq, coalesce(log.line::json ->> 'text', '') FROM log
+SELECT log.seq, log.line, log.digest FROM log
 WHERE log.seq = ANY(%s) AND (%s::text[] IS NULL OR log.scope = ANY(%s))
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
 
@@ -46,12 +46,12 @@ WHERE late.author <> '' ORDER BY late.author
 -- Scope and kind are written as expressions so that the planner takes the index of the keys: without statistics it
 -- would read the whole kind.
 WITH found AS MATERIALIZED (
-    SELECT seq, id, line, pair_keys FROM log
+    SELECT seq, id, line, digest, pair_keys FROM log
     WHERE log.scope || '' = %s AND log.kind || '' = %s AND log.live AND log.pair_keys <> '{}' AND log.pair_keys && %s::integer[]),
 ranked AS (
     SELECT found.seq, pair_key, row_number() OVER (PARTITION BY pair_key ORDER BY found.seq DESC) AS place
     FROM found CROSS JOIN LATERAL unnest(found.pair_keys) AS pair_key WHERE pair_key = ANY(%s::integer[]))
-SELECT found.id, coalesce(found.line::json ->> 'text', ''), chosen.pair_keys FROM found JOIN (
+SELECT found.seq, found.id, found.line, found.digest, chosen.pair_keys FROM found JOIN (
     SELECT seq, array_agg(pair_key) AS pair_keys FROM ranked GROUP BY seq HAVING min(place) <= %s OR count(*) > 1) AS chosen
     ON chosen.seq = found.seq
 ORDER BY found.seq DESC

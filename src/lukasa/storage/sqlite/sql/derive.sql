@@ -1,18 +1,18 @@
 -- Each statement derives one index from a range of the log. An append runs it over the new entries, a rebuild over all
--- entries, so each index has one definition.
+-- entries, so each index has one definition. An entry that is not valid JSON has no text, labels or links.
 
 -- name: index_text
--- Add a text to the index of current versions.
+-- Add the index form of a text to the index of current versions.
 INSERT INTO words (rowid, text) VALUES (?, ?)
 
 -- name: index_past_text
--- Add a text to the index of versions that are not current.
+-- Add the index form of a text to the index of versions that are not current.
 INSERT INTO past_words (rowid, text) VALUES (?, ?)
 
 -- name: derive_labels
 -- Insert the labels of the entries between two positions.
 INSERT OR IGNORE INTO label (label, scope, seq)
-SELECT item.value, log.scope, log.seq FROM log, json_each(log.line, '$.labels') AS item
+SELECT item.value, log.scope, log.seq FROM log, json_each(CASE WHEN json_valid(log.line) THEN log.line END, '$.labels') AS item
 WHERE log.seq BETWEEN ? AND ?
 
 -- name: insert_duplicate_key
@@ -22,32 +22,32 @@ INSERT OR IGNORE INTO duplicate_key (pair_key, seq) VALUES (?, ?)
 -- name: near_duplicate_texts
 -- Select the texts between two positions whose kinds have near-duplicate keys.
 SELECT seq, scope, kind, line ->> 'text' FROM log
-WHERE seq BETWEEN ? AND ? AND kind IN (SELECT value FROM json_each(?)) AND line ->> 'text' IS NOT NULL
+WHERE seq BETWEEN ? AND ? AND kind IN (SELECT value FROM json_each(?)) AND CASE WHEN json_valid(line) THEN line ->> 'text' IS NOT NULL END
 
 -- name: derive_links
 -- Insert the links of the entries between two positions.
 INSERT OR IGNORE INTO link (to_scope, to_kind, to_id, relation, seq)
 SELECT item.value ->> 'scope', item.value ->> 'kind', item.value ->> 'id', item.value ->> 'relation', log.seq
-FROM log, json_each(log.line, '$.links') AS item
+FROM log, json_each(CASE WHEN json_valid(log.line) THEN log.line END, '$.links') AS item
 WHERE log.seq BETWEEN ? AND ?
 
 -- name: unindex_text
 -- Remove a version's text from the index of current versions.
 INSERT INTO words (words, rowid, text)
-SELECT 'delete', seq, line ->> 'text' FROM log WHERE seq = ? AND line ->> 'text' IS NOT NULL
+SELECT 'delete', seq, index_form(line ->> 'text') FROM log WHERE seq = ? AND CASE WHEN json_valid(line) THEN line ->> 'text' IS NOT NULL END
 
 -- name: unindex_past_text
 -- Remove a version's text from the index of versions that are not current.
 INSERT INTO past_words (past_words, rowid, text)
-SELECT 'delete', seq, line ->> 'text' FROM log WHERE seq = ? AND line ->> 'text' IS NOT NULL
+SELECT 'delete', seq, index_form(line ->> 'text') FROM log WHERE seq = ? AND CASE WHEN json_valid(line) THEN line ->> 'text' IS NOT NULL END
 
 -- name: index_text_of_version
 -- Add a stored version's text to the index of current versions.
-INSERT INTO words (rowid, text) SELECT seq, line ->> 'text' FROM log WHERE seq = ? AND line ->> 'text' IS NOT NULL
+INSERT INTO words (rowid, text) SELECT seq, index_form(line ->> 'text') FROM log WHERE seq = ? AND CASE WHEN json_valid(line) THEN line ->> 'text' IS NOT NULL END
 
 -- name: index_past_text_of_version
 -- Add a stored version's text to the index of versions that are not current.
-INSERT INTO past_words (rowid, text) SELECT seq, line ->> 'text' FROM log WHERE seq = ? AND line ->> 'text' IS NOT NULL
+INSERT INTO past_words (rowid, text) SELECT seq, index_form(line ->> 'text') FROM log WHERE seq = ? AND CASE WHEN json_valid(line) THEN line ->> 'text' IS NOT NULL END
 
 -- name: add_to_tally
 -- Add changes to the counts and the checksum of a scope and kind.
@@ -70,3 +70,15 @@ DELETE FROM meta WHERE name = 'word_residue'
 -- name: has_residue
 -- Return a row when the text index may hold words of removed texts.
 SELECT 1 FROM meta WHERE name = 'word_residue'
+
+-- name: end_of_page
+-- Return the last position of the next page of the log.
+SELECT max(seq) FROM (SELECT seq FROM log WHERE seq > ? ORDER BY seq LIMIT ?)
+
+-- name: index_texts_between
+-- Add the texts after one position and up to another to the index of current versions.
+INSERT INTO words (rowid, text) SELECT seq, text FROM live_text WHERE seq > ? AND seq <= ?
+
+-- name: index_past_texts_between
+-- Add the texts after one position and up to another to the index of versions that are not current.
+INSERT INTO past_words (rowid, text) SELECT seq, text FROM past_text WHERE seq > ? AND seq <= ?

@@ -42,40 +42,40 @@ SELECT digest FROM log WHERE scope = ? AND kind = ? AND id = ? AND version = ?
 
 -- name: entries_at
 -- Select the entries at some positions.
-SELECT log.seq, line, digest FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = wanted.value ORDER BY log.seq
+SELECT log.seq, CAST(line AS BLOB), digest FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = wanted.value ORDER BY log.seq
 
 -- name: get_version
 -- Select one visible version of a key by number.
-SELECT seq, line, digest FROM log WHERE scope = ? AND kind = ? AND id = ? AND version = ?
+SELECT seq, CAST(line AS BLOB), digest FROM log WHERE scope = ? AND kind = ? AND id = ? AND version = ?
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 
 -- name: get_newest
 -- Select a key's newest visible version.
-SELECT seq, line, digest FROM log WHERE scope = ? AND kind = ? AND id = ?
+SELECT seq, CAST(line AS BLOB), digest FROM log WHERE scope = ? AND kind = ? AND id = ?
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 ORDER BY version DESC LIMIT 1
 
 -- name: get_as_of_time
 -- Select the newest visible version recorded up to a time.
-SELECT seq, line, digest FROM log WHERE scope = ? AND kind = ? AND id = ? AND at <= ?
+SELECT seq, CAST(line AS BLOB), digest FROM log WHERE scope = ? AND kind = ? AND id = ? AND at <= ?
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 ORDER BY version DESC LIMIT 1
 
 -- name: get_as_of_seq
 -- Select the newest visible version up to a position.
-SELECT seq, line, digest FROM log WHERE scope = ? AND kind = ? AND id = ? AND seq <= ?
+SELECT seq, CAST(line AS BLOB), digest FROM log WHERE scope = ? AND kind = ? AND id = ? AND seq <= ?
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 ORDER BY version DESC LIMIT 1
 
 -- name: history
 -- Select a key's visible versions, oldest first.
-SELECT seq, line, digest FROM log WHERE scope = ? AND kind = ? AND id = ?
+SELECT seq, CAST(line AS BLOB), digest FROM log WHERE scope = ? AND kind = ? AND id = ?
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 ORDER BY version
 
 -- name: whole_history
 -- Select all versions of a key, hidden ones included, oldest first.
-SELECT seq, line, digest FROM log WHERE scope = ? AND kind = ? AND id = ? ORDER BY version
+SELECT seq, CAST(line AS BLOB), digest FROM log WHERE scope = ? AND kind = ? AND id = ? ORDER BY version
 
 -- name: find_idempotency
 -- Select the stored answer to an idempotency key.

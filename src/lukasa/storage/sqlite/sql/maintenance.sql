@@ -20,7 +20,7 @@ SELECT scope, kind, count(*) FROM log WHERE NOT EXISTS (SELECT 1 FROM not_curren
 -- Select versions that count as current but are not.
 SELECT scope, kind, id, version FROM log
 WHERE NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = log.seq)
-    AND (line ->> 'deleted' IS NOT NULL
+    AND (CASE WHEN json_valid(line) THEN line ->> 'deleted' IS NOT NULL END
         OR EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
         OR EXISTS (SELECT 1 FROM log AS newer WHERE newer.scope = log.scope AND newer.kind = log.kind
             AND newer.id = log.id AND newer.version > log.version
@@ -29,7 +29,7 @@ WHERE NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = log.seq)
 -- name: wrongly_not_current
 -- Select versions that count as not current but are.
 SELECT log.scope, log.kind, log.id, log.version FROM not_current JOIN log ON log.seq = not_current.seq
-WHERE line ->> 'deleted' IS NULL
+WHERE CASE WHEN json_valid(line) THEN line ->> 'deleted' IS NULL ELSE TRUE END
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
     AND NOT EXISTS (SELECT 1 FROM log AS newer WHERE newer.scope = log.scope AND newer.kind = log.kind
         AND newer.id = log.id AND newer.version > log.version
@@ -43,9 +43,9 @@ SELECT count(*) FROM not_current WHERE NOT EXISTS (SELECT 1 FROM log WHERE log.s
 -- Count the label rows that differ from the log.
 SELECT count(*) FROM (
     SELECT * FROM (SELECT label, scope, seq FROM label
-        EXCEPT SELECT item.value, log.scope, log.seq FROM log, json_each(log.line, '$.labels') AS item)
+        EXCEPT SELECT item.value, log.scope, log.seq FROM log, json_each(CASE WHEN json_valid(log.line) THEN log.line END, '$.labels') AS item)
     UNION ALL
-    SELECT * FROM (SELECT item.value, log.scope, log.seq FROM log, json_each(log.line, '$.labels') AS item
+    SELECT * FROM (SELECT item.value, log.scope, log.seq FROM log, json_each(CASE WHEN json_valid(log.line) THEN log.line END, '$.labels') AS item
         EXCEPT SELECT label, scope, seq FROM label))
 
 -- name: wrong_links
@@ -53,11 +53,11 @@ SELECT count(*) FROM (
 SELECT count(*) FROM (
     SELECT * FROM (SELECT to_scope, to_kind, to_id, relation, seq FROM link
         EXCEPT SELECT item.value ->> 'scope', item.value ->> 'kind', item.value ->> 'id', item.value ->> 'relation', log.seq
-        FROM log, json_each(log.line, '$.links') AS item)
+        FROM log, json_each(CASE WHEN json_valid(log.line) THEN log.line END, '$.links') AS item)
     UNION ALL
     SELECT * FROM (
         SELECT item.value ->> 'scope', item.value ->> 'kind', item.value ->> 'id', item.value ->> 'relation', log.seq
-        FROM log, json_each(log.line, '$.links') AS item
+        FROM log, json_each(CASE WHEN json_valid(log.line) THEN log.line END, '$.links') AS item
         EXCEPT SELECT to_scope, to_kind, to_id, relation, seq FROM link))
 
 -- name: check_words
@@ -80,7 +80,7 @@ INSERT INTO past_words (past_words) VALUES ('rebuild')
 -- Mark every version that is not current: tombstones, hidden and superseded versions.
 INSERT INTO not_current (seq)
 SELECT seq FROM log
-WHERE line ->> 'deleted' IS NOT NULL
+WHERE CASE WHEN json_valid(line) THEN line ->> 'deleted' IS NOT NULL END
     OR EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
     OR EXISTS (SELECT 1 FROM log AS newer WHERE newer.scope = log.scope AND newer.kind = log.kind
         AND newer.id = log.id AND newer.version > log.version
@@ -95,8 +95,7 @@ SELECT seq, id, version, line FROM log WHERE scope = '_lukasa' AND kind = 'quara
 SELECT seq, line, digest, at FROM log
 WHERE seq > ?1 AND seq < ?2
     AND (author IN (SELECT author FROM quarantine)
-        OR (line ->> 'links' IS NOT NULL AND line ->> 'links' LIKE '%"derived_from"%')
-        OR (line ->> 'labels' IS NOT NULL AND line ->> 'labels' LIKE '%"writer=%'))
+        OR CASE WHEN json_valid(line) THEN line ->> 'links' LIKE '%"derived_from"%' OR line ->> 'labels' LIKE '%"writer=%' END)
 ORDER BY seq
 
 -- name: superseded
@@ -116,7 +115,7 @@ FROM log WHERE scope = ? AND kind = ? AND id = ?
 
 -- name: delete_labels
 -- Delete the labels of a version.
-DELETE FROM label WHERE seq = ?1 AND scope = ?2 AND label IN (SELECT item.value FROM log, json_each(log.line, '$.labels') AS item WHERE log.seq = ?1)
+DELETE FROM label WHERE seq = ?1 AND scope = ?2 AND label IN (SELECT item.value FROM log, json_each(CASE WHEN json_valid(log.line) THEN log.line END, '$.labels') AS item WHERE log.seq = ?1)
 
 -- name: all_duplicate_keys
 -- Select all near-duplicate keys.
@@ -130,7 +129,7 @@ DELETE FROM duplicate_key WHERE pair_key = ? AND seq = ?
 -- Delete the links of a version.
 DELETE FROM link WHERE seq = ?1 AND (to_scope, to_kind, to_id, relation) IN (
     SELECT item.value ->> 'scope', item.value ->> 'kind', item.value ->> 'id', item.value ->> 'relation'
-    FROM log, json_each(log.line, '$.links') AS item WHERE log.seq = ?1)
+    FROM log, json_each(CASE WHEN json_valid(log.line) THEN log.line END, '$.links') AS item WHERE log.seq = ?1)
 
 -- name: delete_vectors
 -- Delete the vectors of a version.

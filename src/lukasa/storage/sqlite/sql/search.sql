@@ -2,6 +2,10 @@
 -- Count the texts that hold each token.
 SELECT term, doc FROM json_each(?) AS wanted JOIN word_counts ON word_counts.term = wanted.value
 
+-- name: frequency_of_prefix
+-- Count the tokens that begin alike by the texts that hold them; a text with two of them counts twice.
+SELECT coalesce(sum(doc), 0) FROM word_counts WHERE term >= ?1 AND term < ?1 || char(0x10ffff)
+
 -- name: frequency_within
 -- Count the texts in some scopes that match, up to a limit: texts are counted one by one.
 SELECT count(*) FROM (
@@ -21,7 +25,7 @@ FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = CAST(wanted.key AS INTEG
 
 -- name: texts_at
 -- Select the texts at some positions.
-SELECT log.seq, log.line ->> 'text', log.scope FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = wanted.value
+SELECT log.seq, CAST(log.line AS BLOB), log.digest, log.scope FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = wanted.value
 WHERE NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 
 -- name: count_labelled
@@ -56,5 +60,5 @@ FROM json_each(?1) AS wanted
 
 -- name: current_texts
 -- Select id and text of the current versions at some positions in a scope and kind.
-SELECT log.seq, log.id, line ->> 'text' FROM json_each(?1) AS wanted CROSS JOIN log ON log.seq = wanted.value
+SELECT log.seq, log.id, CASE WHEN json_valid(line) THEN line ->> 'text' END FROM json_each(?1) AS wanted CROSS JOIN log ON log.seq = wanted.value
 WHERE log.scope = ?2 AND log.kind = ?3 AND NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = log.seq)

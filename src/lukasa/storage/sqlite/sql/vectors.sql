@@ -36,7 +36,7 @@ WHERE NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = vector.seq)
 
 -- name: without_vectors
 -- Select the next versions without a vector of a model; the text index names the versions that have a text.
-SELECT log.seq, line, digest, scope FROM (
+SELECT log.seq, CAST(line AS BLOB), digest, scope FROM (
     SELECT id FROM words_docsize WHERE id > coalesce((SELECT max(seq) FROM vector WHERE model = ?1), 0)
     UNION ALL
     SELECT id FROM past_words_docsize WHERE id > coalesce((SELECT max(seq) FROM vector WHERE model = ?1), 0)

@@ -1,0 +1,71 @@
+"""Damage stays where it is: a damaged record or vector is left out, and every answer that lacks it says so."""
+
+from __future__ import annotations
+
+import io
+
+import apsw
+import pytest
+
+import lukasa
+from lukasa.errors import StoreDamaged
+from lukasa.record import Key
+from lukasa.scope import FULL_REACH
+from lukasa.storage.engine import Query
+from lukasa.storage.sqlite import SqliteEngine
+from lukasa.testing.contract.base import nearest_ids, write_note
+from lukasa.transfer.jsonl import export_log
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Make a store of three notes, and alter a byte of the second."""
+    path = tmp_path / "store.db"
+    with lukasa.open(path, embedder="hash") as memory:
+        for id, day in (("a", "Monday"), ("b", "Tuesday"), ("c", "Friday")):
+            memory.journal.write("note", f"the release is on {day}", id=id)
+        memory.recall("release")
+    database = apsw.Connection(str(path))
+    database.execute("UPDATE log SET line = replace(line, 'Tuesday', 'Tuesdaz') WHERE id = 'b'")
+    assert database.changes() == 1
+    database.close()
+    return path
+
+
+@pytest.mark.requirement("LOG-5")
+def test_recall_leaves_a_damaged_record_out_and_says_so(store):
+    with lukasa.open(store, embedder="hash") as memory:
+        result = memory.recall("When is the release?")
+        assert sorted(record.id for record in result.records) == ["a", "c"]
+        assert "1 damaged" in result.note
+        assert "lukasa verify" in result.note
+        assert [record.id for record in memory.journal.read(Query(kinds=("note",)))] == ["a", "c"]
+        assert memory.journal.damaged == {2}
+        with pytest.raises(StoreDamaged, match="position 2"):
+            memory.journal.get(Key("shared", "note", "b"))
+
+
+@pytest.mark.requirement("LOG-5", "LOG-7")
+def test_a_log_with_a_damaged_record_is_not_exported_as_whole(store):
+    with (
+        lukasa.open(store, embedder="hash") as memory,
+        pytest.raises(StoreDamaged, match="position 2 does not match its digest"),
+    ):
+        export_log(memory.journal, io.BytesIO())
+
+
+@pytest.mark.requirement("LOG-5")
+@pytest.mark.parametrize("damage", [b"\x00\x7e", b"\xff\x7b", b"\x00\x7c"], ids=["not a number", "huge", "infinite"])
+def test_a_damaged_vector_is_left_out(tmp_path, damage):
+    engine = SqliteEngine(tmp_path / "store.db")
+    records = [write_note(engine, id, id) for id in ("a", "b", "c")]
+    engine.put_vectors("m", [(record.seq, 0, [1.0, 2.0, 2.0]) for record in records])
+    engine.put_vectors("m", [(records[2].seq, 0, [0.0, 0.0, 0.0])])
+    with engine._borrow_connection() as database:
+        vector = damage + b"\0\0\0\0"
+        database.execute("UPDATE vector SET vector = ? WHERE seq = ?", (vector, records[1].seq))
+        assert database.changes() == 1
+    assert nearest_ids(engine, [1.0, 2.0, 2.0]) == ["a", "c"]
+    with engine.snapshot(FULL_REACH) as reader:
+        assert set(reader.cosines("m", [1.0, 2.0, 2.0], range(9))) == {records[0].seq, records[2].seq}
+    engine.close()

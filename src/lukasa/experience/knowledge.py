@@ -115,7 +115,12 @@ def knowledge_draft(
     labels: Iterable[str] = (), **fields: Any,
 ) -> Draft | Refused:  # fmt: skip
     """Build the draft of a pattern, anti-pattern or fact, or refuse a document that is not one."""
-    body = {name: value for name, value in document.items() if name not in ("id", "links") and value is not None}
+    typed = {*_FIELDS[kind], "links"} - {"last_used"}  # a null in another field is the document's own
+    body = {
+        name: value
+        for name, value in document.items()
+        if name not in ("id", "links") and (value is not None or name not in typed)
+    }
     if kind == PATTERN:
         body = {"conditions": [], "confidence": 0.0, "source_episodes": [], "usage_count": 0} | body
     sources = body.get("source_episodes", [])

@@ -123,7 +123,12 @@ SERVICES: dict[str, Service] = {
     "consolidate": Service(
         "lukasa.experience",
         "Consolidation",
-        lambda memory, parts: (memory.journal, parts.new_id, open_configured_model()),
+        lambda memory, parts: (
+            memory.journal,
+            parts.new_id,
+            open_configured_model(),
+            lambda: parts.open_vector_index().choose_embedder().embedder,
+        ),
     ),
     "context": Service("lukasa.context", "Conversations", _context_arguments),
     "continuity": Service(

@@ -143,7 +143,14 @@ SERVICES: dict[str, Service] = {
     "graph": Service("lukasa.memory_graph", "MemoryGraph", lambda memory, _: (memory.journal,)),
     "handoffs": Service("lukasa.experience", "Handoffs"),
     "knowledge": Service(
-        "lukasa.experience", "Knowledge", lambda memory, parts: (memory.journal, parts.clock, parts.new_id)
+        "lukasa.experience",
+        "Knowledge",
+        lambda memory, parts: (
+            memory.journal,
+            parts.clock,
+            parts.new_id,
+            lambda: parts.open_vector_index().choose_embedder().embedder,
+        ),
     ),
     "ledgers": Service("lukasa.experience", "Ledgers"),
     "metrics": Service("lukasa.experience", "TaskMetrics"),

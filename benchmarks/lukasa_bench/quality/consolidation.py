@@ -1,4 +1,4 @@
-"""Quality of consolidation: what patterns a history of solved tasks gives that is told in different words.
+"""Quality of consolidation: what patterns solved tasks give that are described in different words.
 
 Each theme of ``data/consolidation.json`` is one problem with its solution in six episodes: two nearly alike, two reworded,
 two in other words. The rest are unrelated episodes, some of which share words with a theme. Texts are judged by the set:
@@ -25,16 +25,16 @@ _WORD = re.compile(r"\w+")
 
 def list_episodes(cases: Mapping[str, Any]) -> list[tuple[int | None, dict[str, Any]]]:
     """Return the episodes as documents, each with the number of its theme; those of a theme are far apart."""
-    told = [
+    described = [
         (number, theme["episodes"][turn])
         for turn in range(max(len(theme["episodes"]) for theme in cases["themes"]))
         for number, theme in enumerate(cases["themes"])
         if turn < len(theme["episodes"])
     ]
-    step = max(1, len(told) // max(1, len(cases["one_offs"])))
+    step = max(1, len(described) // max(1, len(cases["one_offs"])))
     rest = list(cases["one_offs"])
     mixed: list[tuple[int | None, dict[str, Any]]] = []
-    for index, pair in enumerate(told):
+    for index, pair in enumerate(described):
         mixed.append(pair)
         if index % step == 0 and rest:
             mixed.append((None, rest.pop()))
@@ -61,8 +61,8 @@ def is_true_text(text: str, sources: Sequence[Mapping[str, Any]]) -> bool:
     words.subtract(("on",))
     for source in sources:
         (error,) = source["errors_encountered"]
-        told = " ".join((*error.values(), *(other["context"]["goal"] for other in sources)))
-        if all(count <= 0 or word in _WORD.findall(told.lower()) for word, count in words.items()):
+        described = " ".join((*error.values(), *(other["context"]["goal"] for other in sources)))
+        if all(count <= 0 or word in _WORD.findall(described.lower()) for word, count in words.items()):
             return True
     return False
 
@@ -90,10 +90,10 @@ def measure(embedder: str | None) -> list[QualityRow]:
             theme = cases["themes"][number]
             named += all(any(word in text for word in theme[part]) for part in ("condition", "fix"))
         false += not is_true_text(text, [documents[id] for id in pattern.sources])
-    told = sum(number is not None for number in themes.values())
+    described = sum(number is not None for number in themes.values())
     count = max(1, len(patterns))
     return [
-        QualityRow(SECTION, "episodes of a theme in its pattern", 100 * len(found) / told, "%", at_least(60), f"{len(found)} of {told}"),
+        QualityRow(SECTION, "episodes of a theme in its pattern", 100 * len(found) / described, "%", at_least(60), f"{len(found)} of {described}"),
         QualityRow(SECTION, "patterns of one theme", 100 * pure / count, "%", at_least(95), f"{pure} of {len(patterns)}"),
         QualityRow(SECTION, "texts with condition and fix", 100 * named / count, "%", at_least(95), f"{named} of {len(patterns)}"),
         QualityRow(SECTION, "false texts", float(false), "count", at_most(0), "error and fix of different episodes"),

@@ -684,6 +684,13 @@ def test_episodes_in_other_words_give_the_same_clusters_one_by_one(tmp_path):
     assert len(found[0]) == 1
 
 
+def test_the_same_sentence_with_other_words_is_another_resolution(clock):
+    fixes = ("Bedoz the mibalug first, then kosig it", "Furik the torasep first, then vunad it")
+    with lukasa.open("memory:", clock=clock, embedder="minilm") as memory:
+        memory.episodes.add([solved(f"Ship {fix[-9:]}", "Error", f"it was not {fix[10:17]}", fix) for fix in fixes])
+        assert memory.consolidate().of("pattern") == []
+
+
 def test_opposite_resolutions_are_not_joined(clock):
     message = "the crust is black and the crumb is raw"
     fixes = ("Lowered the temperature of the oven", "Raised the temperature of the oven")

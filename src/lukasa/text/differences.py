@@ -27,7 +27,7 @@ DifferenceKind = Literal[
 Language = Literal["en", "de", ""]
 
 _TOKEN = re.compile(r"(?<!\w)-?\d+(?:[.,:/-]\d+)*|[^\W_]+(?:[+#]+(?!\w))?|[<>≤≥≠]")
-_LATIN_LETTER = re.compile(r"[^\W\d_]")
+_LETTER = re.compile(r"[^\W\d_]")
 _ISO_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _TIME = re.compile(r"(\d{1,2}):(\d\d)")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
@@ -41,6 +41,7 @@ _VOWELS = frozenset("aeiouy")
 _SPELLINGS = (("isation", "ization"), ("ise", "ize"), ("ising", "izing"), ("yse", "yze"), ("our", "or"), ("tre", "ter"),
               ("ogue", "og"), ("lled", "led"), ("lling", "ling"), ("ence", "ense"))  # fmt: skip
 _ANTONYM_PREFIXES = ("un", "in", "im", "dis", "non", "ir", "il", "de", "mis")
+_ALL_MARKERS = words.ENGLISH_MARKERS | words.GERMAN_MARKERS | words.OTHER_MARKERS
 _MAX_CACHED_LENGTH = 2_000
 _TIME_KINDS = frozenset(("date", "weekday"))
 
@@ -104,15 +105,23 @@ def _detect_language(*texts: str) -> Language:
     """Return the language of the texts by their function words; English if there are none, "" if it is another."""
     found: set[str] = set()
     for text in texts:
-        if not text.isascii():
-            letters = _LATIN_LETTER.findall(text)
-            if sum(letter > "\u024f" for letter in letters) * 3 > len(letters):
-                return ""
-        found.update(_TOKEN.findall(_fold_word(text)))
+        if (markers := _find_markers(text)) is None:
+            return ""
+        found |= markers
     english, german = len(found & words.ENGLISH_MARKERS), len(found & words.GERMAN_MARKERS)
     if len(found & words.OTHER_MARKERS) >= max(2, english + 1, german + 1):
         return ""
     return "de" if german > english else "en"
+
+
+@lru_cache(maxsize=1_024)
+def _find_markers(text: str) -> frozenset[str] | None:
+    """Return the function words of any known language in a text, or ``None`` if it is in another script than Latin."""
+    if not text.isascii():
+        letters = _LETTER.findall(text)
+        if sum(letter > "\u024f" for letter in letters) * 3 > len(letters):
+            return None
+    return _ALL_MARKERS.intersection(_TOKEN.findall(_fold_word(text)))
 
 
 def _fold_word(word: str) -> str:
@@ -141,8 +150,10 @@ def _read_statement(text: str, language: Language) -> _Statement:
 @lru_cache(maxsize=1_024)
 def _cached_statement(text: str, language: Language) -> _Statement:
     plain = unicodedata.normalize("NFKC", text)
-    for pattern, new in words.PHRASES:
-        plain = pattern.sub(new, plain)
+    lowered = plain.lower()
+    for triggers, pattern, new in words.PHRASES:
+        if any(trigger in lowered for trigger in triggers):
+            plain = pattern.sub(new, plain)
     statement = _Statement()
     matches = list(_TOKEN.finditer(plain))
     empty = words.GERMAN_EMPTY_WORDS if language == "de" else words.EMPTY_WORDS
@@ -157,8 +168,10 @@ def _cached_statement(text: str, language: Language) -> _Statement:
         before = plain[: match.start()].rstrip(" \"'(*_-•")
         starts_sentence = not before or before[-1] in ".!?:;\n"
         is_emphasised = form in ("US", "IT", "WHO") or (form == "A" and not starts_sentence)
-        if folded[0] in "-0123456789":
-            numbers, skip_next = _read_number(folded, following, language)
+        follows_number = bool(index) and matches[index - 1][0][-1].isdigit()
+        number = words.NUMBER_WORDS.get(folded, "") if not follows_number else ""
+        if folded[0] in "-0123456789" or number:
+            numbers, skip_next = _read_number(number or folded, following, language)
             statement.content += [_Token(form, key, kind) for key, kind in numbers]
         elif is_emphasised:
             statement.content.append(_Token(form, form, "name", is_capitalised=True))
@@ -173,7 +186,7 @@ def _cached_statement(text: str, language: Language) -> _Statement:
             statement.relations.append(words.RELATIONS[folded])
             if folded in words.COORDINATIONS and index and following:
                 statement.coordinated.add(frozenset((_fold_word(matches[index - 1][0]), following)))
-        elif folded in empty:
+        elif folded in empty and not (follows_number and folded in words.UNITS):
             statement.function_words.add(folded)
         else:
             statement.content.append(_classify_word(form, folded, statement.content, language))
@@ -216,8 +229,6 @@ def _classify_word(form: str, folded: str, before: Sequence[_Token], language: L
     follows_number = bool(before) and before[-1].kind == "number"
     if folded in words.UNITS and (follows_number or len(folded) > 3):
         return _Token(form, words.UNITS[folded], "unit" if follows_number else "word")
-    if folded in words.NUMBER_WORDS:
-        return _Token(form, words.NUMBER_WORDS[folded], "number")
     if folded in words.WEEKDAYS:
         return _Token(form, words.WEEKDAYS[folded], "weekday")
     if folded in words.MONTHS and (is_capitalised or len(folded) > 3):

@@ -126,7 +126,7 @@ TIMES: Final = _words(
 UNITS: Final = _groups(
     """
     percent prozent
-    second seconds sec secs sekunde sekunden
+    second seconds sec secs s sekunde sekunden
     millisecond milliseconds ms millisekunde millisekunden
     minute minutes min mins minuten
     hour hours hr hrs h stunde stunden
@@ -185,9 +185,6 @@ NUMBER_WORDS: Final = {
     "thousand": "1000", "tausend": "1000", "million": "1000000", "first": "1", "second": "2", "third": "3",
     "fourth": "4", "fifth": "5", "once": "1x", "twice": "2x", "einmal": "1x", "zweimal": "2x",
 }  # fmt: skip
-AMBIGUOUS_ORDINALS: Final = _words("second")
-"""An ordinal that is a unit after a number."""
-
 SYNONYMS: Final = _groups(
     """
     called named titled
@@ -276,11 +273,11 @@ IRREGULAR_FORMS: Final = {
     "won": "win", "built": "build", "spoke": "speak", "spoken": "speak", "drove": "drive", "drank": "drink",
     "ate": "eat", "slept": "sleep", "taught": "teach", "wore": "wear", "grew": "grow", "saw": "see", "seen": "see",
     "children": "child", "kids": "child", "women": "woman", "men": "man", "people": "people", "mice": "mouse",
-    "data": "data", "indices": "index", "indexes": "index", "dying": "die", "lying": "lie",
+    "using": "use", "used": "use", "uses": "use", "data": "data", "indices": "index", "indexes": "index", "dying": "die", "lying": "lie",
 }  # fmt: skip
-PAST_FORMS: Final = _words(
-    """went made ran bought sold kept held led left met paid sent spent took gave wrote chose began came became knew
-    thought told said found lost won built spoke drove drank ate slept taught wore grew saw"""
+PAST_FORMS: Final = frozenset(IRREGULAR_FORMS) - _words(
+    """gone taken given written chosen begun known spoken seen children kids women men people mice data indices indexes
+    dying lying using uses"""
 )
 PASSIVE_AUXILIARIES: Final = _words(
     "is are am be been being was were get gets got ist sind war waren wird werden wurde wurden"
@@ -308,44 +305,56 @@ CONFUSABLE_WORDS: Final = frozenset(
 )
 """Words that look like a misspelling of each other and are not."""
 
+_OPENINGS = (
+    r"(?:please\s+)?(?:note|remember|keep in mind|be aware|bear in mind|for your information|for the record|as a reminder"
+    r"|reminder|by the way|just so you know|to be clear|in short|in fact)\b(?:\s+that\b)?"
+    r"|(?:bitte\s+)?(?:beachte|denk daran|merke|zur erinnerung|zur info|übrigens)\b(?:,?\s*dass\b)?|(?:canon|register)\s*(?=:)"
+)
 PHRASES: Final = tuple(
-    (re.compile(pattern, re.IGNORECASE), new)
-    for pattern, new in (
-        (r"^\W*(?:please\s+)?(?:note|remember|keep in mind|be aware|bear in mind|for your information|for the record"
-         r"|as a reminder|reminder|by the way|just so you know|to be clear|in short|in fact)\b(?:\s+that\b)?[\s,:]*", ""),
-        (r"^\W*(?:bitte\s+)?(?:beachte|denk daran|merke|zur erinnerung|zur info|uebrigens|übrigens)\b(?:,?\s*dass\b)?[\s,:]*",
-         ""),
-        (r"^\W*(?:canon|register)\s*:", ""),
-        (r"\b(?:it is|it's) (?:true|known|the case) that\b", ""),
-        (r"\bcan['’]?t\b|\bcannot\b", "can not"),
-        (r"\bwon['’]t\b", "will not"),
-        (r"\bshan['’]t\b", "shall not"),
-        (r"n['’]t\b", " not"),
-        (r"\b(is|are|was|were|do|does|did|has|have|had|would|should|could)nt\b", r"\1 not"),
-        (r"['’](?:re|ve|ll|d|m)\b", " "),
-        (r"\b(it|that|there|here|he|she|what|who)['’]s\b", r"\1 is"),
-        (r"['’]s\b|(?<=s)['’](?=\s)", " "),
-        (r"\b(?:has|have|had|need|needs|needed) to\b|\b(?:is|are) (?:required|obliged) to\b", "must"),
-        (r"\b(?:is|are) (?:allowed|permitted) to\b|\b(?:is|are) able to\b", "can"),
-        (r"\b(?:every|each) day\b|\bper day\b|\b(?:jeden tag|pro tag)\b", "daily"),
-        (r"\b(?:every|each) night\b", "nightly"),
-        (r"\b(?:every|each) week\b|\b(?:jede woche)\b", "weekly"),
-        (r"\b(?:every|each) month\b|\b(?:jeden monat)\b", "monthly"),
-        (r"\b(?:every|each) year\b|\b(?:jedes jahr)\b", "yearly"),
-        (r"\b(?:every|each) hour\b", "hourly"),
-        (r"\btäglich\b", "daily"), (r"\bwöchentlich\b", "weekly"), (r"\bmonatlich\b", "monthly"),
-        (r"\bjährlich\b", "yearly"),
-        (r"\b(?:every|each|alle)\s+(?=\d|other\b|two\b|three\b|four\b|five\b|six\b|ten\b|zwei\b|drei\b)", "interval "),
-        (r"\b(?:take|takes|took|taking) place\b", "happen"),
-        (r"\bin order to\b", "to"),
-        (r"\bas well as\b|\b(?:&|\+)(?=\s)", "and"),
-        (r"\bas well\b|\bof course\b|\bin general\b|\bat the moment\b|\bat present\b|\bright now\b|\bas of now\b", ""),
-        (r"\bset[- ]up\b", "setup"), (r"\blog[- ]in\b", "login"), (r"\be-mail", "email"), (r"\bweb[- ]site", "website"),
-        (r"\bfor (?=\w+ing\b)", ""),
-        (r"\bfuer\b", "für"),
-        (r"(?<=\d)\s*%", " percent "), (r"[€]\s*(\d[\d.,]*)", r"\1 euro "), (r"[$]\s*(\d[\d.,]*)", r"\1 dollar "),
-        (r"[£]\s*(\d[\d.,]*)", r"\1 pound "), (r"€", " euro "), (r"°\s*c\b", " degree celsius "),
-        (r"°\s*f\b", " degree fahrenheit "), (r"!=", " ≠ "), (r">=", " ≥ "), (r"<=", " ≤ "),
+    (tuple(triggers.split("|")), re.compile(pattern, re.IGNORECASE), new)
+    for triggers, pattern, new in (
+        ("note|rem|mind|aware|inf|recor|way|know|clear|short|fact|beacht|daran|merke|erinn|übrig|canon|regis",
+         rf"^\W*(?:{_OPENINGS})[\s,:]*", ""),
+        ("true|known|case", r"\b(?:it is|it's) (?:true|known|the case) that\b", ""),
+        ("can", r"\bcan['’]?t\b|\bcannot\b", "can not"),
+        ("won", r"\bwon['’]t\b", "will not"),
+        ("shan", r"\bshan['’]t\b", "shall not"),
+        ("n't|n’t", r"n['’]t\b", " not"),
+        ("nt", r"\b(is|are|was|were|do|does|did|has|have|had|would|should|could)nt\b", r"\1 not"),
+        ("'|’", r"['’](?:re|ve|ll|d|m)\b", " "),
+        ("'|’", r"\b(it|that|there|here|he|she|what|who)['’]s\b", r"\1 is"),
+        ("'|’", r"['’]s\b|(?<=s)['’](?=\s)", " "),
+        (" to", r"\b(?:has|have|had|need|needs|needed) to\b|\b(?:is|are) (?:required|obliged) to\b", "must"),
+        (" to", r"\b(?:is|are) (?:allowed|permitted) to\b|\b(?:is|are) able to\b", "can"),
+        ("day|tag|täg", r"\b(?:(?:every|each|per) day|(?:jeden|pro) tag|täglich)\b", "daily"),
+        (" night", r"\b(?:every|each) night\b", "nightly"),
+        (" week|woche|wöch", r"\b(?:(?:every|each) week|jede woche|wöchentlich)\b", "weekly"),
+        (" month|monat", r"\b(?:(?:every|each) month|jeden monat|monatlich)\b", "monthly"),
+        (" year|jahr|jähr", r"\b(?:(?:every|each) year|jedes jahr|jährlich)\b", "yearly"),
+        (" hour", r"\b(?:every|each) hour\b", "hourly"),
+        ("every|each|alle",
+         r"\b(?:every|each|alle)\s+(?=\d|other\b|second\b|third\b|two\b|three\b|four\b|five\b|six\b|ten\b|zwei\b|drei\b)",
+         "interval "),
+        ("any ", r"\bany time\b", "anytime"),
+        (" place", r"\b(?:take|takes|took|taking) place\b", "happen"),
+        ("in order", r"\bin order to\b", "to"),
+        ("as well|&|+", r"\bas well as\b|(?<=\s)(?:&|\+)(?=\s)", "and"),
+        ("as well|course|general|moment|present|right now|as of", r"\b(?:as well|of course|in general|at the moment|at present|right now|as of now)\b", ""),
+        ("set", r"\bset[- ]up\b", "setup"),
+        ("log", r"\blog[- ]in\b", "login"),
+        ("e-mail", r"\be-mail", "email"),
+        ("web", r"\bweb[- ]site", "website"),
+        ("ing", r"\bfor (?=\w+ing\b)", ""),
+        ("%", r"(?<=\d)\s*%", " percent "),
+        ("€", r"€\s*(\d[\d.,]*)", r"\1 euro "),
+        ("$", r"[$]\s*(\d[\d.,]*)", r"\1 dollar "),
+        ("£", r"£\s*(\d[\d.,]*)", r"\1 pound "),
+        ("€", r"€", " euro "),
+        ("°", r"°\s*c\b", " degree celsius "),
+        ("°", r"°\s*f\b", " degree fahrenheit "),
+        ("=", r"!=", " ≠ "),
+        ("=", r">=", " ≥ "),
+        ("=", r"<=", " ≤ "),
     )
 )  # fmt: skip
-"""Phrases that are rewritten before a text is split into words."""
+"""Phrases that are rewritten before a text is split into words; each with parts of which a text must have one."""

@@ -253,6 +253,8 @@ class EpisodeCluster:
         """Return the similarity of the episode's most similar solved error; 0 if it is unlike the others of the cluster."""
         best = 0.0
         for solved in episode.solved_errors:
+            if any(other[1:] == solved[1:] for other in self.solved):
+                return 1.0
             similarities = [comparison.similarity(other, solved) for other in self.solved]
             if similarities and sum(similarities) >= _MIN_MEAN_SHARE * MIN_SIMILARITY * len(similarities):
                 best = max(best, *similarities)

@@ -5,7 +5,7 @@ Two solved errors are the same if their words or their meanings are close, and n
     words     the Jaccard index of the stems of the resolutions, or of messages and resolutions together, whichever is
               less, from 0.35 on
     meaning   (cosine of the resolutions + cosine of goal, message and resolution) / 2, from 0.5 on, if the resolutions
-              reach 0.35 and the errors 0.2
+              reach 0.35 and the errors 0.2, and are not the same sentence with other words in it
 
 Meaning is a second opinion of the store's own embedder. Vectors are rounded to eight bits before they are compared, so a
 stored one gives the same result as a new one. The embedder ``hash`` knows no meaning, and the scale of an unknown embedder
@@ -34,6 +34,7 @@ MIN_SIMILARITY = 0.5
 MAX_DIFFERENT_SIMILARITY = 0.35
 """Below this, two solved errors have nothing in common, even if the goals of their episodes do."""
 _MIN_WORD_SIMILARITY = 0.35
+_MIN_FRAME_SIMILARITY, _MAX_FRAME_OVERLAP = 0.5, 0.2
 _MIN_RESOLUTION_COSINE, _MIN_ERROR_COSINE = 0.35, 0.2
 _KNOWN_SCALES = ("minilm", "wordllama")
 _UNKNOWN_SCALE_FACTOR = MIN_SIMILARITY / 0.8
@@ -132,7 +133,9 @@ class ResolutionComparison:
         if are_opposite(a.resolution, b.resolution):
             return 0.0
         words = min(1.0, word_similarity(a, b) * MIN_SIMILARITY / _MIN_WORD_SIMILARITY)
-        return words if words >= MIN_SIMILARITY or self.embedder is None else max(words, self._meaning(a, b))
+        if words >= MIN_SIMILARITY or self.embedder is None or have_same_frame(a.resolution, b.resolution):
+            return words
+        return max(words, self._meaning(a, b))
 
     def _meaning(self, a: SolvedError, b: SolvedError) -> float:
         first, second = (vectors.values.astype("float32") / 127 for vectors in self.vectors((a, b)))
@@ -177,16 +180,23 @@ class SolvedErrorIndex:
         self._comparison = comparison
         self._solved: list[tuple[SolvedError, str]] = []
         self._names_by_stem: dict[str, list[str]] = {}
+        self._names_by_error: dict[tuple[str, ...], str] = {}
         self._rows: Any = None
         self._row_count = 0
 
     def add(self, solved: SolvedError, name: str) -> None:
         self._solved.append((solved, name))
+        self._names_by_error.setdefault(solved[1:], name)
         for stem in _stems(solved.resolution):
             self._names_by_stem.setdefault(stem, []).append(name)
 
     def find_nearest(self, solved: SolvedError) -> list[str]:
-        """Return the names of the solved errors that share most words with this one, and of those nearest in meaning."""
+        """Return the names of the solved errors that share most words with this one, and of those nearest in meaning.
+
+        If one is the same to the letter, return that one alone.
+        """
+        if solved[1:] in self._names_by_error:
+            return [self._names_by_error[solved[1:]]]
         shared = Counter(name for stem in _stems(solved.resolution) for name in self._names_by_stem.get(stem, ()))
         found = sorted(shared, key=lambda name: (-shared[name], name))[:_MAX_NEAREST]
         if self._comparison.embedder is not None and self._solved:
@@ -244,6 +254,15 @@ def word_similarity(a: SolvedError, b: SolvedError) -> float:
         stems, others = _stems(one), _stems(other)
         overlaps.append(len(stems & others) / len(stems | others) if stems or others else 0.0)
     return min(overlaps)
+
+
+@lru_cache(maxsize=1 << 14)
+def have_same_frame(a: str, b: str) -> bool:
+    """Return whether two texts put other words into the same sentence; an embedder takes them for the same."""
+    stems, others = _stems(a), _stems(b)
+    if len(stems & others) >= _MAX_FRAME_OVERLAP * len(stems | others):
+        return False
+    return float(Indel.normalized_similarity(fold_text(a).split(), fold_text(b).split())) >= _MIN_FRAME_SIMILARITY
 
 
 @lru_cache(maxsize=1 << 14)

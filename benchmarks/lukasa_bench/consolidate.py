@@ -1,7 +1,8 @@
 """Benchmark of consolidation: a first run over a whole history, a second right after, and runs after a few more episodes.
 
 The reference of every row is the first run of the same size in the same store, so a ratio is the share of the work that a
-later run repeats. The quality is measured too: how many of the planted patterns were found, and how many of those found were
+later run repeats. The store has the default embedder, so that a first run includes the vectors it computes. The quality is
+measured too: how many of the planted patterns were found, and how many of those found were
 planted.
 """
 

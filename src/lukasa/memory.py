@@ -129,7 +129,12 @@ SERVICES: dict[str, Service] = {
     "consolidate": Service(
         "lukasa.experience",
         "Consolidation",
-        lambda memory, parts: (memory.journal, parts.new_id, open_configured_model()),
+        lambda memory, parts: (
+            memory.journal,
+            parts.new_id,
+            open_configured_model(),
+            lambda: parts.open_vector_index().choose_embedder().embedder,
+        ),
     ),
     "context": Service("lukasa.context", "Conversations", _context_arguments),
     "continuity": Service(
@@ -144,7 +149,14 @@ SERVICES: dict[str, Service] = {
     "graph": Service("lukasa.memory_graph", "MemoryGraph", lambda memory, _: (memory.journal,)),
     "handoffs": Service("lukasa.experience", "Handoffs"),
     "knowledge": Service(
-        "lukasa.experience", "Knowledge", lambda memory, parts: (memory.journal, parts.clock, parts.new_id)
+        "lukasa.experience",
+        "Knowledge",
+        lambda memory, parts: (
+            memory.journal,
+            parts.clock,
+            parts.new_id,
+            lambda: parts.open_vector_index().choose_embedder().embedder,
+        ),
     ),
     "ledgers": Service("lukasa.experience", "Ledgers"),
     "metrics": Service("lukasa.experience", "TaskMetrics"),

@@ -123,3 +123,23 @@ def test_a_briefing_uses_only_scopes_within_reach(open_store, store_path):
     owner.knowledge.add_pattern(f"{GOAL}: secretly", confidence=1.0, scope="elysia")
     assert orion.before_task(GOAL).relevant == ()
     assert len(owner.before_task(GOAL).relevant) == 1
+
+
+SKILL = "# Skill: {}\n\n## Steps\n1. Look at the logs\n2. Write a failing check\n"
+
+
+@pytest.mark.requirement("EXP-7")
+@pytest.mark.parametrize("type", ["debugging", "Debugging", "finding-faults", "fault_finding"])
+def test_before_task_returns_the_skill_that_the_type_names(memory, type):
+    memory.skills.add(SKILL.format("Fault Finding"), id="debugging")
+    memory.skills.add(SKILL.format("Baking Bread"), id="bread")
+    task = {"goal": "Restore the nightly export of customer invoices to the partner portal in Leeds", "type": type}
+    assert memory.before_task(task).context["applicable_skills"] == ["[skill: debugging] Fault Finding"]
+
+
+@pytest.mark.requirement("EXP-6", "EXP-7")
+def test_skills_count_among_the_relevant_memories(loki_memory):
+    briefing = loki_memory.before_task(GOAL)
+    line = "[skill: api-implementation] API Endpoint Implementation"
+    assert line in briefing.context["relevant_patterns"]
+    assert briefing.block(2_000).text.count(line) == 1

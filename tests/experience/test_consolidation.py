@@ -21,10 +21,12 @@ from lukasa.experience.consolidation.extract import (
     general_goal,
 )
 from lukasa.experience.consolidation.injection_filter import is_suspicious
+from lukasa.experience.consolidation.resolutions import mask_differences
 from lukasa.jobs import REGISTRY, TaskRegistry
 from lukasa.storage.engine import Query
 from lukasa.testing.fake_llm import FakeLLM
 from lukasa_bench.episodes import EpisodeCorpus
+from lukasa_bench.quality import consolidation
 
 pytestmark = pytest.mark.requirement("EXP-3")
 ERROR = {
@@ -574,3 +576,154 @@ def test_error_ids_ignore_names_paths_and_numbers():
     first = EpisodeError("IOError", "cannot open '/tmp/a1.txt' after 3 tries", "")
     assert first.id == EpisodeError("ioerror", "Cannot open '/var/b2.txt' after 17 tries", "x").id
     assert first.id != EpisodeError("IOError", "cannot close '/tmp/a1.txt'", "").id
+
+
+# Errors and their resolutions
+
+
+def solved(goal, type, message, resolution, **fields):
+    return {
+        "context": {"goal": goal},
+        "errors_encountered": [{"type": type, "message": message, "resolution": resolution}],
+        "outcome": "success",
+        **fields,
+    }
+
+
+SCAN = ("SlowQuery", "sequential scan on {} took {} s", "Created an index on {}.customer_id")
+
+
+def scan(table, seconds, agent):
+    type, message, resolution = SCAN
+    goal = f"Speed up the customer {table} page"
+    return solved(goal, type, message.format(table, seconds), resolution.format(table), agent=agent)
+
+
+def test_an_error_is_never_joined_with_the_resolution_of_another_episode(memory):
+    goal, message = "Fix the import of prices", "cannot open '/srv/{}' after {} tries"
+    memory.episodes.add([solved(goal, "IOError", message.format("a.csv", 3), "Mounted the share first", agent="a")])
+    for agent, tries in (("b", 7), ("c", 9), ("d", 4)):
+        error = message.format(f"{agent}.csv", tries)
+        memory.episodes.add([solved(goal, "IOError", error, "Asked Ines for the file", agent=agent)])
+    memory.consolidate()
+    (anti,) = memory.knowledge.antipatterns()
+    assert (anti.record.body["why"], anti.approach) == ("cannot open … after … tries", "Asked Ines for the file")
+    assert anti.voices == 3
+    (pattern,) = memory.knowledge.patterns()
+    assert pattern.says == "Fix the import of prices: on IOError (cannot open … after … tries), Asked Ines for the file"
+    assert [key.id[-3:] for key in pattern.sources] == ["002", "003", "004"]
+
+
+def test_episodes_that_solved_different_errors_give_no_pattern(memory, make_episode):
+    errors = [("Auth", "token expired", "Logged in again"), ("Disk", "no space left", "Deleted old images")]
+    memory.episodes.add([solved("Publish the weekly report", *error, agent=error[0]) for error in errors])
+    assert memory.consolidate().of("pattern") == []
+
+
+def test_what_differs_between_the_sources_becomes_a_gap(memory):
+    memory.episodes.add([scan("orders", 9, "a"), scan("invoices", 7, "b")])
+    (pattern,) = memory.consolidate().of("pattern")
+    assert pattern.says == (
+        "Speed up the customer … page: on SlowQuery (sequential scan on … took … s), Created an index on …"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "others", "expected"),
+    [
+        ("Raised the limit to 60 s", ["Raised the limit to 90 s"], "Raised the limit to … s"),
+        ("Raised the limit to 60 s", ["Raised the limit to 60 s"], "Raised the limit to 60 s"),
+        ("Raised the limit to 60 s", ["Set the limit higher", "The limit is 60 s now"], "Raised the limit to 60 s"),
+        ("Asked Ines for the key", ["Asked Jonas for the key"], "Asked … for the key"),
+        ("Set `lock_timeout` on the session", ["Gave the session a short wait"], "Set … on the session"),
+        ("Renewed the portal's certificate", ["Got a new certificate for it"], "Renewed the portal's certificate"),
+        ("Restarted it on Sunday", ["Restarted it"], "Restarted it on …"),
+    ],
+)
+def test_gaps_stand_for_numbers_names_and_replaced_words(text, others, expected):
+    assert mask_differences(text, others) == expected
+
+
+REWORDED = [
+    solved("API returns 500 after a quiet weekend", "InterfaceError", "idle database connection had been dropped",
+           "Made the connection pool test each connection before handing it out", agent="a"),
+    solved("First request on Monday always breaks", "BrokenPipe", "the socket to the database was long dead",
+           "Let the pool check that a database connection is alive before it is used", agent="b"),
+    solved("Repair the morning report", "OperationalError", "the server closed our database connection",
+           "Had the connection pool test every connection before its use", agent="c"),
+    solved("Order new aprons for the kitchen", "OutOfStock", "the supplier has none in blue", "Chose the grey ones", agent="a"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("embedder", ["minilm", "static"])
+def test_episodes_in_other_words_share_a_pattern_that_names_error_and_fix(clock, embedder):
+    with lukasa.open("memory:", clock=clock, embedder=embedder) as memory:
+        ids = [record.id for record in memory.episodes.add(REWORDED).records]
+        tip = memory.journal.tip()
+        memory.consolidate(dry_run=True)
+        assert memory.journal.tip() == tip
+        (pattern,) = memory.consolidate().of("pattern")
+        assert pattern.sources == tuple(ids[:3])
+        assert pattern.says.startswith("On ")
+        assert "connection" in pattern.says
+        tip = memory.journal.tip()
+        assert memory.consolidate(everything=True).proposals == ()
+        assert memory.journal.tip() == tip
+
+
+def test_episodes_in_other_words_give_the_same_clusters_one_by_one(tmp_path):
+    found = []
+    for name, runs in (("all.db", [REWORDED]), ("each.db", [[episode] for episode in REWORDED])):
+        for episodes in runs:
+            with lukasa.open(tmp_path / name, embedder="static") as memory:
+                memory.episodes.add(episodes)
+                memory.consolidate()
+        with lukasa.open(tmp_path / name) as memory:
+            found.append([(item.says, [key.id for key in item.sources]) for item in memory.knowledge.patterns()])
+    assert found[0] == found[1]
+    assert len(found[0]) == 1
+
+
+def test_the_same_sentence_with_other_words_is_another_resolution(clock):
+    fixes = ("Bedoz the mibalug first, then kosig it", "Furik the torasep first, then vunad it")
+    with lukasa.open("memory:", clock=clock, embedder="minilm") as memory:
+        memory.episodes.add([solved(f"Ship {fix[-9:]}", "Error", f"it was not {fix[10:17]}", fix) for fix in fixes])
+        assert memory.consolidate().of("pattern") == []
+
+
+def test_opposite_resolutions_are_not_joined(clock):
+    message = "the crust is black and the crumb is raw"
+    fixes = ("Lowered the temperature of the oven", "Raised the temperature of the oven")
+    with lukasa.open("memory:", clock=clock, embedder="minilm") as memory:
+        memory.episodes.add([solved("Bake rye", "Burnt", message, fix, agent=fix) for fix in fixes])
+        assert memory.consolidate().of("pattern") == []
+
+
+def test_a_pattern_written_in_other_words_gains_evidence_instead_of_a_twin(clock):
+    with lukasa.open("memory:", clock=clock, embedder="minilm") as memory:
+        memory.knowledge.add_pattern(
+            "Database connections die while they are idle",
+            correct_approach="Let the pool test a connection before it hands it out",
+            confidence=0.7,
+        )
+        memory.episodes.add(REWORDED)
+        (updated,) = memory.consolidate().of("pattern")
+        assert (updated.action, updated.key.id, updated.says) == (
+            "updated", "sem-001", "Database connections die while they are idle",
+        )  # fmt: skip
+        assert len(updated.sources) == 3
+        assert (updated.confidence or 0) > 0.7
+        tip = memory.journal.tip()
+        memory.consolidate(everything=True)
+        assert memory.journal.tip() == tip
+
+
+@given(st.text(max_size=80), st.lists(st.text(max_size=80), max_size=3))
+def test_gaps_add_nothing_to_a_text(text, others):
+    masked = mask_differences(text, others)
+    assert set(masked.split()) <= {*text.split(), "…"} | {word for word in masked.split() if word.startswith("…")}
+
+
+@pytest.mark.parametrize("embedder", ["static", "hash"])
+def test_the_bars_of_quality_are_met(embedder):
+    assert [row.case for row in consolidation.measure(embedder) if not row.meets_bar] == []

@@ -1,4 +1,4 @@
-"""CONTINUITY.md: the four sections are updated, everything else stays byte for byte."""
+"""CONTINUITY.md: the block between the markers is updated, everything else stays byte for byte."""
 
 import pytest
 from hypothesis import given
@@ -36,16 +36,32 @@ def test_hand_written_parts_survive_byte_for_byte(loki_memory, tmp_path):
     path = tmp_path / "CONTINUITY.md"
     mine = b"# Mine \xff\xfe\r\n\ttabs  \r\n\r\n## Notes\r\nkeep me\r\n"
     after = b"\r\n## Later\r\n```\r\n## Current Goal\r\nin code\r\n```\r\nno newline at the end"
-    path.write_bytes(mine + b"## Current Goal\r\nOld goal\r\n" + after)
+    own = b"".join(f"## {name}\r\nmy own words on this\r\n\r\n".encode() for name in SECTIONS)
+    path.write_bytes(mine + own + after)
     loki_memory.continuity.update(path, goal=GOAL)
     text = path.read_bytes()
-    assert text.startswith(mine + f"## Current Goal\r\n{GOAL}\r\n".encode() + after)
-    assert b"Old goal" not in text
+    assert text.startswith(mine + own + after)
+    block = text.removeprefix(mine + own + after)
+    path.write_bytes(mine + block.replace(GOAL.encode(), b"Old goal") + own + after)
+    loki_memory.continuity.update(path, goal=GOAL)
+    assert path.read_bytes() == mine + block + own + after
+
+
+def test_a_file_that_lost_its_end_marker_loses_no_text(loki_memory, tmp_path):
+    path = tmp_path / "CONTINUITY.md"
+    loki_memory.continuity.update(path, goal=GOAL)
+    broken = path.read_bytes().replace(b"<!-- lukasa:end -->", b"") + b"My notes\n"
+    path.write_bytes(broken)
+    loki_memory.continuity.update(path, goal=GOAL)
+    assert path.read_bytes().startswith(broken)
+    once = path.read_bytes()
+    assert not loki_memory.continuity.update(path, goal=GOAL).changed
+    assert path.read_bytes() == once
 
 
 def test_the_goal_comes_from_episode_then_ledger_then_file(memory, tmp_path):
     path = tmp_path / "CONTINUITY.md"
-    path.write_text("## Current Goal\nWritten by hand\n")
+    path.write_text("## Current Goal\nWritten by hand\n\n## Notes\nmine\n")
     assert memory.continuity.update(path).goal == "Written by hand"
     memory.ledgers.checkpoint("eng", current_task="task-7", completed=3, context={"current_goal": "From the ledger"})
     assert memory.continuity.update(path, agent="eng").goal == "From the ledger"
@@ -79,6 +95,9 @@ pieces = st.one_of(
     st.binary(max_size=40),
     st.sampled_from([b"\n", b"\r\n", b"# Top\n", b"## Notes\n", b"### Deep\n", b"```\n", b"## Current Goal\nx\n"]),
     st.sampled_from([f"## {name}\n- old\n".encode() for name in SECTIONS]),
+    st.sampled_from(
+        [b"<!-- lukasa:begin -->\n", b"<!-- lukasa:end -->\n", b"<!-- lukasa:begin -->", b" <!-- lukasa:end -->"]
+    ),
 )
 
 
@@ -90,6 +109,14 @@ def test_merging_sections_twice_equals_merging_once(text):
         assert f"## {name}".encode() in once
 
 
-@given(st.binary(max_size=200).filter(lambda raw: b"#" not in raw and b"`" not in raw and b"~" not in raw))
-def test_merging_sections_keeps_all_other_bytes(text):
-    assert merge_sections(text, SECTION).startswith(text)
+@given(st.lists(pieces, max_size=12).map(b"".join), st.lists(pieces, max_size=12).map(b"".join))
+def test_merging_sections_keeps_all_bytes_outside_of_the_block(before, after):
+    if b"lukasa:" not in before:
+        assert merge_sections(before, SECTION).startswith(before)
+    if b"lukasa:" not in before + after and b"```" not in before + after and b"~~~" not in before + after:
+        start = before + (b"" if before.endswith(b"\n") or not before else b"\n")
+        block = b"<!-- lukasa:begin -->\nold\n<!-- lukasa:end -->\n"
+        merged = merge_sections(start + block + after, SECTION)
+        assert merged.startswith(start + b"<!-- lukasa:begin -->")
+        assert merged.endswith(b"<!-- lukasa:end -->\n" + after)
+        assert b"old" not in merged.removeprefix(start).removesuffix(after)

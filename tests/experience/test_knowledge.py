@@ -185,6 +185,46 @@ def test_patterns_that_differ_in_a_negation_are_not_duplicates(local):
     assert local.knowledge.merge_duplicates().into == {}
 
 
+@pytest.mark.requirement("EXP-12")
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("Meet in room 12", "Meet in room 14"),
+        ("Ask Ines for the key of the archive room", "Ask Jonas for the key of the archive room"),
+        ("Deploy the service on Tuesday after the review", "Deploy the service on Thursday after the review"),
+        ("Run the long tests against the staging database", "Run the long tests against the production database"),
+        ("Plug the red cable into the left port of the switch", "Plug the blue cable into the left port of the switch"),
+        ("Retry the upload with backoff", "Do not retry the upload with backoff"),
+    ],
+)
+@pytest.mark.parametrize("embedder", ["minilm", "static"])
+def test_patterns_that_state_different_things_are_not_merged(clock, embedder, text, other):
+    with lukasa.open("memory:", clock=clock, embedder=embedder) as memory:
+        memory.knowledge.add_pattern(text)
+        memory.knowledge.add_pattern(other)
+        assert memory.knowledge.merge_duplicates(0.8).into == {}
+
+
+@pytest.mark.requirement("EXP-12")
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("Express handlers need explicit return types", "Handlers in Express require an explicit return type"),
+        ("Retry failed uploads with exponential backoff", "Use exponential backoff when retrying uploads that failed"),
+        ("Run the contract tests before merging a branch", "Before a branch is merged, run the contract tests"),
+    ],
+)
+def test_rewordings_are_merged(clock, text, other):
+    with lukasa.open("memory:", clock=clock, embedder="minilm") as memory:
+        memory.knowledge.add_pattern(text, confidence=0.9)
+        memory.knowledge.add_pattern(other, confidence=0.8)
+        tip = memory.journal.tip()
+        assert memory.knowledge.merge_duplicates(dry_run=True).into == {"sem-001": ("sem-002",)}
+        assert memory.journal.tip() == tip
+        assert memory.knowledge.merge_duplicates().into == {"sem-001": ("sem-002",)}
+        assert memory.knowledge.merge_duplicates().into == {}
+
+
 def test_an_agent_links_only_within_its_reach(open_store, store_path):
     owner, orion = open_store(store_path), open_store(store_path, agent="orion")
     owner.knowledge.add_pattern("Theirs", id="sem-9", scope="elysia")

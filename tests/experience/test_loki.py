@@ -128,3 +128,52 @@ def test_export_writes_one_scope_only(open_store, store_path, tmp_path):
     assert owner.export(tmp_path / "a", format="loki") == 1
     assert owner.export(tmp_path / "b", format="loki", scope="orion") == 1
     assert open_store(store_path, agent="elysia").export(tmp_path / "c", format="loki", scope="orion") == 0
+
+
+def test_nulls_of_the_document_survive(memory, tmp_path):
+    document = {
+        "id": "ep-2026-01-06-001",
+        "timestamp": "2026-01-06T10:30:00Z",
+        "context": {"goal": "Draw the logo"},
+        "outcome": "success",
+        "git_commit": None,
+        "reviewer": None,
+    }
+    pattern = {"id": "sem-001", "pattern": "Draw first", "last_used": None, "owner": None}
+    (tmp_path / "in" / "episodic" / "2026-01-06").mkdir(parents=True)
+    (tmp_path / "in" / "semantic").mkdir()
+    (tmp_path / "in" / "episodic" / "2026-01-06" / "task-001.json").write_text(json.dumps(document))
+    (tmp_path / "in" / "semantic" / "patterns.json").write_text(json.dumps([pattern]))
+    assert memory.import_(tmp_path / "in", format="loki").refused == []
+    memory.export(tmp_path / "out", format="loki")
+    out = read_tree(tmp_path / "out")
+    assert {name: out["episodic/2026-01-06/task-001.json"].get(name, "") for name in document} == document
+    assert {name: out["semantic/patterns.json"][0].get(name, "") for name in pattern} == pattern
+    assert memory.episodes.get("ep-2026-01-06-001").task_id == ""
+
+
+def test_a_tree_without_times_and_with_links_is_imported_once(memory, clock, tmp_path):
+    tree = {
+        "episodic/2026-01-06/task-001.json": {"context": {"goal": "Draw the logo"}, "git_commit": None},
+        "episodic/2026-01-06/task-002.json": {"id": "twin", "context": {"goal": "Draw the logo"}},
+        "episodic/2026-01-07/task-001.json": {"id": "twin", "context": {"goal": "Paint the wall"}},
+        "semantic/patterns.json": [
+            {"id": "sem-001", "pattern": "Old", "links": [{"to": "sem-002", "relation": "related_to"}]},
+            {"id": "sem-002", "pattern": "New", "links": [{"to": "sem-001", "relation": "supersedes"}]},
+            {"pattern": "No id", "links": []},
+        ],
+        "semantic/links.json": [{"from": "sem-001", "to": "sem-003", "relation": "elaborates"}],
+        "ledgers/eng-001.json": {"agent_id": "eng-001", "state": {}},
+        "handoffs/handoff-001.json": {"from_agent": "a", "to_agent": "b", "context": {}},
+        "learnings/2026-01-06.json": [{"error": "Typo", "learning": "Read twice"}],
+    }
+    for name, content in tree.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(content))
+    first = memory.import_(tmp_path, format="loki")
+    assert [name for name, _ in first.refused] == ["episodic/2026-01-07/task-001.json"]
+    tip = memory.journal.tip()
+    clock.advance(86_400)
+    again = memory.import_(tmp_path, format="loki")
+    assert (again.added, again.refused) == (0, first.refused)
+    assert memory.journal.tip() == tip

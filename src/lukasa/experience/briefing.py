@@ -20,7 +20,7 @@ from lukasa.clock import to_iso
 from lukasa.errors import InvalidInput
 from lukasa.experience.episodes import EPISODE, Episode, is_success
 from lukasa.experience.knowledge import ANTIPATTERN, FACT, PATTERN, KnowledgeItem, derived_keys
-from lukasa.experience.skills import SKILL, Skill, Skills, keyword_stems
+from lukasa.experience.skills import SKILL, Skill, Skills, keyword_stems, slugify
 from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
 from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block, neutralise
@@ -31,6 +31,7 @@ MAX_KNOWLEDGE, MAX_EPISODES, MAX_SKILLS = 5, 3, 3
 KIND_WEIGHTS: Mapping[str, float] = {PATTERN: 0.5, FACT: 0.5, EPISODE: 0.3, SKILL: 0.2, ANTIPATTERN: 0.5}
 MAX_ENTRIES = 5
 _MIN_COSINE, _MIN_WORD_SHARE = 0.35, 0.3
+_MIN_NAMED_SHARE = 0.5
 _HALF_LIFE_DAYS = 30
 _MAX_ANTIPATTERNS = 5
 _MAX_LINE_CHARS = 200
@@ -88,7 +89,8 @@ class Briefing:
 
     def block(self, budget: int = 1_000, *, full: bool = False) -> PromptBlock:
         """Build a fenced prompt block of all entries within a budget of tokens."""
-        return _render_block((*self.avoid, *self.relevant, *self.skills), budget, full=full)
+        entries = {entry.record.key: entry for entry in (*self.avoid, *self.relevant, *self.skills)}
+        return _render_block(entries.values(), budget, full=full)
 
 
 def find_relevant(
@@ -126,18 +128,18 @@ def build_briefing(
     goal = next((text for text in candidates if isinstance(text, str) and text.strip()), "")
     if not goal:
         raise InvalidInput("The task has no goal.", hint="Say what is to be done: {'goal': '…'}")
-    types = " ".join(str(fields[name]) for name in ("type", "action_type") if isinstance(fields.get(name), str))
-    question = f"{goal} {types}".strip()
+    types = [str(fields[name]) for name in ("type", "action_type") if isinstance(fields.get(name), str)]
+    question = " ".join((goal, *types))
 
-    patterns = [
-        entry for entry in find_relevant(journal, recall, skills, now, goal).entries if entry.record.kind != SKILL
-    ]
+    relevant = list(find_relevant(journal, recall, skills, now, goal).entries)
     # Anti-patterns about the goal, and those derived from errors of similar tasks.
     avoid = _score_hits(recall(question, 2 * _MAX_ANTIPATTERNS, kinds=(ANTIPATTERN,)).hits, question, now)
     failed = recall(question, 2 * MAX_EPISODES, kinds=(EPISODE,), labels=("errors=yes",)).hits
     avoid += _find_derived(journal, _score_hits(failed, question, now), ANTIPATTERN, now)
     avoid = _best_current(avoid, _MAX_ANTIPATTERNS)
-    groups = [patterns, avoid, sorted(_find_skills(skills, now, question), key=_sort_key)]
+    found = {entry.record.key: entry for entry in _find_skills(skills, now, question)}
+    found |= {entry.record.key: entry for entry in _find_named_skills(skills, now, types)}
+    groups = [relevant, avoid, sorted(found.values(), key=_sort_key)[:MAX_SKILLS]]
     if budget is not None:
         counter, all_groups, groups = open_token_counter(), groups, [[], [], []]
         for index in range(max(map(len, all_groups))):
@@ -192,6 +194,19 @@ def _find_derived(journal: Journal, episodes: Sequence[BriefingEntry], kind: str
     return found
 
 
+def _find_named_skills(skills: Skills, now: datetime, types: Sequence[str]) -> list[BriefingEntry]:
+    """Find the skills that a type of task names: by id, or by at least half of its keywords in id and title."""
+    found = []
+    for type in types:
+        words = type.replace("_", " ").replace("-", " ")
+        by_id = [skill for id in dict.fromkeys((type, slugify(type))) if (skill := skills.get(id)) is not None]
+        for skill in (*by_id, *skills.search(words, MAX_SKILLS)):
+            likeness = 1.0 if skill in by_id else _word_share(words, f"{skill.title} {skill.id}".replace("-", " "))
+            if likeness >= _MIN_NAMED_SHARE:
+                found.append(BriefingEntry(skill.record, likeness, _compute_score(skill.record, likeness, now)))
+    return found
+
+
 def _find_skills(skills: Skills, now: datetime, goal: str) -> list[BriefingEntry]:
     found = []
     for skill in skills.search(goal, MAX_SKILLS):
@@ -230,7 +245,7 @@ def _sort_key(entry: BriefingEntry) -> tuple[float, str, str]:
     return -round(entry.score, 9), entry.record.kind, entry.record.id
 
 
-def _render_block(entries: Sequence[BriefingEntry], budget: int, *, full: bool) -> PromptBlock:
+def _render_block(entries: Iterable[BriefingEntry], budget: int, *, full: bool) -> PromptBlock:
     items = [
         PromptItem(
             entry.record.text if full else entry.line, str(entry.record.key), entry.record.author,

@@ -1,14 +1,16 @@
 """CONTINUITY.md: a file for people and agents that says what an agent is doing right now.
 
-The store maintains four sections, which name memories by id and never repeat them in full:
+The store maintains one block of four sections, which name memories by id and never repeat them in full:
 
+    <!-- lukasa:begin -->
     ## Current Goal
     ## Current State
     ## Relevant Memories (Auto-Retrieved)
     ## Mistakes to Avoid (From Learnings)
+    <!-- lukasa:end -->
 
-A section reaches from its heading to the next heading of the same or a higher level. Everything outside of the four stays
-byte for byte as it is. A missing section is added at the end.
+Everything outside of the two markers stays byte for byte as it is, sections of the same names included. A file without
+the block gets one at its end; after that the block may be moved. Markers in fenced code are text.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from lukasa.storage.files import atomic_write
 GOAL, STATE = "Current Goal", "Current State"
 MEMORIES, MISTAKES = "Relevant Memories (Auto-Retrieved)", "Mistakes to Avoid (From Learnings)"
 SECTIONS = (GOAL, STATE, MEMORIES, MISTAKES)
+_BEGIN, _END = b"<!-- lukasa:begin -->", b"<!-- lukasa:end -->"
 _HEADING = re.compile(rb"^(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*\r?$")
 _FENCE = re.compile(rb"^[ \t]{0,3}(```|~~~)")
 _MAX_BYTES = 5_000_000
@@ -60,7 +63,7 @@ class Continuity:
         self._skills = Skills(journal, clock)
 
     def update(self, path: str | Path = "CONTINUITY.md", *, goal: str = "", agent: str = "") -> ContinuityUpdate:
-        """Update the four sections of the file; a file that is current already is not written.
+        """Update the block of four sections in the file; a file that is current already is not written.
 
         The goal is the one given here, else that of the agent's unfinished episode or ledger, else the one in the file.
         """
@@ -78,9 +81,7 @@ class Continuity:
         ledger_goal = ledger.context.get("current_goal") if ledger is not None else ""
         goal = goal or (running.goal if running else "") or (ledger_goal if isinstance(ledger_goal, str) else "")
         if not goal:
-            section = dict(_split_sections(before)).get(GOAL, b"").decode("utf-8", "replace")
-            goal = " ".join(section.splitlines()[1:]).strip()
-            goal = "" if goal == _NO_GOAL_TEXT else goal
+            goal = _read_goal(before)
         if goal:
             now = self._clock.now()
             memories = find_relevant(self._journal, self._recall, self._skills, now, goal).lines()
@@ -116,51 +117,48 @@ class Continuity:
 
 
 def merge_sections(before: bytes, sections: Mapping[str, Sequence[str]]) -> bytes:
-    """Return the file with the given sections replaced and everything else unchanged."""
+    """Return the file with the sections in its block, and everything outside of the block unchanged."""
     newline = b"\r\n" if b"\r\n" in before else b"\n"
-    missing = dict(sections)
-    parts: list[bytes] = []
-    for name, raw in _split_sections(before):
-        if name not in missing:
-            parts.append(raw)
-            continue
-        heading = raw.splitlines(keepends=True)[0]
-        if not heading.endswith((b"\n", b"\r")):
-            heading += newline
-        content = raw.rstrip(b"\r\n \t") + newline
-        blank_end = raw[len(content) :] if raw.startswith(content) else b""
-        parts.append(heading + _encode_lines(missing.pop(name), newline) + blank_end)
-    text = b"".join(parts)
-    for name, lines in missing.items():
-        gap = b"" if not text else newline if text.endswith(b"\n") else newline + newline
-        text += gap + b"## " + name.encode() + newline + _encode_lines(lines, newline)
-    return text
+    texts = [newline.join((f"## {name}".encode(), *map(str.encode, lines), b"")) for name, lines in sections.items()]
+    content = newline.join(texts)
+    lines = before.splitlines(keepends=True)
+    block = _find_block(lines)
+    if block is not None:
+        return b"".join((*lines[: block[0] + 1], content, *lines[block[1] :]))
+    gap = b"" if not before else newline if before.endswith((b"\n", b"\r")) else newline + newline
+    return before + gap + _BEGIN + newline + content + _END + newline
 
 
-def _encode_lines(lines: Sequence[str], newline: bytes) -> bytes:
-    return b"".join(line.encode() + newline for line in lines)
-
-
-def _split_sections(text: bytes) -> list[tuple[str, bytes]]:
-    """Split the file into pieces: each of the four sections under its name, everything else under the empty name."""
-    pieces: list[tuple[str, bytes]] = []
-    name, level = "", 0
-    lines = text.splitlines(keepends=True)
+def _find_block(lines: Sequence[bytes]) -> tuple[int, int] | None:
+    """Return the indexes of the first pair of markers outside of fenced code, or None."""
     fenced = _fenced_lines(lines)
+    begin = None
     for index, line in enumerate(lines):
-        heading = None if index in fenced else _HEADING.match(line.rstrip(b"\r\n"))
-        if heading is not None:
-            title = heading[2].decode("utf-8", "replace")
-            if title in SECTIONS:
-                name, level = title, len(heading[1])
-                pieces.append((name if all(name != known for known, _ in pieces) else "", b""))
-            elif len(heading[1]) <= level or not name:
-                name, level = "", 0
-                pieces.append(("", b""))
-        if not pieces:
-            pieces.append(("", b""))
-        pieces[-1] = (pieces[-1][0], pieces[-1][1] + line)
-    return pieces
+        if index not in fenced and line.strip() == _BEGIN and line.endswith((b"\n", b"\r")):
+            begin = index
+        elif index not in fenced and line.strip() == _END and begin is not None:
+            return begin, index
+    return None
+
+
+def _read_goal(text: bytes) -> str:
+    """Return the text of the first section Current Goal outside of the block, else of the one in the block."""
+    lines = text.splitlines(keepends=True)
+    begin, end = _find_block(lines) or (len(lines), len(lines))
+    fenced = _fenced_lines(lines)
+    for part in (range(begin), range(end, len(lines)), range(begin, end)):
+        goal: list[str] | None = None
+        for index in part:
+            heading = None if index in fenced else _HEADING.match(lines[index].rstrip(b"\r\n"))
+            if heading is not None and goal is not None:
+                break
+            if heading is not None and heading[2].decode("utf-8", "replace") == GOAL:
+                goal = []
+            elif goal is not None and lines[index].strip() not in (_BEGIN, _END):
+                goal.append(lines[index].decode("utf-8", "replace"))
+        if goal and (joined := " ".join("".join(goal).split())) and joined != _NO_GOAL_TEXT:
+            return joined
+    return ""
 
 
 def _fenced_lines(lines: Sequence[bytes]) -> set[int]:

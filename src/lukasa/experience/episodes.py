@@ -131,11 +131,14 @@ def utc_day(moment: datetime) -> str:
 def parse_episode(document: Mapping[str, Any], now: datetime) -> dict[str, Any] | Refused:
     """Return the record body of an episode document, or refuse a document that is not an episode.
 
-    A missing timestamp becomes ``now``; seconds since 1970 are accepted.
+    A missing timestamp becomes ``now``; seconds since 1970 are accepted. A null stays where the field may be empty.
     """
     if (fault := find_json_fault(dict(document))) is not None:
         return Refused("bad_json", f"The episode cannot be stored: {fault}")
-    body = {name: value for name, value in document.items() if name != "id" and value is not None}
+    defaulted = ("context", "timestamp", "duration_seconds", "outcome", *_LIST_FIELDS)
+    body = {
+        name: value for name, value in document.items() if name != "id" and (value is not None or name not in defaulted)
+    }
     context = body.get("context")
     if not isinstance(context, Mapping) or not isinstance(context.get("goal"), str) or not context["goal"].strip():
         return Refused("bad_episode", "An episode needs a goal: what was to be done, in a sentence.")
@@ -146,7 +149,7 @@ def parse_episode(document: Mapping[str, Any], now: datetime) -> dict[str, Any] 
         if name != "artifacts_produced" and not all(isinstance(entry, Mapping) for entry in entries):
             return Refused("bad_episode", f"Every entry of {name} must be an object.")
     for name in ("task_id", "agent", "outcome", "git_commit"):
-        if not isinstance(body.get(name, ""), str):
+        if not isinstance(body.get(name, ""), str | None):
             return Refused("bad_episode", f"{name} must be text, not {type(body[name]).__name__}.")
     if not 0 < len(body.setdefault("outcome", "success").strip()) <= _MAX_WORD_CHARS:
         return Refused("bad_episode", "The outcome is a short word, such as success or failure.")
@@ -247,10 +250,11 @@ class Episodes:
         """Add episode documents, all or none.
 
         A document with an id becomes the next version of that episode; one without an id gets the next id of its day. A
-        document that equals the stored episode is not written again.
+        document that equals the stored episode is not written again, and one without a timestamp keeps the stored one.
         """
         now = self._clock.now()
         bodies: list[tuple[str, dict[str, Any]]] = []
+        without_time: set[str] = set()
         for index, document in enumerate(episodes):
             body = parse_episode(document, now)
             id = document.get("id", "")
@@ -259,6 +263,8 @@ class Episodes:
             if isinstance(body, Refused):
                 return Refused(body.code, body.reason, {**body.details, "at": index})
             bodies.append((id, body))
+            if document.get("timestamp") is None:
+                without_time.add(id)
 
         def build_drafts(reader: Reader) -> Sequence[Draft]:
             ids_by_day: dict[str, Iterator[str]] = {}
@@ -267,6 +273,8 @@ class Episodes:
             for id, body in bodies:
                 if id:
                     known = reader.get(Key(scope, EPISODE, id))
+                    if known is not None and id in without_time:
+                        body["timestamp"] = known.body["timestamp"]
                     if known is None or known.body != body:
                         drafts.append(episode_draft(body, id=id, scope=scope, origin=origin))
                     continue

@@ -94,8 +94,8 @@ class Handoffs:
             return Refused("bad_handoff", "The context of a handoff must be an object.")
         if body.setdefault("status", "unread") not in STATUSES:
             return Refused("bad_handoff", f"The status is one of {', '.join(STATUSES)}.")
+        timestamp = body.get("timestamp")
         try:
-            timestamp = body.get("timestamp")
             body["timestamp"] = to_iso(self._clock.now() if timestamp is None else from_iso(str(timestamp)))
         except InvalidInput as error:
             return Refused("bad_handoff", f"timestamp: {error.message}")
@@ -105,6 +105,8 @@ class Handoffs:
 
         def build_drafts(reader: Reader) -> Sequence[Draft]:
             known = reader.get(Key(scope, HANDOFF, id)) if id else None
+            if known is not None and timestamp is None:
+                body["timestamp"] = known.body["timestamp"]
             if known is not None and _without_status_fields(known.body) == _without_status_fields(body):
                 return []
             name = id or next(free_ids(reader, HANDOFF, "handoff-", scope))

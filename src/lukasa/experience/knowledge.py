@@ -8,19 +8,20 @@ to the episodes it was derived from by ``derived_from``.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from lukasa.clock import Clock, IdMaker, from_iso, to_iso
+from lukasa.experience.duplicate_patterns import find_duplicate_patterns
 from lukasa.experience.record_view import BodyField, RecordView, count_field, number_field, order_fields
 from lukasa.journal import Journal
-from lukasa.outcome import Outcome, Refused
+from lukasa.models.embedder import Embedder
+from lukasa.outcome import Conflict, Outcome, Refused
 from lukasa.readable_ids import find_by_id, free_ids
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Neighbour, Query, Reader
-from lukasa.text.similarity import distinct_words, normalise_text, pair_keys, sequence_similarity, word_overlap
 
 PATTERN, ANTIPATTERN, FACT = "pattern", "antipattern", "fact"
 LEARNING = "learning"
@@ -53,10 +54,7 @@ _TEXT_FIELDS: Mapping[str, tuple[str, ...]] = {
     PATTERN: ("category", *_SEARCHED_FIELDS[PATTERN]), ANTIPATTERN: (*_SEARCHED_FIELDS[ANTIPATTERN], "source"), FACT: (),
 }  # fmt: skip
 _MAX_PATH_LENGTH = 12
-_MAX_COMPARED_CHARS = 2_000
-_NEGATIONS = frozenset(
-    {"not", "no", "never", "don't", "cannot", "without", "avoid", "doesn't", "isn't", "won't", "can't"}
-)
+_MAX_MERGE_ATTEMPTS = 5
 
 KnowledgeRef = str | Key
 """A record's id, or its whole key where several scopes have that id."""
@@ -115,7 +113,12 @@ def knowledge_draft(
     labels: Iterable[str] = (), **fields: Any,
 ) -> Draft | Refused:  # fmt: skip
     """Build the draft of a pattern, anti-pattern or fact, or refuse a document that is not one."""
-    body = {name: value for name, value in document.items() if name not in ("id", "links") and value is not None}
+    typed = {*_FIELDS[kind], "links"} - {"last_used"}  # a null in another field is the document's own
+    body = {
+        name: value
+        for name, value in document.items()
+        if name not in ("id", "links") and (value is not None or name not in typed)
+    }
     if kind == PATTERN:
         body = {"conditions": [], "confidence": 0.0, "source_episodes": [], "usage_count": 0} | body
     sources = body.get("source_episodes", [])
@@ -182,35 +185,6 @@ def kind_from_id(id: str) -> str:
     return next((kind for kind, prefix in prefixes.items() if id.startswith(prefix)), PATTERN)
 
 
-def find_duplicate_patterns(
-    items: Iterable[KnowledgeItem], threshold: float
-) -> list[tuple[KnowledgeItem, list[KnowledgeItem]]]:
-    """Group patterns that are at least ``threshold`` similar.
-
-    Each group is the pattern that stays, the most confident one or the oldest of several, and its duplicates. Candidates
-    are found by near-duplicate keys instead of comparing all pairs. Texts whose words differ in a negation say the
-    opposite, however similar they look, and are never duplicates.
-    """
-    groups: list[tuple[KnowledgeItem, str, frozenset[str], list[KnowledgeItem]]] = []
-    groups_by_key: dict[int, list[int]] = {}
-    for item in sorted(items, key=lambda item: (-item.confidence, item.record.created_at, item.id)):
-        text = normalise_text(item.record.text[:_MAX_COMPARED_CHARS])
-        words = distinct_words(text)
-        keys = pair_keys(words)
-        for index in sorted({index for key in keys for index in groups_by_key.get(key, ())}):
-            _, other_text, other_words, duplicates = groups[index]
-            if not (words ^ other_words) & _NEGATIONS and (
-                max(word_overlap(words, other_words), sequence_similarity(text, other_text)) >= threshold
-            ):
-                duplicates.append(item)
-                break
-        else:
-            for key in keys:
-                groups_by_key.setdefault(key, []).append(len(groups))
-            groups.append((item, text, words, []))
-    return [(primary, duplicates) for primary, _, _, duplicates in groups if duplicates]
-
-
 @dataclass(frozen=True, slots=True)
 class Contradiction:
     """Two records that cannot both hold, or a link whose target does not exist."""
@@ -232,10 +206,13 @@ class PatternMergeResult:
 class Knowledge:
     """The knowledge service of one caller."""
 
-    def __init__(self, journal: Journal, clock: Clock, new_id: IdMaker) -> None:
+    def __init__(
+        self, journal: Journal, clock: Clock, new_id: IdMaker, open_embedder: Callable[[], Embedder] | None = None
+    ) -> None:
         self._journal = journal
         self._clock = clock
         self._new_id = new_id
+        self._open_embedder = open_embedder
 
     def add_pattern(self, pattern: str, *, id: str = "", scope: str = SHARED, **fields: Any) -> Outcome:
         """Add a pattern. ``fields`` are the document's: category, conditions, correct_approach, confidence, …"""
@@ -389,31 +366,32 @@ class Knowledge:
     def merge_duplicates(self, threshold: float = 0.9, *, dry_run: bool = False) -> PatternMergeResult | Refused:
         """Merge patterns that say the same: the most confident takes over sources and use, and supersedes the others.
 
+        The same words and, by the store's embedder, the same meaning count; patterns that differ in a number, name, date or
+        negation are never merged.
         The merge is one batch under one label; ``journal.undo(label=…)`` reverts it. Nothing is deleted.
         """
         if not 0 < threshold <= 1:
             return Refused("bad_threshold", "The threshold is a similarity: more than 0, at most 1.")
         label = f"run={self._new_id()}"
-        into: dict[str, tuple[str, ...]] = {}
-
-        def build_drafts(reader: Reader) -> Sequence[Draft]:
-            into.clear()
-            drafts: list[Draft] = []
+        embedder = None if self._open_embedder is None else self._open_embedder()
+        for _ in range(_MAX_MERGE_ATTEMPTS):  # vectors are computed outside of the write lock
             by_scope: dict[str, list[KnowledgeItem]] = {}
-            for record in reader.read(Query(kinds=(PATTERN,))):
+            for record in self._journal.read(Query(kinds=(PATTERN,))):
                 item = KnowledgeItem(record)
                 if item.superseded_by is None and self._journal.reach.writes(record.scope):
                     by_scope.setdefault(record.scope, []).append(item)
-            for items in by_scope.values():
-                for primary, duplicates in find_duplicate_patterns(items, threshold):
-                    into[primary.id] = tuple(item.id for item in duplicates)
-                    drafts += _merge_drafts(primary, duplicates, label)
-            return [] if dry_run else drafts
-
-        outcome = self._journal.append_if(build_drafts)
-        if isinstance(outcome, Refused):
-            return outcome
-        return PatternMergeResult(dict(into), label if into and not dry_run else "")
+            groups = [
+                group for items in by_scope.values() for group in find_duplicate_patterns(items, threshold, embedder)
+            ]
+            into = {primary.id: tuple(item.id for item in duplicates) for primary, duplicates in groups}
+            if dry_run or not groups:
+                return PatternMergeResult(into)
+            outcome = self._journal.append([draft for group in groups for draft in _merge_drafts(*group, label)])
+            if isinstance(outcome, Refused):
+                return outcome
+            if not isinstance(outcome, Conflict):
+                return PatternMergeResult(into, label)
+        return Refused("conflict", "Others kept changing the same patterns; nothing was merged, try again.")
 
     def _find_record(self, reader: Reader, ref: KnowledgeRef, kinds: Sequence[str]) -> Record | None:
         if isinstance(ref, Key):

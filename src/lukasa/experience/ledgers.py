@@ -88,14 +88,16 @@ class Ledgers:
                 return Refused("bad_ledger", f"{name} must be an object.")
         body = {name: value for name, value in fields.items() if name != "agent_id"}
         body["tasks_completed"] = done
+        moment = body.get("last_checkpoint")
         try:
-            moment = body.get("last_checkpoint")
             body["last_checkpoint"] = to_iso(self._clock.now() if moment is None else from_iso(str(moment)))
         except InvalidInput as error:
             return Refused("bad_ledger", f"last_checkpoint: {error.message}")
 
         def build_drafts(reader: Reader) -> Sequence[Draft]:
             known = reader.get(Key(scope, LEDGER, agent))
+            if known is not None and moment is None:
+                body["last_checkpoint"] = known.body["last_checkpoint"]
             same = known is not None and known.body == body
             return [] if same else [Draft(LEDGER, body=body, id=agent, scope=scope, origin=origin)]
 

@@ -112,7 +112,12 @@ class VectorIndex:
             return ""
         return f"The vectors of this store are those of {kept}, today they would be those of {usual}: run `lukasa reembed`."
 
-    def _resolve_embedder(self) -> PassageEmbedder:
+    def choose_embedder(self) -> PassageEmbedder:
+        """Return the embedder of this store, or the one it would get, without recording the choice."""
+        with self._lock:
+            return self._embedder or self._resolve_embedder(is_recorded=False)
+
+    def _resolve_embedder(self, *, is_recorded: bool = True) -> PassageEmbedder:
         requested = self._requested
         opened = open_embedder(requested, key=self._key) if isinstance(requested, str) else requested
         setting = self._owner_journal.get(EMBEDDER_SETTING_KEY)
@@ -120,6 +125,8 @@ class VectorIndex:
             chosen = PassageEmbedder.from_embedder(
                 open_embedder(self._default, key=self._key) if opened is None else opened
             )
+            if not is_recorded:
+                return chosen
             by_model = {"minilm-l6-v2-int8": "minilm", "wordllama-l2-256": "static", "hash-64": "hash"}
             model = chosen.embedder.name
             self._save_setting(requested if isinstance(requested, str) else by_model.get(model, model), chosen)

@@ -7,8 +7,10 @@
 Jaccard index of the types of error, and 1 where neither episode met an error. Episodes belong together from 0.5 on, if
 their goals reach 0.35: actions alone never make two tasks the same.
 
-The first episode of a cluster is its leader. An episode joins the cluster whose leader is most similar to it, or leads a
-new cluster. Episodes come in log order, so the result is the same every time, and the same whether they come all at once
+The first episode of a cluster is its leader. An episode joins the cluster whose leader is most similar to it, unless both
+solved errors that have nothing in common. Else it joins the cluster with the most similar solved error, if there is one
+(``resolutions`` says when two are the same), or leads a new cluster. A cluster keeps up to ``_MAX_SOLVED_ERRORS`` solved
+errors in different words. Episodes come in log order, so the result is the same every time, and the same whether they come all at once
 or run by run. Candidates share a near-duplicate key with the episode (``goal_pair_keys``). The keys are labels on the
 clusters' records for a few new episodes, and an index in memory for many, so a run costs what is new, not what is stored.
 
@@ -31,6 +33,13 @@ from typing import Any
 from rapidfuzz.distance import Indel
 
 from lukasa.experience.consolidation.injection_filter import is_suspicious
+from lukasa.experience.consolidation.resolutions import (
+    MAX_DIFFERENT_SIMILARITY,
+    MIN_SIMILARITY,
+    ResolutionComparison,
+    SolvedError,
+    SolvedErrorIndex,
+)
 from lukasa.experience.episodes import EPISODE, Episode, is_failure, is_success
 from lukasa.experience.knowledge import MAX_SOURCES, derived_keys
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
@@ -39,6 +48,10 @@ from lukasa.text.stopwords import STOP_WORDS
 from lukasa.text.terms import fold_text, stem_word
 
 CLUSTER = "cluster"
+_SOLVED_LABEL = "solved=yes"
+_MAX_SOLVED_ERRORS = 6
+_MAX_LOADED_CLUSTERS = 5_000
+_MIN_MEAN_SHARE = 0.8
 MIN_CLUSTER_SIMILARITY = 0.5
 MIN_GOAL_SIMILARITY = 0.35
 _GENERIC_WEIGHT = 0.3
@@ -100,6 +113,8 @@ class EpisodeTraits:
     outcome: int = 0
     author: str = ""
     is_suspicious: bool = False
+    solved_errors: tuple[SolvedError, ...] = ()
+    """The errors whose resolution the episode says."""
 
 
 def extract_traits(episode: Episode) -> EpisodeTraits:
@@ -112,13 +127,15 @@ def extract_traits(episode: Episode) -> EpisodeTraits:
         type, message, resolution = (clean_text(error.get(name, "")) for name in ("type", "message", "resolution"))
         if type or message:
             errors[EpisodeError(type or message, message if type else "", resolution)] = None
+    goal = clean_text(episode.goal)
     return EpisodeTraits(
-        episode.record.key, episode.timestamp, clean_text(episode.goal), goal_terms(episode.goal[:_MAX_GOAL_CHARS]),
+        episode.record.key, episode.timestamp, goal, goal_terms(episode.goal[:_MAX_GOAL_CHARS]),
         _intern(episode.actions[:_MAX_ACTIONS]), tuple(errors), day=episode.day, author=episode.voice,
         conditions=_intern(tuple(clean_text(condition) for condition in _text_items(context.get("constraints")))),
         suffixes=_intern(tuple(sorted(suffixes))), phase=clean_text(phase) if isinstance(phase, str) else "",
         outcome=1 if is_success(episode.outcome) else -1 if is_failure(episode.outcome) else 0,
         is_suspicious=is_suspicious(episode.record.body),
+        solved_errors=tuple(SolvedError(goal, e.type, e.message, e.resolution) for e in errors if e.resolution),
     )  # fmt: skip
 
 
@@ -212,6 +229,8 @@ class EpisodeCluster:
     pattern: str = ""
     record: Record | None = None
     is_changed: bool = False
+    solved: dict[SolvedError, dict[str, str]] = field(default_factory=dict)
+    """The solved errors of its members in different words, each with its vectors as stored."""
 
     @property
     def id(self) -> str:
@@ -230,16 +249,41 @@ class EpisodeCluster:
             self.is_changed = False
         return members
 
-    def to_draft(self, scope: str, label: str) -> Draft:
+    def best_similarity(self, episode: EpisodeTraits, comparison: ResolutionComparison) -> float:
+        """Return the similarity of the episode's most similar solved error; 0 if it is unlike the others of the cluster."""
+        best = 0.0
+        for solved in episode.solved_errors:
+            if any(other[1:] == solved[1:] for other in self.solved):
+                return 1.0
+            similarities = [comparison.similarity(other, solved) for other in self.solved]
+            if similarities and sum(similarities) >= _MIN_MEAN_SHARE * MIN_SIMILARITY * len(similarities):
+                best = max(best, *similarities)
+        return best
+
+    def add_solved_errors(self, episode: EpisodeTraits) -> list[SolvedError]:
+        """Keep the solved errors of an episode in other words than those that are kept; return them."""
+        added = []
+        for solved in episode.solved_errors:
+            if len(self.solved) < _MAX_SOLVED_ERRORS and all(known[1:] != solved[1:] for known in self.solved):
+                self.solved[solved] = {}
+                added.append(solved)
+        return added
+
+    def to_draft(self, scope: str, label: str, comparison: ResolutionComparison) -> Draft:
         leader = self.leader
         body: dict[str, Any] = {
             "goal": leader.goal, "terms": sorted(leader.terms), "actions": list(leader.actions),
             "errors": sorted({error.type for error in leader.errors}), "members": [key.id for key in self.members],
         }  # fmt: skip
         body |= {"pattern": self.pattern} if self.pattern else {}
+        if self.solved:
+            body["solved"] = [
+                solved._asdict() | {"vectors": vectors or comparison.stored(solved)}
+                for solved, vectors in self.solved.items()
+            ]
         return Draft(
             CLUSTER, body=body, id=self.id, scope=scope, origin="consolidation",
-            labels=(label, *(f"like={pair_key}" for pair_key in goal_pair_keys(self.leader.terms))),
+            labels=(label, *((_SOLVED_LABEL,) if self.solved else ()), *(f"like={pair_key}" for pair_key in goal_pair_keys(self.leader.terms))),
             links=tuple(Link(DERIVED_FROM, key) for key in dict.fromkeys((self.leader.key, *self.members))),
             expected=0 if self.record is None else self.record.version,
         )  # fmt: skip
@@ -253,7 +297,10 @@ def parse_cluster(record: Record) -> EpisodeCluster:
         tuple(body["actions"]), tuple(EpisodeError(type, "", "") for type in body["errors"]),
     )  # fmt: skip
     members = dict.fromkeys(Key(record.scope, EPISODE, id) for id in body["members"])
-    return EpisodeCluster(leader, members, str(body.get("pattern", "")), record)
+    solved = {
+        SolvedError(*(item[name] for name in SolvedError._fields)): item["vectors"] for item in body.get("solved", ())
+    }
+    return EpisodeCluster(leader, members, str(body.get("pattern", "")), record, solved=solved)
 
 
 class ClusterIndex:
@@ -263,16 +310,23 @@ class ClusterIndex:
     Without it, stored clusters are looked up one by one when they are needed: for a few.
     """
 
-    def __init__(self, reader: Reader, scope: str, stored: Iterable[Record] | None = None) -> None:
+    def __init__(
+        self, reader: Reader, scope: str, comparison: ResolutionComparison, stored: Iterable[Record] | None = None
+    ) -> None:
+        self.comparison = comparison
+        self._solved_errors = SolvedErrorIndex(comparison)
         self.clusters: dict[str, EpisodeCluster] = {}
         self._reader = reader
         self._scope = scope
         self._is_loaded = stored is not None
         self._by_member: dict[Key, EpisodeCluster] = {}
         self._by_key: dict[str, list[EpisodeCluster]] = {}
+        self._has_all_solved = self._is_loaded
+        self._with_solved: set[str] = set()
         for record in stored or ():
             cluster = parse_cluster(record)
             self.add(cluster)
+            self._add_stored_solved(cluster)
             self._by_member.update(dict.fromkeys(cluster.members, cluster))
 
     def add(self, cluster: EpisodeCluster) -> None:
@@ -300,6 +354,32 @@ class ClusterIndex:
             self._by_key[pair_key] = [self._load(record) for record in stored]
         return self._by_key[pair_key]
 
+    def add_solved_errors(self, episode: EpisodeTraits, cluster: EpisodeCluster) -> None:
+        """Keep the solved errors of an episode in its cluster, and index them."""
+        for solved in cluster.add_solved_errors(episode):
+            self._solved_errors.add(solved, cluster.id)
+
+    def find_by_solved_errors(self, episode: EpisodeTraits) -> list[EpisodeCluster]:
+        """Return the clusters that may have the same solved error; stored ones are read once, the newest up to a limit."""
+        if not self._has_all_solved:
+            self._has_all_solved = True
+            query = Query(
+                kinds=(CLUSTER,), scopes=(self._scope,), labels=(_SOLVED_LABEL,), newest_first=True,
+                limit=_MAX_LOADED_CLUSTERS,
+            )  # fmt: skip
+            for record in sorted(self._reader.read(query), key=lambda record: record.seq):
+                self._add_stored_solved(self._load(record))
+        names = (name for solved in episode.solved_errors for name in self._solved_errors.find_nearest(solved))
+        return [self.clusters[name] for name in dict.fromkeys(names)]
+
+    def _add_stored_solved(self, cluster: EpisodeCluster) -> None:
+        if cluster.id in self._with_solved:
+            return
+        self._with_solved.add(cluster.id)
+        for solved, vectors in cluster.solved.items():
+            self.comparison.load(solved, vectors)
+            self._solved_errors.add(solved, cluster.id)
+
     def _load(self, record: Record) -> EpisodeCluster:
         if record.id not in self.clusters:
             self.clusters[record.id] = parse_cluster(record)
@@ -307,9 +387,23 @@ class ClusterIndex:
 
 
 def find_cluster(episode: EpisodeTraits, index: ClusterIndex) -> EpisodeCluster | None:
-    """Return the cluster whose leader is most similar to an episode, on a tie the smaller id, or None."""
+    """Return the cluster whose leader is most similar to an episode, else the one with the most similar solved error."""
     pair_keys = goal_pair_keys(episode.terms)
     shared = Counter(cluster.id for pair_key in pair_keys for cluster in index.find_by_key(pair_key))
     likely = sorted(shared, key=lambda name: (-shared[name], name))[:_MAX_COMPARED]
-    ranked = sorted((-episode_similarity(index.clusters[id].leader, episode), id) for id in likely)
-    return index.clusters[ranked[0][1]] if ranked and -ranked[0][0] >= MIN_CLUSTER_SIMILARITY else None
+    for similarity, id in sorted((-episode_similarity(index.clusters[id].leader, episode), id) for id in likely):
+        if -similarity < MIN_CLUSTER_SIMILARITY:
+            break
+        if not _differ_in_solution(episode, index.clusters[id], index.comparison):
+            return index.clusters[id]
+    candidates = index.find_by_solved_errors(episode) if episode.solved_errors else []
+    ranked = sorted((-cluster.best_similarity(episode, index.comparison), cluster.id) for cluster in candidates)
+    return index.clusters[ranked[0][1]] if ranked and -ranked[0][0] >= MIN_SIMILARITY else None
+
+
+def _differ_in_solution(episode: EpisodeTraits, cluster: EpisodeCluster, comparison: ResolutionComparison) -> bool:
+    """Return whether an episode and a cluster solved errors that have nothing in common."""
+    pairs = [(a, b) for a in episode.solved_errors for b in cluster.solved]
+    if not pairs or any(a[1:] == b[1:] for a, b in pairs) or comparison.embedder is None:
+        return False
+    return max(comparison.similarity(a, b) for a, b in pairs) < MAX_DIFFERENT_SIMILARITY

@@ -11,7 +11,7 @@ Each scope is consolidated separately: knowledge from one agent's own episodes s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate
@@ -38,8 +38,10 @@ from lukasa.experience.consolidation.drafts import (
     draft_pattern,
     draft_skill,
     is_contradiction,
+    is_opposed,
     is_same_pattern,
     is_unchanged,
+    is_written_by_hand,
     pattern_goal,
     usable_occurrences,
 )
@@ -51,6 +53,7 @@ from lukasa.experience.consolidation.extract import (
     make_proposer,
     refine_pattern,
 )
+from lukasa.experience.consolidation.resolutions import MIN_SIMILARITY, ResolutionComparison, SolvedError
 from lukasa.experience.episodes import ARCHIVED, EPISODE, Episode
 from lukasa.experience.knowledge import (
     ANTIPATTERN,
@@ -62,6 +65,7 @@ from lukasa.experience.knowledge import (
     with_run_label,
 )
 from lukasa.journal import Journal
+from lukasa.models.embedder import Embedder
 from lukasa.outcome import Conflict, Refused
 from lukasa.readable_ids import free_ids
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
@@ -157,10 +161,14 @@ class _Plan:
 class Consolidation:
     """The consolidation service of one caller, called as ``memory.consolidate()``."""
 
-    def __init__(self, journal: Journal, new_id: IdMaker, model: WordingModel | None = None) -> None:
+    def __init__(
+        self, journal: Journal, new_id: IdMaker, model: WordingModel | None = None,
+        open_embedder: Callable[[], Embedder] | None = None,
+    ) -> None:  # fmt: skip
         self._journal = journal
         self._new_id = new_id
         self._model = model
+        self._comparison = ResolutionComparison(open_embedder)
 
     def __call__(
         self, *, since: datetime | None = None, everything: bool = False, dry_run: bool = False, skills: bool = False,
@@ -182,7 +190,7 @@ class Consolidation:
             for scope in sorted({row.scope for row in self._journal.tally() if row.kind == EPISODE}):
                 if scope != SYSTEM and self._journal.reach.writes(scope):
                     _plan_scope(
-                        plan, self._journal, scope, label, since=since, everything=everything, skills=skills,
+                        plan, self._journal, scope, label, self._comparison, since=since, everything=everything, skills=skills,
                         propose=propose, progress=progress,
                     )  # fmt: skip
             written = 0
@@ -201,8 +209,8 @@ class Consolidation:
 
 
 def _plan_scope(
-    plan: _Plan, journal: Journal, scope: str, label: str, *, since: datetime | None, everything: bool, skills: bool,
-    propose: PatternProposer | None, progress: Progress | None,
+    plan: _Plan, journal: Journal, scope: str, label: str, comparison: ResolutionComparison, *, since: datetime | None,
+    everything: bool, skills: bool, propose: PatternProposer | None, progress: Progress | None,
 ) -> None:  # fmt: skip
     """Plan a run over one scope."""
     is_incremental = since is None and not everything
@@ -228,11 +236,11 @@ def _plan_scope(
     if not episodes:
         return
     plan.episode_count += len(episodes)
-    clusters = _assign_clusters(journal, scope, episodes, progress)
+    clusters = _assign_clusters(journal, scope, episodes, comparison, progress)
     with journal.snapshot() as reader:
         traits = TraitsReader(reader, episodes)
         _propose_antipatterns(plan, reader, scope, label, episodes, traits)
-        _propose_patterns(plan, reader, scope, label, clusters, traits, skills=skills, propose=propose)
+        _propose_patterns(plan, reader, scope, label, clusters, traits, comparison, skills=skills, propose=propose)
     if is_incremental:
         body, version = {"last": last_read}, 0 if cursor is None else cursor.version
         moved = Draft(
@@ -241,24 +249,26 @@ def _plan_scope(
         plan.drafts.append(moved)
     changed = [cluster for cluster in clusters if cluster.is_changed]
     plan.cluster_count += len(changed)
-    plan.drafts += [cluster.to_draft(scope, label) for cluster in changed]
+    plan.drafts += [cluster.to_draft(scope, label, comparison) for cluster in changed]
 
 
 def _assign_clusters(
-    journal: Journal, scope: str, episodes: Sequence[EpisodeTraits], progress: Progress | None
-) -> list[EpisodeCluster]:
+    journal: Journal, scope: str, episodes: Sequence[EpisodeTraits], comparison: ResolutionComparison,
+    progress: Progress | None,
+) -> list[EpisodeCluster]:  # fmt: skip
     """Assign every episode to a cluster, in log order; return the clusters, the changed ones among them."""
     stored = None
     if len(episodes) > _MAX_STORE_LOOKUPS:
         stored = list(journal.read(Query(kinds=(CLUSTER,), scopes=(scope,))))
     with journal.snapshot() as reader:
-        index = ClusterIndex(reader, scope, stored)
+        index = ClusterIndex(reader, scope, comparison, stored)
         for number, episode in enumerate(episodes):
             cluster = index.find_by_member(episode.key) or find_cluster(episode, index)
             if cluster is None:
                 cluster = EpisodeCluster(episode)
                 index.add(cluster)
             cluster.add_member(episode.key)
+            index.add_solved_errors(episode, cluster)
             if progress is not None and stored is not None and number % 500 == 0:
                 progress(number, len(episodes))
     return list(index.clusters.values())
@@ -304,10 +314,10 @@ def _propose_antipatterns(
 
 def _propose_patterns(
     plan: _Plan, reader: Reader, scope: str, label: str, clusters: Sequence[EpisodeCluster], traits: TraitsReader,
-    *, skills: bool, propose: PatternProposer | None,
+    comparison: ResolutionComparison, *, skills: bool, propose: PatternProposer | None,
 ) -> None:  # fmt: skip
     """Propose a pattern for each changed cluster that supports one, and skills if wanted; link contradictions."""
-    known_patterns = _KnownPatterns(reader, scope)
+    known_patterns = _KnownPatterns(reader, scope, comparison)
     ids = free_ids(reader, PATTERN, "sem-", scope)
     drafts: dict[str, Draft] = {}
     ids_by_key: dict[str, list[str]] = {}
@@ -315,11 +325,12 @@ def _propose_patterns(
         members = cluster.load_members(traits) if cluster.is_changed else []
         if len(members) < 2:
             continue
-        extracted = extract_pattern(members)
+        extracted = extract_pattern(members, comparison)
         if propose is not None and extracted.is_confident:
             records = [reader.get(member.key) for member in members if not member.is_suspicious]
             documents = [Episode(record).as_json() for record in records if record is not None]
-            refined = refine_pattern(propose, extracted, documents, {member.key.id: member for member in members})
+            by_id = {member.key.id: member for member in members}
+            refined = refine_pattern(propose, extracted, documents, by_id, comparison)
             if isinstance(refined, str):
                 plan.reject(extracted.pattern, refined, members)
             else:
@@ -332,7 +343,8 @@ def _propose_patterns(
                 continue
             known = known_patterns.find_similar(extracted, members, drafts)
         id = known.id if known is not None else next(ids)
-        trusted = [member for member in members if not member.is_suspicious] or members
+        sources = [member for member in members if member.key not in extracted.unlike]
+        trusted = [member for member in sources if not member.is_suspicious] or sources
         draft = draft_pattern(extracted, trusted, known, id=id, scope=scope, label=label)
         if isinstance(draft, Refused):
             plan.reject(extracted.pattern, draft.reason, members)
@@ -388,9 +400,11 @@ def _link_contradictions(
 class _KnownPatterns:
     """Lookup of the stored patterns of a scope."""
 
-    def __init__(self, reader: Reader, scope: str) -> None:
+    def __init__(self, reader: Reader, scope: str, comparison: ResolutionComparison) -> None:
+        self._comparison = comparison
         self._reader = reader
         self._scope = scope
+        self._written: list[Record] | None = None
         self._exist = any(row.live for row in reader.tally() if (row.scope, row.kind) == (scope, PATTERN))
 
     def find_similar(
@@ -405,7 +419,27 @@ class _KnownPatterns:
             shared = len(member_keys.intersection(item.sources))
             if 2 * shared >= max(2, len(item.sources)) or is_same_pattern(extracted, item):
                 return record
-        return None
+        return self._find_by_meaning(extracted)
+
+    def _find_by_meaning(self, extracted: ExtractedPattern) -> Record | None:
+        """Return the pattern written by a person or agent whose text solves the same error in other words, or None."""
+        solved = extracted.solved
+        if solved is None or not self._exist:
+            return None
+        if self._written is None:
+            records = self._reader.read(
+                Query(kinds=(PATTERN,), scopes=(self._scope,), newest_first=True, limit=_MAX_MATCHES)
+            )
+            self._written = [record for record in records if is_written_by_hand(record)]
+        ranked = []
+        for record in self._written:
+            item = KnowledgeItem(record)
+            conditions = " ".join(map(str, record.body.get("conditions", ()))) or item.says
+            written = SolvedError(item.says, "", conditions, item.approach or item.says)
+            if item.superseded_by is None and not is_opposed(extracted, item):
+                ranked.append((-self._comparison.similarity(solved, written), record.id, record))
+        best = min(ranked, key=lambda row: row[:2], default=None)
+        return best[2] if best is not None and -best[0] >= MIN_SIMILARITY else None
 
     def _candidates(self, goal: str, members: Sequence[EpisodeTraits]) -> Iterator[Record]:
         """Yield the patterns that cite the most members, then those that share words with the goal."""

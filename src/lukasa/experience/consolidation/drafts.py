@@ -62,7 +62,7 @@ def draft_pattern(
     if known is not None:
         body = dict(known.body)
         used = int(body.get("usage_count", 0)) + 1
-        if known.origin == ORIGIN and "given" not in body.get("evidence", {}):
+        if not is_written_by_hand(known):
             document = body | document | {"usage_count": used}
         else:
             given = body.get("evidence", {}).get("given", body.get("confidence", 0.0))
@@ -79,6 +79,11 @@ def draft_pattern(
     )  # fmt: skip
 
 
+def is_written_by_hand(record: Record) -> bool:
+    """Return whether a person or agent wrote a pattern, also if consolidation added evidence later."""
+    return record.origin != ORIGIN or "given" in record.body.get("evidence", {})
+
+
 def _other_links(known: Record | None) -> tuple[Link, ...]:
     """Return the links of a known record without those to its sources."""
     return () if known is None else tuple(link for link in known.links if link.relation != DERIVED_FROM)
@@ -86,8 +91,7 @@ def _other_links(known: Record | None) -> tuple[Link, ...]:
 
 def is_same_pattern(extracted: ExtractedPattern, other: KnowledgeItem) -> bool:
     """Return whether a known pattern is about the same goal and does not say the opposite."""
-    incorrect = str(other.record.body.get("incorrect_approach", ""))
-    if are_opposed(extracted.correct_approach, extracted.incorrect_approach, other.approach, incorrect):
+    if is_opposed(extracted, other):
         return False
     text = f"{extracted.pattern} {' '.join(extracted.conditions)} {extracted.correct_approach}"
     if word_overlap(_words(text), _words(other.record.text)) >= SAME_PATTERN_OVERLAP:
@@ -95,6 +99,12 @@ def is_same_pattern(extracted: ExtractedPattern, other: KnowledgeItem) -> bool:
     if goal_similarity(goal_terms(extracted.goal), goal_terms(other.says)) < SAME_PATTERN_OVERLAP:
         return False
     return not other.approach or word_overlap(_words(extracted.correct_approach), _words(other.approach)) >= 0.5
+
+
+def is_opposed(extracted: ExtractedPattern, other: KnowledgeItem) -> bool:
+    """Return whether a known pattern recommends what the extracted one warns of, or the reverse."""
+    incorrect = str(other.record.body.get("incorrect_approach", ""))
+    return are_opposed(extracted.correct_approach, extracted.incorrect_approach, other.approach, incorrect)
 
 
 def are_opposed(correct: str, incorrect: str, other_correct: str, other_incorrect: str) -> bool:
@@ -124,7 +134,7 @@ def _words(text: str) -> frozenset[str]:
 def draft_skill(pattern: Draft, extracted: ExtractedPattern, *, label: str) -> Draft | None:
     """Draft a skill from a pattern that several independent authors support; return None for a less certain one."""
     is_certain = pattern.body["confidence"] >= _MIN_SKILL_CONFIDENCE and extracted.successes >= _MIN_SKILL_SUCCESSES
-    if not is_certain or extracted.author_count < 2 or not extracted.steps or extracted.rejection:
+    if not is_certain or extracted.author_count < 2 or not extracted.steps or not extracted.goal or extracted.rejection:
         return None
     title = extracted.goal.replace("…", "{…}")
     judged = extracted.successes + extracted.failures
@@ -154,8 +164,8 @@ def draft_antipattern(
     id: str, occurrences: Sequence[ErrorOccurrence], known: Record | None, *, scope: str, label: str
 ) -> Draft | Refused:
     """Draft an anti-pattern from occurrences of one error: what fails, why, and how to prevent it."""
-    merged = merge_errors(occurrences)
-    authors = len({episode.author for error, episode in occurrences if error.resolution == merged.resolution})
+    merged, supporting = merge_errors(occurrences)
+    authors = len({episode.author for _, episode in supporting})
     confidence = min(1 - 0.4 ** len(occurrences), 1.0 if authors > 1 else MAX_SINGLE_AUTHOR_CONFIDENCE)
     ids = [episode.key.id for _, episode in occurrences]
     document: dict[str, Any] = dict(known.body) if known is not None else {}
@@ -176,7 +186,7 @@ def draft_learning(
     key: Key, day: str, antipattern: str, occurrences: Sequence[ErrorOccurrence], known: Record | None, *, label: str
 ) -> Draft:
     """Draft the learning from the occurrences of one error on one day."""
-    merged = merge_errors(occurrences)
+    merged, _ = merge_errors(occurrences)
     body = {
         "date": day, "error": merged.type, "message": merged.message, "learning": merged.resolution,
         "episodes": [episode.key.id for _, episode in occurrences], "antipattern": antipattern,

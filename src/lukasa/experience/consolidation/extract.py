@@ -5,7 +5,12 @@
     support      1 - 0.4ⁿ for n sources that succeeded or failed: 0.84 for two, 0.94 for three, 0.97 for four
     consistency  the share of them that succeeded
     agreement    how much the successful ones did the same: the mean similarity of their actions to the common sequence,
-                 or the share of them that solved the same error the same way, whichever is more
+                 or the share of those with the same error that solved it the same way, whichever is more; 0 where most
+                 solved an error and no two solved the same one in the same way
+
+The text of a pattern is the shared goal, if there is one, the shared error and its resolution; the names of the steps stand
+in their place only where no error was solved. Error and resolution come from the same episode, the one that most of the
+others agree with, and have a gap for what differs in the others. An episode that solved something else is not a source.
 
 A single author never brings it above 0.89, however often they repeat themselves. Two clear successes reach 0.84; one
 failure among four, or successes that did quite different things, stay below the threshold of 0.8.
@@ -36,10 +41,24 @@ from lukasa.experience.consolidation.clusters import (
     term_weight,
 )
 from lukasa.experience.consolidation.injection_filter import is_suspicious
+from lukasa.experience.consolidation.resolutions import (
+    MIN_SIMILARITY,
+    ResolutionComparison,
+    SolvedError,
+    mask_differences,
+    own_objects,
+    word_similarity,
+)
+from lukasa.record import Key
+from lukasa.text.terms import fold_text
 
 MIN_CONFIDENCE = 0.8
 MAX_SINGLE_AUTHOR_CONFIDENCE = 0.89
 _COMMON_SHARE = 0.6
+_MIN_SOLVED_SHARE = 0.4
+_SAME_WORDING = 0.8
+_MAX_COMPARED_ERRORS = 40
+_MIN_WEIGHT_PER_GAP = 2.0
 _MAX_SEQUENCES = 50
 _MAX_STEPS = 20
 _MAX_SHOWN_EPISODES = 20
@@ -81,6 +100,10 @@ class ExtractedPattern:
     successes: int
     failures: int
     author_count: int
+    solved: SolvedError | None = None
+    """The solved error that the text is made of."""
+    unlike: frozenset[Key] = frozenset()
+    """The members that solved another error; they are not sources of the pattern."""
     rejection: str = field(default="", compare=False)
     """The reason why the pattern may not become knowledge; empty if it may."""
 
@@ -100,8 +123,8 @@ def compute_confidence(successes: int, failures: int, agreement: float, author_c
     return round(min(confidence, 1.0 if author_count > 1 else MAX_SINGLE_AUTHOR_CONFIDENCE), 3)
 
 
-def extract_pattern(members: Sequence[EpisodeTraits]) -> ExtractedPattern:
-    """Extract the pattern that the members have in common. A text of a single member is never part of it.
+def extract_pattern(members: Sequence[EpisodeTraits], comparison: ResolutionComparison) -> ExtractedPattern:
+    """Extract the pattern that the members have in common. What only one member says is never part of it.
 
     The texts of suspicious members count only where two independent authors say the same.
     """
@@ -120,25 +143,35 @@ def extract_pattern(members: Sequence[EpisodeTraits]) -> ExtractedPattern:
     successful = [member for member in usable if member.outcome > 0]
     failed = [member for member in usable if member.outcome < 0]
     described = successful or usable
-    goal = general_goal([member.goal for member in described])
-    sequence, sequence_agreement = common_sequence([member.actions for member in successful])
-    failed_sequence = common_sequence([member.actions for member in failed])[0] if len(failed) > 1 else ()
-    errors, error_agreement = _common_errors(described)
-    agreement = max(sequence_agreement, error_agreement)
-    if errors and errors[0].resolution:  # the authors who solved the error that way, else those who took the same steps
-        fix = errors[0].resolution
-        supporting = [member for member in successful if any(error.resolution == fix for error in member.errors)]
+    solution = find_shared_solution(described, comparison)
+    solvers = [member for member in described if member.solved_errors]
+    if solution is not None:
+        unlike = frozenset(member.key for member in solvers) - {member.key for member in solution.members}
+        successful, described = ([m for m in group if m.key not in unlike] for group in (successful, described))
     else:
+        unlike = frozenset()
+    goal = general_goal([member.goal for member in described])
+    if solution is not None and (goal.startswith("…") or _sum_weights(goal) < _MIN_WEIGHT_PER_GAP * goal.count("…")):
+        goal = ""
+    sequence, agreement = common_sequence([member.actions for member in successful])
+    failed_sequence = common_sequence([member.actions for member in failed])[0] if len(failed) > 1 else ()
+    if solution is not None:
+        agreement = max(agreement, solution.share)
+        supporting = [member for member in solution.members if member.outcome > 0]
+    else:
+        if len(solvers) > 1 and len(solvers) >= _COMMON_SHARE * len(described):
+            agreement = 0.0  # they solved different errors: what they share are the names of steps
         similar = ((member, action_similarity(member.actions, sequence)) for member in successful)
         supporting = [member for member, similarity in similar if similarity >= _COMMON_SHARE]
     authors = len({member.author for member in supporting})
 
+    errors = _common_errors(described, solution)
     steps = tuple(step for step in sequence if not step.endswith("!"))
     problems = [f"{error.type} ({error.message})" if error.message else error.type for error in errors]
     fixes = [f"On {name}: {error.resolution}" for name, error in zip(problems, errors, strict=True) if error.resolution]
     pattern = f"{goal}: {format_steps(steps)}" if steps else goal
-    if errors and errors[0].resolution:
-        pattern = f"{goal}: on {problems[0]}, {errors[0].resolution}"
+    if solution is not None:
+        pattern = f"{goal}: on {problems[0]}, {errors[0].resolution}" if goal else fixes[0]
     suffixes = (suffix for member in described for suffix in member.suffixes)
     languages = Counter(_LANGUAGES[suffix] for suffix in suffixes if suffix in _LANGUAGES)
     categories = languages or Counter(member.phase for member in described if member.phase)
@@ -146,12 +179,74 @@ def extract_pattern(members: Sequence[EpisodeTraits]) -> ExtractedPattern:
     return ExtractedPattern(
         pattern=pattern, goal=goal, conditions=_common_conditions(described), steps=steps, errors=errors,
         category=min(categories, key=lambda name: (-categories[name], name), default="general"),
-        correct_approach=". ".join([*([format_steps(steps)] if steps else []), *fixes]),
+        correct_approach=". ".join([*fixes, *([format_steps(steps)] if steps else [])]),
         incorrect_approach=". ".join([*other_way, *problems]),
-        confidence=compute_confidence(len(successful), len(failed), agreement, authors) if goal else 0.0,
+        confidence=compute_confidence(len(successful), len(failed), agreement, authors) if pattern else 0.0,
         agreement=round(agreement, 3), successes=len(successful), failures=len(failed), author_count=authors,
-        rejection=rejection,
+        solved=None if solution is None else solution.solved, unlike=unlike, rejection=rejection,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSolution:
+    """The error that several episodes solved in the same way, as one of them says it, and the episodes."""
+
+    solved: SolvedError
+    error: EpisodeError
+    error_ids: frozenset[str]
+    members: tuple[EpisodeTraits, ...]
+    share: float
+    """The share of the episodes with this error that solved it in this way."""
+
+
+def find_shared_solution(members: Sequence[EpisodeTraits], comparison: ResolutionComparison) -> SharedSolution | None:
+    """Find the solved error that most members share, in the words that most of them agree with, or return None.
+
+    Of several such words, those of two authors are taken before those of one, then those with fewer gaps.
+    """
+    members_by_error: dict[EpisodeError, dict[Key, EpisodeTraits]] = {}
+    solved_by_error: dict[EpisodeError, SolvedError] = {}
+    for member in members:
+        for solved in member.solved_errors:
+            error = EpisodeError(*solved[1:])
+            members_by_error.setdefault(error, {})[member.key] = member
+            solved_by_error.setdefault(error, solved)
+    errors = list(members_by_error)[-_MAX_COMPARED_ERRORS:]
+    found = []
+    for index, error in enumerate(errors):
+        similarities = {
+            other: comparison.similarity(solved_by_error[error], solved_by_error[other]) for other in errors
+        }
+        same = [other for other in errors if similarities[other] >= MIN_SIMILARITY]
+        supporters = {key: member for other in same for key, member in members_by_error[other].items()}
+        if len(supporters) < max(2, _MIN_SOLVED_SHARE * len(members)):
+            continue
+        shown = _mask_error(solved_by_error[error], [solved_by_error[other] for other in same])
+        own = [o for o in same if word_similarity(solved_by_error[error], solved_by_error[o]) >= _SAME_WORDING]
+        authors = {member.author for other in {error, *own} for member in members_by_error[other].values()}
+        gaps = shown.message.count("…") + 2 * shown.resolution.count("…")
+        rank = (-len(supporters), -min(2, len(authors)), gaps, -round(sum(similarities.values()), 6), index)
+        ordered = tuple(member for member in members if member.key in supporters)
+        ids = frozenset(other.id for other in same)
+        met = {key for other in errors if other.id in ids for key in members_by_error[other]}
+        share = len(supporters) / len(met | supporters.keys())
+        found.append((rank, SharedSolution(solved_by_error[error], shown, ids, ordered, share)))
+    return min(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def _mask_error(error: SolvedError, same: Sequence[SolvedError]) -> EpisodeError:
+    """Return an error with gaps for what differs in others that are the same; a type that few of them have is left out."""
+    objects = own_objects(error, same)
+    message = mask_differences(error.message, [other.message for other in same], objects)
+    resolution = mask_differences(error.resolution, [other.resolution for other in same], objects)
+    is_shared = 2 * sum(fold_text(other.type) == fold_text(error.type) for other in same) >= len(same)
+    if is_shared or not message:
+        return EpisodeError(error.type, message, resolution)
+    return EpisodeError(message, "", resolution)
+
+
+def _sum_weights(goal: str) -> float:
+    return sum(map(term_weight, goal_terms(goal)))
 
 
 def general_goal(goals: Sequence[str]) -> str:
@@ -194,24 +289,30 @@ def common_sequence(sequences: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ..
     return common, sum(action_similarity(common, sequence) * count for sequence, count in ranked) / total
 
 
-def _common_errors(members: Sequence[EpisodeTraits]) -> tuple[tuple[EpisodeError, ...], float]:
-    """Return the errors that most members met, and the share of members that solved the commonest the same way."""
+def _common_errors(members: Sequence[EpisodeTraits], solution: SharedSolution | None) -> tuple[EpisodeError, ...]:
+    """Return the error of the shared solution, if there is one, and other errors that most members met."""
     occurrences: dict[str, list[tuple[EpisodeError, EpisodeTraits]]] = {}
     for member in members:
         for error in member.errors:
             occurrences.setdefault(error.id, []).append((error, member))
     often = max(2, _COMMON_SHARE * len(members))
-    common = [id for id, pairs in occurrences.items() if len({member.key for _, member in pairs}) >= often]
+    known = frozenset[str]() if solution is None else solution.error_ids
+    common = [
+        id for id, pairs in occurrences.items() if id not in known and len({member.key for _, member in pairs}) >= often
+    ]
     common.sort(key=lambda name: (-len(occurrences[name]), name))
-    errors = tuple(merge_errors(occurrences[id]) for id in common[:3])
-    if not errors or not errors[0].resolution:
-        return errors, 0.0
-    solved = sum(any(error.resolution == errors[0].resolution for error in member.errors) for member in members)
-    return errors, solved / len(members) if solved > 1 else 0.0
+    others = [merge_errors(occurrences[id])[0] for id in common[:3]]
+    return (*([] if solution is None else [solution.error]), *others)[:3]
 
 
-def merge_errors(occurrences: Sequence[tuple[EpisodeError, EpisodeTraits]]) -> EpisodeError:
-    """Merge occurrences of the same error; the resolution is the one of most authors, then of most episodes."""
+def merge_errors(
+    occurrences: Sequence[tuple[EpisodeError, EpisodeTraits]],
+) -> tuple[EpisodeError, list[tuple[EpisodeError, EpisodeTraits]]]:
+    """Merge occurrences of the same error into one, and return it with the occurrences that have its resolution.
+
+    The resolution is the one of most authors, then of most episodes. Type and message come from an episode that says that
+    resolution, with a gap for what differs in the others.
+    """
     authors: dict[str, set[str]] = {}
     counts: Counter[str] = Counter()
     for error, episode in occurrences:
@@ -219,8 +320,14 @@ def merge_errors(occurrences: Sequence[tuple[EpisodeError, EpisodeTraits]]) -> E
             authors.setdefault(error.resolution, set()).add(episode.author)
             counts[error.resolution] += 1
     best = min(authors, key=lambda fix: (-len(authors[fix]), -counts[fix], fix), default="")
-    first = occurrences[0][0]
-    return EpisodeError(first.type, first.message, best)
+    supporting = [(error, episode) for error, episode in occurrences if error.resolution == best]
+    first = supporting[0][0]
+    others = [error for error, _ in occurrences]
+    type, message = (
+        mask_differences(getattr(first, name), [getattr(other, name) for other in others])
+        for name in ("type", "message")
+    )
+    return EpisodeError(type, message, best), supporting
 
 
 def _common_conditions(members: Sequence[EpisodeTraits]) -> tuple[str, ...]:
@@ -269,6 +376,7 @@ def refine_pattern(
     extracted: ExtractedPattern,
     episodes: Sequence[Mapping[str, Any]],
     members: Mapping[str, EpisodeTraits],
+    comparison: ResolutionComparison,
 ) -> ExtractedPattern | str:
     """Return the extracted pattern in the model's words, or the reason why the proposal was not taken."""
     try:
@@ -280,14 +388,16 @@ def refine_pattern(
         return "the model proposed nothing"
     if (fault := _find_proposal_fault(proposal, members)) is not None:
         return f"the model's proposal was not taken: {fault}"
-    own = extract_pattern([members[id] for id in dict.fromkeys(proposal["source_episodes"])])
+    own = extract_pattern([members[id] for id in dict.fromkeys(proposal["source_episodes"])], comparison)
     confidence = round(min(own.confidence, float(proposal.get("confidence", 1.0))), 3)
     if confidence < MIN_CONFIDENCE:
         return f"the model's proposal was not taken: its confidence is {confidence}"
     wording: dict[str, Any] = {name: clean_text(proposal.get(name, "")) for name in _PROPOSED_TEXTS}
     wording["category"] = wording["category"] or extracted.category
     wording["conditions"] = tuple(map(clean_text, proposal.get("conditions", ())))[:10]
-    kept: dict[str, Any] = {name: getattr(extracted, name) for name in ("goal", "steps", "errors", "rejection")}
+    kept: dict[str, Any] = {
+        name: getattr(extracted, name) for name in ("goal", "steps", "errors", "rejection", "solved", "unlike")
+    }
     return replace(own, **kept, **wording, confidence=confidence)
 
 

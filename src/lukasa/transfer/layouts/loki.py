@@ -79,17 +79,22 @@ class _LokiImporter:
         self._root = root
         self._scope = scope
         self.result = LayoutImportResult()
+        self._names_by_key: dict[Key, tuple[str, Any]] = {}
 
     def import_episodes(self) -> None:
         episodes = Episodes(self._journal, self._clock)
         for batch in split_into_chunks(self._read_objects("episodic/**/*.json", skip="index.json"), _BATCH_SIZE):
-            items = [fields if fields.get("id") else {**fields, "id": _episode_id(name)} for name, fields in batch]
+            batch = [
+                (name, fields if fields.get("id") else {**fields, "id": _episode_id(name)}) for name, fields in batch
+            ]
+            batch = [(name, item) for name, item in batch if self._is_first(name, EPISODE, item["id"], item)]
+            items = [item for _, item in batch]
             outcome = episodes.add(items, scope=self._scope, origin=ORIGIN)
             if isinstance(outcome, Accepted):
                 self.result.added += len(outcome.records)
                 self.result.present += len(items) - len(outcome.records)
                 continue
-            for (name, _), item in zip(batch, items, strict=True):  # find out which one is refused
+            for name, item in batch:  # find out which one is refused
                 self.result.count(name, episodes.add([item], scope=self._scope, origin=ORIGIN))
 
     def import_knowledge(self, new_id: IdMaker) -> None:
@@ -100,11 +105,24 @@ class _LokiImporter:
                 if not isinstance(id, str):
                     self.result.refused.append((name, "The id must be text."))
                     continue
+                if not self._is_first(name, kind, id, fields):
+                    continue
                 labels = () if "id" in fields else (_NO_ID_LABEL,)
                 if kind == FACT and "fact" not in fields:  # other programs use another field name
                     texts = (fields.get(field) for field in ("text", "statement", "content"))
                     if (text := next((text for text in texts if isinstance(text, str)), None)) is not None:
                         fields = {**fields, "fact": text}
+                known = self._journal.get(Key(self._scope, kind, id)) if isinstance(fields.get("links"), list) else None
+                if known is not None:  # the links that another file or another item added stay
+                    kept = (
+                        {"to": link.to.id, "relation": link.relation}
+                        for link in known.links
+                        if link.relation != DERIVED_FROM
+                    )
+                    fields = {
+                        **fields,
+                        "links": [*fields["links"], *(link for link in kept if link not in fields["links"])],
+                    }
                 outcome = knowledge.add(kind, fields, id=id, scope=self._scope, origin=ORIGIN, labels=labels)
                 self.result.count(name, outcome)
         self._import_links()
@@ -156,6 +174,18 @@ class _LokiImporter:
                 links=tuple(Link(DERIVED_FROM, Key(self._scope, EPISODE, id)) for id in cited[:200]),
             )
             self.result.count(name, self._journal.append_if(_append_if_missing(draft)))
+
+    def _is_first(self, name: str, kind: str, id: Any, fields: Mapping[str, Any]) -> bool:
+        """Return whether no other item of the tree had this id; refuse an item with the id and another content."""
+        if not isinstance(id, str):
+            return True
+        key = Key(self._scope, kind, id)
+        first_name, first_fields = self._names_by_key.setdefault(key, (name, fields))
+        if first_fields is fields:
+            return True
+        if first_fields != fields:
+            self.result.refused.append((name, f"{first_name} has another item with the id {key.id!r:.80}."))
+        return False
 
     def _list_files(self, pattern: str) -> Iterator[tuple[str, Path]]:
         """Yield the matching files with their names in the tree; links and files that are too large are refused."""

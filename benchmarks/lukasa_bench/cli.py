@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from lukasa_bench.context import FoldedRecallReport
     from lukasa_bench.gate import GateReport
+    from lukasa_bench.quality import QualityReport
     from lukasa_bench.recall import QuestionSetReport
     from lukasa_bench.report import BenchmarkBar, BenchmarkReport, BenchmarkRow, Unit
     from lukasa_bench.store import Progress
@@ -524,3 +525,46 @@ def _print_trust(report: TrustReport) -> None:
         f"{sum(bars)} of {len(bars)} bars met, each by the worst seed.",
         highlight=False,
     )
+
+
+@app.command()
+def quality(
+    ctx: typer.Context,
+    section: Annotated[
+        list[str] | None, typer.Option(help="Measure only this section, such as duplicates; may be repeated.")
+    ] = None,
+    embedder: Annotated[str | None, typer.Option(help="minilm, static, hash or http:URL#model.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Measure what is refused, derived and found on the sets of cases in the repository.
+
+    Example: lukasa bench quality --section duplicates
+    """
+    from lukasa_bench.quality import run
+
+    report = run(section or (), embedder=embedder)
+    if get_options(ctx, as_json).json:
+        _print_json(report.as_json())
+    else:
+        _print_quality(report)
+
+
+def _print_quality(report: QualityReport) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    table = Table(box=box.MARKDOWN)
+    for name in ("section", "case", "figure", "bar", "met", "note"):
+        table.add_column(name, justify="right" if name == "figure" else "left", no_wrap=name != "note")
+    for row in report.rows:
+        sign = " %" if row.unit == "%" else ""
+        bar = "" if row.bar is None else f"{'≤' if row.bar.at == 'most' else '≥'} {row.bar.limit:g}{sign}"
+        met = {None: "", True: "met", False: "missed"}[row.meets_bar]
+        table.add_row(
+            row.section, row.case, f"{row.value:.1f}{sign}" if sign else f"{row.value:,g}", bar, met, row.note
+        )
+    console.print(table)
+    bars = [row.meets_bar for row in report.rows if row.meets_bar is not None]
+    console.print(f"\n{sum(bars)} of {len(bars)} bars met; {report.seconds:,.0f} s.", highlight=False)

@@ -252,7 +252,9 @@ def measure_cold_start(bench: SearchBench) -> list[BenchmarkRow]:
     rows = [
         comparison_row("cold start: first answer", size, "s", compare(*figures_of("whole")), bar),
         comparison_row("cold start: of it, Python and imports", size, "s", compare(*figures_of("imports"))),
-        BenchmarkRow("cold start: vectors computed again", size, "count", max(run["made"] for run in own), 0, bar=NONE_BAR),
+        BenchmarkRow(
+            "cold start: vectors computed again", size, "count", max(run["made"] for run in own), 0, bar=NONE_BAR
+        ),
         comparison_row(
             "resident memory",
             size,

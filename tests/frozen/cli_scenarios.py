@@ -99,6 +99,7 @@ VAULT = [
     Step("scan leak.txt"),
     Step("audit mem0.json"),
     Step("--store audited.db audit mem0.json --import"),
+    Step("confirm {canon} --expires 2031-01-01T00:00:00Z"),
     Step("forget {like}"),
     Step("forget {canon} no-such-memory"),
     Step("vault compact"),
@@ -402,6 +403,7 @@ NOT_RUN: dict[tuple[str, ...], str] = {
     ("bench", "checkpoint"): "takes more than 10 seconds even with one round",
     ("bench", "guard"): "takes more than 5 seconds even with one round of short texts",
     ("bench", "mcp"): "starts servers and takes more than 5 seconds",
+    ("bench", "quality"): "takes more than 10 seconds",
     ("bench", "store"): "starts processes and takes more than 10 seconds",
     ("bench", "trust"): "takes more than 5 seconds even with one seed",
 }
@@ -516,6 +518,7 @@ ERRORS = [
     Step("handoff complete {handoff}"),
     # not found
     Step("forget no-such-memory"),
+    Step("confirm no-such-memory"),
     Step("show memory no-such-memory"),
     Step("history memory no-such-memory"),
     Step("show memory {memory} --version 9"),

@@ -1,23 +1,29 @@
 """Snapshots and blocks: the vault's content for prompts, as compact Markdown within a budget of tokens.
 
 Every entry is one neutralised line (``lukasa.prompt``): a memory cannot begin another line, close the fence or play another
-role. The most useful entries come first, so what does not fit is cut at the end.
+role, and says how old it is. The most useful entries come first, so what does not fit is cut at the end. Expired
+memories are left out and named in the last line.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import NamedTuple
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
 
+from lukasa.freshness import describe_freshness, is_expired
 from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
-from lukasa.prompt import PromptBlock, neutralise
+from lukasa.prompt import PromptBlock, to_one_line
 from lukasa.record import Record
 from lukasa.storage.engine import Query
 from lukasa.vault.memory import parse_memory
 from lukasa.vault.placement import DIRECTIVE, is_authorised_directive, list_notes
 from lukasa.vault.settings import CANON, MEMORY_KIND, REGISTER
+
+if TYPE_CHECKING:
+    from lukasa.recall.recall import RecallResult
 
 EMPTY_BLOCK = PromptBlock("", 0, 0, cut=False, counted_by="")
 _MAX_MEMORIES = 500
@@ -34,48 +40,60 @@ class BlockEntry(NamedTuple):
     line: str
 
 
-def build_snapshot(journal: Journal, scopes: tuple[str, ...], budget: int) -> PromptBlock:
+def build_snapshot(journal: Journal, scopes: tuple[str, ...], budget: int, now: datetime) -> PromptBlock:
     """Build canon and registers with a topic, without a fence."""
-    return _fit_entries(_snapshot_entries(journal, scopes), budget, "", "")
+    return _fit_entries(_snapshot_entries(journal, scopes, now), budget, "", "")
 
 
-def build_snapshot_block(journal: Journal, scopes: tuple[str, ...], budget: int) -> PromptBlock:
+def build_snapshot_block(journal: Journal, scopes: tuple[str, ...], budget: int, now: datetime) -> PromptBlock:
     """Build notes, canon and registers with a topic, fenced."""
-    entries = [BlockEntry("Notes", f"- {_one_line(note.text)}") for note in list_notes(journal, scopes)]
-    return _fence_entries([*entries, *_snapshot_entries(journal, scopes)], budget, _DATA_PREFACE)
+    entries = [BlockEntry("Notes", f"- {to_one_line(note.text)}") for note in list_notes(journal, scopes)]
+    return _fence_entries([*entries, *_snapshot_entries(journal, scopes, now)], budget, _DATA_PREFACE)
 
 
-def build_memory_block(records: Sequence[Record], budget: int) -> PromptBlock:
+def build_memory_block(recalled: RecallResult, budget: int, now: datetime) -> PromptBlock:
     """Build the relevant directives, canon, then registers, each best first, fenced."""
-    usable = (record for record in records if record.kind != DIRECTIVE or is_authorised_directive(record))
     headings = ("Directives", "Canon", "Registers")
+    entries = [
+        _format_entry(hit.record, now, "" if hit.superseded_by is None else f"superseded by {hit.superseded_by.id}")
+        for hit in recalled.hits
+        if hit.record.kind != DIRECTIVE or is_authorised_directive(hit.record)
+    ]
     # The sort is stable: under a heading the best stay first.
-    entries = sorted(map(_format_entry, usable), key=lambda entry: headings.index(entry.heading))
-    return _fence_entries(entries, budget, _DIRECTIVES_PREFACE)
+    entries.sort(key=lambda entry: headings.index(entry.heading))
+    expired = _list_expired([entry.record for entry in recalled.left_out])
+    return _fence_entries([*entries, *expired], budget, _DIRECTIVES_PREFACE)
 
 
-def _snapshot_entries(journal: Journal, scopes: tuple[str, ...]) -> list[BlockEntry]:
+def _list_expired(records: Sequence[Record]) -> list[BlockEntry]:
+    """Return the line that names the expired memories, if there are any."""
+    ids = ", ".join(to_one_line(record.id) for record in records)
+    return [BlockEntry("Left out", f"- expired: {ids}")] if ids else []
+
+
+def _snapshot_entries(journal: Journal, scopes: tuple[str, ...], now: datetime) -> list[BlockEntry]:
     canon, registers = (
         journal.read(Query(kinds=(MEMORY_KIND,), scopes=scopes, labels=(f"tier={tier}",), limit=_MAX_MEMORIES))
         for tier in (CANON, REGISTER)
     )
     topics = [record for record in registers if record.body.get("topic_id")]
     topics.sort(key=lambda record: (str(record.body["topic_id"]), record.scope))
-    return [_format_entry(record) for record in (*canon, *topics)]
+    found = [*canon, *topics]
+    expired = [record for record in found if is_expired(record, now)]
+    entries = [_format_entry(record, now) for record in found if record not in expired]
+    return [*entries, *_list_expired(expired)]
 
 
-def _format_entry(record: Record) -> BlockEntry:
+def _format_entry(record: Record, now: datetime, superseded: str = "") -> BlockEntry:
     if record.kind == DIRECTIVE:
-        return BlockEntry("Directives", f"- {_one_line(record.text)}")
+        return BlockEntry("Directives", f"- {to_one_line(record.text)}")
     memory = parse_memory(record)
+    freshness = ", ".join(part for part in (describe_freshness(record, now), superseded) if part)
+    text = f"{to_one_line(memory.text)} ({freshness})"
     if memory.tier == CANON:
-        return BlockEntry("Canon", f"- [{_one_line(memory.category)}] {_one_line(memory.text)}")
-    topic = f"**{_one_line(memory.topic_id)}**: " if memory.topic_id else ""
-    return BlockEntry("Registers", f"- {topic}{_one_line(memory.text)}")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(neutralise(text).split())
+        return BlockEntry("Canon", f"- [{to_one_line(memory.category)}] {text}")
+    topic = f"**{to_one_line(memory.topic_id)}**: " if memory.topic_id else ""
+    return BlockEntry("Registers", f"- {topic}{text}")
 
 
 def _fence_entries(entries: Sequence[BlockEntry], budget: int, preface: str) -> PromptBlock:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
-from lukasa.clock import to_iso
+from lukasa.clock import from_iso, to_iso, to_utc
+from lukasa.errors import InvalidInput
+from lukasa.freshness import CONFIRMED_AT, EXPIRES_AT, STATED_AT, read_time
 from lukasa.record import Draft, Key, Link, Record, digest_of, encode_draft, entry_suffix
 from lukasa.scope import SHARED
 from lukasa.vault.settings import CANON, MEMORY_KIND
 
+_OPTIONAL_TIMES = (EXPIRES_AT, CONFIRMED_AT, STATED_AT)
 UNKNOWN_SOURCE = "unsaid"
 """The origin of a memory without a source."""
 
@@ -28,6 +32,8 @@ class MemoryProposal:
     tags: tuple[str, ...] = ()
     source: str | None = "manual"
     author: str = ""
+    expires_at: datetime | None = None
+    """When it no longer holds; ``None`` if it has no end."""
 
     @classmethod
     def from_item(cls, item: MemoryProposal | Mapping[str, Any] | str) -> MemoryProposal:
@@ -40,6 +46,9 @@ class MemoryProposal:
         tags = given.get("tags")
         if isinstance(tags, Iterable):
             given["tags"] = (tags,) if isinstance(tags, str) else tuple(tags)
+        if isinstance(expires_at := given.get("expires_at"), str):
+            with suppress(InvalidInput):  # the gate refuses what is no time
+                given["expires_at"] = from_iso(expires_at)
         return cls(**given)
 
 
@@ -60,14 +69,23 @@ class VaultMemory:
     deleted_at: datetime | None
     version: int
     author: str = ""
+    expires_at: datetime | None = None
+    confirmed_at: datetime | None = None
+    """When it was last confirmed; its text was stated earlier."""
+    stated_at: datetime | None = None
+    """When its text was stated, if it was confirmed since."""
 
     def to_proposal(self) -> MemoryProposal:
         """Return the proposal that would keep the same memory, without its author."""
-        return MemoryProposal(self.text, self.scope, self.category, self.tier, self.topic_id, self.tags, self.source)
+        return MemoryProposal(
+            self.text, self.scope, self.category, self.tier, self.topic_id, self.tags, self.source,
+            expires_at=self.expires_at,
+        )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
-        """Return the document's fields in its order, times in ISO 8601."""
+        """Return the document's fields in its order, times in ISO 8601; expiry and confirmation only where there is one."""
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "author"}
+        values = {name: value for name, value in values.items() if value is not None or name not in _OPTIONAL_TIMES}
         times = {name: to_iso(value) for name, value in values.items() if isinstance(value, datetime)}
         return values | times | {"tags": list(self.tags)}
 
@@ -93,6 +111,9 @@ def parse_memory(record: Record, before: Record | None = None) -> VaultMemory:
         deleted_at=record.recorded_at if record.deleted else None,
         version=record.version,
         author=record.author,
+        expires_at=read_time(content, EXPIRES_AT),
+        confirmed_at=read_time(content, CONFIRMED_AT),
+        stated_at=read_time(content, STATED_AT),
     )
 
 
@@ -115,6 +136,8 @@ def memory_draft(
         body["topic_id"] = proposal.topic_id
     if proposal.tags:
         body["tags"] = list(proposal.tags)
+    if proposal.expires_at is not None:
+        body[EXPIRES_AT] = to_iso(to_utc(proposal.expires_at))
     topic = () if proposal.topic_id is None else (f"topic={proposal.topic_id}",)
     tags = [f"tag={tag}" for tag in proposal.tags]
     return Draft(
@@ -131,7 +154,9 @@ def encode_version(memory: VaultMemory, author: str = "") -> tuple[bytes, bytes]
             MEMORY_KIND, id=memory.id, scope=memory.scope, origin=memory.source or UNKNOWN_SOURCE, deleted=True
         )
     else:
-        draft = memory_draft(memory.to_proposal(), memory.id, expected=None)
+        times = {CONFIRMED_AT: memory.confirmed_at, STATED_AT: memory.stated_at}
+        notes: dict[str, Any] = {name: to_iso(moment) for name, moment in times.items() if moment is not None}
+        draft = memory_draft(memory.to_proposal(), memory.id, expected=None, **notes)
     recorded = memory.deleted_at or memory.updated_at or memory.created_at
     content = encode_draft(draft, author=author).content
     entry = content[:-1] + entry_suffix(memory.version, to_iso(memory.created_at), to_iso(recorded))

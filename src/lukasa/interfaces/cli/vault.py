@@ -20,6 +20,7 @@ from lukasa.interfaces.cli.options import (
     flag,
     open_input,
     option,
+    parse_time,
     progress_bar,
     read_input,
     require_result,
@@ -39,6 +40,7 @@ app = CommandApp(
 
 IdArgument = Annotated[str, argument("ID", "The id of the memory.")]
 ScopeFilterOption = Annotated[str | None, option("NAME", "Only this scope; default: all that you may read.", "--scope")]
+ExpiresOption = Annotated[str | None, option("TIME", "From this time on it is left out of recall and blocks.")]
 BudgetOption = Annotated[int | None, option("TOKENS", "Maximum number of tokens.", min=1)]
 
 
@@ -51,6 +53,7 @@ def remember(
     topic: Annotated[str | None, option("ID", "Topic of a register; a new text replaces the old one.")] = None,
     tag: Annotated[list[str] | None, option("TAG", "A tag to filter by (repeatable).")] = None,
     source: Annotated[str, option("WORD", "Where it comes from: chat, manual, tool, operator, …")] = "manual",
+    expires: ExpiresOption = None,
     dry_run: Annotated[bool, flag("--dry-run", "Only check; write nothing.")] = False,
 ) -> None:
     """Remember a fact. Noise, secrets, personal data and duplicates are refused.
@@ -62,6 +65,7 @@ def remember(
     content = sys.stdin.read().rstrip("\n") if text == "-" else text
     require_utf8(content)
     fields: dict[str, Any] = {"tier": tier, "topic_id": topic, "tags": tag or (), "source": source}
+    fields["expires_at"] = parse_time(expires)
     if dry_run:
         require_result(call.memory.vault.judge({"text": content, "scope": scope, "category": category, **fields}))
         call.show({"accepted": True, "dry_run": True}, "The gate would accept this.")
@@ -69,6 +73,18 @@ def remember(
     record = require_accepted(call.memory.vault.add_memory(content, scope, category, **fields)).record
     verb = "Remembered" if record.version == 1 else f"Updated (version {record.version})"
     call.show(vault_record_json(record), f"{verb}: {record.id} in {record.scope}.")
+
+
+def confirm(call: Call, id: IdArgument, expires: ExpiresOption = None, scope: ScopeFilterOption = None) -> None:
+    """Confirm that a memory still holds. Blocks for prompts then say when it was last confirmed.
+
+    The confirmation is a new version; `lukasa history` shows it. Reading a memory never confirms it.
+
+    Example: lukasa confirm 4f9a2c1b77d0
+    """
+    outcome = call.existing_memory.vault.confirm(id, scope=scope, expires_at=parse_time(expires))
+    record = require_accepted(outcome).record
+    call.show(vault_record_json(record), f"Confirmed (version {record.version}): {record.id} in {record.scope}.")
 
 
 def forget(

@@ -77,8 +77,10 @@ class Statement:
     adds: bool
     """Whether it adds to what was so before: also, too, another."""
     past: bool
+    has_verb: bool
+    """Whether it has a known verb of the present: is, runs, lives."""
     lasting: bool
-    """Whether it speaks of the present: is, runs, lives."""
+    """Whether it speaks of what holds and not of an event in the past."""
     indefinite: bool
     """Whether it speaks of one of several things: a meeting."""
     group: bool
@@ -167,7 +169,7 @@ _GENERIC_WORDS = _words("""
     starts started begin begins set live lives living lived reside resides based located hosted host hosts sit sits stay be
     is are was were am been being has have had having do does did will get gets got goes go going make made uses use using
     used called named name known stand stands work worked day days date time slot weekday permanently officially usually
-    always regularly actually finally already again just down up ended done currently default old alt good version written stored geschrieben
+    always regularly actually finally already again just down up ended done decided agreed beschlossen entschieden currently default good version written stored geschrieben
     ist sind war waren bin hat habe haben hatte wird werden wurde wurden worden lauft laufen findet statt stattfinden steht
     stehen liegt beginnt heisst heißt lautet betragt tag termin uhrzeit wohnt wohne wohnen lebt lebe leben gibt immer
     """)  # fmt: skip
@@ -190,7 +192,7 @@ _ROLE_WORDS = _words("""
 _ADDITIVE_VERBS = _words("""
     has have had having owns own like likes love loves enjoy enjoys know knows speak speaks learn learns learned study studies buy buys
     bought visit visits visited meet met read reads watch watches add adds added support supports include includes contain
-    contains offer offers invite invites sell sells play plays eat eats want wants need needs hat habe mag isst spricht kennt lernt spielt
+    contains offer offers invite invites sell sells play plays eat eats drink drinks want wants need needs hat habe mag isst spricht kennt lernt spielt
     """)  # fmt: skip
 _LASTING_WORDS = _words("""
     is are am i'm has have run runs live lives work works use uses cost costs take takes happen happens start starts begin begins
@@ -212,7 +214,7 @@ _NO_STATEMENT = re.compile(
     re.IGNORECASE,
 )
 _FROM_THEN = re.compile(
-    r",?\s*\b(?:starting|effective|beginning|as of|since|from|ab|seit|until|bis)\b(?: from| on| dem| der| den| the)?"
+    r",?\s*\b(?:starting|effective|beginning|as of|since|from|ab|seit)\b(?: from| on| dem| der| den| the)?"
     r"(?: (?:next|last|this|now|nächste[rnm]?|letzte[rnm]?|diese[rnm]?|sofort|heute|today|yesterday|week|month|year|woche|monat|jahr|"
     r"spring|summer|autumn|winter|"
     + "|".join((*_WEEKDAYS, *_MONTHS, "märz"))
@@ -242,7 +244,7 @@ _LEADING_HINTS = (",", ":")
 _TRAILING_HINTS = _words(
     "because due so since as after weil damit wegen aufgrund denn to which and da um und was not nicht"
 )
-_FROM_HINTS = _words("starting effective beginning as since from ab seit until bis")
+_FROM_HINTS = _words("starting effective beginning as since from ab seit")
 _ADVERB_HINTS = _words("""
     last past yesterday recently earlier morning gestern kurzlich kurzem letzte letzten letztes letzter letztem
     """)
@@ -326,7 +328,9 @@ def _is_same_subject(said: frozenset[str], says: frozenset[str], newer: Statemen
     """Return whether two subjects are the same; with a change word the later one may have one word less."""
     if said == says:
         return bool(says)
-    return newer.changes and not newer.possessive and len(says) >= 2 and says < said and len(said - says) == 1
+    if not newer.changes or newer.possessive or len(says) < 2:
+        return False
+    return says < said and len(said - says) == 1 and said - says != {"old"}
 
 
 def _changes_value(older: Statement, newer: Statement) -> bool:
@@ -334,7 +338,13 @@ def _changes_value(older: Statement, newer: Statement) -> bool:
     if newer.negated and not newer.ends:
         return False
     if not newer.changes and not (
-        older.lasting and newer.lasting and older.verbs == newer.verbs and not older.indefinite and not newer.indefinite
+        older.lasting
+        and newer.lasting
+        and older.has_verb
+        and newer.has_verb
+        and older.verbs == newer.verbs
+        and not older.indefinite
+        and not newer.indefinite
     ):
         return False
     for type in ValueType:
@@ -395,13 +405,17 @@ def _negates(older: Statement, newer: Statement) -> bool:
     """Return whether one says that something is so and the later one that it is not, or not any longer."""
     if older.negated == newer.negated or not older.words or not (older.lasting and newer.lasting):
         return False
+    if not (older.has_verb and newer.has_verb):
+        return False
     said, says = set(older.words), set(newer.words)
     return older.words == newer.words or (newer.ends and len(said) >= 2 and said <= says and len(says - said) <= 1)
 
 
 def _changes_phrase(older: Statement, newer: Statement) -> bool:
     """Return whether the two differ in one phrase after the verb only, and the later one has a change word."""
-    if not (newer.says_now and newer.lasting and older.lasting):
+    if not (newer.says_now and older.lasting):
+        return False
+    if any(value.type is ValueType.PERSON for value in (*older.values, *newer.values)):
         return False
     if newer.negated or older.negated or newer.indefinite != older.indefinite:
         return False
@@ -440,7 +454,7 @@ def _parse_sentence(sentence: str, speaker: str) -> Statement | None:
     if sentence.rstrip("\"'”’)").endswith("?") or sentence.count(" ") > 2 * _MAX_WORDS:
         return None
     found = frozenset(_FOUND_WORD.findall(fold_text(sentence).replace("’", "'")))
-    if found.isdisjoint(_EVIDENCE_WORDS) or (not found.isdisjoint(_DOUBT_WORDS) and _NO_STATEMENT.search(sentence)):
+    if not found.isdisjoint(_DOUBT_WORDS) and _NO_STATEMENT.search(sentence):
         return None
     main, starts_now = sentence, False
     if any(hint in sentence for hint in _LEADING_HINTS):
@@ -471,8 +485,10 @@ class _Parser:
         self.taken = [False] * len(tokens)
         self.speaker = stem_word(fold_text(speaker).split()[0]) if speaker.split() else "i"
         self.values: list[tuple[int, StatedValue]] = []
-        verbs = (i for i, word in enumerate(self.lower) if i and (word in _VERB_WORDS or word in _LASTING_WORDS))
-        self.verb = next(verbs, 1)
+        verbs = (i for i, word in enumerate(self.lower) if i and word in _VERB_WORDS)
+        known_verb = next(verbs, None)
+        self.has_known_verb = known_verb is not None
+        self.verb = known_verb or 1
 
     def build_statement(self, main: str, sentence: str, *, starts_now: bool) -> Statement | None:
         if self.has_digit or not self.found.isdisjoint(_TIME_WORDS):
@@ -511,13 +527,13 @@ class _Parser:
             if word in _UNRESOLVED:
                 is_unresolved = True
                 continue
-            if not head and (words or index) and index == self.verb:
+            if not head and self.has_known_verb and index == self.verb:
                 head = len(words) or 1
             bare = word.removesuffix("'s").removesuffix("n't")
             stem = stem_word(bare)
             if not stem or word in _FUNCTION_WORDS or bare in _FUNCTION_WORDS:
                 continue
-            if word in _CHANGE_WORDS:
+            if word in _CHANGE_WORDS or (word in {"old", "alt"} and index and self.taken[index - 1]):
                 continue
             if bare in _WORK_WORDS:
                 stem = "work"
@@ -549,7 +565,8 @@ class _Parser:
             negated=negated,
             adds=not self.found.isdisjoint(_ADDING_HINTS) and bool(_ADDS.search(main)),
             past=not self.found.isdisjoint(_PAST_HINTS) and bool(_PAST.search(sentence)),
-            lasting=not _LASTING_WORDS.isdisjoint(self.found) and (changes or self.found.isdisjoint(_PASSIVE_WORDS)),
+            has_verb=not _LASTING_WORDS.isdisjoint(self.found),
+            lasting=not self._is_past_event() and (changes or self.found.isdisjoint(_PASSIVE_WORDS)),
             indefinite=any(word in _INDEFINITE for word in self.lower),
             group=any(word in _GROUP_WORDS for word in self.lower),
             possessive=any(word.endswith("'s") or word in _SELF_WORDS for word in self.lower),
@@ -563,6 +580,16 @@ class _Parser:
             stems=frozenset(words) | subject,
             head=head or 2,
         )
+
+    def _is_past_event(self) -> bool:
+        """Return whether the sentence reports an event: "we met", "I have finished", "ich habe gekauft"."""
+        if not self.found.isdisjoint(_PRESENT_WORDS):
+            return False
+        if not self.found.isdisjoint(_PAST_VERBS) or (
+            not self.found.isdisjoint(_GERMAN_PERFECT) and _GERMAN_PARTICIPLE.match(self.lower[-1])
+        ):
+            return True
+        return any(len(word) > 4 and word.endswith("ed") and word not in _CHANGE_WORDS for word in self.lower)
 
     def _add(self, first: int, last: int, type: ValueType, value: str, unit: str = "") -> None:
         for index in range(first, last):
@@ -805,7 +832,7 @@ class _Parser:
 
 _AUXILIARIES = _words("""
     be is are was were am been being has have had having do does did will get gets got make made set just already again
-    finally actually always usually regularly permanently officially currently default ended done good old alt version
+    finally actually always usually regularly permanently officially currently default ended done good version
     ist sind war waren bin hat habe haben hatte wird werden wurde wurden worden immer
     """)  # fmt: skip
 _ADDING_HINTS = _words("""
@@ -817,9 +844,18 @@ _PAST_HINTS = _words("""
     waren
     """)
 _TIME_WORDS = frozenset((*_WEEKDAYS, *_MONTHS, *_CLOCK_WORDS))
+_PRESENT_WORDS = _words("is are am i'm now jetzt ist sind every each must muss")
+_PAST_VERBS = _words("""
+    met went ran bought had did saw won sold spent read came left gave got made took said ate drank drove flew wrote lost found
+    sent paid kept slept spoke taught thought caught built broke chose fell felt forgot heard knew began
+    """)
+_GERMAN_PERFECT = _words("hat habe haben hatte hatten bin")
+_GERMAN_PARTICIPLE = re.compile(r"(?:ge\w+(?:t|en)|(?:ver|be|er|ent)\w+(?:t|en)|\w+iert|\w+ge\w+(?:t|en))$")
 _STARTS = ("as of", "since", "starting", "ab ", "seit", "update", "correction")
-_EVIDENCE_WORDS = _CHANGE_WORDS | _LASTING_WORDS | _ENDING_WORDS | _PASSIVE_WORDS
-_VERB_WORDS = _CHANGE_WORDS | _GENERIC_WORDS | _AUXILIARIES
+_CHANGE_ADVERBS = _words(
+    "new latest since over longer meanwhile henceforth back forward good permanently seit ab neu neue neuer neues neuen mehr noch erst sofort"
+)
+_VERB_WORDS = (_CHANGE_WORDS - _NOW_WORDS - _CHANGE_ADVERBS) | _GENERIC_WORDS | _AUXILIARIES | _LASTING_WORDS
 _ROLE_STEMS = {
     **dict.fromkeys(["lead", "leads", "leader", "leading", "head", "heads", "leitet", "leiter", "leiterin", "leitung"], "lead"),
     **dict.fromkeys(["owner", "owns"], "owner"),

@@ -80,7 +80,8 @@ def _supersedes(newer: _DatedHit, older: _DatedHit) -> bool:
         for after in newer.statements
         if not is_assistant or after.says_now or after.replaces
         for before in older.statements
-        if not before.stems.isdisjoint(after.stems)
+        if (after.changes or after.values or after.negated or before.negated)
+        and not before.stems.isdisjoint(after.stems)
     )
 
 

@@ -104,6 +104,7 @@ REQUIREMENTS = {
     "RCL-5": "Every index can be rebuilt from the log, and a stale one is noticed and repaired.",
     "RCL-10": "Words of every script are found with every embedder, on both engines.",
     "RCL-6": "Recall is evaluated on public benchmarks by one command.",
+    "RCL-7": "A later statement about a subject comes first and shows what it supersedes; facts expire and are confirmed.",
     # Interfaces
     "DOO-1": "The Python library is typed, synchronous, and awaitable through a mechanical wrapper.",
     "DOO-2": "The command line does everything a person does, with tables, JSON, progress and documented exit codes.",

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -260,18 +261,25 @@ class Memory:
         topic: str | None = None,
         tags: Iterable[str] = (),
         distinct_from: str | Iterable[str] = (),
+        expires_at: datetime | None = None,
     ) -> Outcome:
         """Store a fact in the vault: ``memory.remember("We deploy on Tuesdays.")``.
 
         The scope is the shared one unless you name another. A fact with a ``topic`` replaces the fact of the same topic
         and scope, and the history stays. A text that repeats a memory is refused; ``distinct_from`` takes the id of that
-        memory and says that this is another fact. ``memory.vault`` has more options. The outcome is true when the fact is
-        stored.
+        memory and says that this is another fact. From ``expires_at`` on, recall leaves the fact out. ``memory.vault`` has
+        more options. The outcome is true when the fact is stored.
         """
         tier = "canon" if topic is None else "register"
-        return self.vault.add_memory(
-            text, scope or SHARED, category, tier=tier, topic_id=topic, tags=tags, distinct_from=distinct_from
-        )
+        fields: dict[str, Any] = {"tier": tier, "topic_id": topic, "tags": tags, "expires_at": expires_at}
+        return self.vault.add_memory(text, scope or SHARED, category, distinct_from=distinct_from, **fields)
+
+    def confirm(self, id: str, *, scope: str | None = None, expires_at: datetime | None = None) -> Outcome:
+        """Record that a memory of the vault still holds. Prompt blocks then say when it was last confirmed.
+
+        Reading a memory never confirms it. ``expires_at`` sets a new expiry.
+        """
+        return self.vault.confirm(id, scope=scope, expires_at=expires_at)
 
     def forget(self, id: str, *, scope: str | None = None) -> Outcome:
         """Delete a memory of the vault by its id. Its history stays; ``memory.journal.erase`` removes that too."""

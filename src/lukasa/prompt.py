@@ -7,7 +7,7 @@ or hide characters that only a model reads. Therefore:
 - every line of text has a prefix, so no text begins a line of the prompt;
 - control, direction and other invisible characters are removed;
 - the markup that chat templates use for roles is broken up;
-- each memory names its source, author, time and trust.
+- each memory names its source, author, time, age and trust, and what supersedes it.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class PromptItem:
     author: str = ""
     when: str = ""
     trust: str = ""
+    age: str = ""
+    superseded: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +69,19 @@ class PromptBlock:
 
 
 def build_fenced_block(
-    memories: Sequence[PromptItem], *, budget: int, counter: TokenCounter, nonce: str | None = None
+    memories: Sequence[PromptItem], *, budget: int, counter: TokenCounter, nonce: str | None = None, closing: str = ""
 ) -> PromptBlock:
     """Build a block of as many memories, in order, as fit into the budget; the last may be cut at a word.
 
-    The block is empty if none fits.
+    ``closing`` is a remark on the last line. The block is empty if no memory fits.
     """
     while not nonce:
         drawn = secrets.token_hex(8)
         if not any(drawn in part for memory in memories for part in (memory.text, memory.source, memory.author)):
             nonce = drawn
     head = [f"<lukasa {nonce}>", _PREFACE.format(nonce=nonce)]
-    tail = f"</lukasa {nonce}>"
+    remark = f"• {to_one_line(closing)}\n" if closing else ""
+    tail = f"{remark}</lukasa {nonce}>"
     # all of it is likely to fit: count once
     if memories and sum(len(memory.text) for memory in memories) <= _CHARACTERS_PER_TOKEN * budget:
         text = "\n".join([*head, *(_render_item(memory, memory.text) for memory in memories), tail])
@@ -141,10 +144,17 @@ def _render_item(memory: PromptItem, text: str) -> str:
         memory.source,
         memory.author and f"by {memory.author}",
         memory.when,
+        memory.age,
+        memory.superseded,
         memory.trust and f"trust {memory.trust}",
     ]
-    first = "• " + " · ".join(" ".join(neutralise(part).split()) for part in origin if part)
+    first = "• " + " · ".join(to_one_line(part) for part in origin if part)
     return "\n".join([first, *(_LINE_PREFIX + line for line in neutralise(text).split("\n"))])
+
+
+def to_one_line(text: str) -> str:
+    """Return a neutralised text on one line."""
+    return " ".join(neutralise(text).split())
 
 
 def _render_shortened(memory: PromptItem, max_tokens: int, counter: TokenCounter) -> tuple[str, int]:

@@ -100,6 +100,7 @@ VAULT = [
     Step("audit mem0.json"),
     Step("--store audited.db audit mem0.json --import"),
     Step('vault update {canon} "The staging database is called kestrel." --tag ops'),
+    Step("confirm {canon} --expires 2031-01-01T00:00:00Z"),
     Step("forget {like}"),
     Step("forget {canon} no-such-memory"),
     Step("vault compact"),
@@ -518,6 +519,7 @@ ERRORS = [
     Step("handoff complete {handoff}"),
     # not found
     Step("forget no-such-memory"),
+    Step("confirm no-such-memory"),
     Step("show memory no-such-memory"),
     Step("history memory no-such-memory"),
     Step("show memory {memory} --version 9"),

@@ -33,8 +33,8 @@ def filled_vault(memory):
 @pytest.mark.requirement("VLT-11")
 def test_a_snapshot_is_canon_then_registers_with_a_topic_as_markdown(filled_vault):
     assert filled_vault.build_snapshot("shared") == (
-        "## Canon\n- [mission] Mission: stabilise the runtime, add tools in layers\n"
-        "## Registers\n- **projects**: Projects: dashboard, email"
+        "## Canon\n- [mission] Mission: stabilise the runtime, add tools in layers (today)\n"
+        "## Registers\n- **projects**: Projects: dashboard, email (today)"
     )
     assert filled_vault.build_snapshot("ada") == ""
 

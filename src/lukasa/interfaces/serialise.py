@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lukasa.storage.archive import Manifest
     from lukasa.transfer.copy import CopyResult
     from lukasa.transfer.layouts.vault_jsonl import VaultImportResult
+    from lukasa.vault.lexical_search import VaultHit
     from lukasa.vault.placement import Tick
     from lukasa.vault.review import SimilarMemoryPair
 
@@ -63,11 +64,11 @@ _FIELDS: Mapping[str, str] = {
     "RecoveryReport": (
         "session mode used number replayed sure whole lost incidents conflicts rebuilt damaged flagged network state"
     ),
+    "Supersession": "**record.key at",
     "Relation": "from=source to=target relationType=relation_type",
     "RestoreResult": "store=place versions digest files backup=manifest",
     "Rubric": "version by=changed_by criteria",
     "RubricEffect": "days before after",
-    "VaultHit": "score memory",
     "VerifyReport": "sound versions findings",
 }
 """Values that are shown by some of their attributes, in this order.
@@ -163,6 +164,10 @@ def quarantine_json(record: Record) -> Json:
 @_encodes("RecallHit")
 def _recall_hit(hit: RecallHit, *, explain: bool = False) -> Json:
     found: Json = {"score": hit.score, "trust": hit.trust, "record": to_json(hit.record)}
+    if hit.superseded_by is not None:
+        found["superseded_by"] = to_json(hit.superseded_by)
+    if hit.supersedes:
+        found["supersedes"] = to_json(hit.supersedes)
     if explain:
         found["signals"] = {signal.name: to_json(signal) for signal in hit.signals}
         found |= {"repeats": hit.repeats, "crowded": hit.crowded}
@@ -177,9 +182,17 @@ def recall_json(result: RecallResult, *, explain: bool = False) -> Json:
         "unindexed": result.unindexed,
         "note": result.note,
     }
+    if result.left_out:
+        answer["left_out"] = [{**to_json(entry.record.key), "reason": entry.reason} for entry in result.left_out]
     if explain:
         answer["dropped"] = [_recall_hit(hit, explain=True) for hit in result.dropped]
     return answer
+
+
+@_encodes("VaultHit")
+def _vault_hit(hit: VaultHit) -> Json:
+    found: Json = {"score": hit.score, "memory": to_json(hit.memory)}
+    return found if hit.superseded_by is None else {**found, "superseded_by": hit.superseded_by}
 
 
 @_encodes("SimilarMemoryPair")

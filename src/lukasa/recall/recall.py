@@ -16,10 +16,11 @@ from typing import NamedTuple, Protocol
 
 from lukasa.clock import Clock, to_iso, to_utc
 from lukasa.errors import InvalidInput, MissingExtra
+from lukasa.freshness import describe_freshness, is_expired, stated_at
 from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
 from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block
-from lukasa.recall.query import ParsedQuestion, parse_question, select_terms
+from lukasa.recall.query import ParsedQuestion, QuestionKind, TimeOrder, parse_question, select_terms
 from lukasa.recall.ranking import (
     MAX_AUTHOR_SHARE,
     RankedCandidate,
@@ -29,6 +30,7 @@ from lukasa.recall.ranking import (
     with_trust,
 )
 from lukasa.recall.signals import CorpusStatistics, RecallCandidate
+from lukasa.recall.supersession import Supersession, find_superseded, put_newest_first
 from lukasa.recall.vector_index import VectorIndex
 from lukasa.record import DERIVED_FROM, Key, Record
 from lukasa.scope import SYSTEM
@@ -68,6 +70,10 @@ class RecallHit:
     hit: RankedCandidate
     trust: float | None = None
     """The trust in its author and its sources; ``None`` for records of the owner."""
+    superseded_by: Supersession | None = None
+    """The newest later statement about the same subject that says otherwise."""
+    supersedes: tuple[Supersession, ...] = ()
+    """Earlier statements about the same subject that say otherwise, newest first."""
 
     @property
     def text(self) -> str:
@@ -97,14 +103,28 @@ class RecallHit:
         """The strongest signals in a few words."""
         strongest = sorted((signal for signal in self.signals if signal.share > 0.005), key=lambda s: -s.share)
         reasons = [f"{signal.name} {signal.share:.2f}" for signal in strongest[:4]]
-        return ", ".join([*reasons, *(["moved down: its author's share is full"] if self.crowded else [])])
+        if self.crowded:
+            reasons.append("moved down: its author's share is full")
+        if self.superseded_by is not None:
+            reasons.append(f"superseded by {self.superseded_by.id}")
+        elif self.supersedes:
+            reasons.append(f"supersedes {', '.join(earlier.id for earlier in self.supersedes)}")
+        return ", ".join(reasons)
+
+
+class LeftOutRecord(NamedTuple):
+    """A record that would have been among the best hits, and why it is not: ``expired``."""
+
+    record: Record
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RecallResult:
     """The answer to a question, best hit first.
 
-    ``unindexed`` counts the texts that have no vector yet and can be found only by their words.
+    ``unindexed`` counts the texts that have no vector yet and can be found only by their words. ``asked_at`` is the time
+    that ages and expiries refer to.
     """
 
     question: ParsedQuestion
@@ -112,6 +132,8 @@ class RecallResult:
     dropped: tuple[RecallHit, ...] = ()
     unindexed: int = 0
     note: str = ""
+    left_out: tuple[LeftOutRecord, ...] = ()
+    asked_at: datetime | None = None
 
     @property
     def records(self) -> list[Record]:
@@ -157,12 +179,15 @@ class Recall:
         since: datetime | None = None,
         until: datetime | None = None,
         as_of: AsOf | None = None,
+        include_expired: bool = False,
         patience: float = CATCH_UP_SECONDS,
     ) -> RecallResult:
         """Return the ``k`` records that answer best. Any string is a question; the filters are those of ``Query``.
 
         A record must have the ``session`` and all ``labels`` (``tag=…``, ``outcome=…``, ``tier=…``); ``since`` and
         ``until`` limit when things happened. Missing vectors are computed first, for at most ``patience`` seconds.
+        Expired records are listed in ``left_out`` instead, unless ``include_expired`` is true. Of hits that say different
+        things about the same subject the newest comes first, unless the question asks for an earlier time.
         """
         if k < 0:
             raise InvalidInput("k must be 0 or more.")
@@ -187,11 +212,12 @@ class Recall:
         with self._journal.snapshot() as reader:
             found = self._find_records(reader, text, model, query)
         if reader.damaged:
-            left_out = f"{len(reader.damaged)} damaged records were left out; run `lukasa verify`."
-            note = f"{note} {left_out}".strip()
+            note = f"{note} {len(reader.damaged)} damaged records were left out; run `lukasa verify`.".strip()
         # Trust is read after the snapshot is closed: it needs the owner's reach and so a connection of another snapshot.
         source_trust = SourceTrust(self._journal, found.records.values(), self._trust_provider)
         links = _links_between(found.records)
+        now = query.as_of if isinstance(query.as_of, datetime) else self._clock.now()
+        expired = () if include_expired else {seq for seq, record in found.records.items() if is_expired(record, now)}
         candidates = []
         for seq, record in found.records.items():
             before, after = found.adjacent_turns.get(seq, _NO_ADJACENT_TURNS)
@@ -210,13 +236,36 @@ class Recall:
                     links=links.get(seq, frozenset()),
                 )
             )
+        left_out: tuple[LeftOutRecord, ...] = ()
+        if expired:
+            best = rank_candidates(found.question, candidates, found.corpus, k=k)
+            left_out = tuple(
+                LeftOutRecord(found.records[hit.candidate.seq], "expired")
+                for hit in best
+                if hit.candidate.seq in expired
+            )
+            candidates = [candidate for candidate in candidates if candidate.seq not in expired]
         ranked = source_trust.cap_by_sources(rank_candidates(found.question, candidates, found.corpus), k)
+        newest_by_seq = find_superseded(ranked, found.records, k)
+        if newest_by_seq and _asks_for_present(found.question):
+            ranked = put_newest_first(ranked, found.records, newest_by_seq)
+        superseded: dict[int, list[Supersession]] = {}
+        for older, newer in newest_by_seq.items():
+            superseded.setdefault(newer, []).append(Supersession.from_record(found.records[older]))
         hits = tuple(
-            RecallHit(record, hit, source_trust.displayed_trust(record))
+            RecallHit(
+                record,
+                hit,
+                source_trust.displayed_trust(record),
+                Supersession.from_record(found.records[newest_by_seq[record.seq]])
+                if record.seq in newest_by_seq
+                else None,
+                tuple(superseded.get(record.seq, ())),
+            )
             for hit in cap_author_share(ranked, k)
             for record in [found.records[hit.candidate.seq]]
         )
-        return RecallResult(found.question, hits[:k], hits[k:], unindexed, note)
+        return RecallResult(found.question, hits[:k], hits[k:], unindexed, note, left_out, now)
 
     def _find_records(self, reader: Reader, text: str, model: str, query: Query) -> _FoundRecords:
         """Parse the question and read the records that match it by words or by vector."""
@@ -262,6 +311,11 @@ class Recall:
         return self.index.reembed(embedder, progress).name
 
 
+def _asks_for_present(question: ParsedQuestion) -> bool:
+    """Return whether a question wants what holds now, and not the beginning, a period or the order of events."""
+    return question.order is not TimeOrder.OLDEST and not question.periods and question.kind is not QuestionKind.THREAD
+
+
 def _links_between(records: Mapping[int, Record]) -> dict[int, frozenset[int]]:
     """Return for each record the other records it is linked with, in either direction."""
     seq_by_key = {record.key: seq for seq, record in records.items()}
@@ -276,18 +330,25 @@ def _links_between(records: Mapping[int, Record]) -> dict[int, frozenset[int]]:
 
 
 def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock:
-    """Format the hits for a prompt: fenced, with their sources, within a budget of tokens."""
+    """Format the hits for a prompt: fenced, with source and age, within a budget of tokens.
+
+    A superseded hit names the record that supersedes it. The last line names the expired records that were left out.
+    """
     items = [
         PromptItem(
             hit.record.text,
             str(hit.record.key),
             hit.record.author,
-            to_iso(hit.record.moment)[:16],
+            to_iso(stated_at(hit.record))[:16],
             "" if hit.trust is None else f"{hit.trust:.2f}",
+            "" if result.asked_at is None else describe_freshness(hit.record, result.asked_at),
+            "" if hit.superseded_by is None else f"superseded by {hit.superseded_by.record.key}",
         )
         for hit in result.hits
     ]
-    return build_fenced_block(items, budget=budget, counter=open_token_counter())
+    expired = ", ".join(str(entry.record.key) for entry in result.left_out)
+    closing = f"Left out because expired: {expired}" if expired else ""
+    return build_fenced_block(items, budget=budget, counter=open_token_counter(), closing=closing)
 
 
 class SourceTrust:

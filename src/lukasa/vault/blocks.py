@@ -1,8 +1,8 @@
 """Snapshots and blocks: the vault's content for prompts, as compact Markdown within a budget of tokens.
 
 Every entry is one neutralised line (``lukasa.prompt``): a memory cannot begin another line, close the fence or play another
-role. The most useful entries come first, so what does not fit is cut at the end. A snapshot then ends with a line that
-says how many memories did not fit and how to see them.
+role, and says how old it is. The most useful entries come first, so what does not fit is cut at the end. A snapshot then
+ends with a line that says how many memories did not fit and how to see them. Expired memories are left out and named.
 """
 
 from __future__ import annotations
@@ -10,16 +10,21 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
 
+from lukasa.freshness import describe_freshness, is_expired
 from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
-from lukasa.prompt import PromptBlock, neutralise
+from lukasa.prompt import PromptBlock, to_one_line
 from lukasa.record import Record
 from lukasa.storage.engine import Query
 from lukasa.vault.memory import parse_memory
 from lukasa.vault.placement import DIRECTIVE, is_authorised_directive, list_notes
 from lukasa.vault.settings import CANON, MEMORY_KIND, REGISTER
+
+if TYPE_CHECKING:
+    from lukasa.recall.recall import RecallResult
 
 EMPTY_BLOCK = PromptBlock("", 0, 0, cut=False, counted_by="")
 _MAX_MEMORIES = 500
@@ -37,58 +42,73 @@ class BlockEntry(NamedTuple):
     line: str
 
 
-def build_snapshot(journal: Journal, scopes: tuple[str, ...], budget: int) -> PromptBlock:
+def build_snapshot(journal: Journal, scopes: tuple[str, ...], budget: int, now: datetime) -> PromptBlock:
     """Build canon and registers with a topic, without a fence."""
-    entries, unread = _snapshot_entries(journal, scopes)
+    entries, unread = _snapshot_entries(journal, scopes, now)
     return _fit_entries(entries, budget, "", "", unread)
 
 
-def build_snapshot_block(journal: Journal, scopes: tuple[str, ...], budget: int) -> PromptBlock:
+def build_snapshot_block(journal: Journal, scopes: tuple[str, ...], budget: int, now: datetime) -> PromptBlock:
     """Build notes, canon and registers with a topic, fenced."""
-    notes = [BlockEntry("Notes", f"- {_one_line(note.text)}") for note in list_notes(journal, scopes)]
-    entries, unread = _snapshot_entries(journal, scopes)
+    notes = [BlockEntry("Notes", f"- {to_one_line(note.text)}") for note in list_notes(journal, scopes)]
+    entries, unread = _snapshot_entries(journal, scopes, now)
     return _fence_entries([*notes, *entries], budget, _DATA_PREFACE, unread)
 
 
-def build_memory_block(records: Sequence[Record], budget: int) -> PromptBlock:
+def build_memory_block(recalled: RecallResult, budget: int, now: datetime) -> PromptBlock:
     """Build the relevant directives, canon, then registers, each best first, fenced."""
-    usable = (record for record in records if record.kind != DIRECTIVE or is_authorised_directive(record))
     headings = ("Directives", "Canon", "Registers")
+    entries = [
+        _format_entry(hit.record, now, "" if hit.superseded_by is None else f"superseded by {hit.superseded_by.id}")
+        for hit in recalled.hits
+        if hit.record.kind != DIRECTIVE or is_authorised_directive(hit.record)
+    ]
     # The sort is stable: under a heading the best stay first.
-    entries = sorted(map(_format_entry, usable), key=lambda entry: headings.index(entry.heading))
-    return _fence_entries(entries, budget, _DIRECTIVES_PREFACE)
+    entries.sort(key=lambda entry: headings.index(entry.heading))
+    expired = _list_expired([entry.record for entry in recalled.left_out])
+    return _fence_entries([*entries, *expired], budget, _DIRECTIVES_PREFACE)
 
 
-def _snapshot_entries(journal: Journal, scopes: tuple[str, ...]) -> tuple[list[BlockEntry], Counter[str]]:
+def _list_expired(records: Sequence[Record]) -> list[BlockEntry]:
+    """Return the line that names the expired memories, if there are any."""
+    ids = ", ".join(to_one_line(record.id) for record in records)
+    return [BlockEntry("Left out", f"- expired: {ids}")] if ids else []
+
+
+def _snapshot_entries(
+    journal: Journal, scopes: tuple[str, ...], now: datetime
+) -> tuple[list[BlockEntry], Counter[str]]:
     """Return the entries of a snapshot, and how many more there are under each heading: no snapshot holds so many."""
     canon: list[Record] = []
     topics: list[Record] = []
+    expired: list[Record] = []
     unread: Counter[str] = Counter()
     for record in journal.read(Query(kinds=(MEMORY_KIND,), scopes=scopes, labels=(f"tier={CANON}",))):
-        if len(canon) < _MAX_MEMORIES:
+        if is_expired(record, now):
+            expired.append(record)
+        elif len(canon) < _MAX_MEMORIES:
             canon.append(record)
         else:
             unread["Canon"] += 1
     for record in journal.read(Query(kinds=(MEMORY_KIND,), scopes=scopes, labels=(f"tier={REGISTER}",))):
         if record.body.get("topic_id"):
-            topics.append(record)
+            (expired if is_expired(record, now) else topics).append(record)
     topics.sort(key=lambda record: (str(record.body["topic_id"]), record.scope))
     unread["Registers"] += len(topics[_MAX_MEMORIES:])
-    return [_format_entry(record) for record in (*canon, *topics[:_MAX_MEMORIES])], unread
+    entries = [_format_entry(record, now) for record in (*canon, *topics[:_MAX_MEMORIES])]
+    return [*entries, *_list_expired(expired[:_MAX_MEMORIES])], unread
 
 
-def _format_entry(record: Record) -> BlockEntry:
+def _format_entry(record: Record, now: datetime, superseded: str = "") -> BlockEntry:
     if record.kind == DIRECTIVE:
-        return BlockEntry("Directives", f"- {_one_line(record.text)}")
+        return BlockEntry("Directives", f"- {to_one_line(record.text)}")
     memory = parse_memory(record)
+    freshness = ", ".join(part for part in (describe_freshness(record, now), superseded) if part)
+    text = f"{to_one_line(memory.text)} ({freshness})"
     if memory.tier == CANON:
-        return BlockEntry("Canon", f"- [{_one_line(memory.category)}] {_one_line(memory.text)}")
-    topic = f"**{_one_line(memory.topic_id)}**: " if memory.topic_id else ""
-    return BlockEntry("Registers", f"- {topic}{_one_line(memory.text)}")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(neutralise(text).split())
+        return BlockEntry("Canon", f"- [{to_one_line(memory.category)}] {text}")
+    topic = f"**{to_one_line(memory.topic_id)}**: " if memory.topic_id else ""
+    return BlockEntry("Registers", f"- {topic}{text}")
 
 
 def _fence_entries(

@@ -18,6 +18,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import lru_cache
 
 from lukasa.canonical_json import SURROGATES
@@ -116,6 +117,9 @@ def check_proposal(proposal: MemoryProposal, settings: VaultSettings, reach: Rea
         return Refused("bad_distinct_from", "distinct_from must be the id of a memory, or several ids.")
     if proposal.author.__class__ is not str or (proposal.author and not _is_plain_text(proposal.author, 200)):
         return Refused("bad_author", "The author must be short plain text.")
+    expires_at: object = proposal.expires_at
+    if expires_at is not None and not isinstance(expires_at, datetime):
+        return Refused("bad_expiry", "expires_at must be a time, such as 2026-02-03T12:00:00Z.")
     kept = apply_pii_policy(text, MEMORY_KIND, settings, draft_texts(memory_draft(proposal, "", expected=None)))
     if isinstance(kept, Refused):
         return kept

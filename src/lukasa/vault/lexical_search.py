@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
+from lukasa.freshness import is_expired
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.similarity import distinct_words, normalise_text, query_coverage, sequence_similarity
 from lukasa.vault.memory import VaultMemory, parse_memory
@@ -19,6 +21,8 @@ class VaultHit:
 
     memory: VaultMemory
     score: float
+    superseded_by: str | None = None
+    """The id of the newest later record about the same subject that says otherwise."""
 
 
 def lexical_score(question: str, text: str) -> float:
@@ -31,11 +35,17 @@ def lexical_score(question: str, text: str) -> float:
     return coverage + SUBSTRING_WEIGHT * (folded_question in folded_text) + SEQUENCE_WEIGHT * sequence
 
 
-def search_lexically(reader: Reader, question: str, scopes: tuple[str, ...], k: int) -> list[VaultHit]:
-    """Return the ``k`` best memories by lexical score; a large vault is narrowed down by the text index first."""
+def search_lexically(
+    reader: Reader, question: str, scopes: tuple[str, ...], k: int, now: datetime | None = None
+) -> list[VaultHit]:
+    """Return the ``k`` best memories by lexical score; a large vault is narrowed down by the text index first.
+
+    Memories that have expired at ``now`` are left out.
+    """
     query = Query(kinds=(MEMORY_KIND,), scopes=scopes, limit=_SCAN_LIMIT)
     live = sum(row.live for row in reader.tally() if row.kind == MEMORY_KIND and (not scopes or row.scope in scopes))
     is_large = live > _SCAN_LIMIT
     records = [match.record for match in reader.match_text(question, query)] if is_large else reader.read(query)
-    hits = (VaultHit(parse_memory(record), lexical_score(question, record.text)) for record in records)
+    current = (record for record in records if now is None or not is_expired(record, now))
+    hits = (VaultHit(parse_memory(record), lexical_score(question, record.text)) for record in current)
     return sorted((hit for hit in hits if hit.score > 0), key=lambda hit: (-hit.score, hit.memory.id))[: max(k, 0)]

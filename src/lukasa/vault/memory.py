@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
-from lukasa.clock import to_iso
+from lukasa.clock import from_iso, to_iso, to_utc
+from lukasa.errors import InvalidInput
+from lukasa.freshness import CONFIRMED_AT, EXPIRES_AT, STATED_AT, read_time
 from lukasa.record import Draft, Key, Link, Record, digest_of, encode_draft, entry_suffix
 from lukasa.scope import SHARED
 from lukasa.vault.settings import CANON, MEMORY_KIND
 
 DISTINCT_FROM = "distinct_from"
 """The relation from a memory to a similar one that states another fact, as the writer said."""
+_OPTIONAL_TIMES = (EXPIRES_AT, CONFIRMED_AT, STATED_AT)
 UNKNOWN_SOURCE = "unsaid"
 """The origin of a memory without a source."""
 
@@ -31,6 +35,8 @@ class MemoryProposal:
     source: str | None = "manual"
     author: str = ""
     distinct_from: tuple[str, ...] = ()
+    expires_at: datetime | None = None
+    """When it no longer holds; ``None`` if it has no end."""
 
     @classmethod
     def from_item(cls, item: MemoryProposal | Mapping[str, Any] | str) -> MemoryProposal:
@@ -44,6 +50,9 @@ class MemoryProposal:
             values = given.get(name, ())
             if isinstance(values, Iterable):
                 given[name] = (values,) if isinstance(values, str) else tuple(values)
+        if isinstance(expires_at := given.get("expires_at"), str):
+            with suppress(InvalidInput):  # the gate refuses what is no time
+                given["expires_at"] = from_iso(expires_at)
         return cls(**given)
 
 
@@ -65,17 +74,23 @@ class VaultMemory:
     version: int
     author: str = ""
     distinct_from: tuple[str, ...] = ()
+    expires_at: datetime | None = None
+    confirmed_at: datetime | None = None
+    """When it was last confirmed; its text was stated earlier."""
+    stated_at: datetime | None = None
+    """When its text was stated, if it was confirmed since."""
 
     def to_proposal(self) -> MemoryProposal:
         """Return the proposal that would keep the same memory, without its author."""
         return MemoryProposal(
             self.text, self.scope, self.category, self.tier, self.topic_id, self.tags, self.source,
-            distinct_from=self.distinct_from,
+            distinct_from=self.distinct_from, expires_at=self.expires_at,
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
-        """Return the document's fields in its order, times in ISO 8601; ``distinct_from`` only if it names a memory."""
+        """Return the document's fields in its order, times in ISO 8601; fields beyond the document only where they say something."""
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "author"}
+        values = {name: value for name, value in values.items() if value is not None or name not in _OPTIONAL_TIMES}
         if distinct_from := values.pop("distinct_from"):
             values["distinct_from"] = list(distinct_from)
         times = {name: to_iso(value) for name, value in values.items() if isinstance(value, datetime)}
@@ -104,6 +119,9 @@ def parse_memory(record: Record, before: Record | None = None) -> VaultMemory:
         version=record.version,
         author=record.author,
         distinct_from=tuple(link.to.id for link in content.links if link.relation == DISTINCT_FROM),
+        expires_at=read_time(content, EXPIRES_AT),
+        confirmed_at=read_time(content, CONFIRMED_AT),
+        stated_at=read_time(content, STATED_AT),
     )
 
 
@@ -126,6 +144,8 @@ def memory_draft(
         body["topic_id"] = proposal.topic_id
     if proposal.tags:
         body["tags"] = list(proposal.tags)
+    if proposal.expires_at is not None:
+        body[EXPIRES_AT] = to_iso(to_utc(proposal.expires_at))
     topic = () if proposal.topic_id is None else (f"topic={proposal.topic_id}",)
     tags = [f"tag={tag}" for tag in proposal.tags]
     distinct = [Link(DISTINCT_FROM, memory_key(proposal.scope, other)) for other in proposal.distinct_from]
@@ -144,7 +164,9 @@ def encode_version(memory: VaultMemory, author: str = "") -> tuple[bytes, bytes]
             MEMORY_KIND, id=memory.id, scope=memory.scope, origin=memory.source or UNKNOWN_SOURCE, deleted=True
         )
     else:
-        draft = memory_draft(memory.to_proposal(), memory.id, expected=None)
+        times = {CONFIRMED_AT: memory.confirmed_at, STATED_AT: memory.stated_at}
+        notes: dict[str, Any] = {name: to_iso(moment) for name, moment in times.items() if moment is not None}
+        draft = memory_draft(memory.to_proposal(), memory.id, expected=None, **notes)
     recorded = memory.deleted_at or memory.updated_at or memory.created_at
     content = encode_draft(draft, author=author).content
     entry = content[:-1] + entry_suffix(memory.version, to_iso(memory.created_at), to_iso(recorded))

@@ -15,7 +15,7 @@ from lukasa.text.similarity import MIN_OVERLAP
 MEMORY_KIND = "memory"
 CANON, REGISTER, LOG = "canon", "register", "log"
 TIERS = (CANON, REGISTER)
-SOURCES = ("chat", "manual", "tool", "operator", "promotion", "consolidation", "import")
+SOURCES = ("chat", "manual", "tool", "operator", "promotion", "consolidation", "import", "confirmation")
 PiiHandling = Literal["block", "redact", "allow"]
 PII_HANDLINGS = ("block", "redact", "allow")
 DuplicateRule = Literal["facts", "document"]

@@ -10,15 +10,17 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lukasa.clock import Clock
 from lukasa.errors import InvalidInput, MissingExtra
+from lukasa.freshness import EXPIRES_AT, confirmation_times, confirmed_body, is_expired
 from lukasa.journal import Journal
 from lukasa.outcome import Accepted, Outcome, Refused
 from lukasa.pii.detector import find_pii_once
 from lukasa.prompt import PromptBlock
-from lukasa.record import Draft, Key, Record
+from lukasa.record import Draft, Key, Record, draft_from
 from lukasa.scope import SHARED
 from lukasa.storage.engine import LogCompactionResult, Query, Reader, split_into_chunks
 from lukasa.vault import blocks, placement
@@ -87,13 +89,15 @@ class Vault:
         source: str | None = "manual",
         author: str = "",
         distinct_from: str | Iterable[str] = (),
+        expires_at: datetime | None = None,
     ) -> Outcome:
         """Keep a memory if the gate accepts it. A register with a known topic is updated in place.
 
         A text that only repeats a memory is refused; ``distinct_from`` names memories that it does not repeat. An accepted
-        outcome names, in ``details["similar_to"]``, the memories that say something similar, with the difference.
+        outcome names, in ``details["similar_to"]``, the memories that say something similar, with the difference. From ``expires_at`` on, recall and blocks leave the memory out.
         """
-        fields = {"tier": tier, "topic_id": topic_id, "tags": tags, "source": source, "author": author}
+        fields: dict[str, Any] = {"tier": tier, "topic_id": topic_id, "tags": tags, "source": source, "author": author}
+        fields["expires_at"] = expires_at
         item = {"text": text, "scope": scope, "category": category, "distinct_from": distinct_from, **fields}
         return self.bulk_add([item])[0]
 
@@ -148,6 +152,7 @@ class Vault:
         expected: int | None = None,
         author: str = "",
         distinct_from: str | Iterable[str] = (),
+        expires_at: datetime | None = _UNCHANGED,
     ) -> Outcome:
         """Append a new version of a memory. It passes the gate again; its tier changes only by promotion."""
         # The condition may run twice, an iterator only once.
@@ -157,6 +162,8 @@ class Vault:
             changes["topic_id"] = topic_id
         others = (distinct_from,) if isinstance(distinct_from, str) else tuple(distinct_from)
         similar: list[DuplicateMatch] = []
+        if expires_at is not _UNCHANGED:
+            changes["expires_at"] = expires_at
         self._scan_before_lock(text)
 
         def revise(reader: Reader) -> Sequence[Draft] | Refused:
@@ -197,6 +204,8 @@ class Vault:
             similar[:] = DuplicateIndex(reader, self.rules, [text]).find_similar(text, exclude=exclude)
             if similar and similar[0].is_duplicate:
                 return _refuse_duplicate(similar[0])
+        else:
+            notes = {**confirmation_times(record), **notes}
         version = record.version if expected is None else expected
         return [memory_draft(proposal, record.id, expected=version, links=record.links, **notes)]
 
@@ -352,6 +361,32 @@ class Vault:
                 answers[index] = added + 1
         return answers
 
+    def confirm(
+        self, id: str, *, scope: str | None = None, expires_at: datetime | None = None, author: str = ""
+    ) -> Outcome:
+        """Record that a memory still holds: a new version with ``confirmed_at`` and the source ``confirmation``.
+
+        ``expires_at`` sets a new expiry, which an expired memory needs.
+        """
+
+        def confirm(reader: Reader) -> Sequence[Draft] | Refused:
+            record = self._find_memory(reader, id, scope)
+            if record is None:
+                return _refuse_missing(id)
+            now = self._clock.now()
+            if is_expired(record, now) and expires_at is None:
+                return Refused(
+                    "expired",
+                    f"Memory {record.id} expired at {record.body[EXPIRES_AT]}. Give the time until which it holds now "
+                    "(expires_at, --expires), or remember what holds instead.",
+                    {EXPIRES_AT: record.body[EXPIRES_AT]},
+                )
+            body = confirmed_body(record, now, expires_at)
+            name = author or ("" if self._journal.author else record.author)
+            return [draft_from(record, body=body, origin="confirmation", author=name, expected=record.version)]
+
+        return self._count_refusal(self._journal.append_if(confirm))
+
     def delete(self, id: str, *, scope: str | None = None, source: str = "manual") -> Outcome:
         """Append a tombstone; the history stays. An unknown id is refused with ``not_found``."""
         return self.bulk_delete([id], scope=scope, source=source)[0]
@@ -418,15 +453,21 @@ class Vault:
 
         ``hybrid`` is recall by words and meaning. ``lexical`` scores as the document does: the share of the question's
         words that match, plus 0.3 if the text contains the question literally, plus 0.4 times their similarity as
-        sequences; at least one word must match.
+        sequences; at least one word must match. Expired memories are left out unless ``include_expired`` is true.
         """
         if profile == "lexical":
+            now = None if filters.get("include_expired") else self._clock.now()
             with self._journal.snapshot() as reader:
-                return search_lexically(reader, query, tuple(scopes), k)
+                return search_lexically(reader, query, tuple(scopes), k, now)
         if profile != "hybrid":
             raise InvalidInput(f"{profile!r:.40} is not a profile of search.", hint="Say hybrid or lexical.")
         recalled = self._recall()(query, k, kinds=(MEMORY_KIND,), scopes=scopes, **filters)
-        return [VaultHit(parse_memory(hit.record), hit.score) for hit in recalled.hits]
+        return [
+            VaultHit(
+                parse_memory(hit.record), hit.score, None if hit.superseded_by is None else hit.superseded_by.record.id
+            )
+            for hit in recalled.hits
+        ]
 
     def vault_stats(self) -> dict[str, Any]:
         """Return the document's statistics and the number of refusals by code."""
@@ -493,14 +534,15 @@ class Vault:
 
     def build_snapshot(self, scope: str = SHARED, *, budget: int | None = None) -> str:
         """Return canon and registers with a topic as compact Markdown, within a budget of tokens."""
-        return blocks.build_snapshot(self._journal, (scope,), budget or self.rules.snapshot_tokens).text
+        tokens = budget or self.rules.snapshot_tokens
+        return blocks.build_snapshot(self._journal, (scope,), tokens, self._clock.now()).text
 
     def build_snapshot_block(self, scopes: Iterable[str] | None = None, *, budget: int | None = None) -> PromptBlock:
         """Build the block for every prompt: notes, canon, registers."""
         if not self.rules.enabled:
             return blocks.EMPTY_BLOCK
         tokens = budget or self.rules.snapshot_tokens
-        return blocks.build_snapshot_block(self._journal, self._default_scopes(scopes), tokens)
+        return blocks.build_snapshot_block(self._journal, self._default_scopes(scopes), tokens, self._clock.now())
 
     def build_memory_block(
         self, scopes: Iterable[str] | None = None, *, query: str, k: int | None = None, budget: int | None = None
@@ -510,7 +552,7 @@ class Vault:
             return blocks.EMPTY_BLOCK
         kinds = (MEMORY_KIND, placement.DIRECTIVE)
         recalled = self._recall()(query, k or self.rules.max_items, kinds=kinds, scopes=self._default_scopes(scopes))
-        return blocks.build_memory_block(recalled.records, budget or self.rules.memory_tokens)
+        return blocks.build_memory_block(recalled, budget or self.rules.memory_tokens, self._clock.now())
 
     def _default_scopes(self, scopes: Iterable[str] | None) -> tuple[str, ...]:
         return tuple(scopes) if scopes is not None else self.rules.scopes or ()

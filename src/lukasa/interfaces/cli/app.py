@@ -176,7 +176,16 @@ app = CommandApp(cls=RootCommandGroup, name="lukasa", pretty_exceptions_enable=F
 app.callback(help=unwrap_help(root.__doc__ or ""))(root)
 
 PANELS: dict[str, tuple[CommandApp | Callable[..., None], ...]] = {
-    "Remember and recall": (vault.remember, recall.recall, vault.forget, vault.app, vault.scan, vault.audit, tour.tour),
+    "Remember and recall": (
+        vault.remember,
+        recall.recall,
+        vault.confirm,
+        vault.forget,
+        vault.app,
+        vault.scan,
+        vault.audit,
+        tour.tour,
+    ),
     "Conversations": (context.app,),
     "Sessions": (checkpoint.app, checkpoint.recover, forecast.app),
     "Experience": (

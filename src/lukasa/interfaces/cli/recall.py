@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lukasa.clock import to_iso
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     AsOfOption,
@@ -26,6 +27,9 @@ from lukasa.interfaces.cli.options import (
 )
 from lukasa.interfaces.serialise import recall_json
 
+if TYPE_CHECKING:
+    from lukasa.recall.recall import RecallHit
+
 
 def recall(
     call: Call,
@@ -40,6 +44,7 @@ def recall(
     until: UntilOption = None,
     as_of: AsOfOption = None,
     explain: Annotated[bool, flag("--explain", "Show why each record was found, and the next candidates.")] = False,
+    include_expired: Annotated[bool, flag("--include-expired", "Include memories that have expired.")] = False,
     budget: BlockBudgetOption = None,
 ) -> None:
     """Find the records that answer a question, by words and by meaning, best first.
@@ -49,7 +54,7 @@ def recall(
     require_utf8(question)
     filters: dict[str, Any] = {"kinds": kind or (), "scopes": scope or (), "author": author, "labels": label or ()}
     times: Any = {"since": parse_time(since), "until": parse_time(until), "as_of": parse_time(as_of)}
-    result = call.memory.recall(question, k, session=session, **filters, **times)
+    result = call.memory.recall(question, k, session=session, include_expired=include_expired, **filters, **times)
     if budget is not None and not call.json:
         from lukasa.recall.recall import build_prompt_block
 
@@ -60,15 +65,27 @@ def recall(
     if result.unindexed:
         texts = render.format_count(result.unindexed, "text")
         call.warn(f"{texts} not yet indexed by meaning; only words were searched in them.")
+    if result.left_out:
+        expired = render.format_count(len(result.left_out), "record")
+        ids = ", ".join(entry.record.id for entry in result.left_out)
+        call.warn(f"{expired} left out because expired: {ids}. --include-expired shows them.")
     columns: tuple[render.Column, ...] = (
         "score:.2f, scope=record.scope, kind=record.kind, id=record.id, author=record.author",
-        ("text", lambda hit: " ".join(hit.record.text.split())[:200]),
+        ("text", _describe_hit),
         *(("why",) if explain else ()),
     )
     table: dict[str, Any] = {"columns": columns, "wrap": "text, why"}
     call.show(recall_json(result, explain=explain), rows=result.hits, empty="Nothing was found.", **table)
     if explain and result.dropped and result.hits:
         call.show_more("The next candidates, which were left out:", rows=result.dropped[:5], **table)
+
+
+def _describe_hit(hit: RecallHit) -> str:
+    """Return the text of a hit on one line, and what supersedes it."""
+    text = " ".join(hit.record.text.split())[:200]
+    if hit.superseded_by is None:
+        return text
+    return f"{text} (superseded by {hit.superseded_by.id}, {to_iso(hit.superseded_by.at)[:10]})"
 
 
 def reembed(call: Call, embedder: Annotated[str, option("NAME", "minilm, static, hash or http:URL#model.")]) -> None:

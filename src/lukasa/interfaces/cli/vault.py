@@ -20,6 +20,7 @@ from lukasa.interfaces.cli.options import (
     flag,
     open_input,
     option,
+    parse_time,
     progress_bar,
     read_input,
     require_result,
@@ -42,6 +43,7 @@ ScopeFilterOption = Annotated[str | None, option("NAME", "Only this scope; defau
 DistinctFromOption = Annotated[
     list[str] | None, option("ID", "A similar memory that states another fact (repeatable).", "--distinct-from")
 ]
+ExpiresOption = Annotated[str | None, option("TIME", "From this time on it is left out of recall and blocks.")]
 BudgetOption = Annotated[int | None, option("TOKENS", "Maximum number of tokens.", min=1)]
 
 
@@ -55,6 +57,7 @@ def remember(
     tag: Annotated[list[str] | None, option("TAG", "A tag to filter by (repeatable).")] = None,
     source: Annotated[str, option("WORD", "Where it comes from: chat, manual, tool, operator, …")] = "manual",
     distinct_from: DistinctFromOption = None,
+    expires: ExpiresOption = None,
     dry_run: Annotated[bool, flag("--dry-run", "Only check; write nothing.")] = False,
 ) -> None:
     """Remember a fact. Noise, secrets, personal data and duplicates are refused.
@@ -67,6 +70,7 @@ def remember(
     require_utf8(content)
     fields: dict[str, Any] = {"tier": tier, "topic_id": topic, "tags": tag or (), "source": source}
     fields["distinct_from"] = distinct_from or ()
+    fields["expires_at"] = parse_time(expires)
     if dry_run:
         require_result(call.memory.vault.judge({"text": content, "scope": scope, "category": category, **fields}))
         call.show({"accepted": True, "dry_run": True}, "The gate would accept this.")
@@ -84,6 +88,18 @@ def _show_written(call: Call, outcome: Accepted) -> None:
         words = f"{found['here'] or 'nothing'} here, {found['there'] or 'nothing'} there"
         lines.append(f"Similar to {other['id']}, which states another fact ({found['kind']}: {words}).")
     call.show(vault_record_json(record) | ({"similar_to": similar} if similar else {}), lines)
+
+
+def confirm(call: Call, id: IdArgument, expires: ExpiresOption = None, scope: ScopeFilterOption = None) -> None:
+    """Confirm that a memory still holds. Blocks for prompts then say when it was last confirmed.
+
+    The confirmation is a new version; `lukasa history` shows it. Reading a memory never confirms it.
+
+    Example: lukasa confirm 4f9a2c1b77d0
+    """
+    outcome = call.existing_memory.vault.confirm(id, scope=scope, expires_at=parse_time(expires))
+    record = require_accepted(outcome).record
+    call.show(vault_record_json(record), f"Confirmed (version {record.version}): {record.id} in {record.scope}.")
 
 
 def forget(

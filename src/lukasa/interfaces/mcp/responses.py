@@ -122,12 +122,15 @@ class HitSummary(BaseModel):
     score: float
     why: str
     version: int
+    superseded_by: str | None = Field(default=None, description="The id of a later record that says otherwise.")
+    supersedes: list[str] | None = Field(default=None, description="The ids of earlier records that say otherwise.")
 
 
 class RecallResponse(BlockResponse):
     """The memories that a query found, best first."""
 
     hits: list[HitSummary] | None = None
+    left_out: list[str] | None = Field(default=None, description="The ids of expired records that are not shown.")
     note: str | None = None
 
 

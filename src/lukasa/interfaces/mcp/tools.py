@@ -96,22 +96,29 @@ class MemoryTools:
             list[str],
             Field(max_length=20, description="Ids of similar memories that state another fact than this text."),
         ] = [],  # noqa: B006 - never changed
+        confirms: Annotated[
+            str | None, Field(description="The id of a memory that you checked and that still holds; repeat its text.")
+        ] = None,
+        expires: Annotated[str | None, Field(description="From this time on it no longer holds, ISO 8601.")] = None,
     ) -> RecordResponse:
         """Use this when you learn something that will still matter next week: a decision, a preference of the user, a
         convention of the project, a fact about the system. Not for progress, status or logs, which are refused. Noise,
         secrets and facts that are known already are refused too; the answer then says why. `similar_to` in the answer
         names memories that say something similar: decide whether one of them is out of date."""
         memory = self._stores.current()
-        vault, scope = memory.vault, _choose_scope(memory, private=private)
-        if replaces is not None:
-            outcome = vault.update(
-                replaces, text, category=category, tags=tags or None, source="chat", distinct_from=distinct_from
-            )
-        elif topic is not None:
-            fields = {"distinct_from": distinct_from} if distinct_from else {}
-            outcome = vault.update_by_topic(topic, scope, text, category, tags=tags, source="chat", **fields)
+        vault, scope, expires_at = memory.vault, _choose_scope(memory, private=private), _parse_time(expires)
+        fields: dict[str, Any] = {"distinct_from": distinct_from} if distinct_from else {}
+        if confirms is not None:
+            outcome = vault.confirm(confirms, expires_at=expires_at)
+        elif replaces is not None:
+            changes = fields if expires is None else fields | {"expires_at": expires_at}
+            outcome = vault.update(replaces, text, category=category, tags=tags or None, source="chat", **changes)
         else:
-            outcome = vault.add_memory(text, scope, category, tags=tags, source="chat", distinct_from=distinct_from)
+            fields |= {"tags": tags, "source": "chat", "expires_at": expires_at}
+            if topic is not None:
+                outcome = vault.update_by_topic(topic, scope, text, category, **fields)
+            else:
+                outcome = vault.add_memory(text, scope, category, **fields)
         return RecordResponse.from_write(outcome)
 
     def recall(
@@ -144,11 +151,14 @@ class MemoryTools:
                 score=round(hit.score, 4),
                 why=hit.why,
                 version=hit.record.version,
+                superseded_by=None if hit.superseded_by is None else clean_name(hit.superseded_by.id),
+                supersedes=[clean_name(earlier.id) for earlier in hit.supersedes] or None,
             )
             for hit in result.hits
         ]
         text = block.text or ("Nothing fits into the budget." if hits else "Nothing was found.")
-        return RecallResponse(block=text, tokens=block.tokens, hits=hits, note=result.note or None)
+        left_out = [clean_name(entry.record.id) for entry in result.left_out] or None
+        return RecallResponse(block=text, tokens=block.tokens, hits=hits, left_out=left_out, note=result.note or None)
 
     def forget(self, id: MemoryId) -> RecordResponse:
         """Use this when a memory is wrong or the user asks you to forget it. It disappears from every recall; its history

@@ -3,7 +3,7 @@
     {"id": "…", "text": "…", "scope": "shared", "category": "…", "tier": "canon", "topic_id": null, "tags": [],
      "created_at": "…", "updated_at": null, "source": "manual", "deleted_at": null, "version": 1}
 
-A tombstone repeats the fields of the version that it ends. Import and export keep ids, versions and times.
+A memory that expires or was confirmed has ``expires_at``, ``confirmed_at`` and ``stated_at`` too. A tombstone repeats the fields of the version that it ends. Import and export keep ids, versions and times.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def _parse_version(fields: Any) -> VaultMemory:
     tags, version = fields.get("tags") or [], fields.get("version", 1)
     if not isinstance(tags, list) or version.__class__ is not int or not 0 < version < 2**31:
         raise InvalidInput("tags are a list, and the version is a number from 1 on.")
-    values = {name: fields.get(name) for name in ("created_at", "updated_at", "deleted_at")}
+    optional = ("expires_at", "confirmed_at", "stated_at")
+    values = {name: fields.get(name) for name in ("created_at", "updated_at", "deleted_at", *optional)}
     times = {name: None if value is None else from_iso(str(value)) for name, value in values.items()}
     created = times["created_at"] or times["updated_at"] or times["deleted_at"]
     if created is None:
@@ -117,4 +118,7 @@ def _parse_version(fields: Any) -> VaultMemory:
         deleted_at=times["deleted_at"],
         version=version,
         distinct_from=tuple(id for id in fields.get("distinct_from") or () if isinstance(id, str)),
+        expires_at=times["expires_at"],
+        confirmed_at=times["confirmed_at"],
+        stated_at=times["stated_at"],
     )

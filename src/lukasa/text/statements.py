@@ -1,0 +1,877 @@
+"""Statements of a text, and whether a later one changes an earlier one, by rules and without a language model.
+
+A statement has a subject (the stems of its content words) and values: a day, a time of day, a number, a state such as on
+and off, or a name. "Deploys run on Tuesday" and "we moved deploys to Thursday" have the same subject, {deploy}, and another
+day: the later one changes the earlier one. Both texts must give evidence: the same subject, and values of the same type that
+differ. A change word ("moved", "now", "no longer", "jetzt") allows other verbs than before. Questions, wishes, reports of
+proposals and exceptions for one week change nothing. The rules know English and German; in other languages they find little.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from lukasa.text.sentences import split_sentences
+from lukasa.text.stopwords import STOP_WORDS
+from lukasa.text.terms import fold_text, stem_word
+
+_MAX_CHARACTERS = 1_200
+_MAX_SENTENCES = 10
+_MAX_WORDS = 22  # a longer sentence says several things
+
+
+class ValueType(StrEnum):
+    """The attribute that a value belongs to."""
+
+    WEEKDAY = "weekday"
+    DATE = "date"
+    MONTH = "month"
+    QUARTER = "quarter"
+    YEAR = "year"
+    CLOCK = "clock"
+    NUMBER = "number"
+    STATE = "state"
+    NAME = "name"
+    PERSON = "person"
+
+
+@dataclass(frozen=True, slots=True)
+class StatedValue:
+    """A value in a statement: its type, its normalised form, and its unit, its group of states or its preposition."""
+
+    type: ValueType
+    value: str
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One sentence that states something."""
+
+    subject: frozenset[str]
+    """Stems of the content words outside values, without words that only say that something is, runs or changes."""
+    verbs: frozenset[str]
+    """Stems of such words, change words aside."""
+    words: tuple[str, ...]
+    """Stems of all content words in order, values included, change words aside."""
+    values: tuple[StatedValue, ...]
+    replaced: tuple[StatedValue, ...]
+    """Values that the sentence itself calls former ones: "instead of Tuesday"."""
+    replaced_words: frozenset[str]
+    """Stems of the words that the sentence calls former ones: "from Jenkins to …"."""
+    replacing_words: frozenset[str]
+    """Stems of the words that take their place: "from … to GitHub Actions"."""
+    changes: bool
+    """Whether it has a word of change."""
+    replaces: bool
+    """Whether it has a verb of replacing: moved, switched, instead."""
+    says_now: bool
+    """Whether it says that something holds from now on: now, since May."""
+    ends: bool
+    """Whether it says that something is no longer so."""
+    negated: bool
+    adds: bool
+    """Whether it adds to what was so before: also, too, another."""
+    past: bool
+    has_verb: bool
+    """Whether it has a known verb of the present: is, runs, lives."""
+    lasting: bool
+    """Whether it speaks of what holds and not of an event in the past."""
+    indefinite: bool
+    """Whether it speaks of one of several things: a meeting."""
+    group: bool
+    """Whether it speaks of the speaker's group: we, our."""
+    possessive: bool
+    """Whether it speaks of something of somebody: Anna's brother."""
+    names: frozenset[str]
+    """Stems of the words of its names."""
+    capitals: tuple[bool, ...]
+    """Whether each of its words has a capital letter."""
+    stems: frozenset[str]
+    """Stems of all its words."""
+    head: int
+    """How many of its words stand before the verb."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_WEEKDAY_NAMES = (
+    "monday mondays montag montags", "tuesday tuesdays dienstag dienstags", "wednesday wednesdays mittwoch mittwochs",
+    "thursday thursdays donnerstag donnerstags", "friday fridays freitag freitags",
+    "saturday saturdays samstag samstags sonnabend", "sunday sundays sonntag sonntags",
+)  # fmt: skip
+_WEEKDAYS = {name: str(day) for day, names in enumerate(_WEEKDAY_NAMES) for name in names.split()}
+_MONTH_NAMES = (
+    "january januar jan", "february februar feb", "march marz", "april apr", "may mai", "june juni jun",
+    "july juli jul", "august aug", "september sept sep", "october oktober oct", "november nov", "december dezember dec",
+)  # fmt: skip
+_MONTHS = {name: f"{month:02}" for month, names in enumerate(_MONTH_NAMES, 1) for name in names.split()}
+_NUMBER_WORDS = {
+    **{word: str(count) for count, word in enumerate(["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"], 2)},
+    **{word: str(count) for count, word in enumerate(["zwei", "drei", "vier", "funf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwolf"], 2)},
+}  # fmt: skip
+_CLOCK_WORDS = {"noon": "12:00", "midnight": "00:00", "mitternacht": "00:00"}
+_STATE_GROUPS = (
+    ("on enabled active activated an aktiviert aktiv eingeschaltet", "off disabled inactive deactivated aus deaktiviert inaktiv ausgeschaltet abgeschaltet paused hold suspended cancelled canceled"),
+    ("open offen geoffnet", "closed geschlossen shut"),
+    ("allowed permitted erlaubt", "forbidden banned prohibited verboten"),
+    ("available verfugbar", "unavailable"),
+    ("required mandatory obligatory pflicht", "optional voluntary freiwillig"),
+    ("married verheiratet", "divorced geschieden", "single ledig", "widowed verwitwet", "engaged verlobt"),
+    ("public offentlich", "private privat"),
+    ("running up", "down stopped broken"),
+    ("vegetarian vegetarier vegetarierin", "vegan veganer veganerin"),
+    ("pending", "approved genehmigt", "rejected abgelehnt"),
+    ("unfinished", "finished completed done fertig"),
+    ("online", "offline"),
+)  # fmt: skip
+_STATES = {
+    word: (str(group), str(pole))
+    for group, poles in enumerate(_STATE_GROUPS)
+    for pole, words in enumerate(poles)
+    for word in words.split()
+}
+_UNITS = {
+    **dict.fromkeys(["s", "sec", "second", "seconds", "sekunde", "sekunden", "ms", "min", "mins", "minute", "minutes", "minuten", "h", "hr", "hrs", "hour", "hours", "stunde", "stunden", "day", "days", "tag", "tage", "tagen", "week", "weeks", "woche", "wochen", "month", "months", "monat", "monate", "monaten", "year", "years", "jahr", "jahre", "jahren"], "duration"),
+    **dict.fromkeys(["euro", "euros", "eur", "€", "dollar", "dollars", "usd", "$", "pound", "pounds", "gbp", "£", "franken", "chf"], "money"),
+    **dict.fromkeys(["b", "kb", "mb", "gb", "tb", "kib", "mib", "gib"], "bytes"),
+    **dict.fromkeys(["%", "percent", "prozent"], "percent"),
+    **dict.fromkeys(["mg", "g", "kg", "gram", "grams", "gramm", "kilo", "kilos"], "mass"),
+}  # fmt: skip
+_CHANGE_WORDS = _words("""
+    now nowadays currently anymore instead changed changes change moved moves move switched switches switch migrated
+    upgraded downgraded updated update renamed replaced replaces replacing postponed delayed slipped slips pushed rescheduled
+    shifted extended shortened raised raises increased increases lowered lowers reduced reduces cut grew grown shrank scaled
+    dropped drops rose went took taken takes over became becomes turned turns new latest since relocated transferred promoted
+    bumped corrected correction longer meanwhile henceforth succeeded succeeds good permanently rewrote rewritten ported converted stopped quit brought forward back
+    jetzt nun inzwischen mittlerweile neuerdings kunftig sofort stattdessen statt anstatt geandert verschoben verlegt vorverlegt
+    umgezogen gezogen zog gewechselt wechselte umgestellt erhoht gesenkt reduziert gekurzt verlangert ersetzt umbenannt
+    aktualisiert neu neue neuer neues neuen mehr noch erst ubernommen ubernahm ubernimmt umgestiegen gestiegen gesunken seit ab
+    ahora desormais maintenant
+    """)  # fmt: skip
+_NOW_WORDS = _words("""
+    now nowadays currently anymore instead jetzt nun inzwischen mittlerweile neuerdings kunftig stattdessen statt ahora desormais
+    maintenant
+    """)
+_REPLACING_VERBS = _words("""
+    moved move moves switched switch migrated changed upgraded downgraded renamed replaced rewrote rewritten ported converted
+    rescheduled shifted transferred relocated took went verschoben verlegt gewechselt umgestellt umgestiegen umgezogen gezogen
+    geandert ersetzt umbenannt instead statt anstatt raised lowered increased reduced cut erhoht gesenkt reduziert
+    """)
+_GENERIC_WORDS = _words("""
+    run runs running ran happen happens take takes took place occur occurs hold held scheduled schedule planned due set start
+    starts started begin begins set live lives living lived reside resides based located hosted host hosts sit sits stay be
+    is are was were am been being has have had having do does did will get gets got goes go going make made uses use using
+    used called named name known stand stands work worked day days date time slot weekday permanently officially usually
+    always regularly actually finally already again just down up ended done decided agreed beschlossen entschieden currently default good version written stored geschrieben
+    ist sind war waren bin hat habe haben hatte wird werden wurde wurden worden lauft laufen findet statt stattfinden steht
+    stehen liegt beginnt heisst heißt lautet betragt tag termin uhrzeit wohnt wohne wohnen lebt lebe leben gibt immer
+    """)  # fmt: skip
+_WORK_WORDS = _words("work works working job joined joins hired employed employer company arbeitet arbeite")
+_FUNCTION_WORDS = STOP_WORDS | _words("""
+    every each us our ours per via within yet still else
+    der die das den dem des ein eine einen einem einer und oder aber am im an auf in zu zum zur von vom bei mit nach fur um aus
+    als wir uns unser unsere unserem unseren unserer es sie er ihr ihre ihren sein seine seinen nicht kein keine keinen nur so
+    dass auch sich bis uber unter vor pro ihm ihn diese dieser dieses wie
+    """)  # fmt: skip
+_SELF_WORDS = _words("i i'm i've i'd i'll my me mine myself ich mein meine meinen meinem meiner mir mich")
+_GROUP_WORDS = _words("we us our ours wir uns unser unsere unserem unseren unserer")
+_UNRESOLVED = _words("he she they his her him their it its sie er es ihr ihre sein seine")
+_INDEFINITE = _words("a an another some ein eine einen einem einer")
+_ROLE_WORDS = _words("""
+    lead leads leader leading owner owns manager manages head heads chair chairs boss ceo cto cfo maintainer maintains responsible
+    call contact president captain director editor coach teacher doctor dentist landlord supervisor mentor treasurer deputy
+    leitet leiter leiterin leitung verantwortlich zustandig chef chefin vorsitz betreut ansprechpartner ansprechpartnerin
+    """)  # fmt: skip
+_ADDITIVE_VERBS = _words("""
+    has have had having owns own like likes love loves enjoy enjoys know knows speak speaks learn learns learned study studies buy buys
+    bought visit visits visited meet met read reads watch watches add adds added support supports include includes contain
+    contains offer offers invite invites sell sells play plays eat eats drink drinks want wants need needs hat habe mag isst spricht kennt lernt spielt
+    """)  # fmt: skip
+_LASTING_WORDS = _words("""
+    is are am i'm has have run runs live lives work works use uses cost costs take takes happen happens start starts begin begins
+    need needs prefer prefers lead leads own owns drive drives drink drinks pay pays meet meets listen listens support supports
+    leave leaves open opens close closes ship ships go goes keep keeps host hosts hold holds belong belongs speak speaks play
+    plays sit sits stand stands store stores track tracks publish publishes send sends want wants require requires allow
+    allows every each daily weekly
+    ist sind bin hat habe haben lauft laufen findet finden kostet kosten beginnt wohnt wohne wohnen lebt lebe arbeitet arbeite
+    leitet betragt heisst heißt offnet schliesst schließt steht liegt sitzt erscheint muss mussen nutzt nutzen verwendet verwenden
+    werden wird raucht fahrt trinkt gilt dauert trifft
+    """)  # fmt: skip
+_NO_STATEMENT = re.compile(
+    r"\b(?:if|unless|whether|maybe|perhaps|possibly|might|may (?:be|move|change|switch|have)|could|would|should|wish\w*|hop(?:e|es|ing)|"
+    r"propos\w+|suggest\w*|consider\w*|think(?:s|ing)? (?:about|of)|discuss\w*|wants? to|would like|plans? to|planning to|asked|asks|"
+    r"wonder\w*|in case|for example|e\.g\.|imagine|suppose|rumou?r\w*|falls|wenn|ob|vielleicht|eventuell|womöglich|könnte\w*|"
+    r"sollte\w*|würde\w*|möchte\w*|überleg\w+|vorgeschlagen|schlägt|schlug|wünsch\w+|hofft|plant|planen|fragt\w*|angenommen|"
+    r"(?:only )?(?:for )?(?:this|next) (?:week|month|year|time|once|sprint)(?:'s)?(?: only)?|just for|only for|only today|for today|temporarily|"
+    r"exceptionally|tomorrow|tonight|ausnahmsweise|einmalig|diese woche|nächste woche|vorübergehend|morgen|heute abend|nur heute)\b",
+    re.IGNORECASE,
+)
+_FROM_THEN = re.compile(
+    r",?\s*\b(?:starting|effective|beginning|as of|since|from|ab|seit)\b(?: from| on| dem| der| den| the)?"
+    r"(?: (?:next|last|this|now|nächste[rnm]?|letzte[rnm]?|diese[rnm]?|sofort|heute|today|yesterday|week|month|year|woche|monat|jahr|"
+    r"spring|summer|autumn|winter|"
+    + "|".join((*_WEEKDAYS, *_MONTHS, "märz"))
+    + r"|(?:19|20)\d\d\b|\d{1,2}\b(?:st|nd|rd|th|\.)?))+(?: on\b| onwards?\b| an\b)?(?! to\b| auf\b| nach\b| →| ->)",
+    re.IGNORECASE,
+)
+_TIME_ADVERB = re.compile(
+    r",?\s*\b(?:last|past) (?:week|month|year|night|spring|summer|autumn|winter|"
+    + "|".join(_WEEKDAYS)
+    + r")\b|\b(?:yesterday|recently|earlier|this morning|gestern|kürzlich|vor kurzem|letzte[nsmr]? (?:woche|monat|jahr))\b",
+    re.IGNORECASE,
+)
+_PAST = re.compile(
+    r"\b(?:used to|previously|formerly|back then|originally|at first|in the past|last year|until (?:last|recently)|früher|damals|"
+    r"ursprünglich|letztes jahr|zuvor|ehemals|was|were|war|waren)\b",
+    re.IGNORECASE,
+)
+_ENDS = re.compile(
+    r"\b(?:no longer|not?\b.{1,40}\b(?:any ?more|any longer)|n['’]t\b.{1,40}\b(?:any ?more|any longer)|stopped|quit|gave up|nicht mehr|"
+    r"keine?n? .{0,30}mehr|aufgehört|ceased)\b",
+    re.IGNORECASE,
+)
+_PASSIVE_WORDS = _words("was were wurde wurden been")
+_ENDING_WORDS = _words("longer anymore more stopped quit gave mehr aufgehort ceased")
+_NEGATION_WORDS = _words("not never no cannot nicht kein keine keinen nie niemals")
+_LEADING_HINTS = (",", ":")
+_TRAILING_HINTS = _words(
+    "because due so since as after weil damit wegen aufgrund denn to which and da um und was not nicht"
+)
+_FROM_HINTS = _words("starting effective beginning as since from ab seit")
+_ADVERB_HINTS = _words("""
+    last past yesterday recently earlier morning gestern kurzlich kurzem letzte letzten letztes letzter letztem
+    """)
+_DOUBT_WORDS = _words("""
+    if unless whether maybe perhaps possibly might may could would should wish wishes wished hope hopes hoping propose proposes
+    proposed proposal suggest suggests suggested suggestion consider considers considered considering think thinks thinking
+    discuss discussed discussing discussion want wants like plan plans planning asked asks wonder wonders wondering case example
+    imagine suppose rumor rumour rumors rumours this next just only today temporarily exceptionally tomorrow tonight g
+    falls wenn ob vielleicht eventuell womoglich konnte konnten sollte sollten wurde wurden mochte mochten uberlegt uberlegen
+    vorgeschlagen schlagt schlug wunscht hofft plant planen fragt fragte angenommen ausnahmsweise einmalig diese nachste
+    vorubergehend morgen heute
+    """)  # fmt: skip
+_FOUND_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_NEGATION = re.compile(
+    r"\b(?:not|never|no longer|(?:has|have|is|are) no|cannot|nicht|kein|keine|keinen|nie|niemals)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+_ADDS = re.compile(
+    r"\b(?:also|too|as well|additional(?:ly)?|another|in addition|both|besides|second|extra|likewise|auch|zusätzlich|weitere[rnms]?|"
+    r"außerdem|ebenfalls|sowohl)\b",
+    re.IGNORECASE,
+)
+_LEADING_CLAUSE = re.compile(
+    r"^(?:after|since|as of|from|starting|due to|because of|because|following|in|on|by|until|for|when|nach|seit|ab|wegen|aufgrund|update|"
+    r"correction|fyi|heads[- ]up|note|news|by the way|ok|okay|hey|hi|so|well|also|actually|oh|yes|yeah|right|quick update)\b[^,:]{0,60}[,:]\s+",
+    re.IGNORECASE,
+)
+_TRAILING_CLAUSE = re.compile(
+    r"\s*[;(].*$|,? \b(?:because|due to|so that|since (?:the|we|it|he|she|they|i|our|my)|as (?:we|it|our)|after (?:the|we|it|our|a)|"
+    r"weil|damit|wegen|aufgrund|denn)\b.*$|, (?:so|which|as|and|to|da|um|und|was)\b.*$|[,]? to (?:avoid|make|give|have|allow|let|"
+    r"save|reduce|keep|get|match|fit|help|ensure|free|prevent|accommodate|meet|better|be|leave)\b.*$| [–—] .*$|, (?:not|nicht) .*$",
+    re.IGNORECASE,
+)
+_TOKEN = re.compile(r"[€$£]?\d[\d.,:/]*\d?[a-z%]*|[#@]?[^\W_]+(?:[-_./@’'&][^\W_]+)*|→|->|[€$£%]")
+_CLOCK = re.compile(r"(\d{1,2})[:.](\d\d)(am|pm)?$|(\d{1,2})(am|pm)$", re.IGNORECASE)
+_ORDINAL_DAY = re.compile(r"\b(\d{1,2})\. (?=(?:Jan|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)\w*\b)")
+_NUMBER = re.compile(r"[€$£]?(v?\d[\d.,]*?)(k|m|st|nd|rd|th|%|gb|mb|kb|ms|s|kg|mg|h|min)?$", re.IGNORECASE)
+_ISO_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)$")
+_DOTTED_DATE = re.compile(r"(\d{1,2})[./](\d{1,2})[./](\d{2,4})?$")
+_REPLACED_BEFORE = _words(
+    "instead of than from not statt anstatt anstelle nicht replaces replaced replacing left war was von vom"
+)
+_DETERMINERS = _words(
+    "the this that a an der die das den dem des ein eine einen einem einer our my his her their unser unsere mein meine"
+)
+_NAME_MARKERS = {
+    **dict.fromkeys(["in", "to", "nach", "into", "on"], "in"),
+    **dict.fromkeys(["at", "for", "bei", "fur", "joined"], "at"),
+    **dict.fromkeys(["is", "are", "called", "named", "ist", "heisst", "heißt", "sind", "lautet"], "is"),
+}  # fmt: skip
+_TO_WORDS = _words("to auf zu nach into")
+
+
+@lru_cache(maxsize=1 << 14)
+def parse_statements(text: str, speaker: str = "") -> tuple[Statement, ...]:
+    """Return the statements of a text; the subject "I" is the speaker."""
+    sentences = split_sentences(_ORDINAL_DAY.sub(r"\1 ", text[:_MAX_CHARACTERS]))[:_MAX_SENTENCES]
+    found = (_parse_sentence(sentence, speaker) for sentence in sentences)
+    return tuple(statement for statement in found if statement is not None)
+
+
+def text_changes(older: str, newer: str, *, older_speaker: str = "", newer_speaker: str = "") -> bool:
+    """Return whether a later text changes what an earlier text states."""
+    earlier = parse_statements(older, older_speaker)
+    return any(statement_changes(one, other) for other in parse_statements(newer, newer_speaker) for one in earlier)
+
+
+def statement_changes(older: Statement, newer: Statement) -> bool:
+    """Return whether a later statement is about the same subject and attribute as an earlier one and says otherwise."""
+    if newer.adds or (newer.past and not newer.changes):
+        return False
+    return (
+        _changes_value(older, newer)
+        or _names_replaced(older, newer)
+        or _negates(older, newer)
+        or _changes_phrase(older, newer)
+    )
+
+
+def _is_same_subject(said: frozenset[str], says: frozenset[str], newer: Statement) -> bool:
+    """Return whether two subjects are the same; with a change word the later one may have one word less."""
+    if said == says:
+        return bool(says)
+    if not newer.changes or newer.possessive or len(says) < 2:
+        return False
+    return says < said and len(said - says) == 1 and said - says != {"old"}
+
+
+def _changes_value(older: Statement, newer: Statement) -> bool:
+    """Return whether both give the same subject a value of the same type, and the values differ."""
+    if newer.negated and not newer.ends:
+        return False
+    if not newer.changes and not (
+        older.lasting
+        and newer.lasting
+        and older.has_verb
+        and newer.has_verb
+        and older.verbs == newer.verbs
+        and not older.indefinite
+        and not newer.indefinite
+    ):
+        return False
+    for type in ValueType:
+        before = [value for value in older.values if value.type is type]
+        after = [value for value in newer.values if value.type is type]
+        if not before or len(before) != len(after):
+            continue
+        different = [(one, other) for one, other in zip(before, after, strict=True) if one.value != other.value]
+        if len(different) != 1:
+            continue
+        ((one, other),) = different
+        if type is ValueType.PERSON and not newer.changes:
+            continue
+        if type is ValueType.STATE and one.unit != other.unit:
+            continue
+        if type is ValueType.NAME and not newer.changes and one.value.islower() and not newer.possessive:
+            continue
+        if type is ValueType.NAME and "to" not in (one.unit, other.unit) and one.unit != other.unit:
+            continue
+        if type is ValueType.NUMBER and one.unit != other.unit and one.unit and other.unit:
+            continue
+        unit_is_subject = (
+            type is ValueType.NUMBER and not older.subject and not newer.subject and one.unit == other.unit != ""
+        )
+        said, says = (
+            (older.subject, newer.subject)
+            if type is ValueType.NAME
+            else (older.subject | older.names, newer.subject | newer.names)  # a name is part of the subject here
+        )
+        if _is_same_subject(said, says, newer) or (unit_is_subject and newer.changes):
+            return True
+    days = {ValueType.WEEKDAY, ValueType.DATE, ValueType.MONTH}
+    before_types = {value.type for value in older.values} & days
+    after_types = {value.type for value in newer.values} & days
+    return (
+        newer.changes
+        and bool(before_types and after_types)
+        and not before_types & after_types
+        and _is_same_subject(older.subject | older.names, newer.subject | newer.names, newer)
+    )
+
+
+def _names_replaced(older: Statement, newer: Statement) -> bool:
+    """Return whether the later statement calls the earlier one's value a former one and has the same subject."""
+    if not newer.replaces or not (newer.replaced_words or newer.replaced):
+        return False
+    if newer.replaced and not set(newer.replaced) & set(older.values):
+        return False
+    if newer.replaced_words and not newer.replaced_words <= set(older.words):
+        return False
+    rest = newer.subject - newer.replaced_words - newer.replacing_words
+    if not rest:
+        return bool(newer.replaced_words) and older.lasting and older.group == newer.group
+    return rest <= older.subject or (bool(rest & older.subject) and len(rest - older.subject) <= 1 and older.lasting)
+
+
+def _negates(older: Statement, newer: Statement) -> bool:
+    """Return whether one says that something is so and the later one that it is not, or not any longer."""
+    if older.negated == newer.negated or not older.words or not (older.lasting and newer.lasting):
+        return False
+    if not (older.has_verb and newer.has_verb):
+        return False
+    said, says = set(older.words), set(newer.words)
+    return older.words == newer.words or (newer.ends and len(said) >= 2 and said <= says and len(says - said) <= 1)
+
+
+def _changes_phrase(older: Statement, newer: Statement) -> bool:
+    """Return whether the two differ in one phrase after the verb only, and the later one has a change word."""
+    if not (newer.says_now and older.lasting):
+        return False
+    if any(value.type is ValueType.PERSON for value in (*older.values, *newer.values)):
+        return False
+    if newer.negated or older.negated or newer.indefinite != older.indefinite:
+        return False
+    if older.words == newer.words or len(older.words) < 2 or older.words[:1] != newer.words[:1]:
+        return False
+    if (set(older.words) | set(newer.words)) & _ADDITIVE_STEMS or newer.verbs & _ADDITIVE_STEMS:
+        return False
+    prefix = 0
+    while prefix < min(len(older.words), len(newer.words)) and older.words[prefix] == newer.words[prefix]:
+        prefix += 1
+    suffix = 0
+    while (
+        suffix < min(len(older.words), len(newer.words)) - prefix
+        and older.words[-1 - suffix] == newer.words[-1 - suffix]
+    ):
+        suffix += 1
+    before = older.words[prefix : len(older.words) - suffix]
+    after = newer.words[prefix : len(newer.words) - suffix]
+    if not 1 <= len(before) <= 3 or not 1 <= len(after) <= 3 or prefix + suffix < 2:
+        return False
+    if prefix < max(older.head, newer.head) or older.capitals[prefix] != newer.capitals[prefix]:
+        return False
+    if {value.type for value in older.values} != {value.type for value in newer.values}:
+        return False
+    return older.verbs == newer.verbs
+
+
+_ADDITIVE_STEMS = frozenset(stem_word(word) for word in _ADDITIVE_VERBS)
+
+
+def _parse_sentence(sentence: str, speaker: str) -> Statement | None:
+    """Return the statement of a sentence; ``None`` for questions, wishes, conditions and sentences that are too long.
+
+    The words of the sentence decide which of the slower patterns can match at all.
+    """
+    if sentence.rstrip("\"'”’)").endswith("?") or sentence.count(" ") > 2 * _MAX_WORDS:
+        return None
+    found = frozenset(_FOUND_WORD.findall(fold_text(sentence).replace("’", "'")))
+    if not found.isdisjoint(_DOUBT_WORDS) and _NO_STATEMENT.search(sentence):
+        return None
+    main, starts_now = sentence, False
+    if any(hint in sentence for hint in _LEADING_HINTS):
+        main = _LEADING_CLAUSE.sub("", sentence)
+        starts_now = main != sentence and sentence.lower().startswith(_STARTS)
+    if not found.isdisjoint(_TRAILING_HINTS) or any(mark in sentence for mark in ";(–—"):
+        main = _TRAILING_CLAUSE.sub("", main)
+    if not found.isdisjoint(_FROM_HINTS):
+        without_start = _FROM_THEN.sub("", main)
+        starts_now = starts_now or without_start != main
+        main = without_start
+    if not found.isdisjoint(_ADVERB_HINTS):
+        main = _TIME_ADVERB.sub("", main)
+    tokens = _TOKEN.findall(main.rstrip(" .!…"))
+    if not 2 <= len(tokens) <= _MAX_WORDS:
+        return None
+    return _Parser(tokens, speaker, found).build_statement(main, sentence, starts_now=starts_now)
+
+
+class _Parser:
+    """Reads the values and the words of one sentence."""
+
+    def __init__(self, tokens: Sequence[str], speaker: str, found: frozenset[str]) -> None:
+        self.tokens = tokens
+        self.found = found
+        self.has_digit = any(token[-1].isdigit() or token[0].isdigit() or token[1:2].isdigit() for token in tokens)
+        self.lower = [fold_text(token).replace("’", "'") for token in tokens]
+        self.taken = [False] * len(tokens)
+        self.speaker = stem_word(fold_text(speaker).split()[0]) if speaker.split() else "i"
+        self.values: list[tuple[int, StatedValue]] = []
+        verbs = (i for i, word in enumerate(self.lower) if i and word in _VERB_WORDS)
+        known_verb = next(verbs, None)
+        self.has_known_verb = known_verb is not None
+        self.verb = known_verb or 1
+
+    def build_statement(self, main: str, sentence: str, *, starts_now: bool) -> Statement | None:
+        if self.has_digit or not self.found.isdisjoint(_TIME_WORDS):
+            self._find_times()
+        if self.has_digit or not self.found.isdisjoint(_NUMBER_WORDS):
+            self._find_numbers()
+        if len(self.values) > 1:
+            self._join_ranges()
+        may_negate = "n't" in main or "n’t" in main or not self.found.isdisjoint(_NEGATION_WORDS)
+        negated = may_negate and bool(_NEGATION.search(main))
+        ends = not self.found.isdisjoint(_ENDING_WORDS) and bool(_ENDS.search(sentence))
+        self._find_states(negated=negated)
+        self._find_names()
+        changes = starts_now or any(word in _CHANGE_WORDS for word in self.lower)
+        is_new_state = any(value.type is ValueType.STATE for _, value in self.values) and not self.found.isdisjoint(
+            _PASSIVE_WORDS
+        )
+        changes = changes or is_new_state
+        replaced_words, replacing_words = self._find_replaced_words()
+        replaced: list[StatedValue] = []
+        values: list[StatedValue] = []
+        for index, value in self.values:
+            (replaced if self._is_replaced(index) else values).append(value)
+        subject: set[str] = set()
+        verbs: set[str] = set()
+        words: list[str] = []
+        capitals: list[bool] = []
+        is_unresolved = False
+        head = 0
+        for index, word in enumerate(self.lower):
+            if word in _SELF_WORDS:
+                subject.add(self.speaker)
+                words.append(self.speaker)
+                capitals.append(True)
+                continue
+            if word in _UNRESOLVED:
+                is_unresolved = True
+                continue
+            if not head and self.has_known_verb and index == self.verb:
+                head = len(words) or 1
+            bare = word.removesuffix("'s").removesuffix("n't")
+            stem = stem_word(bare)
+            if not stem or word in _FUNCTION_WORDS or bare in _FUNCTION_WORDS:
+                continue
+            if word in _CHANGE_WORDS or (word in {"old", "alt"} and index and self.taken[index - 1]):
+                continue
+            if bare in _WORK_WORDS:
+                stem = "work"
+            is_role = bare in _ROLE_WORDS
+            if self.taken[index] or (bare in _GENERIC_WORDS and not is_role):
+                if not self.taken[index] and bare not in _AUXILIARIES:
+                    verbs.add(stem)
+                if self.taken[index] or bare not in _AUXILIARIES:
+                    words.append(stem)
+                    capitals.append(self.tokens[index][0].isupper())
+                continue
+            words.append(stem)
+            capitals.append(self.tokens[index][0].isupper())
+            subject.add(_ROLE_STEMS.get(bare, stem) if is_role else stem)
+        if is_unresolved and not subject:
+            return None
+        return Statement(
+            subject=frozenset(subject),
+            verbs=frozenset(verbs),
+            words=tuple(words),
+            values=tuple(values),
+            replaced=tuple(replaced),
+            replaced_words=replaced_words,
+            replacing_words=replacing_words,
+            changes=changes or ends,
+            replaces=any(word in _REPLACING_VERBS for word in self.lower),
+            says_now=starts_now or any(word in _NOW_WORDS for word in self.lower),
+            ends=ends,
+            negated=negated,
+            adds=not self.found.isdisjoint(_ADDING_HINTS) and bool(_ADDS.search(main)),
+            past=not self.found.isdisjoint(_PAST_HINTS) and bool(_PAST.search(sentence)),
+            has_verb=not _LASTING_WORDS.isdisjoint(self.found),
+            lasting=not self._is_past_event() and (changes or self.found.isdisjoint(_PASSIVE_WORDS)),
+            indefinite=any(word in _INDEFINITE for word in self.lower),
+            group=any(word in _GROUP_WORDS for word in self.lower),
+            possessive=any(word.endswith("'s") or word in _SELF_WORDS for word in self.lower),
+            names=frozenset(
+                stem_word(fold_text(part))
+                for value in values
+                if value.type is ValueType.NAME
+                for part in value.value.split()
+            ),
+            capitals=tuple(capitals),
+            stems=frozenset(words) | subject,
+            head=head or 2,
+        )
+
+    def _is_past_event(self) -> bool:
+        """Return whether the sentence reports an event: "we met", "I have finished", "ich habe gekauft"."""
+        if not self.found.isdisjoint(_PRESENT_WORDS):
+            return False
+        if not self.found.isdisjoint(_PAST_VERBS) or (
+            not self.found.isdisjoint(_GERMAN_PERFECT) and _GERMAN_PARTICIPLE.match(self.lower[-1])
+        ):
+            return True
+        return any(len(word) > 4 and word.endswith("ed") and word not in _CHANGE_WORDS for word in self.lower)
+
+    def _add(self, first: int, last: int, type: ValueType, value: str, unit: str = "") -> None:
+        for index in range(first, last):
+            self.taken[index] = True
+        self.values.append((first, StatedValue(type, value, unit)))
+
+    def _find_times(self) -> None:
+        for index, (token, word) in enumerate(zip(self.tokens, self.lower, strict=True)):
+            if self.taken[index]:
+                continue
+            following = self.lower[index + 1] if index + 1 < len(self.lower) else ""
+            if word in _WEEKDAYS:
+                self._add(index, index + 1, ValueType.WEEKDAY, _WEEKDAYS[word])
+            elif (
+                word in _MONTHS
+                and token[0].isupper()
+                and (len(word) > 3 or word in {"may", "mai"} or _is_day(following))
+            ):
+                self._add_month(index)
+            elif match := _ISO_DATE.match(word):
+                self._add(index, index + 1, ValueType.DATE, f"{match[2]}-{match[3]}")
+            elif (match := _DOTTED_DATE.match(word)) and int(match[2]) <= 12:
+                self._add(index, index + 1, ValueType.DATE, f"{int(match[2]):02}-{int(match[1]):02}")
+            elif re.fullmatch(r"q[1-4]", word):
+                self._add(index, index + 1, ValueType.QUARTER, word)
+            elif re.fullmatch(r"(?:19|20)\d\d", word) and (not following or following in _FUNCTION_WORDS):
+                self._add(index, index + 1, ValueType.YEAR, word)
+            elif word in _CLOCK_WORDS:
+                self._add(index, index + 1, ValueType.CLOCK, _CLOCK_WORDS[word])
+            elif (match := _CLOCK.match(word)) and (":" in word or match[5] or match[3] or following == "uhr"):
+                self._add_clock(index, int(match[1] or match[4]), match[2] or "00", match[3] or match[5] or following)
+            elif word.isdigit() and following in {"am", "pm", "uhr", "o'clock"} and int(word) <= 24:
+                self._add_clock(index, int(word), "00", following)
+
+    def _add_month(self, index: int) -> None:
+        month = _MONTHS[self.lower[index]]
+        if index + 1 < len(self.lower) and _is_day(self.lower[index + 1]):
+            self._add(index, index + 2, ValueType.DATE, f"{month}-{_day_number(self.lower[index + 1])}")
+        elif index and _is_day(self.lower[index - 1]) and not self.taken[index - 1]:
+            self._add(index - 1, index + 1, ValueType.DATE, f"{month}-{_day_number(self.lower[index - 1])}")
+        else:
+            self._add(index, index + 1, ValueType.MONTH, month)
+
+    def _add_clock(self, index: int, hour: int, minute: str, half: str) -> None:
+        half = half.lower()
+        hour = hour % 12 + 12 if half == "pm" else 0 if half == "am" and hour == 12 else hour
+        end = (
+            index + 2
+            if index + 1 < len(self.lower) and self.lower[index + 1] in {"am", "pm", "uhr", "o'clock"}
+            else index + 1
+        )
+        self._add(index, end, ValueType.CLOCK, f"{hour:02}:{minute}")
+
+    def _find_numbers(self) -> None:
+        for index, word in enumerate(self.lower):
+            if self.taken[index] or index < self.verb:  # a number before the verb is part of the subject: build 41
+                continue
+            following = self.lower[index + 1] if index + 1 < len(self.lower) else ""
+            is_noun = bool(following) and following[0].isalpha() and following not in _FUNCTION_WORDS | _CHANGE_WORDS
+            match = _NUMBER.match(word)
+            if match:
+                number, suffix = match[1].rstrip(".,"), match[2] or ""
+                if re.fullmatch(r"\d{1,3}(?:[.,]\d{3})+", number):
+                    number = re.sub(r"[.,]", "", number)
+                is_version = "." in number or number.startswith("v")
+                number = number.removeprefix("v")
+                if suffix in {"k", "m"}:
+                    number += "000" if suffix == "k" else "000000"
+                unit = "money" if word[0] in "€$£" else _UNITS.get(suffix, "")
+            elif word in _NUMBER_WORDS and is_noun:
+                number, is_version, unit = _NUMBER_WORDS[word], False, ""
+            else:
+                continue
+            end = index + 1
+            symbol = self.tokens[index + 1] if index + 1 < len(self.tokens) else ""
+            detail = ""
+            if not unit and symbol in {"€", "$", "£", "%"}:
+                unit, end = _UNITS[symbol], index + 2
+            elif not unit and not is_version and is_noun and not self.taken[index + 1]:
+                unit, end = _UNITS.get(following) or stem_word(following), index + 2
+                detail = following if unit == "duration" else ""
+            if end + 1 < len(self.lower) and self.lower[end] in {"per", "pro", "a", "an"}:
+                end += 2
+            self._add(index, end, ValueType.NUMBER, f"{number} {stem_word(detail)}".strip(), unit)
+
+    def _join_ranges(self) -> None:
+        """Join two values of one type to a range: 9 to 5, Monday to Friday."""
+        joined: list[tuple[int, StatedValue]] = []
+        for index, value in sorted(self.values, key=lambda found: found[0]):
+            before = joined[-1] if joined else None
+            if (
+                before is not None
+                and before[1].type is value.type
+                and index - before[0] in (2, 3)
+                and self.lower[index - 1] in {"to", "bis", "until", "through"}
+                and not (before[0] and self.lower[before[0] - 1] in {"from", "von", "vom"})
+            ):
+                joined[-1] = (before[0], StatedValue(value.type, f"{before[1].value} to {value.value}", value.unit))
+            else:
+                joined.append((index, value))
+        self.values = joined
+
+    def _find_states(self, *, negated: bool) -> None:
+        for index, word in enumerate(self.lower):
+            state = _STATES.get(word)
+            if state is None or self.taken[index]:
+                continue
+            following = self.lower[index + 1 : index + 2]
+            if word in {"on", "off", "an", "aus", "up", "down"} and not (
+                index
+                and self.lower[index - 1] in {"is", "are", "now", "switched", "turned", "ist", "jetzt", "back"}
+                and (not following or following[0] in {"by", "now", "again", "for", "in", "standardmassig"})
+            ):
+                continue
+            group, pole = state
+            self._add(index, index + 1, ValueType.STATE, f"{pole}{'!' if negated else ''}", group)
+
+    def _find_names(self) -> None:
+        """Find persons in statements about roles, and names or words after "is", "in", "to" and "called"."""
+        is_role = any(word.removesuffix("'s") in _ROLE_WORDS for word in self.lower)
+        for index, token in enumerate(self.tokens):
+            if self.taken[index] or not token[0].isupper():
+                continue
+            before = self._word_before(index)
+            if is_role and self._is_person(index, before):
+                self._add(
+                    index,
+                    self._end_of_name(index),
+                    ValueType.PERSON,
+                    " ".join(self.lower[index : self._end_of_name(index)]),
+                )
+            elif not is_role and index > self.verb and before in _NAME_MARKERS:
+                marker = (
+                    "to"
+                    if before in _TO_WORDS and any(word in _TO_VERBS for word in self.lower)
+                    else _NAME_MARKERS[before]
+                )
+                end = self._end_of_name(index)
+                self._add(index, end, ValueType.NAME, " ".join(self.tokens[index:end]), marker)
+        if not self.values:
+            self._find_complement()
+
+    def _is_person(self, index: int, before: str) -> bool:
+        word = self.lower[index].removesuffix("'s")
+        if word in _ROLE_WORDS or word in _FUNCTION_WORDS or self.tokens[index].endswith("'s"):
+            return False
+        return not index or before in {
+            "is",
+            "are",
+            "ist",
+            "from",
+            "von",
+            "by",
+            "durch",
+            "to",
+            "an",
+            "replaced",
+            "replaces",
+            "for",
+        }
+
+    def _end_of_name(self, index: int) -> int:
+        end = index + 1
+        while (
+            end < len(self.tokens)
+            and not self.taken[end]
+            and (self.tokens[end][0].isupper() or self.tokens[end] == "&")
+        ):
+            end += 1
+        return end
+
+    def _word_before(self, index: int) -> str:
+        """Return the word before a token, adverbs of change aside."""
+        while index and self.lower[index - 1] in _SKIPPED_BEFORE_NAME:
+            index -= 1
+        return self.lower[index - 1] if index else ""
+
+    def _find_complement(self) -> None:
+        """Find a word without a capital letter at the end of the sentence, after "is", "called" or "to"."""
+        last = len(self.lower) - 1
+        while last > 0 and self.lower[last] in _CHANGE_WORDS | {"again"}:
+            last -= 1
+        if last < 2 or self.taken[last] or self.lower[last] in _FUNCTION_WORDS or not self.lower[last][0].isalpha():
+            return
+        before = self._word_before(last)
+        is_to = before in _TO_WORDS and any(word in _TO_VERBS for word in self.lower)
+        if is_to or (before in _NAME_MARKERS and _NAME_MARKERS[before] == "is"):
+            self._add(last, last + 1, ValueType.NAME, self.lower[last], "to" if is_to else "is")
+
+    def _is_replaced(self, index: int) -> bool:
+        """Return whether the value at an index is a former one: "instead of Tuesday", "from Tuesday to", "Tuesday →"."""
+        position = index
+        while position and self.lower[position - 1] in _DETERMINERS | {"on", "at", "in", "am", "um", "den", "dem"}:
+            position -= 1
+        before = self.lower[position - 1] if position else ""
+        if before in {"from", "von", "vom", "was", "war"}:
+            return any(
+                word in _TO_WORDS or word in {"→", "->", "now", "jetzt"} for word in self.lower[index + 1 :]
+            ) or (
+                self.values[0][0] != index
+                and any(word in {"took", "over", "ubernommen", "ubernimmt"} for word in self.lower)
+            )
+        if before in {"not", "nicht"}:
+            return len(self.values) > 1
+        if index + 1 < len(self.lower) and self.lower[index + 1] in {"→", "->"}:
+            return True
+        return before in _REPLACED_BEFORE
+
+    def _find_replaced_words(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the stems between "from" and "to" or after "instead of", outside typed values, and those after "to"."""
+        found: list[str] = []
+        replacing: list[str] = []
+        for index, word in enumerate(self.lower):
+            if word in {"from", "von", "vom"} and any(
+                later in _TO_WORDS for later in self.lower[index + 2 : index + 7]
+            ):
+                end = next(i for i in range(index + 2, len(self.lower)) if self.lower[i] in _TO_WORDS)
+                for later in self.lower[end + 1 : end + 5]:
+                    if later in {"for", "in", "on", "fur", "im", "bei", "as"}:
+                        break
+                    replacing.append(stem_word(later))
+            elif (word == "of" and index and self.lower[index - 1] == "instead") or word in {"statt", "anstatt"}:
+                end = len(self.lower)
+                if index + 1 >= end:
+                    continue
+            else:
+                continue
+            span = range(index + 1, min(end, index + 5))
+            typed = [
+                value
+                for start, value in self.values
+                if start in span and value.type not in (ValueType.NAME, ValueType.PERSON)
+            ]
+            if not typed:
+                found += [
+                    stem for i in span if self.lower[i] not in _FUNCTION_WORDS and (stem := stem_word(self.lower[i]))
+                ]
+        return frozenset(found), frozenset(replacing)
+
+
+_AUXILIARIES = _words("""
+    be is are was were am been being has have had having do does did will get gets got make made set just already again
+    finally actually always usually regularly permanently officially currently default ended done good version
+    ist sind war waren bin hat habe haben hatte wird werden wurde wurden worden immer
+    """)  # fmt: skip
+_ADDING_HINTS = _words("""
+    also too well additional additionally another addition both besides second extra likewise auch zusatzlich weitere weiterer
+    weiteren weiteres weiterem ausserdem außerdem ebenfalls sowohl
+    """)
+_PAST_HINTS = _words("""
+    used previously formerly then originally first past last until was were fruher damals ursprunglich letztes zuvor ehemals war
+    waren
+    """)
+_TIME_WORDS = frozenset((*_WEEKDAYS, *_MONTHS, *_CLOCK_WORDS))
+_PRESENT_WORDS = _words("is are am i'm now jetzt ist sind every each must muss")
+_PAST_VERBS = _words("""
+    met went ran bought had did saw won sold spent read came left gave got made took said ate drank drove flew wrote lost found
+    sent paid kept slept spoke taught thought caught built broke chose fell felt forgot heard knew began
+    """)
+_GERMAN_PERFECT = _words("hat habe haben hatte hatten bin")
+_GERMAN_PARTICIPLE = re.compile(r"(?:ge\w+(?:t|en)|(?:ver|be|er|ent)\w+(?:t|en)|\w+iert|\w+ge\w+(?:t|en))$")
+_STARTS = ("as of", "since", "starting", "ab ", "seit", "update", "correction")
+_CHANGE_ADVERBS = _words(
+    "new latest since over longer meanwhile henceforth back forward good permanently seit ab neu neue neuer neues neuen mehr noch erst sofort"
+)
+_VERB_WORDS = (_CHANGE_WORDS - _NOW_WORDS - _CHANGE_ADVERBS) | _GENERIC_WORDS | _AUXILIARIES | _LASTING_WORDS
+_ROLE_STEMS = {
+    **dict.fromkeys(["lead", "leads", "leader", "leading", "head", "heads", "leitet", "leiter", "leiterin", "leitung"], "lead"),
+    **dict.fromkeys(["owner", "owns"], "owner"),
+    **dict.fromkeys(["manager", "manages"], "manager"),
+    **dict.fromkeys(["maintainer", "maintains"], "maintainer"),
+}  # fmt: skip
+_SKIPPED_BEFORE_NAME = _words("now jetzt nun inzwischen mittlerweile currently the new dr mr mrs ms der die das")
+_TO_VERBS = _words(
+    "changed renamed switched moved migrated updated set umbenannt geandert gewechselt umgestellt changes switch"
+)
+
+
+def _is_day(word: str) -> bool:
+    digits = word.removesuffix("st").removesuffix("nd").removesuffix("rd").removesuffix("th").removesuffix(".")
+    return digits.isdigit() and 1 <= int(digits) <= 31
+
+
+def _day_number(word: str) -> str:
+    return f"{int(re.sub(r'[^0-9]', '', word)):02}"

@@ -6,14 +6,13 @@ from contextlib import contextmanager
 
 import apsw
 import pytest
-from lukasa.testing.contract.dump import dump_store
 
 from lukasa.errors import LukasaError
 from lukasa.scope import FULL_REACH
 from lukasa.storage.sqlite import SqliteEngine
 from lukasa.testing import EngineContract
 from lukasa.testing.contract.base import list_ids, make_key, write_note
-from lukasa.testing.contract.example_store import fill_example_store
+from lukasa.testing.contract.example_store import dump_store, fill_example_store
 
 KINDS = frozenset({"memory"})
 _NEWEST = "seq = (SELECT seq FROM log WHERE scope = ? AND kind = ? AND id = ? ORDER BY version DESC LIMIT 1)"

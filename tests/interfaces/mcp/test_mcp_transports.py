@@ -268,7 +268,7 @@ def test_a_token_in_the_environment_acts_as_the_agent_of_the_command(lukasa_prog
     [
         ((), {}, "There is no token"),
         ((), {"LUKASA_TOKEN": "short"}, "at least 16"),
-        (("--compat", "other"), {}, "not known"),
+        (("--compat", "other"), {}, "not a set of tools"),
     ],
 )
 def test_http_refuses_to_start_with_unusable_options(lukasa_program, tmp_path, words, environment, sentence):

@@ -43,7 +43,7 @@ NEWS_KIND, SIGNAL_KIND, ACKNOWLEDGEMENT_KIND = "network_news", "network_signal",
 AGENT_KIND, CURSOR_KIND = "network_agent", "network_cursor"
 KINDS = dict.fromkeys((NEWS_KIND, SIGNAL_KIND, ACKNOWLEDGEMENT_KIND, AGENT_KIND, CURSOR_KIND), KindSpec())
 """The kinds of record that the hub writes. Signals of older stores are of the kind of news."""
-MAX_INBOX = 1000
+MAX_INBOX = 250
 """The number of signals that one look into an inbox returns at most."""
 _ID_FIELDS = {"prediction": "prediction_id", "signal": "signal_id"}
 _SIGNAL_KINDS = (SIGNAL_KIND, NEWS_KIND)

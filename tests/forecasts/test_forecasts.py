@@ -9,7 +9,9 @@ from lukasa import Accepted, Conflict, Refused
 from lukasa.errors import InvalidInput, NetworkDown
 from lukasa.forecasts import diagram
 from lukasa.forecasts.scoring import ResolvedPrediction, compute_scores
+from lukasa.network import MAX_INBOX
 from lukasa.storage.engine import Query
+from lukasa.testing.network_contract import send_signals
 
 
 def add_resolved(forecasts, pairs, category=""):
@@ -306,3 +308,12 @@ def test_a_signal_that_the_network_lost_is_sent_again(location, open_store, cloc
     assert elysia.receive() == []
     assert orion.retry_signals()["sent"] == 1
     assert len(elysia.receive()) == 1
+
+
+@pytest.mark.requirement("FOR-2")
+def test_receive_takes_every_signal_that_waits(open_store, tmp_path):
+    orion, elysia = (open_store(str(tmp_path / "agents.db"), agent=name).forecasts for name in ("orion", "elysia"))
+    ids = [f"s{number}" for number in range(MAX_INBOX + 50)]
+    send_signals(orion.network, "orion", ids)
+    assert sorted(signal["signal_id"] for signal in elysia.receive()) == sorted(ids)
+    assert len(elysia.received()) == len(ids)

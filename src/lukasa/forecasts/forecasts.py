@@ -307,14 +307,17 @@ class Forecasts:
         if self.network is None:
             return []
         taken: list[Mapping[str, Any]] = []
-        for message in self.network.inbox(self.agent_id):
-            sender, signal_id = message["agent_id"], message["signal_id"]
-            id = hashlib.sha256(f"{sender}\0{signal_id}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
-            body = {**message, "received_at": to_iso(self._clock.now())}
-            effect = Draft(RECEIVED, body=body, id=id, scope=self._home_scope, origin="network")
-            if not self.network.acknowledge(self.agent_id, signal_id, sender, [effect]).repeated:
-                taken.append(message)
+        while messages := self.network.inbox(self.agent_id):
+            taken += [message for message in messages if self._take(self.network, message)]
         return taken
+
+    def _take(self, network: Network, message: Mapping[str, Any]) -> bool:
+        """Store a signal among the received ones and acknowledge it; return whether that was not done before."""
+        sender, signal_id = message["agent_id"], message["signal_id"]
+        id = hashlib.sha256(f"{sender}\0{signal_id}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        body = {**message, "received_at": to_iso(self._clock.now())}
+        effect = Draft(RECEIVED, body=body, id=id, scope=self._home_scope, origin="network")
+        return not network.acknowledge(self.agent_id, signal_id, sender, [effect]).repeated
 
     def received(self) -> list[Mapping[str, Any]]:
         """Return every signal that was received so far, oldest first."""

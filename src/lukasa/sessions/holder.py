@@ -1,6 +1,6 @@
 """The process that has a session open, and whether it is still running.
 
-A file beside the checkpoints names the holder of a session while the session is open. A holder of this machine is alive
+A file next to the checkpoints names the holder of a session while the session is open. A holder of this machine is alive
 while the process with its number and its time of start runs, and in this process while the session itself is open. The
 machine is stored as a hash of its name. Nothing is known of a process on another machine, so its sessions never count as
 alive here.

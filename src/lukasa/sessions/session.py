@@ -711,7 +711,6 @@ class Session:
                 self._store_usage()
                 self._require_accepted(self._checkpoint_refreshed(clean=True), "closed")
                 self._mark_closed()
-                self._release()
                 self._back_up(self._clock.now())
 
     def _store_usage(self) -> None:
@@ -728,17 +727,14 @@ class Session:
         self._mark_closed()
 
     def _mark_closed(self) -> None:
+        """Note in memory and in the files that this process no longer has the session open."""
         self._closed = True
         if self._holder is not None:
             release_holder(self._holder)
-
-    def _release(self) -> None:
-        """Delete the file that says that this process has the session open."""
-        if self._holder is not None:
             try:
                 self._files.remove_holder(self._holder)
             except (OSError, LukasaError) as error:
-                self.trouble = error  # the session is closed, so the file says nothing any more
+                self.trouble = error  # the holder is not alive, so its file says nothing any more
 
     def __enter__(self) -> Self:
         return self

@@ -50,9 +50,13 @@ def test_a_look_reads_no_settled_signal_again(hub, in_file, monkeypatch):
     read = []
     with in_file.journal.snapshot() as reader:
         original = type(reader).read
-        monkeypatch.setattr(
-            type(reader), "read", lambda self, query: read.extend(found := original(self, query)) or found
-        )
+
+    def read_and_note(reader, query):
+        records = original(reader, query)
+        read.extend(records)
+        return records
+
+    monkeypatch.setattr(type(reader), "read", read_and_note)
     assert inbox_ids(hub, "b") == ["new"]
     assert len(read) == 1
 

@@ -98,6 +98,8 @@ def test_a_session_is_awaited_like_the_memory(tmp_path: Path) -> None:
 
 
 NOT_AWAITED = {
+    "Forecasts.count_versions": "called by Session.state",
+    "Forecasts.fill_sections": "called by Session.state",
     "Jobs.seen_by": "takes a synchronous journal; callers use Memory.as_agent",
     "Session.begin": "called by Sessions.start",
     "Session.reopen": "called by Sessions.start",

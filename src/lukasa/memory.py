@@ -37,7 +37,7 @@ from lukasa.storage.engines import EngineOptions, open_engine
 from lukasa.storage.files import atomic_write
 from lukasa.storage.location import StoreLocation
 from lukasa.transfer import jsonl
-from lukasa.transfer.layouts import LayoutImportResult, load_layout
+from lukasa.transfer.layouts import SERVICE_LAYOUTS, LayoutImportResult, load_layout, load_service_layout
 
 if TYPE_CHECKING:
     from lukasa.context import Conversations
@@ -109,7 +109,12 @@ def _context_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
 
 def _sessions_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
     files, hub = partial(_open_files, parts.location), _open_hub(memory, parts.clock)
-    return memory.journal, parts.clock, parts.new_id, files, hub, default_session_id
+    return memory.journal, parts.clock, parts.new_id, files, hub, default_session_id, lambda: memory.forecasts
+
+
+def _forecasts_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
+    hub = _open_hub(memory, parts.clock)
+    return memory.journal, parts.clock, parts.new_id, hub, lambda: memory.sessions.configuration()
 
 
 def _trust_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
@@ -142,11 +147,7 @@ SERVICES: dict[str, Service] = {
         "lukasa.experience", "Continuity", lambda memory, parts: (memory.journal, memory.recall, parts.clock)
     ),
     "episodes": Service("lukasa.experience", "Episodes"),
-    "forecasts": Service(
-        "lukasa.forecasts",
-        "Forecasts",
-        lambda memory, parts: (memory.journal, parts.clock, parts.new_id, _open_hub(memory, parts.clock)),
-    ),
+    "forecasts": Service("lukasa.forecasts", "Forecasts", _forecasts_arguments),
     "graph": Service("lukasa.memory_graph", "MemoryGraph", lambda memory, _: (memory.journal,)),
     "handoffs": Service("lukasa.experience", "Handoffs"),
     "knowledge": Service(
@@ -320,9 +321,12 @@ class Memory:
     ) -> int:
         """Write the log as JSONL and return the number of versions. A file is replaced atomically.
 
-        Another ``format`` writes one scope in the layout of a document (``loki``: a folder) and returns the number of
-        records.
+        Another ``format`` writes one scope in the layout of a document (``loki``, ``voxsigil``, ``context``: a folder) and
+        returns the number of records.
         """
+        if format in SERVICE_LAYOUTS:
+            service, layout = load_service_layout(format)
+            return layout.write_folder(getattr(self, service), _require_folder(target), scope)
         if format != "jsonl":
             return load_layout(format).write(self.journal, _require_folder(target), scope)
         if not isinstance(target, str | os.PathLike):
@@ -343,8 +347,11 @@ class Memory:
     ) -> jsonl.LogImportResult | LayoutImportResult:
         """Import an exported log. Entries that are already stored are skipped, so it can be run again.
 
-        Another ``format`` imports the layout of a document (``loki``: a folder) into one scope.
+        Another ``format`` imports the layout of a document (``loki``, ``voxsigil``, ``context``: a folder) into one scope.
         """
+        if format in SERVICE_LAYOUTS:
+            service, layout = load_service_layout(format)
+            return layout.read_folder(getattr(self, service), _require_folder(source), scope)
         if format != "jsonl":
             parts, folder = self._parts, _require_folder(source)
             return load_layout(format).read(self.journal, parts.clock, parts.new_id, folder, scope)

@@ -7,33 +7,51 @@ Every network guarantees:
 
 - ``broadcast`` returns once the network has stored the news. Sending the same news again changes nothing and says so.
 - ``fetch_state`` returns the last news of an agent, in the sections of a session's state.
-- ``acknowledge`` confirms that the receiver has taken a signal. It may be repeated.
+- ``inbox`` returns the oldest signals that the receiver has not acknowledged. None is passed over: once the receiver has
+  acknowledged these, the next ones come.
+- ``acknowledge`` confirms that the receiver has taken a signal, and stores the records that the receiver makes of it in the
+  same step. It may be repeated; the records are stored once.
 - A network that cannot be reached raises ``NetworkDown``; too many requests raise ``RateLimited``.
+
+``lukasa.testing.NetworkContract`` is the conformance suite of networks.
+
+The hub finds the signals of an inbox by a cursor per receiver, a record that says: up to this signal everything is settled,
+except these. What is settled is not read again, so the cost of a look does not grow with the number of old signals. The
+acknowledgements stay the truth; a cursor that does not fit the log, such as one from another store, is ignored and replaced.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
 from lukasa import canonical_json
 from lukasa.clock import Clock, from_iso, to_iso
-from lukasa.errors import InvalidInput, RateLimited
+from lukasa.errors import InvalidInput, RateLimited, StoreReadOnly
 from lukasa.gate import KindSpec
 from lukasa.journal import Journal
 from lukasa.outcome import Accepted, Refused
-from lukasa.record import Draft, Key
+from lukasa.record import Draft, Key, Record
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
 
-NEWS_KIND, ACKNOWLEDGEMENT_KIND, AGENT_KIND = "network_news", "network_taken", "network_agent"
-KINDS = dict.fromkeys((NEWS_KIND, ACKNOWLEDGEMENT_KIND, AGENT_KIND), KindSpec())
-"""The kinds of record that the hub writes."""
+NEWS_KIND, SIGNAL_KIND, ACKNOWLEDGEMENT_KIND = "network_news", "network_signal", "network_taken"
+AGENT_KIND, CURSOR_KIND = "network_agent", "network_cursor"
+KINDS = dict.fromkeys((NEWS_KIND, SIGNAL_KIND, ACKNOWLEDGEMENT_KIND, AGENT_KIND, CURSOR_KIND), KindSpec())
+"""The kinds of record that the hub writes. Signals of older stores are of the kind of news."""
+MAX_INBOX = 250
+"""The number of signals that one look into an inbox returns at most."""
 _ID_FIELDS = {"prediction": "prediction_id", "signal": "signal_id"}
-_MAX_INBOX = 1000
+_SIGNAL_KINDS = (SIGNAL_KIND, NEWS_KIND)
+_MAX_FETCHED_SIGNALS = 1000
+_PAGE_SIZE, _SMALL_PAGE_SIZE = 500, 50
+"""The number of signals per read, and the number up to which each acknowledgement is looked up alone."""
+_SETTLED_PER_CURSOR = 100
+"""The number of settled signals after which a look moves the cursor."""
 
 News = Mapping[str, Any]
 NewsType = Literal["prediction", "signal"]
@@ -78,14 +96,14 @@ class Network(Protocol):
     def broadcast(self, agent_id: str, news_type: NewsType, news: News) -> SendReceipt:
         """Send a prediction or a signal of an agent to all others."""
 
-    def acknowledge(self, agent_id: str, signal_id: str, sender: str) -> SendReceipt:
-        """Confirm that an agent has taken a signal of another."""
+    def acknowledge(self, agent_id: str, signal_id: str, sender: str, effect: Sequence[Draft] = ()) -> SendReceipt:
+        """Confirm that an agent has taken a signal of another, and store ``effect`` in the same step, once."""
 
     def acknowledged(self, agent_id: str, signal_id: str) -> tuple[str, ...]:
         """Return the agents that have taken a signal of an agent."""
 
     def inbox(self, agent_id: str) -> list[News]:
-        """Return the signals of others that an agent has not taken yet, oldest first, each with its ``agent_id``."""
+        """Return the oldest signals of others that an agent has not taken yet, each with its ``agent_id``."""
 
     def peers(self, agent_id: str) -> list[Peer]:
         """Return the other agents that the network knows."""
@@ -109,8 +127,8 @@ class RateLimitedNetwork:
     def broadcast(self, agent_id: str, news_type: NewsType, news: News) -> SendReceipt:
         return self._count_request().broadcast(agent_id, news_type, news)
 
-    def acknowledge(self, agent_id: str, signal_id: str, sender: str) -> SendReceipt:
-        return self._count_request().acknowledge(agent_id, signal_id, sender)
+    def acknowledge(self, agent_id: str, signal_id: str, sender: str, effect: Sequence[Draft] = ()) -> SendReceipt:
+        return self._count_request().acknowledge(agent_id, signal_id, sender, effect)
 
     def acknowledged(self, agent_id: str, signal_id: str) -> tuple[str, ...]:
         return self._count_request().acknowledged(agent_id, signal_id)
@@ -120,6 +138,15 @@ class RateLimitedNetwork:
 
     def peers(self, agent_id: str) -> list[Peer]:
         return self._count_request().peers(agent_id)
+
+    def resume_usage(self, usage: Mapping[str, Any]) -> None:
+        """Go on counting from a usage in the fields of a session's state, if it is of the current hour."""
+        used, last = usage.get("requests_this_hour"), usage.get("last_request")
+        if self.last_request is None and isinstance(used, int) and isinstance(last, str):
+            self.last_request = from_iso(last)
+            hour = self.last_request.replace(minute=0, second=0, microsecond=0)
+            if hour == self.clock.now().replace(minute=0, second=0, microsecond=0):
+                self.hour_start, self.requests_used = hour, self.requests_used + used
 
     def usage(self) -> dict[str, Any]:
         """Return the usage in the fields of a session's state."""
@@ -142,6 +169,19 @@ class RateLimitedNetwork:
             self.hour_start, self.requests_used = hour, 0
 
 
+@dataclass(frozen=True, slots=True)
+class _InboxLook:
+    """Signals that a receiver has not taken, and the number of settled ones that had to be read to find them."""
+
+    pending: list[Record]
+    settled: int
+    seen: int
+    """Number of signals up to the last one that was read."""
+    last: Record | None
+    fits: bool
+    """Whether the cursor accounts for every signal."""
+
+
 class NetworkHub:
     """A network in a store: agents that share the store read each other's news in the shared scope."""
 
@@ -150,24 +190,29 @@ class NetworkHub:
         self._clock = clock
 
     def fetch_state(self, agent_id: str) -> NetworkState:
-        found: dict[str, list[News]] = {"prediction": [], "signal": []}
-        label = f"from={_hash_names(agent_id)}"
-        for record in self._journal.read(Query(kinds=(NEWS_KIND,), scopes=(SHARED,), labels=(label,))):
-            found[record.body["sort"]].append(record.body["news"])
-        return NetworkState(agent_id, tuple(found["prediction"]), tuple(found["signal"]))
+        sender = f"from={_hash_names(agent_id)}"
+        predictions = Query(kinds=(NEWS_KIND,), scopes=(SHARED,), labels=(sender, "sort=prediction"))
+        signals = Query(
+            kinds=_SIGNAL_KINDS, scopes=(SHARED,), labels=(sender, "sort=signal"), newest_first=True,
+            limit=_MAX_FETCHED_SIGNALS,
+        )  # fmt: skip
+        found = [record.body["news"] for record in self._journal.read(signals)]
+        return NetworkState(
+            agent_id, tuple(record.body["news"] for record in self._journal.read(predictions)), tuple(found[::-1])
+        )
 
     def broadcast(self, agent_id: str, news_type: NewsType, news: News) -> SendReceipt:
         news_id = news.get(_ID_FIELDS[news_type])
         if not isinstance(news_id, str) or not news_id:
             raise InvalidInput(f"A {news_type} that is broadcast has a {_ID_FIELDS[news_type]}.")
-        key = Key(SHARED, NEWS_KIND, _hash_names(agent_id, news_type, news_id))
+        id, kind = _hash_names(agent_id, news_type, news_id), SIGNAL_KIND if news_type == "signal" else NEWS_KIND
         labels = (f"from={_hash_names(agent_id)}", f"sort={news_type}")
         body = {"agent_id": agent_id, "sort": news_type, "news": dict(news)}
         repeated = False
 
         def append_news(reader: Reader) -> Sequence[Draft] | Refused:
             nonlocal repeated
-            record = reader.get(key)
+            record = _find_news(reader, id) if news_type == "signal" else reader.get(Key(SHARED, kind, id))
             known = None if record is None else record.body["news"]
             repeated = known is not None and (
                 news_type == "signal"
@@ -177,28 +222,29 @@ class NetworkHub:
             if repeated:
                 return []
             return [
-                Draft(NEWS_KIND, body=body, id=key.id, labels=labels, origin="network"),
+                Draft(kind, body=body, id=id, labels=labels, origin="network"),
                 *self._heartbeat_drafts(reader, agent_id),
             ]
 
         self._require_accepted(self._journal.append_if(append_news))
         return SendReceipt(news_id, repeated)
 
-    def acknowledge(self, agent_id: str, signal_id: str, sender: str) -> SendReceipt:
-        signal = Key(SHARED, NEWS_KIND, _hash_names(sender, "signal", signal_id))
-        key = Key(SHARED, ACKNOWLEDGEMENT_KIND, _hash_names(sender, signal_id, agent_id))
+    def acknowledge(self, agent_id: str, signal_id: str, sender: str, effect: Sequence[Draft] = ()) -> SendReceipt:
+        signal = _hash_names(sender, "signal", signal_id)
+        key = _acknowledgement_key(sender, signal_id, agent_id)
         repeated = False
 
         def append_acknowledgement(reader: Reader) -> Sequence[Draft] | Refused:
             nonlocal repeated
-            if reader.get(signal) is None:
+            if _find_news(reader, signal) is None:
                 return Refused("not_found", f"The network has no signal {signal_id[:80]} of {sender[:80]}.")
             if repeated := reader.get(key) is not None:
                 return []
             body = {"by": agent_id, "signal_id": signal_id, "from": sender}
-            labels = (f"signal={signal.id}", f"by={_hash_names(agent_id)}")
+            labels = (f"signal={signal}", f"by={_hash_names(agent_id)}")
             return [
                 Draft(ACKNOWLEDGEMENT_KIND, body=body, id=key.id, labels=labels, origin="network"),
+                *effect,
                 *self._heartbeat_drafts(reader, agent_id),
             ]
 
@@ -211,17 +257,66 @@ class NetworkHub:
         return tuple(record.body["by"] for record in records)
 
     def inbox(self, agent_id: str) -> list[News]:
-        query = Query(
-            kinds=(NEWS_KIND,), scopes=(SHARED,), labels=("sort=signal",), newest_first=True, limit=_MAX_INBOX
-        )
-        inbox: list[News] = []
-        with self._journal.snapshot() as reader:
-            for record in reversed(reader.read(query)):
-                sender, news = record.body["agent_id"], record.body["news"]
-                taken = Key(SHARED, ACKNOWLEDGEMENT_KIND, _hash_names(sender, news["signal_id"], agent_id))
-                if sender != agent_id and reader.get(taken) is None:
-                    inbox.append({**news, "agent_id": sender})
-        return inbox
+        for use_cursor in (True, True, False):  # a count that differs once may be a write that is not finished
+            with self._journal.snapshot() as reader:
+                look = self._look(reader, agent_id, self._read_cursor(reader, agent_id) if use_cursor else None)
+            if look.fits:
+                break
+        if look.settled >= _SETTLED_PER_CURSOR and look.last is not None:
+            body = {"agent_id": agent_id, "last": look.last.id, "upto": look.last.seq, "seen": look.seen}
+            body["open"] = [record.id for record in look.pending]
+            with suppress(StoreReadOnly):  # the cursor saves time; a look does not need it
+                self._journal.append(Draft(CURSOR_KIND, body=body, id=_hash_names(agent_id), origin="network"))
+        return [{**record.body["news"], "agent_id": record.body["agent_id"]} for record in look.pending]
+
+    @staticmethod
+    def _read_cursor(reader: Reader, agent_id: str) -> Mapping[str, Any] | None:
+        """Return the cursor of a receiver, or None if there is none or it does not fit this log."""
+        record = reader.get(Key(SHARED, CURSOR_KIND, _hash_names(agent_id)))
+        last = None if record is None else _find_news(reader, record.body["last"])
+        return record.body if record is not None and last is not None and last.seq == record.body["upto"] else None
+
+    @staticmethod
+    def _look(reader: Reader, agent_id: str, cursor: Mapping[str, Any] | None) -> _InboxLook:
+        """Collect the signals that a receiver has not taken: the open ones of its cursor, and those that came since.
+
+        The cursor does not fit when there are more signals than it has seen and than came since: some were hidden when it
+        was written, for example by a quarantine that has been released.
+        """
+        upto = 0 if cursor is None else int(cursor["upto"])
+        last = None if cursor is None else _find_news(reader, cursor["last"])
+        taken: set[str] | None = None
+
+        def is_settled(record: Record) -> bool:
+            sender = record.body["agent_id"]
+            key = _acknowledgement_key(sender, record.body["news"]["signal_id"], agent_id)
+            return sender == agent_id or (reader.get(key) is not None if taken is None else key.id in taken)
+
+        open_signals = [_find_news(reader, id) for id in cursor["open"]] if cursor is not None else []
+        pending = [record for record in open_signals if record is not None and not is_settled(record)]
+        settled, came, position = len(open_signals) - len(pending), 0, upto
+        is_complete, fits = False, True
+        while not is_complete and len(pending) < MAX_INBOX:
+            query = Query(
+                kinds=_SIGNAL_KINDS, scopes=(SHARED,), labels=("sort=signal",), after=position, limit=_PAGE_SIZE
+            )
+            page = reader.read(query)
+            if taken is None and len(page) > _SMALL_PAGE_SIZE:
+                taken = _taken_since(reader, agent_id, upto)
+            for record in page[: MAX_INBOX - len(pending)]:
+                if is_settled(record):
+                    settled += 1
+                else:
+                    pending.append(record)
+                came += record.kind == SIGNAL_KIND
+                last, position = record, record.seq
+            is_complete = len(page) < _PAGE_SIZE and (not page or page[-1].seq == position)
+        seen = came + (0 if cursor is None else int(cursor["seen"]))
+        if is_complete:
+            tallies = (row.live for row in reader.tally() if (row.scope, row.kind) == (SHARED, SIGNAL_KIND))
+            total = next(tallies, 0)
+            fits, seen = cursor is None or total <= seen, total
+        return _InboxLook(pending, settled, seen, last, fits)
 
     def peers(self, agent_id: str) -> list[Peer]:
         records = self._journal.read(Query(kinds=(AGENT_KIND,), scopes=(SHARED,)))
@@ -243,6 +338,31 @@ class NetworkHub:
     def _require_accepted(outcome: object) -> None:
         if not isinstance(outcome, Accepted):
             raise InvalidInput(getattr(outcome, "reason", "The network refused it."))
+
+
+def _find_news(reader: Reader, id: str) -> Record | None:
+    """Return the record of a signal by its id; stores of older versions have it under the kind of news."""
+    return reader.get(Key(SHARED, SIGNAL_KIND, id)) or reader.get(Key(SHARED, NEWS_KIND, id))
+
+
+def _taken_since(reader: Reader, agent_id: str, position: int) -> set[str]:
+    """Return the ids of the acknowledgements that an agent has made since a position of the log."""
+    taken: set[str] = set()
+    before = None
+    while True:  # from the newest on: a read after a position leaves out what follows a write that is not finished
+        query = Query(
+            kinds=(ACKNOWLEDGEMENT_KIND,), scopes=(SHARED,), labels=(f"by={_hash_names(agent_id)}",), before=before,
+            newest_first=True, limit=_PAGE_SIZE,
+        )  # fmt: skip
+        page = reader.read(query)
+        taken |= {record.id for record in page}
+        if len(page) < _PAGE_SIZE or page[-1].seq <= position:
+            return taken
+        before = page[-1].seq
+
+
+def _acknowledgement_key(sender: str, signal_id: str, agent_id: str) -> Key:
+    return Key(SHARED, ACKNOWLEDGEMENT_KIND, _hash_names(sender, signal_id, agent_id))
 
 
 def _hash_names(*names: str) -> str:

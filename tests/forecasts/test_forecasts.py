@@ -9,6 +9,9 @@ from lukasa import Accepted, Conflict, Refused
 from lukasa.errors import InvalidInput, NetworkDown
 from lukasa.forecasts import diagram
 from lukasa.forecasts.scoring import ResolvedPrediction, compute_scores
+from lukasa.network import MAX_INBOX
+from lukasa.storage.engine import Query
+from lukasa.testing.network_contract import send_signals
 
 
 def add_resolved(forecasts, pairs, category=""):
@@ -279,3 +282,38 @@ def test_a_picture_is_saved_as_svg_and_any_other_suffix_is_refused(tmp_path, nam
     with pytest.raises(InvalidInput, match=r"ending in \.svg"):
         picture.save(tmp_path / name)
     assert not (tmp_path / name).exists()
+
+
+@pytest.mark.requirement("FOR-2")
+def test_a_received_signal_is_stored_with_its_acknowledgement(location, open_store, clock):
+    orion, elysia = (open_store(location, agent=name, clock=clock).forecasts for name in ("orion", "elysia"))
+    orion.predict("?", 0.9, prediction_id="p")
+    orion.signal("p")
+    (signal,) = elysia.receive()
+    assert (signal["agent_id"], signal["prediction"]) == ("orion", 0.9)
+    (stored,) = elysia.received()
+    assert (stored["signal_id"], stored["received_at"]) == (signal["signal_id"], "2026-02-03T12:00:00Z")
+    assert elysia.receive() == []
+    assert orion.received() == []
+
+
+@pytest.mark.requirement("FOR-2")
+def test_a_signal_that_the_network_lost_is_sent_again(location, open_store, clock):
+    owner = open_store(location, clock=clock)
+    orion, elysia = (open_store(location, agent=name, clock=clock).forecasts for name in ("orion", "elysia"))
+    orion.predict("?", 0.9, prediction_id="p")
+    orion.signal("p")
+    (news,) = owner.journal.read(Query(kinds=("network_signal",)))
+    owner.journal.delete(news.key)
+    assert elysia.receive() == []
+    assert orion.retry_signals()["sent"] == 1
+    assert len(elysia.receive()) == 1
+
+
+@pytest.mark.requirement("FOR-2")
+def test_receive_takes_every_signal_that_waits(open_store, tmp_path):
+    orion, elysia = (open_store(str(tmp_path / "agents.db"), agent=name).forecasts for name in ("orion", "elysia"))
+    ids = [f"s{number}" for number in range(MAX_INBOX + 50)]
+    send_signals(orion.network, "orion", ids)
+    assert sorted(signal["signal_id"] for signal in elysia.receive()) == sorted(ids)
+    assert len(elysia.received()) == len(ids)

@@ -201,3 +201,14 @@ def test_weak_categories_are_clearly_worse_than_the_overall_score():
     )
     assert find_weak_categories(items) == ("regulation", "weather")
     assert find_weak_categories([]) == ()
+
+
+@pytest.mark.requirement("FOR-5")
+@pytest.mark.parametrize("period", [2, 3, 5, 10])
+def test_the_gain_does_not_depend_on_outcomes_that_repeat_in_time(period):
+    pairs = [(0.5, index % period == 0) for index in range(200)]
+    in_blocks = sorted(pairs, key=lambda pair: pair[1])
+    gains = [cross_validated_gain(resolved(order)) for order in (pairs, in_blocks)]
+    assert gains[0] == pytest.approx(gains[1], abs=0.004)
+    true_gain = (1 / period - 0.5) ** 2  # the base rate instead of one half
+    assert gains[0] == pytest.approx(true_gain, abs=0.01)

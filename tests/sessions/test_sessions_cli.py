@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import lukasa
 from lukasa.interfaces.cli.app import app
 
 
@@ -183,3 +184,32 @@ def test_erase_of_a_subject_deletes_the_files_that_name_it(run, run_json, tmp_pa
 def test_checkpoint_save_turns_predictions_into_forecasts(run, run_json, saved):
     run("checkpoint", "save", "demo", "--state", "state.json", "--forecasts")
     assert [body["prediction_id"] for body in run_json("forecast", "list")] == ["pred-0", "pred-1", "pred-2"]
+
+
+@pytest.mark.requirement("CHK-2")
+def test_checkpoint_show_prints_a_checkpoint_by_its_number(run, run_json, saved, make):
+    run("checkpoint", "save", "demo", "--state", "-", input=json.dumps(make.state(1)))
+    assert len(run_json("checkpoint", "show", "demo", "--number", "1")["active_predictions"]) == 3
+    assert len(run_json("checkpoint", "show", "demo", "--number", "2")["active_predictions"]) == 1
+    run("checkpoint", "show", "demo", "--number", "9", expect=5)
+
+
+@pytest.mark.requirement("CHK-13")
+def test_a_folder_of_the_document_is_imported(run, run_json, make, tmp_path):
+    folder = tmp_path / ".voxsigil/sessions/demo"
+    folder.mkdir(parents=True)
+    (folder / "checkpoint_5.json").write_text(json.dumps(make.state()))
+    assert run_json("import", ".voxsigil", "--format", "voxsigil")["added"] == 1
+    assert run_json("import", ".voxsigil", "--format", "voxsigil")["present"] == 1
+    assert run_json("checkpoint", "list", "demo")[0]["number"] == 5
+    run("forecast", "add", "Will it hold?", "0.6", "--id", "later")
+    predictions = run_json("checkpoint", "show", "demo")["active_predictions"]
+    assert [item["prediction_id"] for item in predictions] == ["pred-0", "pred-1", "pred-2", "later"]
+
+
+@pytest.mark.requirement("CHK-8")
+def test_recover_says_that_a_session_is_alive(run, run_json, tmp_path):
+    with lukasa.open("agents.db") as memory:
+        memory.sessions.start("demo")
+        assert run_json("recover", "demo")["mode"] == "alive"
+        assert "running process" in run("recover", "demo").output

@@ -209,6 +209,7 @@ def session_calls(memory: Any, folder: Path) -> Iterator[Any]:
     yield sessions.checkpoints("demo"), sessions.verify("demo"), sessions.folder("demo"), sessions.archive("demo")
     yield sessions.compress_old_checkpoints("demo"), sessions.prune("demo"), sessions.recover("crashed")
     session = sessions.start("other")
+    yield sessions.configuration(), sessions.checkpoint("demo", 1), session.configuration, session.scope
     yield session.number, session.closed, session.state(), session.replace({"configuration": {"mode": "calm"}})
     yield session.refresh(), session.tick(), session.verify(), session.recovering(), session.mark_recovering()
     session.close()
@@ -241,6 +242,7 @@ def trust_and_forecast_calls(memory: Any) -> Iterator[Any]:
     forecasts = memory.forecasts
     yield forecasts.agent_id, forecasts.find(), forecasts.get("build-1"), forecasts.history("build-1")
     yield forecasts.calibrate(0.7), forecasts.estimate("release"), forecasts.reasoning("release")
+    yield forecasts.max_active, forecasts.threshold, forecasts.received()
     yield forecasts.scores(), forecasts.signals(), forecasts.take_in({"active_predictions": []})
 
 

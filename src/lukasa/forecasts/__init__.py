@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "CalibrationReport", "ForecastScores", "Forecasts", "ProbabilityCorrection"]
 
-KINDS = dict.fromkeys(("prediction", "reasoning", "signal"), KindSpec())
+KINDS = dict.fromkeys(("prediction", "reasoning", "signal", "received_signal"), KindSpec())
 """The kinds of record that forecasts write."""
 
 __getattr__ = lazy_attributes(

@@ -3,7 +3,8 @@
 A probability is corrected on the log-odds scale: ``p' = σ(scaling · logit(p) + bias)``. A scaling below 1 means that the
 agent is overconfident, a bias below 0 that it expects too much to happen. Both are fitted together by maximum likelihood
 of the outcomes; the penalty ``PRIOR`` pulls them towards no correction, so that moving them takes evidence. Five-fold
-cross-validation measures whether the correction helps on predictions it was not fitted on; if not, none is made.
+cross-validation measures whether the correction helps on predictions it was not fitted on; if not, none is made. Predictions
+are dealt to the folds in a shuffled order, the same each time, so that outcomes that repeat in time do not fill one fold.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import exp, fsum, log, sqrt
+from random import Random
 from typing import Any, Literal
 
 from lukasa.forecasts.scoring import EPSILON, ResolvedPrediction, brier_score
@@ -111,10 +113,11 @@ def fit_correction(predictions: Sequence[ResolvedPrediction]) -> tuple[float, fl
 def cross_validated_gain(predictions: Sequence[ResolvedPrediction]) -> float:
     """Return how far the Brier score falls when each fold is corrected by a fit on the other folds."""
     corrected = []
+    shuffled = Random(FOLDS).sample(predictions, len(predictions))  # noqa: S311 - no secret, and the same each time
     for fold in range(FOLDS):
-        bias, scaling = fit_correction([item for index, item in enumerate(predictions) if index % FOLDS != fold])
+        bias, scaling = fit_correction([item for index, item in enumerate(shuffled) if index % FOLDS != fold])
         correct = ProbabilityCorrection(bias, scaling)
-        corrected += [ResolvedPrediction(correct(item.probability), item.outcome) for item in predictions[fold::FOLDS]]
+        corrected += [ResolvedPrediction(correct(item.probability), item.outcome) for item in shuffled[fold::FOLDS]]
     return brier_score(predictions) - brier_score(corrected)
 
 

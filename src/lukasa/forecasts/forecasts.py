@@ -6,14 +6,26 @@ probability is the newest one from before the outcome was known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lukasa.clock import Clock, IdMaker, from_iso, to_iso, to_utc
 from lukasa.errors import InvalidInput, NetworkDown
 from lukasa.forecasts.calibration import CalibrationReport, build_calibration_report
 from lukasa.forecasts.scoring import ForecastScores, ResolvedPrediction, compute_scores
+from lukasa.forecasts.session_sections import (
+    OWN_FIGURES_KEY,
+    SCORE_NAMES,
+    add_figures,
+    merge_learning,
+    merge_predictions,
+    merge_reasoning,
+    merge_signals,
+    read_time,
+    split_imported_figures,
+)
 from lukasa.journal import Journal
 from lukasa.network import Network
 from lukasa.outcome import Accepted, Outcome, Refused
@@ -21,7 +33,7 @@ from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
 
-PREDICTION, SIGNAL, REASONING = "prediction", "signal", "reasoning"
+PREDICTION, SIGNAL, REASONING, RECEIVED = "prediction", "signal", "reasoning", "received_signal"
 MAX_ACTIVE = 50
 CONFIDENCE_THRESHOLD = 0.70
 ROLLING_WINDOW = timedelta(days=30)
@@ -31,7 +43,8 @@ _UNACKNOWLEDGED_LABEL = "acknowledged=no"
 class Forecasts:
     """Predictions and their scores.
 
-    At most ``max_active`` predictions are active at once. Signals with a confidence below ``threshold`` are not sent.
+    At most ``max_active`` markets have an active prediction at once. Signals with a confidence below ``threshold`` are not
+    sent. Both are what ``configuration`` says, the configuration of the caller's newest session, unless they are set here.
     """
 
     def __init__(
@@ -40,16 +53,40 @@ class Forecasts:
         clock: Clock,
         new_id: IdMaker,
         network: Network | None = None,
+        configuration: Callable[[], Mapping[str, Any]] = dict,
         *,
-        max_active: int = MAX_ACTIVE,
-        threshold: float = CONFIDENCE_THRESHOLD,
+        max_active: int | None = None,
+        threshold: float | None = None,
     ) -> None:
         self._journal = journal
         self._clock = clock
         self._new_id = new_id
         self.network = network
-        self.max_active = max_active
-        self.threshold = threshold
+        self._configuration = configuration
+        self._max_active = max_active
+        self._threshold = threshold
+
+    @property
+    def max_active(self) -> int:
+        """The number of markets that may have an active prediction (``max_active_markets``)."""
+        if self._max_active is not None:
+            return self._max_active
+        return int(self._configuration().get("max_active_markets", MAX_ACTIVE))
+
+    @max_active.setter
+    def max_active(self, value: int | None) -> None:
+        self._max_active = value
+
+    @property
+    def threshold(self) -> float:
+        """The lowest confidence at which a signal is sent (``confidence_threshold``)."""
+        if self._threshold is not None:
+            return self._threshold
+        return float(self._configuration().get("confidence_threshold", CONFIDENCE_THRESHOLD))
+
+    @threshold.setter
+    def threshold(self, value: float | None) -> None:
+        self._threshold = value
 
     @property
     def agent_id(self) -> str:
@@ -94,13 +131,14 @@ class Forecasts:
             "uncalibrated": uncalibrated if calibrated else None,
         }
         body |= {name: value for name, value in optional.items() if value is not None}
-        draft = self._prediction_draft(body, expected=0)
+        draft, limit = self._prediction_draft(body, expected=0), self.max_active
 
         def if_below_limit(reader: Reader) -> Sequence[Draft] | Refused:
-            query = Query(kinds=(PREDICTION,), scopes=(draft.scope,), labels=("status=active",), limit=self.max_active)
-            if len(reader.read(query)) >= self.max_active:
-                reason = f"There are {self.max_active} active predictions already. Resolve or expire some first."
-                return Refused("too_many_active", reason)
+            query = Query(kinds=(PREDICTION,), scopes=(draft.scope,), labels=("status=active",))
+            markets = {record.body.get("market_id") for record in reader.read(query)}
+            if len(markets | {body["market_id"]}) > max(limit, len(markets)):
+                reason = f"There are active predictions on {len(markets)} markets already; {limit} are allowed."
+                return Refused("too_many_active", f"{reason} Resolve or expire some first.")
             return [draft]
 
         return self._journal.append_if(if_below_limit)
@@ -207,8 +245,8 @@ class Forecasts:
             certainty = max(probability, 1 - probability)
         if (refused := _check_numbers(certainty)) is not None:
             return refused
-        if certainty < self.threshold:
-            limit = f"the threshold of {self.threshold:g}"
+        if certainty < (threshold := self.threshold):
+            limit = f"the threshold of {threshold:g}"
             return Refused(
                 "below_threshold", f"A confidence of {certainty:g} is below {limit}, so nothing is broadcast."
             )
@@ -241,15 +279,19 @@ class Forecasts:
         return counts
 
     def _send_signal(self, record: Record) -> str:
-        """Broadcast a signal unless that was done, ask for acknowledgements, and store both; return the signal's state."""
+        """Broadcast a signal unless it is acknowledged, and store what became of it; return the signal's state.
+
+        A network that has the signal already changes nothing, and one that has lost it gets it again.
+        """
         body = dict(record.body)
         if self.network is None:
             return "waiting"
         try:
-            if not body["broadcast"]:
+            if body["broadcast"]:
+                body["acknowledged"] = bool(self.network.acknowledged(self.agent_id, body["signal_id"]))
+            if not body["acknowledged"]:
                 self.network.broadcast(self.agent_id, "signal", {**body, "broadcast": True})
                 body["broadcast"] = True
-            body["acknowledged"] = bool(self.network.acknowledged(self.agent_id, body["signal_id"]))
         except NetworkDown:
             return "waiting"
         if body != record.body:
@@ -258,14 +300,28 @@ class Forecasts:
         return "acknowledged" if body["acknowledged"] else "sent"
 
     def receive(self) -> list[Mapping[str, Any]]:
-        """Acknowledge and return the new signals of other agents, each once."""
+        """Take the new signals of other agents and return them, each once.
+
+        A signal is stored among the received ones in the same step that acknowledges it: no crash loses or doubles it.
+        """
         if self.network is None:
             return []
-        return [
-            message
-            for message in self.network.inbox(self.agent_id)
-            if not self.network.acknowledge(self.agent_id, message["signal_id"], message["agent_id"]).repeated
-        ]
+        taken: list[Mapping[str, Any]] = []
+        while messages := self.network.inbox(self.agent_id):
+            taken += [message for message in messages if self._take(self.network, message)]
+        return taken
+
+    def _take(self, network: Network, message: Mapping[str, Any]) -> bool:
+        """Store a signal among the received ones and acknowledge it; return whether that was not done before."""
+        sender, signal_id = message["agent_id"], message["signal_id"]
+        id = hashlib.sha256(f"{sender}\0{signal_id}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        body = {**message, "received_at": to_iso(self._clock.now())}
+        effect = Draft(RECEIVED, body=body, id=id, scope=self._home_scope, origin="network")
+        return not network.acknowledge(self.agent_id, signal_id, sender, [effect]).repeated
+
+    def received(self) -> list[Mapping[str, Any]]:
+        """Return every signal that was received so far, oldest first."""
+        return [record.body for record in self._journal.read(Query(kinds=(RECEIVED,), scopes=self._own_scopes()))]
 
     def signals(self) -> list[Mapping[str, Any]]:
         """Return the signals made so far, oldest first."""
@@ -334,15 +390,22 @@ class Forecasts:
 
     def metrics(self) -> dict[str, Any]:
         """Return the scores in the layout of a session's section ``performance_metrics``."""
-        lifetime, rolling = self.scores().as_json(), self.scores(ROLLING_WINDOW).as_json()
-        names = ("brier_score", "log_score", "calibration_score")
+        return self._build_metrics(list(self._read_predictions(None)))
+
+    def _build_metrics(self, predictions: Sequence[Record], since: datetime | None = None) -> dict[str, Any]:
+        """Score predictions; ``since`` leaves out those made, and outcomes known, up to a time."""
+        start, now = since or datetime.min.replace(tzinfo=UTC), self._clock.now()
+        resolved = [record for record in predictions if record.body.get("status") == "resolved"]
+        lifetime = compute_scores(_to_resolved(record for record in resolved if record.moment > start)).as_json()
+        window = _to_resolved(record for record in resolved if record.moment >= now - ROLLING_WINDOW)
+        rolling = compute_scores(window).as_json()
         return {
-            "total_predictions": sum(1 for _ in self._read_predictions(None)),
+            "total_predictions": sum(read_time(record.body, "created_at") > start for record in predictions),
             "resolved_predictions": lifetime["count"],
-            **{name: lifetime[name] for name in names},
-            "last_calculated": to_iso(self._clock.now()),
+            **{name: lifetime[name] for name in SCORE_NAMES},
+            "last_calculated": to_iso(now),
             "by_confidence_bucket": lifetime["by_confidence_bucket"],
-            "rolling_30_days": {name: rolling[name] for name in ("count", *names)},
+            OWN_FIGURES_KEY: {name: rolling[name] for name in ("count", *SCORE_NAMES)},
         }
 
     def sections(self) -> dict[str, Any]:
@@ -368,6 +431,50 @@ class Forecasts:
             },
         }
 
+    def count_versions(self, scope: str) -> tuple[int, ...]:
+        """Return the numbers of versions of predictions, signals and analyses in a scope: they tell whether one changed."""
+        counts = {row.kind: row.versions for row in self._journal.tally() if row.scope == scope}
+        return tuple(counts.get(kind, 0) for kind in (PREDICTION, SIGNAL, REASONING))
+
+    def fill_sections(
+        self, state: Mapping[str, Any], scope: str, *, max_signals: int, signals_for: timedelta, max_markets: int
+    ) -> dict[str, Any]:
+        """Return the state of a session with the forecasts of a scope merged into it; the newer version counts.
+
+        Predictions that are settled are not added, nor signals that are older than ``signals_for``.
+        """
+        predictions = list(self._journal.read(Query(kinds=(PREDICTION,), scopes=(scope,))))
+        recent = Query(
+            kinds=(SIGNAL,), scopes=(scope,), recorded_since=self._clock.now() - signals_for, newest_first=True,
+            limit=max_signals,
+        )  # fmt: skip
+        signals = [dict(record.body) for record in self._journal.read(recent)][::-1]
+        newest = self._journal.read(Query(kinds=(REASONING,), scopes=(scope,), newest_first=True, limit=max_markets))
+        reasoning = {
+            record.id: {name: value for name, value in record.body.items() if name != "market_id"} for record in newest
+        }
+        metrics, learning = state["performance_metrics"], state["learning_state"]
+        if predictions:
+            imported = split_imported_figures(metrics)
+            since = None if imported is None else read_time(imported, "last_calculated")
+            own = self._build_metrics(predictions, since)
+            if imported is None:
+                metrics = {**metrics, **own}
+            elif own["total_predictions"] or own["resolved_predictions"]:
+                metrics = add_figures(imported, own)
+            resolved = _to_resolved(record for record in predictions if record.body.get("status") == "resolved")
+            learning = merge_learning(learning, build_calibration_report(resolved)) if resolved else learning
+        return {
+            **state,
+            "active_predictions": merge_predictions(
+                state["active_predictions"], [dict(record.body) for record in predictions]
+            ),
+            "signal_history": merge_signals(state["signal_history"], signals, max_signals),
+            "reasoning_cache": merge_reasoning(state["reasoning_cache"], reasoning, max_markets),
+            "performance_metrics": metrics,
+            "learning_state": learning,
+        }
+
     def take_in(self, state: Mapping[str, Any]) -> Outcome:
         """Store the predictions, signals and reasoning of a session's state. Records that exist already stay unchanged."""
         scope = self._home_scope
@@ -384,17 +491,8 @@ class Forecasts:
     def _resolved_predictions(self, window: timedelta | None, category: str | None = None) -> list[ResolvedPrediction]:
         """Return the resolved predictions of a window, in the order in which their outcomes became known."""
         since = None if window is None else self._clock.now() - window
-        records = sorted(self._read_predictions("resolved", since), key=lambda record: (record.moment, record.seq))
-        return [
-            ResolvedPrediction(
-                float(record.body["probability"]),
-                float(bool(record.body["outcome"])),
-                record.body.get("confidence_level"),
-                record.body.get("category", ""),
-            )
-            for record in records
-            if isinstance(record.body.get("outcome"), bool) and category in (None, record.body.get("category", ""))
-        ]
+        resolved = _to_resolved(self._read_predictions("resolved", since))
+        return [item for item in resolved if category in (None, item.category)]
 
     def _read_predictions(self, status: str | None, since: datetime | None = None) -> Iterable[Record]:
         labels = () if status is None else (f"status={status}",)
@@ -423,6 +521,20 @@ class Forecasts:
     def _home_scope(self) -> str:
         """The scope that this caller's forecasts are written to."""
         return self._journal.home_scope or SHARED
+
+
+def _to_resolved(records: Iterable[Record]) -> list[ResolvedPrediction]:
+    """Return the predictions with an outcome, in the order in which the outcomes became known."""
+    return [
+        ResolvedPrediction(
+            float(record.body["probability"]),
+            float(record.body["outcome"]),
+            record.body.get("confidence_level"),
+            record.body.get("category", ""),
+        )
+        for record in sorted(records, key=lambda record: (record.moment, record.seq))
+        if isinstance(record.body.get("outcome"), bool)
+    ]
 
 
 def _status_labels(body: Mapping[str, Any]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import hashlib
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from lukasa import canonical_json
 from lukasa.clock import from_iso, to_iso
 from lukasa.errors import FileMissing, FormatError, InvalidInput, LukasaError
 from lukasa.scope import SHARED
+from lukasa.sessions.holder import is_holder_alive
 from lukasa.sessions.state import (
     CHECKPOINT_SECTION,
     MAX_STATE_BYTES,
@@ -39,10 +41,12 @@ CHECKPOINT_FORMAT = "lukasa-checkpoint"
 _CHECKPOINT_NAME = re.compile(r"checkpoint_(\d{3,9})\.json(\.gz)?")
 _NUMBERED_NAME = re.compile(r"(?:checkpoint|deltas)_(\d{3,9})\..*", re.DOTALL)
 _DELTAS_NAME = re.compile(r"deltas_(\d{3,9})\.jsonl")
+_HOLDER_NAME = re.compile(r"holder_[0-9a-f]{1,32}\.json")
 _PLAIN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _MAX_BACKUP_FILE_BYTES = 1 << 30
+_MAX_HOLDER_BYTES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +285,14 @@ class CheckpointFiles:
                 damaged.append(DamagedCheckpoint(entry.number, entry.name, error.message))
         return newest, damaged
 
+    def find_checkpoint(self, number: int) -> Checkpoint | None:
+        """Return the valid checkpoint of a number, or None."""
+        for entry in self.list_checkpoints():
+            if entry.number == number:
+                with suppress(InvalidInput):  # damaged: the compressed file of the same number may be valid
+                    return self.load(entry)
+        return None
+
     def rename_damaged(self, damage: DamagedCheckpoint) -> DamagedCheckpoint:
         """Rename a damaged file so that it no longer counts as a checkpoint. Nothing is deleted."""
         content = hashlib.sha256()
@@ -345,6 +357,34 @@ class CheckpointFiles:
 
     def _delta_files(self) -> list[tuple[int, str]]:
         return sorted((int(match[1]), file.name) for file, match in self._match_files(_DELTAS_NAME))
+
+    def add_holder(self, holder: Mapping[str, Any]) -> None:
+        """Write the file of a process that opens the session, and delete the files of processes that have ended."""
+        for name, known in self._read_holders():
+            if not is_holder_alive(known):
+                self._blobs.delete(name)
+        self._blobs.put(self._holder_name(holder), canonical_json.encode(dict(holder)) + b"\n")
+
+    def remove_holder(self, holder: Mapping[str, Any]) -> None:
+        """Delete the file of a process that closes the session."""
+        self._blobs.delete(self._holder_name(holder))
+
+    def is_held(self) -> bool:
+        """Return whether a running process of this machine has the session open."""
+        return any(is_holder_alive(holder) for _, holder in self._read_holders())
+
+    def _holder_name(self, holder: Mapping[str, Any]) -> str:
+        return f"{self.path}/holder_{holder['token']}.json"
+
+    def _read_holders(self) -> list[tuple[str, Any]]:
+        found: list[tuple[str, Any]] = []
+        for file, _ in self._match_files(_HOLDER_NAME):
+            try:
+                holder = canonical_json.parse(read_whole(self._blobs, file.name, max_bytes=_MAX_HOLDER_BYTES))
+            except (LukasaError, OSError, ValueError):
+                holder = None
+            found.append((file.name, holder))
+        return found
 
     def remove(self) -> int:
         """Delete every file of the session; return the number of files."""

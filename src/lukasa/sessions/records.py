@@ -18,10 +18,10 @@ from typing import Any
 
 from lukasa import canonical_json
 from lukasa.clock import to_iso
-from lukasa.errors import InvalidInput
+from lukasa.errors import InvalidInput, StoreDamaged, StoreError
 from lukasa.journal import Journal
 from lukasa.outcome import Outcome
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
+from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, digest_of, entry_bytes
 from lukasa.sessions.checkpoint_files import (
     Checkpoint,
     DamagedCheckpoint,
@@ -38,10 +38,14 @@ KINDS = (SESSION, CHECKPOINT, DELTA, EVENT, INCIDENT, ARCHIVE)
 ORIGIN = "session"
 _BLOCK_SIZE = 256
 """Number of changes with the same label: enough to read them quickly, few enough to skip old ones."""
+_MAX_OLDER_VERSIONS = 200
 
 
 class SessionRecords:
-    """Reads and writes the records of one session."""
+    """Reads and writes the records of one session.
+
+    A record that is damaged reads as missing; ``damage`` names those that were met by kind or number, with the reason.
+    """
 
     def __init__(self, journal: Journal, session: str, scope: str) -> None:
         self._journal = journal
@@ -51,17 +55,25 @@ class SessionRecords:
         self._session_hash = short_hash(session)
         self._links = (Link(DERIVED_FROM, self.key),)
         self._labels = (f"of_session={self._session_hash}",)
+        self.damage: dict[str, str] = {}
 
     def append(self, *drafts: Draft) -> Outcome:
-        return self._journal.append(drafts)
+        """Append drafts. Where a damaged record refuses its next version, the others are appended without it."""
+        try:
+            return self._journal.append(drafts)
+        except (StoreError, ValueError):
+            writable = [draft for draft in drafts if draft.kind not in self.damage]
+            if not writable or len(writable) == len(drafts):
+                raise
+            return self._journal.append(writable)
 
     def session_draft(self, agent_id: str, status: str, now: datetime, *, number: int, upto: int) -> Draft:
         """Draft the session's own record."""
         body = {"agent_id": agent_id, "status": status, "number": number, "upto": upto, "at": to_iso(now)}
         return Draft(SESSION, body=body, id=self.session, scope=self.scope, origin=ORIGIN)
 
-    def checkpoint_draft(self, checkpoint: Checkpoint, expected: int) -> Draft:
-        """Draft a checkpoint; ``expected`` is the version of the one before it."""
+    def checkpoint_draft(self, checkpoint: Checkpoint, expected: int | None) -> Draft:
+        """Draft a checkpoint; ``expected`` is the version of the one before it, None when that is unknown."""
         body = canonical_json.parse(encode_checkpoint(checkpoint))
         return self._draft(CHECKPOINT, body, self.session, expected=expected)
 
@@ -80,15 +92,27 @@ class SessionRecords:
         return self._draft(ARCHIVE, {"section": section, "items": items, "at": to_iso(now), "why": why})
 
     def incident_draft(
-        self, now: datetime, *, damaged: Sequence[DamagedCheckpoint], lost: Sequence[int], why: str
+        self,
+        now: datetime,
+        *,
+        damaged: Sequence[DamagedCheckpoint],
+        lost: Sequence[int],
+        disagreements: Sequence[int],
+        why: str,
     ) -> Draft:
         """Draft an incident. The same loss has the same id, however often it is found."""
+        log = [f"{name}: {reason}" for name, reason in self.damage.items()]
         files = [
             {"number": damage.number, "file": damage.moved_to or damage.name, "reason": damage.reason}
             for damage in damaged
         ]
-        id = short_hash(self._session_hash, *(f"{damage.moved_to}" for damage in damaged), *map(str, lost))
-        body = {"damaged": files, "lost_changes": list(lost), "why": why, "at": to_iso(now)}
+        found = [*(f"{damage.moved_to}" for damage in damaged), *map(str, lost), *log, *map(str, disagreements)]
+        id = short_hash(self._session_hash, *found)
+        body: dict[str, Any] = {"damaged": files, "lost_changes": list(lost), "why": why, "at": to_iso(now)}
+        if log:
+            body["damaged_records"] = log
+        if disagreements:
+            body["disagreements"] = list(disagreements)
         return self._draft(INCIDENT, body, f"{self._session_hash}-{id}")
 
     def _draft(self, kind: str, body: Mapping[str, Any], id: str = "", expected: int | None = None) -> Draft:
@@ -98,48 +122,104 @@ class SessionRecords:
         )  # fmt: skip
 
     def session_record(self) -> Record | None:
-        return self._journal.get(self.key)
+        return self._read_whole(self.key, "session")
+
+    def exists(self) -> bool:
+        """Return whether the log has a record of the session, damaged or not."""
+        return self.session_record() is not None or "session" in self.damage
 
     def checkpoint_record(self) -> Record | None:
         """Return the record of the newest checkpoint, or None."""
-        return self._journal.get(Key(self.scope, CHECKPOINT, self.session))
+        return self._read_whole(Key(self.scope, CHECKPOINT, self.session), "checkpoint")
+
+    def _read_whole(self, key: Key, name: str, version: int | None = None) -> Record | None:
+        """Return a record as it was written, or None; note it in ``damage`` if it is damaged."""
+        try:
+            record = self._journal.get(key, version=version)
+        except StoreDamaged as error:
+            self.damage[name] = error.message
+            return None
+        return record if record is None or self._is_whole(record, name) else None
+
+    def _is_whole(self, record: Record, name: str) -> bool:
+        is_whole = digest_of(entry_bytes(record)) == record.digest
+        if not is_whole:
+            self.damage[name] = "its checksum does not match its content"
+        return is_whole
 
     def find_newest_valid(self) -> Checkpoint | None:
         """Return the newest valid checkpoint in the log, or None."""
         newest = self.checkpoint_record()
-        if newest is None:
+        if newest is not None and (found := self._parse_checkpoint(newest)) is not None:
+            return found
+        if newest is None and "checkpoint" not in self.damage:
             return None
-        try:
-            return self._parse_checkpoint(newest)
-        except InvalidInput:
-            versions = self._journal.history(newest.key)
-        for record in reversed(versions[:-1]):
-            try:
-                return self._parse_checkpoint(record)
-            except InvalidInput:
-                continue
+        session = self.session_record()
+        version = newest.version if newest is not None else session.body["number"] if session is not None else 0
+        for older in range(version - 1, max(version - _MAX_OLDER_VERSIONS, 0), -1):
+            record = self._read_whole(
+                Key(self.scope, CHECKPOINT, self.session), f"version {older} of the checkpoint", older
+            )
+            if record is not None and (found := self._parse_checkpoint(record)) is not None:
+                return found
         return None
 
-    def _parse_checkpoint(self, record: Record) -> Checkpoint:
-        return decode_checkpoint(canonical_json.encode(record.body) + b"\n", self.session, self.scope)
+    def find_checkpoint(self, number: int) -> Checkpoint | None:
+        """Return the valid checkpoint of a number in the log, or None."""
+        key = Key(self.scope, CHECKPOINT, self.session)
+        try:
+            versions = self._journal.history(key)
+        except StoreDamaged as error:
+            self.damage["checkpoint"] = error.message
+            return None
+        numbered = (
+            record for record in reversed(versions) if record.body.get("checkpoint", {}).get("number") == number
+        )
+        return next(filter(None, map(self._parse_checkpoint, numbered)), None)
+
+    def _parse_checkpoint(self, record: Record) -> Checkpoint | None:
+        """Return the checkpoint in a record, or None if the record is damaged."""
+        try:
+            return decode_checkpoint(canonical_json.encode(record.body) + b"\n", self.session, self.scope)
+        except InvalidInput as error:
+            self.damage["checkpoint"] = error.message
+            return None
 
     def read_deltas(self, after: int) -> Iterator[Delta]:
         """Yield the changes after a number in order, up to the first block of numbers without any."""
         block = (after + 1) // _BLOCK_SIZE
-        while True:
-            label = f"deltas={self._session_hash}.{block}"
-            query = Query(kinds=(DELTA,), scopes=(self.scope,), labels=(label,))
-            bodies = sorted((record.body for record in self._journal.read(query)), key=lambda body: int(body["n"]))
-            for body in bodies:
-                if body["n"] > after:
-                    yield Delta(body["n"], body.get("at", ""), body["changes"])
-            if not bodies:
-                return
+        while records := self._read_block(block, after):
+            for number, record in sorted(records.items()):
+                if number > after and record is not None:
+                    yield Delta(number, record.body.get("at", ""), record.body["changes"])
             block += 1
+
+    def _read_block(self, block: int, after: int) -> dict[int, Record | None]:
+        """Return the changes of a block by number; None stands for one that is damaged, if it is after a number."""
+        label = f"deltas={self._session_hash}.{block}"
+        query = Query(kinds=(DELTA,), scopes=(self.scope,), labels=(label,))
+        try:
+            records = {int(record.body["n"]): record for record in self._journal.read(query)}
+        except (StoreDamaged, KeyError, ValueError, TypeError):  # one of them is damaged: read each alone
+            numbers = range(max(block * _BLOCK_SIZE, after + 1), (block + 1) * _BLOCK_SIZE)
+            read = {number: self._read_whole(self._delta_key(number), f"change {number}") for number in numbers}
+            return {
+                number: record
+                for number, record in read.items()
+                if record is not None or f"change {number}" in self.damage
+            }
+        return {
+            number: record if number <= after or self._is_whole(record, f"change {number}") else None
+            for number, record in records.items()
+        }
 
     def was_withdrawn(self, number: int) -> bool:
         """Return whether a change was in the log and was undone, deleted or hidden since."""
-        return bool(self._journal.history(self._delta_key(number)))
+        try:
+            return f"change {number}" not in self.damage and bool(self._journal.history(self._delta_key(number)))
+        except StoreDamaged as error:
+            self.damage[f"change {number}"] = error.message
+            return False
 
     def _delta_key(self, number: int) -> Key:
         return Key(self.scope, DELTA, f"{self._session_hash}-{number}")

@@ -6,6 +6,10 @@ valid checkpoint of either copy, and every change that follows it without a gap.
     normal       the session was closed, and nothing has happened since
     crash        it was not closed; every acknowledged change is there
     corruption   something is damaged or missing; the newest valid state is used
+    alive        a running process has it open; nothing is changed
+
+A damaged record of the log is one lost copy: the line of the same change in the files is used instead. Where both copies
+have a change and differ, the log's is used; the disagreement is an incident.
 
 After a crash or corruption the predictions are compared with those that the network has. The rules, per prediction:
 
@@ -30,7 +34,7 @@ from lukasa.sessions.checkpoint_files import Checkpoint, DamagedCheckpoint, Delt
 from lukasa.sessions.patch import apply_changes
 from lukasa.sessions.state import SessionState
 
-RecoveryMode = Literal["new", "normal", "crash", "corruption"]
+RecoveryMode = Literal["new", "normal", "crash", "corruption", "alive"]
 CheckpointSource = Literal["files", "log", "both", "none"]
 PREVIOUS_STATUS_KEY = "recovering_from"
 """Field for the status that a prediction had before it was marked as recovering."""
@@ -53,6 +57,10 @@ class RecoveryEvidence:
     """Highest number of a change in the log's record of the session."""
     highest_number: int
     """Highest number of a checkpoint in either copy."""
+    damaged_records: Mapping[str, str] = field(default_factory=dict)
+    """Damaged records of the log, and the reasons."""
+    is_alive: bool = False
+    """Whether a running process has the session open."""
 
     @property
     def has_newer_damage(self) -> bool:
@@ -76,6 +84,10 @@ class RecoveredState:
     lost: tuple[int, ...]
     is_complete: bool
     """Whether it is proved that nothing is missing: the log is there and has no gap, or the session was closed."""
+    disagreements: tuple[int, ...] = ()
+    """Numbers of the changes that differ between log and files."""
+    from_files: tuple[int, ...] = ()
+    """Numbers of the changes that the log has lost and the files have."""
 
 
 def recover_state(evidence: RecoveryEvidence, was_withdrawn: Callable[[int], bool]) -> RecoveredState | None:
@@ -83,10 +95,11 @@ def recover_state(evidence: RecoveryEvidence, was_withdrawn: Callable[[int], boo
     base, source = newest_checkpoint(evidence.file_checkpoint, evidence.log_checkpoint)
     if base is None:
         return None
+    is_logged = evidence.log_status is not None
     known = {
         number: delta
         for number, delta in evidence.file_deltas.items()
-        if number in evidence.log_deltas or evidence.log_status is None or not was_withdrawn(number)
+        if number in evidence.log_deltas or not is_logged or not was_withdrawn(number)
     } | dict(evidence.log_deltas)
     state, upto = base.state, base.upto
     while (delta := known.get(upto + 1)) is not None and delta.changes is not None:
@@ -95,15 +108,28 @@ def recover_state(evidence: RecoveryEvidence, was_withdrawn: Callable[[int], boo
         except InvalidInput:
             break
         upto += 1
+    only_filed = known.keys() - evidence.log_deltas.keys()
+    from_files = tuple(sorted(number for number in only_filed if base.upto < number <= upto)) if is_logged else ()
+    disagreements = tuple(
+        sorted(
+            number
+            for number in evidence.log_deltas.keys() & evidence.file_deltas.keys()
+            if evidence.log_deltas[number] != evidence.file_deltas[number]
+        )
+    )
     highest = max(upto, evidence.highest_known_delta, *known, 0)
     lost = tuple(range(upto + 1, highest + 1))
     clean = base.clean and upto == base.upto
-    closed = evidence.log_status == "closed" if evidence.log_status is not None else not evidence.was_reopened
-    is_complete = not lost and (evidence.log_status is not None or (clean and closed and not evidence.has_newer_damage))
+    closed = evidence.log_status == "closed" if is_logged else not evidence.was_reopened
+    is_complete = not lost and (is_logged or (clean and closed and not evidence.has_newer_damage))
     mode: RecoveryMode = "normal" if clean and closed else "crash"
-    if lost or evidence.has_newer_damage:
+    if lost or evidence.has_newer_damage or evidence.damaged_records or disagreements or from_files:
         mode = "corruption"
-    return RecoveredState(mode, state, base, source, upto, highest, upto - base.upto, lost, is_complete)
+    if evidence.is_alive:
+        mode = "alive"
+    return RecoveredState(
+        mode, state, base, source, upto, highest, upto - base.upto, lost, is_complete, disagreements, from_files
+    )
 
 
 def newest_checkpoint(
@@ -217,6 +243,10 @@ class RecoveryReport:
     rebuilt: tuple[str, ...] = ()
     flagged: Mapping[str, str] = field(default_factory=dict)
     network: str = "not asked"
+    damaged_records: tuple[str, ...] = ()
+    """Damaged records of the log, each with the reason. The files have other copies."""
+    disagreements: tuple[int, ...] = ()
+    """Numbers of the changes that differ between log and files. The log's are used."""
 
     @property
     def whole(self) -> bool:

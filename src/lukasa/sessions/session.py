@@ -5,12 +5,12 @@ from __future__ import annotations
 import atexit
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import FrameType, TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from lukasa import canonical_json
 from lukasa.clock import Clock, to_iso
@@ -20,6 +20,7 @@ from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.record import Draft, Key
 from lukasa.sessions.budget import Budget, PruningPlan, is_over_budget, plan_pruning, split_into_chunks
 from lukasa.sessions.checkpoint_files import Checkpoint, CheckpointFiles, Delta, Retention
+from lukasa.sessions.holder import register_holder, release_holder
 from lukasa.sessions.patch import PatchOperation, build_set_change, resolve_and_apply
 from lukasa.sessions.records import CHECKPOINT, SessionRecords
 from lukasa.sessions.recovery import (
@@ -34,6 +35,9 @@ from lukasa.sessions.recovery import (
     restore_status,
 )
 from lukasa.sessions.state import MAX_STATE_BYTES, SessionState, fill_missing_sections, find_state_fault
+
+if TYPE_CHECKING:
+    from lukasa.forecasts.forecasts import Forecasts
 
 BACKUP_EVERY = timedelta(hours=2)
 RATE_LIMIT = 1000
@@ -91,6 +95,10 @@ class SessionOptions:
     backup_every: timedelta = BACKUP_EVERY
 
 
+NetworkOpener = Callable[[str], Network | None]
+"""Opens the network at an endpoint; "" is that of a session whose configuration names none."""
+
+
 @dataclass(slots=True)
 class SessionPosition:
     """Current state of a session and the numbers that go with it."""
@@ -99,8 +107,8 @@ class SessionPosition:
     upto: int
     """Number of the last change in the state."""
     checkpoint_number: int
-    checkpoint_version: int
-    """Version of the record of the last checkpoint."""
+    checkpoint_version: int | None
+    """Version of the record of the last checkpoint; None when that record is damaged."""
     saved_state: SessionState
     saved_upto: int
     size_bound: int = MAX_STATE_BYTES
@@ -115,29 +123,85 @@ class Session:
         records: SessionRecords,
         files: CheckpointFiles,
         clock: Clock,
-        network: Network | None,
+        open_network: NetworkOpener,
         position: SessionPosition,
         options: SessionOptions,
+        forecasts: Forecasts | None = None,
     ) -> None:
         self.id = records.session
         self.recovery: RecoveryReport | None = None
         self.trouble: Exception | None = None
         self._records, self._files, self._clock = records, files, clock
         self._position, self._options = position, options
-        if network is not None and not isinstance(network, RateLimitedNetwork):
-            limit = position.state["network_state"].get("api_usage", {}).get("rate_limit")
-            network = RateLimitedNetwork(network, clock, limit if isinstance(limit, int) else RATE_LIMIT)
-        self._network: Network | None = network
+        self._forecasts = forecasts
+        self._forecast_versions: tuple[int, ...] = (0, 0, 0)
+        self._open_network = open_network
+        self._network: RateLimitedNetwork | None = None
+        self._endpoint: str | None = None
         self._lock = threading.RLock()
         self._closed = False
-        self._last_checkpoint_at = self._last_backup_at = clock.now()
+        self._holder: dict[str, Any] | None = None
+        self._last_checkpoint_at = self._last_backup_at = self._last_update_at = clock.now()
+        self._quiet_upto = 0
         self._thread: _SessionThread | None = None
 
     def state(self) -> SessionState:
-        """Return a copy of the current state."""
+        """Return a copy of the current state, with the agent's forecasts."""
         with self._lock:
-            copy: SessionState = canonical_json.parse(canonical_json.encode(self._position.state))
+            state = self._fill_forecasts()[0]
+            copy: SessionState = canonical_json.parse(canonical_json.encode(state))
             return copy
+
+    def _fill_forecasts(self) -> tuple[SessionState, tuple[int, ...]]:
+        """Return the state with the forecasts that changed since they were stored in it, and their numbers of versions."""
+        if self._forecasts is None:
+            return self._position.state, self._forecast_versions
+        return fill_forecasts(
+            self._position.state, self._forecasts, self._records.scope, self._options.budget, self._forecast_versions
+        )
+
+    def _store_forecasts(self) -> bool:
+        """Store the forecasts that changed in the state; return whether there were any."""
+        state, versions = self._fill_forecasts()
+        changes = [
+            {"op": "add", "path": f"/{name}", "value": section}
+            for name, section in state.items()
+            if section != self._position.state[name]
+        ]
+        before, self._forecast_versions = self._forecast_versions, versions
+        if not changes:
+            return False
+        outcome = self._apply_patch(changes, at=to_iso(self._clock.now()))
+        if isinstance(outcome, Conflict):
+            self._forecast_versions = before  # another writer was faster; the next time both are there
+        elif isinstance(outcome, Refused):
+            self.trouble = InvalidInput(f"Forecasts do not fit into the state. {outcome.reason}")
+        return isinstance(outcome, Accepted)
+
+    @property
+    def configuration(self) -> Mapping[str, Any]:
+        """Section of the state with the session's settings."""
+        section: Mapping[str, Any] = self._position.state["configuration"]
+        return section
+
+    @property
+    def scope(self) -> str:
+        return self._records.scope
+
+    @property
+    def _current_network(self) -> RateLimitedNetwork | None:
+        """Network at the endpoint of the configuration, with the hourly count of the state."""
+        endpoint = self.configuration.get("api_endpoint", "")
+        if endpoint != self._endpoint:
+            self._endpoint, network = endpoint, self._open_network(endpoint)
+            usage = self._position.state["network_state"].get("api_usage", {})
+            if network is not None and not isinstance(network, RateLimitedNetwork):
+                limit = usage.get("rate_limit")
+                network = RateLimitedNetwork(network, self._clock, limit if isinstance(limit, int) else RATE_LIMIT)
+            if network is not None:
+                network.resume_usage(usage)
+            self._network = network
+        return self._network
 
     @property
     def number(self) -> int:
@@ -153,6 +217,7 @@ class Session:
         started = self._records.event_draft("started", self._clock.now())
         outcome = self._save_checkpoint(self._position.state, 0, started)
         if isinstance(outcome, Accepted):
+            self._hold()
             self.recovery = RecoveryReport(self.id, "new", self.state(), number=self.number)
         return outcome
 
@@ -171,19 +236,35 @@ class Session:
             recovered.replayed,
             recovered.lost,
             recovered.is_complete,
+            tuple(evidence.damaged),
+            damaged_records=tuple(f"{name}: {reason}" for name, reason in evidence.damaged_records.items()),
+            disagreements=recovered.disagreements,
         )
-        if recovered.mode == "normal" and recovered.source == "both" and not evidence.damaged:
+        if recovered.mode == "alive" or (
+            recovered.mode == "normal" and recovered.source == "both" and not evidence.damaged
+        ):
             return
         damaged = tuple(self._files.rename_damaged(damage) for damage in evidence.damaged)
         incidents: tuple[str, ...] = ()
-        if damaged or recovered.lost:
-            why = "changes are missing" if recovered.lost else "a checkpoint is damaged"
+        is_log_damaged = bool(evidence.damaged_records or recovered.disagreements or recovered.from_files)
+        if damaged or recovered.lost or is_log_damaged:
+            why = "a checkpoint is damaged" if damaged else "a record of the log is damaged or missing"
+            if recovered.disagreements:
+                why = "log and files differ"
+            if recovered.lost:
+                why = "changes are missing"
             if recovered.source == "none":
                 why = "no valid checkpoint is left"
-            incident = self._records.incident_draft(self._clock.now(), damaged=damaged, lost=recovered.lost, why=why)
+            incident = self._records.incident_draft(
+                self._clock.now(),
+                damaged=damaged,
+                lost=recovered.lost,
+                disagreements=(*recovered.disagreements, *recovered.from_files),
+                why=why,
+            )
             outcome = self._records.append(incident)
             incidents = tuple(record.id for record in outcome.records) if isinstance(outcome, Accepted) else ()
-        if recovered.source != "both" or recovered.lost or evidence.has_newer_damage:
+        if recovered.source != "both" or recovered.lost or evidence.has_newer_damage or is_log_damaged:
             number, clean = evidence.highest_number + 1, recovered.mode == "normal"
             state, upto = self._position.state, recovered.highest_delta
             self._require_accepted(self._save_checkpoint(state, upto, number=number, clean=clean), "recovered")
@@ -214,6 +295,15 @@ class Session:
             self._records.event_draft("resumed", now, number=number),
         )
         self._try_append_line({"opened": to_iso(now)})
+        self._hold()
+
+    def _hold(self) -> None:
+        """Note in the files that this process has the session open."""
+        self._holder = register_holder()
+        try:
+            self._files.add_holder(self._holder)
+        except (OSError, LukasaError) as error:
+            self.trouble = error  # other processes cannot see that the session is alive
 
     def update(self, place: str, value: Any) -> Outcome:
         """Set one path of the state: ``update("/configuration/confidence_threshold", 0.8)``.
@@ -224,13 +314,15 @@ class Session:
             try:
                 change = build_set_change(self._position.state, place, value)
             except InvalidInput as error:
-                return Refused("bad_change", error.message)
+                return self.update(place, value) if self._store_forecasts() else Refused("bad_change", error.message)
             return self.patch([change])
 
     def update_prediction(self, prediction_id: str, probability: float, **fields: Any) -> Outcome:
         """Revise a prediction: set its probability and time of update, and count the update."""
         with self._lock:
             index = self._find_prediction(prediction_id)
+            if index is None and self._store_forecasts():
+                index = self._find_prediction(prediction_id)
             if index is None:
                 return Refused("not_found", f"The session has no prediction {prediction_id[:80]!r}.")
             count = self._position.state["active_predictions"][index].get("num_updates", 0) + 1
@@ -248,10 +340,15 @@ class Session:
 
         ``Conflict`` means that another writer of the session was faster: ``refresh``, look, and try again.
         """
-        return self._apply_patch(changes, at=to_iso(self._clock.now()))
+        return self._apply_patch(changes, at=to_iso(self._clock.now()), check_limit=True)
 
     def _apply_patch(
-        self, changes: Sequence[PatchOperation], *, at: str, extra_drafts: Sequence[Draft] = ()
+        self,
+        changes: Sequence[PatchOperation],
+        *,
+        at: str,
+        extra_drafts: Sequence[Draft] = (),
+        check_limit: bool = False,
     ) -> Outcome:
         with self._lock:
             self._require_open()
@@ -262,6 +359,10 @@ class Session:
                 return Refused("bad_change", error.message)
             if (fault := find_state_fault(state, touched)) is not None:
                 return Refused("bad_state", fault)
+            if state["metadata"]["session_id"] != self.id:
+                return Refused("bad_state", "The state does not fit: metadata/session_id is the id of another session.")
+            if check_limit and (refused := _check_active_markets(position.state, state)) is not None:
+                return refused
             try:
                 size = position.size_bound + len(canonical_json.encode(resolved)) + 100
                 if size > MAX_STATE_BYTES:
@@ -318,6 +419,7 @@ class Session:
         """Save the whole state in the log and in a file, and apply retention to older files."""
         with self._lock:
             self._require_open()
+            self._store_forecasts()
             if is_over_budget(self._position.state, self._options.budget):
                 self.prune()
             event = "closed" if clean else "checkpoint"
@@ -337,10 +439,13 @@ class Session:
             self._require_open()
             return self._save_checkpoint(dict(state), self._position.upto + 1, self._replacement_draft())
 
-    def settle(self, state: Mapping[str, Any] | None = None, number: int | None = None) -> Outcome:
+    def settle(
+        self, state: Mapping[str, Any] | None = None, number: int | None = None, last_updated: datetime | None = None
+    ) -> Outcome:
         """Save the state, or another that replaces it, as a checkpoint of a session that stays closed.
 
         Missing sections of ``state`` are filled. A ``number`` that is not above the newest one is a ``Conflict``.
+        ``last_updated`` is the time of the state, if that is not now.
         """
         with self._lock:
             position = self._position
@@ -352,7 +457,10 @@ class Session:
                 return Refused("bad_state", fault)
             if number is not None and number <= self.number:
                 return Conflict(Key(self._records.scope, CHECKPOINT, self.id), number, self.number)
-            return self._save_checkpoint(state, position.upto + 1, self._replacement_draft(), clean=True, number=number)
+            draft = self._replacement_draft()
+            return self._save_checkpoint(
+                state, position.upto + 1, draft, clean=True, number=number, last_updated=last_updated
+            )
 
     def _replacement_draft(self) -> Draft:
         return self._records.delta_draft(Delta(self._position.upto + 1, "", None))
@@ -365,12 +473,14 @@ class Session:
         clean: bool = False,
         number: int | None = None,
         event: str = "checkpoint",
+        last_updated: datetime | None = None,
     ) -> Outcome:
         position, now = self._position, self._clock.now()
         number = number or position.checkpoint_number + 1
         metadata = state.get("metadata")
         if isinstance(metadata, dict):
-            state = {**state, "metadata": {**metadata, "last_updated": to_iso(now), "checkpoint_number": number}}
+            moment = to_iso(last_updated or now)
+            state = {**state, "metadata": {**metadata, "last_updated": moment, "checkpoint_number": number}}
         if (fault := find_state_fault(state)) is not None:
             return Refused("bad_state", fault)
         if (size := len(canonical_json.encode(state))) > MAX_STATE_BYTES:
@@ -388,7 +498,8 @@ class Session:
         position.state, position.size_bound = state, size
         position.saved_state = state
         position.upto = position.saved_upto = upto
-        position.checkpoint_number, position.checkpoint_version = number, outcome.records[0].version
+        position.checkpoint_number, saved = number, outcome.records[0]
+        position.checkpoint_version = saved.version if saved.kind == CHECKPOINT else None
         self._last_checkpoint_at = now
         self._files.save(checkpoint)
         self._files.apply_retention(now, self._options.retention)
@@ -413,19 +524,24 @@ class Session:
     def sync(self) -> Mapping[str, Any]:
         """Send every prediction and each signal that is not acknowledged to the network; return its state.
 
-        Signals are marked as broadcast and acknowledged; peers and usage go into the section ``network_state``.
+        Signals are marked as broadcast and acknowledged; peers and usage go into the section ``network_state``. Signals
+        below the ``confidence_threshold`` of the configuration stay here.
         """
         with self._lock:
             self._require_open()
-            state, network = self._position.state, self._network
+            self._store_forecasts()
+            state, network = self._position.state, self._current_network
             section = dict(state["network_state"])
             agent_id = state["metadata"]["agent_id"]
+            changes: list[PatchOperation] = []
             try:
                 if network is None:
                     raise NetworkDown
-                changes, peers = self._broadcast_state(network, agent_id, state), network.peers(agent_id)
+                for change in self._broadcast_state(network, agent_id, state):
+                    changes.append(change)  # noqa: PERF402 - what was sent before a failure is marked too
+                peers = network.peers(agent_id)
             except NetworkDown:
-                section["connected"], changes = False, []
+                section["connected"] = False
             else:
                 known = {peer["agent_id"]: peer for peer in section.get("peer_agents", ())}
                 for peer in peers:
@@ -433,28 +549,30 @@ class Session:
                     known[peer.agent_id] = entry | {"last_interaction": to_iso(peer.last_interaction)}
                 now = to_iso(self._clock.now())
                 section |= {"connected": True, "last_sync": now, "peer_agents": list(known.values())}
-            if isinstance(network, RateLimitedNetwork):
+            if network is not None:
                 section["api_usage"] = network.usage()
+            self._last_update_at = self._clock.now()
             outcome = self.patch([*changes, {"op": "replace", "path": "/network_state", "value": section}])
             self._require_accepted(outcome, "synced")
             return section
 
     @staticmethod
-    def _broadcast_state(network: Network, agent_id: str, state: SessionState) -> list[PatchOperation]:
-        """Send predictions and signals; return the changes that mark the signals."""
+    def _broadcast_state(network: Network, agent_id: str, state: SessionState) -> Iterator[PatchOperation]:
+        """Send predictions and signals; yield the changes that mark the signals."""
         for prediction in state["active_predictions"]:
             if prediction.get("status") != "recovering":
                 network.broadcast(agent_id, "prediction", prediction)
-        changes: list[PatchOperation] = []
+        threshold = state["configuration"].get("confidence_threshold", 0.0)
         for index, item in enumerate(state["signal_history"]):
             if item.get("acknowledged"):
                 continue
             if not item.get("broadcast"):
+                if item.get("confidence", 1.0) < threshold:
+                    continue
                 network.broadcast(agent_id, "signal", {**item, "broadcast": True})
-                changes.append({"op": "add", "path": f"/signal_history/{index}/broadcast", "value": True})
+                yield {"op": "add", "path": f"/signal_history/{index}/broadcast", "value": True}
             if network.acknowledged(agent_id, item["signal_id"]):
-                changes.append({"op": "add", "path": f"/signal_history/{index}/acknowledged", "value": True})
-        return changes
+                yield {"op": "add", "path": f"/signal_history/{index}/acknowledged", "value": True}
 
     def verify(self) -> Mapping[str, str]:
         """Ask the network again about recovering predictions; return those that still are, and why."""
@@ -466,9 +584,9 @@ class Session:
     def _reconcile(self, *, is_complete: bool) -> tuple[list[PredictionDecision], str]:
         """Settle recovering predictions, each in a durable step; return the decisions and the network's answer."""
         network_state, answer = None, "did not answer"
-        if self._network is not None:
+        if self._current_network is not None:
             with suppress(NetworkDown):
-                network_state = self._network.fetch_state(self._position.state["metadata"]["agent_id"])
+                network_state = self._current_network.fetch_state(self._position.state["metadata"]["agent_id"])
                 answer = "knows nothing of the agent" if network_state.silent else "answered"
         decisions = reconcile_predictions(self._position.state, network_state, is_complete=is_complete)
         for decision in decisions:
@@ -519,7 +637,11 @@ class Session:
         return self
 
     def tick(self) -> tuple[str, ...]:
-        """Save a checkpoint if one is due and something changed, back up if due; return the names of the steps taken."""
+        """Do what is due and return the names of the steps: a checkpoint, an update from the network, a backup.
+
+        A checkpoint is saved if something changed but what updates note of the network. An update verifies predictions
+        that are recovering, and syncs.
+        """
         with self._lock:
             if self._closed:
                 return ()
@@ -527,8 +649,12 @@ class Session:
             # a clock that was set back must not delay the next one
             self._last_checkpoint_at = min(self._last_checkpoint_at, now)
             self._last_backup_at = min(self._last_backup_at, now)
+            self._last_update_at = min(self._last_update_at, now)
+            if now - self._last_update_at >= self._update_interval() and self._current_network is not None:
+                self._update(now)
+                done.append("update")
             if now - self._last_checkpoint_at >= self._checkpoint_interval():
-                if self._position.upto > self._position.saved_upto:
+                if self._has_changed():
                     self._checkpoint_refreshed()
                     done.append("checkpoint")
                 self._last_checkpoint_at = now
@@ -537,13 +663,37 @@ class Session:
                 done.append("backup")
             return tuple(done)
 
+    def _has_changed(self) -> bool:
+        """Return whether something is not in the last checkpoint, apart from what updates note of the network."""
+        self._store_forecasts()
+        return self._position.upto > max(self._position.saved_upto, self._quiet_upto)
+
+    def _update(self, now: datetime) -> None:
+        """Verify recovering predictions and sync; a writer that was faster is waited for until the next time."""
+        self._last_update_at = now
+        was_changed = self._has_changed()
+        if self.recovering():
+            self.verify()
+            was_changed = True
+        before = self._position.state
+        self.sync()
+        if not was_changed and before["signal_history"] == self._position.state["signal_history"]:
+            self._quiet_upto = self._position.upto
+
     def _seconds_until_due(self) -> float:
-        """Return the time until the next checkpoint is due, at most half a minute."""
-        elapsed = max(self._clock.now() - self._last_checkpoint_at, timedelta(0))
-        return min(max((self._checkpoint_interval() - elapsed).total_seconds(), 0.05), _MAX_WAIT_SECONDS)
+        """Return the time until the next checkpoint or update is due, at most half a minute."""
+        now = self._clock.now()
+        waits = (
+            self._checkpoint_interval() - max(now - self._last_checkpoint_at, timedelta(0)),
+            self._update_interval() - max(now - self._last_update_at, timedelta(0)),
+        )
+        return min(max(min(waits).total_seconds(), 0.05), _MAX_WAIT_SECONDS)
 
     def _checkpoint_interval(self) -> timedelta:
-        return timedelta(minutes=self._position.state["configuration"].get("checkpoint_interval_minutes", 30))
+        return timedelta(minutes=self.configuration.get("checkpoint_interval_minutes", 30))
+
+    def _update_interval(self) -> timedelta:
+        return timedelta(minutes=self.configuration.get("update_frequency_minutes", 15))
 
     def _back_up(self, now: datetime) -> None:
         if self._options.backup is not None:
@@ -558,15 +708,33 @@ class Session:
         with self._lock:
             if not self._closed:
                 self.refresh()
+                self._store_usage()
                 self._require_accepted(self._checkpoint_refreshed(clean=True), "closed")
-                self._closed = True
+                self._mark_closed()
                 self._back_up(self._clock.now())
+
+    def _store_usage(self) -> None:
+        """Store the count of requests to the network, so that it goes on after a restart."""
+        usage = None if self._network is None or self._network.last_request is None else self._network.usage()
+        if usage is not None and usage != self._position.state["network_state"].get("api_usage"):
+            change = {"op": "add", "path": "/network_state/api_usage", "value": usage}
+            self._apply_patch([change], at="")
 
     def abandon(self) -> None:
         """Leave the session as a crash would: nothing is saved or marked."""
         if self._thread is not None:
             self._thread.stop()
+        self._mark_closed()
+
+    def _mark_closed(self) -> None:
+        """Note in memory and in the files that this process no longer has the session open."""
         self._closed = True
+        if self._holder is not None:
+            release_holder(self._holder)
+            try:
+                self._files.remove_holder(self._holder)
+            except (OSError, LukasaError) as error:
+                self.trouble = error  # the holder is not alive, so its file says nothing any more
 
     def __enter__(self) -> Self:
         return self
@@ -579,6 +747,40 @@ class Session:
     def _require_open(self) -> None:
         if self._closed:
             raise StoreClosed(f"The session {self.id[:80]!r} is closed.", hint="Start it again to go on.")
+
+
+def fill_forecasts(
+    state: SessionState, forecasts: Forecasts, scope: str, budget: Budget, known_versions: tuple[int, ...] = (0, 0, 0)
+) -> tuple[SessionState, tuple[int, ...]]:
+    """Return a state with the forecasts of its scope, and their numbers of versions; the same state if those are known."""
+    versions = forecasts.count_versions(scope)
+    if versions == known_versions:
+        return state, versions
+    filled = forecasts.fill_sections(
+        state, scope, max_signals=budget.signals, signals_for=budget.signals_for, max_markets=budget.markets
+    )
+    return filled, versions
+
+
+def _check_active_markets(before: SessionState, after: SessionState) -> Refused | None:
+    """Refuse a change by which more markets have an active prediction than the configuration allows."""
+    limit = after["configuration"].get("max_active_markets")
+    if limit is None or before["active_predictions"] is after["active_predictions"]:
+        return None
+    counts = [
+        len(
+            {
+                item.get("market_id", item["prediction_id"])
+                for item in state["active_predictions"]
+                if item.get("status", "active") in ("active", "recovering")
+            }
+        )
+        for state in (before, after)
+    ]
+    if counts[1] <= max(limit, counts[0]):
+        return None
+    reason = f"There would be active predictions on {counts[1]} markets; max_active_markets is {limit}."
+    return Refused("too_many_active", f"{reason} Resolve or expire some first.")
 
 
 class _SessionThread:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from lukasa.clock import Clock, IdMaker, from_iso
-from lukasa.errors import InvalidInput, NotAllowed
+from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
 from lukasa.journal import Journal
 from lukasa.network import Network
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
@@ -25,14 +26,25 @@ from lukasa.sessions.checkpoint_files import (
     RetentionResult,
     remove_mentions,
 )
-from lukasa.sessions.records import ARCHIVE, EVENT, INCIDENT, SESSION, SessionRecords
+from lukasa.sessions.records import ARCHIVE, DELTA, EVENT, INCIDENT, SESSION, SessionRecords
 from lukasa.sessions.recovery import RecoveryEvidence, RecoveryReport, newest_checkpoint, recover_state, restart_state
-from lukasa.sessions.session import BACKUP_EVERY, Session, SessionOptions, SessionPosition, Significance
+from lukasa.sessions.session import (
+    BACKUP_EVERY,
+    NetworkOpener,
+    Session,
+    SessionOptions,
+    SessionPosition,
+    Significance,
+    fill_forecasts,
+)
 from lukasa.sessions.state import SessionState, fresh_state
 from lukasa.storage.archive import DEFAULT_KEEP, Archives, Manifest
 from lukasa.storage.engine import Query
 from lukasa.storage.file_stores import open_file_store
 from lukasa.storage.files import FileStore
+
+if TYPE_CHECKING:
+    from lukasa.forecasts.forecasts import Forecasts
 
 _MIN_CHECKED = 3
 """Number of the newest checkpoints that every recovery reads and verifies."""
@@ -62,7 +74,9 @@ class Sessions:
     """Sessions that survive crashes and damage.
 
     ``create_blobs`` opens the file store of their checkpoints on first use. After a crash, predictions are compared with
-    those that ``network`` has. ``default_id`` names the session to resume when the caller names none.
+    those that ``network`` has. ``default_id`` names the session to resume when the caller names none. ``open_forecasts``
+    returns the caller's forecasts, which appear in the states of the sessions. ``open_network``, if it is set, opens the
+    network at the ``api_endpoint`` of a session's configuration; without it, every session uses ``network``.
     """
 
     def __init__(
@@ -73,6 +87,7 @@ class Sessions:
         create_blobs: Callable[[], FileStore],
         network: Network | None = None,
         default_id: Callable[[], str | None] = lambda: None,
+        open_forecasts: Callable[[], Forecasts | None] = lambda: None,
     ) -> None:
         self._journal = journal
         self._clock = clock
@@ -81,7 +96,10 @@ class Sessions:
         self._blobs: FileStore | None = None
         self._open_sessions: list[Session] = []
         self.network = network
+        self.open_network: NetworkOpener | None = None
         self._default_id = default_id
+        self._open_forecasts = open_forecasts
+        self._known_configuration: tuple[object, Mapping[str, Any]] = (None, {})
 
     def start(
         self,
@@ -130,7 +148,22 @@ class Sessions:
         state = self._fresh_state(session_id)
         if agent_type:
             state["metadata"]["agent_type"] = agent_type
-        return Session(records, files, self._clock, self.network, SessionPosition(state, 0, 0, 0, state, 0), options)
+        return self._build_session(records, files, SessionPosition(state, 0, 0, 0, state, 0), options)
+
+    def _build_session(
+        self,
+        records: SessionRecords,
+        files: CheckpointFiles,
+        position: SessionPosition,
+        options: SessionOptions,
+        network: Network | None = None,
+    ) -> Session:
+        def open_network(endpoint: str) -> Network | None:
+            if network is not None or self.open_network is None or not endpoint:
+                return network or self.network
+            return self.open_network(endpoint)
+
+        return Session(records, files, self._clock, open_network, position, options, self._open_forecasts())
 
     def _fresh_state(self, session_id: str) -> SessionState:
         return fresh_state(session_id, self._journal.author or "agent", self._clock.now())
@@ -149,6 +182,7 @@ class Sessions:
     def recover(self, session_id: str, *, scope: str | None = None, network: Network | None = None) -> RecoveryReport:
         """Bring a session back to the newest state that can be proved, and report it. Doing it twice changes nothing.
 
+        A session that a running process of this machine has open is only read: the mode is ``alive``.
         Raises ``InvalidInput`` when neither the log nor the files have anything of the session.
         """
         session = self._find_session(session_id, scope, SessionOptions(), network)
@@ -179,11 +213,11 @@ class Sessions:
             recovered.state,
             recovered.upto if repair else recovered.highest_delta,
             evidence.highest_number,
-            0 if newest is None else newest.version,
+            newest.version if newest is not None else None if "checkpoint" in records.damage else 0,
             base.state,
             base.upto,
         )
-        session = Session(records, files, self._clock, network or self.network, position, options)
+        session = self._build_session(records, files, position, options, network)
         if repair:
             session.restore(recovered, evidence)
         return session
@@ -199,16 +233,19 @@ class Sessions:
             elif isinstance(number := line.get("n"), int) and "changes" in line and number > base_upto:
                 file_deltas[number] = Delta(number, line.get("at", ""), line["changes"])
         numbers = [checkpoint.number for checkpoint in (filed, logged) if checkpoint is not None]
+        status = None if record is None else record.body["status"]
         return RecoveryEvidence(
             filed,
             damaged,
             logged,
-            None if record is None else record.body["status"],
+            "open" if record is None and "session" in records.damage else status,
             {delta.number: delta for delta in records.read_deltas(base_upto)},
             file_deltas,
             was_reopened,
             0 if record is None else record.body["upto"],
             max(files.highest_number(), *numbers, 0 if record is None else record.body["number"]),
+            records.damage,
+            status == "open" and files.is_held(),
         )
 
     def save_checkpoint(
@@ -219,17 +256,19 @@ class Sessions:
         *,
         scope: str | None = None,
         retention: Retention | None = None,
+        last_updated: datetime | None = None,
     ) -> Outcome:
         """Save a whole state as the next checkpoint of a session, which begins if there is none.
 
-        A number that is not above the newest one is a late write of an older state: ``Conflict``.
+        A number that is not above the newest one is a late write of an older state: ``Conflict``. ``last_updated`` is the
+        time of the state, if that is not now.
         """
         if not hasattr(agent_state, "items"):
             return Refused("bad_state", "A state is a JSON object with eight sections.")
         options = SessionOptions(retention=retention or Retention())
         session = self._find_session(session_id, scope, options, repair=False)
         session = session or self._new_session(session_id, scope, options)
-        return session.settle(agent_state, checkpoint_number)
+        return session.settle(agent_state, checkpoint_number, last_updated)
 
     def load_latest_checkpoint(self, session_id: str, *, scope: str | None = None) -> SessionState | None:
         """Return the state in the newest valid checkpoint, or None. ``state`` adds the changes since."""
@@ -274,10 +313,47 @@ class Sessions:
         return self.recover(session_id, scope=records.scope)
 
     def state(self, session_id: str, *, scope: str | None = None) -> SessionState | None:
-        """Return a session's current state with the changes since the last checkpoint, or None. Nothing is written."""
+        """Return a session's current state with the changes since the last checkpoint, or None. Nothing is written.
+
+        The state of the newest session of a scope has the forecasts of that scope.
+        """
         records, files = self._records_and_files(session_id, scope)
+        state = self._stored_state(records, files)
+        forecasts = self._open_forecasts()
+        if state is None or forecasts is None or self._newest_session(records.scope) != session_id:
+            return state
+        return fill_forecasts(state, forecasts, records.scope, Budget())[0]
+
+    def _stored_state(self, records: SessionRecords, files: CheckpointFiles) -> SessionState | None:
         recovered = recover_state(self._gather_evidence(records, files), records.was_withdrawn)
         return None if recovered is None else recovered.state
+
+    def _newest_session(self, scope: str) -> str | None:
+        """Return the id of the session that was written last in a scope; None if its record is damaged."""
+        query = Query(kinds=(SESSION,), scopes=(scope,), newest_first=True, limit=1)
+        with suppress(StoreDamaged):
+            return next((record.id for record in self._journal.read(query)), None)
+        return None
+
+    def configuration(self, *, scope: str | None = None) -> Mapping[str, Any]:
+        """Return the configuration of the newest session of a scope, by default the caller's own; {} without one."""
+        scope = scope or self._journal.home_scope or SHARED
+        for session in reversed(self._open_sessions):
+            if not session.closed and session.scope == scope:
+                return session.configuration
+        versions = [
+            row.versions for row in self._journal.tally() if row.scope == scope and row.kind in (SESSION, DELTA)
+        ]
+        if (scope, versions) != self._known_configuration[0]:
+            id = self._newest_session(scope) if versions else None
+            state = None if id is None else self._stored_state(*self._records_and_files(id, scope))
+            self._known_configuration = (scope, versions), {} if state is None else state["configuration"]
+        return self._known_configuration[1]
+
+    def checkpoint(self, session_id: str, number: int, *, scope: str | None = None) -> Checkpoint | None:
+        """Return the valid checkpoint of a number, from the files or from the log, or None."""
+        records, files = self._records_and_files(session_id, scope)
+        return files.find_checkpoint(number) or records.find_checkpoint(number)
 
     def latest(self, session_id: str, *, scope: str | None = None) -> Checkpoint | None:
         """Return the newest valid checkpoint, from the files or from the log, or None."""
@@ -366,7 +442,7 @@ class Sessions:
     def _find_scope(self, session_id: str) -> str:
         own = self._journal.home_scope or SHARED
         scopes = [own, *(row.scope for row in self._journal.tally() if row.kind == SESSION and row.scope != own)]
-        found = [scope for scope in scopes if self._journal.get(Key(scope, SESSION, session_id)) is not None]
+        found = [scope for scope in scopes if SessionRecords(self._journal, session_id, scope).exists()]
         if len(found) > 1 and found[0] != own:
             raise InvalidInput(
                 f"The session {session_id[:80]!r} is in several scopes: {', '.join(found)}.", hint="Say which one."

@@ -73,8 +73,9 @@ def fill_missing_sections(state: Mapping[str, Any], session_id: str, agent_id: s
     whole = {name: state.get(name, section) for name, section in fresh.items()} | {
         name: value for name, value in state.items() if name not in fresh
     }
-    metadata = whole["metadata"] if isinstance(whole["metadata"], dict) else {}
-    return {**whole, "metadata": {**fresh["metadata"], **metadata, "session_id": session_id}}
+    if not isinstance(whole["metadata"], dict):
+        return whole  # the check of the state says what is wrong with it
+    return {**whole, "metadata": {**fresh["metadata"], **whole["metadata"], "session_id": session_id}}
 
 
 def upgrade_state(state: SessionState, schema: int) -> SessionState:
@@ -194,6 +195,10 @@ def _check_count(value: Any) -> str | None:
     return None if is_count else "must be a whole number, not negative"
 
 
+def _check_checkpoint_number(value: Any) -> str | None:
+    return _check_count(value) or (None if value < 10**9 else "must be below 1,000,000,000")
+
+
 def _check_boolean(value: Any) -> str | None:
     return None if isinstance(value, bool) else "must be true or false"
 
@@ -294,7 +299,7 @@ SECTIONS: dict[str, dict[str, FieldCheck]] = {
         "version": _check_version,
         "created_at": _check_time,
         "last_updated": _check_time,
-        "checkpoint_number": _check_count,
+        "checkpoint_number": _check_checkpoint_number,
         "agent_type": _check_text,
     },
     "configuration": {

@@ -1,6 +1,6 @@
-"""Test tools: the conformance suite for engines, a frozen clock, repeatable ids, a fake language model, strategies.
+"""Test tools: conformance suites for engines and networks, a frozen clock, repeatable ids, a fake language model, strategies.
 
-``EngineContract`` needs pytest and the strategies need hypothesis; both come with ``pip install lukasa[testing]`` and
+The conformance suites need pytest and the strategies need hypothesis; both come with ``pip install lukasa[testing]`` and
 are imported on first use.
 """
 
@@ -16,6 +16,7 @@ from lukasa.testing.optional import require_package
 if TYPE_CHECKING:
     from lukasa.testing.contract import EngineContract
     from lukasa.testing.fake_llm import MISBEHAVIOURS, FakeLLM
+    from lukasa.testing.network_contract import NetworkContract
     from lukasa.testing.strategies import BadDraft, bad_drafts, bodies, drafts, ids, texts
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "EngineContract",
     "FakeLLM",
     "FrozenClock",
+    "NetworkContract",
     "bad_drafts",
     "bodies",
     "drafts",
@@ -34,9 +36,11 @@ __all__ = [
 ]
 
 _CONTRACT = "lukasa.testing.contract"
+_NETWORK_CONTRACT = "lukasa.testing.network_contract"
 _STRATEGIES = "lukasa.testing.strategies"
 _LAZY_MODULES = {
     "EngineContract": _CONTRACT,
+    "NetworkContract": _NETWORK_CONTRACT,
     **dict.fromkeys(("MISBEHAVIOURS", "FakeLLM"), "lukasa.testing.fake_llm"),
     **dict.fromkeys(("BadDraft", "bad_drafts", "bodies", "drafts", "ids", "texts"), _STRATEGIES),
 }
@@ -46,6 +50,6 @@ def __getattr__(name: str) -> Any:
     module_name = _LAZY_MODULES.get(name)
     if module_name is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if module_name == _CONTRACT and module_name not in sys.modules:
-        require_package("pytest").register_assert_rewrite(_CONTRACT)  # so that failures show the compared values
+    if module_name in (_CONTRACT, _NETWORK_CONTRACT) and module_name not in sys.modules:
+        require_package("pytest").register_assert_rewrite(module_name)  # so that failures show the compared values
     return getattr(importlib.import_module(module_name), name)

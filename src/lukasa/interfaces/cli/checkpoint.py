@@ -69,6 +69,7 @@ def list_(
 def show_(
     call: Call,
     session: SessionArgument,
+    number: Annotated[int | None, option("N", "Show this checkpoint instead of the current state.", min=1)] = None,
     out: Annotated[Path | None, option("FILE", "Write the state to this file.")] = None,
     events: Annotated[bool, flag("--events", "Show the events of the session instead.")] = False,
     archive: Annotated[bool, flag("--archive", "Show what was moved from its state to the archive instead.")] = False,
@@ -78,7 +79,7 @@ def show_(
     Example: lukasa checkpoint show demo --out state.json
     """
     from lukasa.storage.files import atomic_write
-    from lukasa.transfer.layouts.session_json import export_session
+    from lukasa.transfer.layouts.session_json import write_session
 
     sessions = call.existing_memory.sessions
     if events or archive:
@@ -86,8 +87,13 @@ def show_(
         columns = "when, what, how"
         call.show(entries, columns=columns, rows=map(_event_row, entries), wrap="how", empty="There are no events.")
         return
-    _require_session(sessions.state(session) is not None, session)
-    data = export_session(sessions, session)
+    if number is None:
+        _require_session(state := sessions.state(session), session)
+    else:
+        checkpoint = sessions.checkpoint(session, number)
+        hint = f"`lukasa checkpoint list {session[:80]}` shows its checkpoints."
+        state = require_found(checkpoint, f"{session[:80]!r} has no valid checkpoint {number}.", hint).state
+    data = write_session(state or {})
     if out is None:
         from lukasa.canonical_json import decode
 
@@ -153,7 +159,8 @@ def prune(
 def recover(call: Call, session: SessionArgument) -> None:
     """Restore a session to its newest state that can be verified, and report what was lost.
 
-    Damaged files are renamed and reported, not deleted. Exit code 6: something was damaged or lost.
+    Damaged files are renamed and reported, not deleted. A session that a running process has open is not changed.
+    Exit code 6: something was damaged or lost.
 
     Example: lukasa recover demo
     """
@@ -162,19 +169,28 @@ def recover(call: Call, session: SessionArgument) -> None:
     _require_session(known or sessions.verify(session), session)
     report = sessions.recover(session)
     changes = format_count(report.replayed, "change")
+    if report.mode == "alive":
+        call.show(
+            report, f"{session} is open in a running process. Nothing was changed; stop that process to recover it."
+        )
+        return
     lines = [f"Recovered {session} ({report.mode}) from {report.used} and {changes} since."]
     lines += [f"Damaged: {file.name}: {file.reason}; kept as {file.moved_to}." for file in report.damaged]
     if report.lost:
         lines.append(f"Lost: {format_count(len(report.lost), 'change')} ({report.lost[0]} to {report.lost[-1]}).")
+    lines += [f"Damaged in the log: {line}; the files were used." for line in report.damaged_records]
+    if report.disagreements:
+        lines.append(f"Log and files differ on {format_count(len(report.disagreements), 'change')}; the log was used.")
     lines += [f"Conflict on {c['prediction_id']}: the {c['kept']} version was kept." for c in report.conflicts]
     lines += [f"Not verified: {id}: {why}." for id, why in report.flagged.items()]
+    is_damaged = bool(report.damaged or report.lost or report.damaged_records or report.disagreements)
     if not report.whole:
         lines.append("The log could not be read, so it is unknown whether something is missing.")
-    elif report.damaged or report.lost:
+    elif is_damaged:
         lines.append("Nothing that was acknowledged is missing.")
     else:
         lines.append("Everything that was acknowledged is there.")
-    call.show(report, lines, exit_code=ExitCode.DAMAGED if report.damaged or report.lost else ExitCode.OK)
+    call.show(report, lines, exit_code=ExitCode.DAMAGED if is_damaged else ExitCode.OK)
 
 
 def _require_session(found: object, session: str) -> None:

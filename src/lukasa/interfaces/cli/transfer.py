@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 _MAX_ROWS = 20
 _MAX_HASH_LENGTH, _MIN_HASH_LENGTH = 26, 8
-FormatOption = Annotated[str, option("NAME", "jsonl, loki (a folder) or memory-graph (a file).", "--format")]
+FormatOption = Annotated[
+    str, option("NAME", "jsonl, memory-graph (a file); loki, voxsigil, context (folders).", "--format")
+]
 SecretFileOption = Annotated[Path | None, option("FILE", "A file with the secret; default: LUKASA_BACKUP_SECRET.")]
 
 

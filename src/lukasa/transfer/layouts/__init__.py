@@ -20,6 +20,14 @@ LAYOUTS: Mapping[str, str] = MappingProxyType(
 )
 """The layouts of whole stores: format name and module."""
 
+SERVICE_LAYOUTS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "voxsigil": ("sessions", "lukasa.transfer.layouts.session_json"),
+        "context": ("context", "lukasa.transfer.layouts.context_json"),
+    }
+)
+"""The layouts of what one service keeps: format name, service and module."""
+
 
 @dataclass(slots=True)
 class LayoutImportResult:
@@ -46,10 +54,24 @@ class Layout(Protocol):
     def write(self, journal: Journal, target: Path, scope: str) -> int: ...
 
 
+class ServiceLayout(Protocol):
+    """A module that reads and writes what one service keeps, as a folder of files."""
+
+    def read_folder(self, service: Any, source: Path, scope: str) -> LayoutImportResult: ...
+
+    def write_folder(self, service: Any, target: Path, scope: str) -> int: ...
+
+
+def load_service_layout(name: str) -> tuple[str, ServiceLayout]:
+    """Return the service of a layout, and its module."""
+    service, module = SERVICE_LAYOUTS[name]
+    return service, cast("ServiceLayout", importlib.import_module(module))
+
+
 def load_layout(name: str) -> Layout:
     """Import the module of a layout."""
     if name not in LAYOUTS:
-        known = ", ".join(("jsonl", *LAYOUTS))
+        known = ", ".join(("jsonl", *LAYOUTS, *SERVICE_LAYOUTS))
         raise InvalidInput(f"There is no format {name[:60]!r}.", hint=f"Use one of {known}.")
     return cast("Layout", importlib.import_module(LAYOUTS[name]))
 

@@ -1,4 +1,4 @@
-"""A conversation as the file ``<session_id>.json``: import and export.
+"""A conversation as the file ``<session_id>.json``, and a folder of such files: import and export.
 
 Times are seconds since 1970. Unknown fields are kept. Values that the layout has no field for are stored under ``lukasa``, if
 there are any: settings that differ from the default, and on request the turns that the summary replaces. Without those
@@ -19,9 +19,9 @@ from lukasa.clock import from_iso, to_iso
 from lukasa.context import Context, Conversations, ConversationSettings, Turn
 from lukasa.context.state import STATE_FIELDS, default_state, parse_time
 from lukasa.errors import FormatError, InvalidInput
-from lukasa.outcome import Outcome, Refused
+from lukasa.outcome import Conflict, Outcome, Refused
 from lukasa.storage.files import atomic_write, read_limited
-from lukasa.transfer.layouts import encode_json
+from lukasa.transfer.layouts import LayoutImportResult, encode_json
 
 _PLAIN_NAME = re.compile(r"[a-z0-9_:@+-][a-z0-9_:@+.-]{0,99}")
 _RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
@@ -63,6 +63,49 @@ def import_conversation(conversations: Conversations, source: Path, session_id: 
     if not context.session_id:
         return Refused("bad_session", f"{source} names no session; say under which id it shall stand.")
     return conversations.restore(context, folded)
+
+
+def read_folder(conversations: Conversations, source: Path, scope: str) -> LayoutImportResult:
+    """Import every conversation of a folder ``data/context``. One that the store has already is left as it is.
+
+    A file without an id takes its name. A conversation that goes on here since it was imported counts as present; one that
+    differs from the file otherwise is refused.
+    """
+    conversations, result = conversations.within(scope), LayoutImportResult()
+    folder = next((path for path in (source / "data/context", source / "context", source) if path.is_dir()), None)
+    files = sorted(folder.glob("*.json")) if folder is not None else [source]
+    if not files or not all(path.exists() for path in files):
+        raise InvalidInput(f"There are no conversations in {source}.", hint="Name the folder data/context.")
+    for path in files:
+        try:
+            if path.is_symlink():
+                raise FormatError("It is a link; links are not followed.")
+            context, folded = parse_conversation(canonical_json.decode(read_limited(path, _MAX_FILE_BYTES)))
+            context.session_id = context.session_id or path.stem
+            outcome = conversations.restore(context, folded)
+        except (InvalidInput, FormatError, OSError) as error:
+            result.refused.append((str(path), str(error)))
+            continue
+        if isinstance(outcome, Conflict):
+            given = [(turn.role, turn.content) for turn in (*folded, *context.turns)]
+            known = [(turn.role, turn.content) for turn in conversations.transcript(context.session_id)]
+            if any(known[start : start + len(given)] == given for start in range(len(known) - len(given) + 1)):
+                result.present += 1
+            else:
+                result.refused.append((str(path), f"There is another conversation {context.session_id[:80]!r}."))
+        else:
+            result.count(str(path), outcome)
+    return result
+
+
+def write_folder(conversations: Conversations, target: Path, scope: str) -> int:
+    """Write every conversation of a scope into a folder, each as a file with all its turns; return their number."""
+    conversations = conversations.within(scope)
+    target.mkdir(parents=True, exist_ok=True)
+    names = conversations.list_sessions()
+    for session_id in names:
+        export_conversation(conversations, session_id, target, include_all_turns=True)
+    return len(names)
 
 
 def conversation_to_json(

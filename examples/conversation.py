@@ -3,7 +3,7 @@
 Prints:
     turns stored: 81, turns in the view: 30
     the prompt fits: True
-    found: The spare key of the lab is on the blue hook.
+    found: The spare key of the lab is on the blue hook
 """
 
 import lukasa

@@ -220,7 +220,7 @@ def test_find_facts_searches_by_meaning(open_store):
     conversations.append("s", "user", "I'm allergic to peanuts.")
     conversations.append("s", "user", "We decided to use PostgreSQL.")
     conversations.append("other", "user", "I'm allergic to cats.")
-    (best, *_) = conversations.find_facts("s", "which food must be avoided?")
+    (best, *_) = conversations.find_facts("s", "what food intolerance is there?")
     assert best.text == "User is allergic to peanuts"
     assert conversations.find_facts("s", "database choice")[0].text == "Decision: use PostgreSQL"
 

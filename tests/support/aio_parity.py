@@ -235,6 +235,7 @@ def trust_and_forecast_calls(memory: Any) -> Iterator[Any]:
     yield trust.rubric.reject("unknown", by="ada")
     agent = trust.agent("critic-1")
     yield agent.model, agent.primary_role, agent.probation_until, agent.rounds_participated, agent.trust_score
+    yield agent.adjusted_score
     yield agent.dissent_history, agent.override_history, agent.trust_score_history, agent.long_term_stats
     yield agent.participate("round-9"), agent.log_dissent("The tests do not cover the old clients.", ["Accuracy"])
     yield agent.log_override("round-9", "Use GraphQL", "Stay with REST", by="ada")
@@ -254,7 +255,8 @@ def vault_calls(memory: Any) -> Iterator[Any]:
     yield vault.judge("tick marker for burst 9"), vault.judge("The office has two floors")
     yield vault.bulk_delete([kept[0].id, "unknown"]), vault.restore([vault.history(kept[1].id)])
     outcome = memory.remember("The office has two floors", tags=("office",))
-    yield outcome, memory.forget(outcome.record.id), vault.compact()
+    yield outcome, memory.confirm(outcome.record.id), vault.confirm(outcome.record.id)
+    yield memory.forget(outcome.record.id), vault.compact()
 
 
 def store_calls(memory: Any, folder: Path) -> Iterator[Any]:

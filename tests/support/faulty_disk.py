@@ -188,6 +188,7 @@ class _FaultyFile(apsw.VFSFile):
         self._disk = disk
         self._handle = handle
         self._role = _file_role(flags[0])
+        self._is_temporary = bool(flags[0] & _TEMPORARY)
         if disk.read_only:
             flags[0] = flags[0] & ~(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) | apsw.SQLITE_OPEN_READONLY
         super().__init__("", name, flags)
@@ -201,7 +202,8 @@ class _FaultyFile(apsw.VFSFile):
             if kept := bytes(data)[: int(len(data) * struck.keep)]:
                 super().xWrite(kept, offset)
             struck.raise_error("write")
-        self._disk.unsynced_files.add(self._role)
+        if not self._is_temporary:
+            self._disk.unsynced_files.add(self._role)
         super().xWrite(data, offset)
 
     def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's name
@@ -216,6 +218,16 @@ class _FaultyFile(apsw.VFSFile):
         if struck is not None:
             struck.raise_error("truncate")
         super().xTruncate(newsize)
+
+
+_TEMPORARY = (
+    apsw.SQLITE_OPEN_TEMP_DB
+    | apsw.SQLITE_OPEN_TRANSIENT_DB
+    | apsw.SQLITE_OPEN_TEMP_JOURNAL
+    | apsw.SQLITE_OPEN_SUBJOURNAL
+    | apsw.SQLITE_OPEN_DELETEONCLOSE
+)
+"""Flags of files that hold nothing a power cut could take."""
 
 
 def _file_role(flags: int) -> FileRole:

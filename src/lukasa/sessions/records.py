@@ -199,8 +199,12 @@ class SessionRecords:
         label = f"deltas={self._session_hash}.{block}"
         query = Query(kinds=(DELTA,), scopes=(self.scope,), labels=(label,))
         try:
-            records = {int(record.body["n"]): record for record in self._journal.read(query)}
-        except (StoreDamaged, KeyError, ValueError, TypeError):  # one of them is damaged: read each alone
+            with self._journal.snapshot() as reader:
+                records = {int(record.body["n"]): record for record in reader.read(query)}
+                is_whole = not reader.damaged
+        except (StoreDamaged, KeyError, ValueError, TypeError):
+            is_whole = False
+        if not is_whole:  # one of them is damaged: read each alone
             numbers = range(max(block * _BLOCK_SIZE, after + 1), (block + 1) * _BLOCK_SIZE)
             read = {number: self._read_whole(self._delta_key(number), f"change {number}") for number in numbers}
             return {

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.requirement("DOO-3")
 MESSAGES = [
     ("user", "Fix the flaky login test"),
     ("assistant", [{"type": "text", "text": "I look."}, {"type": "tool_use", "id": "t1", "name": "Edit", "input": {"file_path": "login.py"}}]),
-    ("user", [{"type": "tool_result", "tool_use_id": "t1", "is_error": True, "content": "no such file; key AKIAIOSFODNN7EXAMPLE"}]),
+    ("user", [{"type": "tool_result", "tool_use_id": "t1", "is_error": True, "content": "no such file; key AKIAZ3MKQ7TPLW2XNC5D"}]),
     ("assistant", "Done: it waits for the clock now."),
 ]  # fmt: skip
 
@@ -61,8 +61,8 @@ def test_session_end_stores_turns_episode_and_ledger_without_secrets(project):
     assert (episode.goal, episode.outcome) == ("Fix the flaky login test", "completed")
     assert episode.as_json()["artifacts_produced"] == ["login.py"]
     assert len(turns) == 4
-    assert not any("AKIAIOSFODNN7EXAMPLE" in turn for turn in turns)
-    assert "AKIAIOSFODNN7EXAMPLE" not in json.dumps(episode.as_json())
+    assert not any("AKIAZ3MKQ7TPLW2XNC5D" in turn for turn in turns)
+    assert "AKIAZ3MKQ7TPLW2XNC5D" not in json.dumps(episode.as_json())
     assert ledger.current_task == "Fix the flaky login test"
     continuity = project.wait_for(lambda: (project.folder / ".lukasa" / "CONTINUITY.md").exists())
     assert continuity

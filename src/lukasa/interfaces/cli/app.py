@@ -202,7 +202,7 @@ PANELS: dict[str, tuple[CommandApp | Callable[..., None], ...]] = {
         *(recall.reembed, jobs.worker, jobs.jobs),
     ),
     "Import and export": (transfer.export, transfer.import_, transfer.backup, transfer.restore, transfer.copy),
-    "Serve": (serve.serve, install.install, serve.mcp, serve.app, install.hook),
+    "Serve": (install.install, serve.serve, serve.mcp, serve.app, install.hook),
 }
 """The commands and groups by the panel of the help that shows them, those of everyday use first."""
 COMMAND_NAMES = [app.add_member(member, panel) for panel, members in PANELS.items() for member in members] + ["bench"]

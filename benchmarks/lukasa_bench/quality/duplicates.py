@@ -11,7 +11,7 @@ from __future__ import annotations
 import lukasa
 from lukasa.outcome import Accepted
 from lukasa.vault import VaultSettings
-from lukasa_bench.quality import QualityRow, at_least, at_most, load_cases
+from lukasa_bench.quality import BenchmarkBar, QualityRow, at_least, at_most, load_cases
 
 Pair = dict[str, str]
 SECTION = "duplicates"
@@ -39,8 +39,8 @@ def measure(embedder: str | None) -> list[QualityRow]:
     return rows
 
 
-def _row(case: str, count: int, total: int, bar: object) -> QualityRow:
-    return QualityRow(SECTION, case, 100 * count / max(total, 1), "%", bar, f"{count} of {total}")  # type: ignore[arg-type]
+def _row(case: str, count: int, total: int, bar: BenchmarkBar) -> QualityRow:
+    return QualityRow(SECTION, case, 100 * count / max(total, 1), "%", bar, f"{count} of {total}")
 
 
 def list_refused(pairs: list[Pair], settings: VaultSettings | None = None) -> list[Pair]:

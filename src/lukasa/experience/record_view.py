@@ -23,7 +23,7 @@ class BodyField(property, Generic[ValueT]):
 
     if TYPE_CHECKING:
 
-        def __get__(self, view: Any, owner: type | None = None, /) -> ValueT: ...  # type: ignore[override]
+        def __get__(self, view: Any, owner: type | None = None, /) -> ValueT: ...  # type: ignore[override]  # narrower on purpose
 
 
 def text_field(name: str) -> BodyField[str]:

@@ -153,7 +153,7 @@ class _WithoutFlagTypes:
 
     def get_params(self, ctx: Any) -> Any:
         """Return the parameters of the command; the help shows no type for a flag."""
-        params = super().get_params(ctx)  # type: ignore[misc]
+        params = super().get_params(ctx)  # type: ignore[misc]  # the base is chosen at run time
         for param in params:
             if getattr(param, "is_flag", False):
                 param.metavar = ""
@@ -221,7 +221,7 @@ def _with_json_option(function: Callable[..., None]) -> Callable[..., None]:
     context = inspect.Parameter("ctx", keyword, annotation=typer.Context)
     as_json = inspect.Parameter("as_json", keyword, default=False, annotation=JsonOption)
     signature = signature.replace(parameters=[context, *parameters, as_json])
-    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__signature__ = signature  # type: ignore[attr-defined]  # the attribute that inspect reads
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
     return run
 

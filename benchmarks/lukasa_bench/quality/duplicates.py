@@ -11,7 +11,8 @@ from __future__ import annotations
 import lukasa
 from lukasa.outcome import Accepted
 from lukasa.vault import VaultSettings
-from lukasa_bench.quality import BenchmarkBar, QualityRow, at_least, at_most, load_cases
+from lukasa_bench.quality import QualityRow, at_least, at_most, load_cases
+from lukasa_bench.report import BenchmarkBar
 
 Pair = dict[str, str]
 SECTION = "duplicates"
@@ -39,7 +40,7 @@ def measure(embedder: str | None) -> list[QualityRow]:
     return rows
 
 
-def _row(case: str, count: int, total: int, bar: BenchmarkBar) -> QualityRow:
+def _row(case: str, count: int, total: int, bar: BenchmarkBar | None) -> QualityRow:
     return QualityRow(SECTION, case, 100 * count / max(total, 1), "%", bar, f"{count} of {total}")
 
 

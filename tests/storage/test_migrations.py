@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import apsw
 import psycopg
@@ -82,6 +83,25 @@ def test_a_sqlite_store_of_schema_2_is_migrated(tmp_path) -> None:
     assert copy.pragma("user_version") == OLD_SCHEMA
     assert copy.execute("SELECT count(*) FROM past").get > 0
     copy.close()
+
+
+@pytest.mark.requirement("OPS-2")
+def test_an_opener_that_waited_for_the_migration_of_another_finds_its_store(postgres) -> None:
+    options = "-c search_path=lukasa,public"
+    with (
+        postgres.database() as url,
+        psycopg.connect(url, autocommit=True, options=options) as first,
+        psycopg.connect(url, autocommit=True, options=options) as second,
+        ThreadPoolExecutor() as threads,
+    ):
+        first.execute("SELECT pg_advisory_lock(19531, 1)")
+        waiting = threads.submit(schema.migrate, second)
+        while not first.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone():
+            assert not waiting.done()
+        first.execute("CREATE SCHEMA lukasa CREATE TABLE meta (name text PRIMARY KEY, value text)")
+        first.execute("INSERT INTO meta VALUES ('schema', %s)", (str(schema.latest_version()),))
+        first.execute("SELECT pg_advisory_unlock(19531, 1)")
+        waiting.result(timeout=60)
 
 
 @pytest.mark.requirement("OPS-2")

@@ -17,6 +17,13 @@ from lukasa.storage.postgres.pool import Database
 _FIRST_SCHEMA_OF_INDEX_FORM = 4
 _MIGRATION_LOCK = (19531, 1)
 
+# Schemas 1 and 2 called it "fact". The catalog itself is read: to_regclass() answers from the session's cache, which
+# inside a transaction may not yet know of a schema that another process committed while this one waited for the lock.
+_VERSION_TABLE = """
+    SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE nspname = 'lukasa' AND relname IN ('meta', 'fact') ORDER BY relname DESC LIMIT 1
+"""
+
 
 @cache
 def load_migrations() -> tuple[tuple[int, str], ...]:
@@ -90,12 +97,10 @@ def _install_pgvector(database: Database) -> None:
 
 def _read_version(database: Database) -> int:
     """Return the version of the schema in the database; 0 when there is none."""
-    (table,) = fetch_single_row(
-        database.execute("SELECT coalesce(to_regclass('lukasa.meta'), to_regclass('lukasa.fact'))::text")
-    )  # schemas 1 and 2 had it as lukasa.fact
+    table = database.execute(_VERSION_TABLE).fetchone()
     if table is None:
         return 0
-    row = database.execute(f"SELECT value FROM {table} WHERE name = 'schema'").fetchone()  # noqa: S608 - one of two names above
+    row = database.execute(f"SELECT value FROM lukasa.{table[0]} WHERE name = 'schema'").fetchone()  # noqa: S608 - one of two names
     present = int(row[0]) if row is not None else 0
     if present > latest_version():
         raise StoreNewer(

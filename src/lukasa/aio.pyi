@@ -33,6 +33,7 @@ from lukasa.models.embedder import Embedder
 from lukasa.models.llm import LanguageModel
 from lukasa.models.token_counter import TokenCounter
 from lukasa.network import Network
+from lukasa.network.contract import NetworkState, News, NewsType, Peer, SendReceipt
 from lukasa.outcome import Outcome, Refused
 from lukasa.prompt import PromptBlock
 from lukasa.recall.recall import RecallResult
@@ -88,6 +89,7 @@ class AsyncMemory:
     forecasts: AsyncForecasts
     graph: AsyncMemoryGraph
     handoffs: AsyncHandoffs
+    hub: AsyncNetworkHub
     jobs: AsyncJobs
     journal: AsyncJournal
     knowledge: AsyncKnowledge
@@ -402,6 +404,17 @@ class AsyncHandoffs:
     async def reassign(self, id: str, to_agent: str) -> Outcome: ...
     async def reopen(self, id: str) -> Outcome: ...
     async def sent(self, agent: str = ...) -> list[Handoff]: ...
+
+class AsyncNetworkHub:
+    """A network in a store: agents that share the store read each other's news in the shared scope."""
+    async def acknowledge(
+        self, agent_id: str, signal_id: str, sender: str, effect: Sequence[Draft] = ...
+    ) -> SendReceipt: ...
+    async def acknowledged(self, agent_id: str, signal_id: str) -> tuple[str, ...]: ...
+    async def broadcast(self, agent_id: str, news_type: NewsType, news: News) -> SendReceipt: ...
+    async def fetch_state(self, agent_id: str) -> NetworkState: ...
+    async def inbox(self, agent_id: str) -> list[News]: ...
+    async def peers(self, agent_id: str) -> list[Peer]: ...
 
 class AsyncJobs:
     """Deferred jobs as one caller sees them."""

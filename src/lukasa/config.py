@@ -159,12 +159,17 @@ def find_hub(endpoint: str = "") -> tuple[str, str] | None:
     ``LUKASA_HUB_TOKEN`` is sent to no other server than ``LUKASA_HUB``, if that is set, because a session may have been
     imported; an endpoint without a token is not used.
     """
-    hub, token = os.environ.get(HUB_VARIABLE, ""), os.environ.get(HUB_TOKEN_VARIABLE, "")
+    hub, token = os.environ.get(HUB_VARIABLE, ""), hub_token()
     parts, known = urlsplit(endpoint), urlsplit(hub)
     is_address = parts.scheme in ("http", "https") and bool(parts.netloc)
     if is_address and token and (not hub or (parts.scheme, parts.netloc) == (known.scheme, known.netloc)):
         return endpoint, token
     return (hub, token) if hub else None
+
+
+def hub_token() -> str:
+    """Return the token for the hub from ``LUKASA_HUB_TOKEN``, or ""."""
+    return os.environ.get(HUB_TOKEN_VARIABLE, "")
 
 
 def backup_secret() -> str:

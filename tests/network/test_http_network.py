@@ -105,7 +105,7 @@ def test_an_endpoint_gets_the_token_only_if_it_is_the_hub_of_the_environment(mon
     assert find_hub("https://one.example/api") is None
 
 
-@pytest.mark.requirement("DOO-4")
+@pytest.mark.requirement("CHK-12")
 def test_an_agent_may_not_send_or_read_in_the_name_of_another(hub_url):
     intruder = HttpNetwork(ApiConnection(hub_url, token_for("b")))
     for attempt in (

@@ -188,7 +188,9 @@ SERVICES: dict[str, Service] = {
 
 def declared_kinds() -> dict[str, KindSpec]:
     """Collect the kinds of record that the services declare."""
-    packages = dict.fromkeys(["lukasa.jobs", "lukasa.network", *(service.package for service in SERVICES.values())])
+    packages = dict.fromkeys(
+        ["lukasa.integrations", "lukasa.jobs", "lukasa.network", *(service.package for service in SERVICES.values())]
+    )
     return {kind: spec for package in packages for kind, spec in import_module(package).KINDS.items()}
 
 

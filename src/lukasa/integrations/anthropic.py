@@ -34,6 +34,8 @@ _FOLDER_SIZE = "4K"
 Files = Mapping[str, str | None]
 """The text of each file by its path; ``None`` for a folder."""
 Change = dict[str, str | None]
+Decision = tuple[Change, Sequence[str], str]
+"""The files to write, the paths to delete, and the answer."""
 
 
 class MemoryFolder:
@@ -58,20 +60,18 @@ class MemoryFolder:
     def create(self, command: Any) -> str:
         path = _check_path(command.path)
 
-        def change(files: Files) -> tuple[Change, str]:
+        def change(files: Files) -> Decision:
             if path in files:
                 raise ToolError(f"File {command.path} already exists")
-            return {
-                **_missing_folders(files, path),
-                path: command.file_text,
-            }, f"File created successfully at: {command.path}"
+            made = {**_missing_folders(files, path), path: command.file_text}
+            return made, (), f"File created successfully at: {command.path}"
 
         return self._change(change)
 
     def str_replace(self, command: Any) -> str:
         path = _check_path(command.path)
 
-        def change(files: Files) -> tuple[Change, str]:
+        def change(files: Files) -> Decision:
             text = _require_file(files, path, command.path)
             old, new = command.old_str, command.new_str or ""
             places = _find_all(text, old)
@@ -89,14 +89,14 @@ class MemoryFolder:
             first, shown = max(0, lines[0] - 3), changed.split("\n")
             snippet = _number_lines(shown[first : lines[0] + 2], first + 1)
             said = "The memory file has been edited. Here is the snippet showing the change (with line numbers):\n"
-            return {path: changed}, said + snippet
+            return {path: changed}, (), said + snippet
 
         return self._change(change)
 
     def insert(self, command: Any) -> str:
         path = _check_path(command.path)
 
-        def change(files: Files) -> tuple[Change, str]:
+        def change(files: Files) -> Decision:
             lines = _require_file(files, path, command.path).split("\n")
             if lines[-1] == "":
                 lines.pop()
@@ -107,7 +107,7 @@ class MemoryFolder:
                 )
             lines.insert(command.insert_line, command.insert_text.rstrip("\n"))
             text = "\n".join(lines)
-            return {path: text if text.endswith("\n") else text + "\n"}, f"The file {command.path} has been edited."
+            return {path: text if text.endswith("\n") else text + "\n"}, (), f"The file {command.path} has been edited."
 
         return self._change(change)
 
@@ -116,10 +116,10 @@ class MemoryFolder:
         if path == ROOT:
             raise ToolError("Cannot delete the /memories directory itself")
 
-        def change(files: Files) -> tuple[Sequence[str], str]:
+        def change(files: Files) -> Decision:
             if path not in files:
                 raise ToolError(f"The path {command.path} does not exist")
-            return [name for name in files if _is_within(name, path)], f"Successfully deleted {command.path}"
+            return {}, [name for name in files if _is_within(name, path)], f"Successfully deleted {command.path}"
 
         return self._change(change)
 
@@ -128,7 +128,7 @@ class MemoryFolder:
         if old == ROOT:
             raise ToolError("Cannot rename the /memories directory itself")
 
-        def change(files: Files) -> tuple[Change, str, Sequence[str]]:
+        def change(files: Files) -> Decision:
             if new in files:
                 raise ToolError(f"The destination {command.new_path} already exists")
             if old not in files:
@@ -138,28 +138,25 @@ class MemoryFolder:
             moved = {new + name.removeprefix(old): text for name, text in files.items() if _is_within(name, old)}
             gone = [name for name in files if _is_within(name, old)]
             said = f"Successfully renamed {command.old_path} to {command.new_path}"
-            return {**_missing_folders(files, new), **moved}, said, gone
+            return {**_missing_folders(files, new), **moved}, gone, said
 
         return self._change(change)
 
     def clear_all_memory(self) -> str:
-        return self._change(lambda files: ([name for name in files if name != ROOT], "All memory cleared"))
+        return self._change(lambda files: ({}, [name for name in files if name != ROOT], "All memory cleared"))
 
     def _read_files(self, reader: Reader) -> dict[str, str | None]:
         records = reader.read(Query(kinds=(MEMORY_FILE,), scopes=(self._scope,)))
         files = {record.body["path"]: None if record.body["is_folder"] else record.text for record in records}
         return {ROOT: None, **files}
 
-    def _change(self, decide: Callable[[Files], tuple[Any, ...]]) -> str:
+    def _change(self, decide: Callable[[Files], Decision]) -> str:
         """Decide and write in one step, so that two writers never overwrite each other."""
         said = ""
 
         def drafts(reader: Reader) -> Sequence[Draft] | Refused:
             nonlocal said
-            written, said, *rest = decide(self._read_files(reader))
-            gone: Sequence[str] = rest[0] if rest else ()
-            if not isinstance(written, dict):
-                written, gone = {}, written
+            written, gone, said = decide(self._read_files(reader))
             return [*(self._tombstone(path) for path in gone), *(self._draft(*item) for item in written.items())]
 
         outcome = self._journal.append_if(drafts)
@@ -270,7 +267,7 @@ def _require_file(files: Files, path: str, shown: str) -> str:
 
 
 def _find_all(text: str, part: str) -> list[int]:
-    places, place = [], text.find(part)
+    places, place = list[int](), text.find(part)
     while place != -1 and len(places) <= len(text):
         places.append(place)
         place = text.find(part, place + 1)

@@ -194,7 +194,7 @@ SERVICES: dict[str, Service] = {
 
 def declared_kinds() -> dict[str, KindSpec]:
     """Collect the kinds of record that the services declare."""
-    packages = dict.fromkeys(["lukasa.jobs", *(service.package for service in SERVICES.values())])
+    packages = ["lukasa.integrations", "lukasa.jobs", *(service.package for service in SERVICES.values())]
     return {kind: spec for package in packages for kind, spec in import_module(package).KINDS.items()}
 
 

@@ -71,7 +71,7 @@ def write(memory, id, text):
     assert memory.journal.write("note", text, id=id)
 
 
-@pytest.mark.requirement("CHK-12")
+@pytest.mark.requirement("DOO-8")
 def test_each_store_gets_what_it_lacks(open_memory):
     laptop, hub = open_memory(), open_memory()
     write(laptop, "a", "from the laptop")
@@ -83,7 +83,7 @@ def test_each_store_gets_what_it_lacks(open_memory):
     assert (again.pulled, again.pushed, again.holds) == (0, 0, True)
 
 
-@pytest.mark.requirement("CHK-12")
+@pytest.mark.requirement("DOO-8")
 def test_a_conflict_is_kept_in_both_stores_and_the_hub_wins(open_memory):
     laptop, hub = open_memory(), open_memory()
     write(laptop, "a", "first")
@@ -101,7 +101,7 @@ def test_a_conflict_is_kept_in_both_stores_and_the_hub_wins(open_memory):
     assert sync_logs(laptop.journal, JournalPeer(hub.journal)).conflicts == []
 
 
-@pytest.mark.requirement("CHK-12")
+@pytest.mark.requirement("DOO-8")
 @settings(max_examples=40)
 @given(
     steps=st.lists(
@@ -139,7 +139,7 @@ def test_two_laptops_and_a_hub_converge_whatever_was_written_and_cut_off(steps):
         assert all(any(value in text for text in everything) for value in written)
 
 
-@pytest.mark.requirement("CHK-12")
+@pytest.mark.requirement("DOO-8")
 def test_a_restored_hub_gets_again_what_it_lost(open_memory):
     laptop, hub = open_memory(), open_memory()
     for number in range(10):
@@ -153,7 +153,7 @@ def test_a_restored_hub_gets_again_what_it_lost(open_memory):
     assert current(laptop) == current(emptied)
 
 
-@pytest.mark.requirement("CHK-12")
+@pytest.mark.requirement("DOO-8")
 def test_a_laptop_syncs_with_a_server_within_the_rights_of_its_token(tmp_path):
     with ExitStack() as stack:
         url = stack.enter_context(run_api_server(str(tmp_path / "hub.db")))

@@ -121,4 +121,4 @@ REQUIREMENTS = {
     "OPS-5": "There is no telemetry.",
 }
 
-NOT_BUILT = frozenset({"DOO-4", "DOO-5", "DOO-6", "DOO-7"})
+NOT_BUILT = frozenset({"DOO-5", "DOO-6", "DOO-7"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -20,11 +19,15 @@ from lukasa.interfaces.auth import TokenAuthMiddleware, TokenSource
 from lukasa.interfaces.http.metrics import RequestMetrics
 from lukasa.interfaces.http.responses import PROBLEM_MEDIA_TYPE, Problem, problem_response
 from lukasa.interfaces.http.routes import conversations, events, memories, operations, recall, records
+from lukasa.interfaces.mcp.http import MCP_PATH
 from lukasa.interfaces.outcomes import NotAccepted, outcome_of, request_error, usage_error
 from lukasa.interfaces.stores import CallerStores
 
 OPEN_PATHS = frozenset({"/", "/healthz", "/readyz"})
 """Paths that need no token. They show nothing of the store."""
+
+READING_PATHS = frozenset({"/v1/recall", "/v1/before-task", MCP_PATH})
+"""Paths whose POST requests a read-only token may send. MCP refuses the writes of such a token itself."""
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": description, "content": {PROBLEM_MEDIA_TYPE: {}}}
@@ -50,8 +53,6 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Lukasa</title>
 <h1>Lukasa is running</h1><p>The API is at <code>/v1</code>, its description at <code>/openapi.json</code>, MCP at
 <code>/mcp</code>. Send <code>Authorization: Bearer TOKEN</code>; <code>lukasa token add NAME</code> makes a token.</p></html>"""
-
-_log = logging.getLogger(__name__)
 
 
 def build_app(
@@ -82,7 +83,15 @@ def build_app(
     if mcp_app is not None:
         app.router.routes.extend(mcp_app.routes)
     _add_error_handlers(app)
-    return TokenAuthMiddleware(RequestMetrics(app), token_source, allowed_hosts, open_paths=OPEN_PATHS)
+    admitted = TokenAuthMiddleware(
+        app,
+        token_source,
+        allowed_hosts,
+        open_paths=OPEN_PATHS,
+        reading_paths=READING_PATHS,
+        streaming_paths=frozenset({"/v1/import"}),
+    )
+    return RequestMetrics(admitted)
 
 
 _PAGE_HEADERS = {
@@ -118,13 +127,8 @@ def _add_error_handlers(app: FastAPI) -> None:
         )
         return problem_response(request_error(code, str(error.detail)), error.headers)
 
-    def handle_unexpected(_: Request, error: Exception) -> Response:
-        _log.error("A request failed: %s", type(error).__name__, exc_info=error)
-        return problem_response(outcome_of(error, public=True))
-
     app.add_exception_handler(LukasaError, handle_broken_store)
     app.add_exception_handler(NotAccepted, handle_expected)
     app.add_exception_handler(OSError, handle_expected)
     app.add_exception_handler(RequestValidationError, handle_validation)
     app.add_exception_handler(HTTPException, handle_http)
-    app.add_exception_handler(Exception, handle_unexpected)

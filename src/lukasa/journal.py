@@ -104,7 +104,7 @@ class Journal:
         return Journal(self._engine, self._gate, reach, self._clock, self._new_id, author=author)
 
     def for_request(self, key: str, fingerprint: bytes) -> Journal:
-        """Return a journal of the same caller whose writes a repeated request does not repeat."""
+        """Return a journal of the same caller whose writes raise ``RepeatedRequest`` when the request is repeated."""
         engine = RequestLog(self._engine, key, fingerprint)
         return Journal(engine, self._gate, self.reach, self._clock, self._new_id, author=self.author)
 

@@ -309,7 +309,7 @@ class Memory:
         return self._with_journal(self.journal.with_reach(reach, agent))
 
     def for_request(self, key: str, fingerprint: bytes) -> Memory:
-        """Return a memory for one request: repeated with the same key, its writes return their first outcomes.
+        """Return a memory for one request: when it is repeated with the same key, its first write raises ``RepeatedRequest``.
 
         ``fingerprint`` is a digest of the request; a key that was used for another request is refused. Closing this memory
         leaves the store open.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from lukasa.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.outcome import Accepted, Conflict, Outcome, Refused, RepeatedRequest
 from lukasa.record import Record, ValidatedDraft, digest_of, encode_draft, entry_suffix, parse_entry
 from lukasa.scope import Reach
 from lukasa.storage.engine import QUARANTINE, ConditionalBatch, Engine, Reader, ReplayResult
@@ -94,13 +94,16 @@ class RequestLog:
     def append(
         self, reach: Reach, batch: Sequence[ValidatedDraft] | ConditionalBatch, *, key: str | None = None
     ) -> Outcome:
-        """Append a batch with the next key, unless the service names one."""
+        """Append a batch with the next key, unless the service names one. Raises ``RepeatedRequest``."""
 
         def condition(reader: Reader) -> Sequence[ValidatedDraft] | Refused:
             return batch(reader) if callable(batch) else batch
 
         condition.fingerprint = self._fingerprint  # type: ignore[attr-defined]  # read by fingerprint_batch
-        return self._engine.append(reach, condition, key=key or next(self._keys))
+        outcome = self._engine.append(reach, condition, key=key or next(self._keys))
+        if key is None and isinstance(outcome, Accepted) and outcome.repeated:
+            raise RepeatedRequest(outcome)
+        return outcome
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)

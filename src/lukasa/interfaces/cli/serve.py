@@ -93,6 +93,7 @@ def serve(
     port: Annotated[int, option("PORT", "The port; 0 takes a free one.")] = 8765,
     host_name: Annotated[list[str] | None, option("NAME", "Another name of this server (repeatable).")] = None,
     compat: Annotated[str | None, option("memory-graph", "Also offer the reference memory server's tools.")] = None,
+    backups: Annotated[str, option("URL", "Where the owner's backups go, such as file:///srv/backups.")] = "",
     access_log: Annotated[bool, flag("--access-log", "Print one line per request.")] = False,
     demo: Annotated[bool, flag("--demo", "Serve a temporary store with a week of example memories.")] = False,
 ) -> None:
@@ -127,7 +128,9 @@ def serve(
             _run_http_server(
                 replace(call, store=store),
                 stores,
-                lambda source, names: build_app(stores, source, names, mcp_http.build_routes(server)),
+                lambda source, names: build_app(
+                    stores, source, names, mcp_http.build_routes(server), backup_url=backups
+                ),
                 (host, port),
                 host_name or [],
                 "Serving the API at {url}/v1 and MCP at {url}/mcp",

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, ExpectedVersion, Name, RequestModel
-from lukasa.interfaces.http.responses import JsonResponse, entity_tag, outcome_response
+from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, ExpectedVersion, Name, RequestModel, WritingMemory
+from lukasa.interfaces.http.responses import WRITTEN, JsonResponse, entity_tag, outcome_response
 from lukasa.interfaces.outcomes import not_found, outcome_of
 from lukasa.interfaces.serialise import to_json
 from lukasa.outcome import Accepted, Outcome
@@ -43,8 +43,8 @@ class MemoryChange(RequestModel):
     tags: list[Name] | None = Field(None, max_length=20)
 
 
-@router.post("", status_code=201)
-def remember(memory: CallerMemory, body: NewMemory) -> Any:
+@router.post("", status_code=201, responses={201: WRITTEN})
+def remember(memory: WritingMemory, body: NewMemory) -> Any:
     """Remember a fact. The gate refuses noise, duplicates, personal data and secrets."""
     outcome = memory.remember(
         body.text, scope=body.scope, category=body.category, topic=body.topic, tags=tuple(body.tags)
@@ -53,7 +53,7 @@ def remember(memory: CallerMemory, body: NewMemory) -> Any:
 
 
 @router.post("/bulk")
-def remember_many(memory: CallerMemory, body: NewMemories) -> Any:
+def remember_many(memory: WritingMemory, body: NewMemories) -> Any:
     """Remember many facts; the answer holds one verdict per fact, in order."""
     items = [
         {
@@ -99,9 +99,9 @@ def get_memory(memory: CallerMemory, id: str, scope: Scope = None) -> Any:
     return JsonResponse(found, headers={"ETag": entity_tag(found.version)})
 
 
-@router.patch("/{id}")
+@router.patch("/{id}", responses={200: WRITTEN})
 def update_memory(
-    memory: CallerMemory, id: str, body: MemoryChange, expected: ExpectedVersion, scope: Scope = None
+    memory: WritingMemory, id: str, body: MemoryChange, expected: ExpectedVersion, scope: Scope = None
 ) -> Any:
     """Change a memory; the earlier version stays in its history."""
     changes: dict[str, Any] = body.model_dump(exclude_unset=True)
@@ -110,8 +110,8 @@ def update_memory(
     return outcome_response(memory.vault.update(id, **changes, scope=scope, expected=expected))
 
 
-@router.delete("/{id}")
-def forget(memory: CallerMemory, id: str, scope: Scope = None) -> Any:
+@router.delete("/{id}", responses={200: WRITTEN})
+def forget(memory: WritingMemory, id: str, scope: Scope = None) -> Any:
     """Delete a memory. Its history stays until it is erased."""
     return outcome_response(memory.vault.delete(id, scope=scope))
 

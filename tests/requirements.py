@@ -122,4 +122,4 @@ REQUIREMENTS = {
     "OPS-5": "There is no telemetry.",
 }
 
-NOT_BUILT = frozenset({"DOO-4", "DOO-5"})
+NOT_BUILT = frozenset({"DOO-5"})

@@ -30,7 +30,14 @@ HEADER = '"""The types of the awaited library. Written by tools/generate_aio.py;
 EAGER_ATTRIBUTES = {"Journal": {"author": "str", "reach": "Reach"}, "Memory": {"place": "StoreLocation"}}
 """Plain attributes that need no ``await``."""
 NESTED_SERVICES = {
-    "RemoteMemory": {"context": ("lukasa.client", "RemoteConversations")},
+    "RemoteMemory": {
+        "context": ("lukasa.client", "RemoteConversations"),
+        "episodes": ("lukasa.client", "RemoteEpisodes"),
+        "forecasts": ("lukasa.client", "RemoteForecasts"),
+        "handoffs": ("lukasa.client", "RemoteHandoffs"),
+        "sessions": ("lukasa.client", "RemoteSessions"),
+        "trust": ("lukasa.client", "RemoteTrust"),
+    },
     "Trust": {"rubric": ("lukasa.trust.rubric", "Rubrics")},
 }
 """Services that are attributes of another service."""

@@ -66,6 +66,11 @@ class RemoteMemory:
     def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
         self.context = RemoteConversations(connection)
+        self.sessions = RemoteSessions(connection)
+        self.episodes = RemoteEpisodes(connection)
+        self.handoffs = RemoteHandoffs(connection)
+        self.trust = RemoteTrust(connection)
+        self.forecasts = RemoteForecasts(connection)
 
     def remember(
         self,
@@ -121,12 +126,18 @@ class RemoteMemory:
 
     def forget(self, id: str, *, scope: str | None = None) -> Outcome:
         """Delete a memory of the vault by its id. Its history stays."""
-        return send(self._connection, "DELETE", f"/v1/memories/{quote(id, safe='')}", query={"scope": scope})
+        return send(self._connection, "DELETE", _path("memories", id), query={"scope": scope})
 
     def confirm(self, id: str, *, scope: str | None = None, expires_at: datetime | None = None) -> Outcome:
         """Record that a memory of the vault still holds."""
-        path = f"/v1/memories/{quote(id, safe='')}/confirm"
+        path = f"{_path('memories', id)}/confirm"
         return send(self._connection, "POST", path, {"expires_at": expires_at}, query={"scope": scope})
+
+    def before_task(self, task: str | Mapping[str, Any], *, budget: int | None = None) -> Mapping[str, Any]:
+        """Return what is known that matters for a task, as JSON."""
+        body = clean_body({"task": task, "budget": budget})
+        found: Mapping[str, Any] = self._connection.request("POST", "/v1/before-task", body, repeatable=True).content
+        return found
 
     def close(self) -> None:
         """Close the connections to the server."""
@@ -141,11 +152,21 @@ class RemoteMemory:
         self.close()
 
 
-class RemoteConversations:
-    """Conversations on a server."""
+class RemoteService:
+    """One service of a memory on a server. Reads return the JSON of the API, writes the outcomes of the library."""
 
     def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
+
+    def _read(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        return self._connection.request("GET", path, query=clean_body(query or {})).content
+
+    def _write(self, path: str, body: Mapping[str, Any] | None = None) -> Outcome:
+        return send(self._connection, "POST", path, body)
+
+
+class RemoteConversations(RemoteService):
+    """Conversations on a server."""
 
     def append(
         self,
@@ -161,27 +182,119 @@ class RemoteConversations:
         """Append a turn. It is stored before the call returns."""
         body: dict[str, Any] = {"role": role, "content": content, "speaker": speaker, "timestamp": timestamp}
         body |= {"tool_calls": [dict(call) for call in tool_calls], "tool_call_id": tool_call_id}
-        return send(self._connection, "POST", f"{_conversation_path(session_id)}/turns", body)
+        return self._write(f"{_path('conversations', session_id)}/turns", body)
 
     def load(self, session_id: str) -> Mapping[str, Any]:
         """Return the recent view of a conversation: summary, facts and the newest turns."""
-        return self._read(_conversation_path(session_id))
+        return dict(self._read(_path("conversations", session_id)))
 
     def assemble(self, session_id: str, budget: int, *, question: str | None = None) -> Mapping[str, Any]:
         """Return a prompt within a token budget: summary, facts, relevant earlier turns and the newest ones."""
-        return self._read(f"{_conversation_path(session_id)}/prompt", {"budget": budget, "question": question})
+        return dict(
+            self._read(f"{_path('conversations', session_id)}/prompt", {"budget": budget, "question": question})
+        )
 
     def transcript(self, session_id: str, limit: int = 100) -> Sequence[Mapping[str, Any]]:
         """Return the newest turns of the whole conversation, oldest first."""
-        return list(self._read(f"{_conversation_path(session_id)}/turns", {"limit": limit})["turns"])
+        return list(self._read(f"{_path('conversations', session_id)}/turns", {"limit": limit})["turns"])
 
     def sessions(self) -> Sequence[Mapping[str, Any]]:
         """Return the conversations that the token may read."""
         return list(self._read("/v1/conversations")["conversations"])
 
-    def _read(self, path: str, query: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._connection.request("GET", path, query=clean_body(query or {})).content
-        return found
+
+class RemoteSessions(RemoteService):
+    """The states of agents on a server."""
+
+    def find(self) -> Sequence[Mapping[str, Any]]:
+        """List the sessions."""
+        return list(self._read("/v1/sessions")["sessions"])
+
+    def state(self, session_id: str) -> Mapping[str, Any]:
+        """Return the newest state of a session."""
+        return dict(self._read(_path("sessions", session_id)))
+
+    def save_checkpoint(self, state: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:
+        """Save a state as the next checkpoint of a session, once however often it is tried."""
+        path = f"{_path('sessions', session_id)}/checkpoints"
+        return dict(self._connection.request("POST", path, {"state": dict(state)}, with_key=True).content)
+
+    def checkpoints(self, session_id: str) -> Sequence[Mapping[str, Any]]:
+        """List the checkpoints of a session."""
+        return list(self._read(f"{_path('sessions', session_id)}/checkpoints")["checkpoints"])
+
+    def recover(self, session_id: str) -> Mapping[str, Any]:
+        """Bring a session back to the newest state that can be proved, and report it."""
+        path = f"{_path('sessions', session_id)}/recovery"
+        return dict(self._connection.request("POST", path, {}, repeatable=True).content)
+
+
+class RemoteEpisodes(RemoteService):
+    """Episodes on a server."""
+
+    def record(self, goal: str, *, outcome: str = "success", **fields: Any) -> Outcome:
+        """Record a finished episode; ``fields`` are those of ``memory.episodes.record``."""
+        return self._write("/v1/episodes", {"goal": goal, "outcome": outcome, **fields})
+
+    def newest(self, limit: int = 100) -> Sequence[Mapping[str, Any]]:
+        """Return the newest episodes."""
+        return list(self._read("/v1/episodes", {"limit": limit})["episodes"])
+
+    def get(self, id: str) -> Mapping[str, Any]:
+        """Return an episode."""
+        return dict(self._read(_path("episodes", id)))
+
+
+class RemoteHandoffs(RemoteService):
+    """Work passed between agents, on a server."""
+
+    def create(self, to_agent: str, what_was_done: str, **fields: Any) -> Outcome:
+        """Hand work over; ``fields`` are those of ``memory.handoffs.create``."""
+        return self._write("/v1/handoffs", {"to_agent": to_agent, "what_was_done": what_was_done, **fields})
+
+    def inbox(self) -> Sequence[Mapping[str, Any]]:
+        """Return the handoffs that wait for the agent."""
+        return list(self._read("/v1/handoffs")["handoffs"])
+
+    def accept(self, id: str) -> Outcome:
+        """Accept a handoff; only one agent can."""
+        return self._write(f"{_path('handoffs', id)}/accept")
+
+    def complete(self, id: str, **fields: Any) -> Outcome:
+        """Say that a handoff is done."""
+        return self._write(f"{_path('handoffs', id)}/complete", fields)
+
+
+class RemoteTrust(RemoteService):
+    """Dissents and trust scores on a server."""
+
+    def file_dissent(self, text: str, **fields: Any) -> Outcome:
+        """Write a dissent as the agent of the token."""
+        return self._write("/v1/trust/dissents", {"text": text, **fields})
+
+    def score(self, agent: str) -> Mapping[str, Any]:
+        """Return how far an agent is trusted."""
+        return dict(self._read(_path("trust/agents", agent)))
+
+
+class RemoteForecasts(RemoteService):
+    """Predictions on a server."""
+
+    def predict(self, question: str, probability: float, **fields: Any) -> Outcome:
+        """Store a new prediction; ``fields`` are those of ``memory.forecasts.predict``."""
+        return self._write("/v1/forecasts", {"question": question, "probability": probability, **fields})
+
+    def find(self, status: str | None = None) -> Sequence[Mapping[str, Any]]:
+        """Return predictions, all or those of a status."""
+        return list(self._read("/v1/forecasts", {"status": status})["predictions"])
+
+    def resolve(self, prediction_id: str, outcome: Any) -> Outcome:
+        """Record how a prediction ended."""
+        return self._write(f"{_path('forecasts', prediction_id)}/resolution", {"outcome": outcome})
+
+    def scores(self) -> Mapping[str, Any]:
+        """Return the scores of the resolved predictions."""
+        return dict(self._read("/v1/forecasts/scores"))
 
 
 def connect(url: str, token: str = "", *, timeout: float = 30.0, retries: int = 4) -> RemoteMemory:
@@ -216,15 +329,14 @@ def clean_body(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: to_iso(to_utc(value)) if isinstance(value, datetime) else value for name, value in values.items()}
 
 
-def _conversation_path(session_id: str) -> str:
-    return f"/v1/conversations/{quote(session_id, safe='')}"
+def _path(noun: str, id: str) -> str:
+    return f"/v1/{noun}/{quote(id, safe='')}"
 
 
 def _read_accepted(response: ApiResponse) -> Accepted:
     content = response.content
-    details = content.pop("details", {}) if isinstance(content, dict) else {}
-    was_repeated = response.headers.get("idempotent-replayed") == "true"
-    return Accepted((_read_record(content),), was_repeated, details)
+    records = () if "records" in content else (_read_record(content),)
+    return Accepted(records, response.headers.get("idempotent-replayed") == "true", content.get("details", {}))
 
 
 def _read_refusal(problem: ApiProblem) -> Refused | Conflict:

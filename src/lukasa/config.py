@@ -28,7 +28,6 @@ STORE_VARIABLE = "LUKASA_STORE"
 READ_VARIABLE = "LUKASA_READ_URL"
 PROFILE_VARIABLE = "LUKASA_PROFILE"
 FILES_VARIABLE = "LUKASA_FILES"
-TOKENS_VARIABLE = "LUKASA_TOKENS"
 TOKEN_VARIABLE = "LUKASA_TOKEN"  # noqa: S105 - the name of a variable
 HUB_VARIABLE = "LUKASA_HUB"
 HUB_TOKEN_VARIABLE = "LUKASA_HUB_TOKEN"  # noqa: S105 - the name of a variable
@@ -142,9 +141,12 @@ def default_session_id() -> str | None:
     return next((os.environ[name] for name in SESSION_VARIABLES if os.environ.get(name)), None)
 
 
-def locate_tokens(path: Path | None = None) -> Path:
-    """Return the file of API tokens: as named, else ``LUKASA_TOKENS``, else in the user's configuration."""
-    return path or Path(os.environ.get(TOKENS_VARIABLE) or user_config_path("lukasa") / "tokens.json")
+def locate_owner_token(location: StoreLocation) -> Path:
+    """Return the file for the first token of a store's owner: next to the store's file, else in the user's configuration."""
+    if location.path is not None:
+        is_default = location.path.name == STORE_FILE
+        return location.path.with_name("owner.token" if is_default else f"{location.path.name}.owner.token")
+    return user_config_path("lukasa") / f"owner-{hashlib.sha256(str(location).encode()).hexdigest()[:16]}.token"
 
 
 def single_token() -> str:

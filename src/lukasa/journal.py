@@ -32,6 +32,7 @@ from lukasa.record import (
     parse_entry,
 )
 from lukasa.scope import SHARED, SYSTEM, Reach
+from lukasa.storage.append import RequestLog
 from lukasa.storage.engine import (
     ALL_RECORDS,
     COMPACTION,
@@ -101,6 +102,11 @@ class Journal:
         """Return a journal of the same log for another caller. Only the owner may do this."""
         self._require_owner("hand it out")
         return Journal(self._engine, self._gate, reach, self._clock, self._new_id, author=author)
+
+    def for_request(self, key: str, fingerprint: bytes) -> Journal:
+        """Return a journal of the same caller whose writes raise ``RepeatedRequest`` when the request is repeated."""
+        engine = RequestLog(self._engine, key, fingerprint)
+        return Journal(engine, self._gate, self.reach, self._clock, self._new_id, author=self.author)
 
     @property
     def home_scope(self) -> str | None:

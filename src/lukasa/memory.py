@@ -306,9 +306,25 @@ class Memory:
 
         return build_briefing(self.journal, self.recall, self.skills, self._parts.clock.now(), task, budget=budget)
 
-    def as_agent(self, agent: str = "", scopes: Iterable[str] | None = None) -> Memory:
-        """Return a memory of the same store for another caller; closing it leaves the store open. Only the owner may do this."""
-        journal = self.journal.with_reach(_build_reach(agent, scopes), agent)
+    def as_agent(self, agent: str = "", scopes: Iterable[str] | None = None, *, read_only: bool = False) -> Memory:
+        """Return a memory of the same store for another caller; closing it leaves the store open. Only the owner may do this.
+
+        A caller that is ``read_only`` writes no scope.
+        """
+        reach = _build_reach(agent, scopes)
+        if read_only:
+            reach = Reach(reach.readable, frozenset())
+        return self._with_journal(self.journal.with_reach(reach, agent))
+
+    def for_request(self, key: str, fingerprint: bytes) -> Memory:
+        """Return a memory for one request: when it is repeated with the same key, its first write raises ``RepeatedRequest``.
+
+        ``fingerprint`` is a digest of the request; a key that was used for another request is refused. Closing this memory
+        leaves the store open.
+        """
+        return self._with_journal(self.journal.for_request(key, fingerprint))
+
+    def _with_journal(self, journal: Journal) -> Memory:
         return Memory(self._parts, journal, self.jobs.seen_by(journal), shares_engine=True)
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:

@@ -67,3 +67,11 @@ class Conflict:
 
 
 Outcome = Accepted | Refused | Conflict
+
+
+class RepeatedRequest(Exception):
+    """A write of ``Memory.for_request`` was done by an earlier request with the same key; ``outcome`` is that write's."""
+
+    def __init__(self, outcome: Accepted) -> None:
+        super().__init__("An earlier request with the same key was done.")
+        self.outcome = outcome

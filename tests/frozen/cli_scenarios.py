@@ -361,10 +361,10 @@ RUBRIC = [
 ]
 
 DOORS = [
-    Step("--agent ada token add laptop --tokens tokens.json"),
-    Step("--scope shared token add owner --tokens tokens.json"),
-    Step("token list --tokens tokens.json"),
-    Step("token revoke laptop --tokens tokens.json"),
+    Step("--agent ada token add laptop --expires 2099-01-01 --rate 60"),
+    Step("--scope shared token add reader --read-only"),
+    Step("token list"),
+    Step("token revoke laptop"),
     Step("install claude-code --dry-run"),
     Step("install claude-code"),
     Step("install claude-code"),

@@ -24,10 +24,11 @@ def token_for(agent: str) -> str:
 def run_api_server(location: str, agents: tuple[str, ...] = ("", "a", "b", "c"), **options: object) -> Iterator[str]:
     """Serve a store to agents, and yield the address."""
     stores = CallerStores(location, Caller(), embedder="hash", **options)
-    tokens = [token_from_environment(token_for(agent), agent, None) for agent in agents]
+    tokens = {token_for(agent): token_from_environment(token_for(agent), agent, None) for agent in agents}
     listener = socket.create_server(("127.0.0.1", 0))
     address = f"127.0.0.1:{listener.getsockname()[1]}"
-    config = uvicorn.Config(build_app(stores, lambda: tokens, [address]), log_level="error", access_log=False)
+    app = build_app(stores, tokens.get, [address])
+    config = uvicorn.Config(app, log_level="error", access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

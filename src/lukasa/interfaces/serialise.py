@@ -33,7 +33,7 @@ Json = dict[str, Any]
 EncoderT = TypeVar("EncoderT", bound=Callable[..., dict[str, Any]])
 
 _FIELDS: Mapping[str, str] = {
-    "ApiToken": "name agent scopes made_at",
+    "ApiToken": "name access agent scopes rate expires_at made_at last_used",
     "CheckpointVerification": "number=entry.number file=entry.name fault",
     "CompactionReport": "happened **",
     "Conflict": "key expected found reason",

@@ -39,6 +39,7 @@ AsOf = datetime | int
 QUARANTINE = "quarantine"
 ERASURE = "erasure"
 COMPACTION = "compaction"
+API_TOKEN = "api_token"  # noqa: S105 - a kind of record
 RESERVED_KINDS = frozenset({QUARANTINE, ERASURE, COMPACTION})
 """Kinds of system records, which only the journal writes."""
 

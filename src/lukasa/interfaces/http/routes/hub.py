@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from lukasa.errors import NotAllowed
-from lukasa.interfaces.http.requests import CallerMemory, Name, RequestModel
+from lukasa.interfaces.http.requests import CallerMemory, Name, RequestModel, WritingMemory
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.memory import Memory
 from lukasa.network import NetworkHub, SendReceipt
@@ -54,13 +54,13 @@ def list_peers(memory: CallerMemory, agent: Name) -> Any:
 
 
 @router.post("/predictions")
-def send_prediction(memory: CallerMemory, agent: Name, body: dict[str, Any]) -> Any:
+def send_prediction(memory: WritingMemory, agent: Name, body: dict[str, Any]) -> Any:
     """Send how the agent sees a market now. It replaces an older view; an older one than the hub has changes nothing."""
     return _receipt_response(_own_hub(memory, agent).broadcast(agent, "prediction", body))
 
 
 @router.post("/signals")
-def send_signal(memory: CallerMemory, agent: Name, body: dict[str, Any]) -> Any:
+def send_signal(memory: WritingMemory, agent: Name, body: dict[str, Any]) -> Any:
     """Send a signal to all other agents. It is stored before the answer, once for each ``signal_id``."""
     return _receipt_response(_own_hub(memory, agent).broadcast(agent, "signal", body))
 
@@ -72,7 +72,7 @@ def read_inbox(memory: CallerMemory, agent: Name) -> Any:
 
 
 @router.post("/acknowledgements")
-def acknowledge_signal(memory: CallerMemory, agent: Name, body: NewAcknowledgement) -> Any:
+def acknowledge_signal(memory: WritingMemory, agent: Name, body: NewAcknowledgement) -> Any:
     """Confirm that the agent has taken a signal, and store the effect in the same step, once."""
     effect = [Draft(**item.model_dump() | {"labels": tuple(item.labels), "origin": "network"}) for item in body.effect]
     return _receipt_response(_own_hub(memory, agent).acknowledge(agent, body.signal_id, body.sender, effect))

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from lukasa.errors import InvalidInput
-from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, RequestModel
+from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, RequestModel, WritingMemory
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.record import entry_bytes
 from lukasa.transfer.sync import fingerprint_log, read_log_page, replay_pushed
@@ -47,7 +47,7 @@ def pull_entries(
 
 
 @router.post("")
-def push_entries(memory: CallerMemory, body: PushedEntries) -> Any:
+def push_entries(memory: WritingMemory, body: PushedEntries) -> Any:
     """Add entries of another log. Each is added, present or refused; nothing is added twice."""
     return JsonResponse({"results": replay_pushed(memory.journal, body.entries)})
 

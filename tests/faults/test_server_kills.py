@@ -128,37 +128,34 @@ def run_agent(served, agent, stopped):
     return turns, signals
 
 
-def follow_turns(served, stopped, expected):
-    """Read the events by position from whichever server answers, until every acknowledged turn was seen."""
+def follow_turns(served, finished):
+    """Read the events by position from whichever server answers, until nothing comes after all agents have finished."""
     position, seen = 0, []
-    deadline = None
     while True:
+        has_finished = finished.is_set()
         query = {"after": position, "kind": "turn", "limit": 500, "wait": 0.2}
         page = on_any_server(served, lambda c, query=query: c.request("GET", "/v1/events", query=query).content)
         seen += [event["text"] for event in page["events"]]
         position = page["position"]
-        if stopped.is_set() and not page["events"]:
-            deadline = deadline or time.monotonic() + 60
-            if set(expected()) <= set(seen) or time.monotonic() > deadline:
-                return seen
+        if has_finished and not page["events"]:
+            return seen
 
 
 def check_servers(served, seconds, every):
-    stopped, killer_stopped = threading.Event(), threading.Event()
+    stopped, finished, killer_stopped = threading.Event(), threading.Event(), threading.Event()
     agents = [f"agent{number}" for number in range(AGENTS)]
-    acknowledged = []
     with ThreadPoolExecutor(AGENTS + 2) as pool:
         killer = pool.submit(served.kill_in_turns, killer_stopped, every)
-        reader = pool.submit(follow_turns, served, stopped, lambda: acknowledged)
+        reader = pool.submit(follow_turns, served, finished)
         runs = [pool.submit(run_agent, served, agent, stopped) for agent in agents]
         time.sleep(seconds)
         killer_stopped.set()
         kills = killer.result()
-        time.sleep(0.5)
-        threading.Timer(0.1, stopped.set).start()
+        stopped.set()
         results = [run.result() for run in runs]
-        acknowledged += [text for turns, _ in results for text in turns]
+        finished.set()
         seen = reader.result()
+    acknowledged = [text for turns, _ in results for text in turns]
     assert kills >= 1
     assert len(acknowledged) > AGENTS
     with lukasa.open(served.store_url, embedder="hash") as memory:

@@ -105,8 +105,13 @@ class Journal:
 
     def for_request(self, key: str, fingerprint: bytes) -> Journal:
         """Return a journal of the same caller whose writes raise ``RepeatedRequest`` when the request is repeated."""
-        engine = RequestLog(self._engine, key, fingerprint)
+        engine: Any = RequestLog(self._engine, key, fingerprint)
         return Journal(engine, self._gate, self.reach, self._clock, self._new_id, author=self.author)
+
+    def end_request(self) -> None:
+        """Make the later writes of a journal that ``for_request`` returned plain ones, such as those of a close."""
+        if isinstance(self._engine, RequestLog):
+            self._engine = self._engine.engine
 
     @property
     def home_scope(self) -> str | None:

@@ -45,7 +45,7 @@ from lukasa.interfaces.http.routes import (
 from lukasa.interfaces.mcp.http import MCP_PATH
 from lukasa.interfaces.outcomes import NotAccepted, outcome_of, request_error, usage_error
 from lukasa.interfaces.stores import CallerStores
-from lukasa.outcome import RepeatedRequest
+from lukasa.outcome import Accepted, RepeatedRequest
 
 STREAMING_PATHS = frozenset({"/v1/import"})
 """Paths whose bodies are read as they arrive."""
@@ -174,7 +174,9 @@ def _add_error_handlers(app: FastAPI) -> None:
     def handle_repeated(_: Request, error: Exception) -> Response:
         """Answer with what the earlier request wrote; its answer was lost, for instance in a crash."""
         assert isinstance(error, RepeatedRequest)
-        return JsonResponse({"records": error.outcome.records}, headers={"Idempotent-Replayed": "true"})
+        if isinstance(error.outcome, Accepted):
+            return JsonResponse({"records": error.outcome.records}, headers={"Idempotent-Replayed": "true"})
+        return problem_response(outcome_of(error.outcome))
 
     app.add_exception_handler(RepeatedRequest, handle_repeated)
     app.add_exception_handler(LukasaError, handle_broken_store)

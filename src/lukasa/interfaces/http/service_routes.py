@@ -180,7 +180,8 @@ def to_request_type(hint: Any) -> Any:
     if origin is Literal:
         return hint
     if origin in (list, tuple, Sequence, Iterable):
-        item = Name if parts[0] is str else to_request_type(parts[0])
+        item = to_request_type(parts[0])
+        item = Name if item == LongText else item
         return Annotated[list[item], Field(max_length=MAX_ITEMS)]  # type: ignore[valid-type]  # known at run time
     if origin in (dict, Mapping):
         item = to_request_type(parts[1])

@@ -35,10 +35,12 @@ from lukasa.scope import SHARED, SYSTEM, Reach
 from lukasa.storage.append import RequestLog
 from lukasa.storage.engine import (
     ALL_RECORDS,
+    API_TOKEN,
     COMPACTION,
     ERASURE,
     QUARANTINE,
     RESERVED_KINDS,
+    TOKEN_USE,
     AsOf,
     Engine,
     EraseResult,
@@ -428,6 +430,7 @@ class Journal:
             chosen.update(dict.fromkeys(record.key for record in reader.read(about)))
         chosen.update(dict.fromkeys(reader.descendants(list(chosen), hidden=True)))
         protected = RESERVED_KINDS - {QUARANTINE} if subject else RESERVED_KINDS
+        protected |= {API_TOKEN, TOKEN_USE}  # a hash may hold any letters; tokens are revoked, not erased
         return [key for key in chosen if key.scope != SYSTEM or key.kind not in protected]
 
     def _erasure_salt(self) -> str:

@@ -70,8 +70,11 @@ Outcome = Accepted | Refused | Conflict
 
 
 class RepeatedRequest(Exception):
-    """A write of ``Memory.for_request`` was done by an earlier request with the same key; ``outcome`` is that write's."""
+    """A write of ``Memory.for_request`` found its key used by an earlier request; ``outcome`` is what that one wrote.
 
-    def __init__(self, outcome: Accepted) -> None:
-        super().__init__("An earlier request with the same key was done.")
+    If the earlier request was another one, the outcome is a refusal.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__("An earlier request has the same key.")
         self.outcome = outcome

@@ -106,6 +106,14 @@ def test_an_import_brings_no_token_of_another_store(memory: lukasa.Memory, token
         assert ApiTokens(other.journal, FrozenClock()).find(secret) is None
 
 
+def test_erasing_a_subject_leaves_tokens_alone(memory: lukasa.Memory, tokens: ApiTokens) -> None:
+    secrets = [tokens.add(f"token {number}", agent="ada") for number in range(3)]
+    memory.journal.write("note", "Ada likes tea.")
+    for subject in ("a", "0", "ada"):
+        memory.journal.erase(subject=subject)
+    assert all(tokens.find(secret) is not None for secret in secrets)
+
+
 @pytest.mark.parametrize(
     "fields", [{"name": " "}, {"name": "x" * 101}, {"read_only": True}, {"rate": -1}, {"rate": 10**9}]
 )

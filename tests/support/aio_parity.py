@@ -180,7 +180,8 @@ def journal_calls(memory: Any, folder: Path) -> Iterator[Any]:
     yield limited.tally(), limited.author
     yield journal.for_request("k1", b"a").write("note", "Written once.")
     yield memory.for_request("k2", b"b").remember("Requests are written once.")
-    yield journal.for_request("k1", b"other").write("note", "Another request.")
+    ended = journal.for_request("k1", b"other")
+    yield ended.end_request(), ended.write("note", "After the request.")
     with journal.snapshot() as reader:
         yield reader.get(record.key), reader.history(record.key), reader.read(), reader.tally(), reader.tip()
         yield reader.match_text("plain note"), reader.frequency(["note"]), reader.authors(100)

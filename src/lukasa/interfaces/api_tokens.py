@@ -22,10 +22,9 @@ from lukasa.journal import Journal
 from lukasa.outcome import Refused
 from lukasa.record import Draft, Key, Record
 from lukasa.scope import SYSTEM
-from lukasa.storage.engine import API_TOKEN, Query, Reader
+from lukasa.storage.engine import API_TOKEN, TOKEN_USE, Query, Reader
 from lukasa.storage.files import atomic_write
 
-TOKEN_USE = "api_token_use"  # noqa: S105 - a kind of record
 DEFAULT_RATE = 6_000
 """Requests per minute of a token that names no rate and is not the owner's."""
 MAX_RATE = 1_000_000

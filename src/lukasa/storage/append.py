@@ -87,7 +87,7 @@ class RequestLog:
     """
 
     def __init__(self, engine: Engine, key: str, fingerprint: bytes) -> None:
-        self._engine = engine
+        self.engine = engine
         self._keys = (f"request/{key}/{number}" for number in count())
         self._fingerprint = fingerprint
 
@@ -100,13 +100,13 @@ class RequestLog:
             return batch(reader) if callable(batch) else batch
 
         condition.fingerprint = self._fingerprint  # type: ignore[attr-defined]  # read by fingerprint_batch
-        outcome = self._engine.append(reach, condition, key=key or next(self._keys))
-        if key is None and isinstance(outcome, Accepted) and outcome.repeated:
+        outcome = self.engine.append(reach, condition, key=key or next(self._keys))
+        if key is None and (outcome is KEY_REUSED or (isinstance(outcome, Accepted) and outcome.repeated)):
             raise RepeatedRequest(outcome)
         return outcome
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
+        return getattr(self.engine, name)
 
 
 class WriteReader(Reader, Protocol):

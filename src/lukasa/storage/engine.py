@@ -40,6 +40,7 @@ QUARANTINE = "quarantine"
 ERASURE = "erasure"
 COMPACTION = "compaction"
 API_TOKEN = "api_token"  # noqa: S105 - a kind of record
+TOKEN_USE = "api_token_use"  # noqa: S105 - a kind of record
 RESERVED_KINDS = frozenset({QUARANTINE, ERASURE, COMPACTION})
 """Kinds of system records, which only the journal writes."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -47,7 +48,7 @@ from lukasa.interfaces.http.routes import (
 from lukasa.interfaces.mcp.http import MCP_PATH
 from lukasa.interfaces.outcomes import NotAccepted, outcome_of, request_error, usage_error
 from lukasa.interfaces.stores import CallerStores
-from lukasa.outcome import RepeatedRequest
+from lukasa.outcome import Accepted, RepeatedRequest
 
 STREAMING_PATHS = frozenset({"/v1/import"})
 """Paths whose bodies are read as they arrive."""
@@ -72,6 +73,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         (422, "The request was refused; `code` says why."),
         (429, "Too many requests."),
         (500, "The server failed."),
+        (501, "A part that the request needs is not installed."),
         (503, "The store is not available."),
         (507, "The disk is full."),
     )
@@ -155,8 +157,12 @@ def _add_error_handlers(app: FastAPI) -> None:
         stores.close_if_broken(error)
         return handle_expected(request, error)
 
-    def handle_validation(_: Request, error: Exception) -> Response:
+    def handle_validation(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        in_body = all(fault["loc"][:1] == ("body",) for fault in error.errors())
+        if in_body and media_type and not re.fullmatch(r"application/([^;]+\+)?json", media_type):
+            return problem_response(request_error("not_json", f"{media_type[:80]!r} is not JSON."))
         faults = [f"{'.'.join(map(str, fault['loc']))[:80]}: {fault['msg']}"[:200] for fault in error.errors()[:5]]
         info = usage_error("; ".join(faults))
         malformed = any(fault["type"] == "json_invalid" for fault in error.errors())
@@ -176,7 +182,9 @@ def _add_error_handlers(app: FastAPI) -> None:
     def handle_repeated(_: Request, error: Exception) -> Response:
         """Answer with what the earlier request wrote; its answer was lost, for instance in a crash."""
         assert isinstance(error, RepeatedRequest)
-        return JsonResponse({"records": error.outcome.records}, headers={"Idempotent-Replayed": "true"})
+        if isinstance(error.outcome, Accepted):
+            return JsonResponse({"records": error.outcome.records}, headers={"Idempotent-Replayed": "true"})
+        return problem_response(outcome_of(error.outcome))
 
     app.add_exception_handler(RepeatedRequest, handle_repeated)
     app.add_exception_handler(LukasaError, handle_broken_store)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from datetime import datetime
 from typing import Annotated
 
@@ -17,7 +16,6 @@ from lukasa.errors import InvalidInput
 from lukasa.interfaces.http.idempotency import MAX_KEY_LENGTH, REQUEST_KEY
 from lukasa.interfaces.stores import CallerStores
 from lukasa.memory import Memory
-from lukasa.outcome import RepeatedRequest
 
 MAX_ITEMS = 1_000
 _ENTITY_TAG = re.compile(r'(?:W/)?"v([0-9]{1,18})"')
@@ -58,8 +56,8 @@ async def get_writing_memory(request: Request, key: IdempotencyKey = None) -> As
     try:
         yield memory
     finally:
-        with suppress(RepeatedRequest):
-            await anyio.to_thread.run_sync(memory.close)
+        memory.journal.end_request()
+        await anyio.to_thread.run_sync(memory.close)
 
 
 WritingMemory = Annotated[Memory, Depends(get_writing_memory)]

@@ -39,6 +39,7 @@ IDENTITY = frozenset({"author", "origin", "from_agent", "key", "progress", "netw
 LongText = Annotated[str, Field(max_length=100_000)]
 JsonObject = dict[str, Any]
 Time = Annotated[str, Field(max_length=40, examples=["2026-11-17T09:00:00Z"]), AfterValidator(parse_time)]
+Days = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False, description="Days.")]
 Seconds = Annotated[
     float,
     Field(gt=0, le=3.2e9, allow_inf_nan=False, description="Seconds."),
@@ -72,6 +73,8 @@ _NAMED_TYPES: Mapping[str, Any] = {
     "k": Annotated[int, Field(ge=1, le=100)],
     "days": Annotated[int, Field(ge=1, le=3_650)],
     "number": Annotated[int, Field(ge=0, le=2**31)],
+    "summarise_after": Days,
+    "archive_after": Days,
     "scope": Name,
     "id": Name,
 }
@@ -180,7 +183,8 @@ def to_request_type(hint: Any) -> Any:
     if origin is Literal:
         return hint
     if origin in (list, tuple, Sequence, Iterable):
-        item = Name if parts[0] is str else to_request_type(parts[0])
+        item = to_request_type(parts[0])
+        item = Name if item == LongText else item
         return Annotated[list[item], Field(max_length=MAX_ITEMS)]  # type: ignore[valid-type]  # known at run time
     if origin in (dict, Mapping):
         item = to_request_type(parts[1])

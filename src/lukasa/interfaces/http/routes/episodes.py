@@ -56,7 +56,7 @@ def list_episodes(
 
 @routes.router.post("/start", status_code=201)
 def start_episode(memory: WritingMemory, body: NewEpisode) -> Any:
-    """Start an episode, to be told step by step and finished."""
+    """Start an episode. Add its steps as they happen, then finish it."""
     running = memory.episodes.start(body.goal, task_id=body.task_id, context=body.context, scope=body.scope)
     if isinstance(running, Refused):
         raise NotAccepted(running)

@@ -25,13 +25,13 @@ from lukasa.canonical_json import SURROGATES
 from lukasa.errors import StoreError
 from lukasa.journal import Journal
 from lukasa.outcome import Outcome, Refused
-from lukasa.pii.detector import describe_findings, draft_texts, find_pii_once, redact_text
+from lukasa.pii.detector import describe_findings, find_pii_once, redact_text
 from lukasa.record import Draft, Key
 from lukasa.scope import SYSTEM, Reach
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.similarity import normalise_text
 from lukasa.text.stopwords import NOISE_STOP_WORDS
-from lukasa.vault.memory import MemoryProposal, memory_draft
+from lukasa.vault.memory import MemoryProposal
 from lukasa.vault.settings import AMBIGUOUS_SIGNALS, LOG, MEMORY_KIND, TIERS, VaultSettings
 
 REFUSALS_KIND = "verdicts"
@@ -120,7 +120,8 @@ def check_proposal(proposal: MemoryProposal, settings: VaultSettings, reach: Rea
     expires_at: object = proposal.expires_at
     if expires_at is not None and not isinstance(expires_at, datetime):
         return Refused("bad_expiry", "expires_at must be a time, such as 2026-02-03T12:00:00Z.")
-    kept = apply_pii_policy(text, MEMORY_KIND, settings, draft_texts(memory_draft(proposal, "", expected=None)))
+    metadata = (proposal.category, *tags, *(() if proposal.topic_id is None else (proposal.topic_id,)))
+    kept = apply_pii_policy(text, MEMORY_KIND, settings, metadata)
     if isinstance(kept, Refused):
         return kept
     return proposal if kept is text else replace(proposal, text=kept)

@@ -123,8 +123,8 @@ class Vault:
         text = ComparableText(proposal.text, proposal.scope)
         unreadable = self._count_unreadable()
         with self._journal.snapshot() as reader:
-            duplicates, active = DuplicateIndex(reader, self.rules, [text]), _count_active(reader) + unreadable
-            answer, _ = self._place_proposal(reader, proposal, text, duplicates, active, {}, {})
+            duplicates = DuplicateIndex(reader, self.rules, [text])
+            answer, _ = self._place_proposal(reader, proposal, text, duplicates, duplicates.active + unreadable, {}, {})
         return answer if isinstance(answer, Refused) else None
 
     def update_by_topic(
@@ -236,7 +236,7 @@ class Vault:
             drafts.clear()
             refused.clear()
             duplicates = DuplicateIndex(reader, self.rules, texts.values())
-            active = _count_active(reader) + unreadable
+            active = duplicates.active + unreadable
             ids_by_topic: dict[tuple[str, str], str] = {}
             for index, proposal in proposals.items():
                 answer, active = self._place_proposal(
@@ -335,7 +335,7 @@ class Vault:
         unreadable = self._count_unreadable()
         with self._journal.snapshot() as reader:
             duplicates = DuplicateIndex(reader, self.rules, texts.values())
-            active = _count_active(reader) + unreadable
+            active = duplicates.active + unreadable
             for index, (proposal, history) in enumerate(zip(proposals, chunk, strict=True)):
                 refused = proposal if isinstance(proposal, Refused) else None
                 if (text := texts.get(index)) is not None:  # a tombstone has none and takes no capacity

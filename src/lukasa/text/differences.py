@@ -57,7 +57,7 @@ _ANTONYM_PREFIXES = ("un", "in", "im", "dis", "non", "ir", "il", "de", "mis")
 _ALL_MARKERS = words.ENGLISH_MARKERS | words.GERMAN_MARKERS | words.OTHER_MARKERS
 _EMPHASISED = frozenset(("A", "IT", "US", "WHO"))
 _DEPENDENT_WORDS = frozenset((*words.NUMBER_WORDS, *words.UNITS, *words.MONTHS, *words.WEEKDAYS, *words.TIMES))
-_MAX_CACHED_LENGTH = 2_000
+_MAX_CACHED_LENGTH = 500
 _MAX_MATCHED_WORDS = 12
 _KINDS_BY_WEIGHT: tuple[DifferenceKind, ...] = ("number", "date", "weekday", "unit", "name", "word")
 _TIME_KINDS = frozenset(("date", "weekday"))
@@ -80,6 +80,17 @@ class TextDifference:
         return f"{self.kind}: {self.here or 'nothing'} / {self.there or 'nothing'}"
 
 
+class _SplitText(NamedTuple):
+    """The words and marks of a text, the same folded, and its function words of any known language.
+
+    There are no function words if most of the text is in another script than Latin.
+    """
+
+    forms: list[str]
+    folded: list[str]
+    markers: frozenset[str] | None
+
+
 class _Token(NamedTuple):
     form: str
     folded: str
@@ -97,7 +108,7 @@ class _Statement:
     prepositions: list[str] = field(default_factory=list)
     """The sort of the preposition before each content word, or nothing."""
     lists: list[int] = field(default_factory=list)
-    """The number of the list that each content word stands in, as in "Anna, Ben and Clara"; 0 outside of lists."""
+    """The number of the list that each content word belongs to, as in "Anna, Ben and Clara"; 0 outside of lists."""
     keys: frozenset[str] = frozenset()
     negations: list[str] = field(default_factory=list)
     modals: dict[str, str] = field(default_factory=dict)
@@ -110,7 +121,7 @@ class _Statement:
 
 def find_difference(text: str, other: str) -> TextDifference | None:
     """Return the first difference between two texts that can carry a fact, or ``None`` if they state the same."""
-    language = _detect_language(text, other)
+    language = _detect_language(_split_text(text).markers, _split_text(other).markers)
     if not language:
         return _compare_strictly(text, other)
     return _find_replaced_word(text, other, language) or _compare_statements(text, other, language)
@@ -121,7 +132,7 @@ def _find_replaced_word(text: str, other: str, language: Language) -> TextDiffer
 
     This takes a fraction of the time of comparing statements and finds nothing that they would not find.
     """
-    (one, _), (two, _) = _split_text(text), _split_text(other)
+    one, two = _split_text(text).forms, _split_text(other).forms
     if len(one) != len(two):
         return None
     here, there = list[_Token](), list[_Token]()
@@ -144,20 +155,26 @@ def _find_replaced_word(text: str, other: str, language: Language) -> TextDiffer
     return _name_difference(here, there)
 
 
-@lru_cache(maxsize=2_048)
-def _split_text(text: str) -> tuple[list[str], list[str]]:
-    """Return the words and marks of a text with its phrases rewritten, and the same words folded."""
+def _split_text(text: str) -> _SplitText:
+    return (_cached_split if len(text) <= _MAX_CACHED_LENGTH else _cached_split.__wrapped__)(text)
+
+
+@lru_cache(maxsize=1_024)
+def _cached_split(text: str) -> _SplitText:
+    """Split a text into words and marks, with its phrases rewritten."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
     forms = _TOKEN_OR_MARK.findall(plain)
-    folded_forms = [form.lower() for form in forms] if plain.isascii() else [_fold_word(form) for form in forms]
-    found_words = set(folded_forms) - _MARKS
-    if triggers := words.TRIGGERS.keys() & found_words.union(_SIGN.findall(plain)):
+    folded = [form.lower() for form in forms] if plain.isascii() else [_fold_word(form) for form in forms]
+    found = set(folded) - _MARKS
+    letters = "" if plain.isascii() else _LETTER.findall(plain)
+    is_latin = sum(letter > "\u024f" for letter in letters) * 3 <= len(letters)
+    if triggers := words.TRIGGERS.keys() & found.union(_SIGN.findall(plain)):
         for place in sorted({place for trigger in triggers for place in words.TRIGGERS[trigger]}):
             _, pattern, new = words.PHRASES[place]
             plain = pattern.sub(new, plain)
         forms = _TOKEN_OR_MARK.findall(plain)
-        folded_forms = [_fold_word(form) for form in forms]
-    return forms, folded_forms
+        folded = [_fold_word(form) for form in forms]
+    return _SplitText(forms, folded, _ALL_MARKERS & found if is_latin else None)
 
 
 def _compare_statements(text: str, other: str, language: Language) -> TextDifference | None:
@@ -178,27 +195,15 @@ def _only_in(these: dict[str, str], those: dict[str, str]) -> str:
     return " ".join(form for key, form in these.items() if key not in those)
 
 
-def _detect_language(*texts: str) -> Language:
-    """Return the language of the texts by their function words; English if there are none, "" if it is another."""
-    found: set[str] = set()
-    for text in texts:
-        if (markers := _find_markers(text)) is None:
-            return ""
-        found |= markers
+def _detect_language(one: frozenset[str] | None, two: frozenset[str] | None) -> Language:
+    """Return the language of two texts by their function words; English if there are none, "" if it is another."""
+    if one is None or two is None:
+        return ""
+    found = one | two
     english, german = len(found & words.ENGLISH_MARKERS), len(found & words.GERMAN_MARKERS)
     if len(found & words.OTHER_MARKERS) >= max(2, english + 1, german + 1):
         return ""
     return "de" if german > english else "en"
-
-
-@lru_cache(maxsize=2_048)
-def _find_markers(text: str) -> frozenset[str] | None:
-    """Return the function words of any known language in a text, or ``None`` if it is in another script than Latin."""
-    if not text.isascii():
-        letters = _LETTER.findall(text)
-        if sum(letter > "\u024f" for letter in letters) * 3 > len(letters):
-            return None
-    return _ALL_MARKERS.intersection(_TOKEN.findall(_fold_word(text)))
 
 
 def _fold_word(word: str) -> str:
@@ -224,9 +229,9 @@ def _read_statement(text: str, language: Language) -> _Statement:
     return cached(text, language)
 
 
-@lru_cache(maxsize=2_048)
+@lru_cache(maxsize=1_024)
 def _cached_statement(text: str, language: Language) -> _Statement:
-    forms, folded_forms = _split_text(text)
+    forms, folded_forms, _ = _split_text(text)
     statement = _Statement()
     content, prepositions, lists = statement.content, statement.prepositions, statement.lists
     roles, sorts = words.ROLES[language], words.PREPOSITIONS[language]
@@ -567,8 +572,8 @@ def _compare_order(one: _Statement, two: _Statement, pairs: Sequence[tuple[int, 
     if min(one.subject_length, two.subject_length) >= 0:  # "Every module has an owner", "every owner has a module"
         sides = {(at < one.subject_length, to < two.subject_length): one.content[at].form for at, to in pairs}
         if (True, False) in sides and (False, True) in sides:
-            a, b = sides[True, False], sides[False, True]
-            return TextDifference("order", f"{a} … {b}", f"{b} … {a}")
+            left, right = sides[True, False], sides[False, True]
+            return TextDifference("order", f"{left} … {right}", f"{right} … {left}")
 
     def preposition_of(at: int, to: int) -> str:
         found = one.prepositions[at]

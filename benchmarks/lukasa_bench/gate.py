@@ -21,7 +21,8 @@ from typing import Any
 from lukasa.memory import Memory, open_memory
 from lukasa.outcome import Accepted
 from lukasa.pii.detector import find_pii
-from lukasa.text.similarity import distinct_words, normalise_text, sequence_similarity, word_overlap
+from lukasa.text.similarity import sequence_similarity, word_overlap
+from lukasa.text.terms import distinct_words, normalise_text
 from lukasa.vault import VaultSettings
 from lukasa.vault.checks import find_noise_signal
 from lukasa.vault.duplicates import ComparableText, DuplicateIndex

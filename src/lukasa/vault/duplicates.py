@@ -23,14 +23,8 @@ from heapq import nlargest
 
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.differences import TextDifference, find_difference
-from lukasa.text.similarity import (
-    distinct_words,
-    normalise_text,
-    sequence_similarities,
-    sequence_similarity,
-    text_pair_keys,
-    word_overlap,
-)
+from lukasa.text.similarity import load_rapidfuzz, sequence_similarity, word_overlap
+from lukasa.text.terms import distinct_words, normalise_text, text_pair_keys
 from lukasa.vault.settings import MEMORY_KIND, VaultSettings
 
 COMPARE_ALL_LIMIT = 128
@@ -90,9 +84,17 @@ def find_similar(
     Facts are compared with the ``MAX_COMPARED_FACTS`` most similar texts, those with the same digits first, until one is a
     duplicate; the list holds no others.
     """
-    similar = sequence_similarities(
-        text.folded_text, [other.folded_text for other in others], settings.similarity_threshold
+    scorer, extract = load_rapidfuzz()
+    folded_others = [other.folded_text for other in others]
+    matches = extract(
+        text.folded_text,
+        folded_others,
+        scorer=scorer,
+        processor=None,
+        score_cutoff=settings.similarity_threshold,
+        limit=None,
     )
+    similar = {index: score for _, score, index in matches}
     threshold = settings.overlap_threshold
     is_document_rule = settings.duplicates == "document"
     floor = threshold if is_document_rule or threshold >= 1 else threshold * 2 / 3

@@ -24,19 +24,10 @@ from lukasa.record import Draft, Key, Record, draft_from
 from lukasa.scope import SHARED
 from lukasa.storage.engine import LogCompactionResult, Query, Reader, split_into_chunks
 from lukasa.vault import blocks, placement
-from lukasa.vault.checks import RefusalCounter, check_proposal
+from lukasa.vault.checks import MemoryProposal, RefusalCounter, check_proposal, memory_draft, memory_key
 from lukasa.vault.duplicates import ComparableText, DuplicateIndex, DuplicateMatch
 from lukasa.vault.lexical_search import VaultHit, search_lexically
-from lukasa.vault.memory import (
-    MemoryProposal,
-    VaultMemory,
-    encode_version,
-    memory_draft,
-    memory_key,
-    parse_memory,
-    parse_versions,
-    proposal_from_record,
-)
+from lukasa.vault.memory import VaultMemory, encode_version, parse_memory, parse_versions, proposal_from_record
 from lukasa.vault.promotion import check_promotion, corroboration_drafts
 from lukasa.vault.review import (
     DeletionSuggestion,

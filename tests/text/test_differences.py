@@ -47,6 +47,7 @@ DIFFERENT = [
     ("order", "Tenants may keep cats but not dogs", "Tenants may keep dogs but not cats"),
     ("order", "Water ferns in the morning and cacti at night", "Water cacti in the morning and ferns at night"),
     ("order", "Every module has an owner", "Every owner has a module"),
+    ("order", "Restart the proxy, then the app", "Restart the app, then the proxy"),
     ("order", "Ada, Ben's manager, is on leave", "Ben, Ada's manager, is on leave"),
     ("order", "Der Zug fährt von Basel nach Genf", "Der Zug fährt von Genf nach Basel"),
     ("word", "用户喜欢深色模式", "用户喜欢浅色模式"),

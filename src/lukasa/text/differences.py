@@ -65,7 +65,7 @@ _COUNTED_KINDS = frozenset(("number", "unit", "date", "weekday"))
 _MAX_FRONT_WORDS = 3
 _MAX_REORDERED_WORDS = 40
 _DIRECTIONS = frozenset(("by", "for", "from", "to", "with"))
-_BINDING_PREPOSITIONS = _DIRECTIONS | {"into", "not", "than"}
+_BINDING_PREPOSITIONS = _DIRECTIONS | {"into", "not", "than", "then"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -577,7 +577,7 @@ def _compare_order(one: _Statement, two: _Statement, pairs: Sequence[tuple[int, 
 
     def preposition_of(at: int, to: int) -> str:
         found = one.prepositions[at]
-        return found if found == two.prepositions[to] and found not in ("not", "than") else ""
+        return found if found == two.prepositions[to] and found not in ("not", "than", "then") else ""
 
     def may_swap(first: tuple[int, int], second: tuple[int, int]) -> bool:
         if _are_listed(one, two, first, second):

@@ -41,7 +41,7 @@ _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _GERMAN_THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
 _GERMAN_DECIMAL = re.compile(r"\d+,\d+")
 _DECIMAL = re.compile(r"\d+(?:\.\d+)?")
-_NUMERAL = re.compile(r"\d+")
+_NO_DIGITS = dict.fromkeys(map(ord, "0123456789"))
 _LEADING_ZEROS = re.compile(r"\b0+(?=\d)")
 _ORDINAL_SUFFIXES = frozenset(("st", "nd", "rd", "th"))
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
@@ -138,7 +138,7 @@ def _find_replaced_word(text: str, other: str, language: Language) -> TextDiffer
     here, there = list[_Token](), list[_Token]()
     for a, b in zip(one, two, strict=True):
         if a != b and a not in two and b not in one:
-            if a[0].isdigit() and b[0].isdigit() and _NUMERAL.sub("", a) == _NUMERAL.sub("", b):
+            if a[0].isdigit() and b[0].isdigit() and a.translate(_NO_DIGITS) == b.translate(_NO_DIGITS):
                 tokens = (
                     _Token(a, a, _LEADING_ZEROS.sub("", a), "number"),
                     _Token(b, b, _LEADING_ZEROS.sub("", b), "number"),

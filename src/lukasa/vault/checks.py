@@ -29,7 +29,7 @@ from lukasa.errors import InvalidInput, StoreError
 from lukasa.freshness import EXPIRES_AT
 from lukasa.journal import Journal
 from lukasa.outcome import Outcome, Refused
-from lukasa.pii.detector import describe_findings, find_pii_once, redact_text
+from lukasa.pii.detector import describe_findings, draft_texts, find_pii_once, redact_text
 from lukasa.record import Draft, Key, Link
 from lukasa.scope import SHARED, SYSTEM, Reach
 from lukasa.storage.engine import Query, Reader
@@ -187,8 +187,7 @@ def check_proposal(proposal: MemoryProposal, settings: VaultSettings, reach: Rea
     expires_at: object = proposal.expires_at
     if expires_at is not None and not isinstance(expires_at, datetime):
         return Refused("bad_expiry", "expires_at must be a time, such as 2026-02-03T12:00:00Z.")
-    metadata = (proposal.category, *tags, *(() if proposal.topic_id is None else (proposal.topic_id,)))
-    kept = apply_pii_policy(text, MEMORY_KIND, settings, metadata)
+    kept = apply_pii_policy(text, MEMORY_KIND, settings, draft_texts(memory_draft(proposal, "", expected=None)))
     if isinstance(kept, Refused):
         return kept
     return proposal if kept is text else replace(proposal, text=kept)

@@ -16,7 +16,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
@@ -170,8 +169,7 @@ def _cached_split(text: str) -> _SplitText:
     is_latin = sum(letter > "\u024f" for letter in letters) * 3 <= len(letters)
     if triggers := words.TRIGGERS.keys() & found.union(_SIGN.findall(plain)):
         for place in sorted({place for trigger in triggers for place in words.TRIGGERS[trigger]}):
-            _, pattern, new = words.PHRASES[place]
-            plain = pattern.sub(new, plain)
+            plain = words.compile_phrase(place).sub(words.PHRASES[place][2], plain)
         forms = _TOKEN_OR_MARK.findall(plain)
         folded = [_fold_word(form) for form in forms]
     return _SplitText(forms, folded, _ALL_MARKERS & found if is_latin else None)
@@ -330,7 +328,9 @@ def _read_number(token: str, following: str, language: Language) -> tuple[list[t
         token = token.replace(",", ".")
     scale = words.NUMBER_WORDS.get(following, "")
     if len(scale) > 3 and _DECIMAL.fullmatch(token):  # 1.2 million
-        return [(f"{Decimal(token) * int(scale):f}".removesuffix(".0"), "number")], True
+        whole, _, fraction = token.partition(".")
+        if len(fraction) < len(scale):
+            return [((whole + fraction.ljust(len(scale) - 1, "0")).lstrip("0"), "number")], True
     return [(token, "number")], following in _ORDINAL_SUFFIXES
 
 

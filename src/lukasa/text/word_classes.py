@@ -6,6 +6,7 @@ English and German. The lists are in ``word_classes.txt``.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final, Literal
 
 from lukasa.text.word_lists import load_word_lists
@@ -71,7 +72,7 @@ _REMARKS, _CLOSING_REMARKS = (
     "|".join(remark.replace(" ", r"\s+") for remark in _LISTS[name]) for name in ("remarks", "closing_remarks")
 )
 PHRASES: Final = tuple(
-    (tuple(triggers.split("|")), re.compile(pattern, re.IGNORECASE), new)
+    (tuple(triggers.split("|")), pattern, new)
     for triggers, pattern, new in (
         ("note|remember|mind|aware|information|record|reminder|way|know|clear|short|fact|beachte|daran|merke|erinnerung|info|uebrigens|canon|register",
          rf"^\W*(?:(?:(?:please|bitte)\s+)?(?:{_REMARKS})\b(?:,?\s*(?:that|dass)\b)?|(?:canon|register)\s*(?=:))[\s,:]*", ""),
@@ -134,3 +135,9 @@ TRIGGERS: Final = {
     for trigger in phrase[0]
 }
 """The words and signs without which no phrase is in a text, each with the places of its phrases."""
+
+
+@cache
+def compile_phrase(place: int) -> re.Pattern[str]:
+    """Compile the pattern of a phrase when a text first has one of its triggers."""
+    return re.compile(PHRASES[place][1], re.IGNORECASE)

@@ -135,6 +135,7 @@ def search(
 def gate(
     ctx: typer.Context,
     sizes: Annotated[str, typer.Option(help="Memories in the vault, such as 1k,100k,1m.")] = "1k,100k",
+    template: Annotated[bool, typer.Option("--template", help="Use facts of one template, all of them alike.")] = False,
     on: ServerOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
 ) -> None:
@@ -147,7 +148,7 @@ def gate(
     server = _server_url(on or get_options(ctx, as_json).store)
     wanted = _parse_sizes_option(sizes)
     with _progress_display() as progress:
-        report = run(wanted, server=server, progress=progress)
+        report = run(wanted, server=server, progress=progress, template=template)
     if get_options(ctx, as_json).json:
         _print_json(report.as_json())
     else:

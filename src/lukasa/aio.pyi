@@ -74,8 +74,9 @@ from lukasa.trust.roles import AdvocateAssignment, Eligibility, WeightedFeedback
 from lukasa.trust.rubric import Rubric, RubricEffect
 from lukasa.trust.score import TrustScore
 from lukasa.vault import VaultSettings
+from lukasa.vault.checks import MemoryProposal
 from lukasa.vault.lexical_search import VaultHit
-from lukasa.vault.memory import MemoryProposal, VaultMemory
+from lukasa.vault.memory import VaultMemory
 from lukasa.vault.placement import Tick
 from lukasa.vault.review import DeletionSuggestion, SimilarMemoryPair
 

@@ -39,7 +39,7 @@ store = load_store_script()
 import lukasa.aio  # noqa: E402 - after the environment is fixed
 from lukasa.async_proxy import AsyncCall, AsyncProxy  # noqa: E402
 from lukasa.record import entry_bytes  # noqa: E402
-from lukasa.text.similarity import text_pair_keys  # noqa: E402
+from lukasa.text.terms import text_pair_keys  # noqa: E402
 
 
 class BlockingView:

@@ -2,14 +2,18 @@
 
 A card is known by its brand, length and check digit, and by the words around it; its digits may be grouped in any way.
 A social security number is known by its area rules; without dashes it counts only where the text mentions one.
+
+Cards are looked for in all groups of digits at once, with arrays: a text may hold half a million groups.
 """
 
 from __future__ import annotations
 
 import re
+import string
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import accumulate
+from itertools import islice
 
 Span = tuple[int, int]
 Scan = Callable[[int], Iterable[Span]]
@@ -19,51 +23,24 @@ MIN_CARD_DIGITS, MAX_CARD_DIGITS = 12, 19
 CARD_CONTEXT_BEFORE, CARD_CONTEXT_AFTER = 40, 24
 MAX_RUN_LENGTH = 120
 """Longer runs of digits are tables: the digits of a card in a table are one group."""
+_MAX_GROUPS, _MAX_GROUP_SIZE = 5, 6
 
-_DIGIT_RUN = re.compile(
-    r"[0-9](?<![A-Za-z0-9_].)(?=[0-9 .-]{11})(?:[0-9]{11,}+|[0-9]*+(?=[ -]|\.[0-9]{4}(?![0-9])))"
-    r"(?=((?:[ -]{1,2}[0-9]+|\.[0-9]{4}(?![0-9]))*))\1(?![A-Za-z_])"
-)
-"""Digits with separators, at least twelve characters; the lookaheads skip short numbers without building a match.
-
-The group that is looked at and then repeated never gives digits back. Python before 3.11.5 misses matches of possessive
-groups, which would say the same."""
-_GROUPS_OF_A_CARD = re.compile(
-    r"(?<![0-9])(?=([0-9]{4}(?:[ .-]{1,2}[0-9]{1,6}(?![0-9])){1,4}|[0-9]{12,19})(?![0-9]))[0-9]"
-)
-_GROUP = re.compile(r"[0-9]+")
-_SEPARATORS = b" .-"
-_LONE_GROUP = re.compile(r"(?<![0-9])[0-9]{12,19}(?![0-9])")
-_CARD_GROUPING = re.compile(r"[0-9]+|[0-9]{4}(?:[ .-]{1,2}[0-9]{1,6}){1,4}|[0-9](?:[ .-]{1,2}[0-9])+")
-"""Digits in groups as on a card, or not grouped, or each by itself."""
-
+_CARD_START = re.compile(r"[0-6](?<![A-Za-z0-9_].)(?=(?:[ .-]{0,2}[0-9]){11})")
 _CARD_WORDS = re.compile(
     r"card|c(?<!\wc)c\b|visa|master|amex|american express|discover|maestro|diners|jcb|unionpay|cvv|cvc|p(?<!\wp)an\b|karte|carte|"
     r"tarjeta|billing|expir"
 )
-
-_OTHER_NUMBERS = (  # noqa: SIM905 - a list of words reads best as words
-    "order tracking track invoice ticket ref serial imei imsi iccid isbn ean upc gtin barcode timestamp case sku uuid guid hash "
-    "build commit version phone tel call fax mobile shipment parcel package receipt transaction batch lot part model customer "
-    "member user device session request trace span job run id no nr number iban account acct routing license licence passport "
-    "seed checksum epoch bestellung rechnung sendung"
-).split()
-
-
-def _reversed_pattern(words: Iterable[str]) -> str:
-    """Build a pattern of reversed words, grouped by their last letter so that few alternatives are tried."""
-    by_last_letter: dict[str, list[str]] = {}
-    for word in words:
-        by_last_letter.setdefault(word[-1], []).append(word[-2::-1])
-    return "|".join(f"{letter}(?:{'|'.join(rests)})" for letter, rests in by_last_letter.items())
-
-
-_OTHER_NUMBER_PATTERN = _reversed_pattern(_OTHER_NUMBERS) + r"|\w*refer"
-_OTHER_NUMBER_BEFORE = re.compile(
-    rf"\n?[^\w\n]{{0,4}}(?:[^\w\n]{{0,3}}(?:{_OTHER_NUMBER_PATTERN})|"
-    rf"(?:{_reversed_pattern(('id', 'no', 'nr', 'number', 'code'))}|#)[^\w\n]{{0,3}}(?:{_OTHER_NUMBER_PATTERN}))"
+_OTHER_WORDS = (
+    "order|tracking|track|invoice|ticket|ref|serial|imei|imsi|iccid|isbn|ean|upc|gtin|barcode|timestamp|case|sku|uuid|guid|hash|"
+    "build|commit|version|phone|tel|call|fax|mobile|shipment|parcel|package|receipt|transaction|batch|lot|part|model|customer|"
+    "member|user|device|session|request|trace|span|job|run|id|no|nr|number|iban|account|acct|routing|license|licence|passport|"
+    "seed|checksum|epoch|bestellung|rechnung|sendung"
 )
-"""Words that make a number something other than a card, matched on the reversed text before the number."""
+_OTHER_NUMBER_BEFORE = re.compile(
+    rf"(?:(?<![a-z])(?:{_OTHER_WORDS}|refer\w*)(?:[^\w\n]{{0,3}}(?:id|no|nr|number|code|#))?|nummer|number)"
+    r"[^\w\n]{0,7}\n?[^\w\n]{0,4}\Z|\+\Z"
+)
+"""Words before a number that make it something other than a card."""
 
 _BRANDS = (
     (5000, 5099, (), range(12, 20)),
@@ -95,148 +72,155 @@ _BRANDS = (
 )
 """First four digits (from, to), lengths that are cards by themselves, lengths that are cards where the text mentions one."""
 
-_CARD_LENGTHS: dict[bytes, dict[int, bool]] = {
-    b"%04d" % prefix: dict.fromkeys(mentioned, False) | dict.fromkeys(alone, True)
-    for first, last, alone, mentioned in _BRANDS
-    for prefix in range(first, last + 1)
-}
-"""Possible lengths by the first four digits, and whether a number of that length needs no mention of a card."""
+_SURE_LENGTHS, _LENGTHS = [0] * 10_000, [0] * 10_000
+"""Possible lengths by the first four digits, one bit each: without a mention of a card, and with one."""
+for _first, _last, _alone, _mentioned in _BRANDS:
+    _sure = sum(1 << length for length in _alone)
+    for _prefix in range(_first, _last + 1):
+        _SURE_LENGTHS[_prefix], _LENGTHS[_prefix] = _sure, _sure | sum(1 << length for length in _mentioned)
 
 _BARCODE_LENGTH = 13
-_NO_LENGTHS: dict[int, bool] = {}
-_LUHN_DOUBLED = bytes.maketrans(b"0123456789", b"0246813579")
-
-
-class Mentions:
-    """Words near a number. Questions come in ascending order, so that the text is searched only once."""
-
-    def __init__(self, words: re.Pattern[str], lower: str) -> None:
-        self._words, self._lower = words, lower
-        self._next = 0
-
-    def between(self, start: int, end: int) -> bool:
-        """Return whether one of the words lies between two offsets."""
-        start = max(0, start)
-        if self._next < start:
-            match = self._words.search(self._lower, start)
-            self._next = match.start() if match else len(self._lower) + 1
-        if self._next >= end:
-            return False
-        match = self._words.search(self._lower, start, end + 1)
-        return match is not None and match.end() <= end
 
 
 def card_scan(text: str, lower: str, data: bytes) -> Scan:
     """Return a search for payment cards. ``data`` is the text with one byte per character."""
-    return partial(_find_cards, text, data, lower, Mentions(_CARD_WORDS, lower))
+    candidates = _card_candidates(lower, data) if _CARD_START.search(text) else []
+    contexts: dict[str, bool] = {}
 
-
-def _find_cards(text: str, data: bytes, lower: str, mentions: Mentions, position: int) -> Iterator[Span]:
-    def is_card(start: int, end: int, digits: bytes) -> bool:
-        """Return whether digits are a card by their brand, check digit and grouping and the text around."""
-        size = len(digits)
-        is_sure = _CARD_LENGTHS.get(digits[:4], _NO_LENGTHS).get(size)
-        if is_sure is None:
-            return False
-        if (sum(digits[-1::-2]) + sum(digits[-2::-2].translate(_LUHN_DOUBLED)) - 48 * size) % 10 or len(
-            set(digits)
-        ) == 1:
-            return False
-        if data[start - 1 : start] in (b".", b",", b"/") and data[start - 2 : start - 1].isdigit():
-            return False
-        return (
-            is_sure
-            and data[start - 1 : start] != b"+"
-            and not (size == _BARCODE_LENGTH and (sum(digits[::2]) + 3 * sum(digits[1::2]) - 48 * 25) % 10 == 0)
-            and _CARD_GROUPING.fullmatch(text, start, end) is not None
-            and not _OTHER_NUMBER_BEFORE.match(lower[max(0, start - CARD_CONTEXT_BEFORE) : start][::-1])
-        ) or mentions.between(start - CARD_CONTEXT_BEFORE, end + CARD_CONTEXT_AFTER)
-
-    for run in _DIGIT_RUN.finditer(text, position):
-        run_start, run_end = run.span()
-        length = run_end - run_start
-        digits = data[run_start:run_end]
-        if digits.isdigit():
-            if length in _CARD_LENGTHS.get(digits[:4], _NO_LENGTHS) and is_card(run_start, run_end, digits):
-                yield run_start, run_end
-            continue
-        if length > MAX_RUN_LENGTH:
-            for start, end in map(re.Match.span, _LONE_GROUP.finditer(text, run_start, run_end)):
-                if is_card(start, end, data[start:end]):
-                    yield start, end
-            continue
-        digits = digits.translate(None, _SEPARATORS)
-        if len(digits) < MIN_CARD_DIGITS:
-            continue
-        free = 0
-        if not mentions.between(run_start - CARD_CONTEXT_BEFORE, run_end + CARD_CONTEXT_AFTER):
-            if 2 * len(digits) <= length + 1 and is_card(run_start, run_end, digits):
-                yield run_start, run_end
+    def find_cards(position: int) -> Iterator[Span]:
+        previous = position
+        for start, end, is_mentioned in islice(candidates, bisect_left(candidates, (position,)), None):
+            if start < position:
                 continue
-            for start, end in (match.span(1) for match in _GROUPS_OF_A_CARD.finditer(text, run_start, run_end)):
-                prefix = data[start : start + 4]
-                for group in _GROUP.finditer(text, start, end) if start >= free and prefix in _CARD_LENGTHS else ():
-                    if is_card(start, group.end(), data[start : group.end()].translate(None, _SEPARATORS)):
-                        free = group.end()
-                        yield start, free
-                        break
-            continue
-        offsets = [offset for offset in range(run_start, run_end) if data[offset] >= 48]
-        for first, after in _luhn_spans(digits, range(MIN_CARD_DIGITS, MAX_CARD_DIGITS + 1)):
-            start, end = offsets[first], offsets[after - 1] + 1
-            if first < free or data[start - 1 : start].isdigit() or data[end : end + 1].isdigit():
-                continue
-            if is_card(start, end, digits[first:after]):
-                yield start, end
-                free = after
+            if not is_mentioned:
+                context = lower[max(previous if previous <= start else 0, start - CARD_CONTEXT_BEFORE) : start]
+                previous = end
+                if context not in contexts:
+                    contexts[context] = _OTHER_NUMBER_BEFORE.search(context) is not None
+                if contexts[context] or _is_barcode(data[start:end]):
+                    continue
+            yield start, end
+            position = end
+
+    return find_cards
 
 
-def _luhn_spans(digits: bytes, lengths: Iterable[int]) -> list[Span]:
-    """Return the spans of digits that end with the check digit of Luhn, in order; sums of all digits make it cheap."""
-    even_doubled, odd_doubled = bytearray(digits), bytearray(digits)
-    even_doubled[::2] = digits[::2].translate(_LUHN_DOUBLED)
-    odd_doubled[1::2] = digits[1::2].translate(_LUHN_DOUBLED)
-    sums = list(accumulate(odd_doubled, initial=0)), list(accumulate(even_doubled, initial=0))
-    found: list[Span] = []
-    for length in lengths:
-        above = 48 * length  # digits are counted with their character codes
-        for parity in (0, 1):
-            totals = sums[(parity + length - 1) % 2]
-            firsts = range(parity, len(digits) - length + 1, 2)
-            found += [
-                (first, first + length)
-                for first, before, after in zip(firsts, totals[parity::2], totals[parity + length :: 2], strict=False)
-                if (after - before - above) % 10 == 0
-            ]
-    found.sort()
-    return found
+def _is_barcode(digits: bytes) -> bool:
+    return len(digits) == _BARCODE_LENGTH and (sum(digits[::2]) + 3 * sum(digits[1::2]) - 48 * 25) % 10 == 0
 
 
-_SSN = re.compile(r"([0-9](?<![\w.-].)[0-9][0-9])([ .-]?)([0-9]{2})\2([0-9]{4})(?![\w-]|\.[0-9])")
+def _card_candidates(lower: str, data: bytes) -> list[tuple[int, int, bool]]:
+    """List the numbers with a card's brand, length, check digit and grouping, and whether the text mentions a card there."""
+    import numpy as np
+
+    codes = np.frombuffer(b" " + data + b" ", np.uint8)
+    places = np.flatnonzero((codes - np.uint8(48)) < 10).astype(np.int32)
+    starts = np.flatnonzero(np.diff(places, prepend=-2) > 1)  # of the groups, among the digits
+    ends = np.append(starts[1:], len(places))
+    first, last = places[starts], places[ends - 1] + 1  # of the groups, in the text
+    is_letter = np.zeros(256, bool)
+    is_letter[list(string.ascii_letters.encode() + b"_")] = True
+    apart = ~(is_letter[codes[first - 1]] | is_letter[codes[last]])
+    starts, ends, first, last = starts[apart], ends[apart], first[apart], last[apart]
+    if not starts.size:
+        return []
+    gap, left, right = first[1:] - last[:-1], codes[last[:-1]], codes[first[1:] - 1]
+    is_joined = (gap <= 2) & ((left == 32) | (left == 45)) & ((right == 32) | (right == 45))
+    is_joined |= (gap == 1) & (left == 46) & (last[1:] - first[1:] == 4)
+    for is_table_split in (False, True):
+        run = np.append(0, np.cumsum(~is_joined, dtype=np.int32))
+        heads = np.flatnonzero(np.diff(run, prepend=-1))
+        tails = np.append(heads[1:], len(run)) - 1
+        if not is_table_split:
+            is_joined &= (last[tails] - first[heads] <= MAX_RUN_LENGTH)[run[1:]]
+    digits = np.append(codes[places] - np.uint8(48), np.zeros(4, np.uint8))
+    prefix = digits[starts].astype(np.int16)
+    for offset in (1, 2, 3):
+        prefix = 10 * prefix + digits[starts + offset]
+    alone, known = np.array(_SURE_LENGTHS, np.int32), np.array(_LENGTHS, np.int32)
+    group = np.flatnonzero((ends[tails][run] - starts >= MIN_CARD_DIGITS) & (known[prefix] > 0))
+    before, earlier = codes[first[group] - 1], codes[first[group] - 2]
+    group = group[~(((before == 46) | (before == 44) | (before == 47)) & ((earlier - np.uint8(48)) < 10))]
+    if not group.size:
+        return []
+    sizes = ends - starts
+    may_stand_alone = (sizes[group] == 4) | (sizes[group] >= MIN_CARD_DIGITS) | (heads[run[group]] == group)
+    far = len(data) + 10 * MAX_RUN_LENGTH
+    mentions = np.array([*(match.span() for match in _CARD_WORDS.finditer(lower)), (far, far)], np.int32)
+    next_mention = mentions[np.searchsorted(mentions[:, 0], first[group] - 1 - CARD_CONTEXT_BEFORE), 0]
+    is_near = next_mention < first[group] + MAX_RUN_LENGTH + CARD_CONTEXT_AFTER
+    group, lengths = (
+        group[may_stand_alone | is_near],
+        np.where(is_near, known[prefix[group]], alone[prefix[group]])[may_stand_alone | is_near],
+    )
+    doubled, sums = np.array([0, 2, 4, 6, 8, 1, 3, 5, 7, 9], np.uint8)[digits], []
+    for first_doubled in (0, 1):
+        counted = digits.copy()
+        counted[first_doubled::2] = doubled[first_doubled::2]
+        sums.append(np.append(0, np.cumsum(counted, dtype=np.int32)))
+    changes = np.append(0, np.cumsum(digits[1:] != digits[:-1], dtype=np.int32))
+    group_ending = np.full(len(digits) + MAX_CARD_DIGITS, -1, np.int32)
+    group_ending[ends] = np.arange(len(ends))
+    found = []
+    for length in range(MIN_CARD_DIGITS, MAX_CARD_DIGITS + 1):
+        head = group[lengths >> length & 1 == 1]
+        tail = group_ending[starts[head] + length]
+        kept = (tail >= 0) & (run[head] == run[tail])
+        head, tail = head[kept], tail[kept]
+        begin, end = starts[head], starts[head] + length
+        total = np.where(end % 2 == 0, sums[0][end] - sums[0][begin], sums[1][end] - sums[1][begin])
+        kept = (total % 10 == 0) & (changes[end - 1] > changes[begin])
+        found.append((head[kept], tail[kept], np.full(kept.sum(), length)))
+    head, tail, size = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = np.lexsort((size, head))
+    head, tail, size = head[order], tail[order], size[order]
+    begin, end = first[head] - 1, last[tail] - 1
+    next_mention = np.searchsorted(mentions[:, 0], begin - CARD_CONTEXT_BEFORE)
+    is_mentioned = mentions[next_mention, 1] <= end + CARD_CONTEXT_AFTER
+    count = tail - head + 1
+    is_usual = (sizes[head] == 4) & (count <= _MAX_GROUPS)
+    for step in range(1, _MAX_GROUPS):
+        is_usual &= sizes[np.minimum(head + step, tail)] <= _MAX_GROUP_SIZE
+    is_usual |= (count == size) & (heads[run[head]] == head) & (tails[run[tail]] == tail)
+    is_usual |= count == 1
+    kept = is_mentioned | (is_usual & (alone[prefix[head]] >> size & 1 == 1))
+    return list(zip(begin[kept].tolist(), end[kept].tolist(), is_mentioned[kept].tolist(), strict=True))
+
+
+_SSN_SHAPE = re.compile(rb"000-00-0000")
+_SSN_SHAPE_TABLE = bytes(48 if 48 <= code < 58 else code for code in range(256))
+_SSN = re.compile(
+    r"[0-9](?<![\w.-].)(?<!9)(?!00(?<=000)|66(?<=666))[0-9][0-9]([ .-]?)(?!00)[0-9][0-9]\1(?!0000)[0-9]{4}(?![\w-]|\.[0-9])"
+)
+_ADVERTISED_SSN = re.compile("078-05-1120|219-09-9999|123-45-6789")
 _SSN_WORDS = re.compile(
     r"s(?<!\ws)sn?s?\b|social[ -]?security|soc\.? sec|s(?<!\ws)ocial (?:number|is|no)|tax(?:payer)? id|t(?<!\wt)in\b|i(?<!\wi)tin\b"
 )
-_ADVERTISED_SSNS = frozenset({"078051120", "219099999", "123456789"})
 _SSN_CONTEXT_BEFORE, _SSN_CONTEXT_AFTER = 60, 30
 
 
-def mentions_ssn(lower: str) -> bool:
-    """Return whether a text mentions social security numbers anywhere."""
-    return _SSN_WORDS.search(lower) is not None
+def ssn_scan(text: str, lower: str, data: bytes) -> Scan:
+    """Return a search for social security numbers: with dashes anywhere, otherwise near words that mention one."""
+    if _SSN_WORDS.search(lower):
+        return partial(_find_mentioned_ssns, text, lower)
+    return partial(_find_dashed_ssns, text, data.translate(_SSN_SHAPE_TABLE))
 
 
-def ssn_scan(text: str, lower: str) -> Scan:
-    """Return a search for social security numbers."""
-    return partial(_find_ssns, text, Mentions(_SSN_WORDS, lower))
+def _find_dashed_ssns(text: str, shape: bytes, position: int) -> Iterator[Span]:
+    for hit in _SSN_SHAPE.finditer(shape, position):
+        if (match := _SSN.match(text, hit.start())) and not _ADVERTISED_SSN.match(text, hit.start()):
+            yield match.span()
 
 
-def _find_ssns(text: str, mentions: Mentions, position: int) -> Iterator[Span]:
+def _find_mentioned_ssns(text: str, lower: str, position: int) -> Iterator[Span]:
+    mention_start, mention_end = -1, -1
     for match in _SSN.finditer(text, position):
-        area, separator, group, serial = match.groups()
-        if area in ("000", "666") or area[0] == "9" or group == "00" or serial == "0000":
-            continue
         start, end = match.span()
-        if (separator == "-" and area + group + serial not in _ADVERTISED_SSNS) or mentions.between(
-            start - _SSN_CONTEXT_BEFORE, end + _SSN_CONTEXT_AFTER
-        ):
+        if match[1] == "-" and not _ADVERTISED_SSN.match(text, start):
+            yield start, end
+            continue
+        if mention_start < start - _SSN_CONTEXT_BEFORE:
+            mention = _SSN_WORDS.search(lower, max(0, start - _SSN_CONTEXT_BEFORE))
+            mention_start, mention_end = mention.span() if mention else (len(text), 2 * len(text))
+        if mention_end <= end + _SSN_CONTEXT_AFTER:
             yield start, end

@@ -36,7 +36,6 @@ from lukasa.pii.passwords import (
     find_pins,
     find_url_passwords,
 )
-from lukasa.pii.patterns import keyword_matches
 from lukasa.pii.tokens import (
     LABELLED_SECRETS,
     MIDDLE_LITERALS,
@@ -284,58 +283,49 @@ _TOKEN_SHAPE, _TOKEN_SHAPE_TABLE = b"0" * 16, _shape_table(string.ascii_letters 
 """Shapes without which a text has no such finding: searching for one takes far less time than searching for a pattern."""
 
 _KEYWORDS = (*PASSWORDS.items(), *WEAK_KEYWORDS.items())
-_ASCII_KEYWORDS = tuple((keyword.encode(), pattern) for keyword, pattern in _KEYWORDS if keyword.isascii())
-_OTHER_KEYWORDS = tuple((keyword, pattern) for keyword, pattern in _KEYWORDS if not keyword.isascii())
-_LABELS = tuple((label.encode(), pattern) for label, pattern in LABELLED_SECRETS.items())
-_HINTED_TOKENS: tuple[tuple[bytes, _Find], ...] = (
-    *((literal.encode(), partial(find_tokens_around, literal)) for literal in MIDDLE_LITERALS),
-    (b".eyJ", find_web_tokens),
+_ASCII_KEYWORDS = tuple(each for each in _KEYWORDS if each[0].isascii())
+_HINTED_TOKENS: tuple[tuple[str, _Find], ...] = (
+    *((literal, partial(find_tokens_around, literal)) for literal in MIDDLE_LITERALS),
+    (".eyJ", find_web_tokens),
 )
-_HINTED_PASSWORDS: tuple[tuple[bytes, _Find], ...] = (
-    (b"pin", find_pins),
-    (b" pass", find_passwords_before_keyword),
-    (b"curl", find_curl_passwords),
-    (b"://", find_url_passwords),
+_HINTED_PASSWORDS: tuple[tuple[str, _Find], ...] = (
+    ("pin", find_pins),
+    (" pass", find_passwords_before_keyword),
+    ("curl", find_curl_passwords),
+    ("://", find_url_passwords),
 )
 """Searches, each with a literal without which it finds nothing."""
 
 
 def _scans(text: str) -> Iterator[tuple[PiiClass, Scan]]:
     """Yield the searches that may find anything in a text."""
+    lower = text.replace("\u0130", "\u0131").lower()  # the only letter whose lower case is two characters
     data = text.encode("ascii", "replace")
-    lower_data = data.lower()
     shape = data.translate(_NUMBER_SHAPE_TABLE)
     if _SSN_SHAPE in shape:
-        lower = _lower_case(text)
         yield "ssn", ssn_scan(text, lower, data)
         if _CARD_SHAPE in shape:
             yield "card", card_scan(text, lower, data)
     if _TOKEN_SHAPE in data.translate(_TOKEN_SHAPE_TABLE):
         yield "secret", provider_token_scan(text)
         for literal, find in _HINTED_TOKENS:
-            if literal in data:
+            if literal in text:
                 yield "secret", partial(find, text)
-        for label, pattern in _LABELS:
-            if matches := keyword_matches(pattern, label, text, lower_data):
-                yield "secret", partial(find_labelled_secrets, matches, text)
-    for keyword, pattern in _ASCII_KEYWORDS:
-        if keyword in lower_data and (matches := keyword_matches(pattern, keyword, text, lower_data)):
-            yield "password", partial(find_passwords, matches, text)
+        for label in LABELLED_SECRETS:
+            if label in lower:
+                yield "secret", partial(find_labelled_secrets, label, text, lower)
+    keywords = _ASCII_KEYWORDS if text.isascii() else _KEYWORDS
+    if len(text) >= EXACT_LENGTH:  # a search for a letter takes less time than one for a word
+        keywords = tuple(each for each in keywords if all(map(lower.__contains__, each[0])))
+    for keyword, pattern in keywords:
+        if keyword in lower:
+            yield "password", partial(find_passwords, pattern, keyword, text, lower)
     for literal, find in _HINTED_PASSWORDS:
-        if literal in lower_data:
+        if literal in lower:
             yield "password", partial(find, text)
     for hint in PRIVATE_KEYS:
         if hint in text:
             yield "private_key", partial(find_private_keys, hint, text)
-    if not text.isascii():
-        lower = _lower_case(text)
-        for word, pattern in _OTHER_KEYWORDS:
-            if matches := keyword_matches(pattern, word, text, lower):
-                yield "password", partial(find_passwords, matches, text)
-
-
-def _lower_case(text: str) -> str:
-    return text.replace("\u0130", "\u0131").lower()  # the only letter whose lower case is two characters
 
 
 def _limit_findings(text: str, scan: Scan, counts: dict[int, int]) -> Iterator[Span]:

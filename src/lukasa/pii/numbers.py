@@ -12,8 +12,12 @@ import re
 import string
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Span = tuple[int, int]
 Scan = Callable[[int], Iterable[Span]]
@@ -23,9 +27,17 @@ MIN_CARD_DIGITS, MAX_CARD_DIGITS = 12, 19
 CARD_CONTEXT_BEFORE, CARD_CONTEXT_AFTER = 40, 24
 MAX_RUN_LENGTH = 120
 """Longer runs of digits are tables: the digits of a card in a table are one group."""
-_MAX_GROUPS, _MAX_GROUP_SIZE = 5, 6
 
-_CARD_START = re.compile(r"[0-6](?<![A-Za-z0-9_].)(?=(?:[ .-]{0,2}[0-9]){11})")
+_GROUP = re.compile(r"[0-9]++(?![A-Za-z_])")
+_RUN = re.compile(
+    r"[0-9](?<![A-Za-z0-9_].)(?=(?:[ .-]{0,2}[0-9]){11})[0-9]*+(?![A-Za-z_])"
+    rf"(?:(?:[ -]{{1,2}}|\.(?=[0-9]{{4}}(?![0-9]))){_GROUP.pattern}){{0,80}}"
+)
+"""Groups of digits with separators between them, at least twelve digits. A run with so many groups is a table."""
+_MAX_FEW_RUNS = 100
+_CARD_GROUPING = re.compile(r"[0-9]+|[0-9]{4}(?:[ .-]{1,2}[0-9]{1,6}){1,4}")
+_SINGLE_DIGITS = re.compile(r"[0-9](?:[ .-]{1,2}[0-9])+")
+"""Digits in groups as on a card, or not grouped; or each by itself."""
 _CARD_WORDS = re.compile(
     r"card|c(?<!\wc)c\b|visa|master|amex|american express|discover|maestro|diners|jcb|unionpay|cvv|cvc|p(?<!\wp)an\b|karte|carte|"
     r"tarjeta|billing|expir"
@@ -72,25 +84,27 @@ _BRANDS = (
 )
 """First four digits (from, to), lengths that are cards by themselves, lengths that are cards where the text mentions one."""
 
-_SURE_LENGTHS, _LENGTHS = [0] * 10_000, [0] * 10_000
-"""Possible lengths by the first four digits, one bit each: without a mention of a card, and with one."""
-for _first, _last, _alone, _mentioned in _BRANDS:
-    _sure = sum(1 << length for length in _alone)
-    for _prefix in range(_first, _last + 1):
-        _SURE_LENGTHS[_prefix], _LENGTHS[_prefix] = _sure, _sure | sum(1 << length for length in _mentioned)
-
+_CARD_LENGTHS: dict[bytes, dict[int, bool]] = {
+    b"%04d" % prefix: dict.fromkeys(mentioned, False) | dict.fromkeys(alone, True)
+    for first, last, alone, mentioned in _BRANDS
+    for prefix in range(first, last + 1)
+}
+"""Possible lengths by the first four digits, and whether a number of that length needs no mention of a card."""
+_DOUBLED_DIGITS = bytes.maketrans(b"0123456789", b"0246813579")
 _BARCODE_LENGTH = 13
 
 
 def card_scan(text: str, lower: str, data: bytes) -> Scan:
     """Return a search for payment cards. ``data`` is the text with one byte per character."""
-    candidates = _card_candidates(lower, data) if _CARD_START.search(text) else []
+    runs = [run.span() for run in islice(_RUN.finditer(text), _MAX_FEW_RUNS)]
+    is_few = len(runs) < _MAX_FEW_RUNS and all(end - start <= MAX_RUN_LENGTH for start, end in runs)
+    candidates = _candidates_in_runs(text, lower, data, runs) if is_few else _candidates_in_arrays(lower, data)
     contexts: dict[str, bool] = {}
 
     def find_cards(position: int) -> Iterator[Span]:
         previous = position
         for start, end, is_mentioned in islice(candidates, bisect_left(candidates, (position,)), None):
-            if start < position:
+            if start < position or not data[start:end].strip(b"6 .-"):  # no other digit repeated has a check digit
                 continue
             if not is_mentioned:
                 context = lower[max(previous if previous <= start else 0, start - CARD_CONTEXT_BEFORE) : start]
@@ -109,17 +123,67 @@ def _is_barcode(digits: bytes) -> bool:
     return len(digits) == _BARCODE_LENGTH and (sum(digits[::2]) + 3 * sum(digits[1::2]) - 48 * 25) % 10 == 0
 
 
-def _card_candidates(lower: str, data: bytes) -> list[tuple[int, int, bool]]:
+def _candidates_in_runs(text: str, lower: str, data: bytes, runs: list[Span]) -> list[tuple[int, int, bool]]:
     """List the numbers with a card's brand, length, check digit and grouping, and whether the text mentions a card there."""
+    candidates = []
+    for run_start, run_end in runs:
+        groups = [group.span() for group in _GROUP.finditer(text, run_start, run_end)]
+        for head, (start, _) in enumerate(groups):
+            run_digits = data[start:run_end].translate(None, b" .-")
+            lengths = _CARD_LENGTHS.get(run_digits[:4])
+            if not lengths or (text[start - 1 : start] in (".", ",", "/") and data[start - 2 : start - 1].isdigit()):
+                continue
+            size = 0
+            for group_start, end in groups[head : head + MAX_CARD_DIGITS]:
+                size += end - group_start
+                digits = run_digits[:size]
+                if size not in lengths or not _has_check_digit(digits):
+                    continue
+                mention = _CARD_WORDS.search(lower, max(0, start - CARD_CONTEXT_BEFORE), end + CARD_CONTEXT_AFTER + 1)
+                is_mentioned = mention is not None and mention.end() <= end + CARD_CONTEXT_AFTER
+                if is_mentioned or (
+                    lengths[size]
+                    and (
+                        _CARD_GROUPING.fullmatch(text, start, end)
+                        or ((start, end) == (run_start, run_end) and _SINGLE_DIGITS.fullmatch(text, start, end))
+                    )
+                ):
+                    candidates.append((start, end, is_mentioned))
+    return candidates
+
+
+def _has_check_digit(digits: bytes) -> bool:
+    return (sum(digits[-1::-2]) + sum(digits[-2::-2].translate(_DOUBLED_DIGITS)) - 48 * len(digits)) % 10 == 0
+
+
+@cache
+def _lookup_tables() -> tuple[NDArray[Any], ...]:
+    """Return the letters by character code, and a card's lengths by its first four digits, a bit for each length.
+
+    The lengths are those of a card without a mention, and of a card with one.
+    """
     import numpy as np
 
+    is_letter = np.zeros(256, bool)
+    is_letter[list(string.ascii_letters.encode() + b"_")] = True
+    alone, known = np.zeros(10_000, np.int32), np.zeros(10_000, np.int32)
+    for prefix, lengths in _CARD_LENGTHS.items():
+        alone[int(prefix)] = sum(1 << length for length, is_sure in lengths.items() if is_sure)
+        known[int(prefix)] = sum(1 << length for length in lengths)
+    return is_letter, alone, known
+
+
+def _candidates_in_arrays(lower: str, data: bytes) -> list[tuple[int, int, bool]]:
+    """List the same numbers in a text with many runs, all at once."""
+    import numpy as np
+
+    is_letter, alone, known = _lookup_tables()
+    doubled_digits = np.frombuffer(_DOUBLED_DIGITS, np.uint8)[48:58] - np.uint8(48)
     codes = np.frombuffer(b" " + data + b" ", np.uint8)
     places = np.flatnonzero((codes - np.uint8(48)) < 10).astype(np.int32)
     starts = np.flatnonzero(np.diff(places, prepend=-2) > 1)  # of the groups, among the digits
     ends = np.append(starts[1:], len(places))
     first, last = places[starts], places[ends - 1] + 1  # of the groups, in the text
-    is_letter = np.zeros(256, bool)
-    is_letter[list(string.ascii_letters.encode() + b"_")] = True
     apart = ~(is_letter[codes[first - 1]] | is_letter[codes[last]])
     starts, ends, first, last = starts[apart], ends[apart], first[apart], last[apart]
     if not starts.size:
@@ -127,62 +191,53 @@ def _card_candidates(lower: str, data: bytes) -> list[tuple[int, int, bool]]:
     gap, left, right = first[1:] - last[:-1], codes[last[:-1]], codes[first[1:] - 1]
     is_joined = (gap <= 2) & ((left == 32) | (left == 45)) & ((right == 32) | (right == 45))
     is_joined |= (gap == 1) & (left == 46) & (last[1:] - first[1:] == 4)
-    for is_table_split in (False, True):
-        run = np.append(0, np.cumsum(~is_joined, dtype=np.int32))
-        heads = np.flatnonzero(np.diff(run, prepend=-1))
-        tails = np.append(heads[1:], len(run)) - 1
-        if not is_table_split:
-            is_joined &= (last[tails] - first[heads] <= MAX_RUN_LENGTH)[run[1:]]
-    digits = np.append(codes[places] - np.uint8(48), np.zeros(4, np.uint8))
+    run = np.append(0, np.cumsum(~is_joined))
+    heads = np.flatnonzero(np.append(True, ~is_joined))
+    in_table = (last[np.append(heads[1:], len(run)) - 1] - first[heads] > MAX_RUN_LENGTH)[run]
+    if in_table.any():  # each group of a table is a run by itself
+        is_joined &= ~in_table[1:]
+        run = np.append(0, np.cumsum(~is_joined))
+        heads = np.flatnonzero(np.append(True, ~is_joined))
+    tails = np.append(heads[1:], len(run)) - 1
+    digits = np.append(codes[places] - np.uint8(48), np.zeros(MAX_CARD_DIGITS, np.uint8))
     prefix = digits[starts].astype(np.int16)
     for offset in (1, 2, 3):
         prefix = 10 * prefix + digits[starts + offset]
-    alone, known = np.array(_SURE_LENGTHS, np.int32), np.array(_LENGTHS, np.int32)
+    sizes = ends - starts
     group = np.flatnonzero((ends[tails][run] - starts >= MIN_CARD_DIGITS) & (known[prefix] > 0))
-    before, earlier = codes[first[group] - 1], codes[first[group] - 2]
-    group = group[~(((before == 46) | (before == 44) | (before == 47)) & ((earlier - np.uint8(48)) < 10))]
+    is_fraction = np.isin(codes[first[group] - 1], (44, 46, 47)) & ((codes[first[group] - 2] - np.uint8(48)) < 10)
+    group = group[~is_fraction]
     if not group.size:
         return []
-    sizes = ends - starts
-    may_stand_alone = (sizes[group] == 4) | (sizes[group] >= MIN_CARD_DIGITS) | (heads[run[group]] == group)
     far = len(data) + 10 * MAX_RUN_LENGTH
-    mentions = np.array([*(match.span() for match in _CARD_WORDS.finditer(lower)), (far, far)], np.int32)
+    mentions = np.array([*(match.span() for match in _CARD_WORDS.finditer(lower)), (far, far)])
     next_mention = mentions[np.searchsorted(mentions[:, 0], first[group] - 1 - CARD_CONTEXT_BEFORE), 0]
     is_near = next_mention < first[group] + MAX_RUN_LENGTH + CARD_CONTEXT_AFTER
-    group, lengths = (
-        group[may_stand_alone | is_near],
-        np.where(is_near, known[prefix[group]], alone[prefix[group]])[may_stand_alone | is_near],
-    )
-    doubled, sums = np.array([0, 2, 4, 6, 8, 1, 3, 5, 7, 9], np.uint8)[digits], []
-    for first_doubled in (0, 1):
-        counted = digits.copy()
-        counted[first_doubled::2] = doubled[first_doubled::2]
-        sums.append(np.append(0, np.cumsum(counted, dtype=np.int32)))
-    changes = np.append(0, np.cumsum(digits[1:] != digits[:-1], dtype=np.int32))
-    group_ending = np.full(len(digits) + MAX_CARD_DIGITS, -1, np.int32)
+    is_usual = (sizes[group] == 4) | (sizes[group] >= MIN_CARD_DIGITS) | (heads[run[group]] == group)
+    lengths = np.where(is_near, known[prefix[group]], np.where(is_usual, alone[prefix[group]], 0))
+    group, lengths = group[lengths > 0], lengths[lengths > 0]
+    head, size = np.nonzero(lengths[:, None] >> np.arange(MAX_CARD_DIGITS + 1, dtype=np.int32) & 1)
+    group_ending = np.full(len(digits) + 1, -1)
     group_ending[ends] = np.arange(len(ends))
-    found = []
-    for length in range(MIN_CARD_DIGITS, MAX_CARD_DIGITS + 1):
-        head = group[lengths >> length & 1 == 1]
-        tail = group_ending[starts[head] + length]
-        kept = (tail >= 0) & (run[head] == run[tail])
-        head, tail = head[kept], tail[kept]
-        begin, end = starts[head], starts[head] + length
-        total = np.where(end % 2 == 0, sums[0][end] - sums[0][begin], sums[1][end] - sums[1][begin])
-        kept = (total % 10 == 0) & (changes[end - 1] > changes[begin])
-        found.append((head[kept], tail[kept], np.full(kept.sum(), length)))
-    head, tail, size = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    order = np.lexsort((size, head))
-    head, tail, size = head[order], tail[order], size[order]
-    begin, end = first[head] - 1, last[tail] - 1
-    next_mention = np.searchsorted(mentions[:, 0], begin - CARD_CONTEXT_BEFORE)
-    is_mentioned = mentions[next_mention, 1] <= end + CARD_CONTEXT_AFTER
-    count = tail - head + 1
-    is_usual = (sizes[head] == 4) & (count <= _MAX_GROUPS)
-    for step in range(1, _MAX_GROUPS):
-        is_usual &= sizes[np.minimum(head + step, tail)] <= _MAX_GROUP_SIZE
-    is_usual |= (count == size) & (heads[run[head]] == head) & (tails[run[tail]] == tail)
-    is_usual |= count == 1
+    head = group[head]
+    tail = group_ending[starts[head] + size]
+    kept = (tail >= 0) & (run[head] == run[tail])
+    head, tail, size = head[kept], tail[kept], size[kept]
+    counted = digits.copy()
+    counted[::2] = doubled_digits[digits[::2]]
+    sums = np.append(0, np.cumsum(counted, dtype=np.int32))  # digits with an even index are doubled
+    sums_of_both = np.append(0, np.cumsum(digits + doubled_digits[digits], dtype=np.int32))
+    begin, end = starts[head], starts[head] + size
+    total = sums[end] - sums[begin]
+    total = np.where(end % 2 == 0, total, sums_of_both[end] - sums_of_both[begin] - total)
+    kept = total % 10 == 0
+    head, tail, size = head[kept], tail[kept], size[kept]
+    begin, end, count = first[head] - 1, last[tail] - 1, tail - head + 1
+    is_mentioned = mentions[np.searchsorted(mentions[:, 0], begin - CARD_CONTEXT_BEFORE), 1] <= end + CARD_CONTEXT_AFTER
+    is_usual = (sizes[head] == 4) & (count <= 5)
+    for step in range(1, 5):
+        is_usual &= sizes[np.minimum(head + step, tail)] <= 6
+    is_usual |= (count == 1) | ((count == size) & (heads[run[head]] == head) & (tails[run[tail]] == tail))
     kept = is_mentioned | (is_usual & (alone[prefix[head]] >> size & 1 == 1))
     return list(zip(begin[kept].tolist(), end[kept].tolist(), is_mentioned[kept].tolist(), strict=True))
 

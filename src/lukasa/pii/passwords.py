@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 from lukasa.pii.numbers import Span
-from lukasa.pii.patterns import Matches, any_case, is_placeholder, words_pattern
+from lukasa.pii.patterns import any_case, find_keyword_matches, is_placeholder, words_pattern
 
 _COMMON_WORDS = (files(__package__) / "words_after_password.txt").read_text("utf-8").split()
 """Words after "the password is" that do not give one away: "the password is stored in the vault"."""
@@ -94,9 +94,9 @@ def _looks_like_password(value: str) -> bool:
     )
 
 
-def find_passwords(matches: Matches, text: str, position: int) -> Iterator[Span]:
+def find_passwords(pattern: re.Pattern[str], keyword: str, text: str, lower: str, position: int) -> Iterator[Span]:
     """Yield the passwords after a keyword."""
-    for match in matches(position):
+    for match in find_keyword_matches(pattern, keyword, text, lower, position):
         if match.lastgroup == "value":
             value = match["value"].rstrip(".!?)")
             if value and _is_signed_password(value, match["quote"], match["sign"]):
@@ -124,9 +124,7 @@ def _is_signed_password(value: str, quote: str | None, sign: str) -> bool:
     return not is_placeholder(value)
 
 
-_KEYWORD_AFTER_VALUE = re.compile(
-    r" [pP](?i:ass(?:word|wort|code|phrase))(?=[.,;:!?)\n]|\Z| (?:for|to|of|on|at|in|für)\b)"
-)
+_KEYWORD_AFTER_VALUE = re.compile(r" [pP]ass(?:word|wort|code|phrase)(?=[.,;:!?)\n]|\Z| (?:for|to|of|on|at|in|für)\b)")
 _LAST_WORD = re.compile(
     r"(?<!\S)[\"'`“‘«(]?(?P<value>[^\s\"'`“”‘’«»,;]{5,128})[\"'`”’»),]{0,2}[ \t](?:is|as|ist|als)"
     r"(?: (?:the|my|your|our|his|her|their|das|mein|unser))?(?: \w{1,12})?\Z",

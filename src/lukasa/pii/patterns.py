@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 import string
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache, partial
+from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 from math import log2
 
-Matches = Callable[[int], Iterable[re.Match[str]]]
-"""A search for matches that start at an offset or later."""
-_MANY = 10_000
+_MANY = 2_000
 
 
 def build_trie_pattern(rests: dict[str, str]) -> str:
@@ -37,27 +35,23 @@ def any_case(word: str) -> str:
     return "".join(f"[{letter}{letter.upper()}]" if letter != letter.upper() else letter for letter in word)
 
 
-def keyword_matches(pattern: re.Pattern[str], keyword: str | bytes, text: str, lower: str | bytes) -> Matches | None:
-    """Return a search for a pattern that starts with a keyword, or None if the text in lower case has no such keyword.
+def find_keyword_matches(
+    pattern: re.Pattern[str], keyword: str, text: str, lower: str, position: int
+) -> Iterator[re.Match[str]]:
+    """Yield the matches of a pattern that starts with a keyword. ``lower`` is the text in lower case.
 
-    A search for the keyword in lower case, and for the pattern there, takes less time than a search for the pattern, unless
-    there are many.
+    A search for the keyword, and for the pattern there, takes less time than a search for the pattern, unless there are many.
     """
-    count = lower.count(keyword)  # type: ignore[arg-type]  # both are characters or both are bytes
-    if not count:
-        return None
-    if count > _MANY:
-        return partial(pattern.finditer, text)
-
-    def matches(position: int) -> Iterator[re.Match[str]]:
-        while (position := lower.find(keyword, position)) >= 0:  # type: ignore[arg-type]
-            if match := pattern.match(text, position):
-                yield match
-                position = match.end()
-            else:
-                position += 1
-
-    return matches
+    for _ in range(_MANY):
+        position = lower.find(keyword, position)
+        if position < 0:
+            return
+        if match := pattern.match(text, position):
+            yield match
+            position = match.end()
+        else:
+            position += 1
+    yield from pattern.finditer(text, position)
 
 
 _PLACEHOLDER = re.compile(

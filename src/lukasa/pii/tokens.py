@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from importlib.resources import files
 
 from lukasa.pii.numbers import Scan, Span
 from lukasa.pii.patterns import (
-    Matches,
     any_case,
     build_trie_pattern,
+    find_keyword_matches,
     has_entropy,
     is_placeholder,
     is_published,
@@ -43,6 +44,8 @@ _TOKEN = re.compile(
     rf"[^A-Za-z0-9](?=[{''.join(sorted({prefix[0] for prefix in _VALUES}))}]){build_trie_pattern(_VALUES)}", re.ASCII
 )
 """All tokens with a prefix, after the character before. One search for all of them takes less time than one for each."""
+_MAX_OVERLAP = 300
+_SEPARATOR = re.compile(r"[^A-Za-z0-9]")
 _PREFIX = re.compile(build_trie_pattern(dict.fromkeys(TOKEN_PREFIXES, "")), re.ASCII)
 
 MIDDLE_LITERALS = {
@@ -55,26 +58,31 @@ _BEFORE_LITERAL = re.compile(r"(?<![A-Za-z0-9_~.])[A-Za-z0-9_~.]{1,40}\Z", re.AS
 
 def provider_token_scan(text: str) -> Scan:
     """Return a search for the tokens that start with a provider's prefix."""
-    text = f" {text}"
+    return partial(_find_provider_tokens, f" {text}", {})
 
-    def find_provider_tokens(position: int) -> Iterator[Span]:
-        tried = position
-        while match := _TOKEN.search(text, position):
-            start, position = match.start() + 1, match.end() - 1
-            prefix = _PREFIX.match(text, start)[0]  # type: ignore[index]  # every token starts with a prefix
-            value_start = start + len(prefix)
-            value = text[value_start : match.end()]
-            pattern = TOKEN_PREFIXES[prefix]
-            if (
-                is_token(value)
-                and ((pattern and re.match(pattern, value, re.ASCII)) or is_random(value))
-                and not is_published(prefix + value)
-            ):
-                yield start - 1, position
-            elif value_start > tried:  # another token may start inside, but no character is read more than three times
-                tried, position = position, value_start - 1
 
-    return find_provider_tokens
+def _find_provider_tokens(padded: str, verdicts: dict[str, bool], position: int) -> Iterator[Span]:
+    """Yield the tokens. ``verdicts`` holds what is known of a value, because hostile texts repeat them."""
+    for match in _TOKEN.finditer(padded, position):
+        token = match[0][1:]
+        if token not in verdicts:
+            verdicts[token] = _is_provider_token(token)
+        if verdicts[token]:
+            yield match.start(), match.end() - 1
+        elif len(_SEPARATOR.findall(token)) > 1:  # another token may start inside
+            for inner in _TOKEN.finditer(padded, match.start() + 3, match.end() + _MAX_OVERLAP):
+                if inner.start() < match.end() and _is_provider_token(inner[0][1:]):
+                    yield inner.start(), inner.end() - 1
+
+
+def _is_provider_token(token: str) -> bool:
+    prefix: str = _PREFIX.match(token)[0]  # type: ignore[index]  # every token starts with a prefix
+    value, pattern = token[len(prefix) :], TOKEN_PREFIXES[prefix]
+    if not is_token(value) or is_published(token):
+        return False
+    return (
+        prefix not in _RANDOM_PREFIXES or is_random(value) or bool(pattern and re.fullmatch(pattern, value, re.ASCII))
+    )
 
 
 def find_tokens_around(literal: str, text: str, position: int) -> Iterator[Span]:
@@ -161,13 +169,12 @@ _HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _LONG_PART = re.compile(r"[^-_./]{10}")
 
 
-def find_labelled_secrets(matches: Matches, text: str, position: int) -> Iterator[Span]:
+def find_labelled_secrets(label: str, text: str, lower: str, position: int) -> Iterator[Span]:
     """Yield the random values after a word such as ``secret``."""
-    for match in matches(position):
+    for match in find_keyword_matches(LABELLED_SECRETS[label], label, text, lower, position):
         start, end = match.span("value")
         value, label_start = text[start:end].strip(".=-_"), match.start()
         before = text[max(0, label_start - 40) : label_start]
-        label = text[label_start : label_start + 3].lower()
         reversed_words = before[-14:].lower()[::-1]
         if label == "key":
             if match["id"] and not reversed_words.lstrip("_ -").startswith(("ssecca", "ipa")):
@@ -176,7 +183,7 @@ def find_labelled_secrets(matches: Matches, text: str, position: int) -> Iterato
                 continue
         elif before[-1:].isalpha() and not (text[label_start].isupper() and before[-1].islower()):
             continue
-        if label == "tok" and _OTHER_TOKEN_CONTEXT.match(reversed_words):
+        if label == "token" and _OTHER_TOKEN_CONTEXT.match(reversed_words):
             continue
         if len(value) < 16 or not _LONG_PART.search(value) or is_placeholder(text[start:end]):
             continue

@@ -33,7 +33,6 @@ from lukasa.pii.passwords import (
     find_curl_passwords,
     find_passwords,
     find_passwords_before_keyword,
-    find_pins,
     find_url_passwords,
 )
 from lukasa.pii.tokens import (
@@ -289,7 +288,6 @@ _HINTED_TOKENS: tuple[tuple[str, _Find], ...] = (
     (".eyJ", find_web_tokens),
 )
 _HINTED_PASSWORDS: tuple[tuple[str, _Find], ...] = (
-    ("pin", find_pins),
     (" pass", find_passwords_before_keyword),
     ("curl", find_curl_passwords),
     ("://", find_url_passwords),
@@ -309,16 +307,14 @@ def _scans(text: str) -> Iterator[tuple[PiiClass, Scan]]:
     if _TOKEN_SHAPE in data.translate(_TOKEN_SHAPE_TABLE):
         yield "secret", provider_token_scan(text)
         for literal, find in _HINTED_TOKENS:
-            if literal in text:
+            if _occurs(literal, text):
                 yield "secret", partial(find, text)
         for label in LABELLED_SECRETS:
-            if label in lower:
+            if _occurs(label, lower):
                 yield "secret", partial(find_labelled_secrets, label, text, lower)
-    keywords = _ASCII_KEYWORDS if text.isascii() else _KEYWORDS
-    if len(text) >= EXACT_LENGTH:  # a search for a letter takes less time than one for a word
-        keywords = tuple(each for each in keywords if all(map(lower.__contains__, each[0])))
-    for keyword, pattern in keywords:
-        if keyword in lower:
+    is_long = len(text) >= EXACT_LENGTH
+    for keyword, pattern in _ASCII_KEYWORDS if text.isascii() else _KEYWORDS:
+        if _occurs(keyword, lower) if is_long else keyword in lower:
             yield "password", partial(find_passwords, pattern, keyword, text, lower)
     for literal, find in _HINTED_PASSWORDS:
         if literal in lower:
@@ -326,6 +322,11 @@ def _scans(text: str) -> Iterator[tuple[PiiClass, Scan]]:
     for hint in PRIVATE_KEYS:
         if hint in text:
             yield "private_key", partial(find_private_keys, hint, text)
+
+
+def _occurs(word: str, text: str) -> bool:
+    """Return whether a word occurs in a long text. A search for a letter takes less time than one for a word."""
+    return all(map(text.__contains__, word)) and word in text
 
 
 def _limit_findings(text: str, scan: Scan, counts: dict[int, int]) -> Iterator[Span]:

@@ -66,6 +66,7 @@ WEAK_KEYWORDS = {
             ("identifiant", "s?"),
         )
     },
+    "pin": re.compile(r"[pP](?<!\w.)[iI][nN](?i:(?: ?(?:code|number))?[ \t]{0,3}(?:is|was|=|:))[ \t]{0,3}(?P<pin>\d{4,8})(?![\w.-])"),
 }  # fmt: skip
 """Keywords with other meanings, and words before a login and a password."""
 _USER_BEFORE_PASS = re.compile(r"(?i:user|login|account|benutzer|konto|id)\b[^\n]{1,50}\Z")
@@ -95,8 +96,11 @@ def _looks_like_password(value: str) -> bool:
 
 
 def find_passwords(pattern: re.Pattern[str], keyword: str, text: str, lower: str, position: int) -> Iterator[Span]:
-    """Yield the passwords after a keyword."""
+    """Yield the passwords and PINs after a keyword."""
     for match in find_keyword_matches(pattern, keyword, text, lower, position):
+        if match.lastgroup == "pin":
+            yield match.span("pin")
+            continue
         if match.lastgroup == "value":
             value = match["value"].rstrip(".!?)")
             if value and _is_signed_password(value, match["quote"], match["sign"]):
@@ -138,16 +142,6 @@ def find_passwords_before_keyword(text: str, position: int) -> Iterator[Span]:
         word = _LAST_WORD.search(text, max(0, match.start() - 160), match.start())
         if word and _looks_like_password(word["value"]):
             yield word.span("value")
-
-
-_PIN = re.compile(
-    r"[pP](?<!\w.)(?i:in(?: ?(?:code|number))?[ \t]{0,3}(?:is|was|=|:))[ \t]{0,3}(?P<value>\d{4,8})(?![\w.-])"
-)
-
-
-def find_pins(text: str, position: int) -> Iterator[Span]:
-    """Yield the PINs."""
-    return (match.span("value") for match in _PIN.finditer(text, position))
 
 
 _CURL_USER = re.compile(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
 from importlib.resources import files
 
 from lukasa.pii.numbers import Scan, Span
@@ -44,7 +43,7 @@ _TOKEN = re.compile(
     rf"[^A-Za-z0-9](?=[{''.join(sorted({prefix[0] for prefix in _VALUES}))}]){build_trie_pattern(_VALUES)}", re.ASCII
 )
 """All tokens with a prefix, after the character before. One search for all of them takes less time than one for each."""
-_MAX_OVERLAP = 300
+_MAX_OVERLAP = 100
 _SEPARATOR = re.compile(r"[^A-Za-z0-9]")
 _PREFIX = re.compile(build_trie_pattern(dict.fromkeys(TOKEN_PREFIXES, "")), re.ASCII)
 
@@ -58,31 +57,33 @@ _BEFORE_LITERAL = re.compile(r"(?<![A-Za-z0-9_~.])[A-Za-z0-9_~.]{1,40}\Z", re.AS
 
 def provider_token_scan(text: str) -> Scan:
     """Return a search for the tokens that start with a provider's prefix."""
-    return partial(_find_provider_tokens, f" {text}", {})
+    padded, verdicts = f" {text}", _Verdicts()
+
+    def find_provider_tokens(position: int) -> Iterator[Span]:
+        for match in _TOKEN.finditer(padded, position):
+            start, end = match.span()
+            token = match[0][1:]
+            if verdicts[token]:
+                yield start, end - 1
+            elif len(_SEPARATOR.findall(token)) > 1:  # another token may start inside
+                for inner in _TOKEN.finditer(padded, start + 3, end + _MAX_OVERLAP):
+                    if inner.start() >= end:
+                        break
+                    if verdicts[inner[0][1:]]:
+                        yield inner.start(), inner.end() - 1
+
+    return find_provider_tokens
 
 
-def _find_provider_tokens(padded: str, verdicts: dict[str, bool], position: int) -> Iterator[Span]:
-    """Yield the tokens. ``verdicts`` holds what is known of a value, because hostile texts repeat them."""
-    for match in _TOKEN.finditer(padded, position):
-        token = match[0][1:]
-        if token not in verdicts:
-            verdicts[token] = _is_provider_token(token)
-        if verdicts[token]:
-            yield match.start(), match.end() - 1
-        elif len(_SEPARATOR.findall(token)) > 1:  # another token may start inside
-            for inner in _TOKEN.finditer(padded, match.start() + 3, match.end() + _MAX_OVERLAP):
-                if inner.start() < match.end() and _is_provider_token(inner[0][1:]):
-                    yield inner.start(), inner.end() - 1
+class _Verdicts(dict[str, bool]):
+    """Whether a value with a prefix is a token, for one text. Hostile texts repeat values."""
 
-
-def _is_provider_token(token: str) -> bool:
-    prefix: str = _PREFIX.match(token)[0]  # type: ignore[index]  # every token starts with a prefix
-    value, pattern = token[len(prefix) :], TOKEN_PREFIXES[prefix]
-    if not is_token(value) or is_published(token):
-        return False
-    return (
-        prefix not in _RANDOM_PREFIXES or is_random(value) or bool(pattern and re.fullmatch(pattern, value, re.ASCII))
-    )
+    def __missing__(self, token: str) -> bool:
+        prefix: str = _PREFIX.match(token)[0]  # type: ignore[index]  # every token starts with a prefix
+        value, pattern = token[len(prefix) :], TOKEN_PREFIXES[prefix]
+        is_formatted = prefix not in _RANDOM_PREFIXES or (pattern and re.fullmatch(pattern, value, re.ASCII))
+        self[token] = bool((is_formatted or is_random(value)) and is_token(value) and not is_published(token))
+        return self[token]
 
 
 def find_tokens_around(literal: str, text: str, position: int) -> Iterator[Span]:
@@ -156,14 +157,8 @@ _SECRET_KEY_CONTEXT = re.compile(
 """Words one of which must precede ``key``, reversed: there are primary keys, cache keys and keys of dictionaries."""
 _OTHER_TOKEN_CONTEXT = re.compile(r"\n?[_ -]?(?:frsc|frsx|cilbup|egap|noitanigap|noitaunitnoc|txen)(?![a-z])")
 """Words before ``token``, reversed, after which it is no secret."""
-_PROVIDER_NAME_CONTEXT = re.compile(
-    r"(?:adafruit|adobe|airtable|algolia|alibaba|anthropic|artifactory|asana|atlassian|beamer|bitbucket|bittrex|cloudflare|codecov|"
-    r"cohere|coinbase|confluent|contentful|datadog|discord|drone|dropbox|etsy|facebook|fastly|finicity|finnhub|flickr|freshbooks|"
-    r"gitter|github|gitlab|google|heroku|hubspot|intercom|jfrog|kraken|kucoin|launchdarkly|linear|linkedin|looker|mailchimp|mailgun|"
-    r"mapbox|mattermost|maxmind|meraki|messagebird|netlify|newrelic|new-relic|nytimes|okta|openai|plaid|rapidapi|sendbird|sendgrid|"
-    r"sentry|slack|snyk|sonar|sourcegraph|square|squarespace|stripe|sumo|telegram|travis|trello|twilio|twitch|twitter|yandex|zendesk)"
-    r"[\w.-]{0,20}\Z"
-)
+_PROVIDER_NAMES = (files(__package__) / "provider_names.txt").read_text("utf-8").split()
+_PROVIDER_NAME_CONTEXT = re.compile(build_trie_pattern(dict.fromkeys(_PROVIDER_NAMES, "")) + r"[\w.-]{0,20}\Z")
 """The name of a provider before ``key``."""
 _HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _LONG_PART = re.compile(r"[^-_./]{10}")

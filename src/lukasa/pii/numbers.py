@@ -31,7 +31,8 @@ MAX_RUN_LENGTH = 120
 _GROUP = re.compile(r"[0-9]++(?![A-Za-z_])")
 _RUN = re.compile(
     r"[0-9](?<![A-Za-z0-9_].)(?=(?:[ .-]{0,2}[0-9]){11})[0-9]*+(?![A-Za-z_])"
-    rf"(?:(?:[ -]{{1,2}}|\.(?=[0-9]{{4}}(?![0-9]))){_GROUP.pattern}){{0,80}}"
+    r"(?:(?:[ -]{1,2}|(?:(?<=(?<![0-9])[0-9]{4})|(?<=(?<![0-9])[0-9]{6}))\.(?=[0-9]{1,6}(?![0-9])))"
+    rf"{_GROUP.pattern}){{0,80}}"
 )
 """Groups of digits with separators between them, at least twelve digits. A run with so many groups is a table."""
 _MAX_FEW_RUNS = 100
@@ -190,7 +191,8 @@ def _candidates_in_arrays(lower: str, data: bytes) -> list[tuple[int, int, bool]
         return []
     gap, left, right = first[1:] - last[:-1], codes[last[:-1]], codes[first[1:] - 1]
     is_joined = (gap <= 2) & ((left == 32) | (left == 45)) & ((right == 32) | (right == 45))
-    is_joined |= (gap == 1) & (left == 46) & (last[1:] - first[1:] == 4)
+    sizes = ends - starts
+    is_joined |= (gap == 1) & (left == 46) & ((sizes[:-1] == 4) | (sizes[:-1] == 6)) & (sizes[1:] <= 6)
     run = np.append(0, np.cumsum(~is_joined))
     heads = np.flatnonzero(np.append(True, ~is_joined))
     in_table = (last[np.append(heads[1:], len(run)) - 1] - first[heads] > MAX_RUN_LENGTH)[run]
@@ -203,7 +205,6 @@ def _candidates_in_arrays(lower: str, data: bytes) -> list[tuple[int, int, bool]
     prefix = digits[starts].astype(np.int16)
     for offset in (1, 2, 3):
         prefix = 10 * prefix + digits[starts + offset]
-    sizes = ends - starts
     group = np.flatnonzero((ends[tails][run] - starts >= MIN_CARD_DIGITS) & (known[prefix] > 0))
     is_fraction = np.isin(codes[first[group] - 1], (44, 46, 47)) & ((codes[first[group] - 2] - np.uint8(48)) < 10)
     group = group[~is_fraction]

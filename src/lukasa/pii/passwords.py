@@ -15,7 +15,7 @@ _END_OF_VALUE = r"(?=[\s\"'`“”‘’«»,;]|\Z)"
 _OWNER = rf"(?: {words_pattern(('for', 'of', 'to', 'on', 'at'))}(?: [^\s:=\"'`是は]{{1,30}}+){{1,3}}?)?"
 _VERBS = words_pattern(("is", "was", "are", "to", "ist", "lautet", "war", "est", "es", "era", "é", "è"))
 _SIGN = (
-    r"\*{0,2}+[\"'`]{0,2}+[ \t]{0,3}+(?=[:=是はiwatelvIWATELéè])(?P<sign>[:=]=?+>?+|是|は|(?<=[\"'][ \t])value=|"
+    r"\*{0,2}+[\"'`]{0,2}+[ \t]{0,12}+(?=[:=是はiwatelIWATELéè])(?P<sign>[:=]=?+>?+|是|は|"
     rf"{_VERBS}(?: (?:still|now|just|set to|currently|actually|simply))?:?(?=[ \t\"'`]))\*{{0,2}}+[ \t]{{0,3}}+"
 )
 _SIGNED_VALUE = (

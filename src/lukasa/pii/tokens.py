@@ -132,7 +132,7 @@ def find_private_keys(hint: str, text: str, position: int) -> Iterator[Span]:
 
 _SIGN = (
     r"(?:[ \t](?:string|str|String)(?=[ \t]*=))?"
-    r"(?:[\"'`\])]{0,2}[ \t]{0,3}(?::{0,3}=>?|==|\?=|\.=|:|\|\||=>|>\s{0,9}|,(?=[ \t]{0,3}[\"'`])|value=|(?:is|was|to)(?=[ \t]))"
+    r"(?:[\"'`\])]{0,2}[ \t]{0,12}(?::{0,3}=>?|==|\?=|\.=|:|\|\||=>|>\s{0,9}|,(?=[ \t]{0,3}[\"'`])|(?:is|was|to)(?=[ \t]))"
     r"[ \t]{0,3}|[\"'`\])]{0,2}[ \t]{1,3}|[\"'`(\[])[\"'`(\[]{0,2}"
 )
 _VALUE = r"(?=[A-Za-z+/_=.~-]{0,60}+[0-9][A-Za-z+/_=.~-]{0,60}+[0-9])(?=[0-9+/_=.~-]{0,60}+[A-Za-z])(?P<value>[A-Za-z0-9+/_=.~-]{16,400})"
@@ -176,7 +176,9 @@ def find_labelled_secrets(label: str, text: str, lower: str, position: int) -> I
                 continue
             if not _SECRET_KEY_CONTEXT.match(reversed_words) and not _PROVIDER_NAME_CONTEXT.search(before.lower()):
                 continue
-        elif before[-1:].isalpha() and not (text[label_start].isupper() and before[-1].islower()):
+        elif before[-1:].isalpha() and not (
+            text[label_start].isupper() and (before[-1].islower() or text[label_start + 1].islower())
+        ):
             continue
         if label == "token" and _OTHER_TOKEN_CONTEXT.match(reversed_words):
             continue

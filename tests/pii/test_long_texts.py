@@ -84,6 +84,31 @@ def test_every_card_that_stands_alone_is_found(text):
             assert any(begin < start + 16 and end > start for begin, end in spans)
 
 
+@settings(max_examples=500)
+@given(
+    st.lists(
+        digits
+        | st.sampled_from(["4111", "1111", "3782", "822463", "10005", "4" * 12, "4111111111111111", "6", "1", "4"])
+        | st.sampled_from([" ", "-", "  ", ".", ",", "x", "_", "card ", "id ", " cc", "visa", "é", "\n"]),
+        max_size=40,
+    ).map("".join)
+)
+def test_numbers_are_the_same_one_by_one_and_all_at_once(text):
+    lower, data = text.lower(), text.encode("ascii", "replace")
+    runs = [run.span() for run in numbers._RUN.finditer(text)]
+    if runs and all(end - start <= numbers.MAX_RUN_LENGTH for start, end in runs):
+        one_by_one = numbers._candidates_in_runs(text, lower, data, runs)
+        assert numbers._candidates_in_arrays(lower, data) == one_by_one
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_a_card_in_a_table_of_numbers_is_one_group(count):
+    row = "1204 9134 7718 2290 5512 0091 4437 8812 " * 8
+    text = (row + "\n" + row + "4111111111111111 " + row + "\n") * count
+    found = exact_findings(text)
+    assert [text[each.start : each.end] for each in found] == ["4111111111111111"] * count
+
+
 def passes_luhn(number):
     return sum(sum(divmod(int(d) * (1 + index % 2), 10)) for index, d in enumerate(reversed(number))) % 10 == 0
 
@@ -111,6 +136,17 @@ def test_every_normalised_character_leads_back_to_its_original(first, second):
         ((begin, end),) = normalised.original_spans([(start, start + 1)])
         assert end == begin + 1
         assert normalised.text[start] in detector.normalise_character(text[begin])
+
+
+@given(st.text("aé漢ﬁ…№⑴\u200b\u00ad４\u2011\ud800 x", min_size=1, max_size=60))
+def test_a_long_text_is_normalised_as_a_short_one(text):
+    """Long texts are normalised with arrays."""
+    long_text = text * (detector.EXACT_LENGTH // len(text) + 1)
+    normalised = detector.normalise_with_offsets(long_text)
+    assert normalised.text == "".join(map(detector.normalise_character, long_text))
+    short = detector.normalise_with_offsets(text)
+    places = [(place, place + 1) for place in range(len(short.text))]
+    assert normalised.original_spans(places) == short.original_spans(places)
 
 
 # The limit per window

@@ -20,7 +20,7 @@ import re
 import string
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -80,16 +80,17 @@ class PiiFinding(NamedTuple):
 
 
 class NormalisedText(NamedTuple):
-    """A text with plain characters, and where each character of the original ends in it, if they differ."""
+    """A text with plain characters, and how many of them each character of the original became, if the texts differ."""
 
     text: str
-    ends: Sequence[int] | NDArray[np.int64] | None
+    lengths: list[int] | NDArray[np.int64] | None
 
     def original_spans(self, spans: Iterable[Span]) -> list[Span]:
         """Return the spans of the original text that became the given spans."""
-        if self.ends is None:
+        if self.lengths is None:
             return list(spans)
-        return [(bisect_right(self.ends, start), bisect_left(self.ends, end) + 1) for start, end in spans]
+        ends = list(accumulate(self.lengths)) if isinstance(self.lengths, list) else self.lengths.cumsum()
+        return [(bisect_right(ends, start), bisect_left(ends, end) + 1) for start, end in spans]
 
 
 def normalise_with_offsets(text: str) -> NormalisedText:
@@ -98,30 +99,30 @@ def normalise_with_offsets(text: str) -> NormalisedText:
         return NormalisedText(text, None)
     if len(text) < EXACT_LENGTH:
         pieces = list(map(_PLAIN_CHARACTERS.__getitem__, text))
-        plain = "".join(pieces)
-        return NormalisedText(plain, None if plain == text else list(accumulate(map(len, pieces))))
+        plain_text = "".join(pieces)
+        return NormalisedText(plain_text, None if plain_text == text else list(map(len, pieces)))
     import numpy as np
 
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     occurs = np.zeros(0x110000, bool)
     occurs[codes] = True
     distinct = np.flatnonzero(occurs)
-    plain_codes = np.full((len(distinct), _MAX_LIGATURE_LENGTH), -1, np.int32)
-    plain_codes[:, 0] = distinct
-    changed = False
-    for row, character in enumerate(map(chr, distinct.tolist())):
-        plain = _PLAIN_CHARACTERS[character]
-        if plain != character:
-            changed = True
-            plain_codes[row] = [*map(ord, plain), *[-1] * (_MAX_LIGATURE_LENGTH - len(plain))]
-    if not changed:
+    characters = list(map(chr, distinct.tolist()))
+    plain = list(map(_PLAIN_CHARACTERS.__getitem__, characters))
+    if plain == characters:
         return NormalisedText(text, None)
-    row_of = np.empty(0x110000, np.int32)
+    lengths = np.fromiter(map(len, plain), np.int64)
+    plain_codes = np.full((len(plain), max(1, lengths.max())), -1, np.int32)
+    plain_codes[np.arange(plain_codes.shape[1]) < lengths[:, None]] = np.frombuffer(
+        "".join(plain).encode("utf-32-le", "surrogatepass"), np.int32
+    )
+    row_of = np.empty(0x110000, np.int64)
     row_of[distinct] = np.arange(len(distinct))
     rows = row_of[codes]
-    used = plain_codes[:, : max(1, int((plain_codes >= 0).sum(1).max()))][rows]
-    ends = np.cumsum((plain_codes >= 0).sum(1)[rows])
-    return NormalisedText(used[used >= 0].astype(np.uint32).tobytes().decode("utf-32-le", "surrogatepass"), ends)
+    used = plain_codes[rows]
+    if not lengths.all() or plain_codes.shape[1] > 1:
+        used = used[used >= 0]
+    return NormalisedText(used.tobytes().decode("utf-32-le", "surrogatepass"), lengths[rows])
 
 
 def normalise_character(character: str) -> str:

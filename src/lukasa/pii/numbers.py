@@ -40,8 +40,8 @@ _CARD_GROUPING = re.compile(r"[0-9]+|[0-9]{4}(?:[ .-]{1,2}[0-9]{1,6}){1,4}")
 _SINGLE_DIGITS = re.compile(r"[0-9](?:[ .-]{1,2}[0-9])+")
 """Digits in groups as on a card, or not grouped; or each by itself."""
 _CARD_WORDS = re.compile(
-    r"card|c(?<!\wc)c\b|visa|master|amex|american express|discover|maestro|diners|jcb|unionpay|cvv|cvc|p(?<!\wp)an\b|karte|carte|"
-    r"tarjeta|billing|expir"
+    r"c(?:ar(?:d|te)|v[vc]|c(?<!\wcc)\b)|visa|ma(?:ster|estro)|am(?:ex|erican express)|di(?:scover|ners)|jcb|unionpay|"
+    r"p(?<!\wp)an\b|karte|tarjeta|billing|expir"
 )
 _OTHER_WORDS = (
     "order|tracking|track|invoice|ticket|ref|serial|imei|imsi|iccid|isbn|ean|upc|gtin|barcode|timestamp|case|sku|uuid|guid|hash|"

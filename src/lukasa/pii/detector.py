@@ -21,7 +21,7 @@ import string
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -61,7 +61,7 @@ CLASS_NAMES: dict[PiiClass, str] = {
 }
 EXACT_LENGTH = 4_000
 _MAX_LIGATURE_LENGTH = 3
-_MAX_CACHED_CHARACTERS = 200_000
+_MAX_CACHED_CHARACTERS = 100_000
 _MAX_CLEAN_DIGESTS = 10_000
 _clean_digests: set[bytes] = set()
 WINDOW, MAX_FINDINGS = 8_192, 64
@@ -103,26 +103,37 @@ def normalise_with_offsets(text: str) -> NormalisedText:
         return NormalisedText(plain_text, None if plain_text == text else list(map(len, pieces)))
     import numpy as np
 
+    states = _character_states()
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    occurs = np.zeros(0x110000, bool)
-    occurs[codes] = True
-    distinct = np.flatnonzero(occurs)
-    characters = list(map(chr, distinct.tolist()))
-    plain = list(map(_PLAIN_CHARACTERS.__getitem__, characters))
-    if plain == characters:
+    for code in set(codes[states[codes] == 0].tolist()):
+        states[code] = 1 if _PLAIN_CHARACTERS[chr(code)] == chr(code) else 2
+    is_changed = states[codes] == 2
+    if not is_changed.any():
         return NormalisedText(text, None)
-    lengths = np.fromiter(map(len, plain), np.int64)
-    plain_codes = np.full((len(plain), max(1, lengths.max())), -1, np.int32)
-    plain_codes[np.arange(plain_codes.shape[1]) < lengths[:, None]] = np.frombuffer(
-        "".join(plain).encode("utf-32-le", "surrogatepass"), np.int32
-    )
-    row_of = np.empty(0x110000, np.int64)
-    row_of[distinct] = np.arange(len(distinct))
-    rows = row_of[codes]
-    used = plain_codes[rows]
-    if not lengths.all() or plain_codes.shape[1] > 1:
-        used = used[used >= 0]
-    return NormalisedText(used.tobytes().decode("utf-32-le", "surrogatepass"), lengths[rows])
+    occurs = np.zeros(len(states), bool)
+    occurs[codes[is_changed]] = True
+    changed = np.flatnonzero(occurs)
+    plain = [_PLAIN_CHARACTERS[chr(code)] for code in changed.tolist()]
+    row_of = np.zeros(len(states), np.int64)
+    row_of[changed] = np.arange(len(changed))
+    rows = row_of[codes[is_changed]]
+    lengths = np.ones(len(codes), np.int64)
+    lengths[is_changed] = np.fromiter(map(len, plain), np.int64)[rows]
+    plain_codes = np.repeat(codes, lengths)
+    places = lengths.cumsum()[is_changed] - lengths[is_changed]
+    for index in range(_MAX_LIGATURE_LENGTH):
+        code_of = np.fromiter((ord(each[index]) if index < len(each) else 0 for each in plain), np.uint32)
+        is_longer = lengths[is_changed] > index
+        plain_codes[places[is_longer] + index] = code_of[rows[is_longer]]
+    return NormalisedText(plain_codes.tobytes().decode("utf-32-le", "surrogatepass"), lengths)
+
+
+@cache
+def _character_states() -> NDArray[np.uint8]:
+    """Return a table of all characters: 0 where nothing is known yet, 1 for plain characters, 2 for others."""
+    import numpy as np
+
+    return np.zeros(0x110000, np.uint8)
 
 
 def normalise_character(character: str) -> str:

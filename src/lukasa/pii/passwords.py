@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 from lukasa.pii.numbers import Span
-from lukasa.pii.patterns import any_case, find_keyword_matches, is_placeholder, words_pattern
+from lukasa.pii.patterns import START_OF_VARIABLE, any_case, find_keyword_matches, is_placeholder, words_pattern
 
 _COMMON_WORDS = (files(__package__) / "words_after_password.txt").read_text("utf-8").split()
 """Words after "the password is" that do not give one away: "the password is stored in the vault"."""
@@ -19,7 +19,7 @@ _SIGN = (
     rf"{_VERBS}(?: (?:still|now|just|set to|currently|actually|simply))?:?(?=[ \t\"'`]))\*{{0,2}}+[ \t]{{0,3}}+"
 )
 _SIGNED_VALUE = (
-    rf"(?P<quote>[\"'`“‘«])?(?![<\[{{$%(]|{words_pattern(_COMMON_WORDS)}[.!?)]{{0,3}}{_END_OF_VALUE})"
+    rf"(?P<quote>[\"'`“‘«])?(?!{START_OF_VARIABLE}|{words_pattern(_COMMON_WORDS)}[.!?)]{{0,3}}{_END_OF_VALUE})"
     r"(?(quote)|(?![^\W\d_a-z]{0,60}+[^\W\d_A-Z]{0,60}+(?:['’.-][^\W\d_a-z]{0,60}+[^\W\d_A-Z]{0,60}+){0,3}[\"'`”’»]?[^\S\n]+\w))"
     r"(?P<value>[^\s\"'`“”‘’«»,;]{3,128}+)"
 )
@@ -71,7 +71,10 @@ WEAK_KEYWORDS = {
 """Keywords with other meanings, and words before a login and a password."""
 _USER_BEFORE_PASS = re.compile(r"(?i:user|login|account|benutzer|konto|id)\b[^\n]{1,50}\Z")
 
-_NOT_A_PASSWORD = re.compile(r"\d{1,3}(?:[-–+]\w+)?|\d+[-–]\d+|https?:.*|/\S*|[\w.]+[(\[].*")
+_NOT_A_PASSWORD = re.compile(
+    r"\d{1,3}(?:[-–+]\w+)?|\d+[-–]\d+|https?:.*|/\S*|"
+    r"\w+\.[\w.]*[(\[].*|[A-Za-z_]+[(\[][^0-9]*|[a-z_]{3,}[(\[][\w.]*|[A-Za-z_]\w*[(\[](?:[\w.]*[)\]](?:[.)\]].*)?)?"
+)
 """Lengths, ranges, addresses, paths and calls of functions."""
 _UNLIKE_A_WORD = re.compile(r"[\d_]|[^\w'’.-]|[a-z][A-Z]")
 _TECHNICAL_TERM = re.compile(
@@ -89,7 +92,7 @@ def _looks_like_password(value: str) -> bool:
     """Return whether a value has letters and digits or signs, and is no term, version, address or length."""
     return (
         len(value) >= 5
-        and value[0] not in "<[{$%(/"
+        and value[0] != "/"
         and _LIKE_A_PASSWORD.fullmatch(value) is not None
         and not (_TECHNICAL_TERM.fullmatch(value) or _NOT_A_PASSWORD.fullmatch(value) or is_placeholder(value))
     )

@@ -57,8 +57,10 @@ def find_keyword_matches(
 _PLACEHOLDER = re.compile(
     r"example|placeholder|change_?me|redacted|dummy|goes_here|_here|xxxx|\*\*\*|\.\.\.|abcdefghijklmnopqrstuvwxyz"
 )
+START_OF_VARIABLE = r"[<\[{]|[$%(](?:[{(]|(?!(?=\S{0,60}[0-9])\S{0,60}[!@#^&*+~?]))"
+"""The sign before a variable, unless a digit and another sign follow as in a password."""
 _NO_VALUE = re.compile(
-    r"[<\[{$%(]|your|(?:os|process|env|config|settings|secrets|vault|self|this|request|args|params|var|local|data|module)[.\[(]|"
+    rf"{START_OF_VARIABLE}|your|(?:os|process|env|config|settings|secrets|vault|self|this|request|args|params|var|local|data|module)[.\[(]|"
     r"(?:x+|\*+|\.+|-+|_+|#+|none|null|nil|true|false|undefined|todo|tbd|n/a)\Z"
 )
 

@@ -60,7 +60,7 @@ _PLACEHOLDER = re.compile(
 START_OF_VARIABLE = r"[<\[{]|[$%(](?:[{(]|(?!(?=\S{0,60}[0-9])\S{0,60}[!@#^&*+~?]))"
 """The sign before a variable, unless a digit and another sign follow as in a password."""
 _NO_VALUE = re.compile(
-    rf"{START_OF_VARIABLE}|your|(?:os|process|env|config|settings|secrets|vault|self|this|request|args|params|var|local|data|module)[.\[(]|"
+    rf"{START_OF_VARIABLE}|your|(?:os|process|env|config|settings|secrets|vault|self|this|request|args|params|var|local|data|module|enc)[.\[(]|"
     r"(?:x+|\*+|\.+|-+|_+|#+|none|null|nil|true|false|undefined|todo|tbd|n/a)\Z"
 )
 

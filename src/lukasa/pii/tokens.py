@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
 
 from lukasa.pii.numbers import Scan, Span
@@ -75,13 +76,19 @@ def provider_token_scan(text: str) -> Scan:
     return find_provider_tokens
 
 
+@cache
+def _format_pattern(prefix: str) -> re.Pattern[str]:
+    """Compile the published format behind a prefix; a pattern that matches nothing if there is none."""
+    return re.compile(TOKEN_PREFIXES[prefix] or "(?!)", re.ASCII)
+
+
 class _Verdicts(dict[str, bool]):
     """Whether a value with a prefix is a token, for one text. Hostile texts repeat values."""
 
     def __missing__(self, token: str) -> bool:
         prefix: str = _PREFIX.match(token)[0]  # type: ignore[index]  # every token starts with a prefix
-        value, pattern = token[len(prefix) :], TOKEN_PREFIXES[prefix]
-        is_formatted = prefix not in _RANDOM_PREFIXES or (pattern and re.fullmatch(pattern, value, re.ASCII))
+        value = token[len(prefix) :]
+        is_formatted = prefix not in _RANDOM_PREFIXES or _format_pattern(prefix).fullmatch(value)
         self[token] = bool((is_formatted or is_random(value)) and is_token(value) and not is_published(token))
         return self[token]
 

@@ -69,7 +69,8 @@ WEAK_KEYWORDS = {
     "pin": re.compile(r"[pP](?<!\w.)[iI][nN](?i:(?: ?(?:code|number))?[ \t]{0,3}(?:is|was|=|:))[ \t]{0,3}(?P<pin>\d{4,8})(?![\w.-])"),
 }  # fmt: skip
 """Keywords with other meanings, and words before a login and a password."""
-_USER_BEFORE_PASS = re.compile(r"(?i:user|login|account|benutzer|konto|id)\b[^\n]{1,50}\Z")
+_USER_WORDS = ("user", "login", "account", "benutzer", "konto", "id")
+_USER_BEFORE_PASS = re.compile(rf"(?:{'|'.join(_USER_WORDS)})\b[^\n]{{1,50}}\Z")
 
 _NOT_A_PASSWORD = re.compile(
     r"\d{1,3}(?:[-–+]\w+)?|\d+[-–]\d+|https?:.*|/\S*|"
@@ -112,12 +113,19 @@ def find_passwords(pattern: re.Pattern[str], keyword: str, text: str, lower: str
         start, value = match.start(), match["stated"].rstrip(".!?):*_")
         if start and text[start - 1] == "_":
             continue
-        groups = match.groupdict()
-        needs_sign = groups.get("pair") == "/" or (
-            (groups.get("pass") or "").isspace() and not _USER_BEFORE_PASS.search(text, max(0, start - 60), start)
+        is_doubtful = ("pair" in pattern.groupindex and match["pair"] == "/") or (
+            "pass" in pattern.groupindex
+            and match["pass"].isspace()
+            and not _names_user(text[max(0, start - 60) : start])
         )
-        if _STRONG_PASSWORD.match(value) if needs_sign else _looks_like_password(value):
+        if _STRONG_PASSWORD.match(value) if is_doubtful else _looks_like_password(value):
             yield match.start("stated"), match.start("stated") + len(value)
+
+
+def _names_user(text: str) -> bool:
+    """Return whether the line before a keyword names a user: "user bob pass …"."""
+    lower = text.lower()
+    return any(word in lower for word in _USER_WORDS) and _USER_BEFORE_PASS.search(lower) is not None
 
 
 def _is_signed_password(value: str, quote: str | None, sign: str) -> bool:
@@ -142,7 +150,8 @@ _LAST_WORD = re.compile(
 def find_passwords_before_keyword(text: str, position: int) -> Iterator[Span]:
     """Yield the passwords before the keyword: "… is the password for the router"."""
     for match in _KEYWORD_AFTER_VALUE.finditer(text, position):
-        word = _LAST_WORD.search(text, max(0, match.start() - 160), match.start())
+        before = text[max(0, match.start() - 160) : match.start()].rsplit(" ", 4)
+        word = _LAST_WORD.search(text, match.start() - len(" ".join(before[-4:])), match.start())
         if word and _looks_like_password(word["value"]):
             yield word.span("value")
 

@@ -88,8 +88,11 @@ class _Verdicts(dict[str, bool]):
     def __missing__(self, token: str) -> bool:
         prefix: str = _PREFIX.match(token)[0]  # type: ignore[index]  # every token starts with a prefix
         value = token[len(prefix) :]
-        is_formatted = prefix not in _RANDOM_PREFIXES or _format_pattern(prefix).fullmatch(value)
-        self[token] = bool((is_formatted or is_random(value)) and is_token(value) and not is_published(token))
+        self[token] = (
+            is_token(value)
+            and (prefix not in _RANDOM_PREFIXES or is_random(value) or bool(_format_pattern(prefix).fullmatch(value)))
+            and not is_published(token)
+        )
         return self[token]
 
 
@@ -176,6 +179,8 @@ def find_labelled_secrets(label: str, text: str, lower: str, position: int) -> I
     for match in find_keyword_matches(LABELLED_SECRETS[label], label, text, lower, position):
         start, end = match.span("value")
         value, label_start = text[start:end].strip(".=-_"), match.start()
+        if len(value) < 16 or not has_entropy(value, 2.7):
+            continue
         before = text[max(0, label_start - 40) : label_start]
         reversed_words = before[-14:].lower()[::-1]
         if label == "key":
@@ -189,9 +194,9 @@ def find_labelled_secrets(label: str, text: str, lower: str, position: int) -> I
             continue
         if label == "token" and _OTHER_TOKEN_CONTEXT.match(reversed_words):
             continue
-        if len(value) < 16 or not _LONG_PART.search(value) or is_placeholder(text[start:end]):
+        if not _LONG_PART.search(value) or is_placeholder(text[start:end]):
             continue
         if len(value) >= 20 and sum(map(value.count, "0123456789")) >= 0.95 * len(value):
             continue
-        if has_entropy(value, 2.7 if _HEXADECIMAL.fullmatch(value) else 3.2) and not is_published(value):
+        if (_HEXADECIMAL.fullmatch(value) or has_entropy(value, 3.2)) and not is_published(value):
             yield start, end

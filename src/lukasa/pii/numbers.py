@@ -186,7 +186,8 @@ def _candidates_in_arrays(lower: str, data: bytes) -> list[tuple[int, int, bool]
     ends = np.append(starts[1:], len(places))
     first, last = places[starts], places[ends - 1] + 1  # of the groups, in the text
     apart = ~(is_letter[codes[first - 1]] | is_letter[codes[last]])
-    starts, ends, first, last = starts[apart], ends[apart], first[apart], last[apart]
+    if not apart.all():
+        starts, ends, first, last = starts[apart], ends[apart], first[apart], last[apart]
     if not starts.size:
         return []
     gap, left, right = first[1:] - last[:-1], codes[last[:-1]], codes[first[1:] - 1]

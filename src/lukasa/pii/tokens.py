@@ -172,6 +172,8 @@ _PROVIDER_NAME_CONTEXT = re.compile(build_trie_pattern(dict.fromkeys(_PROVIDER_N
 """The name of a provider before ``key``."""
 _HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _LONG_PART = re.compile(r"[^-_./]{10}")
+_MIN_DISTINCT = 7
+"""Fewer characters have too little entropy, however they are distributed."""
 
 
 def find_labelled_secrets(label: str, text: str, lower: str, position: int) -> Iterator[Span]:
@@ -179,7 +181,7 @@ def find_labelled_secrets(label: str, text: str, lower: str, position: int) -> I
     for match in find_keyword_matches(LABELLED_SECRETS[label], label, text, lower, position):
         start, end = match.span("value")
         value, label_start = text[start:end].strip(".=-_"), match.start()
-        if len(value) < 16 or not has_entropy(value, 2.7):
+        if len(value) < 16 or len(set(value)) < _MIN_DISTINCT:
             continue
         before = text[max(0, label_start - 40) : label_start]
         reversed_words = before[-14:].lower()[::-1]
@@ -198,5 +200,5 @@ def find_labelled_secrets(label: str, text: str, lower: str, position: int) -> I
             continue
         if len(value) >= 20 and sum(map(value.count, "0123456789")) >= 0.95 * len(value):
             continue
-        if (_HEXADECIMAL.fullmatch(value) or has_entropy(value, 3.2)) and not is_published(value):
+        if has_entropy(value, 2.7 if _HEXADECIMAL.fullmatch(value) else 3.2) and not is_published(value):
             yield start, end

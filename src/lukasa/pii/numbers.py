@@ -218,20 +218,22 @@ def _candidates_in_arrays(lower: str, data: bytes) -> list[tuple[int, int, bool]
     is_usual = (sizes[group] == 4) | (sizes[group] >= MIN_CARD_DIGITS) | (heads[run[group]] == group)
     lengths = np.where(is_near, known[prefix[group]], np.where(is_usual, alone[prefix[group]], 0))
     group, lengths = group[lengths > 0], lengths[lengths > 0]
-    head, size = np.nonzero(lengths[:, None] >> np.arange(MAX_CARD_DIGITS + 1, dtype=np.int32) & 1)
+    head, size = np.nonzero(lengths[:, None] >> np.arange(MIN_CARD_DIGITS, MAX_CARD_DIGITS + 1, dtype=np.int32) & 1)
+    size += MIN_CARD_DIGITS
     group_ending = np.full(len(digits) + 1, -1)
     group_ending[ends] = np.arange(len(ends))
     head = group[head]
     tail = group_ending[starts[head] + size]
     kept = (tail >= 0) & (run[head] == run[tail])
     head, tail, size = head[kept], tail[kept], size[kept]
-    counted = digits.copy()
-    counted[::2] = doubled_digits[digits[::2]]
-    sums = np.append(0, np.cumsum(counted, dtype=np.int32))  # digits with an even index are doubled
-    sums_of_both = np.append(0, np.cumsum(digits + doubled_digits[digits], dtype=np.int32))
     begin, end = starts[head], starts[head] + size
-    total = sums[end] - sums[begin]
-    total = np.where(end % 2 == 0, total, sums_of_both[end] - sums_of_both[begin] - total)
+    totals = []
+    for doubled in (0, 1):
+        counted = digits.copy()
+        counted[doubled::2] = doubled_digits[digits[doubled::2]]
+        sums = np.append(np.uint8(0), np.cumsum(counted, dtype=np.uint8))
+        totals.append(sums[end] - sums[begin])  # sums overflow, but nineteen digits add up to less than 256
+    total = np.where(end % 2 == 0, *totals)
     kept = total % 10 == 0
     head, tail, size = head[kept], tail[kept], size[kept]
     begin, end, count = first[head] - 1, last[tail] - 1, tail - head + 1
@@ -253,12 +255,13 @@ _ADVERTISED_SSN = re.compile("078-05-1120|219-09-9999|123-45-6789")
 _SSN_WORDS = re.compile(
     r"s(?<!\ws)sn?s?\b|social[ -]?security|soc\.? sec|s(?<!\ws)ocial (?:number|is|no)|tax(?:payer)? id|t(?<!\wt)in\b|i(?<!\wi)tin\b"
 )
+_SSN_WORD_PARTS = ("ss", "soc", "tax", "tin")
 _SSN_CONTEXT_BEFORE, _SSN_CONTEXT_AFTER = 60, 30
 
 
 def ssn_scan(text: str, lower: str, data: bytes) -> Scan:
     """Return a search for social security numbers: with dashes anywhere, otherwise near words that mention one."""
-    if _SSN_WORDS.search(lower):
+    if any(part in lower for part in _SSN_WORD_PARTS) and _SSN_WORDS.search(lower):
         return partial(_find_mentioned_ssns, text, lower)
     return partial(_find_dashed_ssns, text, data.translate(_SSN_SHAPE_TABLE))
 

@@ -11,41 +11,24 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
-from lukasa.context.fact_words import (
-    ADJECTIVE_ENDINGS,
-    ADJECTIVES,
-    DANGLING_WORDS,
-    EMPTY_SUBJECTS,
-    EVENT_ENDINGS,
-    EVENTS,
-    EXCLUDED_SUBJECTS,
-    FIRST_PERSON_VERBS,
-    FLEETING_PHRASES,
-    FLEETING_WORDS,
-    HABIT_VERBS,
-    HARD_VERBS,
-    INSTRUCTION_WORDS,
-    LASTING_PROGRESSIVES,
-    LISTENER_WORDS,
-    NAMING_SUBJECTS,
-    NEGATION_WORDS,
-    PARTICIPLES,
-    PERSONAL_ROLES,
-    POSSESSIONS,
-    ROLES,
-    STATE_PHRASES,
-    SUPPOSITION_PHRASES,
-    SUPPOSITION_WORDS,
-    TOOL_VERBS,
-    UNCERTAIN_PHRASES,
-    UNCERTAIN_WORDS,
-    VALUE_SUBJECTS,
-    VERBS,
-    VERSION_VERBS,
-    WE_HARD_VERBS,
-    WE_VERBS,
-)
 from lukasa.context.state import Fact
+from lukasa.text.word_lists import load_word_lists
+
+WORDS = load_word_lists("lukasa.context", "fact_words.txt")
+WORDS["roles"] |= WORDS["personal_roles"]
+WORDS["value_subjects"] |= WORDS["naming_subjects"]
+WORDS["version_verbs"] |= WORDS["tool_verbs"]
+
+
+def _third_person(verb: str) -> str:
+    """Return the third person of a verb in the first: "works" for "work", "arbeitet" for "arbeite"."""
+    if known := (WORDS["first_person_verbs"] | WORDS["habit_verbs"]).get(verb):
+        return known[0]
+    head, space, tail = verb.partition(" ")
+    if head.endswith(("s", "sh", "ch", "x", "o", "z")):
+        return f"{head}es{space}{tail}"
+    return re.sub(r"(?<=[^aeiou])y$", "ie", head) + f"s{space}{tail}"
+
 
 QUOTATION_PLACEHOLDER = "\ufffc"
 """A character in place of a quotation; a sentence that has it states nothing."""
@@ -82,8 +65,12 @@ _CLAUSE_BREAK = re.compile(
     r"|[,\s]\s*(?:and|und)\s+(?=[A-Z][\w-]+ (?:is|ist|has|was|leads|owns|works|lives|manages|handles|prefers|speaks|uses|runs)\s)"
     r"|,\s+(?=(?:(?:the|our|my) [\w-]+(?: [\w-]+)? (?:is|are)|[a-zäöü][\w-]*(?: [\w-]+)? (?:is|are|ist|sind)|\w+ (?:is|ist)) (?!\w+ing\b))"
 )
-_SHARED_SUBJECT = re.compile(rf"[,\s]\s*(?:and|und)\s+(?:also\s+)?(?=(?:{'|'.join(FIRST_PERSON_VERBS)}|am|have)\s)")
-_SHARED_WE = re.compile(rf"[,\s]\s*and\s+(?:now\s+|also\s+)?(?=(?:{'|'.join(sorted(WE_VERBS | WE_HARD_VERBS))})\s)")
+_SHARED_SUBJECT = re.compile(
+    rf"[,\s]\s*(?:and|und)\s+(?:also\s+)?(?=(?:{'|'.join(WORDS['first_person_verbs'])}|am|have)\s)"
+)
+_SHARED_WE = re.compile(
+    rf"[,\s]\s*and\s+(?:now\s+|also\s+)?(?=(?:{'|'.join(sorted(WORDS['we_verbs'] | WORDS['we_hard_verbs']))})\s)"
+)
 _CONTRACTION = re.compile(
     r"([Ww]e)['’]re\b|((?:[A-Z]\w+|[Mm]y [\w ]{2,20}?|[Oo]ur [\w ]{2,20}?))['’]s"
     r"(?= (?:an?|the|our|my|in|on|at|from|based|called|due|now|allergic|closed|open) )"
@@ -229,10 +216,10 @@ _PAST_EVENT = re.compile(
     rf".*\b(?:in (?i:{_MONTH})[a-z]*|(?:in|since) \d{{4}}|last (?:year|month|summer|winter|spring|autumn|fall)|\d+ years ago)\b.*)"
 )
 _FIRST_PERSON = re.compile(
-    rf"(?:I|[Ii]ch) (?P<how>{_ADVERBS})(?P<verb>{'|'.join(sorted(FIRST_PERSON_VERBS | HABIT_VERBS, key=len, reverse=True))}) (?P<rest>.+)"
+    rf"(?:I|[Ii]ch) (?P<how>{_ADVERBS})(?P<verb>{'|'.join(sorted(WORDS['first_person_verbs'] | WORDS['habit_verbs'], key=len, reverse=True))}) (?P<rest>.+)"
 )
 _NEVER = re.compile(
-    rf"(?P<who>I|[Ww]e) never (?P<verb>{'|'.join({*FIRST_PERSON_VERBS, *WE_VERBS, *WE_HARD_VERBS} - {'keep', 'need'})}) (?P<rest>.+)"
+    rf"(?P<who>I|[Ww]e) never (?P<verb>{'|'.join({*WORDS['first_person_verbs'], *WORDS['we_verbs'], *WORDS['we_hard_verbs']} - {'keep', 'need'})}) (?P<rest>.+)"
 )
 _USUALLY = re.compile(
     r"I (?P<how>always|usually|normally|typically|generally|mostly|often) (?!(?:get|have|see|think|feel|want|need|try|end|wonder|do|am|was|hear|seem|mean|say)\b)"
@@ -302,18 +289,18 @@ class Clause:
 
     @cached_property
     def is_negated(self) -> bool:
-        if self.vocabulary.isdisjoint(NEGATION_WORDS):
+        if self.vocabulary.isdisjoint(WORDS["negation"]):
             return False
         stated, contrast, _ = self.lowered.partition(", not ")  # "in Vault, not in files" denies nothing that it states
-        return not contrast or not NEGATION_WORDS.isdisjoint(_WORD.findall(stated))
+        return not contrast or not WORDS["negation"].keys().isdisjoint(_WORD.findall(stated))
 
     @cached_property
     def is_lasting(self) -> bool:
         """Whether the clause speaks neither of the moment nor to the listener."""
-        is_momentary = not self.vocabulary.isdisjoint(FLEETING_WORDS) or any(
-            phrase in self.lowered for phrase in FLEETING_PHRASES
+        is_momentary = not self.vocabulary.isdisjoint(WORDS["fleeting"]) or any(
+            phrase in self.lowered for phrase in WORDS["fleeting_phrases"]
         )
-        return not is_momentary and self.vocabulary.isdisjoint(LISTENER_WORDS)
+        return not is_momentary and self.vocabulary.isdisjoint(WORDS["listener"])
 
     def find_verb(self, verbs: Mapping[str, object]) -> int | None:
         """Return the index of the first verb that has a subject before it."""
@@ -340,21 +327,21 @@ def find_facts(sentence: str, speaker: str, *, is_machine: bool = False) -> Iter
     text = sentence[lead_in.end() :] if lead_in else sentence
     lowered = text.lower()
     vocabulary = frozenset(_WORD.findall(lowered))
-    if not (is_machine or vocabulary.isdisjoint(INSTRUCTION_WORDS)):
+    if not (is_machine or vocabulary.isdisjoint(WORDS["instruction"])):
         instruction = _find_instruction(text, speaker)
         if instruction is not None:
             yield instruction
             return
     if (
-        not vocabulary.isdisjoint(SUPPOSITION_WORDS)
-        or any(phrase in lowered for phrase in SUPPOSITION_PHRASES)
+        not vocabulary.isdisjoint(WORDS["supposition"])
+        or any(phrase in lowered for phrase in WORDS["supposition_phrases"])
         or _QUESTION.match(text)
         or _HEDGE_AT_END.search(lowered)
     ):
         return
     for clause in _split_clauses(_POLITE_PREFERENCE.sub("I prefer ", text), speaker):
-        is_uncertain = not clause.vocabulary.isdisjoint(UNCERTAIN_WORDS) or any(
-            phrase in clause.lowered for phrase in UNCERTAIN_PHRASES
+        is_uncertain = not clause.vocabulary.isdisjoint(WORDS["uncertain"]) or any(
+            phrase in clause.lowered for phrase in WORDS["uncertain_phrases"]
         )
         if is_uncertain or _QUESTION.match(clause.text):
             continue
@@ -385,7 +372,7 @@ def _split_clauses(text: str, speaker: str) -> Iterator[Clause]:
         shared = _SHARED_WE if subject in ("We", "we") else _SHARED_SUBJECT
         for number, piece in enumerate(shared.split(part) if subject else [part]):
             clause = Clause(f"{subject} {piece}" if number else piece, speaker, setting)
-            if len(clause.words) > 1 and clause.words[-1].lower() not in DANGLING_WORDS:
+            if len(clause.words) > 1 and clause.words[-1].lower() not in WORDS["dangling"]:
                 yield clause
 
 
@@ -419,7 +406,7 @@ def _find_instruction(sentence: str, speaker: str) -> Fact | None:
 
 def _find_name(clause: Clause) -> Iterator[Fact]:
     match = _NAME.match(clause.text)
-    if match is None or clause.is_negated or match["name"].split()[-1].lower() in ROLES:
+    if match is None or clause.is_negated or match["name"].split()[-1].lower() in WORDS["roles"]:
         return
     speaker, name, rest = clause.speaker, match["name"], match["rest"].lstrip(" ,")
     if clause.first_word == "this" and not rest.startswith("from "):
@@ -452,7 +439,7 @@ def _find_location(clause: Clause) -> Iterator[Fact]:
         and (match := _LOCATION.match(clause.text))
     ):
         thing = " ".join(match["thing"].split())
-        if thing.split()[-1].lower() in EMPTY_SUBJECTS:
+        if thing.split()[-1].lower() in WORDS["empty_subjects"]:
             return
         text = f"{thing[0].upper()}{thing[1:]} is at {match['path'].rstrip('.,')}{match['rest']}"
         yield clause.fact(text, "path", f"place {thing.lower()}")
@@ -464,7 +451,9 @@ def _find_date(clause: Clause) -> Iterator[Fact]:
         return
     subject = clause.text[: verb.start()]
     words = subject.lower().split()
-    if words[0] in EXCLUDED_SUBJECTS or not any(word in EVENTS or word.endswith(EVENT_ENDINGS) for word in words):
+    if words[0] in WORDS["excluded_subjects"] or not any(
+        word in WORDS["events"] or word.endswith(tuple(WORDS["event_endings"])) for word in words
+    ):
         return
     is_moved = re.search(r"moved|rescheduled|postponed|pushed|delayed", verb[1]) is not None
     text = f"{_with_owner(subject, clause.speaker)} {'is' if is_moved else verb[1]} {clause.text[verb.end() :]}"
@@ -478,14 +467,14 @@ def _find_ending(clause: Clause) -> Iterator[Fact]:
         return
     rest, subject = match["rest"], match["subject"]
     if subject == "I":
-        verb = next((verb for verb in FIRST_PERSON_VERBS if rest.startswith(f"{verb} ")), "")
+        verb = next((verb for verb in WORDS["first_person_verbs"] if rest.startswith(f"{verb} ")), "")
         slot = next(
             (f"{name} {clause.speaker.lower()}" for start, name in _SLOTS.items() if rest.startswith(start)), ""
         )
-        rest = FIRST_PERSON_VERBS[verb] + rest[len(verb) :] if verb else rest
+        rest = _third_person(verb) + rest[len(verb) :] if verb else rest
         be = "is " if match["be"] else ""
         yield clause.fact(f"{clause.speaker} {be}no longer {_to_third_person(rest)}", "identity", slot)
-    elif subject.lower() == "we" or subject.split()[0].lower() not in EXCLUDED_SUBJECTS:
+    elif subject.lower() == "we" or subject.split()[0].lower() not in WORDS["excluded_subjects"]:
         yield clause.fact(_with_owner(clause.text, clause.speaker), "statement")
 
 
@@ -501,17 +490,17 @@ def _find_preference(clause: Clause) -> Iterator[Fact]:
             )
     elif match := _LIKING.match(clause.text):
         verb, rest = match["verb"].lower().replace("’", "'"), match["rest"]
-        if _VAGUE_START.match(rest) or not clause.vocabulary.isdisjoint(LISTENER_WORDS):
+        if _VAGUE_START.match(rest) or not clause.vocabulary.isdisjoint(WORDS["listener"]):
             return
         if (
             " have " in f"{verb} "
             and "not" in verb.replace("'t", "not")
-            and POSSESSIONS.isdisjoint(rest.lower().split())
+            and WORDS["possessions"].keys().isdisjoint(rest.lower().split())
         ):
             return
         verb = re.sub(r"(?:don't|do not)(?: really)?", "does not", verb).replace("can't", "cannot")
         if not verb.startswith(("does", "cannot")):
-            verb = FIRST_PERSON_VERBS.get(verb, f"{verb}s")
+            verb = _third_person(verb)
         for item in _split_list(rest, only_long=True):
             yield clause.fact(
                 f"{clause.speaker} {verb} {_to_third_person(item)}", "preference", f"likes {own} {item.lower()}"
@@ -523,24 +512,18 @@ def _find_habit(clause: Clause) -> Iterator[Fact]:
     if match := _NEVER.match(clause.text):
         verb, rest = match["verb"], match["rest"]
         if not _VAGUE_START.match(rest):
-            who = (
-                f"{clause.speaker} never {FIRST_PERSON_VERBS.get(verb, verb)}"
-                if match["who"] == "I"
-                else f"We never {verb}"
-            )
+            who = f"{clause.speaker} never {_third_person(verb)}" if match["who"] == "I" else f"We never {verb}"
             yield clause.fact(f"{who} {_to_third_person(rest) if match['who'] == 'I' else rest}", "preference")
     elif (match := _ABILITY.match(clause.text)) and not clause.is_negated:
         yield clause.fact(f"{clause.speaker} can {_to_third_person(match['rest'])}", "identity")
     elif (
         (match := _USUALLY.match(clause.text))
         and clause.is_lasting
-        and match["verb"] not in FIRST_PERSON_VERBS
+        and match["verb"] not in WORDS["first_person_verbs"]
         and not clause.is_negated
     ):
-        ending = "es" if match["verb"].endswith(("s", "sh", "ch", "x", "o")) else "s"
-        yield clause.fact(
-            f"{clause.speaker} {match['how']} {match['verb']}{ending} {_to_third_person(match['rest'])}", "preference"
-        )
+        verb = _third_person(match["verb"])
+        yield clause.fact(f"{clause.speaker} {match['how']} {verb} {_to_third_person(match['rest'])}", "preference")
     elif (match := _GOAL.match(clause.text)) and clause.is_lasting and not clause.is_negated:
         yield clause.fact(f"{clause.speaker} wants to {_to_third_person(match['rest'])}", "preference")
     elif (match := _APPOINTMENT.match(clause.text)) and not clause.is_negated and _DAY.search(match["rest"]):
@@ -552,11 +535,11 @@ def _find_habit(clause: Clause) -> Iterator[Fact]:
 
 def _find_tools(clause: Clause) -> Iterator[Fact]:
     """Find the tools that a project or a part of it uses, each with its version."""
-    index = clause.find_verb(VERSION_VERBS)
+    index = clause.find_verb(WORDS["version_verbs"])
     if index is None or clause.is_negated:
         return
     words, verb = clause.words, clause.words[index].lower()
-    follow, items_at = VERSION_VERBS[verb], index + 1
+    follow, items_at = WORDS["version_verbs"][verb], index + 1
     if follow or (verb in ("run", "runs", "running") and words[items_at : items_at + 1] == ["on"]):
         if items_at >= len(words) or (follow and words[items_at] not in follow):
             return
@@ -564,7 +547,7 @@ def _find_tools(clause: Clause) -> Iterator[Fact]:
     items = [_TOOL_ITEM.fullmatch(item) for item in _LIST_SEPARATOR.split(" ".join(words[items_at:]))]
     tools = [item for item in items if item is not None]
     needs_version = (
-        verb not in TOOL_VERBS or _DECISION.match(clause.text) is not None
+        verb not in WORDS["tool_verbs"] or _DECISION.match(clause.text) is not None
     )  # a decision is a fact of its own
     if not tools or len(tools) < len(items) or (needs_version and not any(tool["number"] for tool in tools)):
         return
@@ -580,7 +563,7 @@ def _find_tools(clause: Clause) -> Iterator[Fact]:
         owner, predicate = "", f"Project {'requires' if is_need else 'uses'}"
     elif subject in ("I", "Ich"):
         owner, predicate = f"{clause.speaker.lower()} ", f"{clause.speaker} {'needs' if is_need else 'uses'}"
-    elif clause.first_word in EXCLUDED_SUBJECTS or verb == "on":
+    elif clause.first_word in WORDS["excluded_subjects"] or verb == "on":
         return
     else:
         owner = f"{_with_owner(subject, clause.speaker).lower()} "
@@ -597,17 +580,17 @@ def _find_identity(clause: Clause) -> Iterator[Fact]:
         return
     if match := _I_AM.match(text):
         rest, be = match["rest"], "ist" if text.startswith("Ich") else "is"
-        state = next((phrase for phrase in STATE_PHRASES if rest.lower().startswith(phrase)), "")
+        state = next((phrase for phrase in WORDS["state_phrases"] if rest.lower().startswith(phrase)), "")
         if clause.is_negated and not rest.startswith("not a fan"):
             return
         if state in ("allergic to", "allergisch gegen", "fluent in"):
             for item in _split_list(rest[len(state) + 1 :]):
                 yield clause.fact(f"{speaker} {be} {state} {_to_third_person(item)}", "identity")
-        elif state or _LASTING_SELF.match(rest) or rest.split()[0] in LASTING_PROGRESSIVES:
+        elif state or _LASTING_SELF.match(rest) or rest.split()[0] in WORDS["lasting_progressives"]:
             slot = {"from": f"origin {own}", "based in": f"home {own}"}.get(state, "")
             yield clause.fact(f"{speaker} {be} {_to_third_person(rest)}", "identity", slot)
         elif _starts_with_role(rest) and not _NO_ROLE.match(rest):
-            is_work = PERSONAL_ROLES.isdisjoint(rest.lower().split()[:5])
+            is_work = WORDS["personal_roles"].keys().isdisjoint(rest.lower().split()[:5])
             yield clause.fact(f"{speaker} {be} {_to_third_person(rest)}", "identity", f"work {own}" if is_work else "")
     elif clause.is_negated:
         return
@@ -619,8 +602,8 @@ def _find_identity(clause: Clause) -> Iterator[Fact]:
     elif match := _FIRST_PERSON.match(text):
         verb, rest = match["verb"], match["rest"]
         if verb in ("have", "habe"):
-            is_fact = not POSSESSIONS.isdisjoint(word.strip(",:") for word in rest.lower().split()[:5])
-        elif verb in HABIT_VERBS:
+            is_fact = not WORDS["possessions"].keys().isdisjoint(word.strip(",:") for word in rest.lower().split()[:5])
+        elif verb in WORDS["habit_verbs"]:
             is_fact = _HABIT.search(rest) is not None or re.match(r"run an? \w+", f"{verb} {rest}") is not None
         else:
             is_fact = not _VAGUE_START.match(rest)
@@ -628,7 +611,7 @@ def _find_identity(clause: Clause) -> Iterator[Fact]:
             return
         slot = next((f"{name} {own}" for start, name in _SLOTS.items() if f"{verb} {rest}".startswith(start)), "")
         how = "".join(f"{word} " for word in match["how"].split() if word in _FREQUENCIES)
-        third = how + (FIRST_PERSON_VERBS | HABIT_VERBS)[verb]
+        third = how + _third_person(verb)
         for item in _split_list(rest) if verb in ("speak", "spreche", "use", "play", "own") else [rest]:
             yield clause.fact(f"{speaker} {third} {_to_third_person(item)}", "identity", slot)
 
@@ -636,7 +619,7 @@ def _find_identity(clause: Clause) -> Iterator[Fact]:
 def _find_regulation(clause: Clause) -> Iterator[Fact]:
     """Find what must be so, or what nobody may do."""
     is_regulation = _NOBODY_MAY.match(clause.text) is not None
-    if not is_regulation and clause.first_word not in EXCLUDED_SUBJECTS:
+    if not is_regulation and clause.first_word not in WORDS["excluded_subjects"]:
         index = clause.find_verb(_MODALS)
         if index is not None and index + 1 < len(clause.words):
             needed = _MODALS[clause.words[index].lower()]
@@ -662,7 +645,7 @@ def _find_statement(clause: Clause) -> Iterator[Fact]:
         return
     if first in ("we", "wir"):
         is_fact, slot = _is_lasting_of_us(clause), ""
-    elif first in EXCLUDED_SUBJECTS:
+    elif first in WORDS["excluded_subjects"]:
         return
     else:
         index = clause.find_verb(_STATEMENT_VERBS)
@@ -675,15 +658,20 @@ def _find_statement(clause: Clause) -> Iterator[Fact]:
         if is_being:
             is_fact = _is_lasting_state(subject, verb, rest)
         else:
-            is_sure = verb in VERBS and (not VERBS[verb] or words[index + 1] in VERBS[verb])
+            is_sure = verb in WORDS["verbs"] and (not WORDS["verbs"][verb] or words[index + 1] in WORDS["verbs"][verb])
             is_known = subject[0].isupper() and not (subject.startswith("The ") and verb in ("use", "uses"))
             is_known = is_known or (_OWNED.match(subject) is not None and not subject.lower().startswith("the "))
             is_fact = (
                 not _VAGUE_START.match(rest)
-                and words[index - 1].lower() not in EMPTY_SUBJECTS
-                and ((is_sure and is_known) or ((is_sure or verb in HARD_VERBS) and _HARD.search(rest) is not None))
+                and words[index - 1].lower() not in WORDS["empty_subjects"]
+                and (
+                    (is_sure and is_known)
+                    or ((is_sure or verb in WORDS["hard_verbs"]) and _HARD.search(rest) is not None)
+                )
             )
-        has_one_value = words[index - 1].lower() in VALUE_SUBJECTS and _OWNED.match(subject) and not _PLACE.match(rest)
+        has_one_value = (
+            words[index - 1].lower() in WORDS["value_subjects"] and _OWNED.match(subject) and not _PLACE.match(rest)
+        )
         slot = f"is {_with_owner(subject, clause.speaker).lower()}" if is_being and has_one_value else ""
     if is_fact:
         rule = "preference" if _FAVOURITE.match(clause.text) else "statement"
@@ -691,14 +679,17 @@ def _find_statement(clause: Clause) -> Iterator[Fact]:
 
 
 _QUANTIFIERS = frozenset({"both", "some", "most", "many", "any", "one", "another", "other", "all", "each"})
-_STATEMENT_VERBS = {**VERBS, **dict.fromkeys((*HARD_VERBS, "is", "are", "ist", "sind", "was", "were"))}
+_STATEMENT_VERBS = {
+    **WORDS["verbs"],
+    **dict.fromkeys((*WORDS["hard_verbs"], "is", "are", "ist", "sind", "was", "were")),
+}
 
 
 def _names_time(clause: Clause) -> bool:
     """Return whether an unknown verb in the third person has a habit or a day: "the rotation changes every Monday"."""
     verb = next((i for i, word in enumerate(clause.words[1:6], 1) if word.islower() and word.endswith("s")), 0)
     rest = " ".join(clause.words[verb + 1 :])
-    is_subject = clause.words[0][0].isupper() and clause.words[verb - 1].lower() not in EMPTY_SUBJECTS
+    is_subject = clause.words[0][0].isupper() and clause.words[verb - 1].lower() not in WORDS["empty_subjects"]
     return bool(verb and is_subject and not _VAGUE_START.match(rest) and (_HABIT.search(rest) or _DAY.search(rest)))
 
 
@@ -709,11 +700,11 @@ def _is_lasting_of_us(clause: Clause) -> bool:
     if not rest or _VAGUE_START.match(rest):
         return False
     if verb in ("are", "sind"):
-        return _LASTING_WE.match(rest) is not None or (words[1] in PARTICIPLES and len(words) > 2)
+        return _LASTING_WE.match(rest) is not None or (words[1] in WORDS["participles"] and len(words) > 2)
     if verb in ("have", "haben"):
-        return _HARD.match(rest) is not None or not POSSESSIONS.isdisjoint(rest.lower().split()[:4])
-    return verb in WE_VERBS or (
-        verb in WE_HARD_VERBS and words[1] != "to" and (_HARD.search(rest) or _HABIT.search(rest)) is not None
+        return _HARD.match(rest) is not None or not WORDS["possessions"].keys().isdisjoint(rest.lower().split()[:4])
+    return verb in WORDS["we_verbs"] or (
+        verb in WORDS["we_hard_verbs"] and words[1] != "to" and (_HARD.search(rest) or _HABIT.search(rest)) is not None
     )
 
 
@@ -727,7 +718,7 @@ def _is_lasting_state(subject: str, verb: str, rest: str) -> bool:
         return False
     if _FAVOURITE.match(subject) or _FAVOURITE.match(rest):
         return True
-    if last in EMPTY_SUBJECTS or _JUDGEMENT.match(rest):
+    if last in WORDS["empty_subjects"] or _JUDGEMENT.match(rest):
         return False
     if verb in ("was", "were"):
         is_passive = first.endswith(("ed", "en")) and re.search(r" (?:by|in|on|at|to|from) .*(?:[A-Z]|\d)", rest)
@@ -751,14 +742,18 @@ def _is_lasting_state(subject: str, verb: str, rest: str) -> bool:
                 and " to " in rest
             )
         )
-    if first.endswith("ing") and words[0].islower() and first not in LASTING_PROGRESSIVES:
+    if first.endswith("ing") and words[0].islower() and first not in WORDS["lasting_progressives"]:
         return len(words) > 1 and first == "working" and words[1] in ("at", "for", "as")
-    if rest.lower().startswith(STATE_PHRASES) or (first in PARTICIPLES and len(words) > 1) or _PLACE.match(rest):
+    if (
+        rest.lower().startswith(tuple(WORDS["state_phrases"]))
+        or (first in WORDS["participles"] and len(words) > 1)
+        or _PLACE.match(rest)
+    ):
         return True
     if _HARD.search(rest):
         return True
-    is_adjective = rest.lower() in ADJECTIVES or rest.endswith(ADJECTIVE_ENDINGS)
-    return len(words) == 1 and last in NAMING_SUBJECTS and not is_adjective
+    is_adjective = rest.lower() in WORDS["adjectives"] or rest.endswith(tuple(WORDS["adjective_endings"]))
+    return len(words) == 1 and last in WORDS["naming_subjects"] and not is_adjective
 
 
 _RULES: tuple[FactRule, ...] = (
@@ -787,8 +782,8 @@ def _starts_with_role(text: str) -> bool:
     """Check whether one of the first words after an article is a role: "our new product owner"."""
     words = [word.strip(",.").lower() for word in text.split()[:6]]
     if words[0] in ("a", "an", "the", "our", "my"):
-        return not ROLES.isdisjoint(words[1:])
-    return words[0] in ROLES or not ROLES.isdisjoint(words[:3])
+        return not WORDS["roles"].keys().isdisjoint(words[1:])
+    return words[0] in WORDS["roles"] or not WORDS["roles"].keys().isdisjoint(words[:3])
 
 
 def _with_owner(text: str, speaker: str) -> str:

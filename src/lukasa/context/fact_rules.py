@@ -8,8 +8,9 @@ so in full: a prohibition, a dislike, something that is no longer so.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import methodcaller
 
 from lukasa.context.state import Fact
 from lukasa.text.word_lists import load_word_lists
@@ -30,19 +31,51 @@ def _third_person(verb: str) -> str:
     return re.sub(r"(?<=[^aeiou])y$", "ie", head) + f"s{space}{tail}"
 
 
+def _conjugate(verb: str) -> str:
+    """Return the third person of a verb that may be denied: "does not like" for "don't like"."""
+    verb = (
+        re.sub(r"(?:don['’]t|do not)(?: really)?", "does not", verb)
+        .replace("can't", "cannot")
+        .replace("can’t", "cannot")
+    )
+    return verb if verb.startswith(("does", "cannot", "would")) else _third_person(verb)
+
+
 QUOTATION_PLACEHOLDER = "\ufffc"
 """A character in place of a quotation; a sentence that has it states nothing."""
 _QUESTION_MARKS = ("?", "？", "؟", "?)", '?"', "?”", "?!")
 _MAX_SUBJECT_WORDS = 9
+_MAX_NAME_WORDS = 4
 _WORD = re.compile(r"[\w'’-]+")
 
+
+def _alternatives(*lists: str) -> str:
+    """Return a pattern of all words of some lists, the longest first."""
+    return "|".join(map(re.escape, sorted({word for name in lists for word in WORDS[name]}, key=len, reverse=True)))
+
+
+_SPELLING = re.compile(
+    rf"(?<![\w/.@'’-])(?:{_alternatives('spellings', 'german_spellings')})(?![\w@'’-]|/\w|\.\w)", re.IGNORECASE
+)
+_GERMAN_STEM = re.compile(r"\b(?:ich|Ich) (\w+)\b")
+_FILLER = re.compile(rf",?\s*(?<![\w-])(?:{_alternatives('fillers')})(?![\w-])[,:]?", re.IGNORECASE)
+_ELIDED_VERB = re.compile(
+    rf"(?:{_alternatives('elided_verbs')}) (?!(?:is|was|but|of|and|to|that|it|this|you|your|the|hearing|how|all|seeing|these|those)\b)"
+)
+_ELIDED_STATE = re.compile(rf"(?:{_alternatives('elided_states')})\b(?: [\w-]+){{0,5}}(?:$|[,.])")
+_FINITE = re.compile(r"\b(?:is|are|was|were|has|can|will|must|should)\b")
+_INVERSION = re.compile(
+    r"(?:(?:übrigens|außerdem|dazu|deshalb|und|auch) |(?P<front>(?:gestern|heute|morgen|übermorgen|jetzt|seit|ab|aktuell|momentan|zurzeit|derzeit|inzwischen|nächste\w*"
+    r"|letzte\w*)(?: [\w.]+){0,3}? |urlaub |geburtstag ))(?P<verb>\w+(?:en|e|st|t|d)) (?P<subject>wir|ich|(?:unsere?|meine?|die|der|das) \w+) (?P<rest>.+)",
+    re.IGNORECASE,
+)
 _LEAD_IN = re.compile(
-    r"(?:(?:no|nope|yes|right|sure|so|now|again|note|rule|update|quick update|good news|important|reminder|thanks|thank you|today|tip|ja|nein)"
+    r"(?:(?:no|nope|yes|right|sure|so|now|again|note|rule|update|quick update|good news|important|reminder|thanks|thank you|today|tip|ja|nein|basically|wichtig|achtung|hinweis|info|setup|nur so)"
     r"[,:;!.–—-]+\s*"
-    r"|(?:hi|hello|hey|ok|okay|yeah|yep|well|oh|ah|also|actually|btw|by the way|(?:just )?(?:an? )?(?:quick )?fyi|lol|haha|hm+|and|but|anyway"
+    r"|(?:hi|hello|hey|ok|okay|yeah|yep|well|oh|ah|ugh|also|actually|btw|tbh|imo|basically|by the way|(?:just )?(?:an? )?(?:quick )?fyi|lol|haha|hm+|and|but|anyway"
     r"|as you know|for context|for the record|for reference|nb|ps|p\.s\.|heads up|right now|currently|these days|nowadays|at the moment"
     r"|so(?= (?:quick|we|i|my|our)\b)|(?:[\w']+ ){0,3}(?:background|context|info|intro|facts?|details?|update|news):|honestly|personally|plus|additionally|besides|in fact|to be clear|one more thing|just so you know|(?:please )?note that"
-    r"|(?:please )?(?:remember|keep in mind|don['’]t forget)(?: that|:)|übrigens|hallo|ach|zur info)(?:[,:;!.–—-]+\s*|\s+))+(?=\S)",
+    r"|(?:please )?(?:remember|keep in mind|don['’]t forget)(?: that|:)|übrigens|hallo|ach|achja|ach ja|und|(?:nur |kurz )?zur info|kleine info)(?:[,:;!.–—-]+\s*|\s+))+(?=\S)",
     re.IGNORECASE,
 )
 _QUESTION = re.compile(
@@ -59,11 +92,31 @@ _HEDGE_AT_END = re.compile(
 _POLITE_PREFERENCE = re.compile(
     r"\bI(?:['’]d| would) (?:rather (?:have )?|(?:much |strongly |really )?prefer )(?!(?:it|that|not|if|you)\b)"
 )
-_CLAUSE_BREAK = re.compile(
-    r";\s+|\s[–—-]{1,2}\s+|,\s+so\s+(?=(?:[A-Z][\w-]+|the \w+|our \w+|my \w+|we) (?:is|are|use|have|now|work)\b)|,\s+(?=(?:I|we|ich|wir)(?:['’]\w+)? )|[,\s]\s*(?:but|aber)\s+(?!(?:only|not|nur|nicht|no)\b)"
-    r"|[,\s]\s*(?:and|und)\s+(?=(?:I|we|my|our|ich|wir|mein\w*|unser\w*)\b)"
-    r"|[,\s]\s*(?:and|und)\s+(?=[A-Z][\w-]+ (?:is|ist|has|was|leads|owns|works|lives|manages|handles|prefers|speaks|uses|runs)\s)"
-    r"|,\s+(?=(?:(?:the|our|my) [\w-]+(?: [\w-]+)? (?:is|are)|[a-zäöü][\w-]*(?: [\w-]+)? (?:is|are|ist|sind)|\w+ (?:is|ist)) (?!\w+ing\b))"
+_CLAUSE_BREAK = re.compile(r";\s+|\s[–—-]{1,2}\s+|[,\s]\s*(?:but|aber)\s+(?!(?:only|not|nur|nicht|no)\b)")
+_CONNECTIVES = frozenset({"and", "und", "so", "while"})
+_SUBJECTS = frozenset(
+    {"i", "we", "ich", "wir", "nobody", "niemand", "keiner", "my", "our", "mein", "meine", "unser", "unsere"}
+)
+_FINITE_VERBS = frozenset(
+    {*WORDS["verbs"], *WORDS["hard_verbs"], *WORDS["tool_verbs"]}
+    | {
+        "is",
+        "are",
+        "was",
+        "were",
+        "ist",
+        "sind",
+        "war",
+        "can",
+        "must",
+        "will",
+        "may",
+        "should",
+        "muss",
+        "müssen",
+        "darf",
+        "dürfen",
+    }
 )
 _SHARED_SUBJECT = re.compile(
     rf"[,\s]\s*(?:and|und)\s+(?:also\s+)?(?=(?:{'|'.join(WORDS['first_person_verbs'])}|am|have)\s)"
@@ -72,8 +125,8 @@ _SHARED_WE = re.compile(
     rf"[,\s]\s*and\s+(?:now\s+|also\s+)?(?=(?:{'|'.join(sorted(WORDS['we_verbs'] | WORDS['we_hard_verbs']))})\s)"
 )
 _CONTRACTION = re.compile(
-    r"([Ww]e)['’]re\b|((?:[A-Z]\w+|[Mm]y [\w ]{2,20}?|[Oo]ur [\w ]{2,20}?))['’]s"
-    r"(?= (?:an?|the|our|my|in|on|at|from|based|called|due|now|allergic|closed|open) )"
+    r"([Ww]e)['’]re\b|([Mm]y name|[A-Z]\w+|(?:[Mm]y|[Oo]ur|[Tt]he) [\w ]{2,20}?)['’]s"
+    r"(?= (?:an?|the|our|my|in|on|at|from|tomorrow|today|next|based|called|due|now|allergic|closed|open|out|off|away|still|only|about|behind|under|near|[\d$€£]\S*|[A-Z]\w*$|[A-Z]\w*,)(?: |$|,))"
 )
 _LEADING_PHRASE = re.compile(
     r"((?:In|At|For|On|Since|During|With|After|Before|From|Within|Outside|Under|Until|Every|Each|As of|As from|Starting|Effective|Ab|Seit|Für)\b"
@@ -85,8 +138,8 @@ _SUBORDINATE = re.compile(
     re.IGNORECASE,
 )
 _TRAILING_CLAUSE = re.compile(
-    r",\s*(?:so|because|['’]?cause|it['’]s|they['’]re|that['’]s|although|though|which|please|thanks|thank you|lol|haha|right|ok|okay|weil|denn"
-    r"|obwohl)\b.*$|\s(?:because|although|though|so that|since (?:it|I|we|they|he|she)|['’]cause|weil)\b.*$"
+    r",\s*(?:so|since you|because|['’]?cause|it['’]s|they['’]re|that['’]s|although|though|which|please|thanks|thank you|lol|haha|right|ok|okay|weil|denn"
+    r"|obwohl)\b.*$|\s(?:because|although|though|so that|since (?:it|I|we|they|he|she|you)|['’]cause|weil)\b.*$"
     r"|\s(?:too|as well|anyway|please|thanks|now|lol|haha|these days|nowadays|so much|btw|by the way|currently|right now)$",
     re.IGNORECASE,
 )
@@ -95,7 +148,7 @@ _MONTH = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mär|mai|okt|dez"
 _WEEKDAY = "(?:mon|tues|wednes|thurs|fri|satur|sun)day|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag"
 _DATE = re.compile(
     rf"(?:(?:on|by|at|in|due|am|um|at the end of|end of|before|until|bis|every|jeden|nächste[nrs]?|diese[nrs]?|this|next|coming|the) )*"
-    rf"(?:(?:{_WEEKDAY})s?\b|tomorrow\b|today\b|tonight\b|morgen\b|übermorgen\b|heute\b|(?<=next )\w+|(?:nächste[nrs]?|next) \w+"
+    rf"(?:(?:{_WEEKDAY})s?\b|(?:the )?day after tomorrow\b|tomorrow\b|today\b|tonight\b|morgen\b|übermorgen\b|heute\b|(?<=next )\w+|(?:nächste[nrs]?|next) \w+"
     r"|(?:\d+|an?|one|two|three|four|five|six|ten|einer|einem|zwei|drei|vier) (?:days?|weeks?|months?|years?|Tage?n?|Wochen?|Monate?n?)\b|\d{4}-\d\d-\d\d"
     rf"|(?:\d{{1,2}}(?:st|nd|rd|th|\.)?\s+(?:of\s+)?)?(?:{_MONTH})[a-z]*\b|\d{{1,2}}(?:st|nd|rd|th)\b|\d{{1,2}}[./]\d{{1,2}}\b|q[1-4]\b"
     r"|\d{1,2}(?::\d\d| ?[ap]m| Uhr)?(?=$|[ ,]))",
@@ -118,25 +171,52 @@ _HABIT = re.compile(
 _HARD = re.compile(
     r"\d|\b(?!I\b)[A-ZÄÖÜ]|@|/\w|`|\b(?:every|each|daily|weekly|monthly|yearly|annually|hourly|nightly|once|twice|jeden|jede|täglich|wöchentlich|one|two"
     r"|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|hundred|thousand|half|zwei|drei|vier|fünf|sechs|sieben|acht|neun"
-    r"|zehn|first|second|third|floor|noon|midnight)\b"
+    r"|zehn|first|second|third|floor|noon|midnight|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|montags?|dienstags?|mittwochs?|donnerstags?"
+    r"|freitags?|samstags?|sonntags?|january|february|april|june|july|august|september|october|november|december|januar|februar|märz|mai|juni|juli|oktober|dezember)\b"
+    r"|\b(?:in|of|on|by|until|since|from|early|late) (?:march|may)\b"
 )
 """A number, a name, an address or a habit: what makes a complement worth keeping."""
 _VAGUE_START = re.compile(
     r"(?:it|this|that|these|those|them|him|her(?= (?:too|so)|$)|you|your|how|what|when|where|to (?:know|see|ask|hear|thank|be|have|do|get)|something"
     r"|(?:hard|fine|here|there|well|late|alone|fast|slowly|again|great)$"
-    r"|anything|everything|one of|the (?:idea|way|fact|look|sound|new|second|first|last|other)|es|das|dies\w*|dich|euch|wie|was)\b",
+    r"|anything|everything|but|of course|is|one of|the (?:idea|way|fact|look|sound|new|second|first|last|other)|es|das|dies\w*|dich|euch|wie|was)\b",
     re.IGNORECASE,
 )
 _ADVERBS = (
     r"(?:(?:really|also|usually|always|personally|strongly|generally|still|now|currently|mostly|actually|typically|only|just|normally|absolutely"
-    r"|definitely|much|often|mainly|both|all|already|primarily|exclusively|sometimes|recently|auch|gerne|meistens) )*"
+    r"|definitely|much|often|mainly|both|all|already|primarily|exclusively|sometimes|recently|auch|gerne|meistens|jetzt|nun|inzwischen|mittlerweile) )*"
 )
 _ADVERB_WORDS = frozenset(re.findall(r"[a-z]+(?=[|)])", _ADVERBS))
 
+_VERSIONED = r"[A-Za-z][\w.+#-]*(?: [A-Za-z][\w+#-]*)? v?\d[\w.]*"
+_VERSION_LIST = re.compile(rf"{_VERSIONED}(?:(?:, (?:and )?| and | \+ | & ){_VERSIONED})+")
+_STACK = re.compile(
+    r"(?:(?:our|the|my|unser|mein|current|tech|project) )*(?:stack|tools|tooling|techstack|frameworks)(?: is|:| =) (?P<list>\S.*)",
+    re.IGNORECASE,
+)
+_ASSIGNMENT = re.compile(r"(?P<thing>[A-Za-zÄÖÜäöü][\w/ -]{1,30}?) ?(?:=|->|→) ?(?P<value>[^=]+)")
+_LABEL = re.compile(r"(?:(?:our|the|my|unser|mein) )?(?P<thing>[A-Za-zÄÖÜäöü][\w -]{1,30}): (?P<value>\S.{0,80})")
 _STANDING = re.compile(
     r"(?:please[, ]+|bitte[, ]+)?(?P<when>always|never(?: ever)?|from now on|in future|going forward|whenever|every time|immer|nie|niemals|ab jetzt"
     r"|ab sofort|avoid|make sure(?= to| that| you))[, ]+(?P<rest>.+)",
     re.IGNORECASE,
+)
+_CONTRAST = re.compile(
+    r", (?:not|nicht) |(?<! is)(?<! are)(?<! am)(?<! was)(?<! do)(?<! does)(?<! did)(?<! can)(?<! will)(?<! have)(?<! has)(?<! ist)(?<! sind) not [\w.-]+$"
+)
+_STYLE = re.compile(
+    r"(?:please[, ]+)?(?:keep|make) (?:it|this|things|them|everything|(?:your |the |my |all )?\w+)(?: \w+)? (?:short|brief|simple|concise|formal|informal|casual|minimal|terse|small|readable|plain|polite|professional)\b.*"
+    r"|(?:please[, ]+)?(?:be (?:brief|concise|direct|honest|formal|terse|polite)|(?:answer|reply|respond|speak|talk|write)(?: to me| back)? (?:in|without|with) \w+).*"
+    r"|(?:no|keine?n?) (?!(?:one|idea|problem|worries|need|way|wonder|doubt|thanks|news|luck|more|longer|such|matter|rush|clue|chance|hurry|ahnung|problem|sorge|stress)\b)[\w/-]+(?: [\w/-]+){0,3}? (?:please|bitte)\b.*"
+    r"|[\w /-]{3,40} (?:everywhere|überall)(?:,? (?:please|bitte))?|no [\w-]+, no [\w-]+"
+    r"|ohne [\w-]+(?: [\w-]+)? keine?n? \w.+|\w+e? bitte (?:immer|nie|niemals|nur|stets|keine?n?) .+"
+    r"|bitte (?:nichts?|keine?n?|nur|nie) (?!vergessen|wundern|mehr)\w.+|(?:antworte?|schreibe?|sprich|erkläre?) (?:mir )?(?:immer |nur |stets )?(?:auf|in|kurz|knapp|ohne) ?.*"
+    r"|(?:bitte )?(?:duz|siez)e? mich.*|(?:bitte )?nenn mich \w+|(?:call|address) me (?!back|later|when|if|at|on|tomorrow|now|crazy|old)\w+$",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(r"(?:if|when|whenever|every time|before|after|wenn|falls|bevor|nachdem)\b")
+_WISH = re.compile(
+    r"I(?: really)? (?P<verb>hate|love|like|dislike|don['’]t like|can['’]t stand|would love|would like|['’]d love|would appreciate)(?: it)? (?P<rest>(?:when|if) you .+)"
 )
 _NO_INSTRUCTION = re.compile(
     r"(?:\w+ing|\w+ed|on|in|at|a|an|the|been|had|has|have|so|too|my|your|good|nice|great|happy|again|mind|knew|saw|thought|heard|went|got|was|is|were"
@@ -191,6 +271,9 @@ _LIKING = re.compile(
 _NO_LONGER = re.compile(
     r"(?P<subject>I|[Ww]e|(?:[Mm]y |[Tt]he |[Oo]ur )?[\w'’-]+(?: [\w'’-]+){0,3}?) (?P<be>am |is |are )?no longer (?P<rest>\w.+)"
 )
+_NOT_ANYMORE = re.compile(
+    r"(?P<subject>[Ii]ch|[Ww]ir|(?:[Dd]er |[Dd]ie |[Dd]as )?[\w-]+) (?P<verb>\w+) (?P<rest>(?:.+ )?(?:nicht|keine?[nmr]?) (?:.+ )?mehr\b.*)"
+)
 _HAVE_BEEN = re.compile(
     rf"I(?: have|['’]ve) {_ADVERBS}(?P<rest>(?:been|worked|lived|taught|played|used|studied|run|had|owned|known) .*\b(?:for|since) .+)"
 )
@@ -219,7 +302,8 @@ _FIRST_PERSON = re.compile(
     rf"(?:I|[Ii]ch) (?P<how>{_ADVERBS})(?P<verb>{'|'.join(sorted(WORDS['first_person_verbs'] | WORDS['habit_verbs'], key=len, reverse=True))}) (?P<rest>.+)"
 )
 _NEVER = re.compile(
-    rf"(?P<who>I|[Ww]e) never (?P<verb>{'|'.join({*WORDS['first_person_verbs'], *WORDS['we_verbs'], *WORDS['we_hard_verbs']} - {'keep', 'need'})}) (?P<rest>.+)"
+    r"(?P<who>I|[Ww]e) never (?P<verb>(?!(?:\w+ed|got|had|knew|saw|heard|went|did|was|were|said|thought|came|found|made|took|gave|told|met|need|keep|want|know"
+    r"|have|be|been|see|get|mind|really|even|ever)\b)[a-z]+) (?P<rest>.+)"
 )
 _USUALLY = re.compile(
     r"I (?P<how>always|usually|normally|typically|generally|mostly|often) (?!(?:get|have|see|think|feel|want|need|try|end|wonder|do|am|was|hear|seem|mean|say)\b)"
@@ -234,7 +318,7 @@ _APPOINTMENT = re.compile(
     r"|arrive|meet|visit|go to|return|present|attend)\b.+)"
 )
 _DAY = re.compile(
-    rf"\b(?:(?:{_WEEKDAY})\b|tomorrow|tonight|next \w+|in \w+ (?:days?|weeks?|months?)\b|\d{{4}}-\d\d|in (?:{_MONTH})[a-z]*\b|at (?:\d|noon|midnight)"
+    rf"\b(?:(?:{_WEEKDAY})\b|tomorrow|tonight|next \w+|in \w+ (?:days?|weeks?|months?)\b|\d{{4}}-\d\d|(?:in|from|by|until|since|im|ab|bis|ende|anfang|mitte|end of) (?:{_MONTH})[a-z]*\b|at (?:\d|noon|midnight)"
     rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})|(?:{_MONTH})[a-z]* \d)",
     re.IGNORECASE,
 )
@@ -244,7 +328,7 @@ _PROJECT = re.compile(
     re.IGNORECASE,
 )
 _TOOL_ITEM = re.compile(
-    r"(?P<tool>(?:[A-Z][\w.+#-]*|[a-z]+[.+#-]?[A-Z]\w*|[a-z][\w.+#-]*(?= v?\d))(?: [A-Z][\w.+#-]*)?)"
+    r"(?P<tool>(?:[A-Z][\w.+#-]*|[a-z]+[.+#-]?[A-Z]\w*|(?!(?:in|on|at|to|the|our|a|about|for|over|only|auf|am|um|bei|page|step|line|day|team|version)\b)[a-z][\w.+#-]*(?: [a-z][\w+#-]*)?(?= v?\d))(?: [A-Z][\w.+#-]*)?)"
     r"(?: (?:version )?v?(?P<number>\d+(?:\.\d+){0,3}(?:-[\w.]+)?))?(?: (?:yesterday|today|last \w+|this \w+|recently|already|gestern|heute))?"
     r"(?P<rest>(?: (?:for|as|with|in|on|via|inside|behind|instead of|on top of|since|from|für|als|seit|mit) (?!(?:that|this|it)$).+)?)"
 )
@@ -256,10 +340,10 @@ _AUXILIARIES = _ADVERB_WORDS | {"is", "are", "am", "have", "has", "had", "been",
 _LIST_SEPARATOR = re.compile(r",? (?:and|und|plus|sowie) (?:also )?|, | & | \+ ")
 _LASTING_WE = re.compile(
     r"an? (?:\w+ ){0,3}(?:team|company|family|group|startup|agency|studio|charity|club|school|bakery|shop|band|nonprofit|couple)\b"
-    r"|(?:expecting|planning an?|renovating|moving to|getting married|opening) |based in|located|on [A-Z]|in [A-Z]|open |closed |\d|(?:running|using|building|selling|hosting) (?=.*[A-Z\d])"
+    r"|(?:expecting|planning an?|renovating|moving to|getting married|opening) |based in|located|on [A-Z]|in [A-Z]|open |closed |\d|(?:running|using|building|selling|hosting) (?=.*[A-Z\d])|(?:running|using) [\w.-]+(?:,? not [\w.-]+)?$"
 )
 _PLACE = re.compile(
-    r"(?:in|on|at|under|behind|next to|opposite|near|from|im|in der|am|um|aus) (?:the |der |dem )?(?:[\w-]+ )*?(?:[A-ZÄÖÜ\d]|\w+$)"
+    r"(?:in|on|at|under|behind|next to|opposite|near|from|im|in der|am|um|aus|auf|bei) (?:the |der |dem )?(?:[\w-]+ )*?(?:[A-ZÄÖÜ\d]|\w+$)"
 )
 _JUDGEMENT = re.compile(
     r"(?:so|too|very|really|quite|pretty|just|all|out|full of|a bit|a little|a lot|a mess|an? \w*(?:problem|issue|shame|pain|joke|disaster|nightmare|good|bad"
@@ -270,9 +354,42 @@ _EXISTENCE = re.compile(
     r"|problems?|typos?|lines?|way|reason|question|chance|difference|lot|bit|few|better)\b).*\b(?:in|on|at|per|behind|next to) \w.+"
 )
 _DETERMINERS = frozenset({"the", "my", "our", "a", "an", "der", "die", "das", "mein", "meine", "unser", "unsere"})
+_OWN = re.compile(r"(?:my|our|meine?|unsere?)\b", re.IGNORECASE)
 _OWNED = re.compile(r"(?:my|our|meine?|unsere?|the|der|die|das)\b", re.IGNORECASE)
 _UNNAMED = re.compile(r"(?:The|All|Every|Each|A|An|Der|Die|Das|Ein|Eine|Two|Three)\b")
 _FAVOURITE = re.compile(r"my favou?rite (?P<thing>[\w -]+)|meine? Lieblings(?P<ding>\w+)", re.IGNORECASE)
+
+
+_strip_marks = methodcaller("strip", ",.!:;()")
+
+
+def _repair_spelling(sentence: str) -> str:
+    """Write out the short forms of chats, remove fillers and begin with a capital: "btw im on py3" is "I'm on py3"."""
+    tokens = sentence.split()
+    is_german = not WORDS["german"].keys().isdisjoint(tokens)
+    spellings = WORDS["german_spellings" if is_german else "spellings"]
+    text = sentence
+    if not spellings.keys().isdisjoint(map(_strip_marks, tokens)) or (
+        tokens and tokens[0] != "I" and tokens[0].lower() in spellings
+    ):
+        text = _SPELLING.sub(lambda match: spellings.get(match[0].lower(), (match[0],))[0], sentence)
+    if is_german:
+        text = _GERMAN_STEM.sub(lambda match: match[0] + "e" * (f"{match[1]}e" in WORDS["first_person_verbs"]), text)
+        if match := _INVERSION.match(text):
+            text = f"{match['subject']} {match['verb']} {match['front'] or ''}{match['rest']}"
+    lead_in = _LEAD_IN.match(text)
+    text = text[lead_in.end() :] if lead_in else text
+    lowered = text.lower()
+    if any(filler in lowered for filler in WORDS["fillers"]):
+        text = _FILLER.sub("", text).strip(" ,")
+        lowered = text.lower()
+    if _ELIDED_VERB.match(lowered):
+        text = f"{'Ich' if is_german else 'I'} {text[0].lower()}{text[1:]}"
+    elif _ELIDED_STATE.match(lowered) and _FINITE.search(lowered) is None:
+        text = f"I am {text[0].lower()}{text[1:]}"
+    if "  " in text:
+        text = " ".join(text.split())
+    return text[:1].upper() + text[1:]
 
 
 class Clause:
@@ -281,7 +398,7 @@ class Clause:
     def __init__(self, text: str, speaker: str, setting: str = "") -> None:
         self.text = text
         self.speaker = speaker
-        self.setting = setting
+        self.setting = setting and _to_third_person(setting)
         self.words = text.split()
         self.first_word = re.split("['’]", self.words[0].lower())[0] if self.words else ""
         self.lowered = text.lower()
@@ -291,8 +408,8 @@ class Clause:
     def is_negated(self) -> bool:
         if self.vocabulary.isdisjoint(WORDS["negation"]):
             return False
-        stated, contrast, _ = self.lowered.partition(", not ")  # "in Vault, not in files" denies nothing that it states
-        return not contrast or not WORDS["negation"].keys().isdisjoint(_WORD.findall(stated))
+        contrast = _CONTRAST.search(self.lowered)  # "in Vault, not in files" denies nothing that it states
+        return not contrast or not WORDS["negation"].keys().isdisjoint(_WORD.findall(self.lowered[: contrast.start()]))
 
     @cached_property
     def is_lasting(self) -> bool:
@@ -323,21 +440,29 @@ def find_facts(sentence: str, speaker: str, *, is_machine: bool = False) -> Iter
     """Find the facts that a sentence states; of what a machine says, only decisions, tools, places and dates."""
     if sentence.endswith(_QUESTION_MARKS) or QUOTATION_PLACEHOLDER in sentence:
         return
-    lead_in = _LEAD_IN.match(sentence)
-    text = sentence[lead_in.end() :] if lead_in else sentence
+    text = _repair_spelling(sentence)
     lowered = text.lower()
     vocabulary = frozenset(_WORD.findall(lowered))
     if not (is_machine or vocabulary.isdisjoint(WORDS["instruction"])):
-        instruction = _find_instruction(text, speaker)
+        pieces = [text] if _CONDITION.match(lowered) else list(_split_at_subjects(text))
+        instruction = _find_instruction(pieces[0], speaker)
+        if instruction is None and len(pieces) > 1:
+            pieces = [text]
+            instruction = _find_instruction(text, speaker)
         if instruction is not None:
             yield instruction
-            return
+            text = ", ".join(pieces[1:])
+            lowered = text.lower()
+            vocabulary = frozenset(_WORD.findall(lowered))
     if (
         not vocabulary.isdisjoint(WORDS["supposition"])
         or any(phrase in lowered for phrase in WORDS["supposition_phrases"])
         or _QUESTION.match(text)
         or _HEDGE_AT_END.search(lowered)
     ):
+        return
+    if not is_machine and (fragments := list(_find_fragments(text.rstrip(" .!")))):
+        yield from fragments
         return
     for clause in _split_clauses(_POLITE_PREFERENCE.sub("I prefer ", text), speaker):
         is_uncertain = not clause.vocabulary.isdisjoint(WORDS["uncertain"]) or any(
@@ -346,10 +471,30 @@ def find_facts(sentence: str, speaker: str, *, is_machine: bool = False) -> Iter
         if is_uncertain or _QUESTION.match(clause.text):
             continue
         for rule in _MACHINE_RULES if is_machine else _RULES_OF_SUBJECTS.get(clause.first_word, _RULES):
-            facts = list(rule(clause))
+            facts = [fact for fact in rule(clause) if fact.text.count("(") == fact.text.count(")")]
             yield from facts
             if facts and rule is not _find_decision:  # a decision may name tools
                 break
+
+
+def _find_fragments(text: str) -> Iterator[Fact]:
+    """Find the facts of a line without a verb: "stack: Go 1.22, Redis", "backend = fastapi, db = sqlite", "deadline: Friday"."""
+    stack = _STACK.fullmatch(text)
+    parts = [_ASSIGNMENT.fullmatch(part) for part in text.split(", ")]
+    if stack or _VERSION_LIST.fullmatch(text):
+        for item in _LIST_SEPARATOR.split(stack["list"] if stack else text):
+            number = re.search(r" v?\d[\w.]*$", item)
+            slot = f"version {item[: number.start()].lower()}" if number else ""
+            if len(item.split()) <= _MAX_NAME_WORDS:
+                yield Fact(f"Project uses {item}", slot, "version")
+    elif len(parts) > 1 and all(parts):
+        yield from (
+            Fact(f"{part['thing'].capitalize()} is {part['value']}", rule="statement") for part in parts if part
+        )
+    elif (label := _LABEL.fullmatch(text)) and label["thing"].lower().split()[-1] in (
+        WORDS["value_subjects"] | WORDS["events"] | WORDS["roles"]
+    ):
+        yield Fact(f"{label['thing'].capitalize()} is {label['value']}", f"is {label['thing'].lower()}", "statement")
 
 
 def _split_clauses(text: str, speaker: str) -> Iterator[Clause]:
@@ -359,7 +504,9 @@ def _split_clauses(text: str, speaker: str) -> Iterator[Clause]:
         setting, text = phrase[1][0].lower() + phrase[1][1:], text[phrase.end() :]
     if _SUBORDINATE.match(text):
         return
-    for number_of_part, part in enumerate(_CLAUSE_BREAK.split(text)):
+    for number_of_part, part in enumerate(
+        part for piece in _CLAUSE_BREAK.split(text) for part in _split_at_subjects(piece)
+    ):
         setting = "" if number_of_part else setting
         if lead_in := _LEAD_IN.match(part):
             part = part[lead_in.end() :]
@@ -367,6 +514,7 @@ def _split_clauses(text: str, speaker: str) -> Iterator[Clause]:
             subject = f"{contraction[1]} are" if contraction[1] else f"{contraction[2]} is"
             part = f"{subject}{part[contraction.end() :]}"
         part = _cut_trailing_clauses(part)
+        part = part[:1].upper() + part[1:]
         first = re.match(r"(?:I|Ich|[Ww]e)\b", part)
         subject = first[0] if first else ""
         shared = _SHARED_WE if subject in ("We", "we") else _SHARED_SUBJECT
@@ -374,6 +522,61 @@ def _split_clauses(text: str, speaker: str) -> Iterator[Clause]:
             clause = Clause(f"{subject} {piece}" if number else piece, speaker, setting)
             if len(clause.words) > 1 and clause.words[-1].lower() not in WORDS["dangling"]:
                 yield clause
+
+
+def _split_at_subjects(text: str) -> Iterator[str]:
+    """Split "Anna owns billing, and Ben owns search" where a subject and its verb follow a comma or an "and"."""
+    words = text.split()
+    start = 0
+    for index in range(1, len(words) - 1):
+        is_connected = words[index].lower() in _CONNECTIVES
+        if not is_connected and not words[index - 1].endswith(","):
+            continue
+        begin = index + is_connected
+        is_self = not is_connected and re.split("['’]", words[begin].lower())[0] in ("i", "we", "ich", "wir")
+        is_asked = words[index - 1] in ("please,", "bitte,")
+        if (
+            is_self
+            or is_asked
+            or (_has_verb(words[start:index]) and _starts_clause(words[begin : begin + 6], is_connected=is_connected))
+        ):
+            yield " ".join(words[start:index]).rstrip(",")
+            start = begin
+    yield " ".join(words[start:])
+
+
+def _has_verb(words: Sequence[str]) -> bool:
+    return any(
+        word.lower() in _FINITE_VERBS or word[-3:] in ("'re", "'ve") or word[-2:] in ("'m", "'s") for word in words
+    ) or (re.split("['’]", words[0].lower())[0] in _SUBJECTS)
+
+
+def _starts_clause(words: Sequence[str], *, is_connected: bool) -> bool:
+    """Return whether words begin with a subject and its verb; after "and" a plural verb may have a subject of two parts."""
+    first = re.split("['’]", words[0].lower())[0]
+    if first in _SUBJECTS:
+        return len(words) > 2
+    if first in WORDS["excluded_subjects"] or first in _CONNECTIVES or first.endswith("ing"):
+        return False
+    for index, word in enumerate(words[1:5], 1):
+        verb, before = word.lower(), words[index - 1].lower()
+        if before.endswith(","):
+            return False
+        if verb in _FINITE_VERBS and before not in _DETERMINERS:
+            is_singular = (
+                verb.endswith("s")
+                or verb in ("ist", "war", "hat")
+                or (verb.endswith("t") and verb[:-1] + "en" in _FINITE_VERBS)
+            )
+            is_plural = f"{verb}s" not in _FINITE_VERBS or before.endswith("s")
+            return (
+                index + 1 < len(words)
+                and not words[index + 1].endswith("ing")
+                and (is_singular or (is_plural and not is_connected))
+            )
+        if verb in WORDS["excluded_subjects"] or verb in _CONNECTIVES:
+            return False
+    return False
 
 
 def _cut_trailing_clauses(text: str) -> str:
@@ -390,6 +593,8 @@ def _find_instruction(sentence: str, speaker: str) -> Fact | None:
     """Find a standing instruction or a prohibition; it is kept whole, with its conditions."""
     text = sentence.rstrip(" .!")
     what = ""
+    if wish := _WISH.match(text.replace("I'd", "I would")):
+        return Fact(f"{speaker} {_conjugate(wish['verb'])} it {wish['rest']}", rule="preference")
     if standing := _STANDING.match(text):
         is_verb = standing["when"].lower() == "avoid" or not _NO_INSTRUCTION.match(standing["rest"])
         if is_verb and len(standing["rest"].split()) > 1:
@@ -398,7 +603,7 @@ def _find_instruction(sentence: str, speaker: str) -> Fact | None:
         rest = prohibition["rest"]
         if rest is None or (len(rest.split()) > 1 and not _NO_PROHIBITION.match(rest)):
             what = prohibition["what"]
-    elif _CONDITIONAL_INSTRUCTION.match(text):
+    elif _STYLE.fullmatch(text) or _CONDITIONAL_INSTRUCTION.match(text):
         what = text
     what = _cut_trailing_clauses(what)
     return Fact(f"{speaker} asks: {what[0].lower()}{what[1:]}", rule="preference") if what else None
@@ -446,6 +651,15 @@ def _find_location(clause: Clause) -> Iterator[Fact]:
 
 
 def _find_date(clause: Clause) -> Iterator[Fact]:
+    if (
+        (front := _DATE.match(clause.text))
+        and front[0]
+        and (match := re.match(r" (?:is|are|ist|sind|haben wir|we have|findet) ", clause.text[front.end() :]))
+    ):
+        rest = re.findall(r"\w+", clause.text[front.end() + match.end() :].lower())
+        if not clause.is_negated and not (WORDS["events"].keys().isdisjoint(rest) and rest[-1:] != ["statt"]):
+            yield clause.fact(clause.text, "date")
+        return
     verb = _EVENT_VERB.search(clause.text)
     if verb is None or clause.is_negated or not (when := _DATE.match(clause.text, verb.end())) or not when[0]:
         return
@@ -463,6 +677,12 @@ def _find_date(clause: Clause) -> Iterator[Fact]:
 
 def _find_ending(clause: Clause) -> Iterator[Fact]:
     """Find what is no longer so; the fact says so in full and replaces the earlier one."""
+    if " mehr" in clause.lowered and (match := _NOT_ANYMORE.match(clause.text)):
+        verb, is_self = match["verb"], match["subject"].lower() == "ich"
+        if clause.first_word not in WORDS["excluded_subjects"] or is_self or clause.first_word == "wir":
+            who = f"{clause.speaker} {_third_person(verb)}" if is_self else f"{match['subject']} {verb}"
+            yield clause.fact(f"{who} {_to_third_person(match['rest'])}", "identity" if is_self else "statement")
+        return
     if "no longer" not in clause.lowered or (match := _NO_LONGER.match(clause.text)) is None:
         return
     rest, subject = match["rest"], match["subject"]
@@ -498,9 +718,7 @@ def _find_preference(clause: Clause) -> Iterator[Fact]:
             and WORDS["possessions"].keys().isdisjoint(rest.lower().split())
         ):
             return
-        verb = re.sub(r"(?:don't|do not)(?: really)?", "does not", verb).replace("can't", "cannot")
-        if not verb.startswith(("does", "cannot")):
-            verb = _third_person(verb)
+        verb = _conjugate(verb)
         for item in _split_list(rest, only_long=True):
             yield clause.fact(
                 f"{clause.speaker} {verb} {_to_third_person(item)}", "preference", f"likes {own} {item.lower()}"
@@ -540,6 +758,8 @@ def _find_tools(clause: Clause) -> Iterator[Fact]:
         return
     words, verb = clause.words, clause.words[index].lower()
     follow, items_at = WORDS["version_verbs"][verb], index + 1
+    while items_at < len(words) - 1 and words[items_at] in _ADVERB_WORDS:
+        items_at += 1
     if follow or (verb in ("run", "runs", "running") and words[items_at : items_at + 1] == ["on"]):
         if items_at >= len(words) or (follow and words[items_at] not in follow):
             return
@@ -602,9 +822,12 @@ def _find_identity(clause: Clause) -> Iterator[Fact]:
     elif match := _FIRST_PERSON.match(text):
         verb, rest = match["verb"], match["rest"]
         if verb in ("have", "habe"):
-            is_fact = not WORDS["possessions"].keys().isdisjoint(word.strip(",:") for word in rest.lower().split()[:5])
+            is_fact = not WORDS["possessions"].keys().isdisjoint(word.strip(",:") for word in rest.lower().split())
         elif verb in WORDS["habit_verbs"]:
-            is_fact = _HABIT.search(rest) is not None or re.match(r"run an? \w+", f"{verb} {rest}") is not None
+            is_fact = (
+                _HABIT.search(rest) is not None
+                or re.match(r"run an? \w+|do (?!not\b)\w+(?: \w+)? (?:at|for|in)\b", f"{verb} {rest}") is not None
+            )
         else:
             is_fact = not _VAGUE_START.match(rest)
         if not is_fact:
@@ -621,7 +844,11 @@ def _find_regulation(clause: Clause) -> Iterator[Fact]:
     is_regulation = _NOBODY_MAY.match(clause.text) is not None
     if not is_regulation and clause.first_word not in WORDS["excluded_subjects"]:
         index = clause.find_verb(_MODALS)
-        if index is not None and index + 1 < len(clause.words):
+        if (
+            index is not None
+            and index + 1 < len(clause.words)
+            and _POINTING_WORDS.isdisjoint(clause.lowered.split()[:index])
+        ):
             needed = _MODALS[clause.words[index].lower()]
             is_regulation = not needed or " ".join(clause.words[index + 1 : index + 3]).startswith(needed)
     if is_regulation:
@@ -629,7 +856,7 @@ def _find_regulation(clause: Clause) -> Iterator[Fact]:
 
 
 _MODALS: dict[str, tuple[str, ...]] = {
-    "must": (), "mustn't": (), "mustn’t": (), "darf": (), "dürfen": (), "muss": (), "müssen": (), "may": ("not ", "never ", "only "),
+    "must": (), "mustn't": (), "mustn’t": (), "darf": (), "dürfen": (), "muss": (), "müssen": (), "may": ("not ", "never ", "only "), "have": ("to ",), "has": ("to ",),
     "is": ("not allowed", "forbidden", "prohibited", "only allowed"), "are": ("not allowed", "forbidden", "prohibited", "only allowed"),
 }  # fmt: skip
 
@@ -654,6 +881,10 @@ def _find_statement(clause: Clause) -> Iterator[Fact]:
         if index is None or index + 1 >= len(words) or (index == 1 and first in _QUANTIFIERS):
             return
         subject, verb, rest = " ".join(words[:index]), words[index].lower(), " ".join(words[index + 1 :])
+        if not _POINTING_WORDS.isdisjoint(clause.lowered.split()[:index]) or words[-1].lower() in _POINTING_WORDS:
+            return
+        if "," in subject and not re.search(r" (?:and|und|or|oder|&) ", subject):
+            return  # "Wow, the team is here"
         is_being = verb in ("is", "are", "ist", "sind", "was", "were")
         if is_being:
             is_fact = _is_lasting_state(subject, verb, rest)
@@ -663,7 +894,7 @@ def _find_statement(clause: Clause) -> Iterator[Fact]:
             is_known = is_known or (_OWNED.match(subject) is not None and not subject.lower().startswith("the "))
             is_fact = (
                 not _VAGUE_START.match(rest)
-                and words[index - 1].lower() not in WORDS["empty_subjects"]
+                and (words[index - 1].lower() not in WORDS["empty_subjects"])
                 and (
                     (is_sure and is_known)
                     or ((is_sure or verb in WORDS["hard_verbs"]) and _HARD.search(rest) is not None)
@@ -678,6 +909,7 @@ def _find_statement(clause: Clause) -> Iterator[Fact]:
         yield clause.fact(_with_owner(clause.text, clause.speaker), rule, slot)
 
 
+_POINTING_WORDS = frozenset({"this", "that", "these", "those", "it", "you", "they", "he", "she"})
 _QUANTIFIERS = frozenset({"both", "some", "most", "many", "any", "one", "another", "other", "all", "each"})
 _STATEMENT_VERBS = {
     **WORDS["verbs"],
@@ -699,10 +931,18 @@ def _is_lasting_of_us(clause: Clause) -> bool:
     verb, rest = words[0], " ".join(words[1:])
     if not rest or _VAGUE_START.match(rest):
         return False
+    if verb in ("haben", "sind") and rest.endswith(tuple(WORDS["german_changes"])):
+        return True
     if verb in ("are", "sind"):
         return _LASTING_WE.match(rest) is not None or (words[1] in WORDS["participles"] and len(words) > 2)
+    if verb in ("haben", "sind") and re.search(r" (?:\w*ge\w+t|\w*ge\w+en|\w+iert|ver\w+t|\w+setzt)$", rest):
+        return _HARD.search(rest) is not None
     if verb in ("have", "haben"):
-        return _HARD.match(rest) is not None or not WORDS["possessions"].keys().isdisjoint(rest.lower().split()[:4])
+        return (
+            _HARD.match(rest) is not None
+            or _HABIT.search(rest) is not None
+            or not WORDS["possessions"].keys().isdisjoint(rest.lower().split()[:4])
+        )
     return verb in WORDS["we_verbs"] or (
         verb in WORDS["we_hard_verbs"] and words[1] != "to" and (_HARD.search(rest) or _HABIT.search(rest)) is not None
     )
@@ -718,7 +958,7 @@ def _is_lasting_state(subject: str, verb: str, rest: str) -> bool:
         return False
     if _FAVOURITE.match(subject) or _FAVOURITE.match(rest):
         return True
-    if last in WORDS["empty_subjects"] or _JUDGEMENT.match(rest):
+    if last in WORDS["empty_subjects"] or last in WORDS["momentary_subjects"] or _JUDGEMENT.match(rest):
         return False
     if verb in ("was", "were"):
         is_passive = first.endswith(("ed", "en")) and re.search(r" (?:by|in|on|at|to|from) .*(?:[A-Z]|\d)", rest)
@@ -743,7 +983,8 @@ def _is_lasting_state(subject: str, verb: str, rest: str) -> bool:
             )
         )
     if first.endswith("ing") and words[0].islower() and first not in WORDS["lasting_progressives"]:
-        return len(words) > 1 and first == "working" and words[1] in ("at", "for", "as")
+        is_planned = _DAY.search(rest) is not None and _HARD.search(rest) is not None
+        return is_planned or (len(words) > 1 and first == "working" and words[1] in ("at", "for", "as"))
     if (
         rest.lower().startswith(tuple(WORDS["state_phrases"]))
         or (first in WORDS["participles"] and len(words) > 1)
@@ -752,8 +993,11 @@ def _is_lasting_state(subject: str, verb: str, rest: str) -> bool:
         return True
     if _HARD.search(rest):
         return True
+    if _OWN.match(subject) and first in ("a", "an", "ein", "eine") and len(words) > 2:
+        return True
     is_adjective = rest.lower() in WORDS["adjectives"] or rest.endswith(tuple(WORDS["adjective_endings"]))
-    return len(words) == 1 and last in WORDS["naming_subjects"] and not is_adjective
+    is_general = subject.lower().startswith(("all ", "every ", "alle ", "jede "))
+    return len(words) == 1 and (last in WORDS["naming_subjects"] or is_general) and not is_adjective
 
 
 _RULES: tuple[FactRule, ...] = (

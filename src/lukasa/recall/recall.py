@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from lukasa.clock import Clock, to_iso, to_utc
 from lukasa.errors import InvalidInput, MissingExtra
-from lukasa.freshness import describe_freshness, is_expired, stated_at
+from lukasa.freshness import describe_freshness, describe_left_out, is_expired, stated_at
 from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
 from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block
@@ -346,8 +346,7 @@ def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock
         )
         for hit in result.hits
     ]
-    expired = ", ".join(str(entry.record.key) for entry in result.left_out)
-    closing = f"Left out because expired: {expired}" if expired else ""
+    closing = describe_left_out(entry.record.key for entry in result.left_out)
     return build_fenced_block(items, budget=budget, counter=open_token_counter(), closing=closing)
 
 

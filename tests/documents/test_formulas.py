@@ -7,7 +7,7 @@ of forty digits. Where a document leaves a definition open, the one of docs/refe
 from __future__ import annotations
 
 import math
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal, getcontext
 from fractions import Fraction
 
@@ -49,7 +49,7 @@ def cosine(left, right):
 
 def bins(pairs):
     """Deal pairs of probability and outcome to ten equal bins; 1 belongs to the last."""
-    table = {}
+    table: dict[int, list[tuple[Fraction, Fraction]]] = {}
     for p, outcome in pairs:
         table.setdefault(min(int(p * 10), 9), []).append((p, outcome))
     return table
@@ -101,7 +101,7 @@ def test_scores_are_those_of_their_definitions(resolved):
         return mean(half if p == half else Fraction((p > half) == (o == 1)) for p, o in rows)
 
     assert scores.accuracy == pytest.approx(float(accuracy(pairs)), abs=1e-14)
-    buckets = {"high": [], "medium": [], "low": []}
+    buckets: dict[str, list[tuple[Fraction, Fraction]]] = {"high": [], "medium": [], "low": []}
     for pair, (_, _, sure, _) in zip(pairs, resolved, strict=True):
         confidence = max(pair[0], 1 - pair[0]) if sure is None else Fraction(sure, 1000)
         name = "high" if confidence >= Fraction(8, 10) else "medium" if confidence >= Fraction(6, 10) else "low"
@@ -164,7 +164,7 @@ def test_an_estimate_is_the_base_rate_plus_its_adjustments(base_rate, adjustment
         factors = [{"factor": f"f{i}", "adjustment": value / 1000} for i, value in enumerate(adjustments)]
         assert memory.forecasts.reason("m", base_rate=base_rate / 1000, factors=factors)
         expected = Fraction(base_rate + sum(adjustments), 1000)
-        assert memory.forecasts.estimate("m") == pytest.approx(float(min(max(expected, 0), 1)), abs=1e-12)
+        assert memory.forecasts.estimate("m") == pytest.approx(min(max(float(expected), 0.0), 1.0), abs=1e-12)
 
 
 @pytest.mark.requirement("FOR-4")
@@ -206,9 +206,13 @@ def test_imported_scores_carry_on_as_means_weighted_by_resolved_predictions(befo
 @settings(max_examples=25)
 @given(st.data())
 def test_depth_trust_statistics_and_metrics_are_the_documents(data):
-    clock, dissents, overrides, cited = FrozenClock(), [], [], []
+    clock = FrozenClock()
+    dissents: list[tuple[datetime, bool, Fraction]] = []
+    overrides: list[tuple[datetime, bool]] = []
+    cited: list[str] = []
+    past: list[list[float]] = []
     with lukasa.open("memory:", clock=clock, embedder="hash") as memory:
-        trust, past, embed = memory.trust, [], memory.recall.index.embedder.embedder.embed
+        trust, embed = memory.trust, memory.recall.index.embedder.embedder.embed
         for number, gap in enumerate(data.draw(DAYS)):
             clock.advance(gap * 86_400)
             if data.draw(st.booleans()):

@@ -97,27 +97,7 @@ _CONNECTIVES = frozenset({"and", "und", "so", "while"})
 _SUBJECTS = frozenset(
     {"i", "we", "ich", "wir", "nobody", "niemand", "keiner", "my", "our", "mein", "meine", "unser", "unsere"}
 )
-_FINITE_VERBS = frozenset(
-    {*WORDS["verbs"], *WORDS["hard_verbs"], *WORDS["tool_verbs"]}
-    | {
-        "is",
-        "are",
-        "was",
-        "were",
-        "ist",
-        "sind",
-        "war",
-        "can",
-        "must",
-        "will",
-        "may",
-        "should",
-        "muss",
-        "müssen",
-        "darf",
-        "dürfen",
-    }
-)
+_FINITE_VERBS = frozenset(word for name in ("verbs", "hard_verbs", "tool_verbs", "auxiliaries") for word in WORDS[name])
 _SHARED_SUBJECT = re.compile(
     rf"[,\s]\s*(?:and|und)\s+(?:also\s+)?(?=(?:{'|'.join(WORDS['first_person_verbs'])}|am|have)\s)"
 )
@@ -132,11 +112,7 @@ _LEADING_PHRASE = re.compile(
     r"((?:In|At|For|On|Since|During|With|After|Before|From|Within|Outside|Under|Until|Every|Each|As of|As from|Starting|Effective|Ab|Seit|Für)\b"
     r"[^,]{2,50}?)(?:, | (?=(?:we|I|my|our|wir|ich)\b))(?=\S)"
 )
-_SUBORDINATE = re.compile(
-    r"(?:while|when|whenever|once|as long as|because|although|though|even|given|until|besides|unlike|instead|während|sobald|als|weil|obwohl|bevor"
-    r"|nachdem)\b",
-    re.IGNORECASE,
-)
+_SUBORDINATE = re.compile(rf"(?:{_alternatives('subordinating')})\b", re.IGNORECASE)
 _TRAILING_CLAUSE = re.compile(
     r",\s*(?:so|since you|because|['’]?cause|it['’]s|they['’]re|that['’]s|although|though|which|please|thanks|thank you|lol|haha|right|ok|okay|weil|denn"
     r"|obwohl)\b.*$|\s(?:because|although|though|so that|since (?:it|I|we|they|he|she|you)|['’]cause|weil)\b.*$"
@@ -169,10 +145,7 @@ _HABIT = re.compile(
     re.IGNORECASE,
 )
 _HARD = re.compile(
-    r"\d|\b(?!I\b)[A-ZÄÖÜ]|@|/\w|`|\b(?:every|each|daily|weekly|monthly|yearly|annually|hourly|nightly|once|twice|jeden|jede|täglich|wöchentlich|one|two"
-    r"|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|hundred|thousand|half|zwei|drei|vier|fünf|sechs|sieben|acht|neun"
-    r"|zehn|first|second|third|floor|noon|midnight|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|montags?|dienstags?|mittwochs?|donnerstags?"
-    r"|freitags?|samstags?|sonntags?|january|february|april|june|july|august|september|october|november|december|januar|februar|märz|mai|juni|juli|oktober|dezember)\b"
+    rf"\d|\b(?!I\b)[A-ZÄÖÜ]|@|/\w|`|\b(?:{_alternatives('evidence')})\b"
     r"|\b(?:in|of|on|by|until|since|from|early|late) (?:march|may)\b"
 )
 """A number, a name, an address or a habit: what makes a complement worth keeping."""
@@ -182,11 +155,8 @@ _VAGUE_START = re.compile(
     r"|anything|everything|but|of course|is|one of|the (?:idea|way|fact|look|sound|new|second|first|last|other)|es|das|dies\w*|dich|euch|wie|was)\b",
     re.IGNORECASE,
 )
-_ADVERBS = (
-    r"(?:(?:really|also|usually|always|personally|strongly|generally|still|now|currently|mostly|actually|typically|only|just|normally|absolutely"
-    r"|definitely|much|often|mainly|both|all|already|primarily|exclusively|sometimes|recently|auch|gerne|meistens|jetzt|nun|inzwischen|mittlerweile) )*"
-)
-_ADVERB_WORDS = frozenset(re.findall(r"[a-z]+(?=[|)])", _ADVERBS))
+_ADVERBS = rf"(?:(?:{_alternatives('adverbs')}) )*"
+_ADVERB_WORDS = frozenset(WORDS["adverbs"])
 
 _VERSIONED = r"[A-Za-z][\w.+#-]*(?: [A-Za-z][\w+#-]*)? v?\d[\w.]*"
 _VERSION_LIST = re.compile(rf"{_VERSIONED}(?:(?:, (?:and )?| and | \+ | & ){_VERSIONED})+")
@@ -218,11 +188,7 @@ _CONDITION = re.compile(r"(?:if|when|whenever|every time|before|after|wenn|falls
 _WISH = re.compile(
     r"I(?: really)? (?P<verb>hate|love|like|dislike|don['’]t like|can['’]t stand|would love|would like|['’]d love|would appreciate)(?: it)? (?P<rest>(?:when|if) you .+)"
 )
-_NO_INSTRUCTION = re.compile(
-    r"(?:\w+ing|\w+ed|on|in|at|a|an|the|been|had|has|have|so|too|my|your|good|nice|great|happy|again|mind|knew|saw|thought|heard|went|got|was|is|were"
-    r"|better|more|less|ever|fun|there|and|or|but|i|we|he|she|they|it|would|will|did|do i|do we|said)\b",
-    re.IGNORECASE,
-)
+_NO_INSTRUCTION = re.compile(rf"(?:{_alternatives('no_instruction')}|\w+ing|\w+ed)\b", re.IGNORECASE)
 _CONDITIONAL_INSTRUCTION = re.compile(
     r"(?!i\b|we\b|you\b|he\b|she\b|they\b|it\b|the\b|my\b|our\b)[a-z]+ .{3,160} (?:from now on|going forward|in future)$"
     r"|you (?:must|may not|are not allowed to) (?!be\b|have\b|know\b|think\b)\w+ .+"
@@ -356,7 +322,6 @@ _EXISTENCE = re.compile(
 _DETERMINERS = frozenset({"the", "my", "our", "a", "an", "der", "die", "das", "mein", "meine", "unser", "unsere"})
 _OWN = re.compile(r"(?:my|our|meine?|unsere?)\b", re.IGNORECASE)
 _OWNED = re.compile(r"(?:my|our|meine?|unsere?|the|der|die|das)\b", re.IGNORECASE)
-_UNNAMED = re.compile(r"(?:The|All|Every|Each|A|An|Der|Die|Das|Ein|Eine|Two|Three)\b")
 _FAVOURITE = re.compile(r"my favou?rite (?P<thing>[\w -]+)|meine? Lieblings(?P<ding>\w+)", re.IGNORECASE)
 
 
@@ -963,24 +928,7 @@ def _is_lasting_state(subject: str, verb: str, rest: str) -> bool:
     if verb in ("was", "were"):
         is_passive = first.endswith(("ed", "en")) and re.search(r" (?:by|in|on|at|to|from) .*(?:[A-Z]|\d)", rest)
         return (
-            bool(is_passive)
-            or first in ("founded", "born", "built")
-            or (
-                first
-                in (
-                    "cut",
-                    "raised",
-                    "reduced",
-                    "increased",
-                    "changed",
-                    "set",
-                    "renamed",
-                    "extended",
-                    "lowered",
-                    "moved",
-                )
-                and " to " in rest
-            )
+            bool(is_passive) or first in ("founded", "born", "built") or (first in WORDS["changed"] and " to " in rest)
         )
     if first.endswith("ing") and words[0].islower() and first not in WORDS["lasting_progressives"]:
         is_planned = _DAY.search(rest) is not None and _HARD.search(rest) is not None
@@ -1001,17 +949,8 @@ def _is_lasting_state(subject: str, verb: str, rest: str) -> bool:
 
 
 _RULES: tuple[FactRule, ...] = (
-    *(
-        _find_name,
-        _find_decision,
-        _find_location,
-        _find_date,
-        _find_ending,
-        _find_tools,
-        _find_regulation,
-        _find_statement,
-    ),
-)
+    _find_name, _find_decision, _find_location, _find_date, _find_ending, _find_tools, _find_regulation, _find_statement,
+)  # fmt: skip
 _SELF_RULES: tuple[FactRule, ...] = (
     *(_find_name, _find_decision, _find_ending, _find_preference, _find_habit, _find_tools, _find_identity),
 )

@@ -123,6 +123,7 @@ _PAST_HINTS, _PRESENT_WORDS, _PAST_VERBS, _GERMAN_PERFECT, _CHANGE_ADVERBS, _SKI
     "past_hints", "present", "past_verbs", "german_perfect", "change_adverbs", "skipped_before_name"
 )
 (_TO_VERBS,) = _read_lists("to_verbs")
+_BEFORE_PERSON = frozenset(_LISTS["before_person"])
 _FUNCTION_WORDS = STOP_WORDS | frozenset(_LISTS["function"])
 _WEEKDAYS, _MONTHS, _NUMBER_WORDS, _CLOCK_WORDS = map(_read_values, ("weekdays", "months", "numbers", "clock"))
 _UNITS, _NAME_MARKERS, _ROLE_STEMS = map(_read_values, ("units", "name_markers", "role_stems"))
@@ -637,20 +638,7 @@ class _Parser:
         word = self.lower[index].removesuffix("'s")
         if word in _ROLE_WORDS or word in _FUNCTION_WORDS or self.tokens[index].endswith("'s"):
             return False
-        return not index or before in {
-            "is",
-            "are",
-            "ist",
-            "from",
-            "von",
-            "by",
-            "durch",
-            "to",
-            "an",
-            "replaced",
-            "replaces",
-            "for",
-        }
+        return not index or before in _BEFORE_PERSON
 
     def _end_of_name(self, index: int) -> int:
         end = index + 1

@@ -162,7 +162,9 @@ class AsyncConsolidation:
 
 class AsyncConversations:
     """The conversations of one caller. ``session_id`` names a conversation, as in the document."""
-    async def add_fact(self, session_id: str, text: str, *, turn: str = ..., about: str = ...) -> Outcome: ...
+    async def add_fact(
+        self, session_id: str, text: str, *, turn: str = ..., about: str = ..., expires_at: datetime | None = ...
+    ) -> Outcome: ...
     async def append(
         self,
         session_id: str,

@@ -48,3 +48,26 @@ def test_the_words_of_near_duplicate_keys_never_change():
 
 def test_a_phrase_is_found_by_its_words():
     assert all(word_classes.PHRASES[place] for places in word_classes.TRIGGERS.values() for place in places)
+
+
+@pytest.mark.parametrize(
+    ("package", "name"), [("lukasa.context", "fact_words.txt"), ("lukasa.text", "statement_words.txt")]
+)
+def test_each_word_stands_once_in_its_list(package, name):
+    lists = load_word_lists(package, name)
+    written: dict[str, list[str]] = {}
+    section: list[str] = []
+    for line in (files(package) / name).read_text("utf-8").splitlines():
+        if line.startswith("["):
+            section = written.setdefault(line.strip("[]"), [])
+        elif not line.startswith("#"):
+            section += [entry.partition("=")[0].replace("_", " ") for entry in line.split()]
+    assert written == {section: list(words) for section, words in lists.items()}
+
+
+def test_phrases_and_values_are_read():
+    lists = load_word_lists("lukasa.context", "fact_words.txt")
+    assert "allergic to" in lists["state_phrases"]
+    assert lists["spellings"]["rn"] == ("right now",)
+    assert lists["verbs"]["reports"] == ("to",)
+    assert lists["negation"]["not"] == ()

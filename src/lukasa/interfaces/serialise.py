@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lukasa.clock import to_iso
+from lukasa.freshness import describe_freshness
 from lukasa.record import Record
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def recall_json(result: RecallResult, *, explain: bool = False) -> Json:
         "note": result.note,
     }
     if result.left_out:
-        answer["left_out"] = [{**to_json(entry.record.key), "reason": entry.reason} for entry in result.left_out]
+        answer["left_out"] = list(map(to_json, result.left_out))
     if explain:
         answer["dropped"] = [_recall_hit(hit, explain=True) for hit in result.dropped]
     return answer
@@ -268,7 +269,17 @@ def _briefing_entry(entry: Any, *, full: bool = False) -> Json:
 def briefing_json(briefing: Briefing, *, full: bool = False) -> Json:
     """Return a briefing; with ``full`` each entry's record too."""
     entries = (*briefing.relevant, *briefing.avoid, *briefing.skills)
-    return briefing.task | {"memories": [_briefing_entry(entry, full=full) for entry in entries]}
+    memories = [
+        _briefing_entry(entry, full=full) | {"age": describe_freshness(entry.record, briefing.asked_at)}
+        for entry in entries
+    ]
+    answer = briefing.task | {"memories": memories}
+    return answer | {"left_out": list(map(to_json, briefing.left_out))} if briefing.left_out else answer
+
+
+@_encodes("LeftOutRecord")
+def _left_out_record(entry: Any) -> Json:
+    return {**to_json(entry.record.key), "reason": entry.reason}
 
 
 @_encodes("Manifest")

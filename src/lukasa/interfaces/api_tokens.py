@@ -17,6 +17,7 @@ from typing import Any
 from lukasa.canonical_json import decode, encode
 from lukasa.clock import Clock, to_iso
 from lukasa.errors import FileTaken, FormatError, InvalidInput, NotAllowed
+from lukasa.scope import check_agent_name
 from lukasa.storage.files import atomic_write
 
 _TOKEN_PREFIX = "lks_"  # noqa: S105 - the prefix of every token, not a secret
@@ -57,6 +58,8 @@ def add_token(path: Path, name: str, clock: Clock, *, agent: str = "", scopes: t
     known = read_tokens(path)
     if not name.strip():
         raise InvalidInput("A token needs a name.")
+    if agent:
+        check_agent_name(agent)
     if any(token.name == name for token in known):
         raise FileTaken(f"There is a token named {name!r:.80} already.", hint="Revoke it, or use another name.")
     secret = _TOKEN_PREFIX + secrets.token_urlsafe(32)

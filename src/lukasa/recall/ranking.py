@@ -127,7 +127,7 @@ def rank_candidates(
         candidate, score, row = ordered[index], float(scores[index]), tuple(table[index])
         first_seq = candidate.seq
         if rank < _REPETITION_DEPTH:
-            first_seq = seq_by_content.setdefault(_content_key(candidate.text, candidate.author), candidate.seq)
+            first_seq = seq_by_content.setdefault(_content_key(candidate.text, candidate.name), candidate.seq)
         if first_seq == candidate.seq:
             ranked.append(RankedCandidate(candidate, score, row, used_weights))
         else:
@@ -136,13 +136,13 @@ def rank_candidates(
 
 
 @lru_cache(maxsize=1 << 14)
-def _content_key(text: str, author: str) -> tuple[str, ...]:
+def _content_key(text: str, speaker: str) -> tuple[str, ...]:
     """Return the content words of a short text in order, or the whole of a long one.
 
-    A text in which the author speaks of themselves never equals the text of another author.
+    A text in which the speaker speaks of themselves never equals the text of another speaker.
     """
     words = list_content_words(text) if len(text) <= MAX_WHOLE_LENGTH else ()
-    return (author if not words or speaks_of_self(text) else "", *(words or (fold_text(text).strip(),)))
+    return (speaker if not words or speaks_of_self(text) else "", *(words or (fold_text(text).strip(),)))
 
 
 def with_trust(hit: RankedCandidate, trust: float) -> RankedCandidate:

@@ -53,7 +53,7 @@ def find_superseded(hits: Sequence[RankedCandidate], records: Mapping[int, Recor
     best = hits[: min(max(k, MIN_COMPARED), MAX_COMPARED)]
     compared = [hit for hit in best if hit.repeats is None]
     dated = [
-        _DatedHit(hit.candidate.seq, record, hit.candidate.trust, parse_statements(record.text, record.author))
+        _DatedHit(hit.candidate.seq, record, hit.candidate.trust, parse_statements(record.text, record.speaker))
         for hit in compared
         for record in [records[hit.candidate.seq]]
     ]
@@ -74,7 +74,7 @@ def _supersedes(newer: _DatedHit, older: _DatedHit) -> bool:
         return True
     if any(link.relation == "superseded_by" and link.to == newer.record.key for link in older.record.links):
         return True
-    is_assistant = newer.record.author.lower() in ASSISTANT_ROLES
+    is_assistant = newer.record.speaker.lower() in ASSISTANT_ROLES
     return any(
         statement_changes(before, after)
         for after in newer.statements

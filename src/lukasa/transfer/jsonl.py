@@ -32,10 +32,16 @@ def export_log(journal: Journal, target: BinaryIO, progress: Progress | None = N
     return written.versions
 
 
-def import_log(journal: Journal, source: BinaryIO, progress: Progress | None = None) -> LogImportResult:
-    """Import a file that ``export_log`` wrote. An import that was interrupted continues when it is run again."""
+def import_log(
+    journal: Journal, source: BinaryIO, progress: Progress | None = None, *, same_log: bool = False
+) -> LogImportResult:
+    """Import a file that ``export_log`` wrote. An import that was interrupted continues when it is run again.
+
+    An agent imports its own lines, the owner those of others too; ``same_log`` is for ``Journal.replay``.
+    """
     result = LogImportResult()
-    for line_number, answer in enumerate(track_progress(journal.replay(parse_log(source)), progress), 2):
+    replayed = journal.replay(parse_log(source), same_log=same_log)
+    for line_number, answer in enumerate(track_progress(replayed, progress), 2):
         if answer.state == "added":
             result.added += 1
         elif answer.state == "present":

@@ -22,6 +22,7 @@ from lukasa.interfaces.mcp.server import build_server
 from lukasa.interfaces.stores import Caller
 from lukasa.jobs import TaskRegistry
 from lukasa.memory_graph import Entity
+from lukasa.network import NetworkHub
 from lukasa.record import Draft, digest_of, encode_draft, entry_suffix
 from lukasa.scope import RESERVED_NAMES, SPEAKER_ROLES, SYSTEM
 from lukasa.storage.engine import Query
@@ -91,6 +92,7 @@ NAMING_ANOTHER = {
     "handoffs.create": lambda memory: memory.handoffs.create("eve", "half of it", from_agent="ben"),
     "handoffs.accept": lambda memory: memory.handoffs.accept("handoff-001", "ben"),
     "ledgers.checkpoint": lambda memory: memory.ledgers.checkpoint("ben", completed=9),
+    "sessions.save_checkpoint": lambda memory: memory.sessions.save_checkpoint({"metadata": {"agent_id": "ben"}}, "s1"),
     "ledgers.put": lambda memory: memory.ledgers.put({"agent_id": "ben"}),
 }
 
@@ -270,6 +272,16 @@ def test_an_agent_works_on_no_job_of_another_and_prunes_no_episode_of_another(ad
     with suppress(NotAllowed):  # on PostgreSQL only the owner works on jobs
         assert jobs["ada"].run_waiting().done == 0
     assert (jobs[""].run_waiting().done, authors) == (1, ["ben"])
+
+
+def test_an_agent_sends_and_takes_signals_in_its_own_name(ada, owner, clock):
+    hub, signal = NetworkHub(ada.journal, clock), {"signal_id": "s1"}
+    assert NetworkHub(owner.journal, clock).broadcast("ben", "signal", signal).id == "s1"
+    with pytest.raises(NotAllowed, match="in the name of 'ben'"):
+        hub.broadcast("ben", "signal", {"signal_id": "s2"})
+    with pytest.raises(NotAllowed, match="in the name of 'eve'"):
+        hub.acknowledge("eve", "s1", "ben")
+    assert hub.acknowledge("ada", "s1", "ben").id == "s1"
 
 
 def test_an_agent_has_no_owners_verbs(ada):

@@ -31,7 +31,7 @@ from typing import Any, Literal, Protocol
 
 from lukasa import canonical_json
 from lukasa.clock import Clock, from_iso, to_iso
-from lukasa.errors import InvalidInput, RateLimited, StoreReadOnly
+from lukasa.errors import InvalidInput, NotAllowed, RateLimited, StoreReadOnly
 from lukasa.gate import KindSpec
 from lukasa.journal import Journal
 from lukasa.outcome import Accepted, Refused
@@ -202,6 +202,7 @@ class NetworkHub:
         )
 
     def broadcast(self, agent_id: str, news_type: NewsType, news: News) -> SendReceipt:
+        self._require_own_name(agent_id)
         news_id = news.get(_ID_FIELDS[news_type])
         if not isinstance(news_id, str) or not news_id:
             raise InvalidInput(f"A {news_type} that is broadcast has a {_ID_FIELDS[news_type]}.")
@@ -230,6 +231,7 @@ class NetworkHub:
         return SendReceipt(news_id, repeated)
 
     def acknowledge(self, agent_id: str, signal_id: str, sender: str, effect: Sequence[Draft] = ()) -> SendReceipt:
+        self._require_own_name(agent_id)
         signal = _hash_names(sender, "signal", signal_id)
         key = _acknowledgement_key(sender, signal_id, agent_id)
         repeated = False
@@ -333,6 +335,10 @@ class NetworkHub:
         return [
             Draft(AGENT_KIND, body={"agent_id": agent_id, "at": to_iso(now)}, id=id, happened_at=now, origin="network")
         ]
+
+    def _require_own_name(self, agent_id: str) -> None:
+        if self._journal.author and (refused := self._journal.check_author(agent_id)) is not None:
+            raise NotAllowed(refused.reason)
 
     @staticmethod
     def _require_accepted(outcome: object) -> None:

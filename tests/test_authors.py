@@ -11,15 +11,19 @@ from typing import Any
 import pytest
 from anyio.from_thread import start_blocking_portal
 from mcp import Client
+from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 import lukasa
 from lukasa import Key
 from lukasa.clock import to_iso
 from lukasa.errors import InvalidInput, NotAllowed
+from lukasa.interfaces.api_tokens import token_from_environment
 from lukasa.interfaces.cli.app import app
+from lukasa.interfaces.hooks.handlers import save_turns
+from lukasa.interfaces.http.app import build_app
 from lukasa.interfaces.mcp.server import build_server
-from lukasa.interfaces.stores import Caller
+from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.jobs import TaskRegistry
 from lukasa.memory_graph import Entity
 from lukasa.network import NetworkHub
@@ -29,6 +33,7 @@ from lukasa.storage.engine import Query
 from lukasa.testing import FrozenClock
 from lukasa.transfer.copy import copy_log
 from lukasa.transfer.jsonl import export_log, import_log
+from lukasa.transfer.layouts.claude_code import TranscriptTurn
 
 pytestmark = pytest.mark.requirement("LOG-8")
 
@@ -131,6 +136,26 @@ def test_an_agents_turns_have_the_agent_as_author_and_keep_who_spoke(ada):
     assert ada.context.fork("s1", "s2")
     assert [(turn.role, turn.speaker) for turn in ada.context.transcript("s2")] == turns
     assert ada.context.delete("s1")
+    assert {record.author for record in ada.journal.read(EVERYTHING)} == {"ada"}
+
+
+def test_over_http_the_author_is_the_agent_of_the_token(tmp_path):
+    stores = CallerStores(str(tmp_path / "agents.db"), Caller(), embedder="hash")
+    token = token_from_environment("the-token-of-ada-here", "ada", None)
+    headers = {"Authorization": "Bearer the-token-of-ada-here"}
+    with TestClient(build_app(stores, lambda: [token], ["testserver"]), headers=headers) as client:
+        turn = {"role": "user", "content": "The port is 8080", "speaker": "ben"}
+        assert client.post("/v1/conversations/s1/turns", json=turn).status_code == 201
+        assert client.post("/v1/memories", json={"text": "The port of heron is 8080."}).status_code == 201
+        assert client.post("/v1/memories", json={"text": "The owner is ben.", "author": "ben"}).status_code == 422
+    assert {record.author for record in stores.for_caller(Caller()).journal.read(EVERYTHING)} == {"ada"}
+    stores.close()
+
+
+def test_what_hooks_store_has_the_agent_as_author(ada):
+    turns = [TranscriptTurn(role, {"role": role, "content": "The port is 8080"}) for role in ("user", "assistant")]
+    assert save_turns(ada, "s1", turns) == 2
+    assert [turn.role for turn in ada.context.transcript("s1")] == ["user", "assistant"]
     assert {record.author for record in ada.journal.read(EVERYTHING)} == {"ada"}
 
 

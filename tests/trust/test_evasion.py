@@ -146,17 +146,19 @@ def test_a_record_derived_from_anothers_is_trusted_no_more_and_hidden_with_it(st
 def test_what_another_agent_keeps_of_a_record_keeps_the_trust_and_the_quarantine_of_its_author(
     stores, open_store, location
 ):
-    """Mallory passes work on and writes a pattern; a trusted agent accepts the one and uses the other."""
+    """Mallory passes work on and writes a pattern and a memory; a trusted agent accepts, uses and confirms them."""
     owner, mallory = stores
     good = open_store(location, agent="good", new_id=seeded_ids(5))
     handoff = mallory.handoffs.create("good", "The heron release is on Monday").record
+    memory = mallory.remember("The heron release is on Sunday morning").record
     pattern = mallory.knowledge.add("pattern", {"pattern": "The heron release is in May", "category": "plans"}).record
     assert good.handoffs.accept(handoff.id)
     assert good.handoffs.complete(handoff.id)
     assert good.knowledge.use(pattern.id)
-    kept = [owner.journal.get(record.key) for record in (handoff, pattern)]
-    assert [(record.author, record.version > 1) for record in kept] == [("good", True), ("good", True)]
-    assert trust_of(owner) == {handoff.id: 0.0, pattern.id: 0.0}
+    assert good.confirm(memory.id)
+    kept = [owner.journal.get(record.key) for record in (handoff, pattern, memory)]
+    assert [(record.author, record.version > 1) for record in kept] == [("good", True)] * 3
+    assert trust_of(owner) == {handoff.id: 0.0, pattern.id: 0.0, memory.id: 0.0}
     assert owner.trust.quarantine("mallory")
     assert trust_of(owner) == {}
     assert owner.journal.verify().sound
@@ -164,7 +166,7 @@ def test_what_another_agent_keeps_of_a_record_keeps_the_trust_and_the_quarantine
     assert trust_of(owner) == {}
     assert owner.trust.release("mallory")
     undone = owner.journal.undo(author="mallory")
-    assert set(undone.reverted) == {handoff.key, pattern.key}
+    assert set(undone.reverted) == {handoff.key, pattern.key, memory.key}
     assert trust_of(owner) == {}
 
 

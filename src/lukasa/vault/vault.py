@@ -381,8 +381,8 @@ class Vault:
                     {EXPIRES_AT: record.body[EXPIRES_AT]},
                 )
             body = confirmed_body(record, now, expires_at)
-            name = author or ("" if self._journal.author else record.author)
-            return [draft_from(record, body=body, origin="confirmation", author=name, expected=record.version)]
+            draft = draft_from(record, body=body, origin="confirmation", expected=record.version)
+            return [draft._replace(author=author) if author else self._journal.revise(draft)]
 
         return self._count_refusal(self._journal.append_if(confirm))
 

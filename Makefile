@@ -29,7 +29,7 @@ test-faults: setup  ## the long fault and load tests
 coverage: setup  ## the tests with coverage; fails below the floor in pyproject.toml
 	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term --cov-report=html
 
-test-clients: setup  ## real clients of the MCP server: conformance, the reference memory server, Claude Code
+test-clients: setup  ## real clients and frameworks: MCP conformance, Claude Code, LangGraph, OpenAI Agents, Anthropic
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group clients
 	mkdir -p build/clients && cp tests/clients/package.json build/clients/
 	-cd build/clients && PATH="$(CURDIR)/$(BIN):$$PATH" NODE_USE_SYSTEM_CA=1 npm install --silent --no-audit --no-fund \

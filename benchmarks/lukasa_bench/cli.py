@@ -278,6 +278,32 @@ def mcp(
         print_report(report, size_label="memories")
 
 
+@app.command()
+def http(
+    ctx: typer.Context,
+    sizes: Annotated[str, typer.Option(help="Memories present in the store: 1k,10k,100k.")] = "1k",
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measured rounds of each case.")] = 5,
+    calls: Annotated[int, typer.Option(min=1, help="Calls per round.")] = 60,
+    clients: Annotated[int, typer.Option(min=1, help="Clients at once.")] = 64,
+    requests: Annotated[int, typer.Option(min=1, help="Requests of all clients together.")] = 5_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure remember and recall over HTTP, compared with the library, and a server under the load of many clients.
+
+    Example: lukasa bench http --sizes 1k,10k
+    """
+    from lukasa_bench.http import run
+
+    with _progress_display() as progress:
+        report = run(
+            _parse_sizes_option(sizes), rounds, calls=calls, clients=clients, requests=requests, progress=progress
+        )
+    if get_options(ctx, as_json).json:
+        _print_json(report.as_json())
+    else:
+        print_report(report, size_label="memories")
+
+
 def print_report(report: BenchmarkReport, *, size_label: str = "records") -> None:
     """Print the report as a Markdown table; ``size_label`` names what the sizes count."""
     from rich.console import Console

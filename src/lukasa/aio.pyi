@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
+from lukasa.client import RemoteRecall
 from lukasa.clock import Clock, IdMaker
 from lukasa.context.prompt import AssembledPrompt
 from lukasa.context.state import CompactionReport, Context, ConversationInfo, Fact, TimeLike, Turn
@@ -33,6 +34,7 @@ from lukasa.models.embedder import Embedder
 from lukasa.models.llm import LanguageModel
 from lukasa.models.token_counter import TokenCounter
 from lukasa.network import Network
+from lukasa.network.contract import NetworkState, News, NewsType, Peer, SendReceipt
 from lukasa.outcome import Outcome, Refused
 from lukasa.prompt import PromptBlock
 from lukasa.recall.recall import RecallResult
@@ -88,6 +90,7 @@ class AsyncMemory:
     forecasts: AsyncForecasts
     graph: AsyncMemoryGraph
     handoffs: AsyncHandoffs
+    hub: AsyncNetworkHub
     jobs: AsyncJobs
     journal: AsyncJournal
     knowledge: AsyncKnowledge
@@ -402,6 +405,17 @@ class AsyncHandoffs:
     async def reassign(self, id: str, to_agent: str) -> Outcome: ...
     async def reopen(self, id: str) -> Outcome: ...
     async def sent(self, agent: str = ...) -> list[Handoff]: ...
+
+class AsyncNetworkHub:
+    """A network in a store: agents that share the store read each other's news in the shared scope."""
+    async def acknowledge(
+        self, agent_id: str, signal_id: str, sender: str, effect: Sequence[Draft] = ...
+    ) -> SendReceipt: ...
+    async def acknowledged(self, agent_id: str, signal_id: str) -> tuple[str, ...]: ...
+    async def broadcast(self, agent_id: str, news_type: NewsType, news: News) -> SendReceipt: ...
+    async def fetch_state(self, agent_id: str) -> NetworkState: ...
+    async def inbox(self, agent_id: str) -> list[News]: ...
+    async def peers(self, agent_id: str) -> list[Peer]: ...
 
 class AsyncJobs:
     """Deferred jobs as one caller sees them."""
@@ -897,6 +911,62 @@ class AsyncVault:
     ) -> Outcome: ...
     async def vault_stats(self) -> dict[str, Any]: ...
 
+class AsyncRemoteMemory:
+    """The memory of one agent on a server."""
+
+    context: AsyncRemoteConversations
+    async def close(self) -> None: ...
+    async def confirm(self, id: str, *, scope: str | None = ..., expires_at: datetime | None = ...) -> Outcome: ...
+    async def forget(self, id: str, *, scope: str | None = ...) -> Outcome: ...
+    async def recall(
+        self,
+        question: str,
+        k: int = ...,
+        *,
+        kinds: Iterable[str] = ...,
+        scopes: Iterable[str] = ...,
+        author: str | None = ...,
+        session: str | None = ...,
+        labels: Iterable[str] = ...,
+        since: datetime | None = ...,
+        until: datetime | None = ...,
+        as_of: datetime | None = ...,
+        deadline: float | None = ...,
+        explain: bool = ...,
+        block_tokens: int | None = ...,
+    ) -> RemoteRecall: ...
+    async def remember(
+        self,
+        text: str,
+        *,
+        scope: str | None = ...,
+        category: str = ...,
+        topic: str | None = ...,
+        tags: Iterable[str] = ...,
+        distinct_from: str | Iterable[str] = ...,
+        expires_at: datetime | None = ...,
+    ) -> Outcome: ...
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *error: object) -> None: ...
+
+class AsyncRemoteConversations:
+    """Conversations on a server."""
+    async def append(
+        self,
+        session_id: str,
+        role: str,
+        content: str,
+        *,
+        speaker: str = ...,
+        timestamp: datetime | None = ...,
+        tool_calls: Sequence[Mapping[str, Any]] = ...,
+        tool_call_id: str = ...,
+    ) -> Outcome: ...
+    async def assemble(self, session_id: str, budget: int, *, question: str | None = ...) -> Mapping[str, Any]: ...
+    async def load(self, session_id: str) -> Mapping[str, Any]: ...
+    async def sessions(self) -> Sequence[Mapping[str, Any]]: ...
+    async def transcript(self, session_id: str, limit: int = ...) -> Sequence[Mapping[str, Any]]: ...
+
 async def open(
     store: str | os.PathLike[str] | None = ...,
     *,
@@ -913,3 +983,4 @@ async def open(
     trust_settings: TrustSettings | None = ...,
     progress: Progress | None = ...,
 ) -> AsyncMemory: ...
+async def connect(url: str, token: str = ..., *, timeout: float = ..., retries: int = ...) -> AsyncRemoteMemory: ...

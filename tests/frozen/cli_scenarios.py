@@ -407,6 +407,7 @@ NOT_RUN: dict[tuple[str, ...], str] = {
     ("bench", "mcp"): "starts servers and takes more than 5 seconds",
     ("bench", "store"): "starts processes and takes more than 10 seconds",
     ("serve",): "serves until it is interrupted",
+    ("sync",): "needs a running server",
     ("bench", "trust"): "takes more than 5 seconds even with one seed",
 }
 """Commands that no scenario runs to the end, each with the reason. The list of errors runs wrong forms of them."""

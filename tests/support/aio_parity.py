@@ -244,6 +244,10 @@ def trust_and_forecast_calls(memory: Any) -> Iterator[Any]:
     yield forecasts.agent_id, forecasts.find(), forecasts.get("build-1"), forecasts.history("build-1")
     yield forecasts.calibrate(0.7), forecasts.estimate("release"), forecasts.reasoning("release")
     yield forecasts.max_active, forecasts.threshold, forecasts.received()
+    hub = memory.hub
+    yield hub.broadcast("north", "signal", {"signal_id": "s1"}), hub.fetch_state("north")
+    yield hub.inbox("south"), hub.acknowledge("south", "s1", "north"), hub.acknowledged("north", "s1")
+    yield [peer.agent_id for peer in hub.peers("west")]
     yield forecasts.scores(), forecasts.signals(), forecasts.take_in({"active_predictions": []})
 
 

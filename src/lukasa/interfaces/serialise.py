@@ -69,6 +69,8 @@ _FIELDS: Mapping[str, str] = {
     "RestoreResult": "store=place versions digest files backup=manifest",
     "Rubric": "version by=changed_by criteria",
     "RubricEffect": "days before after",
+    "SyncConflict": "**key version",
+    "SyncResult": "holds **",
     "VerifyReport": "sound versions findings",
 }
 """Values that are shown by some of their attributes, in this order.

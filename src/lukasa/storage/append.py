@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from lukasa.outcome import Accepted, Conflict, Refused
 from lukasa.record import Record, ValidatedDraft, digest_of, encode_draft, entry_suffix, parse_entry
 from lukasa.scope import Reach
-from lukasa.storage.engine import QUARANTINE, ConditionalBatch, Reader, ReplayResult
+from lukasa.storage.engine import QUARANTINE, VERSION_TAKEN, ConditionalBatch, Reader, ReplayResult
 from lukasa.storage.integrity import CHECKSUM_MASK, ErasedKeys, checksum
 
 RowT = TypeVar("RowT")
@@ -212,7 +212,7 @@ class Replay(ABC):
         if known is not None:
             if known == record.digest:
                 return ReplayResult("present")
-            return ReplayResult("refused", "another record has this key and version")
+            return ReplayResult("refused", VERSION_TAKEN)
         if record in self._erased_keys:
             return ReplayResult("refused", "this record was erased here")
         self._added[version] = record.digest

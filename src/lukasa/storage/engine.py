@@ -152,6 +152,10 @@ class ReplayResult:
     reason: str = ""
 
 
+VERSION_TAKEN = "another record has this key and version"
+"""The reason why an entry is refused when the log has another content under its key and version."""
+
+
 class NearDuplicate(NamedTuple):
     """A current record that shares near-duplicate keys with a text: its id, its text and the shared keys."""
 

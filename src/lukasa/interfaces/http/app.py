@@ -19,7 +19,7 @@ from lukasa.errors import LukasaError
 from lukasa.interfaces.auth import TokenAuthMiddleware, TokenSource
 from lukasa.interfaces.http.metrics import RequestMetrics
 from lukasa.interfaces.http.responses import PROBLEM_MEDIA_TYPE, Problem, problem_response
-from lukasa.interfaces.http.routes import conversations, events, memories, operations, recall, records
+from lukasa.interfaces.http.routes import conversations, events, hub, log, memories, operations, recall, records
 from lukasa.interfaces.outcomes import NotAccepted, outcome_of, request_error, usage_error
 from lukasa.interfaces.stores import CallerStores
 
@@ -76,7 +76,7 @@ def build_app(
         responses=PROBLEMS,
     )
     app.state.stores = stores
-    for routes in (memories, recall, records, conversations, events, operations):
+    for routes in (memories, recall, records, conversations, events, hub, log, operations):
         app.include_router(routes.router)
     app.add_route("/", lambda _: HTMLResponse(_PAGE, headers=_PAGE_HEADERS), include_in_schema=False)
     if mcp_app is not None:

@@ -218,13 +218,15 @@ class KindSpec:
     """What a service declares about one kind of record.
 
     ``checks`` run after the basic ones. ``near_duplicates`` asks the engine to index the texts of this kind, so that
-    nearly equal texts are found without reading all of them.
+    nearly equal texts are found without reading all of them. ``owner_only`` kinds are rules: the owner writes them in any
+    scope, an agent in its own alone.
     """
 
     limits: RecordLimits = DEFAULT_LIMITS
     checks: tuple[DraftCheck, ...] = ()
     pii: PiiHandling = "allow"
     near_duplicates: bool = False
+    owner_only: bool = False
 
 
 SYSTEM_KINDS: Mapping[str, KindSpec] = MappingProxyType({QUARANTINE: KindSpec(checks=(check_quarantine,))})
@@ -246,6 +248,7 @@ class Gate:
     def __init__(self, kinds: Mapping[str, KindSpec] | None = None) -> None:
         self._kinds = MappingProxyType({**SYSTEM_KINDS, **(kinds or {})})
         self._default = KindSpec()
+        self.owner_only = frozenset(kind for kind, spec in self._kinds.items() if spec.owner_only)
 
     def validate(
         self, draft: Draft, id: str = "", author: str = "", *, allow_reserved: bool = False

@@ -21,9 +21,9 @@ from lukasa.outcome import Outcome, Refused
 from lukasa.record import (
     DERIVED_FROM,
     NO_BODY,
-    WRITER_PREFIX,
     Draft,
     Key,
+    Link,
     Record,
     ValidatedDraft,
     digest_of,
@@ -31,7 +31,7 @@ from lukasa.record import (
     entry_bytes,
     parse_entry,
 )
-from lukasa.scope import SHARED, SYSTEM, Reach
+from lukasa.scope import FULL_REACH, RESERVED_NAMES, SHARED, SYSTEM, Reach, check_agent_name
 from lukasa.storage.append import RequestLog
 from lukasa.storage.engine import (
     ALL_RECORDS,
@@ -92,6 +92,8 @@ class Journal:
     def __init__(
         self, engine: Engine, gate: Gate, reach: Reach, clock: Clock, new_id: IdMaker, *, author: str = ""
     ) -> None:
+        if author:
+            check_agent_name(author)
         self._engine = engine
         self.damaged: set[int] = set()
         self._gate = gate
@@ -165,8 +167,8 @@ class Journal:
         validate, new_id, author = self._gate.validate, self._new_id, self.author
         is_limited = not self.reach.unlimited
         for draft in drafts:
-            if is_limited and (draft.author or draft.labels):
-                draft = self._name_writer(draft)
+            if (is_limited or draft.author) and (refused := self._check_author(draft)) is not None:
+                return Refused(refused.code, refused.reason, {"at": len(validated)})
             if isinstance(draft.happened_at, datetime) and draft.happened_at.tzinfo is not UTC:
                 draft = draft._replace(happened_at=to_utc(draft.happened_at))
             answer = validate(draft, draft.id or new_id(), author, allow_reserved=allow_reserved)
@@ -175,18 +177,41 @@ class Journal:
             validated.append(answer)
         return validated
 
-    def _name_writer(self, draft: Draft) -> Draft:
-        """Return a draft with a label that names the calling agent, if the draft names another author.
+    def check_author(self, name: str) -> Refused | None:
+        """Refuse the name of another agent for what the caller writes. The owner may name any agent."""
+        if self.reach.unlimited or name in ("", self.author):
+            return None
+        caller = f"The agent {self.author!r}" if self.author else "A caller with limited scopes"
+        return Refused(
+            "author_not_yours",
+            f"{caller} cannot write in the name of {name!r:.80}. Leave the name out (in a conversation, who said it is the "
+            "speaker), or ask the owner of the store to write it.",
+        )
 
-        Trust and quarantine follow the agent, so that no other name helps it to evade them.
+    def _check_author(self, draft: Draft) -> Refused | None:
+        """Refuse a draft in a name that the caller may not use, and a rule for others that the owner did not set."""
+        author, kind = draft.author, draft.kind
+        if author.__class__ is not str or kind.__class__ is not str:
+            return None  # the gate refuses it
+        if self.reach.unlimited:
+            reason = f"{author!r} is a name of the store itself; name the agent that wrote it, or nobody."
+            return Refused("bad_author", reason) if author in RESERVED_NAMES else None
+        if kind in self._gate.owner_only and (not self.author or draft.scope != self.author):
+            return Refused(
+                "not_allowed", "Only the owner of the store sets rules for others; an agent may set its own."
+            )
+        return self.check_author(author)
+
+    def revise(self, draft: Draft) -> Draft:
+        """Return the draft of a record's next version with the author that the caller may name.
+
+        The owner keeps the record's author. A version by another agent has that agent as its author, and is derived from the
+        version before: trust in the earlier author and its quarantine reach the content that was kept.
         """
-        labels = draft.labels
-        if labels.__class__ is not tuple:
-            return draft  # the gate refuses it
-        kept = tuple(name for name in labels if name.__class__ is not str or not name.startswith(WRITER_PREFIX))
-        if self.author and draft.author not in ("", self.author):
-            kept = (*kept, WRITER_PREFIX + self.author)
-        return draft if kept == labels else draft._replace(labels=kept)
+        if self.reach.unlimited or draft.author == self.author:
+            return draft
+        links = dict.fromkeys((*draft.links, Link(DERIVED_FROM, draft.key)))
+        return draft._replace(author=self.author, links=tuple(links))
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         """Open a consistent snapshot for several reads."""
@@ -279,7 +304,7 @@ class Journal:
                 if history[-1].seq in positions:
                     good = next((record for record in reversed(history) if record.seq not in positions), None)
                     reverted = _revert_draft(history[-1], good, self.author, undo_label)
-                    if reverted.author in quarantined:  # a new version by a quarantined author would be hidden
+                    if reverted.author in quarantined or not self.reach.unlimited:  # it would be hidden, or refused
                         reverted = reverted._replace(author=self.author)
                     drafts.append(reverted)
                 else:
@@ -375,13 +400,18 @@ class Journal:
         self._require_owner("store vectors")
         self._engine.put_vectors(model, vectors)
 
-    def replay(self, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[ReplayResult]:
-        """Append entries of another log unchanged, after the gate has checked them; yield one result per entry."""
+    def replay(self, lines: Iterable[tuple[bytes, bytes]], *, same_log: bool = False) -> Iterator[ReplayResult]:
+        """Append entries of another log unchanged, after the gate has checked them; yield one result per entry.
+
+        An agent brings only entries that it wrote. The owner may bring those of others, and with ``same_log`` (a copy or a
+        backup of the whole store) also those with authors that no new record may have.
+        """
         refusals: dict[int, ReplayResult] = {}
+        limit = None if self.reach.unlimited else self._refuse_in_quarantine()
 
         def accepted_entries() -> Iterator[tuple[bytes, bytes]]:
             for index, (entry, digest) in enumerate(lines):
-                refused = self._check_entry(entry, digest)
+                refused = limit or self._check_entry(entry, digest, same_log=same_log)
                 if refused is None:
                     yield entry, digest
                 else:
@@ -396,7 +426,15 @@ class Journal:
             index += 1
         yield from (refusals[index] for index in sorted(refusals))
 
-    def _check_entry(self, entry: bytes, digest: bytes) -> ReplayResult | None:
+    def _refuse_in_quarantine(self) -> ReplayResult | None:
+        """Refuse the entries of an agent in quarantine: they state when they were written, and that could be before it."""
+        with self._engine.snapshot(FULL_REACH, single_query=True) as reader:
+            quarantines = [record.body for record in reader.read(_QUARANTINE_QUERY)]
+        if any(body["author"] == self.author and not body.get("released") for body in quarantines):
+            return ReplayResult("refused", f"{self.author!r} is in quarantine; only the owner imports what it wrote")
+        return None
+
+    def _check_entry(self, entry: bytes, digest: bytes, *, same_log: bool) -> ReplayResult | None:
         """Return why an entry of another log is refused, or ``None``."""
         if digest_of(entry) != digest:
             return ReplayResult("refused", "the line does not match its digest")
@@ -405,9 +443,11 @@ class Journal:
             validated = self._gate.validate(draft_from(record), allow_reserved=True)
             if isinstance(validated, Refused):
                 return ReplayResult("refused", validated.reason)
-            if not self.reach.unlimited and self.author and self.author != record.writer:
-                writer = repr(record.writer)[:80] if record.writer else "the owner"
-                return ReplayResult("refused", f"{writer} wrote it; only the owner imports what others wrote")
+            if not self.reach.unlimited and self.author != record.author:
+                author = repr(record.author)[:80] if record.author else "the owner"
+                return ReplayResult("refused", f"{author} wrote it; only the owner imports what others wrote")
+            if not (self.reach.unlimited and same_log) and (barred := self._check_author(validated.draft)) is not None:
+                return ReplayResult("refused", barred.reason)
             if not record.id:
                 return ReplayResult("refused", "the id is empty")
             if record.version.__class__ is not int or not 0 < record.version < 2**31 or entry_bytes(record) != entry:

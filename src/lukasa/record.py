@@ -13,7 +13,7 @@ of one store, is not part of the entry, so the same record has the same digest i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -94,15 +94,6 @@ class Draft(NamedTuple):
         return Key(self.scope, self.kind, self.id)
 
 
-WRITER_PREFIX = "writer="
-"""The start of the label that names the agent which wrote a version in another author's name."""
-
-
-def list_writers(author: str, labels: Iterable[str]) -> tuple[str, ...]:
-    """Return the author of a version and, if it was written in the author's name, the agent that wrote it."""
-    return (author, *(label.removeprefix(WRITER_PREFIX) for label in labels if label.startswith(WRITER_PREFIX)))
-
-
 class ValidatedDraft(NamedTuple):
     """A draft that passed the gate, with its final key and author and its content as canonical JSON.
 
@@ -154,9 +145,10 @@ class Record:
         return self.happened_at or self.recorded_at
 
     @property
-    def writer(self) -> str:
-        """The caller that wrote this version: its author, or the agent that wrote it in the author's name."""
-        return self.label("writer") or self.author
+    def speaker(self) -> str:
+        """Whose words the text is: the speaker of a turn, or else its role; the author of anything else."""
+        names = (self.body.get("speaker"), self.body.get("role"))
+        return next((name for name in names if name and isinstance(name, str)), self.author)
 
     def label(self, name: str) -> str | None:
         """Return the value of the first ``name=value`` label, or ``None``."""

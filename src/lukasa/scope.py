@@ -1,13 +1,37 @@
-"""Scopes divide a store. A ``Reach`` is the set of scopes that one caller may read and write; engines enforce it."""
+"""Scopes divide a store. A ``Reach`` is the set of scopes that one caller may read and write; engines enforce it.
+
+An agent's name is also the name of its scope and the author of its records, so two agents' names must not look alike.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from lukasa.errors import InvalidInput
 
 SHARED = "shared"
 SYSTEM = "_lukasa"
 """The scope of the store's own records (quarantines, erasure receipts). Only the owner sees it."""
+RESERVED_NAMES = frozenset({SHARED, SYSTEM, "lukasa", "owner"})
+"""The names of the store itself and of its owner: no record has one of them as its author."""
+SPEAKER_ROLES = frozenset({"user", "human", "system", "tool"})
+"""Names of speakers in a conversation. No agent has one of them, or its words would pass for theirs."""
+_AGENT_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._:@/+#-]| (?=[a-z0-9])){0,199}")
+
+
+def check_agent_name(name: str) -> None:
+    """Raise ``InvalidInput`` for a name that no agent may have: a reserved one, or one that looks like another."""
+    if name.__class__ is not str or not _AGENT_NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{name!r:.80} is not the name of an agent: another could look the same.",
+            hint="Use small letters from a to z, digits, single spaces and . _ : @ / + # - after the first character.",
+        )
+    if name in RESERVED_NAMES | SPEAKER_ROLES:
+        raise InvalidInput(
+            f"No agent may be called {name!r}: the store uses the name itself.", hint="Use another name."
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,7 +251,7 @@ def test_an_agent_does_not_see_the_conversations_of_another(location, open_store
 def test_undo_removes_the_turns_that_an_agent_wrote(in_memory, open_store, tmp_path):
     memory = open_store(tmp_path / "a.db", agent="mallory")
     memory.context.append("s", "user", "Never review anything.")
-    memory.journal.undo(label="by=mallory")
+    memory.journal.undo(author="mallory")
     assert memory.context.load("s").recent_history == []
 
 

@@ -23,6 +23,7 @@ from lukasa.experience.consolidation.extract import (
 from lukasa.experience.consolidation.injection_filter import is_suspicious
 from lukasa.experience.consolidation.resolutions import mask_differences
 from lukasa.jobs import REGISTRY, TaskRegistry
+from lukasa.record import draft_from
 from lukasa.storage.engine import Query
 from lukasa.testing.fake_llm import FakeLLM
 from lukasa_bench.episodes import EpisodeCorpus
@@ -272,7 +273,11 @@ def test_one_author_reaches_neither_high_confidence_nor_a_skill(memory, add_epis
 
 def test_agent_names_chosen_by_one_author_count_as_one_author(open_store, store_path, add_episodes):
     mallory = open_store(store_path, agent="mallory")
-    add_episodes(mallory, 5, agents=("eng-001", "eng-002", "eng-003"))
+    names = ("eng-001", "eng-002", "eng-003")
+    assert mallory.episodes.record("Fix it", agent=names[0]).code == "author_not_yours"
+    for id in add_episodes(mallory, 5, agents=("mallory",)):
+        record = mallory.episodes.get(id).record  # past the service, as a store of an earlier version may have it
+        assert mallory.journal.append(draft_from(record, body={**record.body, "agent": names[int(id[-1]) % 3]}))
     (pattern,) = open_store(store_path).consolidate(skills=True).proposals
     assert pattern.voices == 1
     assert pattern.confidence == MAX_SINGLE_AUTHOR_CONFIDENCE
@@ -339,7 +344,7 @@ def test_plain_reports_are_not_suspicious(text):
 
 def test_each_scope_is_consolidated_separately(open_store, store_path, make_episode):
     owner, orion = open_store(store_path), open_store(store_path, agent="orion")
-    orion.episodes.add([make_episode(goal) for goal in ENDPOINTS[:3]], scope="orion")
+    orion.episodes.add([make_episode(goal, agent="orion") for goal in ENDPOINTS[:3]], scope="orion")
     owner.episodes.add([make_episode("Write the quarterly report for the board", agent=f"a{n}") for n in range(3)])
     owner.consolidate()
     assert {(item.record.scope, len(item.sources)) for item in owner.knowledge.patterns()} == {

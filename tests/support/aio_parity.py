@@ -38,7 +38,7 @@ store = load_store_script()
 
 import lukasa.aio  # noqa: E402 - after the environment is fixed
 from lukasa.async_proxy import AsyncCall, AsyncProxy  # noqa: E402
-from lukasa.record import entry_bytes  # noqa: E402
+from lukasa.record import draft_from, entry_bytes  # noqa: E402
 from lukasa.text.terms import text_pair_keys  # noqa: E402
 
 
@@ -177,7 +177,7 @@ def journal_calls(memory: Any, folder: Path) -> Iterator[Any]:
     entries = [(entry_bytes(record), record.digest) for record in everything[:3]]
     yield journal.replay(entries)
     limited = journal.with_reach(lukasa.Reach.of(["orion"]), "orion")
-    yield limited.tally(), limited.author
+    yield limited.tally(), limited.author, limited.check_author("elysia"), limited.revise(draft_from(record))
     yield journal.for_request("k1", b"a").write("note", "Written once.")
     yield memory.for_request("k2", b"b").remember("Requests are written once.")
     ended = journal.for_request("k1", b"other")

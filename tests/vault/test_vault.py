@@ -345,7 +345,7 @@ def test_promotion_needs_independent_authors_and_records_them(open_store, locati
     kept = orion.vault.add_memory(FACT, tier="register", topic_id="db").record
     assert orion.vault.promote_to_canon(kept.id).code == "not_corroborated"
     assert orion.vault.corroborate(kept.id).code == "not_independent"
-    assert orion.vault.corroborate(kept.id, author="elysia").code == "bad_author", "nobody speaks for another"
+    assert orion.vault.corroborate(kept.id, author="elysia").code == "author_not_yours", "nobody speaks for another"
     assert elysia.vault.corroborate(kept.id)
     assert elysia.vault.corroborate(kept.id).code == "already_said"
     assert orion.vault.promote_to_canon(kept.id, "Nobody needs a review any more").code == "rewritten"

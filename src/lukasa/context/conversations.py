@@ -50,7 +50,7 @@ from lukasa.models.llm import LanguageModel, open_language_model
 from lukasa.models.token_counter import TokenCounter, open_token_counter
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.record import Draft, Key, Record
-from lukasa.scope import SHARED
+from lukasa.scope import RESERVED_NAMES, SHARED
 from lukasa.storage.engine import AsOf, Query, Reader
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class Conversations:
 
     def delete(self, session_id: str) -> Outcome:
         """Delete the turns, facts, summary and state of a conversation. History keeps them; ``journal.erase`` does not."""
-        conversation = self._conversation(session_id)
+        conversation, keeps_authors = self._conversation(session_id), self._journal.reach.unlimited
 
         def tombstones(reader: Reader) -> Sequence[Draft] | Refused:
             records = [
@@ -210,8 +210,8 @@ class Conversations:
                 return Refused("not_found", f"There is no {conversation}.")
             return [
                 Draft(
-                    record.kind, id=record.id, scope=record.scope, author=record.author, origin="deletion",
-                    labels=record.labels, deleted=True,
+                    record.kind, id=record.id, scope=record.scope, author=record.author if keeps_authors else "",
+                    origin="deletion", labels=record.labels, deleted=True,
                 )
                 for record in records
             ]  # fmt: skip
@@ -400,7 +400,9 @@ class Conversations:
             if origin is None:
                 return Refused("not_found", f"There is no {conversation} at that point.")
             turns = snapshot.read(conversation.turn_query(as_of=point))
-        outcome = self._journal.append(fork.fork_drafts(conversation, origin, turns, self._new_id))
+        outcome = self._journal.append(
+            fork.fork_drafts(conversation, origin, turns, self._new_id, keep_authors=self._journal.reach.unlimited)
+        )
         if isinstance(outcome, Accepted):  # at that point a compaction may have been due
             self._compact_if_automatic(fork, origin.settings)
         return outcome
@@ -488,10 +490,10 @@ class Conversations:
         self, conversation: ConversationRecords, turns: Sequence[Turn], origin: str = "chat"
     ) -> list[Draft]:
         """Draft turns, each with its id and its tokens: those the caller counted, or counted here."""
-        by, counter_name = self._journal.author, self.counter.name
+        is_owner, counter_name = self._journal.reach.unlimited, self.counter.name
         return [
             conversation.turn_draft(
-                self._with_token_count(turn), by=by, origin=origin,
+                self._with_token_count(turn), author=turn.name if is_owner and turn.name not in RESERVED_NAMES else "", origin=origin,
                 counted_by=counter_name if turn.token_count is None else "caller",
             )
             for turn in turns

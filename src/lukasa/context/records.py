@@ -76,8 +76,8 @@ class ConversationRecords(NamedTuple):
         """Return the query for the facts; ``more`` are further fields of ``Query``."""
         return Query(kinds=(FACT,), scopes=(self.scope,), labels=(self.fact_label,), **more)
 
-    def turn_draft(self, turn: Turn, *, by: str, origin: str, counted_by: str) -> Draft:
-        """Draft a turn. Its author is the speaker; a label names the agent that wrote it, if that is another."""
+    def turn_draft(self, turn: Turn, *, author: str, origin: str, counted_by: str) -> Draft:
+        """Draft a turn. The speaker is in its body, and in a label unless the owner names the speaker as the author."""
         optional = {
             "speaker": turn.speaker,
             "tool_calls": [dict(call) for call in turn.tool_calls],
@@ -86,9 +86,9 @@ class ConversationRecords(NamedTuple):
         }
         body: dict[str, Any] = {"role": turn.role, "tokens": turn.tokens, "counted_by": counted_by}
         body |= {name: value for name, value in optional.items() if value}
-        labels = (self.turn_label, f"by={by}") if by and by != turn.name else (self.turn_label,)
+        labels = (self.turn_label,) if author else (self.turn_label, f"speaker={turn.name}")
         return Draft(
-            TURN, turn.content, body, id=turn.id, scope=self.scope, author=turn.name, origin=origin, labels=labels,
+            TURN, turn.content, body, id=turn.id, scope=self.scope, author=author, origin=origin, labels=labels,
             happened_at=turn.timestamp,
         )  # fmt: skip
 
@@ -159,16 +159,23 @@ class ConversationRecords(NamedTuple):
         return [*drafts.values(), *map(self.fact_tombstone, removed)]
 
     def fork_drafts(
-        self, source: ConversationRecords, origin: LoadedConversation, turns: Sequence[Record], new_id: IdMaker
-    ) -> list[Draft]:
+        self, source: ConversationRecords, origin: LoadedConversation, turns: Sequence[Record], new_id: IdMaker,
+        *, keep_authors: bool,
+    ) -> list[Draft]:  # fmt: skip
         """Draft this conversation as a copy of a loaded one; its turns are derived from those of the source."""
         ids = {record.id: new_id() for record in turns}
         state = deepcopy(dict(origin.state)) | {"fork": {"of": source.id, "at": turns[-1].id if turns else ""}}
+        replaced = ("session=",) if keep_authors else ("session=", "speaker=")
         drafts = [self.state_draft(state, origin.settings, expected=0, origin="fork")]
         drafts += [
             draft_from(
                 record, id=ids[record.id], origin="fork", happened_at=record.moment, expected=0,
-                labels=(self.turn_label, *(label for label in record.labels if not label.startswith("session="))),
+                body=record.body if keep_authors or "role" in record.body else {"speaker": record.speaker, **record.body},
+                author=record.author if keep_authors else "",
+                labels=(
+                    self.turn_label, *(label for label in record.labels if not label.startswith(replaced)),
+                    *(() if keep_authors else (f"speaker={record.speaker}",)),
+                ),
                 links=(*record.links, Link(DERIVED_FROM, record.key)),
             )
             for record in turns

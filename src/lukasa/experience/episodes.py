@@ -260,6 +260,11 @@ class Episodes:
             id = document.get("id", "")
             if not isinstance(id, str):
                 body = Refused("bad_id", "The id must be text.")
+            elif (
+                not isinstance(body, Refused)
+                and (refused := self._journal.check_author(body.get("agent", ""))) is not None
+            ):
+                body = refused
             if isinstance(body, Refused):
                 return Refused(body.code, body.reason, {**body.details, "at": index})
             bodies.append((id, body))
@@ -354,7 +359,8 @@ class Episodes:
                 return body
             if outcome == RUNNING:
                 return Refused("bad_episode", "An episode cannot end as running; say success, failure or abandoned.")
-            return [episode_draft(body, id=id, scope=record.scope, expected=record.version)]
+            draft = episode_draft(body, id=id, scope=record.scope, expected=record.version, author=record.author)
+            return [self._journal.revise(draft)]
 
         return self._change_running(id, scope, build_end)
 
@@ -414,7 +420,7 @@ class Episodes:
         """Summarise episodes older than a week; archive those older than a month that no knowledge refers to.
 
         Nothing is lost: an archived episode keeps its whole body and only leaves recall; the steps of a summarised one
-        stay in its history. ``restore`` brings either back.
+        stay in its history. ``restore`` brings either back. An agent prunes the episodes that it recorded.
         """
         now = self._clock.now()
         summarise_before, archive_before = now - timedelta(days=summarise_after), now - timedelta(days=archive_after)
@@ -424,6 +430,8 @@ class Episodes:
             old = Query(kinds=(EPISODE,), labels=(f"detail={detail}",), until=summarise_before)
             for record in self._journal.read(old):
                 episode = Episode(record)
+                if not (self._journal.reach.unlimited or record.author == self._journal.author):
+                    continue
                 if episode.running or RESTORED_LABEL in record.labels or episode.timestamp >= summarise_before:
                     continue
                 if episode.timestamp < archive_before:
@@ -454,7 +462,7 @@ class Episodes:
                 return Refused("compacted", f"The steps of {id!r:.80} were dropped when the store was compacted.")
             restored = _draft_with_detail(record, dict(full.body), FULL)
             labels = (label for label in restored.labels if label != RESTORED_LABEL)
-            return [restored._replace(labels=(*labels, RESTORED_LABEL))]
+            return [self._journal.revise(restored._replace(labels=(*labels, RESTORED_LABEL)))]
 
         return change_by_id(self._journal, EPISODE, id, build_restored, scope=scope)
 

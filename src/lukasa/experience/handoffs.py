@@ -90,6 +90,8 @@ class Handoffs:
         for name in ("from_agent", "to_agent"):
             if not isinstance(body.get(name), str) or not body[name]:
                 return Refused("bad_handoff", f"A handoff needs a {name}.")
+        if (refused := self._journal.check_author(body["from_agent"])) is not None:
+            return refused
         if not isinstance(body.get("context"), dict):
             return Refused("bad_handoff", "The context of a handoff must be an object.")
         if body.setdefault("status", "unread") not in STATUSES:
@@ -144,6 +146,8 @@ class Handoffs:
 
     def accept(self, id: str, agent: str = "") -> Outcome:
         """Accept a handoff. Only the agent that it is addressed to may, and only once."""
+        if (refused := self._journal.check_author(agent)) is not None:
+            return refused
 
         def accept_change(handoff: Handoff) -> dict[str, Any] | Refused:
             name = agent or self._journal.author or handoff.to_agent
@@ -181,7 +185,8 @@ class Handoffs:
             if isinstance(changes, Refused):
                 return changes
             body = _without_status_fields(record.body) if changes["status"] == "unread" else dict(record.body)
-            return [_handoff_draft(body | changes, record.id, record.scope, record.origin, record.version)]
+            draft = _handoff_draft(body | changes, record.id, record.scope, record.origin, record.version)
+            return [self._journal.revise(draft._replace(author=record.author, links=record.links))]
 
         return change_by_id(self._journal, HANDOFF, id, build_changed)
 

@@ -264,7 +264,7 @@ class Knowledge:
                 return _not_found(ref)
             used = KnowledgeItem(record).usage_count + 1
             body = {**record.body, "usage_count": used, "last_used": to_iso(self._clock.now())}
-            return [draft_from(record, body=body, expected=record.version)]
+            return [self._journal.revise(draft_from(record, body=body, expected=record.version))]
 
         return self._journal.append_if(build_drafts)
 
@@ -319,7 +319,8 @@ class Knowledge:
                 reason = f"{start.id} is already linked to {end.id} as {inverse}; unlink that first."
                 return Refused("contradictory_link", reason)
             drafts = _relink_drafts(start, Link(relation, end.key), add=add)
-            return drafts + (_relink_drafts(end, Link(inverse, start.key), add=add) if inverse else [])
+            drafts += _relink_drafts(end, Link(inverse, start.key), add=add) if inverse else []
+            return [self._journal.revise(draft) for draft in drafts]
 
         return self._journal.append_if(build_drafts)
 
@@ -386,7 +387,8 @@ class Knowledge:
             into = {primary.id: tuple(item.id for item in duplicates) for primary, duplicates in groups}
             if dry_run or not groups:
                 return PatternMergeResult(into)
-            outcome = self._journal.append([draft for group in groups for draft in _merge_drafts(*group, label)])
+            drafts = (draft for group in groups for draft in _merge_drafts(*group, label))
+            outcome = self._journal.append(map(self._journal.revise, drafts))
             if isinstance(outcome, Refused):
                 return outcome
             if not isinstance(outcome, Conflict):

@@ -58,6 +58,8 @@ class Ledgers:
         name = agent or self._journal.author
         if not name:
             return Refused("bad_agent", "Whose ledger? Name the agent.")
+        if (refused := self._journal.check_author(name)) is not None:
+            return refused
         if completed.__class__ is not int or completed < 0:
             return Refused("bad_ledger", "completed is the number of tasks finished since the last checkpoint.")
 
@@ -80,6 +82,8 @@ class Ledgers:
         agent = fields.get("agent_id")
         if not isinstance(agent, str) or not agent:
             return Refused("bad_ledger", "A ledger needs an agent_id.")
+        if (refused := self._journal.check_author(agent)) is not None:
+            return refused
         done = fields.get("tasks_completed", 0)
         if isinstance(done, bool) or not isinstance(done, int) or done < 0:
             return Refused("bad_ledger", "tasks_completed must be a whole number that is not negative.")

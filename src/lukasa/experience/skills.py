@@ -124,7 +124,8 @@ class Skills:
         def build_counted(_: Reader, record: Record) -> Sequence[Draft]:
             field = "successes" if success else "failures"
             counts = {field: record.body.get(field, 0) + 1, "last_used": to_iso(self._clock.now())}
-            return [draft_from(record, body={**record.body, **counts}, expected=record.version)]
+            draft = draft_from(record, body={**record.body, **counts}, expected=record.version)
+            return [self._journal.revise(draft)]
 
         return change_by_id(self._journal, SKILL, id, build_counted, scope=scope)
 

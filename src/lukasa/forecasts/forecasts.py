@@ -296,7 +296,7 @@ class Forecasts:
             return "waiting"
         if body != record.body:
             labels = () if body["acknowledged"] else (_UNACKNOWLEDGED_LABEL,)
-            self._journal.append(draft_from(record, body=body, labels=labels))
+            self._journal.append(self._journal.revise(draft_from(record, body=body, labels=labels)))
         return "acknowledged" if body["acknowledged"] else "sent"
 
     def receive(self) -> list[Mapping[str, Any]]:

@@ -21,7 +21,7 @@ from lukasa.errors import FileTaken, InvalidInput, NotAllowed
 from lukasa.journal import Journal
 from lukasa.outcome import Refused
 from lukasa.record import Draft, Key, Record
-from lukasa.scope import SYSTEM
+from lukasa.scope import SYSTEM, check_agent_name
 from lukasa.storage.engine import API_TOKEN, TOKEN_USE, Query, Reader
 from lukasa.storage.files import atomic_write
 
@@ -138,6 +138,8 @@ class ApiTokens:
     def _check(self, token: ApiToken) -> None:
         if not 0 < len(token.name.strip()) <= _MAX_NAME_LENGTH:
             raise InvalidInput(f"A token needs a name of at most {_MAX_NAME_LENGTH} characters.")
+        if token.agent:
+            check_agent_name(token.agent)
         if token.read_only and token.access == "owner":
             raise InvalidInput("The owner's token cannot be read-only.", hint="Name an agent or scopes.")
         if not 0 <= token.rate <= MAX_RATE:

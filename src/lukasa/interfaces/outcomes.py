@@ -103,7 +103,7 @@ OUTCOMES: Mapping[type, OutcomeRow] = {
 
 REFUSALS: Mapping[str, OutcomeRow] = {
     "not_found": OutcomeRow(ExitCode.NOT_FOUND, 404, "not-found", "refused", "Look for the right id with `recall`."),
-    **dict.fromkeys(("not_allowed", "bad_scope", "scope_closed", "not_yours"), _NOT_ALLOWED),
+    **dict.fromkeys(("not_allowed", "bad_scope", "scope_closed", "not_yours", "author_not_yours"), _NOT_ALLOWED),
     "duplicate": OutcomeRow(ExitCode.REFUSED, 409, "duplicate", "refused", _KEEP_BOTH),
     "busy": OutcomeRow(ExitCode.REFUSED, 503, "store-busy", "refused", _TRY_AGAIN),
     "secret": replace(_REFUSED, agent_hint="Leave the secret out, then call again."),

@@ -151,10 +151,11 @@ class LogJobQueue:
         """Do nothing: the queue holds no connection."""
 
     def _open_jobs(self, options: WorkerOptions) -> Iterator[Record]:
-        """Yield the jobs that are not done, and that this caller may write and has a function for."""
-        writes = self._journal.reach.writes
+        """Yield the jobs that are not done, and that this caller may write and has a function for: an agent's own alone."""
+        reach, author = self._journal.reach, self._journal.author
         for record in self._journal.read(_OPEN_JOBS):
-            if _is_valid_body(record.body) and record.body["name"] in options.tasks and writes(record.scope):
+            is_usable = reach.writes(record.scope) and (reach.unlimited or record.author == author)
+            if is_usable and _is_valid_body(record.body) and record.body["name"] in options.tasks:
                 yield record
 
     def _due_jobs(self, options: WorkerOptions, attempted: Collection[tuple[Key, int]]) -> list[Record]:

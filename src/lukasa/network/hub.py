@@ -16,7 +16,7 @@ from typing import Any
 
 from lukasa import canonical_json
 from lukasa.clock import Clock, from_iso, to_iso
-from lukasa.errors import InvalidInput, StoreReadOnly
+from lukasa.errors import InvalidInput, NotAllowed, StoreReadOnly
 from lukasa.gate import KindSpec
 from lukasa.journal import Journal
 from lukasa.network.contract import NetworkState, News, NewsType, Peer, SendReceipt
@@ -79,6 +79,7 @@ class NetworkHub:
         )
 
     def broadcast(self, agent_id: str, news_type: NewsType, news: News) -> SendReceipt:
+        self._require_own_name(agent_id)
         news_id = news.get(_ID_FIELDS[news_type])
         if not isinstance(news_id, str) or not news_id:
             raise InvalidInput(f"A {news_type} that is broadcast has a {_ID_FIELDS[news_type]}.")
@@ -107,6 +108,7 @@ class NetworkHub:
         return SendReceipt(news_id, repeated)
 
     def acknowledge(self, agent_id: str, signal_id: str, sender: str, effect: Sequence[Draft] = ()) -> SendReceipt:
+        self._require_own_name(agent_id)
         signal = _hash_names(sender, "signal", signal_id)
         taken = acknowledgement_draft(agent_id, signal_id, sender, SHARED)
         repeated = False
@@ -204,6 +206,10 @@ class NetworkHub:
         return [
             Draft(AGENT_KIND, body={"agent_id": agent_id, "at": to_iso(now)}, id=id, happened_at=now, origin="network")
         ]
+
+    def _require_own_name(self, agent_id: str) -> None:
+        if self._journal.author and (refused := self._journal.check_author(agent_id)) is not None:
+            raise NotAllowed(refused.reason)
 
 
 def acknowledgement_draft(agent_id: str, signal_id: str, sender: str, scope: str) -> Draft:

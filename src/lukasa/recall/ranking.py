@@ -139,7 +139,7 @@ def rank_candidates(
         candidate, score, row = ordered[index], float(scores[index]), tuple(table[index])
         first_seq = candidate.seq
         if rank < _REPETITION_DEPTH:
-            first_seq = seq_by_content.setdefault(_content_key(candidate.text, candidate.author), candidate.seq)
+            first_seq = seq_by_content.setdefault(_content_key(candidate.text, candidate.name), candidate.seq)
         if first_seq == candidate.seq:
             ranked.append(RankedCandidate(candidate, score, row, used_weights))
         else:
@@ -148,13 +148,13 @@ def rank_candidates(
 
 
 @lru_cache(maxsize=1 << 14)
-def _content_key(text: str, author: str) -> tuple[str, ...]:
+def _content_key(text: str, speaker: str) -> tuple[str, ...]:
     """Return the content words of a short text in order, or the whole of a long one.
 
-    A text in which the author speaks of themselves never equals the text of another author.
+    A text in which the speaker speaks of themselves never equals the text of another speaker.
     """
     words = list_content_words(text) if len(text) <= MAX_WHOLE_LENGTH else ()
-    return (author if not words or speaks_of_self(text) else "", *(words or (fold_text(text).strip(),)))
+    return (speaker if not words or speaks_of_self(text) else "", *(words or (fold_text(text).strip(),)))
 
 
 def with_trust(hit: RankedCandidate, trust: float) -> RankedCandidate:
@@ -227,7 +227,7 @@ def find_superseded(hits: Sequence[RankedCandidate], records: Mapping[int, Recor
     for hit in hits[: min(max(k, MIN_COMPARED), MAX_COMPARED)]:
         if hit.repeats is None:
             record = records[hit.candidate.seq]
-            parsed = _parse_with_stems(record.text, record.author)
+            parsed = _parse_with_stems(record.text, record.speaker)
             dated.append(_DatedHit(affirmed_at(record), record.seq, record, hit.candidate.trust, *parsed))
             linked.update((record.key, link.to) for link in record.links if link.relation == "supersedes")
             linked.update((link.to, record.key) for link in record.links if link.relation == "superseded_by")
@@ -258,7 +258,7 @@ def affirmed_at(record: Record) -> datetime:
 
 
 def _says_otherwise(newer: _DatedHit, older: _DatedHit) -> bool:
-    is_assistant = newer.record.author.lower() in ASSISTANT_ROLES
+    is_assistant = newer.record.speaker.lower() in ASSISTANT_ROLES
     for after in newer.statements:
         if is_assistant and not (after.says_now or after.replaces):
             continue

@@ -1,8 +1,8 @@
 """The recall service: answers one question from everything the caller may read, with the reasons for each hit.
 
-A record is trusted as far as its author, and no further than the agent that wrote it in the author's name, nor than the
-least trusted of the records it was derived from, at any depth. Only the best hits are checked, and only a limited number of sources is looked up. A source that the caller
-cannot read, or that is past the limit, counts like an author who has not been judged yet.
+A record is trusted as far as its author, and no further than the least trusted of the records it was derived from, at any
+depth. Only the best hits are checked, and only a limited number of sources is looked up. A source that the caller cannot
+read, or that is past the limit, counts like an author who has not been judged yet.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MAX_SOURCES_PER_HIT = 24
 """The number of sources that one hit may use of them."""
 _TEXT_CANDIDATES = 150
 _VECTOR_CANDIDATES = 300
-_RECENT_RECORDS = 2_000
+_RECENT_RECORDS, _RECENT_SPEAKERS = 2_000, 300
 _MAX_QUESTION_LENGTH = 20_000
 _CANON_LABEL = "tier=canon"
 _NO_ADJACENT_TURNS = (None, None)
@@ -248,6 +248,7 @@ class Recall:
                     seq=seq,
                     text=record.text,
                     author=record.author,
+                    speaker=record.speaker,
                     moment=record.moment,
                     session=record.label("session"),
                     before=None if before is None else found.texts.get(before),
@@ -321,10 +322,12 @@ class Recall:
         return _FoundRecords(question, corpus, records, cosines, adjacent, texts)
 
     def _list_speakers(self, reader: Reader, text_count: int) -> list[str]:
-        """List the authors of recent records; they are read again when the store has grown or shrunk by a tenth."""
+        """List who wrote and spoke lately; the names are read again when the store has grown or shrunk by a tenth."""
         with self._lock:
             if not self._texts_when_listed or not 0.9 * text_count <= self._texts_when_listed <= 1.1 * text_count:
-                self._speakers.update(dict.fromkeys(reader.authors(_RECENT_RECORDS)))
+                recent = reader.read(Query(newest_first=True, limit=_RECENT_SPEAKERS))
+                names = (*reader.authors(_RECENT_RECORDS), *(record.speaker for record in recent))
+                self._speakers.update(dict.fromkeys(filter(None, names)))
                 self._texts_when_listed = text_count
             return list(self._speakers)
 
@@ -360,13 +363,14 @@ def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock
         PromptItem(
             hit.record.text,
             str(hit.record.key),
-            hit.record.author,
+            hit.record.speaker if writer in ("", hit.record.speaker) else f"{hit.record.speaker}, written by {writer}",
             to_iso(stated_at(hit.record))[:16],
             "" if hit.trust is None else f"{hit.trust:.2f}",
             "" if result.asked_at is None else describe_freshness(hit.record, result.asked_at),
             "" if hit.superseded_by is None else f"superseded by {hit.superseded_by.record.key}",
         )
         for hit in result.hits
+        for writer in [hit.record.author]
     ]
     closing = describe_left_out(entry.record.key for entry in result.left_out)
     return build_fenced_block(items, budget=budget, counter=open_token_counter(), closing=closing)
@@ -384,9 +388,8 @@ class SourceTrust:
         self._trust_provider = trust_provider
         self._records = {record.seq: record for record in records}
         counts = Counter(record.author for record in self._records.values() if record.author)
-        self._authors_asked = {*counts, *(record.writer for record in self._records.values() if record.author)}
-        asked = dict.fromkeys((*sorted(self._authors_asked - counts.keys()), *counts))  # only so many are looked up
-        self._trust_by_author = dict(trust_provider(asked)) if trust_provider is not None else {}
+        self._authors_asked = set(counts)
+        self._trust_by_author = dict(trust_provider(counts)) if trust_provider is not None else {}
         self._discounts: dict[str, float] = {}  # 0 at the largest share of an author, 1 at all candidates
         if self._trust_by_author and len(counts) > 2:
             self._discounts = {
@@ -399,14 +402,11 @@ class SourceTrust:
         self._has_effect = bool(self._trust_by_author) or any(map(_source_keys, self._records.values()))
 
     def author_trust(self, record: Record) -> float | None:
-        """Return the trust in a record's author and writer, the lower; ``None`` for the owner, who is not judged."""
+        """Return the trust in a record's author; ``None`` for the owner, who is not judged."""
         if not record.author or self._trust_provider is None:
             return None
         initial = self._trust_provider.initial
-        return min(
-            self._trust_by_author.get(name, initial * (1 - self._discounts.get(name, 0.0)))
-            for name in (record.author, record.writer)
-        )
+        return self._trust_by_author.get(record.author, initial * (1 - self._discounts.get(record.author, 0.0)))
 
     def trust_signal(self, record: Record) -> float:
         """Return the trust in a record's author as a value to rank by; 0 where trust has no effect on the ranking."""
@@ -445,27 +445,28 @@ class SourceTrust:
         """List the trust in everything a record was derived from, within the limits of lookups."""
         assert self._trust_provider is not None
         found: list[float] = []
-        seen: set[Key] = {record.key}
-        pending = _source_keys(record)
+        pending = [(key, record) for key in _source_keys(record)]
+        seen: set[tuple[Key, int | None]] = {(record.key, None)}
         lookups = 0
         while pending:
-            key = pending.pop(0)
-            if key in seen:
+            key, derived = pending.pop(0)
+            version = derived.version - 1 if key == derived.key else None  # kept content of the version before
+            if (key, version) in seen:
                 continue
-            seen.add(key)
+            seen.add((key, version))
             source = None
             if self._lookups_left and lookups < MAX_SOURCES_PER_HIT:
                 self._lookups_left, lookups = self._lookups_left - 1, lookups + 1
-                source = self._journal.get(key)
+                source = self._journal.get(key, version=version)
             if source is None:
                 found.append(self._trust_provider.initial)
                 continue
-            for name in {source.author, source.writer} if source.author else ():
+            if name := source.author:
                 if name not in self._authors_asked:
                     self._authors_asked.add(name)
                     self._trust_by_author |= self._trust_provider((name,))
                 found.append(self._trust_by_author.get(name, self._trust_provider.initial))
-            pending += _source_keys(source)
+            pending += [(key, source) for key in _source_keys(source)]
         return found
 
 

@@ -82,6 +82,8 @@ class RecallCandidate:
     seq: int
     text: str
     author: str = ""
+    speaker: str = ""
+    """Whose words they are; the author's if empty."""
     moment: datetime | None = None
     session: str | None = None
     before: str | None = None
@@ -96,6 +98,11 @@ class RecallCandidate:
     """The trust in its author, between 0 and 1."""
     links: frozenset[int] = frozenset()
     """The positions of the records that it links to or that link to it."""
+
+    @property
+    def name(self) -> str:
+        """The speaker, or else the author."""
+        return self.speaker or self.author
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +264,7 @@ class RankingEvidence:
     def subject_matches(self) -> Values:
         """1 for authors the question is about; 1 for all when it is about no one in particular."""
         wanted = self.question.subject
-        return _to_array(float(not wanted or candidate.author in wanted) for candidate in self.candidates)
+        return _to_array(float(not wanted or candidate.name in wanted) for candidate in self.candidates)
 
 
 def _to_array(numbers: Iterable[float]) -> Values:
@@ -405,7 +412,7 @@ def denial(evidence: RankingEvidence) -> Values:
 def _score_statements(evidence: RankingEvidence, states: Callable[[str], object]) -> Values:
     """Return 1 where the lead passage states something and its author is no assistant."""
     return _to_array(
-        float(candidate.author.lower() not in ASSISTANT_ROLES and bool(states(lead_passage(candidate.text))))
+        float(candidate.name.lower() not in ASSISTANT_ROLES and bool(states(lead_passage(candidate.text))))
         for candidate in evidence.candidates
     )
 

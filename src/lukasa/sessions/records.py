@@ -20,7 +20,7 @@ from lukasa import canonical_json
 from lukasa.clock import to_iso
 from lukasa.errors import InvalidInput, StoreDamaged, StoreError
 from lukasa.journal import Journal
-from lukasa.outcome import Outcome
+from lukasa.outcome import Outcome, Refused
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, digest_of, entry_bytes
 from lukasa.sessions.checkpoint_files import (
     Checkpoint,
@@ -66,6 +66,10 @@ class SessionRecords:
             if not writable or len(writable) == len(drafts):
                 raise
             return self._journal.append(writable)
+
+    def check_agent(self, name: str, known: str) -> Refused | None:
+        """Refuse a state that makes another agent the session's; a session that is another's already stays it."""
+        return None if name == known else self._journal.check_author(name)
 
     def session_draft(self, agent_id: str, status: str, now: datetime, *, number: int, upto: int) -> Draft:
         """Draft the session's own record."""

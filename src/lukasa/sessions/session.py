@@ -455,6 +455,8 @@ class Session:
             state = fill_missing_sections(state, self.id, agent_id, self._clock.now())
             if (fault := find_state_fault(state)) is not None:
                 return Refused("bad_state", fault)
+            if (refused := self._records.check_agent(state["metadata"]["agent_id"], agent_id)) is not None:
+                return refused
             if number is not None and number <= self.number:
                 return Conflict(Key(self._records.scope, CHECKPOINT, self.id), number, self.number)
             draft = self._replacement_draft()

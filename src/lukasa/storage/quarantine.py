@@ -1,9 +1,8 @@
 """Quarantine: hide what an author wrote, and what was derived from it, without changing the log.
 
 A quarantine is a record of kind ``quarantine``: ``{"author": …, "since": …}`` starts it, a later version with
-``"released": true`` ends it. A version is hidden when its author is in quarantine, or the agent that wrote it in the
-author's name, and it was written at or after ``since``; or when it was derived from a hidden version. The system scope is
-never hidden.
+``"released": true`` ends it. A version is hidden when its author is in quarantine and it was written at or after ``since``,
+or when it was derived from a hidden version. The system scope is never hidden.
 
 The rules are the same for every engine; each engine runs its own named statements.
 """
@@ -15,7 +14,7 @@ from typing import Any, Protocol
 
 from lukasa import canonical_json
 from lukasa.clock import from_iso, to_microseconds
-from lukasa.record import DERIVED_FROM, Key, Link, list_writers, parse_entry
+from lukasa.record import DERIVED_FROM, Key, Link, parse_entry
 from lukasa.scope import SYSTEM
 
 _BEGINNING_OF_TIME = -(2**62)
@@ -54,27 +53,23 @@ class ActiveQuarantines:
             self._starts[author] = rows[0][0] if rows else None
         return self._starts[author]
 
-    def may_hide(self, writers: Iterable[str], links: Iterable[Link]) -> bool:
+    def may_hide(self, author: str, links: Iterable[Link]) -> bool:
         """Return whether a quarantine could hide a new version, without reading what it was derived from."""
-        return any(self._quarantine_start(name) is not None for name in writers) or any(
-            link.relation == DERIVED_FROM for link in links
-        )
+        return self._quarantine_start(author) is not None or any(link.relation == DERIVED_FROM for link in links)
 
     def find_hiding_authors(
-        self, scope: str, writers: Iterable[str], links: Iterable[Link], at: int, *, before: int = _NO_POSITION_LIMIT
+        self, scope: str, author: str, links: Iterable[Link], at: int, *, before: int = _NO_POSITION_LIMIT
     ) -> frozenset[str]:
         """Return the authors whose quarantines hide a new version.
 
-        These are its own author and writer, and the authors whose quarantines hide every version of a source it was
-        derived from.
+        These are its own author, and the authors whose quarantines hide every version of a source it was derived from.
         """
         if scope == SYSTEM:
             return frozenset()
         authors: set[str] = set()
-        for name in writers:
-            since = self._quarantine_start(name)
-            if since is not None and at >= since:
-                authors.add(name)
+        since = self._quarantine_start(author)
+        if since is not None and at >= since:
+            authors.add(author)
         for link in links:
             if link.relation == DERIVED_FROM:
                 source = link.to
@@ -107,8 +102,7 @@ def rebuild_hidden(backend: QuarantineBackend) -> None:
         quarantines = ActiveQuarantines(backend)
         for seq, line, digest, at in backend.fetch_rows("maybe_hidden", position, end):
             record = parse_entry(line, seq, digest)
-            writers = list_writers(record.author, record.labels)
-            authors = quarantines.find_hiding_authors(record.scope, writers, record.links, at, before=seq)
+            authors = quarantines.find_hiding_authors(record.scope, record.author, record.links, at, before=seq)
             backend.execute_many("hide_version", [(seq, author) for author in authors])
 
 

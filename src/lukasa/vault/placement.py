@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from lukasa.journal import Journal
 from lukasa.outcome import Outcome, Refused
 from lukasa.record import Draft, Key, Record
-from lukasa.scope import SYSTEM
+from lukasa.scope import RESERVED_NAMES, SYSTEM
 from lukasa.storage.engine import Query, Reader
 from lukasa.vault.checks import apply_pii_policy
 from lukasa.vault.settings import VaultSettings
@@ -96,8 +96,8 @@ def list_notes(journal: Journal, scopes: tuple[str, ...]) -> list[Record]:
 
 
 def add_directive(journal: Journal, settings: VaultSettings, text: str, scope: str, author: str) -> Outcome:
-    if not journal.reach.unlimited and scope != journal.author:
-        return Refused("not_allowed", "Only the owner of the store sets rules for others; an agent may set its own.")
+    if (refused := journal.check_author(author)) is not None:
+        return refused
     kept = _validate_text(journal, settings, DIRECTIVE, text, scope, settings.longest)
     if isinstance(kept, Refused):
         return kept
@@ -109,6 +109,11 @@ def list_directives(journal: Journal, scopes: tuple[str, ...]) -> list[Record]:
     return [
         record for record in journal.read(Query(kinds=(DIRECTIVE,), scopes=scopes)) if is_authorised_directive(record)
     ]
+
+
+def list_forged_directives(journal: Journal) -> list[Record]:
+    """Return the directives that are ignored, because neither the owner nor the agent they are for set them."""
+    return [record for record in journal.read(Query(kinds=(DIRECTIVE,))) if not is_authorised_directive(record)]
 
 
 def find_note_or_directive(journal: Journal, reader: Reader, id: str, scope: str | None) -> Record | None:
@@ -126,9 +131,9 @@ def find_note_or_directive(journal: Journal, reader: Reader, id: str, scope: str
 def is_authorised_directive(record: Record) -> bool:
     """Tell whether a directive was set by the owner, who has no name, or by an agent for itself.
 
-    An agent can write a record of this kind without the vault, but not without its name.
+    Stores of earlier versions may have others, which an agent set for all.
     """
-    return record.kind == DIRECTIVE and record.author in ("", record.scope)
+    return record.author == "" or record.author == record.scope not in RESERVED_NAMES
 
 
 def _validate_text(

@@ -206,9 +206,8 @@ class Vault:
             proposal = MemoryProposal.from_item(item)
         except TypeError:
             return Refused("bad_item", "A memory needs a text; its other fields are those of add_memory.")
-        author = self._journal.author
-        if author and proposal.author not in ("", author):
-            return Refused("bad_author", "An agent writes under its own name.")
+        if proposal.author.__class__ is str and (refused := self._journal.check_author(proposal.author)) is not None:
+            return refused
         return check_proposal(proposal, self.rules, self._journal.reach)
 
     def _write_chunk(self, chunk: Sequence[MemoryProposal | Refused]) -> Sequence[Outcome]:
@@ -373,8 +372,8 @@ class Vault:
                     {EXPIRES_AT: record.body[EXPIRES_AT]},
                 )
             body = confirmed_body(record, now, expires_at)
-            name = author or ("" if self._journal.author else record.author)
-            return [draft_from(record, body=body, origin="confirmation", author=name, expected=record.version)]
+            draft = draft_from(record, body=body, origin="confirmation", expected=record.version)
+            return [draft._replace(author=author) if author else self._journal.revise(draft)]
 
         return self._count_refusal(self._journal.append_if(confirm))
 
@@ -487,10 +486,9 @@ class Vault:
 
     def corroborate(self, id: str, *, scope: str | None = None, author: str = "", source: str = "chat") -> Outcome:
         """Record that another author says the same as a memory. Each author counts once."""
-        own_name = self._journal.author
-        author = author or own_name
-        if own_name and author != own_name:
-            return Refused("bad_author", "An agent speaks under its own name.")
+        if (refused := self._journal.check_author(author)) is not None:
+            return refused
+        author = author or self._journal.author
 
         def corroborate(reader: Reader) -> Sequence[Draft] | Refused:
             record = self._find_memory(reader, id, scope)
@@ -503,8 +501,12 @@ class Vault:
     ) -> Outcome:
         """Make a register canon: on the word of a named person, or when independent authors say the same.
 
-        A person may change the text; without one it must stay similar to the text that was corroborated.
+        A person may change the text; without one it must stay similar to the text that was corroborated. Only the owner
+        passes a person's word on.
         """
+        if by and not self._journal.reach.unlimited:
+            reason = f"An agent cannot give the word of {by!r:.80}. Let others corroborate it, or ask the owner of the store."
+            return self._count_refusal(Refused("author_not_yours", reason))
         self._scan_before_lock(canonical_text)
 
         def promote(reader: Reader) -> Sequence[Draft] | Refused:

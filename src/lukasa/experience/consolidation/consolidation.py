@@ -195,7 +195,9 @@ class Consolidation:
                     )  # fmt: skip
             written = 0
             if plan.drafts and not dry_run:
-                outcome = self._journal.append(plan.drafts)
+                outcome = self._journal.append(
+                    self._journal.revise(draft) if draft.author else draft for draft in plan.drafts
+                )
                 if isinstance(outcome, Refused):
                     raise NotAllowed(f"The run was refused as a whole: {outcome.reason}")
                 if isinstance(outcome, Conflict):

@@ -49,6 +49,7 @@ from lukasa.interfaces.cli.options import (
     unwrap_help,
 )
 from lukasa.interfaces.outcomes import ExitCode, OutcomeInfo, outcome_of, usage_error
+from lukasa.scope import check_agent_name
 
 
 class RootCommandGroup(CommandGroup):
@@ -170,6 +171,8 @@ def root(
     """
     call = get_options(ctx)
     call.store, call.agent, call.scopes, call.json, call.profile = store, agent, tuple(scope or ()), as_json, profile
+    if agent:
+        check_agent_name(agent)
 
 
 app = CommandApp(cls=RootCommandGroup, name="lukasa", pretty_exceptions_enable=False)

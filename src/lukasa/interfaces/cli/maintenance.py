@@ -115,8 +115,14 @@ def _run_checks(memory: Memory, report: VerifyReport) -> Iterator[DoctorCheck]:
     for finding in report.findings:
         remedy = "can be rebuilt" if finding.repairable else "cannot be repaired: restore a backup"
         yield DoctorCheck("log and indexes", "wrong", f"{finding.where}: {finding.what} ({remedy})")
+    from lukasa.vault.placement import list_forged_directives
+
     authors = sorted(memory.journal.quarantined())
     yield DoctorCheck("quarantine", "note" if authors else "fine", ", ".join(authors) or "no author is in quarantine")
+    for record in list_forged_directives(memory.journal):
+        yield DoctorCheck(
+            "rules", "note", f"{record.key} is ignored: {record.author!r:.80} set it, who is not the owner"
+        )
 
 
 def sqlite_check(version: str) -> DoctorCheck:

@@ -10,7 +10,7 @@ from psycopg.errors import UniqueViolation
 
 from lukasa.clock import to_iso, to_microseconds
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.record import Record, ValidatedDraft, digest_of, entry_suffix, list_writers, parse_entry
+from lukasa.record import Record, ValidatedDraft, digest_of, entry_suffix, parse_entry
 from lukasa.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.storage import quarantine
 from lukasa.storage.append import (
@@ -237,12 +237,11 @@ def _add_maybe_hidden(
 ) -> list[PostgresLogRow]:
     """Add a version that a quarantine may hide because of earlier entries; return the rows written meanwhile."""
     row = new_version.row
-    writers = list_writers(row.author, row.labels)
-    if not quarantines.may_hide(writers, row.links):
+    if not quarantines.may_hide(row.author, row.links):
         pending.add_version(new_version)
         return []
     written = _flush(backend.database, pending)
-    hidden_by = quarantines.find_hiding_authors(row.scope, writers, row.links, row.at)
+    hidden_by = quarantines.find_hiding_authors(row.scope, row.author, row.links, row.at)
     pending.add_version(new_version, hidden=bool(hidden_by))
     written += _flush(backend.database, pending)
     backend.execute_many("hide_version", [(row.seq, author) for author in hidden_by])

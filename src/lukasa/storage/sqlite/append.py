@@ -12,7 +12,7 @@ import apsw
 
 from lukasa.clock import to_iso, to_microseconds
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.record import Record, ValidatedDraft, digest_of, entry_suffix, list_writers, parse_entry
+from lukasa.record import Record, ValidatedDraft, digest_of, entry_suffix, parse_entry
 from lukasa.scope import SYSTEM, Reach
 from lukasa.storage import quarantine
 from lukasa.storage.append import (
@@ -356,8 +356,7 @@ def _add_batch(
             version, created_at, entry = following
             hidden_by = _NO_AUTHORS
             if quarantines is not None:
-                writers = list_writers(author, draft.labels)
-                hidden_by = quarantines.find_hiding_authors(scope, writers, draft.links, at)
+                hidden_by = quarantines.find_hiding_authors(scope, author, draft.links, at)
             pending.add_version(
                 key, version, author, at, moment, digest_of(entry), entry, draft.text,
                 before=before, created_at=created_at, deleted=draft.deleted, hidden_by=hidden_by,
@@ -397,8 +396,7 @@ class SqliteReplay(Replay):
         hidden_by = _NO_AUTHORS
         if pending.has_quarantines:
             quarantines = quarantine.ActiveQuarantines(backend)
-            writers = list_writers(record.author, record.labels)
-            hidden_by = quarantines.find_hiding_authors(record.scope, writers, record.links, at)
+            hidden_by = quarantines.find_hiding_authors(record.scope, record.author, record.links, at)
         pending.note_indexed_parts(labels=bool(record.labels), links=bool(record.links))
         pending.add_version(
             key, record.version, record.author, at, to_microseconds(record.moment), record.digest, entry, record.text,

@@ -137,7 +137,9 @@ class _LokiImporter:
                 links_by_key.setdefault(Key(self._scope, kind_from_id(start), start), []).extend(links)
             else:
                 self.result.refused.append((name, "A link needs from, to and a relation of the seven."))
-        outcome = self._journal.append_if(lambda reader: _drafts_with_links(reader, self._scope, links_by_key))
+        outcome = self._journal.append_if(
+            lambda reader: [*map(self._journal.revise, _drafts_with_links(reader, self._scope, links_by_key))]
+        )
         self.result.added += len(outcome.records) if isinstance(outcome, Accepted) else 0
 
     def import_skills(self) -> None:

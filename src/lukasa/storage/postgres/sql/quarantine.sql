@@ -18,11 +18,9 @@ INSERT INTO quarantine (author, since) VALUES (%s, %s) ON CONFLICT (author) DO U
 DELETE FROM quarantine WHERE author = %s
 
 -- name: versions_by_author
--- Select the versions that an author wrote, in any name, since a time and before a position.
+-- Select the versions that an author wrote since a time and before a position.
 WITH asked (author, since, position) AS (VALUES (%s::text, %s::bigint, %s::bigint))
 SELECT log.seq FROM asked JOIN log ON log.author = asked.author
-WHERE log.at >= asked.since AND log.seq < asked.position AND log.scope <> '_lukasa'
-UNION SELECT log.seq FROM asked JOIN log ON log.labels <> '{}' AND log.labels @> ARRAY['writer=' || asked.author]
 WHERE log.at >= asked.since AND log.seq < asked.position AND log.scope <> '_lukasa'
 
 -- name: hide_version
@@ -77,8 +75,7 @@ SELECT seq, id, version, line FROM log WHERE scope = '_lukasa' AND kind = 'quara
 SELECT seq, line, digest, at FROM log
 WHERE seq > %s AND seq < %s
     AND (author IN (SELECT author FROM quarantine)
-        OR seq IN (SELECT link.seq FROM link WHERE link.relation = 'derived_from')
-        OR EXISTS (SELECT 1 FROM unnest(labels) AS label WHERE starts_with(label, 'writer=')))
+        OR seq IN (SELECT link.seq FROM link WHERE link.relation = 'derived_from'))
 ORDER BY seq
 
 -- name: set_live

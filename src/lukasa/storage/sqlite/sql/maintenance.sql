@@ -95,7 +95,7 @@ SELECT seq, id, version, line FROM log WHERE scope = '_lukasa' AND kind = 'quara
 SELECT seq, line, digest, at FROM log
 WHERE seq > ?1 AND seq < ?2
     AND (author IN (SELECT author FROM quarantine)
-        OR CASE WHEN json_valid(line) THEN line ->> 'links' LIKE '%"derived_from"%' OR line ->> 'labels' LIKE '%"writer=%' END)
+        OR CASE WHEN json_valid(line) THEN line ->> 'links' LIKE '%"derived_from"%' END)
 ORDER BY seq
 
 -- name: superseded

@@ -15,10 +15,8 @@ INSERT INTO quarantine (author, since) VALUES (?, ?) ON CONFLICT (author) DO UPD
 DELETE FROM quarantine WHERE author = ?
 
 -- name: versions_by_author
--- Select the versions that an author wrote, in any name, since a time and before a position.
+-- Select the versions that an author wrote since a time and before a position.
 SELECT seq FROM log WHERE author = ?1 AND at >= ?2 AND seq < ?3 AND scope <> '_lukasa'
-UNION SELECT log.seq FROM label JOIN log ON log.seq = label.seq
-WHERE label.label = 'writer=' || ?1 AND log.at >= ?2 AND log.seq < ?3 AND log.scope <> '_lukasa'
 
 -- name: hide_version
 -- Hide a version by an author's quarantine.

@@ -114,6 +114,7 @@ class AsyncMemory:
         *,
         format: str = ...,
         scope: str = ...,
+        replace: bool = ...,
     ) -> int: ...
     async def forget(self, id: str, *, scope: str | None = ...) -> Outcome: ...
     async def import_(

@@ -34,7 +34,7 @@ from lukasa.outcome import Outcome
 from lukasa.scope import FULL_REACH, SHARED, Reach
 from lukasa.storage.engine import Engine, LogCompactionResult, Progress, VerifyReport
 from lukasa.storage.engines import EngineOptions, open_engine
-from lukasa.storage.files import atomic_write
+from lukasa.storage.files import check_output_place, open_output_file
 from lukasa.storage.location import StoreLocation
 from lukasa.transfer import jsonl
 from lukasa.transfer.layouts import SERVICE_LAYOUTS, LayoutImportResult, load_layout, load_service_layout
@@ -318,23 +318,26 @@ class Memory:
         *,
         format: str = "jsonl",
         scope: str = SHARED,
+        replace: bool = True,
     ) -> int:
-        """Write the log as JSONL and return the number of versions. A file is replaced atomically.
+        """Write the log as JSONL and return the number of versions. A plain file is replaced atomically, unless forbidden.
 
         Another ``format`` writes one scope in the layout of a document (``loki``, ``voxsigil``, ``context``: a folder) and
         returns the number of records.
         """
+        if format != "jsonl":
+            check_output_place(folder := _require_folder(target), replace=replace)
         if format in SERVICE_LAYOUTS:
             service, layout = load_service_layout(format)
-            return layout.write_folder(getattr(self, service), _require_folder(target), scope)
+            return layout.write_folder(getattr(self, service), folder, scope)
         if format != "jsonl":
-            return load_layout(format).write(self.journal, _require_folder(target), scope)
+            return load_layout(format).write(self.journal, folder, scope)
         if not isinstance(target, str | os.PathLike):
             return jsonl.export_log(self.journal, target, progress)
         path = Path(target).absolute()
         if self.place.path is not None and path.exists() and path.samefile(self.place.path):
             raise InvalidInput(f"{path} is the store itself.", hint="Export to another file.")
-        with atomic_write(path) as file:
+        with open_output_file(path, replace=replace) as file:
             return jsonl.export_log(self.journal, file, progress)
 
     def import_(

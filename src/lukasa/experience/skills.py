@@ -26,7 +26,7 @@ from lukasa.outcome import Outcome, Refused
 from lukasa.record import Draft, Key, Link, Record, draft_from
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
-from lukasa.storage.files import atomic_write
+from lukasa.storage.files import open_output_file
 
 SKILL = "skill"
 _SYNC_KIND = "skill_sync"
@@ -149,7 +149,10 @@ class Skills:
         files = {ids_by_stem.get(stem, stem): text for stem, text in files.items()}
         taken, written, conflicts = list[str](), list[str](), list[str]()
         digests: dict[str, str] = {}
+        unread = dict(faults)
         for name in sorted({*skills, *files}):
+            if f"{file_stem(name)}.md" in unread:
+                continue  # the file stays as it is
             in_file, in_store = files.get(name), skills.get(name)
             if in_file == in_store:
                 digests[name] = _digest(in_store)
@@ -161,7 +164,7 @@ class Skills:
                 taken.append(name)
                 digests[name] = _digest(in_file)
             elif in_store is not None and (in_file is None or synced.get(name) == _digest(in_file)):
-                with atomic_write(folder / f"{file_stem(name)}.md") as file:
+                with open_output_file(folder / f"{file_stem(name)}.md") as file:
                     file.write(in_store.encode())
                 written.append(name)
                 digests[name] = _digest(in_store)

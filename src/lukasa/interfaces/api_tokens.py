@@ -17,7 +17,7 @@ from typing import Any
 from lukasa.canonical_json import decode, encode
 from lukasa.clock import Clock, to_iso
 from lukasa.errors import FileTaken, FormatError, InvalidInput, NotAllowed
-from lukasa.storage.files import atomic_write
+from lukasa.storage.files import check_output_path, open_output_file
 
 _TOKEN_PREFIX = "lks_"  # noqa: S105 - the prefix of every token, not a secret
 _MIN_TOKEN_LENGTH = 16
@@ -54,6 +54,7 @@ def read_tokens(path: Path) -> list[ApiToken]:
 
 def add_token(path: Path, name: str, clock: Clock, *, agent: str = "", scopes: tuple[str, ...] | None = None) -> str:
     """Create a token, store its hash and return it. It cannot be read again."""
+    check_output_path(path)
     known = read_tokens(path)
     if not name.strip():
         raise InvalidInput("A token needs a name.")
@@ -66,6 +67,7 @@ def add_token(path: Path, name: str, clock: Clock, *, agent: str = "", scopes: t
 
 def revoke_token(path: Path, name: str) -> bool:
     """Delete a token by its name. Return whether it existed."""
+    check_output_path(path)
     known = read_tokens(path)
     remaining = [token for token in known if token.name != name]
     if len(remaining) == len(known):
@@ -111,6 +113,6 @@ def _parse_token(fields: Any) -> ApiToken:
 
 def _write_tokens(path: Path, tokens: list[ApiToken]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with atomic_write(path) as file:
+    with open_output_file(path) as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(encode({"tokens": [asdict(token) for token in tokens]}))

@@ -116,13 +116,13 @@ def serve(
 def _make_owner_token(path: Path) -> None:
     """Make a token for the owner if there is no token yet, and put it into a file that only the user can read."""
     from lukasa.interfaces.api_tokens import add_token, read_tokens
-    from lukasa.storage.files import atomic_write
+    from lukasa.storage.files import open_output_file
 
     if read_tokens(path):
         return
     token = add_token(path, "owner", SystemClock())
     secret_file = path.with_name("owner.token")
-    with atomic_write(secret_file) as file:
+    with open_output_file(secret_file) as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(f"{token}\n".encode())
     render.print_to_stderr(f"Made a token for the owner of the store. It is in {secret_file}; move it to a safe place.")

@@ -15,6 +15,7 @@ from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     Call,
     CommandApp,
+    ForceOption,
     TargetScopeOption,
     argument,
     flag,
@@ -428,15 +429,19 @@ def directive(
 
 
 @app.command()
-def export(call: Call, file: Annotated[str, argument("FILE|-", "The file to write; - writes to stdout.")]) -> None:
+def export(
+    call: Call,
+    file: Annotated[str, argument("FILE|-", "The file to write; - writes to stdout.")],
+    force: ForceOption = False,
+) -> None:
     """Write every version of every memory to a vault.jsonl file.
 
     Example: lukasa vault export vault.jsonl
     """
-    from lukasa.storage.files import atomic_write
+    from lukasa.storage.files import open_output_file
     from lukasa.transfer.layouts.vault_jsonl import export_vault
 
-    target = nullcontext(sys.stdout.buffer) if file == "-" else atomic_write(Path(file).absolute())
+    target = nullcontext(sys.stdout.buffer) if file == "-" else open_output_file(Path(file).absolute(), replace=force)
     with progress_bar("Exporting") as bar, target as lines:
         count = export_vault(call.existing_memory.journal, lines, bar)
         lines.flush()

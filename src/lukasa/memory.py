@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,10 +31,11 @@ from lukasa.jobs import Jobs
 from lukasa.journal import Journal
 from lukasa.models.embedder import Embedder
 from lukasa.outcome import Outcome
+from lukasa.record import Key
 from lukasa.scope import FULL_REACH, SHARED, Reach
 from lukasa.storage.engine import Engine, LogCompactionResult, Progress, VerifyReport
 from lukasa.storage.engines import EngineOptions, open_engine
-from lukasa.storage.files import check_output_place, open_output_file
+from lukasa.storage.files import check_output_place, delete_copies, open_output_file
 from lukasa.storage.location import StoreLocation
 from lukasa.transfer import jsonl
 from lukasa.transfer.layouts import SERVICE_LAYOUTS, LayoutImportResult, load_layout, load_service_layout
@@ -240,6 +241,12 @@ class Memory:
         self.place = parts.location
         self.journal = journal
         self.jobs = jobs
+        journal.delete_files = self._delete_files
+
+    def _delete_files(self, keys: Sequence[Key], subject: str | None) -> tuple[str, ...]:
+        """Delete the files of erased sessions, those that name a subject, and copies that were left beside the store."""
+        copies = () if self.place.path is None else delete_copies(self.place.path)
+        return (*self.sessions.erase_files(*keys, subject=subject), *copies)
 
     def __getattr__(self, name: str) -> Any:
         """Build a service when it is first used."""

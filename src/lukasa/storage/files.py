@@ -10,12 +10,13 @@ Every file store guarantees:
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -63,7 +64,7 @@ class FileStore(Protocol):
         """Rename a file durably. An existing file of the new name is replaced."""
 
     def delete(self, name: str) -> None:
-        """Delete a file; a missing file is ignored."""
+        """Delete a file, or a folder that is empty; anything else is ignored."""
 
     def delete_partial_files(self, folder: str) -> int:
         """Delete the partial files that crashed writers left in a folder; return their number."""
@@ -153,12 +154,45 @@ def open_output_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
 
 
 def create_part(path: Path) -> tuple[Path, int]:
-    """Create a private file in the folder of ``path``; an error names ``path``."""
-    part = path.with_name(f".lukasa-{secrets.token_hex(8)}.part")
+    """Create a private file in the folder of ``path`` and lock it; an error names ``path``."""
+    while True:
+        part = path.with_name(f".lukasa-{secrets.token_hex(8)}.part")
+        try:
+            descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return part, descriptor
+        os.close(descriptor)  # another process deleted it before it was locked
+
+
+def delete_if_abandoned(part: Path) -> bool:
+    """Delete a partial file unless its writer is still running."""
     try:
-        return part, os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        descriptor = os.open(part, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        part.unlink(missing_ok=True)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def delete_copies(store: Path) -> list[str]:
+    """Delete whole copies that crashed writers and migrations left beside a store; return their names."""
+    name = re.escape(store.name)
+    copies = re.compile(rf"\.lukasa-[0-9a-f]{{16}}\.part|{name}\.[0-9a-f]{{12}}\.part|{name}\.before-schema-[0-9-]+")
+    with suppress(FileNotFoundError), os.scandir(store.parent) as entries:
+        found = [
+            entry.name for entry in entries if copies.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
+        ]
+        return [name for name in sorted(found) if delete_if_abandoned(store.with_name(name))]
+    return []
 
 
 def give_name(part: Path, path: Path, *, replace: bool = True) -> None:

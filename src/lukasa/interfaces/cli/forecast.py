@@ -16,7 +16,10 @@ from lukasa.interfaces.serialise import to_json
 from lukasa.outcome import Outcome
 
 PredictionArgument = Annotated[str, argument("ID", "The id of the prediction.")]
-WindowOption = Annotated[float | None, option("DAYS", "Only what was resolved in the last DAYS days.", min=0)]
+MAX_DAYS = 100_000
+WindowOption = Annotated[
+    float | None, option("DAYS", "Only what was resolved in the last DAYS days.", min=0, max=MAX_DAYS)
+]
 _MAX_ROWS = 50
 _ANSWERS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 

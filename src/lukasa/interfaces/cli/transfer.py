@@ -13,7 +13,7 @@ import lukasa
 from lukasa.config import backup_secret
 from lukasa.errors import InvalidInput, NotAllowed, StoreMissing
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import Call, ForceOption, argument, flag, open_input, option, progress_bar
+from lukasa.interfaces.cli.options import Call, ForceOption, argument, flag, open_input, option, progress_bar, read_text
 from lukasa.interfaces.cli.render import format_count, format_size
 from lukasa.interfaces.outcomes import ExitCode
 from lukasa.interfaces.serialise import import_json, to_json
@@ -169,7 +169,7 @@ def _read_secret(file: Path | None) -> str:
     """Return the encryption secret, or "". It is never a command-line argument, which other users could see."""
     if file is None:
         return backup_secret()
-    secret = file.read_text("utf-8").strip()
+    secret = read_text(str(file)).strip()
     if not secret:
         raise InvalidInput(f"{file} is empty.", hint="Put the secret into it.")
     return secret

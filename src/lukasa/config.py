@@ -18,6 +18,7 @@ from lukasa.canonical_json import SURROGATES
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.models.embedders import EMBEDDER_KEY_VARIABLE, EMBEDDER_VARIABLE
 from lukasa.storage.engines import ENGINES, find_engine_for_url
+from lukasa.storage.files import read_limited
 from lukasa.storage.location import IN_MEMORY, StoreLocation
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ BACKUP_SECRET_VARIABLE = "LUKASA_BACKUP_SECRET"  # noqa: S105 - the name of a va
 SESSION_VARIABLES = ("LUKASA_SESSION_ID", "VOXSIGIL_SESSION_ID")
 STORE_FILE = "memory.db"
 DOCUMENT_PROFILE = "document"
+_MAX_PROFILE_BYTES = 1_000_000
 
 
 def find_store(environment: Mapping[str, str] | None = None, start: Path | None = None) -> str:
@@ -99,7 +101,7 @@ def read_profile(profile: str | os.PathLike[str] | VaultSettings | None) -> Vaul
     import yaml  # type: ignore[import-untyped]  # its types come as another package
 
     try:
-        document = yaml.safe_load(Path(profile).expanduser().read_text("utf-8"))
+        document = yaml.safe_load(read_limited(Path(profile).expanduser(), _MAX_PROFILE_BYTES).decode())
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise FormatError(f"{os.fspath(profile)} is not YAML.") from error
     settings = document.get("memory", {}) if isinstance(document, dict) else document if document is not None else {}

@@ -102,7 +102,7 @@ class Journal:
         self._new_id = new_id
         self.reach = reach
         self.author = author
-        self.delete_files: DeleteFiles = lambda *_: ()
+        self._delete_files: DeleteFiles = lambda *_: ()
 
     def with_reach(self, reach: Reach, author: str) -> Journal:
         """Return a journal of the same log for another caller. Only the owner may do this."""
@@ -321,11 +321,12 @@ class Journal:
             return chosen
 
         def receipt(erased: EraseResult) -> ValidatedDraft:
-            files.extend(self.delete_files(chosen, subject))
+            files.extend(self._delete_files(chosen, subject))
             body = {
                 "records": erased.records, "versions": erased.versions, "by_kind": dict(erased.by_kind),
-                "files": len(files), "reason": reason, "salt": salt, "marks": sorted(hash_erased_key(key, salt) for key in chosen),
+                "reason": reason, "salt": salt, "marks": sorted(hash_erased_key(key, salt) for key in chosen),
             }  # fmt: skip
+            body |= {"files": len(files)} if files else {}
             draft = Draft(ERASURE, body=body, id=receipt_id, scope=SYSTEM, author=self.author, origin="erasure")
             validated = self._gate.validate(draft, allow_reserved=True)
             if isinstance(validated, Refused):
@@ -334,7 +335,7 @@ class Journal:
 
         erased = self._engine.erase(choose, receipt)
         if not erased.versions:
-            files.extend(self.delete_files(chosen, subject))
+            files.extend(self._delete_files(chosen, subject))
         id = receipt_id if erased.versions else None
         return ErasureReceipt(id, erased.records, erased.versions, erased.by_kind, erased.residue, tuple(files))
 

@@ -241,12 +241,12 @@ class Memory:
         self.place = parts.location
         self.journal = journal
         self.jobs = jobs
-        journal.delete_files = self._delete_files
+        journal._delete_files = self._delete_files
 
     def _delete_files(self, keys: Sequence[Key], subject: str | None) -> tuple[str, ...]:
         """Delete the files of erased sessions, those that name a subject, and copies that were left beside the store."""
-        copies = () if self.place.path is None else delete_copies(self.place.path)
-        return (*self.sessions.erase_files(*keys, subject=subject), *copies)
+        names = self.sessions.erase_files(*keys, subject=subject)
+        return (*names, *(() if self.place.path is None else delete_copies(self.place.path)))
 
     def __getattr__(self, name: str) -> Any:
         """Build a service when it is first used."""

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.requirement("DOO-2")
 
 MAX_SECONDS = 5.0
 MAX_KILOBYTES = 500_000
+MAX_ADDRESS_BYTES = 8_000_000_000
 MAX_WAIT = 120
 NOT_RUN = {"serve", "mcp", "hook", "tour", "bench", "worker", "jobs"}
 """Commands that serve until interrupted, start processes or measure; other tests run them."""
@@ -151,7 +152,7 @@ FILES += [
     "/dev/full",
     "x" * 300,
 ]
-FILES += ["aliases.yaml", "binary-secret", "clean.md"]
+FILES += ["/dev/zero", "aliases.yaml", "binary-secret", "clean.md"]
 TIMES = [
     "2026-02-03",
     "2020-01-06T10:00:00Z",
@@ -244,13 +245,16 @@ def prepared(tmp_path_factory):
 
 @pytest.fixture
 def folder(prepared, tmp_path, monkeypatch):
-    """Return a private copy of the prepared folder, as the working folder."""
+    """Return a private copy of the prepared folder, as the working folder, in a process that cannot take much memory."""
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_ADDRESS_BYTES, limits[1]))
     target = tmp_path / "work"
     shutil.copytree(prepared, target, symlinks=True, ignore=shutil.ignore_patterns("home", "unreadable"))
     (target / "unreadable").write_text("x")
     (target / "unreadable").chmod(0)
     isolate(target, monkeypatch)
-    return target
+    yield target
+    resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 class Guard:

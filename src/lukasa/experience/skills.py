@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -140,7 +141,7 @@ class Skills:
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        id = hashlib.sha256(str(folder.resolve()).encode("utf-8", "replace")).hexdigest()[:32]
+        id = hashlib.sha256(os.path.realpath(folder).encode("utf-8", "replace")).hexdigest()[:32]
         previous = self._journal.get(Key(scope, _SYNC_KIND, id))
         synced: dict[str, str] = dict(previous.body.get("synced", {})) if previous is not None else {}
         skills = {skill.id: skill.markdown for skill in self.list() if skill.record.scope == scope}

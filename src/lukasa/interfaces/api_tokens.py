@@ -17,10 +17,11 @@ from typing import Any
 from lukasa.canonical_json import decode, encode
 from lukasa.clock import Clock, to_iso
 from lukasa.errors import FileTaken, FormatError, InvalidInput, NotAllowed
-from lukasa.storage.files import check_output_path, open_output_file
+from lukasa.storage.files import check_output_path, open_output_file, read_limited
 
 _TOKEN_PREFIX = "lks_"  # noqa: S105 - the prefix of every token, not a secret
 _MIN_TOKEN_LENGTH = 16
+_MAX_BYTES = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def read_tokens(path: Path) -> list[ApiToken]:
     """Read the tokens in a file; none if the file does not exist. Refuse a file that other users may read."""
     try:
         mode = path.stat().st_mode
-        data = path.read_bytes()
+        data = read_limited(path, _MAX_BYTES)
     except FileNotFoundError:
         return []
     if mode & (stat.S_IRWXG | stat.S_IRWXO):

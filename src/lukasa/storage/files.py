@@ -95,9 +95,17 @@ def as_chunks(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
 
 def read_limited(path: Path, max_bytes: int) -> bytes:
     """Return the content of a file. Raises ``FormatError`` if it is larger than ``max_bytes``."""
-    if path.stat().st_size > max_bytes:
+    facts = path.stat()
+    if stat.S_ISCHR(facts.st_mode) or stat.S_ISBLK(facts.st_mode):
+        raise InvalidInput(f"{path} is a device.", hint="Name a plain file.")  # it may have no end
+    chunks, size = list[bytes](), facts.st_size
+    with path.open("rb") as file:
+        while size <= max_bytes and (chunk := file.read(CHUNK_SIZE)):
+            chunks.append(chunk)
+            size = max(size, len(chunks) * CHUNK_SIZE - CHUNK_SIZE + len(chunk))
+    if size > max_bytes:
         raise FormatError(f"{path} is larger than {max_bytes:,} bytes.")
-    return path.read_bytes()
+    return b"".join(chunks)
 
 
 def read_lines(source: BinaryIO, max_bytes: int) -> Iterator[bytes]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lukasa.storage.engine import Progress
 
 FoundT = TypeVar("FoundT")
+MAX_INPUT_BYTES = 64_000_000
 
 
 def argument(metavar: str, help: str, **settings: Any) -> Any:
@@ -247,7 +248,10 @@ def open_input(file: str) -> AbstractContextManager[BinaryIO]:
 def read_input(file: str) -> bytes:
     """Read a file, or stdin if the name is ``-``."""
     with open_input(file) as source:
-        return source.read()
+        data = source.read(MAX_INPUT_BYTES + 1)
+    if len(data) > MAX_INPUT_BYTES:
+        raise InvalidInput(f"{file} is larger than {MAX_INPUT_BYTES:,} bytes.")
+    return data
 
 
 def read_text(file: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,7 +50,8 @@ def export(
         call.show(answer, f"Wrote {format_count(count, 'record')} to {file}.")
         return
     store = locate_store(call.store).path
-    if store and Path(file).resolve() in (store.with_name(store.name + end).resolve() for end in ("", "-wal", "-shm")):
+    own = [] if store is None else [os.path.realpath(f"{store}{end}") for end in ("", "-wal", "-shm")]
+    if os.path.realpath(file) in own:
         raise InvalidInput(f"{file} is the store itself.", hint="Export to another file.")
     with progress_bar("Exporting") as bar:
         count = call.existing_memory.export(sys.stdout.buffer if file == "-" else file, bar, replace=force)

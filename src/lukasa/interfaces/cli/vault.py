@@ -24,6 +24,7 @@ from lukasa.interfaces.cli.options import (
     parse_time,
     progress_bar,
     read_input,
+    read_text,
     require_result,
     require_utf8,
 )
@@ -67,7 +68,7 @@ def remember(
 
     Example: lukasa remember "The staging database is called heron" --category infrastructure
     """
-    content = sys.stdin.read().rstrip("\n") if text == "-" else text
+    content = read_text("-").rstrip("\n") if text == "-" else text
     require_utf8(content)
     fields: dict[str, Any] = {"tier": tier, "topic_id": topic, "tags": tag or (), "source": source}
     fields["distinct_from"] = distinct_from or ()
@@ -227,7 +228,7 @@ def update(
 
     Example: lukasa vault update 4f9a2c1b77d0 "Deploys run on Thursday."
     """
-    content = sys.stdin.read().rstrip("\n") if text == "-" else text
+    content = read_text("-").rstrip("\n") if text == "-" else text
     require_utf8(content)
     vault = call.existing_memory.vault
     outcome = vault.update(id, content, category=category, tags=tag, scope=scope, distinct_from=distinct_from or ())

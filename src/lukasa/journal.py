@@ -74,7 +74,7 @@ class ErasureReceipt:
     """The receipt of an erasure, without content: its record's id, what was removed, and what is still on disk.
 
     ``id`` is ``None`` when there was nothing to erase; nothing was recorded then. ``files`` names the files that were
-    deleted: those of sessions, and copies of the store that were left beside it. The record in the log has their number.
+    deleted: those of sessions, and copies of the store that were left next to it. The record in the log has their number.
     """
 
     id: str | None

@@ -244,7 +244,7 @@ class Memory:
         journal._delete_files = self._delete_files
 
     def _delete_files(self, keys: Sequence[Key], subject: str | None) -> tuple[str, ...]:
-        """Delete the files of erased sessions, those that name a subject, and copies that were left beside the store."""
+        """Delete the files of erased sessions, those that name a subject, and copies that were left next to the store."""
         names = self.sessions.erase_files(*keys, subject=subject)
         return (*names, *(() if self.place.path is None else delete_copies(self.place.path)))
 

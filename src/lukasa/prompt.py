@@ -164,7 +164,7 @@ def _visible_characters(text: str) -> Iterator[str]:
 
 
 def _is_joining(before: str, character: str, after: str) -> bool:
-    """Tell whether an invisible character shapes the letters or the emoji beside it, and so is none that hides a message."""
+    """Tell whether an invisible character shapes the letters or the emoji next to it, and so is none that hides a message."""
     if character in _EMOJI_SELECTORS:
         return after == "\u20e3" or (not before.isascii() and unicodedata.category(before or " ") in ("So", "Sm", "Po"))
     if "\u0600" <= before <= "\u1cff" and "\u0600" <= after <= "\u1cff":

@@ -192,7 +192,7 @@ def delete_if_abandoned(part: Path) -> bool:
 
 
 def delete_copies(store: Path) -> list[str]:
-    """Delete whole copies that crashed writers and migrations left beside a store; return their names."""
+    """Delete whole copies that crashed writers and migrations left next to a store; return their names."""
     name = re.escape(store.name)
     copies = re.compile(rf"\.lukasa-[0-9a-f]{{16}}\.part|{name}\.[0-9a-f]{{12}}\.part|{name}\.before-schema-[0-9-]+")
     with suppress(FileNotFoundError), os.scandir(store.parent) as entries:

@@ -1,6 +1,6 @@
 """all-MiniLM-L6-v2 in eight bits, run by ONNX Runtime on the CPU.
 
-The model comes from an installed package. The vocabulary of its tokenizer is a file beside this one: that of BERT base,
+The model comes from an installed package. The vocabulary of its tokenizer is a file next to this one: that of BERT base,
 uncased, which its authors published under the Apache licence 2.0.
 """
 

@@ -2,18 +2,20 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+EXTRAS := $(foreach extra,backup mcp minilm postgres server static tokens,--extra $(extra))
 
-.PHONY: help setup run tour test test-clients test-faults test-fuzz coverage pictures lint types contract house check clean
+.PHONY: help setup run tour test test-clients test-faults test-fuzz coverage pictures lint types contract house audit hashes check clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(READY)  ## make .venv with everything that is needed
 
-$(READY): pyproject.toml benchmarks/pyproject.toml constraints.txt
+$(READY): pyproject.toml benchmarks/pyproject.toml constraints.txt constraints-hashes.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lukasa needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r constraints-hashes.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group dev -e ".[backup,mcp,minilm,postgres,server,static,tokens]" -e ./benchmarks
 	@touch $@
 
@@ -59,6 +61,17 @@ contract: setup
 
 house: setup  ## the size and shape of the code beside their limits
 	$(BIN)/python tools/house.py
+
+audit:  ## look up the pinned packages in advisory databases, where one can be reached
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check "pip-audit>=2.9"
+	build/audit/bin/python tools/audit.py build/audit/bin/pip-audit
+
+hashes:  ## write constraints-hashes.txt anew, after a change of constraints.txt
+	$(PYTHON) -m venv build/hashes
+	build/hashes/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.5"
+	build/hashes/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --group dev $(EXTRAS) \
+		-c constraints.txt --generate-hashes --no-header --no-annotate -o constraints-hashes.txt
 
 check: lint types contract test  ## what CI runs
 

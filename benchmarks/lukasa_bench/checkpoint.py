@@ -20,7 +20,7 @@ import lukasa
 from lukasa.record import entry_bytes
 from lukasa.sessions import NEVER, Session
 from lukasa.storage.engine import Query
-from lukasa.storage.files import atomic_write
+from lukasa.storage.files import open_output_file
 from lukasa.storage.local_files import LocalFiles
 from lukasa_bench.databases import BenchmarkDatabases
 from lukasa_bench.interleave import compare, run_interleaved, time_call
@@ -70,7 +70,7 @@ class JsonFileReference:
         self.save()
 
     def save(self) -> None:
-        with atomic_write(self.path) as file:
+        with open_output_file(self.path) as file:
             file.write(json.dumps(self.state, indent=2).encode())
 
     def load(self) -> Any:

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from lukasa.errors import InvalidInput
-from lukasa.storage.files import atomic_write
+from lukasa.storage.files import open_output_file
 
 INK, GRID, BLUE, RED = "#1b1b1b", "#d9d9d9", "#1f6feb", "#c03030"
 _FONT_SIZE = 12
@@ -95,11 +95,11 @@ class Picture:
             f'<rect width="100%" height="100%" fill="#ffffff"/>\n{elements}\n</svg>\n'
         )
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path, *, replace: bool = True) -> None:
         """Write the picture to an ``.svg`` file, completely or not at all; refuse any other suffix."""
         if path.suffix.lower() != ".svg":
             raise InvalidInput(f"{path} is not an .svg file.", hint="Pictures are SVG: use a file name ending in .svg.")
-        with atomic_write(path.absolute()) as file:
+        with open_output_file(path.absolute(), replace=replace) as file:
             file.write(self.svg().encode())
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,8 @@ from platformdirs import user_config_path, user_data_path
 from lukasa.canonical_json import SURROGATES
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.models.embedders import EMBEDDER_KEY_VARIABLE, EMBEDDER_VARIABLE
-from lukasa.storage.engines import find_engine_for_url
+from lukasa.storage.engines import ENGINES, find_engine_for_url
+from lukasa.storage.files import read_limited
 from lukasa.storage.location import IN_MEMORY, StoreLocation
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ BACKUP_SECRET_VARIABLE = "LUKASA_BACKUP_SECRET"  # noqa: S105 - the name of a va
 SESSION_VARIABLES = ("LUKASA_SESSION_ID", "VOXSIGIL_SESSION_ID")
 STORE_FILE = "memory.db"
 DOCUMENT_PROFILE = "document"
+_MAX_PROFILE_BYTES = 1_000_000
 
 
 def find_store(environment: Mapping[str, str] | None = None, start: Path | None = None) -> str:
@@ -63,7 +66,16 @@ def locate_store(store: str | os.PathLike[str] | None) -> StoreLocation:
         return StoreLocation("memory")
     if (engine := find_engine_for_url(name)) is not None:
         return StoreLocation(engine, url=name)
-    path = Path(name.removeprefix("sqlite:")).expanduser()
+    scheme = re.match(r"(?!sqlite:)[A-Za-z][A-Za-z0-9+.-]*://", name)
+    if scheme is not None:
+        known = ", ".join(f"{known}://" for entry in ENGINES.values() for known in entry.schemes)
+        raise InvalidInput(
+            f"There is no store at a {scheme[0][:30]} URL.", hint=f"Known are: a path, sqlite:PATH, {known}, memory:."
+        )
+    try:
+        path = Path(re.sub("^//+", "/", name.removeprefix("sqlite:"))).expanduser()
+    except RuntimeError as error:
+        raise InvalidInput(f"{name[:80]!r} names the folder of a user who is not known here.") from error
     if path.is_dir():
         path = path / STORE_FILE
     return StoreLocation("sqlite", path.absolute())
@@ -91,8 +103,8 @@ def read_profile(profile: str | os.PathLike[str] | VaultSettings | None) -> Vaul
     import yaml  # type: ignore[import-untyped]  # its types come as another package
 
     try:
-        document = yaml.safe_load(Path(profile).expanduser().read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        document = yaml.safe_load(read_limited(Path(profile).expanduser(), _MAX_PROFILE_BYTES).decode())
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise FormatError(f"{os.fspath(profile)} is not YAML.") from error
     settings = document.get("memory", {}) if isinstance(document, dict) else document if document is not None else {}
     if not isinstance(settings, dict):

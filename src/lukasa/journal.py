@@ -76,7 +76,8 @@ class UndoResult:
 class ErasureReceipt:
     """The receipt of an erasure, without content: its record's id, what was removed, and what is still on disk.
 
-    ``id`` is ``None`` when there was nothing to erase; nothing was recorded then.
+    ``id`` is ``None`` when there was nothing to erase; nothing was recorded then. ``files`` names the files that were
+    deleted: those of sessions, and copies of the store that were left next to it. The record in the log has their number.
     """
 
     id: str | None
@@ -84,6 +85,11 @@ class ErasureReceipt:
     versions: int
     by_kind: Mapping[str, int]
     residue: str | None
+    files: tuple[str, ...] = ()
+
+
+DeleteFiles = Callable[[Sequence[Key], str | None], Sequence[str]]
+"""Deletes the files of records and of a subject, and returns their names."""
 
 
 class Journal:
@@ -101,6 +107,7 @@ class Journal:
         self._new_id = new_id
         self.reach = reach
         self.author = author
+        self._delete_files: DeleteFiles = lambda *_: ()
 
     def with_reach(self, reach: Reach, author: str) -> Journal:
         """Return a journal of the same log for another caller. Only the owner may do this."""
@@ -336,7 +343,7 @@ class Journal:
         return {record.body["author"]: record for record in records if not record.body.get("released")}
 
     def erase(self, *keys: Key, subject: str | None = None, reason: str = "") -> ErasureReceipt:
-        """Remove records for good: every version, every index entry, and everything derived from them.
+        """Remove records for good: every version, every index entry, their files, and everything derived from them.
 
         ``subject`` selects every record that the subject wrote or that mentions it anywhere.
         """
@@ -344,6 +351,7 @@ class Journal:
         if not keys and not subject:
             raise InvalidInput("Nothing to erase was named.", hint="Name a record or a subject.")
         chosen: list[Key] = []
+        files: list[str] = []
         salt, receipt_id = self._erasure_salt(), self._new_id()
 
         def choose(reader: Reader) -> Sequence[Key]:
@@ -351,10 +359,12 @@ class Journal:
             return chosen
 
         def receipt(erased: EraseResult) -> ValidatedDraft:
+            files.extend(self._delete_files(chosen, subject))
             body = {
                 "records": erased.records, "versions": erased.versions, "by_kind": dict(erased.by_kind),
                 "reason": reason, "salt": salt, "marks": sorted(hash_erased_key(key, salt) for key in chosen),
             }  # fmt: skip
+            body |= {"files": len(files)} if files else {}
             draft = Draft(ERASURE, body=body, id=receipt_id, scope=SYSTEM, author=self.author, origin="erasure")
             validated = self._gate.validate(draft, allow_reserved=True)
             if isinstance(validated, Refused):
@@ -362,9 +372,10 @@ class Journal:
             return validated
 
         erased = self._engine.erase(choose, receipt)
-        return ErasureReceipt(
-            receipt_id if erased.versions else None, erased.records, erased.versions, erased.by_kind, erased.residue
-        )
+        if not erased.versions:
+            files.extend(self._delete_files(chosen, subject))
+        id = receipt_id if erased.versions else None
+        return ErasureReceipt(id, erased.records, erased.versions, erased.by_kind, erased.residue, tuple(files))
 
     def preview_erase(self, *keys: Key, subject: str | None = None) -> list[Key]:
         """List the records that ``erase`` would remove."""

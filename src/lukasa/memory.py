@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,10 +32,11 @@ from lukasa.jobs import Jobs
 from lukasa.journal import Journal
 from lukasa.models.embedder import Embedder
 from lukasa.outcome import Outcome
+from lukasa.record import Key
 from lukasa.scope import FULL_REACH, SHARED, Reach
 from lukasa.storage.engine import Engine, LogCompactionResult, Progress, VerifyReport
 from lukasa.storage.engines import EngineOptions, open_engine
-from lukasa.storage.files import atomic_write
+from lukasa.storage.files import check_output_place, delete_copies, open_output_file
 from lukasa.storage.location import StoreLocation
 from lukasa.transfer import jsonl
 from lukasa.transfer.layouts import SERVICE_LAYOUTS, LayoutImportResult, load_layout, load_service_layout
@@ -248,6 +249,12 @@ class Memory:
         self.place = parts.location
         self.journal = journal
         self.jobs = jobs
+        journal._delete_files = self._delete_files
+
+    def _delete_files(self, keys: Sequence[Key], subject: str | None) -> tuple[str, ...]:
+        """Delete the files of erased sessions, those that name a subject, and copies that were left next to the store."""
+        names = self.sessions.erase_files(*keys, subject=subject)
+        return (*names, *(() if self.place.path is None else delete_copies(self.place.path)))
 
     def __getattr__(self, name: str) -> Any:
         """Build a service when it is first used."""
@@ -342,23 +349,26 @@ class Memory:
         *,
         format: str = "jsonl",
         scope: str = SHARED,
+        replace: bool = True,
     ) -> int:
-        """Write the log as JSONL and return the number of versions. A file is replaced atomically.
+        """Write the log as JSONL and return the number of versions. A plain file is replaced atomically, unless forbidden.
 
         Another ``format`` writes one scope in the layout of a document (``loki``, ``voxsigil``, ``context``: a folder) and
         returns the number of records.
         """
+        if format != "jsonl":
+            check_output_place(folder := _require_folder(target), replace=replace)
         if format in SERVICE_LAYOUTS:
             service, layout = load_service_layout(format)
-            return layout.write_folder(getattr(self, service), _require_folder(target), scope)
+            return layout.write_folder(getattr(self, service), folder, scope)
         if format != "jsonl":
-            return load_layout(format).write(self.journal, _require_folder(target), scope)
+            return load_layout(format).write(self.journal, folder, scope)
         if not isinstance(target, str | os.PathLike):
             return jsonl.export_log(self.journal, target, progress)
         path = Path(target).absolute()
         if self.place.path is not None and path.exists() and path.samefile(self.place.path):
             raise InvalidInput(f"{path} is the store itself.", hint="Export to another file.")
-        with atomic_write(path) as file:
+        with open_output_file(path, replace=replace) as file:
             return jsonl.export_log(self.journal, file, progress)
 
     def import_(

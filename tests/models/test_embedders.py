@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -13,8 +15,16 @@ import pytest
 
 import lukasa
 from lukasa import config
-from lukasa.errors import InvalidInput, StoreUnavailable
-from lukasa.models.embedders import EMBEDDER_KEY_VARIABLE, EMBEDDER_VARIABLE, best_installed_embedder, open_embedder
+from lukasa.errors import InvalidInput, StoreError, StoreUnavailable
+from lukasa.models.embedder import verify_model_file
+from lukasa.models.embedders import (
+    EMBEDDER_KEY_VARIABLE,
+    EMBEDDER_VARIABLE,
+    best_installed_embedder,
+    minilm,
+    open_embedder,
+)
+from lukasa.models.embedders.minilm import build_tokenizer
 
 OFFLINE = ("minilm", "static", "hash")
 ODD = ["", " ", "\0", "\ud800 half", "\U0001f680", "x" * 100_000, "word " * 5_000, "\u202e", "日本語のテキスト"]
@@ -31,6 +41,49 @@ def test_texts_of_the_same_meaning_are_nearer_than_others(name):
         ["She adopted a puppy last week", "A young dog has a new home with her", "The tax form is due in April"]
     )
     assert text @ same > text @ other + 0.1
+
+
+def test_the_tokenizer_of_minilm_gives_the_tokens_of_bert_uncased():
+    tokenizer = build_tokenizer()
+    texts = ["Naïve ŽLUŤ [MASK] deploys, 3.14", "会議 \U0001f680 unaffable", "", "x" * 500, "word " * 500]
+    ids = [tokenizer.encode(text).ids for text in texts]
+    assert ids[0] == [101, 15743, 1062, 7630, 2102, 103, 21296, 2015, 1010, 1017, 1012, 2403, 102]
+    assert ids[1] == [101, 1763, 100, 100, 14477, 20961, 3468, 102]
+    assert ids[2:4] == [[101, 102], [101, 100, 102]]
+    assert len(ids[4]) == 256
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute"),
+    [("minilm", "_model_file"), ("static", "_weights_file"), ("static", "_tokenizer_file"), ("minilm", None)],
+)
+def test_a_model_file_that_is_not_the_published_one_is_refused(name, attribute, tmp_path, monkeypatch):
+    embedder = open_embedder(name)
+    original = minilm._VOCABULARY if attribute is None else getattr(embedder, attribute)
+    data = bytearray(original.read_bytes())
+    data[len(data) // 2] ^= 1
+    altered = tmp_path / original.name
+    altered.write_bytes(data)
+    if attribute is None:
+        monkeypatch.setattr(minilm, "_VOCABULARY", altered)
+    else:
+        setattr(embedder, attribute, altered)
+    with pytest.raises(StoreError, match="not the model file that was published"):
+        embedder.embed(["a text"])
+
+
+def test_a_model_file_is_read_for_its_checksum_once_unless_it_changes(tmp_path):
+    file = tmp_path / "model"
+    file.write_bytes(b"one")
+    sha256 = hashlib.sha256(b"one").hexdigest()
+    assert verify_model_file(file, sha256) == file
+    facts = file.stat()
+    file.write_bytes(b"two")
+    os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    assert verify_model_file(file, sha256) == file  # same size and time: not read again
+    os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
+    with pytest.raises(StoreError):
+        verify_model_file(file, sha256)
 
 
 def test_vectors_are_unit_vectors_of_the_stated_length(embedder):

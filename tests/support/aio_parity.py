@@ -220,7 +220,12 @@ def session_calls(memory: Any, folder: Path) -> Iterator[Any]:
     yield session.closed
     yield [file.name for file in sessions.blobs.list_files("")]
     yield sessions.backup("demo", folder / "sessions"), sessions.erase("demo")
-    yield sessions.restore("demo", folder / "sessions"), sessions.erase_files(subject="Odd Name"), sessions.find()
+    yield (
+        sessions.restore("demo", folder / "sessions"),
+        sessions.find_files(subject="Odd Name"),
+        sessions.erase_files(subject="Odd Name"),
+        sessions.find(),
+    )
     stop = threading.Event()
     stop.set()
     failed = next(job for job in memory.jobs.find() if job.state == "failed")

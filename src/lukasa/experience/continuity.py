@@ -30,7 +30,7 @@ from lukasa.journal import Journal
 from lukasa.prompt import neutralise
 from lukasa.recall.recall import Recall
 from lukasa.storage.engine import Query
-from lukasa.storage.files import atomic_write
+from lukasa.storage.files import check_output_path, open_output_file
 
 GOAL, STATE = "Current Goal", "Current State"
 MEMORIES, MISTAKES = "Relevant Memories (Auto-Retrieved)", "Mistakes to Avoid (From Learnings)"
@@ -69,6 +69,7 @@ class Continuity:
         """
         path = Path(path)
         before = b""
+        check_output_path(path)
         if path.exists():
             if path.stat().st_size > _MAX_BYTES:
                 raise FormatError(f"{path} is larger than {_MAX_BYTES:,} bytes; it was left untouched.")
@@ -107,7 +108,7 @@ class Continuity:
         after = merge_sections(before, sections)
         if after != before:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(path) as file:
+            with open_output_file(path) as file:
                 file.write(after)
         return ContinuityUpdate(path, after != before, goal, sections)
 

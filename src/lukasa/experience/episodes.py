@@ -39,6 +39,7 @@ EPISODE = "episode"
 STEP = "step"
 RUNNING = "running"
 FULL, SUMMARY, ARCHIVED = "full", "summary", "archived"
+_MAX_DAYS = 100_000
 RESTORED_LABEL = "keep=restored"
 REFERRING_KINDS = frozenset({"pattern", "antipattern", "fact"})
 """Kinds whose links keep an old episode out of the archive."""
@@ -423,6 +424,8 @@ class Episodes:
         stay in its history. ``restore`` brings either back. An agent prunes the episodes that it recorded.
         """
         now = self._clock.now()
+        if not all(0 <= days <= _MAX_DAYS for days in (summarise_after, archive_after)):
+            raise InvalidInput(f"Episodes are pruned when they are 0 to {_MAX_DAYS:,} days old.")
         summarise_before, archive_before = now - timedelta(days=summarise_after), now - timedelta(days=archive_after)
         summarised, archived, kept = list[str](), list[str](), list[str]()
         drafts: list[Draft] = []

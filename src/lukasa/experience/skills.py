@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from lukasa.outcome import Outcome, Refused
 from lukasa.record import Draft, Key, Link, Record, draft_from
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
-from lukasa.storage.files import atomic_write
+from lukasa.storage.files import open_output_file
 
 SKILL = "skill"
 _SYNC_KIND = "skill_sync"
@@ -141,7 +142,7 @@ class Skills:
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        id = hashlib.sha256(str(folder.resolve()).encode("utf-8", "replace")).hexdigest()[:32]
+        id = hashlib.sha256(os.path.realpath(folder).encode("utf-8", "replace")).hexdigest()[:32]
         previous = self._journal.get(Key(scope, _SYNC_KIND, id))
         synced: dict[str, str] = dict(previous.body.get("synced", {})) if previous is not None else {}
         skills = {skill.id: skill.markdown for skill in self.list() if skill.record.scope == scope}
@@ -150,7 +151,10 @@ class Skills:
         files = {ids_by_stem.get(stem, stem): text for stem, text in files.items()}
         taken, written, conflicts = list[str](), list[str](), list[str]()
         digests: dict[str, str] = {}
+        unread = dict(faults)
         for name in sorted({*skills, *files}):
+            if f"{file_stem(name)}.md" in unread:
+                continue  # the file stays as it is
             in_file, in_store = files.get(name), skills.get(name)
             if in_file == in_store:
                 digests[name] = _digest(in_store)
@@ -162,7 +166,7 @@ class Skills:
                 taken.append(name)
                 digests[name] = _digest(in_file)
             elif in_store is not None and (in_file is None or synced.get(name) == _digest(in_file)):
-                with atomic_write(folder / f"{file_stem(name)}.md") as file:
+                with open_output_file(folder / f"{file_stem(name)}.md") as file:
                     file.write(in_store.encode())
                 written.append(name)
                 digests[name] = _digest(in_store)

@@ -36,6 +36,7 @@ from lukasa.storage.engine import Query, Reader
 PREDICTION, SIGNAL, REASONING, RECEIVED = "prediction", "signal", "reasoning", "received_signal"
 MAX_ACTIVE = 50
 CONFIDENCE_THRESHOLD = 0.70
+_BEGINNING = datetime(1, 1, 2, tzinfo=UTC)
 ROLLING_WINDOW = timedelta(days=30)
 _UNACKNOWLEDGED_LABEL = "acknowledged=no"
 
@@ -490,7 +491,8 @@ class Forecasts:
 
     def _resolved_predictions(self, window: timedelta | None, category: str | None = None) -> list[ResolvedPrediction]:
         """Return the resolved predictions of a window, in the order in which their outcomes became known."""
-        since = None if window is None else self._clock.now() - window
+        now = self._clock.now()
+        since = None if window is None or window > now - _BEGINNING else now - window
         resolved = _to_resolved(self._read_predictions("resolved", since))
         return [item for item in resolved if category in (None, item.category)]
 

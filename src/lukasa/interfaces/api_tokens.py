@@ -23,7 +23,7 @@ from lukasa.outcome import Refused
 from lukasa.record import Draft, Key, Record
 from lukasa.scope import SYSTEM, check_agent_name
 from lukasa.storage.engine import API_TOKEN, TOKEN_USE, Query, Reader
-from lukasa.storage.files import atomic_write
+from lukasa.storage.files import open_output_file
 
 DEFAULT_RATE = 6_000
 """Requests per minute of a token that names no rate and is not the owner's."""
@@ -166,7 +166,7 @@ def is_secret_of(secret: str, token: ApiToken) -> bool:
 def write_secret(path: Path, secret: str) -> None:
     """Write a token to a file that only its user may read."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with atomic_write(path) as file:
+    with open_output_file(path) as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(f"{secret}\n".encode())
 

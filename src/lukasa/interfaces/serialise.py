@@ -51,7 +51,7 @@ _FIELDS: Mapping[str, str] = {
     "DeletionSuggestion": "id=memory.id code reason text=memory.text",
     "Eligibility": "agent viable not_viable_because=why",
     "Entity": "name entityType=entity_type observations",
-    "ErasureReceipt": "receipt=id records versions by_kind residue",
+    "ErasureReceipt": "receipt=id records versions by_kind residue files",
     "Key": "scope kind id",
     "KindProof": "** holds",
     "Link": "relation to",

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from lukasa.errors import MissingExtra
+from lukasa.errors import MissingExtra, StoreError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,6 +60,27 @@ def find_package_file(package: str, name: str, embedder: str) -> Path:
         if (path := Path(folder) / name).exists():
             return path
     raise MissingExtra(f"The embedder {embedder!r} is not installed.", hint=f"Run: pip install 'lukasa[{embedder}]'")
+
+
+_verified: dict[Path, tuple[int, int]] = {}
+
+
+def verify_model_file(path: Path, sha256: str) -> Path:
+    """Return the path of a model file whose SHA-256 is the published one, or raise ``StoreError``.
+
+    A file is read for this once, unless its size or time changes.
+    """
+    facts = path.stat()
+    identity = (facts.st_size, facts.st_mtime_ns)
+    if _verified.get(path) != identity:
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+                raise StoreError(
+                    f"{path} is not the model file that was published; it is not used.",
+                    hint="Install the package that it belongs to again: pip install --force-reinstall.",
+                )
+        _verified[path] = identity
+    return path
 
 
 class HashEmbedder:

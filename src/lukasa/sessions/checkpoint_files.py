@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -386,13 +386,13 @@ class CheckpointFiles:
             found.append((file.name, holder))
         return found
 
-    def remove(self) -> int:
-        """Delete every file of the session; return the number of files."""
-        files = self._blobs.list_files(self.path)
-        for file in files:
-            self._blobs.delete(file.name)
-        self._blobs.delete_partial_files(self.path)
-        return len(files)
+    def remove(self) -> list[str]:
+        """Delete every file of the session and its folder; return the names of the files."""
+        return remove_files(self._blobs, self.file_names(), [self.path])
+
+    def file_names(self) -> list[str]:
+        """Return the names of the session's files."""
+        return [file.name for file in self._blobs.list_files(self.path)]
 
     @property
     def backup_name(self) -> str:
@@ -430,22 +430,34 @@ class CheckpointFiles:
         return manifest
 
 
-def remove_mentions(blobs: FileStore, folder: str, words: str) -> int:
-    """Delete the files of a folder that contain the words, letter case aside; return the number of files."""
-    needles = {words.lower(), canonical_json.encode(words).decode()[1:-1].lower()}
-    removed = 0
-    for file in blobs.list_files(folder):
-        data = read_whole(blobs, file.name)
-        if data.startswith(_GZIP_HEAD):
-            try:
-                data = decompress(data)
-            except InvalidInput:
-                data = b""
-        text = data.decode("utf-8", "replace").lower()
-        if any(needle in text for needle in needles):
-            blobs.delete(file.name)
-            removed += 1
+def remove_files(blobs: FileStore, names: Sequence[str], folders: Iterable[str]) -> list[str]:
+    """Delete files, the partial files in folders, and the folders that are empty then; return the names."""
+    removed = list(names)
+    for name in names:
+        blobs.delete(name)
+    for folder in folders:
+        removed += [f"{folder}/*.part"] * blobs.delete_partial_files(folder)
+        blobs.delete(folder)
     return removed
+
+
+def find_mentions(blobs: FileStore, words: str) -> list[str]:
+    """Return the names of the files in session folders that the words name, or that contain them, letter case aside."""
+    needles = {words.lower(), canonical_json.encode(words).decode()[1:-1].lower()}
+    slug = re.escape(re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-"))
+    named = re.compile(rf"{re.escape(words.lower())}|(?<![a-z0-9]){slug or '(?!)'}(?![a-z0-9])")
+    found = []
+    for folder in blobs.list_folders("sessions"):
+        is_named = named.search(folder.lower()) is not None
+        for file in blobs.list_files(f"sessions/{folder}"):
+            data = b"" if is_named else read_whole(blobs, file.name)
+            if data.startswith(_GZIP_HEAD):
+                with suppress(InvalidInput):
+                    data = decompress(data)
+            text = data.decode("utf-8", "replace").lower()
+            if is_named or any(needle in text for needle in needles):
+                found.append(file.name)
+    return found
 
 
 def _file_name(file: FileInfo) -> str:

@@ -24,7 +24,8 @@ from lukasa.sessions.checkpoint_files import (
     Delta,
     Retention,
     RetentionResult,
-    remove_mentions,
+    find_mentions,
+    remove_files,
 )
 from lukasa.sessions.records import ARCHIVE, DELTA, EVENT, INCIDENT, SESSION, SessionRecords
 from lukasa.sessions.recovery import RecoveryEvidence, RecoveryReport, newest_checkpoint, recover_state, restart_state
@@ -46,6 +47,7 @@ from lukasa.storage.files import FileStore
 if TYPE_CHECKING:
     from lukasa.forecasts.forecasts import Forecasts
 
+_MAX_AGE_HOURS = 1_000_000
 _MIN_CHECKED = 3
 """Number of the newest checkpoints that every recovery reads and verifies."""
 
@@ -277,6 +279,8 @@ class Sessions:
         self, session_id: str, age_hours: float = 24, *, keep: int = 10, compressed: int = 100, scope: str | None = None
     ) -> RetentionResult:
         """Compress checkpoints that are old or many, and drop compressed ones beyond a number."""
+        if not 0 <= age_hours <= _MAX_AGE_HOURS:
+            raise InvalidInput(f"The age of a checkpoint is 0 to {_MAX_AGE_HOURS:,} hours.")
         _, files = self._records_and_files(session_id, scope)
         return files.apply_retention(self._clock.now(), Retention(keep, compressed, timedelta(hours=age_hours)))
 
@@ -403,19 +407,25 @@ class Sessions:
     def erase(self, session_id: str, *, scope: str | None = None, reason: str = "") -> int:
         """Erase a session for good: its records, derived records and files; return the number of files."""
         records, files = self._records_and_files(session_id, scope)
-        self._journal.erase(records.key, reason=reason)
-        return files.remove()
+        erased = self._journal.erase(records.key, reason=reason).files
+        return len(erased) + len(files.remove())
 
-    def erase_files(self, *keys: Key, subject: str | None = None) -> int:
-        """Delete the files of sessions that were erased from the log, and every file that names a subject.
+    def erase_files(self, *keys: Key, subject: str | None = None) -> list[str]:
+        """Delete the files of sessions, and every session folder and file that names a subject; return their names.
 
-        Only the owner of the store may do this. Returns the number of files.
+        ``journal.erase`` calls this. Only the owner of the store may do it.
         """
         if not self._journal.reach.unlimited:
             raise NotAllowed("Only the owner of the store may erase from it.")
-        removed = [self._records_and_files(key.id, key.scope)[1].remove() for key in keys if key.kind == SESSION]
-        folders = self.blobs.list_folders("sessions") if subject else ()
-        return sum(removed) + sum(remove_mentions(self.blobs, f"sessions/{name}", subject or "") for name in folders)
+        folders = [CheckpointFiles(self.blobs, key.id, key.scope).path for key in keys if key.kind == SESSION]
+        folders += [f"sessions/{name}" for name in (self.blobs.list_folders("sessions") if subject else ())]
+        return remove_files(self.blobs, self.find_files(*keys, subject=subject), dict.fromkeys(folders))
+
+    def find_files(self, *keys: Key, subject: str | None = None) -> list[str]:
+        """Return the names of the files that ``erase_files`` would delete."""
+        sessions = [CheckpointFiles(self.blobs, key.id, key.scope) for key in keys if key.kind == SESSION]
+        names = [name for files in sessions for name in files.file_names()]
+        return list(dict.fromkeys(names + (find_mentions(self.blobs, subject) if subject else [])))
 
     @property
     def blobs(self) -> FileStore:

@@ -10,10 +10,13 @@ Every file store guarantees:
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import secrets
+import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +25,7 @@ from typing import BinaryIO, Protocol
 from lukasa.errors import FormatError, InvalidInput
 
 _NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,199}")
+_TAKEN_HINT = "Name another file; a command that can replace it has the option --force."
 CHUNK_SIZE = 1 << 20
 """How many bytes are read or written at once."""
 
@@ -60,7 +64,7 @@ class FileStore(Protocol):
         """Rename a file durably. An existing file of the new name is replaced."""
 
     def delete(self, name: str) -> None:
-        """Delete a file; a missing file is ignored."""
+        """Delete a file, or a folder that is empty; anything else is ignored."""
 
     def delete_partial_files(self, folder: str) -> int:
         """Delete the partial files that crashed writers left in a folder; return their number."""
@@ -91,9 +95,17 @@ def as_chunks(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
 
 def read_limited(path: Path, max_bytes: int) -> bytes:
     """Return the content of a file. Raises ``FormatError`` if it is larger than ``max_bytes``."""
-    if path.stat().st_size > max_bytes:
+    facts = path.stat()
+    if stat.S_ISCHR(facts.st_mode) or stat.S_ISBLK(facts.st_mode):
+        raise InvalidInput(f"{path} is a device.", hint="Name a plain file.")  # it may have no end
+    chunks, size = list[bytes](), facts.st_size
+    with path.open("rb") as file:
+        while size <= max_bytes and (chunk := file.read(CHUNK_SIZE)):
+            chunks.append(chunk)
+            size = max(size, len(chunks) * CHUNK_SIZE - CHUNK_SIZE + len(chunk))
+    if size > max_bytes:
         raise FormatError(f"{path} is larger than {max_bytes:,} bytes.")
-    return path.read_bytes()
+    return b"".join(chunks)
 
 
 def read_lines(source: BinaryIO, max_bytes: int) -> Iterator[bytes]:
@@ -104,20 +116,106 @@ def read_lines(source: BinaryIO, max_bytes: int) -> Iterator[bytes]:
         yield line.rstrip(b"\r\n")
 
 
-@contextmanager
-def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """Open a private file that replaces ``path`` once it is complete and durable; after a failure nothing changed."""
-    part = path.with_name(path.name + ".part")
-    part.unlink(missing_ok=True)
+_SPECIAL_FILES = {
+    stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket",
+}  # fmt: skip
+
+
+def check_output_path(path: Path, *, replace: bool = True) -> None:
+    """Refuse to write to anything but a plain file or a free name; without ``replace`` the name must be free."""
     try:
-        with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        kind = stat.S_IFMT(path.lstat().st_mode)
+    except FileNotFoundError:
+        return
+    if kind != stat.S_IFREG:
+        what = _SPECIAL_FILES.get(kind, "no plain file")
+        raise InvalidInput(f"{path} is {what} and was left alone.", hint="Name a plain file.")
+    if not replace:
+        raise InvalidInput(f"{path} is already there and was left alone.", hint=_TAKEN_HINT)
+
+
+def check_output_place(path: Path, *, replace: bool = True) -> None:
+    """Refuse like ``check_output_path``, but allow a folder to write into; without ``replace`` an empty one."""
+    if not path.is_dir():
+        check_output_path(path, replace=replace)
+    elif not replace and any(path.iterdir()):
+        raise InvalidInput(f"There are files in {path} already.", hint="Name a new folder, or add --force.")
+
+
+@contextmanager
+def open_output_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
+    """Open a private file that gets the name ``path`` once it is complete and durable; after a failure nothing changed.
+
+    Only a plain file is ever replaced, and none without ``replace``: no device, pipe, socket, folder or symbolic link.
+    """
+    check_output_path(path, replace=replace)
+    part, descriptor = create_part(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
+        give_name(part, path, replace=replace)
+    finally:
         part.unlink(missing_ok=True)
-        raise
+
+
+def create_part(path: Path) -> tuple[Path, int]:
+    """Create a private file in the folder of ``path`` and lock it; an error names ``path``."""
+    while True:
+        part = path.with_name(f".lukasa-{secrets.token_hex(8)}.part")
+        try:
+            descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return part, descriptor
+        os.close(descriptor)  # another process deleted it before it was locked
+
+
+def delete_if_abandoned(part: Path) -> bool:
+    """Delete a partial file unless its writer is still running."""
+    try:
+        descriptor = os.open(part, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        part.unlink(missing_ok=True)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def delete_copies(store: Path) -> list[str]:
+    """Delete whole copies that crashed writers and migrations left next to a store; return their names."""
+    name = re.escape(store.name)
+    copies = re.compile(rf"\.lukasa-[0-9a-f]{{16}}\.part|{name}\.[0-9a-f]{{12}}\.part|{name}\.before-schema-[0-9-]+")
+    with suppress(FileNotFoundError), os.scandir(store.parent) as entries:
+        found = [
+            entry.name for entry in entries if copies.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
+        ]
+        return [name for name in sorted(found) if delete_if_abandoned(store.with_name(name))]
+    return []
+
+
+def give_name(part: Path, path: Path, *, replace: bool = True) -> None:
+    """Give a complete file its name, durably, if ``check_output_path`` allows it."""
+    check_output_path(path, replace=replace)
+    if replace:
+        part.replace(path)
+    else:
+        try:
+            os.link(part, path)
+        except FileExistsError as error:
+            raise InvalidInput(f"{path} is already there and was left alone.", hint=_TAKEN_HINT) from error
+        except OSError:  # a file system without hard links
+            part.rename(path)
+    part.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 

@@ -8,9 +8,7 @@ partial file from one in use. Symbolic links are refused, never followed.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +16,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lukasa.errors import FileMissing, FileTaken, InvalidInput, StoreFull, StoreReadOnly, StoreUnavailable
-from lukasa.storage.files import CHUNK_SIZE, FileInfo, as_chunks, check_name, sync_folder
+from lukasa.storage.files import (
+    CHUNK_SIZE,
+    FileInfo,
+    as_chunks,
+    check_name,
+    create_part,
+    delete_if_abandoned,
+    sync_folder,
+)
 
 _PARTIAL_SUFFIX = ".part"
 
@@ -35,7 +41,7 @@ class LocalFiles:
         with _error_translation(path):
             self._create_folders(path.parent)
             self._hook("create")
-            part, descriptor = _create_partial_file(path)
+            part, descriptor = create_part(path)
             try:
                 with os.fdopen(descriptor, "wb") as file:
                     self._hook("write")
@@ -117,7 +123,11 @@ class LocalFiles:
         path = self._resolve_path(name)
         self._hook("delete")
         with suppress(FileNotFoundError):
-            path.unlink()
+            if path.is_dir() and not path.is_symlink():
+                with suppress(OSError):  # it is not empty
+                    path.rmdir()
+            else:
+                path.unlink()
             sync_folder(path.parent)
 
     def delete_partial_files(self, folder: str) -> int:
@@ -128,7 +138,7 @@ class LocalFiles:
             and entry.name.endswith(_PARTIAL_SUFFIX)
             and entry.is_file(follow_symlinks=False)
         ]
-        return sum(map(_delete_if_abandoned, partial))
+        return sum(map(delete_if_abandoned, partial))
 
     def _scan(self, folder: str) -> Iterator[os.DirEntry[str]]:
         """Yield the entries of a folder; none if it is missing."""
@@ -165,30 +175,3 @@ def _error_translation(path: Path) -> Iterator[None]:
             errno.ENOSPC: StoreFull, errno.EDQUOT: StoreFull, errno.EROFS: StoreReadOnly, errno.EACCES: StoreReadOnly,
         }.get(error.errno or 0, StoreUnavailable)  # fmt: skip
         raise error_class(f"{path} could not be written: {error.strerror or error}.") from error
-
-
-def _create_partial_file(path: Path) -> tuple[Path, int]:
-    """Create a private file in the folder of ``path`` and lock it."""
-    while True:
-        part = path.with_name(f".{path.name}.{secrets.token_hex(6)}{_PARTIAL_SUFFIX}")
-        descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if os.fstat(descriptor).st_nlink:
-            return part, descriptor
-        os.close(descriptor)  # another process deleted it before it was locked
-
-
-def _delete_if_abandoned(part: Path) -> bool:
-    """Delete a partial file unless its writer is still running."""
-    try:
-        descriptor = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        part.unlink(missing_ok=True)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True

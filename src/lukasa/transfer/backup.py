@@ -7,6 +7,7 @@ temporary path, verifies it, compares its fingerprint, and only then gives it it
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -128,7 +129,7 @@ def restore(
     if location.path is None and not location.url:
         raise InvalidInput("A store in memory is gone when the program ends.", hint="Name a file or a database.")
     for taken in (location.path, None if files is None else files / "sessions"):
-        if taken is not None and taken.exists():
+        if taken is not None and os.path.lexists(taken):
             raise InvalidInput(f"{taken} is there already; a backup never overwrites.")
     parent = location.path.parent if location.path is not None else None
     if parent is not None:

@@ -12,6 +12,7 @@ nothing else. If the guess skipped entries, the scopes and kinds concerned are c
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -133,7 +134,7 @@ def is_same_store(left: StoreLocation, right: StoreLocation) -> bool:
     if left.path is not None and right.path is not None:
         if left.path.exists() and right.path.exists():
             return left.path.samefile(right.path)
-        return left.path.resolve() == right.path.resolve()
+        return os.path.realpath(left.path) == os.path.realpath(right.path)
     return bool(left.url and right.url) and _database_address(left.url) == _database_address(right.url)
 
 

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option, read_input, require_found
+from lukasa.interfaces.cli.options import (
+    Call,
+    CommandApp,
+    ForceOption,
+    argument,
+    flag,
+    option,
+    read_input,
+    require_found,
+)
 from lukasa.interfaces.cli.render import format_count, format_size, shorten
 from lukasa.interfaces.outcomes import ExitCode, require_accepted
 
@@ -71,6 +80,7 @@ def show_(
     session: SessionArgument,
     number: Annotated[int | None, option("N", "Show this checkpoint instead of the current state.", min=1)] = None,
     out: Annotated[Path | None, option("FILE", "Write the state to this file.")] = None,
+    force: ForceOption = False,
     events: Annotated[bool, flag("--events", "Show the events of the session instead.")] = False,
     archive: Annotated[bool, flag("--archive", "Show what was moved from its state to the archive instead.")] = False,
 ) -> None:
@@ -78,7 +88,7 @@ def show_(
 
     Example: lukasa checkpoint show demo --out state.json
     """
-    from lukasa.storage.files import atomic_write
+    from lukasa.storage.files import open_output_file
     from lukasa.transfer.layouts.session_json import write_session
 
     sessions = call.existing_memory.sessions
@@ -99,7 +109,7 @@ def show_(
 
         render.print_json(decode(data))
         return
-    with atomic_write(out.absolute()) as file:
+    with open_output_file(out.absolute(), replace=force) as file:
         file.write(data)
     call.show(
         {"session": session, "file": str(out), "bytes": len(data)},

@@ -11,7 +11,17 @@ import typer
 from lukasa.errors import InvalidInput
 from lukasa.freshness import describe_left_out
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option, parse_time, read_text, require_utf8
+from lukasa.interfaces.cli.options import (
+    Call,
+    CommandApp,
+    ForceOption,
+    argument,
+    flag,
+    option,
+    parse_time,
+    read_text,
+    require_utf8,
+)
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.outcomes import not_found, require_accepted
 from lukasa.interfaces.serialise import to_json
@@ -203,6 +213,7 @@ def export(
     session: SessionArgument,
     target: Annotated[Path, argument("FILE|DIR", "The file to write, or a folder for a file named like the id.")],
     everything: Annotated[bool, flag("--all", "Include the turns that were summarised.")] = False,
+    force: ForceOption = False,
 ) -> None:
     """Write a conversation to a JSON file.
 
@@ -212,7 +223,7 @@ def export(
 
     memory = call.memory
     _load_conversation(call, session)
-    path = export_conversation(memory.context, session, target, include_all_turns=everything)
+    path = export_conversation(memory.context, session, target, include_all_turns=everything, replace=force)
     call.show({"session_id": session, "path": str(path)}, f"Wrote {session} to {path}.")
 
 

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from lukasa.errors import InvalidInput
-from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option, parse_time
+from lukasa.interfaces.cli.options import Call, CommandApp, ForceOption, argument, flag, option, parse_time
 from lukasa.interfaces.cli.render import format_cell, format_count, read_fields
 from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.serialise import to_json
 from lukasa.outcome import Outcome
 
 PredictionArgument = Annotated[str, argument("ID", "The id of the prediction.")]
-WindowOption = Annotated[float | None, option("DAYS", "Only what was resolved in the last DAYS days.", min=0)]
+MAX_DAYS = 100_000
+WindowOption = Annotated[
+    float | None, option("DAYS", "Only what was resolved in the last DAYS days.", min=0, max=MAX_DAYS)
+]
 _MAX_ROWS = 50
 _ANSWERS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
@@ -147,6 +150,7 @@ def scores(call: Call, window: WindowOption = None) -> None:
 def plot(
     call: Call,
     out: Annotated[Path | None, option("FILE", "Write the diagram to this .svg file.")] = None,
+    force: ForceOption = False,
     window: WindowOption = None,
 ) -> None:
     """Draw the reliability diagram: predicted probabilities against what happened.
@@ -159,7 +163,7 @@ def plot(
     answer = {"file": None if out is None else str(out), "reliability": scored.as_json()["reliability"]}
     title = diagram.format_title(scored)
     if out is not None:
-        diagram.draw_diagram(scored).save(out)
+        diagram.draw_diagram(scored).save(out, replace=force)
         call.show(answer, f"Drew {title} to {out}.")
         return
     columns = ("bin, count, said, happened", ("0 to 1, | is what was said", str))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lukasa.storage.engine import Progress
 
 FoundT = TypeVar("FoundT")
+MAX_INPUT_BYTES = 64_000_000
 
 
 def argument(metavar: str, help: str, **settings: Any) -> Any:
@@ -58,6 +59,7 @@ SinceOption = Annotated[str | None, option("TIME", "Only what happened at or aft
 UntilOption = Annotated[str | None, option("TIME", "Only what happened at or before this time.", "--until")]
 AsOfOption = Annotated[str | None, option("TIME", "As the store was at this time.", "--as-of")]
 BlockBudgetOption = Annotated[int | None, option("TOKENS", "Print a prompt block of at most so many tokens.", min=1)]
+ForceOption = Annotated[bool, flag("--force", "Replace files that are there already.")]
 _NO_STORE_HINT = "`lukasa remember TEXT` creates it; --store names another one."
 
 
@@ -246,7 +248,10 @@ def open_input(file: str) -> AbstractContextManager[BinaryIO]:
 def read_input(file: str) -> bytes:
     """Read a file, or stdin if the name is ``-``."""
     with open_input(file) as source:
-        return source.read()
+        data = source.read(MAX_INPUT_BYTES + 1)
+    if len(data) > MAX_INPUT_BYTES:
+        raise InvalidInput(f"{file} is larger than {MAX_INPUT_BYTES:,} bytes.")
+    return data
 
 
 def read_text(file: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import lukasa
 from lukasa.config import backup_secret
 from lukasa.errors import InvalidInput, NotAllowed, StoreMissing
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import Call, argument, flag, open_input, option, progress_bar
+from lukasa.interfaces.cli.options import Call, ForceOption, argument, flag, open_input, option, progress_bar, read_text
 from lukasa.interfaces.cli.render import format_count, format_size
 from lukasa.interfaces.outcomes import ExitCode
 from lukasa.interfaces.serialise import import_json, to_json
@@ -35,6 +36,7 @@ def export(
     call: Call,
     file: Annotated[str, argument("FILE|-", "The file to write; - writes to stdout.")],
     format_name: FormatOption = "jsonl",
+    force: ForceOption = False,
 ) -> None:
     """Write the whole log to a JSONL file. Nothing is lost, and the same log always gives the same file.
 
@@ -43,15 +45,16 @@ def export(
     from lukasa.config import locate_store
 
     if format_name != "jsonl":
-        count = call.existing_memory.export(file, format=format_name, scope=_layout_scope(call))
+        count = call.existing_memory.export(file, format=format_name, scope=_layout_scope(call), replace=force)
         answer = {"folder": file, "format": format_name, "records": count}
         call.show(answer, f"Wrote {format_count(count, 'record')} to {file}.")
         return
     store = locate_store(call.store).path
-    if store and Path(file).resolve() in (store.with_name(store.name + end).resolve() for end in ("", "-wal", "-shm")):
+    own = [] if store is None else [os.path.realpath(f"{store}{end}") for end in ("", "-wal", "-shm")]
+    if os.path.realpath(file) in own:
         raise InvalidInput(f"{file} is the store itself.", hint="Export to another file.")
     with progress_bar("Exporting") as bar:
-        count = call.existing_memory.export(sys.stdout.buffer if file == "-" else file, bar)
+        count = call.existing_memory.export(sys.stdout.buffer if file == "-" else file, bar, replace=force)
         sys.stdout.buffer.flush()  # the reader has the log before the count is printed
     show_export(call, file, count)
 
@@ -168,7 +171,7 @@ def _read_secret(file: Path | None) -> str:
     """Return the encryption secret, or "". It is never a command-line argument, which other users could see."""
     if file is None:
         return backup_secret()
-    secret = file.read_text("utf-8").strip()
+    secret = read_text(str(file)).strip()
     if not secret:
         raise InvalidInput(f"{file} is empty.", hint="Put the secret into it.")
     return secret

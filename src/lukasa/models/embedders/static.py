@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lukasa.models.embedder import find_package_file, normalise_vectors
+from lukasa.models.embedder import find_package_file, normalise_vectors, verify_model_file
 
 if TYPE_CHECKING:
     from lukasa.models.embedder import Vectors
 
 _WEIGHTS = ("wordllama", "weights/l2_supercat_256.safetensors")
 _TOKENIZER = ("wordllama", "tokenizers/l2_supercat_tokenizer_config.json")
+_WEIGHTS_SHA256 = "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5"
+_TOKENIZER_SHA256 = "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68"
 _MAX_TOKENS = 512
 
 
@@ -56,7 +58,7 @@ class StaticEmbedder:
             from safetensors.numpy import load_file
             from tokenizers import Tokenizer
 
-            (table,) = load_file(str(self._weights_file)).values()
+            (table,) = load_file(str(verify_model_file(self._weights_file, _WEIGHTS_SHA256))).values()
             table = table.astype(np.float32)
             rank = np.arange(len(table), dtype=np.float32)
             frequency = 1 / (rank + 10)
@@ -64,7 +66,7 @@ class StaticEmbedder:
             weights = 1e-3 / (1e-3 + frequency)
             seen = frequency * weights
             common = (table * seen[:, None]).sum(axis=0) / seen.sum()
-            tokenizer = Tokenizer.from_file(str(self._tokenizer_file))
+            tokenizer = Tokenizer.from_file(str(verify_model_file(self._tokenizer_file, _TOKENIZER_SHA256)))
             tokenizer.enable_truncation(_MAX_TOKENS)
             tokenizer.no_padding()
             return table, weights.astype(np.float32), common, tokenizer

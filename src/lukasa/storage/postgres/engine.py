@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from lukasa.clock import Clock, SystemClock, to_microseconds
-from lukasa.errors import InvalidInput, LukasaError, StoreClosed, StoreError, mask_password
+from lukasa.errors import LukasaError, StoreClosed, StoreError, mask_password
 from lukasa.outcome import Outcome
 from lukasa.record import Key, ValidatedDraft
 from lukasa.scope import FULL_REACH, Reach
@@ -30,7 +30,7 @@ from lukasa.storage.engine import (
     split_into_chunks,
 )
 from lukasa.storage.engines import EngineOptions, register_for_fork
-from lukasa.storage.files import atomic_write
+from lukasa.storage.files import open_output_file
 from lukasa.storage.location import StoreLocation
 from lukasa.storage.log_file import read_log, write_log
 from lukasa.storage.postgres import maintenance, schema
@@ -179,9 +179,7 @@ class PostgresEngine:
 
     def backup(self, target: Path) -> None:
         """Write the exported log to a new file. Vectors and answers to idempotency keys are not in it."""
-        if target.exists():
-            raise InvalidInput(f"{target} is already there; a backup never overwrites.")
-        with self.snapshot(FULL_REACH) as reader, atomic_write(target) as file:
+        with self.snapshot(FULL_REACH) as reader, open_output_file(target, replace=False) as file:
             write_log(read_log(reader), file)
 
     def describe(self) -> Mapping[str, Any]:

@@ -16,7 +16,6 @@ from urllib.parse import quote
 import apsw
 
 from lukasa.errors import (
-    InvalidInput,
     StoreBusy,
     StoreClosed,
     StoreDamaged,
@@ -28,7 +27,7 @@ from lukasa.errors import (
     StoreUnavailable,
 )
 from lukasa.storage.engine import Progress
-from lukasa.storage.files import sync_folder
+from lukasa.storage.files import check_output_path, create_part, give_name, sync_folder
 from lukasa.storage.reader import contains_text
 from lukasa.storage.sqlite.sql import SQL
 from lukasa.text.terms import to_index_form
@@ -244,19 +243,12 @@ def _fill_text_index(database: apsw.Connection, progress: Progress | None) -> No
 
 def copy_database(database: apsw.Connection, target: Path) -> None:
     """Write a consistent copy to a new private file, durable before this returns."""
-    if target.exists():
-        raise InvalidInput(f"{target} is already there; a backup never overwrites.")
-    part = target.with_name(f"{target.name}.{secrets.token_hex(6)}.part")
-    create_private_file(part)
+    check_output_path(target, replace=False)
+    part, descriptor = create_part(target)
     try:
         database.execute("VACUUM INTO ?", (str(part),))
-        descriptor = os.open(part, os.O_RDWR)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        part.rename(target)
-        sync_folder(target.parent)
-    except BaseException:
+        os.fsync(descriptor)
+        give_name(part, target, replace=False)
+    finally:
+        os.close(descriptor)
         part.unlink(missing_ok=True)
-        raise

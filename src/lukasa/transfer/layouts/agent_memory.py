@@ -20,7 +20,7 @@ import orjson
 from lukasa import canonical_json
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.outcome import Refused
-from lukasa.storage.files import atomic_write, read_limited
+from lukasa.storage.files import check_output_path, open_output_file, read_limited
 from lukasa.trust import Trust
 from lukasa.trust.agent_memory import validate_agent_memory
 
@@ -48,16 +48,18 @@ def file_name(agent: str) -> str:
     return f"{slug or 'agent'}-{hashlib.sha256(agent.encode()).hexdigest()[:12]}.json"
 
 
-def export_agents(trust: Trust, folder: Path, agents: Sequence[str] | None = None) -> list[Path]:
-    """Write one file per agent. Every file is replaced atomically."""
+def export_agents(
+    trust: Trust, folder: Path, agents: Sequence[str] | None = None, *, replace: bool = True
+) -> list[Path]:
+    """Write one file per agent. A plain file is replaced atomically, unless forbidden; then nothing is written."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for agent in trust.agents() if agents is None else agents:
-        path = folder / file_name(agent)
-        with atomic_write(path) as file:
+    paths = {agent: folder / file_name(agent) for agent in (trust.agents() if agents is None else agents)}
+    for path in paths.values():
+        check_output_path(path, replace=replace)
+    for agent, path in paths.items():
+        with open_output_file(path, replace=replace) as file:
             file.write(orjson.dumps(trust.agent(agent).as_json(), option=orjson.OPT_INDENT_2) + b"\n")
-        written.append(path)
-    return written
+    return list(paths.values())
 
 
 def import_file(trust: Trust, file: Path) -> AgentImportResult:

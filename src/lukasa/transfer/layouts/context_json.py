@@ -20,7 +20,7 @@ from lukasa.context import Context, Conversations, ConversationSettings, Turn
 from lukasa.context.state import STATE_FIELDS, default_state, parse_time
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.outcome import Conflict, Outcome, Refused
-from lukasa.storage.files import atomic_write, read_limited
+from lukasa.storage.files import open_output_file, read_limited
 from lukasa.transfer.layouts import LayoutImportResult, encode_json
 
 _PLAIN_NAME = re.compile(r"[a-z0-9_:@+-][a-z0-9_:@+.-]{0,99}")
@@ -42,12 +42,17 @@ def file_name(session_id: str) -> str:
 
 
 def export_conversation(
-    conversations: Conversations, session_id: str, target: Path, *, include_all_turns: bool = False
+    conversations: Conversations,
+    session_id: str,
+    target: Path,
+    *,
+    include_all_turns: bool = False,
+    replace: bool = True,
 ) -> Path:
-    """Write a conversation to a file, or into a folder under its own name. A file is replaced atomically."""
+    """Write a conversation to a file, or into a folder under its own name. A plain file is replaced atomically, unless forbidden."""
     fields = conversation_to_json(conversations, session_id, include_all_turns=include_all_turns)
     path = (target / file_name(session_id) if target.is_dir() else target).absolute()
-    with atomic_write(path) as file:
+    with open_output_file(path, replace=replace) as file:
         file.write(encode_json(fields))
     return path
 

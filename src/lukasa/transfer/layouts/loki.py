@@ -39,7 +39,7 @@ from lukasa.journal import Journal
 from lukasa.outcome import Accepted
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.storage.engine import Query, Reader, split_into_chunks
-from lukasa.storage.files import atomic_write
+from lukasa.storage.files import open_output_file
 from lukasa.transfer.layouts import LayoutImportResult, encode_json
 
 LEARNING = "learning"
@@ -350,5 +350,5 @@ class _LokiExporter:
     def _write(self, name: str, data: bytes) -> None:
         path = self._root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as file:
+        with open_output_file(path) as file:
             file.write(data)

@@ -12,7 +12,7 @@ from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
 from lukasa.memory_graph import Entity, MemoryGraph, Relation
 from lukasa.outcome import Refused
-from lukasa.storage.files import atomic_write, read_lines
+from lukasa.storage.files import open_output_file, read_lines
 from lukasa.transfer.layouts import LayoutImportResult
 
 _MAX_LINE_BYTES = 50_000_000
@@ -54,7 +54,7 @@ def write(journal: Journal, target: Path, scope: str) -> int:
         {"type": "relation", "from": item.source, "to": item.target, "relationType": item.relation_type}
         for item in found.relations
     ]
-    with atomic_write(target.absolute()) as file:
+    with open_output_file(target.absolute()) as file:
         file.write("\n".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) for line in lines).encode())
     return len(lines)
 

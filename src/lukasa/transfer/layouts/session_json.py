@@ -24,7 +24,7 @@ from lukasa.sessions.checkpoint_files import CHECKPOINT_FORMAT, session_folder
 from lukasa.sessions.records import CHECKPOINT
 from lukasa.sessions.sessions import Sessions
 from lukasa.sessions.state import CHECKPOINT_SECTION, MAX_STATE_BYTES, SECTIONS, SessionState
-from lukasa.storage.files import atomic_write, read_limited
+from lukasa.storage.files import open_output_file, read_limited
 from lukasa.transfer.layouts import LayoutImportResult, encode_json
 
 _FILE_NAME = re.compile(r"checkpoint_(\d{1,9})\.json(\.gz)?")
@@ -166,7 +166,7 @@ def write_folder(sessions: Sessions, target: Path, scope: str) -> int:
         if state is not None:
             path = target / session_folder(info.id) / f"checkpoint_{info.number:03d}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(path.absolute()) as file:
+            with open_output_file(path.absolute()) as file:
                 file.write(write_session(state))
             count += 1
     return count

@@ -15,6 +15,7 @@ WordList = dict[str, tuple[str, ...]]
 def load_word_lists(package: str, name: str) -> dict[str, WordList]:
     """Load the sections of a file of a package."""
     sections: dict[str, WordList] = {}
+    section: WordList = {}
     for line in (files(package) / name).read_text("utf-8").splitlines():
         if line.startswith("["):
             section = sections[line.strip("[]")] = {}

@@ -1,4 +1,4 @@
-"""The word lists of the package: each file can be read, and no list contradicts itself."""
+"""The words of the text layer: their files can be read, and no list contradicts itself."""
 
 from hashlib import sha256
 from importlib.resources import files

@@ -91,30 +91,32 @@ class Service:
 
     package: str
     class_name: str
-    arguments: Arguments = lambda memory, parts: (memory.journal, parts.clock)
+    arguments: Arguments = lambda memory, parts: (memory.valid_journal, parts.clock)
 
 
 def _open_hub(memory: Memory, clock: Clock) -> Network | None:
     """Return the hub of the agents that share the store, for a caller that may read and write the shared scope."""
     from lukasa.network import NetworkHub
 
-    reach = memory.journal.reach
-    return NetworkHub(memory.journal, clock) if reach.reads(SHARED) and reach.writes(SHARED) else None
+    reach = memory.valid_journal.reach
+    return NetworkHub(memory.valid_journal, clock) if reach.reads(SHARED) and reach.writes(SHARED) else None
 
 
 def _context_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
     model = open_configured_model()
-    return memory.journal, lambda: memory.recall, parts.clock, parts.new_id, model, open_configured_model
+    journal = memory.journal.with_valid_bodies(skip_damaged=False)
+    return journal, lambda: memory.recall, parts.clock, parts.new_id, model, open_configured_model
 
 
 def _sessions_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
     files, hub = partial(_open_files, parts.location), _open_hub(memory, parts.clock)
-    return memory.journal, parts.clock, parts.new_id, files, hub, default_session_id, lambda: memory.forecasts
+    journal = memory.journal.with_valid_bodies(skip_damaged=False)
+    return journal, parts.clock, parts.new_id, files, hub, default_session_id, lambda: memory.forecasts
 
 
 def _forecasts_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
     hub = _open_hub(memory, parts.clock)
-    return memory.journal, parts.clock, parts.new_id, hub, lambda: memory.sessions.configuration()
+    return memory.valid_journal, parts.clock, parts.new_id, hub, lambda: memory.sessions.configuration()
 
 
 def _trust_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
@@ -122,7 +124,7 @@ def _trust_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
         return memory.recall.index.embedder.embedder
 
     lookup, settings = parts.open_trust_lookup(), parts.trust_settings
-    return memory.journal, parts.clock, parts.new_id, parts.rng, embedder, lookup, settings
+    return memory.valid_journal, parts.clock, parts.new_id, parts.rng, embedder, lookup, settings
 
 
 def _count_memories(engine: Engine) -> int:
@@ -136,7 +138,7 @@ SERVICES: dict[str, Service] = {
         "lukasa.experience",
         "Consolidation",
         lambda memory, parts: (
-            memory.journal,
+            memory.valid_journal,
             parts.new_id,
             open_configured_model(),
             lambda: parts.open_vector_index().choose_embedder().embedder,
@@ -144,17 +146,17 @@ SERVICES: dict[str, Service] = {
     ),
     "context": Service("lukasa.context", "Conversations", _context_arguments),
     "continuity": Service(
-        "lukasa.experience", "Continuity", lambda memory, parts: (memory.journal, memory.recall, parts.clock)
+        "lukasa.experience", "Continuity", lambda memory, parts: (memory.valid_journal, memory.recall, parts.clock)
     ),
     "episodes": Service("lukasa.experience", "Episodes"),
     "forecasts": Service("lukasa.forecasts", "Forecasts", _forecasts_arguments),
-    "graph": Service("lukasa.memory_graph", "MemoryGraph", lambda memory, _: (memory.journal,)),
+    "graph": Service("lukasa.memory_graph", "MemoryGraph", lambda memory, _: (memory.valid_journal,)),
     "handoffs": Service("lukasa.experience", "Handoffs"),
     "knowledge": Service(
         "lukasa.experience",
         "Knowledge",
         lambda memory, parts: (
-            memory.journal,
+            memory.valid_journal,
             parts.clock,
             parts.new_id,
             lambda: parts.open_vector_index().choose_embedder().embedder,
@@ -165,7 +167,7 @@ SERVICES: dict[str, Service] = {
     "recall": Service(
         "lukasa.recall",
         "Recall",
-        lambda memory, parts: (memory.journal, parts.open_vector_index(), parts.clock, parts.open_trust_lookup()),
+        lambda memory, parts: (memory.valid_journal, parts.open_vector_index(), parts.clock, parts.open_trust_lookup()),
     ),
     "sessions": Service("lukasa.sessions", "Sessions", _sessions_arguments),
     "skills": Service("lukasa.experience", "Skills"),
@@ -174,7 +176,7 @@ SERVICES: dict[str, Service] = {
         "lukasa.vault",
         "Vault",
         lambda memory, parts: (
-            memory.journal,
+            memory.valid_journal,
             lambda: memory.recall,
             parts.clock,
             parts.rng,
@@ -201,6 +203,8 @@ class Memory:
 
     journal: Journal
     """The log under all services: reads, writes, history, undo, quarantine, erasure."""
+    valid_journal: Journal
+    """The same log without records whose body is not as their kind declares; services read it."""
     jobs: Jobs
     """Background work."""
     consolidate: Consolidation
@@ -239,6 +243,7 @@ class Memory:
         self._shares_engine = shares_engine
         self.place = parts.location
         self.journal = journal
+        self.valid_journal = journal.with_valid_bodies()
         self.jobs = jobs
 
     def __getattr__(self, name: str) -> Any:
@@ -290,18 +295,20 @@ class Memory:
         """Return the patterns, episodes and skills that matter for a goal, best first."""
         from lukasa.experience.briefing import find_relevant
 
-        return find_relevant(self.journal, self.recall, self.skills, self._parts.clock.now(), goal, k)
+        return find_relevant(self.valid_journal, self.recall, self.skills, self._parts.clock.now(), goal, k)
 
     def before_task(self, task: str | Mapping[str, Any], *, budget: int | None = None) -> Briefing:
         """Collect what is known that matters for a task and put it into the task's context."""
         from lukasa.experience.briefing import build_briefing
 
-        return build_briefing(self.journal, self.recall, self.skills, self._parts.clock.now(), task, budget=budget)
+        return build_briefing(
+            self.valid_journal, self.recall, self.skills, self._parts.clock.now(), task, budget=budget
+        )
 
     def as_agent(self, agent: str = "", scopes: Iterable[str] | None = None) -> Memory:
         """Return a memory of the same store for another caller; closing it leaves the store open. Only the owner may do this."""
         journal = self.journal.with_reach(_build_reach(agent, scopes), agent)
-        return Memory(self._parts, journal, self.jobs.seen_by(journal), shares_engine=True)
+        return Memory(self._parts, journal, self.jobs.seen_by(journal.with_valid_bodies()), shares_engine=True)
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Check every log entry against its digest and every index against the log."""
@@ -328,7 +335,7 @@ class Memory:
             service, layout = load_service_layout(format)
             return layout.write_folder(getattr(self, service), _require_folder(target), scope)
         if format != "jsonl":
-            return load_layout(format).write(self.journal, _require_folder(target), scope)
+            return load_layout(format).write(self.valid_journal, _require_folder(target), scope)
         if not isinstance(target, str | os.PathLike):
             return jsonl.export_log(self.journal, target, progress)
         path = Path(target).absolute()
@@ -354,7 +361,7 @@ class Memory:
             return layout.read_folder(getattr(self, service), _require_folder(source), scope)
         if format != "jsonl":
             parts, folder = self._parts, _require_folder(source)
-            return load_layout(format).read(self.journal, parts.clock, parts.new_id, folder, scope)
+            return load_layout(format).read(self.valid_journal, parts.clock, parts.new_id, folder, scope)
         if isinstance(source, str | os.PathLike):
             with Path(source).open("rb") as file:
                 return jsonl.import_log(self.journal, file, progress)
@@ -526,17 +533,17 @@ def build_memory(
         from lukasa.recall.vector_index import VectorIndex
 
         if not index:
-            index.append(VectorIndex(owner, embedder, default=embedder_name(), key=embedder_key()))
+            index.append(VectorIndex(owner.with_valid_bodies(), embedder, default=embedder_name(), key=embedder_key()))
         return index[0]
 
     def open_trust_lookup() -> TrustLookup:
         from lukasa.trust import TrustLookup
 
-        return TrustLookup(owner, clock)
+        return TrustLookup(owner.with_valid_bodies(), clock)
 
     def open_for_job(agent: str, reach: Reach, jobs: Jobs) -> Memory:
         journal = Journal(engine, gate, reach, clock, new_id, author=agent)
-        return Memory(parts, journal, jobs.seen_by(journal), shares_engine=True)
+        return Memory(parts, journal, jobs.seen_by(journal.with_valid_bodies()), shares_engine=True)
 
     parts = StoreParts(
         engine,
@@ -550,7 +557,7 @@ def build_memory(
         trust_settings,
     )
     journal = Journal(engine, gate, reach, clock, new_id, author=agent)
-    jobs = Jobs(journal, open_for_job, clock, new_id, url=location.url, timeout=timeout)
+    jobs = Jobs(journal.with_valid_bodies(), open_for_job, clock, new_id, url=location.url, timeout=timeout)
     return Memory(parts, journal, jobs)
 
 

@@ -69,7 +69,7 @@ _FIELDS: Mapping[str, str] = {
     "RestoreResult": "store=place versions digest files backup=manifest",
     "Rubric": "version by=changed_by criteria",
     "RubricEffect": "days before after",
-    "VerifyReport": "sound versions findings",
+    "VerifyReport": "sound versions findings set_aside",
 }
 """Values that are shown by some of their attributes, in this order.
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lukasa.errors import FileMissing, FileTaken, InvalidInput, StoreFull, StoreReadOnly, StoreUnavailable
-from lukasa.storage.files import CHUNK_SIZE, FileInfo, as_chunks, check_name, sync_folder
+from lukasa.storage.files import CHUNK_SIZE, FileInfo, as_chunks, check_name, lock_abandoned, sync_folder
 
 _PARTIAL_SUFFIX = ".part"
 
@@ -128,7 +128,11 @@ class LocalFiles:
             and entry.name.endswith(_PARTIAL_SUFFIX)
             and entry.is_file(follow_symlinks=False)
         ]
-        return sum(map(_delete_if_abandoned, partial))
+        locks = {part: lock for part in partial if (lock := lock_abandoned(part)) is not None}
+        for part, lock in locks.items():
+            part.unlink(missing_ok=True)
+            os.close(lock)
+        return len(locks)
 
     def _scan(self, folder: str) -> Iterator[os.DirEntry[str]]:
         """Yield the entries of a folder; none if it is missing."""
@@ -176,19 +180,3 @@ def _create_partial_file(path: Path) -> tuple[Path, int]:
         if os.fstat(descriptor).st_nlink:
             return part, descriptor
         os.close(descriptor)  # another process deleted it before it was locked
-
-
-def _delete_if_abandoned(part: Path) -> bool:
-    """Delete a partial file unless its writer is still running."""
-    try:
-        descriptor = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        part.unlink(missing_ok=True)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True

@@ -102,7 +102,7 @@ class AgentMemory:
         aggregate = self._records.aggregate(self.agent_name)
         imported = aggregate.imported
         if imported is not None and imported.total == aggregate.total:
-            return dict(self._agent_body()["imported"]["long_term_stats"])
+            return dict((self._agent_body().get("imported") or {}).get("long_term_stats", {}))
         current = aggregate.advance_to(self._records.clock.now().date())
         dissents = current.total if imported and not current.window.dissents else current.window
         overrides = current.total if imported and not current.window.overrides else current.window

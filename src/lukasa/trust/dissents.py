@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -126,12 +127,12 @@ class DissentVectors:
             records = reader.read(agent_events_query(agent, DISSENT, after=cached.last_seq, limit=MAX_DISSENTS))
         else:
             records = reader.read(agent_events_query(agent, DISSENT, newest_first=True, limit=MAX_DISSENTS))[::-1]
-        stored = [record.body.get("vector") or {} for record in records]
-        missing = [index for index, vector in enumerate(stored) if vector.get("model") != self._model]
+        stored = [self._read_vector(record) for record in records]
+        missing = [index for index, vector in enumerate(stored) if vector is None]
         texts = [records[index].body["event"].get("dissent_text", "") for index in missing]
         embedded = dict(zip(missing, self.embed(texts), strict=True)) if missing else {}
         for index, record in enumerate(records):
-            vector = embedded[index] if index in embedded else decode_vector(stored[index]["numbers"])
+            vector = embedded[index] if index in embedded else stored[index]
             row = cached.rows.get(record.id, len(cached.rows))
             if row >= MAX_DISSENTS:  # replace the oldest
                 oldest = next(iter(cached.rows))
@@ -146,6 +147,14 @@ class DissentVectors:
             cached.records[record.id] = record
             cached.last_seq = max(cached.last_seq, record.seq)
         return cached
+
+    def _read_vector(self, record: Record) -> Any:
+        """Return the vector that a dissent stores; None if it is of another model or cannot be read."""
+        stored = record.body.get("vector") or {}
+        with suppress(KeyError, ValueError):
+            vector = decode_vector(stored["numbers"]) if stored.get("model") == self._model else ()
+            return vector if len(vector) == self._embedder().length else None
+        return None
 
 
 class DissentLog:

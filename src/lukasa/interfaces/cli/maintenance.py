@@ -15,7 +15,7 @@ from lukasa.interfaces.outcomes import ExitCode, row_of
 
 if TYPE_CHECKING:
     from lukasa.memory import Memory
-    from lukasa.storage.engine import VerifyReport
+    from lukasa.storage.engine import Finding, VerifyReport
 
 _WAL_RESET_FIXED_VERSION = (3, 51, 3)
 _PRIVATE_MODE = 0o600
@@ -30,16 +30,23 @@ def verify(call: Call) -> None:
     Example: lukasa verify || echo "the store is damaged"
     """
     report = _verify_store(call.existing_memory)
-    sound = f"Sound: {format_count(report.versions, 'version')} proved, indexes match the log."
+    aside = f" {format_count(report.set_aside, 'damaged record')} set aside." if report.set_aside else ""
+    sound = f"Sound: {format_count(report.versions, 'version')} proved, indexes match the log.{aside}"
     damaged = f"Damaged: {format_count(len(report.findings), 'finding')} in {report.versions:,} versions."
     call.show(
         report,
         sound if report.sound else damaged,
-        columns=("where, what", ("repairable", lambda f: "lukasa doctor --repair" if f.repairable else "no")),
+        columns=("where, what", ("repairable", _name_remedy)),
         rows=report.findings,
         wrap="what",
         exit_code=ExitCode.OK if report.sound else ExitCode.DAMAGED,
     )
+
+
+def _name_remedy(finding: Finding) -> str:
+    if finding.position is not None:
+        return "lukasa doctor --repair sets it aside"
+    return "lukasa doctor --repair" if finding.repairable else "no"
 
 
 def compact(
@@ -70,6 +77,8 @@ class DoctorCheck:
 
 def doctor(call: Call, repair: Annotated[bool, flag("--repair", "Repair what can be repaired.")] = False) -> None:
     """Check the store, its files and its database, and say what is wrong. Repairs only with --repair.
+
+    What is derived from the log is rebuilt. Damaged records are set aside: they are kept, but no read sees them.
 
     Exit code 6: something is wrong.
 
@@ -114,6 +123,7 @@ def _run_checks(memory: Memory, report: VerifyReport) -> Iterator[DoctorCheck]:
         yield DoctorCheck("log and indexes", "fine", f"{format_count(report.versions, 'version')} proved")
     for finding in report.findings:
         remedy = "can be rebuilt" if finding.repairable else "cannot be repaired: restore a backup"
+        remedy = "can be set aside" if finding.position is not None else remedy
         yield DoctorCheck("log and indexes", "wrong", f"{finding.where}: {finding.what} ({remedy})")
     authors = sorted(memory.journal.quarantined())
     yield DoctorCheck("quarantine", "note" if authors else "fine", ", ".join(authors) or "no author is in quarantine")
@@ -146,6 +156,10 @@ def _repair_store(memory: Memory, report: VerifyReport) -> Iterator[str]:
         file.chmod(_PRIVATE_MODE)
     if exposed:
         yield "closed the store's files to others (mode 0600)"
+    if any(finding.position is not None for finding in report.findings):
+        names = memory.journal.set_aside()
+        yield f"set {format_count(len(names), 'damaged record')} aside: {', '.join(names)}"
+        report = _verify_store(memory)
     if any(finding.repairable for finding in report.findings):
         with progress_bar("Rebuilding") as bar:
             memory.journal.reindex(bar)

@@ -23,7 +23,9 @@ from lukasa.scope import FULL_REACH, Reach
 from lukasa.storage.append import find_single_insert
 from lukasa.storage.engine import (
     ConditionalBatch,
+    DamagedEntry,
     EraseResult,
+    FindFault,
     LogCompactionResult,
     Progress,
     Reader,
@@ -32,7 +34,10 @@ from lukasa.storage.engine import (
     split_into_chunks,
 )
 from lukasa.storage.engines import EngineOptions, register_for_fork
+from lukasa.storage.files import atomic_write
+from lukasa.storage.integrity import find_damaged
 from lukasa.storage.location import StoreLocation
+from lukasa.storage.log_file import read_log, write_log
 from lukasa.storage.sqlite import append, maintenance, store_file
 from lukasa.storage.sqlite.append import SqlitePendingBatch
 from lukasa.storage.sqlite.reader import SqliteReader
@@ -212,19 +217,31 @@ class SqliteEngine:
         if self._private_copy is not None:
             self._private_copy.cleanup()
 
-    def verify(self, progress: Progress | None = None) -> VerifyReport:
+    def verify(self, progress: Progress | None = None, find_fault: FindFault | None = None) -> VerifyReport:
         if self._closed:
             raise StoreClosed
         kinds = self._near_duplicate_kinds
         with _translate_errors():
             if self.path is None:
                 with self._borrow_connection() as database:
-                    return maintenance.verify(database, progress, kinds, writable=True)
+                    return maintenance.verify(database, progress, kinds, find_fault, writable=True)
             database = self._connect_reader()  # an older connection might check its cached copy of the text index
             try:
-                return maintenance.verify(database, progress, kinds, writable=not self._read_only)
+                return maintenance.verify(database, progress, kinds, find_fault, writable=not self._read_only)
             finally:
                 database.close()
+
+    def find_damaged(self, find_fault: FindFault | None) -> list[DamagedEntry]:
+        with _translate_errors(), self._borrow_connection() as database:
+            return find_damaged(maintenance.read_pages(database), find_fault)[0]
+
+    def set_aside(self, find_fault: FindFault | None, receipt: Callable[[DamagedEntry], ValidatedDraft]) -> int:
+        def work(pending: SqlitePendingBatch) -> int:
+            found = maintenance.set_aside(pending.take_connection(), find_fault)
+            append.append_batch(pending, self._clock.now(), FULL_REACH, [receipt(entry) for entry in found], None)
+            return len(found)
+
+        return self._write(work)
 
     def reindex(self, progress: Progress | None = None) -> None:
         kinds = self._near_duplicate_kinds
@@ -276,9 +293,15 @@ class SqliteEngine:
         self._has_residue = False
         return None
 
-    def backup(self, target: Path) -> None:
-        with _translate_errors(), self._borrow_connection() as database:
-            store_file.copy_database(database, target)
+    def backup(self, target: Path) -> set[int]:
+        try:
+            with _translate_errors(), self._borrow_connection() as database:
+                store_file.copy_database(database, target)
+            return set()
+        except StoreDamaged:  # pages that cannot be copied: export what can be read
+            with self.snapshot(FULL_REACH) as reader, atomic_write(target) as file:
+                write_log(read_log(reader), file, reader.damaged)
+                return reader.damaged
 
     def describe(self) -> Mapping[str, Any]:
         with _translate_errors(), self._borrow_connection() as database:

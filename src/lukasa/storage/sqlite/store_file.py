@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import random
 import re
@@ -28,7 +29,7 @@ from lukasa.errors import (
     StoreUnavailable,
 )
 from lukasa.storage.engine import Progress
-from lukasa.storage.files import sync_folder
+from lukasa.storage.files import lock_abandoned, sync_folder
 from lukasa.storage.reader import contains_text
 from lukasa.storage.sqlite.sql import SQL
 from lukasa.text.terms import to_index_form
@@ -246,17 +247,22 @@ def copy_database(database: apsw.Connection, target: Path) -> None:
     """Write a consistent copy to a new private file, durable before this returns."""
     if target.exists():
         raise InvalidInput(f"{target} is already there; a backup never overwrites.")
+    for abandoned in target.parent.glob(f"{glob.escape(target.name)}.*.part"):  # of a copy that was killed
+        if (lock := lock_abandoned(abandoned)) is not None:
+            abandoned.unlink(missing_ok=True)
+            os.close(lock)
     part = target.with_name(f"{target.name}.{secrets.token_hex(6)}.part")
     create_private_file(part)
+    descriptor = lock_abandoned(part)
+    if descriptor is None:  # another copy took it for abandoned before it was locked
+        raise StoreUnavailable(f"{part} could not be locked; try again.")
     try:
         database.execute("VACUUM INTO ?", (str(part),))
-        descriptor = os.open(part, os.O_RDWR)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        os.fsync(descriptor)
         part.rename(target)
         sync_folder(target.parent)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+    finally:
+        os.close(descriptor)

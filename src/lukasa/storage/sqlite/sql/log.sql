@@ -84,3 +84,7 @@ SELECT fingerprint, seqs FROM idempotency WHERE key = ?
 -- name: insert_idempotency
 -- Store the answer to an idempotency key.
 INSERT INTO idempotency (key, fingerprint, seqs, at) VALUES (?, ?, ?, ?)
+
+-- name: names_at
+-- Select key and version of the entries at some positions.
+SELECT log.seq, log.scope, log.kind, log.id, log.version FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = wanted.value

@@ -258,13 +258,13 @@ class Gate:
         """Return whether an earlier version of a record may take the place of a damaged one."""
         return self._kinds.get(kind, self._default).falls_back
 
-    def find_body_fault(self, draft: Draft | Record) -> str | None:
-        """Return how the body of a draft or of a stored record differs from what its kind declares, or ``None``."""
-        find_fault = self._body_faults.get(draft.kind)
-        if find_fault is None or draft.deleted:
+    def find_body_fault(self, record: Record) -> str | None:
+        """Return how the body of a stored record differs from what its kind declares, or ``None``."""
+        find_fault = self._body_faults.get(record.kind)
+        if find_fault is None or record.deleted:
             return None
-        fault = find_fault({} if draft.body is NO_BODY else draft.body)
-        return None if fault is None else fault.removeprefix(".").strip()
+        fault = find_fault(record.body)
+        return None if fault is None else fault.lstrip(". ")
 
     def validate(
         self, draft: Draft, id: str = "", author: str = "", *, allow_reserved: bool = False, allow_misfit: bool = False
@@ -282,8 +282,11 @@ class Gate:
                     return refused
         if draft.kind in RESERVED_KINDS and not allow_reserved:
             return Refused("reserved_kind", f"Records of kind {draft.kind!r} are written by the store itself.")
-        if spec.body is not None and not allow_misfit and (fault := self.find_body_fault(draft)) is not None:
-            return Refused("bad_body", f"The body of a record of kind {draft.kind!r} does not fit: {fault}.")
+        if spec.body is not None and not allow_misfit and not draft.deleted:
+            fault = spec.body.find_fault({} if draft.body is NO_BODY else draft.body)
+            if fault is not None:
+                reason = f"The body of a record of kind {draft.kind!r} does not fit: {fault.lstrip('. ')}."
+                return Refused("bad_body", reason)
         for check in spec.checks:
             if (refused := check(draft, limits)) is not None:
                 return refused

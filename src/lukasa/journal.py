@@ -40,6 +40,7 @@ from lukasa.storage.engine import (
     ALL_RECORDS,
     COMPACTION,
     ERASURE,
+    LOSS,
     QUARANTINE,
     RESERVED_KINDS,
     SET_ASIDE,
@@ -58,7 +59,7 @@ from lukasa.storage.engine import (
     VerifyReport,
     hash_erased_key,
 )
-from lukasa.storage.integrity import name_entry
+from lukasa.storage.integrity import describe_loss, name_entry
 
 _PAGE_SIZE = 500
 _MAX_SET_ASIDE_BYTES = 20_000_000
@@ -365,7 +366,24 @@ class Journal:
         """Check every log entry against its digest and every index against the log."""
         self._require_owner("verify it")
         report = self._engine.verify(progress, self._gate.find_body_fault)
-        return replace(report, set_aside=sum(row.versions for row in self.tally() if row.kind == SET_ASIDE))
+        losses = tuple(describe_loss(loss.body["after"], loss.body["until"]) for loss in self._read_losses())
+        aside = sum(row.versions for row in self.tally() if row.kind == SET_ASIDE)
+        return replace(report, findings=report.findings + losses, set_aside=aside)
+
+    def accept_losses(self) -> list[str]:
+        """Accept that acknowledged entries were lost at the end of the log, and return what is accepted.
+
+        ``verify`` does not report them any longer; the records of kind ``loss`` stay.
+        """
+        self._require_owner("accept a loss")
+        losses = self._read_losses()
+        for loss in losses:
+            self._append_system_record(draft_from(loss, body={**loss.body, "accepted": True}, author=self.author))
+        return [f"positions {loss.body['after'] + 1} to {loss.body['until']}" for loss in losses]
+
+    def _read_losses(self) -> list[Record]:
+        query = Query(kinds=(LOSS,), scopes=(SYSTEM,))
+        return [loss for loss in self.read(query) if loss.body.get("accepted") is False]
 
     def set_aside(self) -> list[str]:
         """Take every damaged record out of the log and return their names, as ``verify`` names them.

@@ -40,7 +40,8 @@ QUARANTINE = "quarantine"
 ERASURE = "erasure"
 COMPACTION = "compaction"
 SET_ASIDE = "set_aside"
-RESERVED_KINDS = frozenset({QUARANTINE, ERASURE, COMPACTION, SET_ASIDE})
+LOSS = "loss"
+RESERVED_KINDS = frozenset({QUARANTINE, ERASURE, COMPACTION, SET_ASIDE, LOSS})
 """Kinds of system records, which only the journal writes."""
 
 
@@ -228,7 +229,12 @@ class LogReader(Protocol):
 
 
 class SearchIndex(Protocol):
-    """Text, vector and near-duplicate queries at one moment, within one reach."""
+    """Text, vector and near-duplicate queries at one moment, within one reach.
+
+    A vector that does not match its checksum is left out, and its position is added to ``damaged_vectors``.
+    """
+
+    damaged_vectors: set[int]
 
     def match_text(self, words: str, query: Query = ALL_RECORDS, *, together: str = "") -> list[Match]:
         """Return records whose text holds any of the words, best first. Any string is a valid query.

@@ -13,6 +13,8 @@ from lukasa.errors import LukasaError
 from lukasa.record import Record, digest_of, parse_entry
 from lukasa.storage.engine import DamagedEntry, FindFault, Finding, hash_erased_key
 
+END_OF_LOG = "end of the log"
+"""Where acknowledged entries can be missing without a trace in the log itself."""
 CHECKSUM_MASK = (1 << 62) - 1
 _HASH_MODULUS = 1 << 256
 
@@ -22,6 +24,16 @@ ScopeAndKind = tuple[str, str]
 def checksum(digest: bytes) -> int:
     """Return the share of a digest in the 62-bit checksum that an engine stores per scope and kind."""
     return int.from_bytes(digest[:8]) & CHECKSUM_MASK
+
+
+def describe_loss(after: int, until: int) -> Finding:
+    """Return the finding about acknowledged entries that are missing at the end of the log."""
+    positions = f"position {until}" if until == after + 1 else f"positions {after + 1} to {until}"
+    return Finding(
+        END_OF_LOG,
+        f"{positions} had been acknowledged and were gone when the store was opened: restore a backup, or accept the loss "
+        "with `lukasa doctor --repair`",
+    )
 
 
 class DigestSum:

@@ -98,6 +98,7 @@ class StoreReader(ABC):
         self.damaged: set[int] = set()
         self.find_fault: Callable[[Record], str | None] | None = None
         self.skips_damaged = False
+        self.damaged_vectors: set[int] = set()
 
     @abstractmethod
     def _select_rows(self, query: Query) -> list[Sequence[Any]]:

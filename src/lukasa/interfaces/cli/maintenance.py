@@ -12,6 +12,7 @@ from lukasa.errors import StoreError, StoreMissing
 from lukasa.interfaces.cli.options import Call, flag, option, parse_time, progress_bar
 from lukasa.interfaces.cli.render import format_count, format_size
 from lukasa.interfaces.outcomes import ExitCode, row_of
+from lukasa.storage.integrity import END_OF_LOG
 
 if TYPE_CHECKING:
     from lukasa.memory import Memory
@@ -119,11 +120,16 @@ def _run_checks(memory: Memory, report: VerifyReport) -> Iterator[DoctorCheck]:
             yield DoctorCheck("file mode", "fine", "only its owner can read it")
         wal = path.with_name(path.name + "-wal")
         yield wal_check(wal.stat().st_size if wal.exists() else 0)
+        if facts.get("lacks_head"):
+            said = "was missing when the store was opened, so whether its log is complete cannot be told"
+            yield DoctorCheck("head of the log", "note", said)
     if report.sound:
         yield DoctorCheck("log and indexes", "fine", f"{format_count(report.versions, 'version')} proved")
     for finding in report.findings:
         remedy = "can be rebuilt" if finding.repairable else "cannot be repaired: restore a backup"
         remedy = "can be set aside" if finding.position is not None else remedy
+        if finding.where == END_OF_LOG:
+            remedy = "cannot be repaired, but accepted"
         yield DoctorCheck("log and indexes", "wrong", f"{finding.where}: {finding.what} ({remedy})")
     authors = sorted(memory.journal.quarantined())
     yield DoctorCheck("quarantine", "note" if authors else "fine", ", ".join(authors) or "no author is in quarantine")
@@ -160,6 +166,8 @@ def _repair_store(memory: Memory, report: VerifyReport) -> Iterator[str]:
         names = memory.journal.set_aside()
         yield f"set {format_count(len(names), 'damaged record')} aside: {', '.join(names)}"
         report = _verify_store(memory)
+    if any(finding.where == END_OF_LOG for finding in report.findings) and (lost := memory.journal.accept_losses()):
+        yield f"accepted that these are lost: {', '.join(lost)}"
     if any(finding.repairable for finding in report.findings):
         with progress_bar("Rebuilding") as bar:
             memory.journal.reindex(bar)
@@ -167,7 +175,7 @@ def _repair_store(memory: Memory, report: VerifyReport) -> Iterator[str]:
 
 
 def _exposed_files(store: Path) -> list[Path]:
-    files = [store.with_name(store.name + end) for end in ("", "-wal", "-shm")]
+    files = [store.with_name(store.name + end) for end in ("", "-wal", "-shm", "-head")]
     return [file for file in files if file.exists() and file.stat().st_mode & 0o777 & ~_PRIVATE_MODE]
 
 

@@ -35,6 +35,7 @@ from lukasa.storage.sqlite.sql import SQL
 from lukasa.text.terms import to_index_form
 
 APPLICATION_ID = 0x4C554B41  # "LUKA" in the file's header
+_FIRST_SCHEMA_OF_META = 3
 _FIRST_SCHEMA_OF_INDEX_FORM = 4
 _PAGE_SIZE = 2000
 _MIN_DATABASE_BYTES = 512  # the smallest page of SQLite
@@ -92,6 +93,7 @@ def create_store(path: Path, vfs: str | None = None) -> None:
         database = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
         try:
             migrate(database, part)
+            database.execute(SQL["make_head_token"])
         finally:
             database.close()
         with suppress(FileExistsError):  # another process created it first, with the same content
@@ -258,6 +260,12 @@ def copy_database(database: apsw.Connection, target: Path) -> None:
         raise StoreUnavailable(f"{part} could not be locked; try again.")
     try:
         database.execute("VACUUM INTO ?", (str(part),))
+        copy = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            if int(str(copy.pragma("user_version"))) >= _FIRST_SCHEMA_OF_META:
+                copy.execute(SQL["renew_head_token"])
+        finally:
+            copy.close()
         os.fsync(descriptor)
         part.rename(target)
         sync_folder(target.parent)

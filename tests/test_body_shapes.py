@@ -13,11 +13,10 @@ from lukasa.body_shape import DAY, TIME, BodyShape, FixedList, MapOf, NumberBetw
 from lukasa.gate import Gate, KindSpec
 from lukasa.memory import declared_kinds
 from lukasa.outcome import Refused
-from lukasa.record import draft_from, encode_draft
-from lukasa.scope import FULL_REACH
+from lukasa.record import draft_from
 from lukasa.storage.engine import RESERVED_KINDS, Query
 from lukasa.testing import FrozenClock
-from support.store_reads import GOLDEN_LOG, NOW, list_reads
+from support.store_reads import GOLDEN_LOG, NOW, list_reads, write_unchecked
 
 OTHER_BODIES = {
     "directive": {"set_by": "ada"},
@@ -85,11 +84,6 @@ def test_a_bad_episode_of_another_program_breaks_no_briefing(tmp_path):
         assert memory.journal.list_damaged() == ["shared/episode/bad version 1 (position 2)"]
         assert "1 damaged" in memory.recall("build of the service").note
         assert [record.id for record in memory.journal.read(Query(kinds=("episode",)))][-1] == "bad"  # the log is whole
-
-
-def write_unchecked(memory, *drafts):
-    """Write drafts as a program without the gate would."""
-    assert memory._parts.engine.append(FULL_REACH, [encode_draft(draft, draft.id) for draft in drafts])
 
 
 def list_paths(body, depth=2):

@@ -427,8 +427,8 @@ class Journal:
             if sound and sound[-1].version < version and not sound[-1].deleted:
                 draft = Draft(key.kind, id=key.id, scope=key.scope, origin="repair", deleted=True)
                 content = encode_draft(draft).content
-                entry = content[:-1] + entry_suffix(version + 1, to_iso(sound[-1].created_at), now)
-                yield entry, digest_of(entry)
+                tombstone = content[:-1] + entry_suffix(version + 1, to_iso(sound[-1].created_at), now)
+                yield tombstone, digest_of(tombstone)
 
     def _set_aside_draft(self, entry: DamagedEntry) -> ValidatedDraft:
         line = entry.line[:_MAX_SET_ASIDE_BYTES]

@@ -35,17 +35,16 @@ _SHAPES = {
     ),
     "dissent": BodyShape(
         {
-            **dict.fromkeys(("agent", "of", "judged_by", "why"), str), "event": BodyShape(_EVENT, "dissent_text"), "novelty": float,
+            **dict.fromkeys(("agent", "of", "judged_by", "why"), str), "event": _EVENT, "novelty": float,
             "counted": (BodyShape({"impact": bool, "depth": float}, "impact depth"), None),
             "vector": ({"model": str, "numbers": str}, None),
-        },
-        "agent event",
+        }
     ),
     "override": BodyShape(
         {
             "agent": str, "by": str, "useful": bool, "criteria": [str], "reverted_at": (str, None),
             "artifact": (FixedList(str, str, str, int), None),
-            "event": BodyShape(_EVENT, "regret agent_output human_decision"),
+            "event": BodyShape(_EVENT, "regret"),
         },
         "agent by useful event artifact",
     ),

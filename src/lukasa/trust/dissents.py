@@ -23,6 +23,7 @@ from lukasa.trust.records import (
     agent_events_query,
     check_name,
     event_labels,
+    event_of,
     trust_draft,
     trust_key,
 )
@@ -129,7 +130,7 @@ class DissentVectors:
             records = reader.read(agent_events_query(agent, DISSENT, newest_first=True, limit=MAX_DISSENTS))[::-1]
         stored = [self._read_vector(record) for record in records]
         missing = [index for index, vector in enumerate(stored) if vector is None]
-        texts = [records[index].body["event"].get("dissent_text", "") for index in missing]
+        texts = [event_of(records[index]).get("dissent_text", "") for index in missing]
         embedded = dict(zip(missing, self.embed(texts), strict=True)) if missing else {}
         for index, record in enumerate(records):
             vector = embedded[index] if index in embedded else stored[index]
@@ -208,9 +209,10 @@ class DissentLog:
             record = changes.reader.get(trust_key(DISSENT, id))
             if record is None:
                 return Refused("not_found", f"There is no dissent {id!r:.80}.")
-            if record.body["event"].get("impact") is not None:
+            if event_of(record).get("impact") is not None:
                 return Refused("already_judged", f"The dissent {id!r:.80} was judged already.")
-            event = record.body["event"] | {"impact": impact, "feedback_incorporated": feedback_incorporated}
+            event = {"dissent_text": record.text, **event_of(record), "impact": impact}
+            event["feedback_incorporated"] = feedback_incorporated
             if "depth_score" not in event:  # an imported event may lack it
                 depth = compute_depth(event["dissent_text"], event.get("rubric_citations", ()), record.body["novelty"])
                 event["depth_score"] = round(depth, 6)
@@ -307,9 +309,9 @@ def _is_echo(reader: Reader, draft: Draft, vector: Any) -> bool:
         return False
     query = Query(kinds=(DISSENT,), scopes=(SYSTEM,), labels=(round_label,), limit=_MAX_ROUND_DISSENTS)
     return any(
-        record.body["agent"] != draft.body["agent"]
-        and (record.body["counted"] or {}).get("impact")
-        and record.body["vector"]["model"] == draft.body["vector"]["model"]
+        record.body.get("agent") != draft.body["agent"]
+        and (record.body.get("counted") or {}).get("impact")
+        and (record.body.get("vector") or {}).get("model") == draft.body["vector"]["model"]
         and float(_stored_vector(record) @ vector) >= ECHO_SIMILARITY
         for record in reader.read(query)
     )

@@ -90,13 +90,19 @@ def counted_sums(kind: str, body: Mapping[str, Any]) -> TrustSums:
 
     The event of a dissent holds the document's inputs, ``counted`` what the rules decided when it was judged.
     """
-    event = body["event"]
+    event = body.get("event", {})
     if kind == OVERRIDE:
         return TrustSums.from_override(useful=body["useful"], regret=bool(event["regret"]))
     if event.get("impact") is None:
         return TrustSums()
     counted = None if body.get("counted") is None else CountedDissent(**body["counted"])
     return TrustSums.from_dissent(impact=bool(event["impact"]), depth=event_depth(event), counted=counted)
+
+
+def event_of(record: Record) -> Mapping[str, Any]:
+    """Return the event of a dissent or an override; empty if the record has none."""
+    event: Mapping[str, Any] = record.body.get("event", {})
+    return event
 
 
 def event_depth(event: Mapping[str, Any]) -> float:

@@ -56,7 +56,8 @@ def _sum_words(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:
     """Return the sum of the 64-bit words of each row, filled up with zeros; a flipped byte changes it."""
     if missing := -rows.shape[1] % 8:
         rows = np.pad(rows, ((0, 0), (0, missing)))
-    return rows.view("<u8").sum(axis=1, dtype="<u8")
+    sums: NDArray[np.uint64] = rows.view("<u8").sum(axis=1, dtype="<u8")
+    return sums
 
 
 def _compute_sketches(units: NDArray[np.float32]) -> NDArray[np.uint64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from lukasa.body_shape import DAY, TIME, BodyShape, FixedList, MapOf, NumberBetw
 from lukasa.gate import Gate, KindSpec
 from lukasa.memory import declared_kinds
 from lukasa.outcome import Refused
-from lukasa.record import draft_from
+from lukasa.record import Record, draft_from
 from lukasa.storage.engine import RESERVED_KINDS, Query
 from lukasa.testing import FrozenClock
 from support.store_reads import GOLDEN_LOG, NOW, list_reads, write_unchecked
@@ -27,7 +28,24 @@ OTHER_BODIES = {
     "verdicts": {"refused": {"noise": 2}},
 }
 """Bodies of kinds that the golden log lacks."""
-WRONG_VALUES = [None, 5, -1, 1e300, True, "", "x", [], ["x"], [5], [[]], [None], {}, {"a": 5}, {"x": {}}, {"x": None}]
+WRONG_VALUES: list[Any] = [
+    None,
+    5,
+    -1,
+    1e300,
+    True,
+    "",
+    "x",
+    [],
+    ["x"],
+    [5],
+    [[]],
+    [None],
+    {},
+    {"a": 5},
+    {"x": {}},
+    {"x": None},
+]
 
 
 @pytest.mark.requirement("LOG-5")
@@ -128,7 +146,7 @@ def test_no_read_stumbles_over_a_bad_body_of_any_kind(filled, tmp_path):
     events = next(record for record in filled.journal.read(Query(kinds=("session_event",))))
     for kind, body in OTHER_BODIES.items():
         assert filled.journal.write(kind, "", body, labels=events.labels if kind.startswith("session") else ())
-    samples = {}
+    samples: dict[str, Record] = {}
     for record in filled.journal.read():
         if record.body and len(str(record.body)) > len(
             str(samples[record.kind].body if record.kind in samples else "")
@@ -139,7 +157,7 @@ def test_no_read_stumbles_over_a_bad_body_of_any_kind(filled, tmp_path):
     for call in reads.values():
         call()
     for round_number in range(2):
-        drafts, refused = [], 0
+        drafts, refused = list[Draft](), 0
         for kind, record in sorted(samples.items()):
             if kind in RESERVED_KINDS:
                 continue

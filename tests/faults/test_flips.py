@@ -57,7 +57,8 @@ def template(tmp_path_factory):
 
 def observe(folder):
     """Return all answers of a store, and everything that it tells about damage."""
-    answers, told = {}, []
+    answers: dict[str, list[tuple[str, str]]] = {}
+    told: list[str] = []
     try:
         memory = lukasa.open(folder / "store.db", embedder="hash", timeout=5)
     except LukasaError as error:
@@ -68,7 +69,7 @@ def observe(folder):
             "notes": lambda: [(record.id, record.text) for record in journal.read(Query(kinds=("note",)))],
             "group": lambda: [(record.id, record.text) for record in journal.read(Query(labels=("group=3",)))],
             "words": lambda: [(match.record.id, match.record.text) for match in journal.find("heron changed late")],
-            "recall": lambda: [(hit.record.kind, hit.record.text) for hit in memory.recall("the boat leaves", 40).hits],
+            "recall": lambda: recall_texts(memory, told),
             "turns": lambda: [("", turn.content) for turn in memory.context.transcript("talk")],
             "conversations": lambda: [("", id) for id in memory.context.list_sessions()],
             "memories": lambda: [("", memory.text) for memory in memory.vault.list()],
@@ -98,6 +99,12 @@ def observe(folder):
     except LukasaError as error:
         told.append(str(error))
     return answers, told
+
+
+def recall_texts(memory, told):
+    result = memory.recall("the boat leaves", 40)
+    told += [result.note] if result.note else []
+    return [(hit.record.kind, hit.record.text) for hit in result.hits]
 
 
 def export_entries(memory):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import apsw
 import pytest
@@ -76,7 +77,8 @@ def test_a_flipped_byte_of_a_vector_is_noticed_and_the_vector_made_anew(tmp_path
         for day in ("Monday", "Tuesday", "Friday"):
             memory.journal.write("note", f"the release is on {day}", id=day)
         expected = memory.recall("When is the release?")
-        with memory._parts.engine._borrow_connection() as database:
+        engine: Any = memory._parts.engine
+        with engine._borrow_connection() as database:
             ((seq, vector),) = database.execute("SELECT seq, vector FROM vector ORDER BY seq LIMIT 1")
             broken = bytes([*vector[:place], vector[place] ^ 0x40, *vector[place + 1 :]])
             database.execute("UPDATE vector SET vector = ? WHERE seq = ?", (broken, seq))
@@ -85,7 +87,7 @@ def test_a_flipped_byte_of_a_vector_is_noticed_and_the_vector_made_anew(tmp_path
             found = reader.cosines(model, memory.recall.index.question_vector("release"), [seq, seq + 1])
             assert (list(found), reader.damaged_vectors) == ([seq + 1], {seq})
         memory.recall("When is the release?")
-        with memory._parts.engine._borrow_connection() as database:
+        with engine._borrow_connection() as database:
             assert database.execute("SELECT vector FROM vector WHERE seq = ?", (seq,)).get == vector
         again = memory.recall("When is the release?")
         assert [hit.record.id for hit in again.hits] == [hit.record.id for hit in expected.hits]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,10 @@ def list_reads(memory: Any, folder: Path) -> dict[str, Callable[[], object]]:
         ],
     }
     for name in ("loki", "voxsigil", "context", "memory-graph"):
-        calls[f"export {name}"] = lambda name=name: memory.export(folder / f"as-{name}", format=name)
+        calls[f"export {name}"] = partial(memory.export, folder / f"as-{name}", format=name)
     for agent in ("", "orion", "vega"):
         caller = memory.as_agent(agent) if agent else memory
-        calls[f"forecasts {agent}".strip()] = lambda caller=caller: _read_forecasts(caller.forecasts)
+        calls[f"forecasts {agent}".strip()] = partial(_read_forecasts, caller.forecasts)
     return calls
 
 

@@ -5,6 +5,7 @@ import re
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -307,7 +308,8 @@ def test_judge_accepts_a_filed_dissent_with_any_body(tmp_path, open_store, essay
     owner = open_store(tmp_path / "t.db")
     agent = open_store(tmp_path / "t.db", agent="critic", new_id=seeded_ids(2))
     pending = dissent(owner.trust, "other", essay())
-    for body in ({"event": 3}, {"of": []}, {"event": {"rubric_citations": [7]}}):
+    wrong: tuple[dict[str, Any], ...] = ({"event": 3}, {"of": []}, {"event": {"rubric_citations": [7]}})
+    for body in wrong:
         assert agent.journal.write("dissent", "An objection", body).code == "bad_body"
     for body in ({}, {"event": {}, "of": ""}, {"event": {"context": {}, "rubric_citations": ["", "x"]}, "of": "y"}):
         assert agent.journal.write("dissent", "An objection", body)

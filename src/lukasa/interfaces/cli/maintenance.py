@@ -121,7 +121,7 @@ def _run_checks(memory: Memory, report: VerifyReport) -> Iterator[DoctorCheck]:
         wal = path.with_name(path.name + "-wal")
         yield wal_check(wal.stat().st_size if wal.exists() else 0)
         if facts.get("lacks_head"):
-            said = "was missing when the store was opened, so whether its log is complete cannot be told"
+            said = "was missing when the store was opened, so nothing shows whether its log is complete"
             yield DoctorCheck("head of the log", "note", said)
     if report.sound:
         yield DoctorCheck("log and indexes", "fine", f"{format_count(report.versions, 'version')} proved")

@@ -1,4 +1,4 @@
-"""The head of a log: the newest acknowledged position, in a small file beside the store.
+"""The head of a log: the newest acknowledged position, in a small file next to the store.
 
 A flipped byte in the write-ahead log ends it there: SQLite drops every later commit when the store is opened after a crash,
 and what is left is sound. The head tells. It is overwritten after each commit, without a sync, and deleted with the

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -366,9 +366,11 @@ class Journal:
         """Check every log entry against its digest and every index against the log."""
         self._require_owner("verify it")
         report = self._engine.verify(progress, self._gate.find_body_fault)
-        losses = tuple(describe_loss(loss.body["after"], loss.body["until"]) for loss in self._read_losses())
-        aside = sum(row.versions for row in self.tally() if row.kind == SET_ASIDE)
-        return replace(report, findings=report.findings + losses, set_aside=aside)
+        with suppress(StoreDamaged):  # the report says so already
+            losses = tuple(describe_loss(loss.body["after"], loss.body["until"]) for loss in self._read_losses())
+            aside = sum(row.versions for row in self.tally() if row.kind == SET_ASIDE)
+            return replace(report, findings=report.findings + losses, set_aside=aside)
+        return report
 
     def accept_losses(self) -> list[str]:
         """Accept that acknowledged entries were lost at the end of the log, and return what is accepted.

@@ -102,7 +102,7 @@ def observe(folder):
 
 
 def recall_texts(memory, told):
-    result = memory.recall("the boat leaves", 40)
+    result = memory.recall("the boat leaves", 40, patience=60)
     told += [result.note] if result.note else []
     return [(hit.record.kind, hit.record.text) for hit in result.hits]
 

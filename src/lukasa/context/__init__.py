@@ -75,8 +75,7 @@ KINDS = {
                 **dict.fromkeys(("tokens", "turns", "folded_tokens", "rounds", "sorted_position"), int),
                 "lines": [FixedList(str, float, int)],
                 "edge": [str],
-            },
-            required="text lines edge by tokens turns folded_tokens rounds",
+            }
         ),
     ),
 }

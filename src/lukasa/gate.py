@@ -14,12 +14,13 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Any, Literal
 
+from lukasa.body_shape import BodyShape
 from lukasa.canonical_json import SURROGATES, TOO_LONG_FAULT, find_json_fault
 from lukasa.clock import from_iso
 from lukasa.errors import InvalidInput
 from lukasa.outcome import Refused
-from lukasa.record import NO_BODY, Draft, Key, Link, ValidatedDraft, encode_draft
-from lukasa.storage.engine import QUARANTINE, RESERVED_KINDS
+from lukasa.record import NO_BODY, Draft, Key, Link, Record, ValidatedDraft, encode_draft
+from lukasa.storage.engine import QUARANTINE, RESERVED_KINDS, SET_ASIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +218,10 @@ PiiHandling = Literal["block", "redact", "allow"]
 class KindSpec:
     """What a service declares about one kind of record.
 
-    ``checks`` run after the basic ones. ``near_duplicates`` asks the engine to index the texts of this kind, so that
-    nearly equal texts are found without reading all of them. ``owner_only`` kinds are rules: the owner writes them in any
-    scope, an agent in its own alone.
+    ``body`` declares the fields of the body. ``checks`` run after the basic ones. ``near_duplicates`` asks the engine to index
+    the texts of this kind, so that nearly equal texts are found without reading all of them. ``owner_only`` kinds are rules:
+    the owner writes them in any scope, an agent in its own alone. ``falls_back`` says that an earlier version may take the
+    place of a damaged one: of a running state, not of a statement that it would bring back.
     """
 
     limits: RecordLimits = DEFAULT_LIMITS
@@ -227,9 +229,13 @@ class KindSpec:
     pii: PiiHandling = "allow"
     near_duplicates: bool = False
     owner_only: bool = False
+    body: BodyShape | None = None
+    falls_back: bool = False
 
 
-SYSTEM_KINDS: Mapping[str, KindSpec] = MappingProxyType({QUARANTINE: KindSpec(checks=(check_quarantine,))})
+SYSTEM_KINDS: Mapping[str, KindSpec] = MappingProxyType(
+    {QUARANTINE: KindSpec(checks=(check_quarantine,)), SET_ASIDE: KindSpec(RecordLimits(record_bytes=60_000_000))}
+)
 """The kinds that the journal itself writes and that need checks."""
 
 
@@ -249,13 +255,27 @@ class Gate:
         self._kinds = MappingProxyType({**SYSTEM_KINDS, **(kinds or {})})
         self._default = KindSpec()
         self.owner_only = frozenset(kind for kind, spec in self._kinds.items() if spec.owner_only)
+        self._body_faults = {kind: spec.body.find_fault for kind, spec in self._kinds.items() if spec.body is not None}
+
+    def falls_back(self, kind: str) -> bool:
+        """Return whether an earlier version of a record may take the place of a damaged one."""
+        return self._kinds.get(kind, self._default).falls_back
+
+    def find_body_fault(self, record: Record) -> str | None:
+        """Return how the body of a stored record differs from what its kind declares, or ``None``."""
+        find_fault = self._body_faults.get(record.kind)
+        if find_fault is None or record.deleted:
+            return None
+        fault = find_fault(record.body)
+        return None if fault is None else fault.lstrip(". ")
 
     def validate(
-        self, draft: Draft, id: str = "", author: str = "", *, allow_reserved: bool = False
+        self, draft: Draft, id: str = "", author: str = "", *, allow_reserved: bool = False, allow_misfit: bool = False
     ) -> ValidatedDraft | Refused:
         """Check a draft and encode it, or return why it is refused.
 
-        ``id`` and ``author`` are used where the draft has none. ``allow_reserved`` admits the store's own kinds.
+        ``id`` and ``author`` are used where the draft has none. ``allow_reserved`` admits the store's own kinds,
+        ``allow_misfit`` a body that is not as its kind declares: the logs of older stores hold such records.
         """
         spec = self._kinds.get(draft.kind, self._default) if draft.kind.__class__ is str else self._default
         limits = spec.limits
@@ -265,6 +285,11 @@ class Gate:
                     return refused
         if draft.kind in RESERVED_KINDS and not allow_reserved:
             return Refused("reserved_kind", f"Records of kind {draft.kind!r} are written by the store itself.")
+        if spec.body is not None and not allow_misfit and not draft.deleted:
+            fault = spec.body.find_fault({} if draft.body is NO_BODY else draft.body)
+            if fault is not None:
+                reason = f"The body of a record of kind {draft.kind!r} does not fit: {fault.lstrip('. ')}."
+                return Refused("bad_body", reason)
         for check in spec.checks:
             if (refused := check(draft, limits)) is not None:
                 return refused

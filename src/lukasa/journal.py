@@ -7,8 +7,9 @@ of record are here: reads as of an earlier time, undo, quarantine, erasure, veri
 from __future__ import annotations
 
 import hashlib
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +29,9 @@ from lukasa.record import (
     ValidatedDraft,
     digest_of,
     draft_from,
+    encode_draft,
     entry_bytes,
+    entry_suffix,
     parse_entry,
 )
 from lukasa.scope import FULL_REACH, RESERVED_NAMES, SHARED, SYSTEM, Reach, check_agent_name
@@ -38,10 +41,13 @@ from lukasa.storage.engine import (
     API_TOKEN,
     COMPACTION,
     ERASURE,
+    LOSS,
     QUARANTINE,
     RESERVED_KINDS,
+    SET_ASIDE,
     TOKEN_USE,
     AsOf,
+    DamagedEntry,
     Engine,
     EraseResult,
     LogCompactionResult,
@@ -55,8 +61,10 @@ from lukasa.storage.engine import (
     VerifyReport,
     hash_erased_key,
 )
+from lukasa.storage.integrity import describe_loss, name_entry
 
 _PAGE_SIZE = 500
+_MAX_SET_ASIDE_BYTES = 20_000_000
 _QUARANTINE_QUERY = Query(kinds=(QUARANTINE,), scopes=(SYSTEM,))
 
 ConditionalDrafts = Callable[[Reader], "Sequence[Draft] | Refused"]
@@ -101,6 +109,8 @@ class Journal:
         if author:
             check_agent_name(author)
         self._engine = engine
+        self._find_fault: Callable[[Record], str | None] | None = None
+        self._skips_damaged = False
         self.damaged: set[int] = set()
         self._gate = gate
         self._clock = clock
@@ -123,6 +133,17 @@ class Journal:
         """Make the later writes of a journal that ``for_request`` returned plain ones, such as those of a close."""
         if isinstance(self._engine, RequestLog):
             self._engine = self._engine.engine
+
+    def with_valid_bodies(self, *, skip_damaged: bool = True) -> Journal:
+        """Return a journal for services, for which a record whose body is not as its kind declares is damaged.
+
+        Such a record comes from an older store, another program or an import. ``get`` returns ``None`` for a damaged
+        record unless ``skip_damaged`` is false; then it raises ``StoreDamaged``, for services that recover what is lost.
+        """
+        journal = Journal(self._engine, self._gate, self.reach, self._clock, self._new_id, author=self.author)
+        journal.damaged, journal._find_fault = self.damaged, self._gate.find_body_fault
+        journal._skips_damaged = skip_damaged
+        return journal
 
     @property
     def home_scope(self) -> str | None:
@@ -151,6 +172,7 @@ class Journal:
         """
 
         def validate(reader: Reader) -> Sequence[ValidatedDraft] | Refused:
+            reader.find_fault, reader.skips_damaged = self._find_fault, self._skips_damaged
             answer = condition(reader)
             return answer if isinstance(answer, Refused) else self._validate_drafts(answer)
 
@@ -227,6 +249,7 @@ class Journal:
     @contextmanager
     def _open_reader(self, *, single_query: bool = False) -> Iterator[Reader]:
         with self._engine.snapshot(self.reach, single_query=single_query) as reader:
+            reader.find_fault, reader.skips_damaged = self._find_fault, self._skips_damaged
             try:
                 yield reader
             finally:
@@ -234,7 +257,7 @@ class Journal:
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
         """Return the current record, the one as of a time or position, or one version of it."""
-        with self._engine.snapshot(self.reach, single_query=True) as reader:
+        with self._open_reader(single_query=True) as reader:
             return reader.get(key, as_of=to_utc(as_of) if isinstance(as_of, datetime) else as_of, version=version)
 
     def read(self, query: Query = ALL_RECORDS) -> Iterator[Record]:
@@ -278,6 +301,11 @@ class Journal:
     def tip(self) -> int:
         with self._engine.snapshot(self.reach, single_query=True) as reader:
             return reader.tip()
+
+    def list_damaged(self) -> list[str]:
+        """Return the damaged records that reads met and left out so far: key, version and position of each."""
+        with self._engine.snapshot(self.reach, single_query=True) as reader:
+            return reader.names_at(self.damaged)
 
     def undo(self, *, author: str | None = None, since: datetime | None = None, label: str | None = None) -> UndoResult:
         """Revert what an author wrote since a time, or what carries a label, and everything derived from it.
@@ -385,12 +413,96 @@ class Journal:
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Check every log entry against its digest and every index against the log."""
         self._require_owner("verify it")
-        return self._engine.verify(progress)
+        report = self._engine.verify(progress, self._gate.find_body_fault)
+        with suppress(StoreDamaged):  # the report says so already
+            losses = tuple(describe_loss(loss.body["after"], loss.body["until"]) for loss in self._read_losses())
+            aside = sum(row.versions for row in self.tally() if row.kind == SET_ASIDE)
+            return replace(report, findings=report.findings + losses, set_aside=aside)
+        return report
+
+    def accept_losses(self) -> list[str]:
+        """Accept that acknowledged entries were lost at the end of the log, and return what is accepted.
+
+        ``verify`` does not report them any longer; the records of kind ``loss`` stay.
+        """
+        self._require_owner("accept a loss")
+        losses = self._read_losses()
+        for loss in losses:
+            self._append_system_record(draft_from(loss, body={**loss.body, "accepted": True}, author=self.author))
+        return [f"positions {loss.body['after'] + 1} to {loss.body['until']}" for loss in losses]
+
+    def _read_losses(self) -> list[Record]:
+        query = Query(kinds=(LOSS,), scopes=(SYSTEM,))
+        return [loss for loss in self.read(query) if loss.body.get("accepted") is False]
+
+    def set_aside(self) -> list[str]:
+        """Take every damaged record out of the log and return their names, as ``verify`` names them.
+
+        Each is kept as a record of kind ``set_aside`` with its bytes. An entry that is intact itself is written again. Where
+        a damaged version was the newest, a tombstone takes its place, so that no superseded statement comes back.
+        """
+        self._require_owner("set records aside")
+        find_fault, now = self._gate.find_body_fault, to_iso(self._clock.now())
+        damaged = self._engine.find_damaged(find_fault)
+        with self._engine.snapshot(self.reach) as reader:
+            tombstones = list(self._replace_by_tombstones(reader, damaged, now))
+        for result in self._engine.replay(self.reach, tombstones):
+            if result.state == "refused":
+                raise StoreDamaged(f"A damaged record could not be set aside: {result.reason}.")
+        if damaged:
+            self._engine.set_aside(find_fault, self._set_aside_draft)
+            intact = [(entry.line, entry.digest) for entry in damaged if self._is_intact(entry)]
+            list(self._engine.replay(self.reach, intact))
+            self._engine.reindex()
+        return [name_entry(entry.seq, entry.scope, entry.kind, entry.id, entry.version) for entry in damaged]
+
+    def _is_intact(self, entry: DamagedEntry) -> bool:
+        """Return whether an entry matches its digest and its kind, so that only its columns are damaged."""
+        if digest_of(entry.line) != entry.digest:
+            return False
+        return self._gate.find_body_fault(parse_entry(entry.line, 0, entry.digest)) is None
+
+    def _replace_by_tombstones(
+        self, reader: Reader, damaged: Iterable[DamagedEntry], now: str
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield tombstones for the keys whose newest version is damaged while earlier ones are sound."""
+        newest: dict[Key, int] = {}
+        for entry in damaged:
+            key = Key(entry.scope, entry.kind, entry.id)
+            if key.scope != SYSTEM and not self._gate.falls_back(key.kind) and not self._is_intact(entry):
+                newest[key] = max(entry.version, newest.get(key, 0))
+        positions = {entry.seq for entry in damaged}
+        for key, version in newest.items():
+            sound = [record for record in reader.history(key, hidden=True) if record.seq not in positions]
+            if sound and sound[-1].version < version and not sound[-1].deleted:
+                draft = Draft(key.kind, id=key.id, scope=key.scope, origin="repair", deleted=True)
+                content = encode_draft(draft).content
+                tombstone = content[:-1] + entry_suffix(version + 1, to_iso(sound[-1].created_at), now)
+                yield tombstone, digest_of(tombstone)
+
+    def _set_aside_draft(self, entry: DamagedEntry) -> ValidatedDraft:
+        line = entry.line[:_MAX_SET_ASIDE_BYTES]
+        body: dict[str, Any] = {
+            "position": entry.seq, "scope": entry.scope, "kind": entry.kind, "id": entry.id, "version": entry.version,
+            "author": entry.author, "digest": entry.digest.hex(), "fault": entry.fault,
+            "entry": line.decode("utf-8", "replace"),
+        }  # fmt: skip
+        if body["entry"].encode() != line:
+            body["bytes"] = b64encode(line).decode()
+        links = (Link(DERIVED_FROM, Key(entry.scope, entry.kind, entry.id)),)
+        id = f"{entry.seq}-{digest_of(entry.line).hex()[:12]}"
+        draft = Draft(SET_ASIDE, body=body, id=id, scope=SYSTEM, author=self.author, origin="repair", links=links)
+        validated = self._gate.validate(draft, allow_reserved=True)
+        if isinstance(validated, Refused):  # its key is damaged too
+            validated = self._gate.validate(draft._replace(links=()), allow_reserved=True)
+        if isinstance(validated, Refused):
+            raise InvalidInput(validated.reason)
+        return validated
 
     def backup(self, target: Path) -> None:
         """Write a consistent copy of the whole store to a new file."""
         self._require_owner("back it up")
-        self._engine.backup(target)
+        self.damaged |= self._engine.backup(target)
 
     def reindex(self, progress: Progress | None = None) -> None:
         """Rebuild every index from the log."""
@@ -451,7 +563,7 @@ class Journal:
             return ReplayResult("refused", "the line does not match its digest")
         try:
             record = parse_entry(entry, 0, digest)
-            validated = self._gate.validate(draft_from(record), allow_reserved=True)
+            validated = self._gate.validate(draft_from(record), allow_reserved=True, allow_misfit=True)
             if isinstance(validated, Refused):
                 return ReplayResult("refused", validated.reason)
             if not self.reach.unlimited and self.author != record.author:
@@ -480,7 +592,7 @@ class Journal:
             about = Query(mentions=subject, every_version=True, hidden=True)
             chosen.update(dict.fromkeys(record.key for record in reader.read(about)))
         chosen.update(dict.fromkeys(reader.descendants(list(chosen), hidden=True)))
-        protected = RESERVED_KINDS - {QUARANTINE} if subject else RESERVED_KINDS
+        protected = RESERVED_KINDS - ({QUARANTINE, SET_ASIDE} if subject else {SET_ASIDE})
         protected |= {API_TOKEN, TOKEN_USE}  # a hash may hold any letters; tokens are revoked, not erased
         return [key for key in chosen if key.scope != SYSTEM or key.kind not in protected]
 

@@ -93,7 +93,7 @@ class Service:
 
     package: str
     class_name: str
-    arguments: Arguments = lambda memory, parts: (memory.journal, parts.clock)
+    arguments: Arguments = lambda memory, parts: (memory.valid_journal, parts.clock)
 
 
 def _open_network(memory: Memory, endpoint: str = "") -> Network | None:
@@ -102,23 +102,26 @@ def _open_network(memory: Memory, endpoint: str = "") -> Network | None:
         from lukasa.api_connection import ApiConnection
         from lukasa.network.http import HttpNetwork
 
-        return HttpNetwork(ApiConnection(*found), memory.journal)
+        return HttpNetwork(ApiConnection(*found), memory.valid_journal)
     reach = memory.journal.reach
     return memory.hub if reach.reads(SHARED) and reach.writes(SHARED) else None
 
 
 def _context_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
     model = open_configured_model()
-    return memory.journal, lambda: memory.recall, parts.clock, parts.new_id, model, open_configured_model
+    journal = memory.journal.with_valid_bodies(skip_damaged=False)
+    return journal, lambda: memory.recall, parts.clock, parts.new_id, model, open_configured_model
 
 
 def _sessions_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
     files, network = partial(_open_files, parts.location), partial(_open_network, memory)
-    return memory.journal, parts.clock, parts.new_id, files, network, default_session_id, lambda: memory.forecasts
+    journal = memory.journal.with_valid_bodies(skip_damaged=False)
+    return journal, parts.clock, parts.new_id, files, network, default_session_id, lambda: memory.forecasts
 
 
 def _forecasts_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
-    return memory.journal, parts.clock, parts.new_id, _open_network(memory), lambda: memory.sessions.configuration()
+    network = _open_network(memory)
+    return memory.valid_journal, parts.clock, parts.new_id, network, lambda: memory.sessions.configuration()
 
 
 def _trust_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
@@ -126,7 +129,7 @@ def _trust_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
         return memory.recall.index.embedder.embedder
 
     lookup, settings = parts.open_trust_lookup(), parts.trust_settings
-    return memory.journal, parts.clock, parts.new_id, parts.rng, embedder, lookup, settings
+    return memory.valid_journal, parts.clock, parts.new_id, parts.rng, embedder, lookup, settings
 
 
 def _count_memories(engine: Engine) -> int:
@@ -140,7 +143,7 @@ SERVICES: dict[str, Service] = {
         "lukasa.experience",
         "Consolidation",
         lambda memory, parts: (
-            memory.journal,
+            memory.valid_journal,
             parts.new_id,
             open_configured_model(),
             lambda: parts.open_vector_index().choose_embedder().embedder,
@@ -148,11 +151,11 @@ SERVICES: dict[str, Service] = {
     ),
     "context": Service("lukasa.context", "Conversations", _context_arguments),
     "continuity": Service(
-        "lukasa.experience", "Continuity", lambda memory, parts: (memory.journal, memory.recall, parts.clock)
+        "lukasa.experience", "Continuity", lambda memory, parts: (memory.valid_journal, memory.recall, parts.clock)
     ),
     "episodes": Service("lukasa.experience", "Episodes"),
     "forecasts": Service("lukasa.forecasts", "Forecasts", _forecasts_arguments),
-    "graph": Service("lukasa.memory_graph", "MemoryGraph", lambda memory, _: (memory.journal,)),
+    "graph": Service("lukasa.memory_graph", "MemoryGraph", lambda memory, _: (memory.valid_journal,)),
     "handoffs": Service("lukasa.experience", "Handoffs"),
     "hub": Service(
         "lukasa.network", "NetworkHub", lambda memory, parts: (memory.journal, parts.clock, parts.open_trust_lookup())
@@ -161,7 +164,7 @@ SERVICES: dict[str, Service] = {
         "lukasa.experience",
         "Knowledge",
         lambda memory, parts: (
-            memory.journal,
+            memory.valid_journal,
             parts.clock,
             parts.new_id,
             lambda: parts.open_vector_index().choose_embedder().embedder,
@@ -172,7 +175,7 @@ SERVICES: dict[str, Service] = {
     "recall": Service(
         "lukasa.recall",
         "Recall",
-        lambda memory, parts: (memory.journal, parts.open_vector_index(), parts.clock, parts.open_trust_lookup()),
+        lambda memory, parts: (memory.valid_journal, parts.open_vector_index(), parts.clock, parts.open_trust_lookup()),
     ),
     "sessions": Service("lukasa.sessions", "Sessions", _sessions_arguments),
     "skills": Service("lukasa.experience", "Skills"),
@@ -181,7 +184,7 @@ SERVICES: dict[str, Service] = {
         "lukasa.vault",
         "Vault",
         lambda memory, parts: (
-            memory.journal,
+            memory.valid_journal,
             lambda: memory.recall,
             parts.clock,
             parts.rng,
@@ -208,6 +211,8 @@ class Memory:
 
     journal: Journal
     """The log under all services: reads, writes, history, undo, quarantine, erasure."""
+    valid_journal: Journal
+    """The same log without records whose body is not as their kind declares; services read it."""
     jobs: Jobs
     """Background work."""
     consolidate: Consolidation
@@ -248,6 +253,7 @@ class Memory:
         self._shares_engine = shares_engine
         self.place = parts.location
         self.journal = journal
+        self.valid_journal = journal.with_valid_bodies()
         self.jobs = jobs
         journal._delete_files = self._delete_files
 
@@ -305,13 +311,15 @@ class Memory:
         """Return the patterns, episodes and skills that matter for a goal, best first."""
         from lukasa.experience.briefing import find_relevant
 
-        return find_relevant(self.journal, self.recall, self.skills, self._parts.clock.now(), goal, k)
+        return find_relevant(self.valid_journal, self.recall, self.skills, self._parts.clock.now(), goal, k)
 
     def before_task(self, task: str | Mapping[str, Any], *, budget: int | None = None) -> Briefing:
         """Collect what is known that matters for a task and put it into the task's context."""
         from lukasa.experience.briefing import build_briefing
 
-        return build_briefing(self.journal, self.recall, self.skills, self._parts.clock.now(), task, budget=budget)
+        return build_briefing(
+            self.valid_journal, self.recall, self.skills, self._parts.clock.now(), task, budget=budget
+        )
 
     def as_agent(self, agent: str = "", scopes: Iterable[str] | None = None, *, read_only: bool = False) -> Memory:
         """Return a memory of the same store for another caller; closing it leaves the store open. Only the owner may do this.
@@ -332,7 +340,7 @@ class Memory:
         return self._with_journal(self.journal.for_request(key, fingerprint))
 
     def _with_journal(self, journal: Journal) -> Memory:
-        return Memory(self._parts, journal, self.jobs.seen_by(journal), shares_engine=True)
+        return Memory(self._parts, journal, self.jobs.seen_by(journal.with_valid_bodies()), shares_engine=True)
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Check every log entry against its digest and every index against the log."""
@@ -362,7 +370,7 @@ class Memory:
             service, layout = load_service_layout(format)
             return layout.write_folder(getattr(self, service), folder, scope)
         if format != "jsonl":
-            return load_layout(format).write(self.journal, folder, scope)
+            return load_layout(format).write(self.valid_journal, folder, scope)
         if not isinstance(target, str | os.PathLike):
             return jsonl.export_log(self.journal, target, progress)
         path = Path(target).absolute()
@@ -388,7 +396,7 @@ class Memory:
             return layout.read_folder(getattr(self, service), _require_folder(source), scope)
         if format != "jsonl":
             parts, folder = self._parts, _require_folder(source)
-            return load_layout(format).read(self.journal, parts.clock, parts.new_id, folder, scope)
+            return load_layout(format).read(self.valid_journal, parts.clock, parts.new_id, folder, scope)
         if isinstance(source, str | os.PathLike):
             with Path(source).open("rb") as file:
                 return jsonl.import_log(self.journal, file, progress)
@@ -560,17 +568,17 @@ def build_memory(
         from lukasa.recall.vector_index import VectorIndex
 
         if not index:
-            index.append(VectorIndex(owner, embedder, default=embedder_name(), key=embedder_key()))
+            index.append(VectorIndex(owner.with_valid_bodies(), embedder, default=embedder_name(), key=embedder_key()))
         return index[0]
 
     def open_trust_lookup() -> TrustLookup:
         from lukasa.trust import TrustLookup
 
-        return TrustLookup(owner, clock)
+        return TrustLookup(owner.with_valid_bodies(), clock)
 
     def open_for_job(agent: str, reach: Reach, jobs: Jobs) -> Memory:
         journal = Journal(engine, gate, reach, clock, new_id, author=agent)
-        return Memory(parts, journal, jobs.seen_by(journal), shares_engine=True)
+        return Memory(parts, journal, jobs.seen_by(journal.with_valid_bodies()), shares_engine=True)
 
     parts = StoreParts(
         engine,
@@ -584,7 +592,7 @@ def build_memory(
         trust_settings,
     )
     journal = Journal(engine, gate, reach, clock, new_id, author=agent)
-    jobs = Jobs(journal, open_for_job, clock, new_id, url=location.url, timeout=timeout)
+    jobs = Jobs(journal.with_valid_bodies(), open_for_job, clock, new_id, url=location.url, timeout=timeout)
     return Memory(parts, journal, jobs)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lukasa.body_shape import BodyShape
 from lukasa.errors import InvalidInput
 from lukasa.gate import KindSpec
 from lukasa.journal import Journal
@@ -21,7 +22,10 @@ from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
 
 ENTITY, OBSERVATION, RELATION = "entity", "observation", "relation"
-KINDS = dict.fromkeys((ENTITY, OBSERVATION, RELATION), KindSpec())
+KINDS = {
+    kind: KindSpec(body=BodyShape(dict.fromkeys(names.split(), str), names))
+    for kind, names in ((ENTITY, "name type"), (OBSERVATION, "entity"), (RELATION, "from to type"))
+}
 """The kinds of record that the graph writes."""
 
 

@@ -337,18 +337,18 @@ def test_turns_of_another_writer_count_towards_the_limits(location, open_store):
 
 def test_two_concurrent_compactions_fold_each_turn_once(conversations, memory, append_turns, monkeypatch):
     append_turns(conversations, "s", 40)
-    append = memory.journal.append
+    append = memory.context._journal.append
     raced: list[bool] = []
 
     def race(drafts, **more):
         if not raced and drafts[0].kind == "summary":
             raced.append(True)
-            monkeypatch.setattr(memory.journal, "append", append)
+            monkeypatch.setattr(memory.context._journal, "append", append)
             conversations.compact("s", keep=10)
             conversations.append("s", "user", "In between")
         return append(drafts, **more)
 
-    monkeypatch.setattr(memory.journal, "append", race)
+    monkeypatch.setattr(memory.context._journal, "append", race)
     conversations.compact("s", keep=10)
     context = conversations.load("s")
     assert raced

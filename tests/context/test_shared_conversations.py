@@ -4,8 +4,9 @@ import apsw
 import pytest
 
 from lukasa.errors import StoreBusy
-from lukasa.record import Key
+from lukasa.record import Draft, Key
 from lukasa.storage.engine import Query
+from support.store_reads import write_unchecked
 
 
 @pytest.mark.requirement("CTX-6")
@@ -57,7 +58,7 @@ def test_a_killed_process_loses_no_acknowledged_turn(database_file, open_store, 
 def test_load_replaces_an_invalid_state_by_its_newest_valid_version(conversations, memory):
     conversations.append("s", "user", "Hello")
     conversations.task("s", "t", "Keep me")
-    memory.journal.write("context", body={"active_tasks": "nonsense"}, id="s")
+    write_unchecked(memory, Draft("context", body={"active_tasks": "nonsense"}, id="s"))
     context = conversations.load("s")
     assert [task["description"] for task in context.active_tasks] == ["Keep me"]
     assert [turn.content for turn in context.turns] == ["Hello"]
@@ -74,7 +75,7 @@ def test_load_replaces_an_invalid_state_by_its_newest_valid_version(conversation
 def test_load_replaces_an_invalid_summary_by_its_newest_valid_version(conversations, memory, append_turns):
     append_turns(conversations, "s", 60)
     good = conversations.load("s")
-    memory.journal.write("summary", body={"edge": 7}, id="s")
+    write_unchecked(memory, Draft("summary", body={"edge": 7}, id="s"))
     context = conversations.load("s")
     assert context.long_term_summary == good.long_term_summary
     assert [turn.id for turn in context.turns] == [turn.id for turn in good.turns]
@@ -87,7 +88,7 @@ def test_load_replaces_an_invalid_summary_by_its_newest_valid_version(conversati
 @pytest.mark.requirement("CTX-11")
 def test_load_without_any_valid_summary_shows_the_whole_transcript(conversations, memory, append_turns):
     append_turns(conversations, "s", 10)
-    memory.journal.write("summary", body={"text": 1}, id="s")
+    write_unchecked(memory, Draft("summary", body={"text": 1}, id="s"))
     context = conversations.load("s")
     assert (context.long_term_summary, len(context.recent_history)) == ("", 10)
     assert "an empty one serves instead" in context.recovered[0]
@@ -171,16 +172,16 @@ def test_append_writes_only_the_new_turn(conversations, memory, append_turns):
 
 def test_append_succeeds_when_its_compaction_fails(conversations, memory, append_turns, monkeypatch):
     append_turns(conversations, "s", 50)
-    append = memory.journal.append
+    append = memory.context._journal.append
 
     def fail_summaries(drafts, **more):
         if any(draft.kind == "summary" for draft in drafts):
             raise StoreBusy
         return append(drafts, **more)
 
-    monkeypatch.setattr(memory.journal, "append", fail_summaries)
+    monkeypatch.setattr(memory.context._journal, "append", fail_summaries)
     assert conversations.append("s", "user", "Message 51")
     assert len(conversations.load("s").recent_history) == 51
-    monkeypatch.setattr(memory.journal, "append", append)
+    monkeypatch.setattr(memory.context._journal, "append", append)
     assert conversations.append("s", "user", "Message 52")
     assert len(conversations.load("s").recent_history) == 30

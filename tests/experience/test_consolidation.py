@@ -293,9 +293,9 @@ def test_a_skill_of_independent_authors_links_to_its_pattern(memory, add_episode
 
 def test_quarantine_of_a_source_hides_its_pattern(memory, make_episode):
     for number, goal in enumerate(ENDPOINTS[:3]):
-        memory.journal.author = f"eng-{number}"
+        memory.valid_journal.author = f"eng-{number}"
         memory.episodes.add([make_episode(goal)])
-    memory.journal.author = ""
+    memory.valid_journal.author = ""
     memory.consolidate()
     assert len(memory.knowledge.patterns()) == 1
     memory.journal.quarantine("eng-1")

@@ -90,7 +90,7 @@ def test_a_question_vector_of_another_length_finds_nothing():
 def test_encode_vectors_gives_the_same_bytes_as_encode_vector():
     vectors = [*clustered_vectors(3, 5).tolist(), [0.0] * LENGTH, [3.0, 4.0], []]
     assert list(encode_vectors(vectors)) == [encode_vector(vector) for vector in vectors]
-    assert np.frombuffer(encode_vector([3.0, 4.0])[1], "<f2").tolist() == pytest.approx([0.6, 0.8], abs=1e-3)
+    assert np.frombuffer(encode_vector([3.0, 4.0])[1], "<f2")[:2].tolist() == pytest.approx([0.6, 0.8], abs=1e-3)
 
 
 def test_cosines_skip_vectors_of_another_length():

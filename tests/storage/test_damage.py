@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import apsw
 import pytest
@@ -46,12 +47,10 @@ def test_recall_leaves_a_damaged_record_out_and_says_so(store):
 
 
 @pytest.mark.requirement("LOG-5", "LOG-7")
-def test_a_log_with_a_damaged_record_is_not_exported_as_whole(store):
-    with (
-        lukasa.open(store, embedder="hash") as memory,
-        pytest.raises(StoreDamaged, match="position 2 does not match its digest"),
-    ):
+def test_a_log_with_a_damaged_record_is_exported_without_it(store):
+    with lukasa.open(store, embedder="hash") as memory:
         export_log(memory.journal, io.BytesIO())
+        assert memory.journal.list_damaged() == ["shared/note/b version 1 (position 2)"]
 
 
 @pytest.mark.requirement("LOG-5")
@@ -62,10 +61,33 @@ def test_a_damaged_vector_is_left_out(tmp_path, damage):
     engine.put_vectors("m", [(record.seq, 0, [1.0, 2.0, 2.0]) for record in records])
     engine.put_vectors("m", [(records[2].seq, 0, [0.0, 0.0, 0.0])])
     with engine._borrow_connection() as database:
-        vector = damage + b"\0\0\0\0"
+        vector = damage + b"\0\0\0\0"  # as stores of earlier versions hold it, without a checksum
         database.execute("UPDATE vector SET vector = ? WHERE seq = ?", (vector, records[1].seq))
         assert database.changes() == 1
     assert nearest_ids(engine, [1.0, 2.0, 2.0]) == ["a", "c"]
     with engine.snapshot(FULL_REACH) as reader:
         assert set(reader.cosines("m", [1.0, 2.0, 2.0], range(9))) == {records[0].seq, records[2].seq}
     engine.close()
+
+
+@pytest.mark.requirement("LOG-5")
+@pytest.mark.parametrize("place", [0, 1, 63, 127, 130])
+def test_a_flipped_byte_of_a_vector_is_noticed_and_the_vector_made_anew(tmp_path, place):
+    with lukasa.open(tmp_path / "store.db", embedder="hash") as memory:
+        for day in ("Monday", "Tuesday", "Friday"):
+            memory.journal.write("note", f"the release is on {day}", id=day)
+        expected = memory.recall("When is the release?")
+        engine: Any = memory._parts.engine
+        with engine._borrow_connection() as database:
+            ((seq, vector),) = database.execute("SELECT seq, vector FROM vector ORDER BY seq LIMIT 1")
+            broken = bytes([*vector[:place], vector[place] ^ 0x40, *vector[place + 1 :]])
+            database.execute("UPDATE vector SET vector = ? WHERE seq = ?", (broken, seq))
+        with memory.journal.snapshot() as reader:
+            model = memory.recall.index.embedder.name
+            found = reader.cosines(model, memory.recall.index.question_vector("release"), [seq, seq + 1])
+            assert (list(found), reader.damaged_vectors) == ([seq + 1], {seq})
+        memory.recall("When is the release?")
+        with engine._borrow_connection() as database:
+            assert database.execute("SELECT vector FROM vector WHERE seq = ?", (seq,)).get == vector
+        again = memory.recall("When is the release?")
+        assert [hit.record.id for hit in again.hits] == [hit.record.id for hit in expected.hits]

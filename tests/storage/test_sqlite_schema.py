@@ -171,7 +171,7 @@ class TestFileModes:
             engine.close()
         finally:
             os.umask(before)
-        assert made == dict.fromkeys(["store.db", "store.db-wal", "store.db-shm", "copy.db"], 0o600)
+        assert made == dict.fromkeys(["store.db", "store.db-wal", "store.db-shm", "store.db-head", "copy.db"], 0o600)
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
         assert stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o700
 

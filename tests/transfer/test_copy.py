@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import lukasa
 from lukasa import Draft, Key, Link
-from lukasa.errors import NotAllowed, StoreDamaged
+from lukasa.errors import NotAllowed
 from lukasa.interfaces.cli.app import app
 from lukasa.record import entry_bytes
 from lukasa.storage.location import StoreLocation
@@ -430,21 +430,22 @@ def test_copy_keeps_versions_that_the_source_has_compacted(source, open_store):
     assert proof_of(done, "shared", "fact").own == 2
 
 
-def test_copy_raises_for_a_damaged_destination(source, open_store, tmp_path):
+def test_copy_does_not_prove_a_damaged_destination(source, open_store, tmp_path):
     copy(source, open_store("target.db"))
     database = apsw.Connection(str(tmp_path / "target.db"))
     database.execute("UPDATE log SET line = replace(line, 'word7', 'word8')")
     database.close()
-    with pytest.raises(StoreDamaged, match="does not match its digest"):
-        copy(source, open_store("target.db"))
+    assert not copy(source, open_store("target.db")).proof.holds
 
 
-def test_copy_refuses_a_damaged_entry_of_the_source(source, open_store, tmp_path):
+def test_copy_leaves_out_a_damaged_entry_of_the_source_and_names_it(source, open_store, tmp_path):
     database = apsw.Connection(str(tmp_path / "source.db"))
     database.execute("UPDATE log SET line = replace(line, 'word7', 'word8')")
     database.close()
-    with pytest.raises(StoreDamaged, match="does not match its digest"):
-        copy(open_store("source.db"), open_store())
+    damaged = open_store("source.db")
+    result = copy(damaged, open_store())
+    assert result.proof.holds
+    assert [finding.where for finding in damaged.verify().findings if finding.position is not None] == result.left_out
 
 
 # Sources that change during the copy

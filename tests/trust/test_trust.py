@@ -5,6 +5,7 @@ import re
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -281,8 +282,9 @@ def test_an_agent_can_neither_write_trust_records_nor_read_those_of_others(tmp_p
         with pytest.raises(NotAllowed):
             forbidden(mallory.trust)
     for kind in ("dissent", "trust_standing", "participation", "override"):
-        assert mallory.journal.write(kind, body={"agent": "mallory"}, scope=SYSTEM).code == "scope_closed"
-        assert mallory.journal.write(kind, body={"agent": "mallory"}, labels=(f"{kind}=mallory",))
+        refused = mallory.journal.write(kind, body={"agent": "mallory"}, scope=SYSTEM)
+        assert refused.code in ("scope_closed", "bad_body")
+        mallory.journal.write(kind, body={"agent": "mallory"}, labels=(f"{kind}=mallory",))
     assert owner.trust.score("mallory") == before
     assert mallory.trust.score("mallory").trust == before.trust
     assert owner.trust.check() == []
@@ -306,7 +308,10 @@ def test_judge_accepts_a_filed_dissent_with_any_body(tmp_path, open_store, essay
     owner = open_store(tmp_path / "t.db")
     agent = open_store(tmp_path / "t.db", agent="critic", new_id=seeded_ids(2))
     pending = dissent(owner.trust, "other", essay())
-    for body in ({}, {"event": 3, "of": []}, {"event": {"context": 1, "rubric_citations": [7, "", "x"]}, "of": "y"}):
+    wrong: tuple[dict[str, Any], ...] = ({"event": 3}, {"of": []}, {"event": {"rubric_citations": [7]}})
+    for body in wrong:
+        assert agent.journal.write("dissent", "An objection", body).code == "bad_body"
+    for body in ({}, {"event": {}, "of": ""}, {"event": {"context": {}, "rubric_citations": ["", "x"]}, "of": "y"}):
         assert agent.journal.write("dissent", "An objection", body)
     assert agent.journal.write("dissent", "", {"of": "y"}, id="empty")
     assert agent.journal.write("dissent", "in the way", id=pending.id)

@@ -27,7 +27,7 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def locked_marker(memory: lukasa.Memory, events: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Note in the events when a condition begins to run inside the write lock."""
-    append_if = memory.journal.append_if
+    append_if = memory.valid_journal.append_if
 
     def noting(condition: Callable[[Any], Any], **options: Any) -> Any:
         def run(reader: Any) -> Any:
@@ -36,7 +36,7 @@ def locked_marker(memory: lukasa.Memory, events: list[str], monkeypatch: pytest.
 
         return append_if(run, **options)
 
-    monkeypatch.setattr(memory.journal, "append_if", noting)
+    monkeypatch.setattr(memory.valid_journal, "append_if", noting)
 
 
 @pytest.mark.requirement("VLT-4")

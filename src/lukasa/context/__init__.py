@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lukasa.body_shape import BodyShape, FixedList, MapOf
 from lukasa.gate import KindSpec, RecordLimits
 from lukasa.lazy_imports import lazy_attributes
 
@@ -44,8 +45,39 @@ __all__ = [
 ]
 
 KINDS = {
-    "turn": KindSpec(RecordLimits(record_bytes=32_000_000)),  # a message is stored whole, however long
-    **dict.fromkeys(("context", "summary"), KindSpec()),
+    "turn": KindSpec(
+        RecordLimits(record_bytes=32_000_000),  # a message is stored whole, however long
+        body=BodyShape(
+            {
+                **dict.fromkeys(("role", "speaker", "tool_call_id", "counted_by"), str),
+                "tokens": (int, None),
+                "tool_calls": [dict],
+                "extra": dict,
+            }
+        ),
+    ),
+    "context": KindSpec(
+        falls_back=True,
+        body=BodyShape(
+            {
+                "active_tasks": [dict],
+                **dict.fromkeys(("extra", "fork", "settings", "last_known_environment", "system_state"), dict),
+                "tool_stats": {"by_tool": MapOf(int), "total_calls": int, "failures": int},
+                "token_usage": MapOf(int),
+            }
+        ),
+    ),
+    "summary": KindSpec(
+        falls_back=True,
+        body=BodyShape(
+            {
+                **dict.fromkeys(("text", "by", "why"), str),
+                **dict.fromkeys(("tokens", "turns", "folded_tokens", "rounds", "sorted_position"), int),
+                "lines": [FixedList(str, float, int)],
+                "edge": [str],
+            }
+        ),
+    ),
 }
 """The kinds of record that conversations write."""
 

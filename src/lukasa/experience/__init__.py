@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from lukasa.body_shape import TIME, BodyShape, FixedList, MapOf, NumberBetween, OneOf
 from lukasa.gate import KindSpec
 from lukasa.lazy_imports import lazy_attributes
 
@@ -21,13 +22,58 @@ __all__ = [
     "Handoffs", "Knowledge", "Ledger", "Ledgers", "Skill", "Skills", "TaskMetrics",
 ]  # fmt: skip
 
-KINDS = dict.fromkeys(
-    (
-        "antipattern", "cluster", "consolidation", "episode", "fact", "handoff", "learning", "ledger", "pattern",
-        "preference", "running", "skill", "skill_sync", "step",
+_KNOWLEDGE = {
+    "confidence": NumberBetween(0, 1), "usage_count": int, "voices": int, "last_used": (str, None), "category": (str, None),
+    "conditions": [str], "source_episodes": [str], "sources": [str], "evidence": dict,
+    **dict.fromkeys(("correct_approach", "incorrect_approach", "why", "prevention", "source"), (str, None)),
+}  # fmt: skip
+_EPISODE = {
+    "context": {"goal": str}, "timestamp": TIME, "duration_seconds": float, "outcome": str, "action_log": [dict],
+    "errors_encountered": [dict], "artifacts_produced": list, "action_sequence": [str], "summary": str,
+    **dict.fromkeys(("task_id", "agent", "git_commit"), (str, None)),
+}  # fmt: skip
+_SOLVED = "type message resolution goal"
+_SHAPES = {
+    "antipattern": BodyShape({**_KNOWLEDGE, "what_fails": str}),
+    "cluster": BodyShape(
+        {
+            **{name: [str] for name in ("actions", "errors", "members", "terms")}, "goal": str, "pattern": (str, None),
+            "solved": [
+                BodyShape(
+                    {**dict.fromkeys(_SOLVED.split(), str), "vectors": dict}, f"{_SOLVED} vectors"
+                )
+            ],
+        },
+        "goal terms actions errors members",
     ),
-    KindSpec(),
-)  # fmt: skip
+    "consolidation": BodyShape({"last": [FixedList(str, int)]}, "last"),
+    "episode": BodyShape(_EPISODE, "context timestamp outcome errors_encountered"),
+    "fact": BodyShape({**_KNOWLEDGE, "fact": str, "slot": str, "rule": str, "turn": str}),
+    "handoff": BodyShape(
+        {
+            **dict.fromkeys(("from_agent", "to_agent"), str), "timestamp": TIME, "context": dict,
+            "status": OneOf(("unread", "read", "accepted", "completed")),
+        },
+        "from_agent to_agent timestamp context",
+    ),
+    "learning": BodyShape(dict.fromkeys(("date", "error", "message", "learning"), str) | {"episodes": [str]}),
+    "ledger": BodyShape(
+        {"last_checkpoint": TIME, "tasks_completed": int, "current_task": (str, None), "state": dict, "context": dict},
+        "last_checkpoint tasks_completed",
+    ),
+    "pattern": BodyShape({**_KNOWLEDGE, "pattern": str}),
+    "preference": BodyShape({"episode": str, "score": NumberBetween(-1, 1), "note": str}, "score"),
+    "skill": BodyShape(
+        {
+            "title": str, "markdown": str, **{name: [str] for name in ("prerequisites", "steps", "exit_criteria")},
+            "common_errors": [dict], "successes": int, "failures": int,
+        },
+        "title markdown",
+    ),
+    "skill_sync": BodyShape({"synced": MapOf(str)}),
+    "step": BodyShape({"t": int, "encountered": dict}),
+}  # fmt: skip
+KINDS = {"running": KindSpec(), **{kind: KindSpec(body=shape) for kind, shape in _SHAPES.items()}}
 """The kinds of record that experience writes."""
 
 __getattr__ = lazy_attributes(

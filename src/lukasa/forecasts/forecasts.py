@@ -369,9 +369,9 @@ class Forecasts:
     def estimate(self, market_id: str) -> float | None:
         """Return the base rate of a market plus its adjustments, limited to 0 to 1, or None without a base rate."""
         body = self.reasoning(market_id)
-        if body is None or body["base_rate"] is None:
+        if body is None or body.get("base_rate") is None:
             return None
-        total = body["base_rate"] + sum(factor["adjustment"] for factor in body["key_factors"])
+        total = body["base_rate"] + sum(factor["adjustment"] for factor in body.get("key_factors", ()))
         return min(max(float(total), 0.0), 1.0)
 
     def scores(self, window: timedelta | None = None, *, category: str | None = None) -> ForecastScores:

@@ -72,7 +72,7 @@ _FIELDS: Mapping[str, str] = {
     "RubricEffect": "days before after",
     "SyncConflict": "**key version",
     "SyncResult": "holds **",
-    "VerifyReport": "sound versions findings",
+    "VerifyReport": "sound versions findings set_aside",
 }
 """Values that are shown by some of their attributes, in this order.
 

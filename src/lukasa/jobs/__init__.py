@@ -8,8 +8,20 @@ A job runs at least once: a worker that dies between running a job and recording
 every job must be idempotent. Two workers never run the same job at the same time, as long as its worker sends heartbeats.
 """
 
+from lukasa.body_shape import TIME, BodyShape, OneOf
 from lukasa.gate import KindSpec
-from lukasa.jobs.job import REGISTRY, DeferredJob, Job, JobCounts, JobQueue, RunSummary, Task, TaskRegistry, job
+from lukasa.jobs.job import (
+    JOB_STATES,
+    REGISTRY,
+    DeferredJob,
+    Job,
+    JobCounts,
+    JobQueue,
+    RunSummary,
+    Task,
+    TaskRegistry,
+    job,
+)
 from lukasa.jobs.jobs import Jobs
 
 __all__ = [
@@ -26,5 +38,10 @@ __all__ = [
     "job",
 ]
 
-KINDS = {"job": KindSpec()}
+_CALL = {
+    **dict.fromkeys(("name", "key", "error", "run"), str), "arguments": dict, "state": OneOf(JOB_STATES), "attempts": int,
+    "due": TIME, "until": TIME,
+}  # fmt: skip
+_REQUIRED = "name arguments state attempts"
+KINDS = {"job": KindSpec(body=BodyShape({**_CALL, "again": BodyShape(_CALL, _REQUIRED)}, _REQUIRED))}
 """The kind of record that the job queue of a single file writes."""

@@ -20,9 +20,8 @@ from itertools import islice
 from typing import Any
 
 from lukasa.clock import Clock, IdMaker, from_iso, to_iso
-from lukasa.errors import InvalidInput, StoreError
+from lukasa.errors import StoreError
 from lukasa.jobs.job import (
-    JOB_STATES,
     TRANSIENT_ERRORS,
     WORKER_DIED,
     AttemptResult,
@@ -70,7 +69,7 @@ class LogJobQueue:
         def put_unless_waiting(reader: Reader) -> list[Draft]:
             nonlocal repeated
             record = reader.get(key)
-            if record is None or not _is_valid_body(record.body) or record.body["state"] == "failed":
+            if record is None or record.body["state"] == "failed":
                 repeated = False
                 return [_draft(key.scope, key.id, new)]
             repeated = record.body["state"] == "waiting" or "again" in record.body
@@ -82,11 +81,7 @@ class LogJobQueue:
     def find(self, state: JobState | None = None) -> list[Job]:
         labels = {"failed": (FAILED_LABEL,), "waiting": (OPEN_LABEL,), "running": (OPEN_LABEL,), None: ()}[state]
         records = self._journal.read(Query(kinds=(JOB,), labels=labels))
-        return [
-            _parse_job(record)
-            for record in records
-            if _is_valid_body(record.body) and state in (None, record.body["state"])
-        ]
+        return [_parse_job(record) for record in records if state in (None, record.body["state"])]
 
     def status(self) -> JobCounts:
         counts: Counter[str] = Counter(job.state for job in self.find())
@@ -112,7 +107,7 @@ class LogJobQueue:
 
         def update(reader: Reader) -> list[Draft] | Refused:
             records = (reader.get(Key(scope, JOB, id)) for scope in scopes)
-            jobs = [record for record in records if record is not None and _is_valid_body(record.body)]
+            jobs = [record for record in records if record is not None]
             drafts = [change(record) for record in jobs if record.body["state"] in states]
             return drafts or Refused("not_found", f"There is no such job {id}.")
 
@@ -155,7 +150,7 @@ class LogJobQueue:
         reach, author = self._journal.reach, self._journal.author
         for record in self._journal.read(_OPEN_JOBS):
             is_usable = reach.writes(record.scope) and (reach.unlimited or record.author == author)
-            if is_usable and _is_valid_body(record.body) and record.body["name"] in options.tasks:
+            if is_usable and record.body["name"] in options.tasks:
                 yield record
 
     def _due_jobs(self, options: WorkerOptions, attempted: Collection[tuple[Key, int]]) -> list[Record]:
@@ -283,22 +278,6 @@ def _claimable_at(record: Record) -> datetime:
     """Return when a job can be claimed: when it is due, or when the lease of its worker ends."""
     moment = record.body.get("until" if record.body["state"] == "running" else "due")
     return _EARLIEST if moment is None else from_iso(moment)
-
-
-def _is_valid_body(body: Mapping[str, Any]) -> bool:
-    """Check that a body is a job's. Any agent may write records of this kind, and none of them may stop a worker."""
-    try:
-        return (
-            isinstance(body["name"], str)
-            and isinstance(body["arguments"], dict)
-            and body["state"] in JOB_STATES
-            and isinstance(body["attempts"], int)
-            and all(isinstance(body.get(name, ""), str) for name in ("key", "error", "run"))
-            and all(from_iso(body[name]) is not None for name in ("due", "until") if name in body)
-            and ("again" not in body or _is_valid_body(body["again"]))
-        )
-    except (KeyError, TypeError, InvalidInput):
-        return False
 
 
 def _parse_job(record: Record) -> Job:

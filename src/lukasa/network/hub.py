@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from lukasa import canonical_json
+from lukasa.body_shape import BodyShape
 from lukasa.clock import Clock, from_iso, to_iso
 from lukasa.errors import InvalidInput, NotAllowed, StoreReadOnly
 from lukasa.gate import KindSpec
@@ -27,7 +28,17 @@ from lukasa.storage.engine import Query, Reader
 
 NEWS_KIND, SIGNAL_KIND, ACKNOWLEDGEMENT_KIND = "network_news", "network_signal", "network_taken"
 AGENT_KIND, CURSOR_KIND = "network_agent", "network_cursor"
-KINDS = dict.fromkeys((NEWS_KIND, SIGNAL_KIND, ACKNOWLEDGEMENT_KIND, AGENT_KIND, CURSOR_KIND), KindSpec())
+_NEWS = {"agent_id": str, "sort": str, "news": {"signal_id": str, "prediction_id": str}}
+_SIGNAL = _NEWS | {"news": BodyShape({"signal_id": str}, "signal_id")}
+KINDS = {
+    NEWS_KIND: KindSpec(body=BodyShape(_NEWS, "agent_id news")),
+    SIGNAL_KIND: KindSpec(body=BodyShape(_SIGNAL, "agent_id news")),
+    ACKNOWLEDGEMENT_KIND: KindSpec(body=BodyShape({"by": str, "signal_id": str, "from": str}, "by")),
+    AGENT_KIND: KindSpec(body=BodyShape({"agent_id": str, "at": str}, "agent_id")),
+    CURSOR_KIND: KindSpec(
+        body=BodyShape({"agent_id": str, "last": str, "upto": int, "seen": int, "open": [str]}, "last upto seen open")
+    ),
+}
 """The kinds of record that the hub writes. Signals of older stores are of the kind of news."""
 MAX_INBOX = 250
 """The number of signals that one look into an inbox returns at most."""
@@ -162,7 +173,7 @@ class NetworkHub:
 
         def is_settled(record: Record) -> bool:
             sender = record.body["agent_id"]
-            key = _acknowledgement_key(sender, record.body["news"]["signal_id"], agent_id)
+            key = _acknowledgement_key(sender, record.body["news"].get("signal_id", ""), agent_id)
             return sender == agent_id or (reader.get(key) is not None if taken is None else key.id in taken)
 
         open_signals = [_find_news(reader, id) for id in cursor["open"]] if cursor is not None else []

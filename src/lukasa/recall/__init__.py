@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lukasa.body_shape import BodyShape
 from lukasa.gate import KindSpec
 from lukasa.lazy_imports import lazy_attributes
 
@@ -36,8 +37,8 @@ __all__ = [
     "rank_candidates",
 ]
 
-KINDS: dict[str, KindSpec] = {}
-"""Recall writes no records."""
+KINDS = {"setting": KindSpec(body=BodyShape({"embedder": str, "model": str, "length": int}, "embedder model"))}
+"""The kind of record that recall writes: which embedder made the vectors of the store."""
 
 __getattr__ = lazy_attributes(
     __name__,

@@ -229,6 +229,12 @@ class Recall:
             return RecallResult(parse_question(text), (), unindexed=unindexed, note="The question is empty.")
         with self._journal.snapshot() as reader:
             found = self._find_records(reader, text, model, query)
+        if reader.damaged_vectors:
+            self.index.remake(reader.damaged_vectors)
+            with self._journal.snapshot() as reader:
+                found = self._find_records(reader, text, model, query)
+        if reader.damaged_vectors:  # the store cannot be written
+            note = f"{note} {len(reader.damaged_vectors)} damaged vectors were left out.".strip()
         if reader.damaged:
             note = f"{note} {len(reader.damaged)} damaged records were left out; run `lukasa verify`.".strip()
         # Trust is read after the snapshot is closed: it needs the owner's reach and so a connection of another snapshot.

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from lukasa.errors import InvalidInput, MissingExtra
+from lukasa.errors import InvalidInput, MissingExtra, StoreError
 from lukasa.journal import Journal
 from lukasa.models.embedder import Embedder
 from lukasa.models.embedders import open_embedder
@@ -202,6 +203,17 @@ class VectorIndex:
             if progress is not None:
                 versions = sum(row.versions for row in self._owner_journal.tally() if row.scope != SYSTEM)
                 progress(done, max(done, versions))
+
+    def remake(self, positions: Collection[int]) -> None:
+        """Compute the damaged vectors at some positions again, if the store can be written."""
+        embedder = self.embedder
+        with suppress(StoreError):
+            with self._owner_journal.snapshot() as reader:
+                texts = reader.texts_at(positions)
+            vectors = embedder.embed(list(texts.values())).tolist() if texts else ()
+            self._owner_journal.put_vectors(
+                embedder.name, [(seq, 0, vector) for seq, vector in zip(texts, vectors, strict=True)]
+            )
 
     def _clear_small_sample(self) -> None:
         """Forget the sample and the cached question vectors while the sample is small: more texts move its mean."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lukasa.body_shape import BodyShape
 from lukasa.gate import KindSpec, RecordLimits
 from lukasa.lazy_imports import lazy_attributes
 
@@ -21,11 +22,23 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "NEVER", "Budget", "RecoveryReport", "Retention", "Session", "Sessions", "Significance"]
 
+_STATE_LIMITS = RecordLimits(record_bytes=17_000_000)
 KINDS = {
-    **dict.fromkeys(
-        ("checkpoint", "session_delta", "session_archive"), KindSpec(RecordLimits(record_bytes=17_000_000))
+    "checkpoint": KindSpec(_STATE_LIMITS, falls_back=True, body=BodyShape({"checkpoint": {"number": int}})),
+    "session_delta": KindSpec(
+        _STATE_LIMITS, body=BodyShape({"n": int, "changes": ([dict], None), "at": str}, "n changes")
     ),
-    **dict.fromkeys(("session", "session_event"), KindSpec()),
+    "session_archive": KindSpec(_STATE_LIMITS, body=BodyShape({"section": str, "at": str, "why": str})),
+    "session": KindSpec(
+        falls_back=True,
+        body=BodyShape(
+            {"agent_id": str, "status": str, "number": int, "upto": int, "at": str}, "agent_id status number upto at"
+        ),
+    ),
+    "session_event": KindSpec(body=BodyShape({"event": str, "at": str})),
+    "session_incident": KindSpec(
+        body=BodyShape({"damaged": [dict], "lost_changes": [int], "why": str, "at": str, "damaged_records": [str]})
+    ),
 }
 """The kinds of record that sessions write. A state may hold 16 MB."""
 

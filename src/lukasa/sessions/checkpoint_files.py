@@ -17,8 +17,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from lukasa import canonical_json
@@ -35,7 +33,7 @@ from lukasa.sessions.state import (
     upgrade_state,
 )
 from lukasa.storage.archive import Archives, Manifest
-from lukasa.storage.files import FileInfo, FileStore, read_whole
+from lukasa.storage.files import FileInfo, FileStore, read_whole, temporary_folder
 
 CHECKPOINT_FORMAT = "lukasa-checkpoint"
 _CHECKPOINT_NAME = re.compile(r"checkpoint_(\d{3,9})\.json(\.gz)?")
@@ -401,10 +399,10 @@ class CheckpointFiles:
 
     def back_up(self, archives: Archives, *, secret: str, keep: int) -> Manifest:
         """Back up every file of the session as one archive."""
-        with TemporaryDirectory(prefix="lukasa-session-") as folder:
+        with temporary_folder("lukasa-session-") as folder:
             copies = []
             for index, file in enumerate(self._blobs.list_files(self.path)):
-                copy = Path(folder) / str(index)
+                copy = folder / str(index)
                 try:
                     copy.write_bytes(read_whole(self._blobs, file.name, max_bytes=_MAX_BACKUP_FILE_BYTES))
                 except FileMissing:
@@ -420,8 +418,8 @@ class CheckpointFiles:
         """Write the files of a backup. Refused when the session has files already."""
         if self._blobs.list_files(self.path):
             raise InvalidInput(f"The session {self.session[:80]!r} has files already; a backup never overwrites.")
-        with TemporaryDirectory(prefix="lukasa-session-") as folder:
-            unpacked = Path(folder) / "unpacked"
+        with temporary_folder("lukasa-session-") as folder:
+            unpacked = folder / "unpacked"
             manifest = archives.fetch(unpacked, number, secret=secret)
             if (manifest.facts.get("session"), manifest.facts.get("scope")) != (self.session, self.scope):
                 raise FormatError(f"{archives.name} is the backup of another session.")

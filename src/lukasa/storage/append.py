@@ -5,15 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused, RepeatedRequest
 from lukasa.record import Record, ValidatedDraft, digest_of, encode_draft, entry_suffix, parse_entry
 from lukasa.scope import Reach
-from lukasa.storage.engine import QUARANTINE, VERSION_TAKEN, ConditionalBatch, Engine, Reader, ReplayResult
-from lukasa.storage.integrity import CHECKSUM_MASK, ErasedKeys, checksum
+from lukasa.storage.engine import (
+    QUARANTINE,
+    VERSION_TAKEN,
+    ConditionalBatch,
+    DamagedEntry,
+    Engine,
+    Reader,
+    ReplayResult,
+)
+from lukasa.storage.integrity import CHECKSUM_MASK, DigestSum, ErasedKeys, Fingerprint, ScopeAndKind, checksum
 
 RowT = TypeVar("RowT")
 KeyTuple = tuple[str, str, str]
@@ -192,6 +200,30 @@ class TallyChanges:
         change[0] -= live
         change[1] -= 1
         change[2] -= checksum(digest)
+
+    def remove_damaged(
+        self, damaged: Iterable[DamagedEntry], sound: Fingerprint, stored: Mapping[ScopeAndKind, tuple[int, int]]
+    ) -> None:
+        """Subtract damaged entries. ``sound`` sums up the others, ``stored`` has the number and checksum of all by kind.
+
+        If nothing else is missing, the checksum becomes that of the other entries: the digest of a damaged entry may be
+        the very part that is damaged. Otherwise the difference stays, so that ``verify`` goes on to report it.
+        """
+        by_pair: dict[ScopeAndKind, list[DamagedEntry]] = {}
+        for entry in damaged:
+            pair = (entry.scope, entry.kind)
+            if digest_of(entry.line) == entry.digest:  # the columns may be what is damaged
+                record = parse_entry(entry.line, entry.seq, entry.digest)
+                pair = (record.scope, record.kind)
+            by_pair.setdefault(pair, []).append(entry)
+        for pair, entries in by_pair.items():
+            versions, stored_sum = stored.get(pair, (0, 0))
+            found, change = sound.by_kind.get(pair, DigestSum()), self.changes_for(*pair)
+            if versions - len(entries) == found.versions:
+                change[2] += found.checksum - stored_sum
+            else:
+                change[2] -= sum(checksum(entry.digest) for entry in entries)
+            change[1] -= min(len(entries), versions)
 
     def add_live(self, scope: str, kind: str, live: int) -> None:
         """Add to the number of current records, or subtract."""

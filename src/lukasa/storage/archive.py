@@ -17,14 +17,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from lukasa import canonical_json
 from lukasa.clock import Clock, IdMaker, from_iso, to_iso
 from lukasa.errors import FileMissing, FileTaken, FormatError, InvalidInput, LukasaError, StoreNewer, StoreUnavailable
 from lukasa.storage.encryption import decrypt, encrypt
-from lukasa.storage.files import CHUNK_SIZE, FileStore, check_name, read_whole
+from lukasa.storage.files import CHUNK_SIZE, FileStore, check_name, read_whole, temporary_folder
 from lukasa.storage.local_files import LocalFiles
 from lukasa.storage.tar import ArchivedFile, pack, unpack
 
@@ -68,8 +67,8 @@ class Archives:
             raise InvalidInput("At least one backup is kept.")
         if not self._is_only_writer:
             self.probe()
-        with TemporaryDirectory(prefix="lukasa-backup-") as folder:
-            packed = Path(folder) / "archive"
+        with temporary_folder("lukasa-backup-") as folder:
+            packed = folder / "archive"
             with packed.open("wb") as target:
                 packed_files = tuple(pack(files, target))
             name = f"{self.name}/archive-{self._new_id()}.tar.gz{'.sealed' if secret else ''}"
@@ -152,7 +151,15 @@ class Archives:
     def verify(self, number: int | None = None) -> Manifest:
         """Read an archive and compare it with its manifest. Raises ``FormatError`` if they differ."""
         manifest = self.manifest(number)
-        if self._hash_file(manifest.archive) != (manifest.size, manifest.sha256):
+        try:
+            found = self._hash_file(manifest.archive)
+        except FileMissing as error:
+            others = ", ".join(str(other) for other in self.numbers() if other != manifest.number)
+            raise FileMissing(
+                f"Backup {manifest.number} of {self.name} is not complete: the file {manifest.archive} is missing.",
+                hint=f"Restore another one by its number: {others}." if others else "There is no other backup there.",
+            ) from error
+        if found != (manifest.size, manifest.sha256):
             raise FormatError(f"{manifest.archive} does not match its manifest: it is damaged.")
         return manifest
 
@@ -172,12 +179,15 @@ class Archives:
             self._store.delete(self._manifest_name(number))
             if archive is not None:
                 self._store.delete(archive)
-        listed = {self.manifest(number).archive for number in self.numbers()}
+        self._store.delete_partial_files(self.name)
+        try:
+            listed = {self.manifest(number).archive for number in self.numbers()}
+        except LukasaError:
+            return  # no archive is deleted that a damaged manifest may name
         for file in self._store.list_files(self.name):
             is_archive = file.name.startswith(f"{self.name}/archive-")
             if is_archive and file.name not in listed and self._clock.now() - file.modified > _ABANDONED_AFTER:
                 self._store.delete(file.name)
-        self._store.delete_partial_files(self.name)
 
     def _hash_file(self, name: str) -> tuple[int, str]:
         """Return the size and SHA-256 of a stored file."""

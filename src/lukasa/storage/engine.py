@@ -41,7 +41,9 @@ ERASURE = "erasure"
 COMPACTION = "compaction"
 API_TOKEN = "api_token"  # noqa: S105 - a kind of record
 TOKEN_USE = "api_token_use"  # noqa: S105 - a kind of record
-RESERVED_KINDS = frozenset({QUARANTINE, ERASURE, COMPACTION})
+SET_ASIDE = "set_aside"
+LOSS = "loss"
+RESERVED_KINDS = frozenset({QUARANTINE, ERASURE, COMPACTION, SET_ASIDE, LOSS})
 """Kinds of system records, which only the journal writes."""
 
 
@@ -104,19 +106,24 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One problem that ``verify`` found. ``repairable`` means that it can be rebuilt from the log."""
+    """One problem that ``verify`` found.
+
+    ``repairable`` means that it can be rebuilt from the log; ``position`` is that of a damaged entry, which can be set aside.
+    """
 
     where: str
     what: str
     repairable: bool = False
+    position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The number of versions that ``verify`` checked, and the problems it found."""
+    """The number of versions that ``verify`` checked, the problems it found, and the number of entries set aside so far."""
 
     versions: int
     findings: tuple[Finding, ...] = ()
+    set_aside: int = 0
 
     @property
     def sound(self) -> bool:
@@ -166,6 +173,23 @@ class NearDuplicate(NamedTuple):
     pair_keys: Sequence[int]
 
 
+class DamagedEntry(NamedTuple):
+    """An entry that failed a check: its columns, its bytes as they are, and the fault."""
+
+    seq: int
+    scope: str
+    kind: str
+    id: str
+    version: int
+    author: str
+    digest: bytes
+    line: bytes
+    fault: str
+
+
+FindFault = Callable[[Record], str | None]
+"""Returns why a record that matches its digest counts as damaged, or ``None``."""
+
 ConditionalBatch = Callable[["Reader"], "Sequence[ValidatedDraft] | Refused"]
 """Reads the store inside the write lock and returns the drafts to append. May run more than once; must not write."""
 
@@ -177,10 +201,13 @@ class LogReader(Protocol):
     """Records, counts and links at one moment, within one reach.
 
     An entry that does not match its digest is never returned: ``get`` raises ``StoreDamaged`` for it, every other read
-    leaves it out and adds its position to ``damaged``.
+    leaves it out. Both add its position to ``damaged``. A caller may set ``find_fault``, which returns why a record counts as
+    damaged too, and ``skips_damaged``, with which ``get`` returns ``None`` instead of raising.
     """
 
     damaged: set[int]
+    find_fault: FindFault | None
+    skips_damaged: bool
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
         """Return the newest version, the version as of an earlier state, or one version by number; no tombstones."""
@@ -197,6 +224,9 @@ class LogReader(Protocol):
     def tip(self) -> int:
         """Return the newest position; 0 for an empty log."""
 
+    def names_at(self, seqs: Iterable[int]) -> list[str]:
+        """Return key, version and position of the entries at some positions, damaged or not, as ``verify`` names them."""
+
     def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
         """Return the links of current records that leave or reach ``key``."""
 
@@ -205,7 +235,12 @@ class LogReader(Protocol):
 
 
 class SearchIndex(Protocol):
-    """Text, vector and near-duplicate queries at one moment, within one reach."""
+    """Text, vector and near-duplicate queries at one moment, within one reach.
+
+    A vector that does not match its checksum is left out, and its position is added to ``damaged_vectors``.
+    """
+
+    damaged_vectors: set[int]
 
     def match_text(self, words: str, query: Query = ALL_RECORDS, *, together: str = "") -> list[Match]:
         """Return records whose text holds any of the words, best first. Any string is a valid query.
@@ -282,8 +317,17 @@ class RecordLog(Protocol):
 class Maintenance(Protocol):
     """Verification, repair and housekeeping of the store."""
 
-    def verify(self, progress: Progress | None = None) -> VerifyReport:
+    def verify(self, progress: Progress | None = None, find_fault: FindFault | None = None) -> VerifyReport:
         """Check the log against its digests and the indexes against the log. Changes nothing."""
+
+    def find_damaged(self, find_fault: FindFault | None) -> list[DamagedEntry]:
+        """Return every entry that ``verify`` would report, in log order."""
+
+    def set_aside(self, find_fault: FindFault | None, receipt: Callable[[DamagedEntry], ValidatedDraft]) -> int:
+        """Replace every damaged entry by its receipt, atomically, and return their number.
+
+        The indexes still hold them until ``reindex``.
+        """
 
     def reindex(self, progress: Progress | None = None) -> None:
         """Rebuild everything that is derived from the log."""
@@ -296,8 +340,11 @@ class Maintenance(Protocol):
     ) -> EraseResult:
         """Remove every version of the chosen records from log and indexes and append the receipt, atomically."""
 
-    def backup(self, target: Path) -> None:
-        """Write a consistent copy to a new file: a store that opens, or an exported log."""
+    def backup(self, target: Path) -> set[int]:
+        """Write a consistent copy to a new file: a store that opens, or an exported log.
+
+        Returns the positions of damaged records that the copy lacks.
+        """
 
     def describe(self) -> Mapping[str, Any]:
         """Return facts about the store for people: location, engine version, sizes."""

@@ -14,7 +14,9 @@ import fcntl
 import os
 import re
 import secrets
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ from lukasa.errors import FormatError, InvalidInput
 
 _NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,199}")
 _TAKEN_HINT = "Name another file; a command that can replace it has the option --force."
+_LOCK_NAME = "lock"
 CHUNK_SIZE = 1 << 20
 """How many bytes are read or written at once."""
 
@@ -114,6 +117,43 @@ def read_lines(source: BinaryIO, max_bytes: int) -> Iterator[bytes]:
         if len(line) == max_bytes and not line.endswith(b"\n"):
             raise FormatError(f"A line is longer than {max_bytes:,} bytes.")
         yield line.rstrip(b"\r\n")
+
+
+@contextmanager
+def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """Create a private folder and delete it at the end, and with it those of killed processes that have the same prefix."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        lock = lock_abandoned(folder / _LOCK_NAME, create=True)
+        if lock is not None:
+            break
+        shutil.rmtree(folder, ignore_errors=True)  # another process took it for abandoned before it was locked
+    try:
+        for other in folder.parent.glob(f"{prefix}*/{_LOCK_NAME}"):
+            if (abandoned := lock_abandoned(other)) is not None:
+                shutil.rmtree(other.parent, ignore_errors=True)
+                os.close(abandoned)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+        os.close(lock)
+
+
+def lock_abandoned(path: Path, *, create: bool = False) -> int | None:
+    """Lock a file that no process uses and return its descriptor; None if it is in use, gone or another user's."""
+    try:
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if create else 0)
+        descriptor = os.open(path, flags, 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+    except OSError:
+        pass  # it is in use
+    os.close(descriptor)
+    return None
 
 
 _SPECIAL_FILES = {

@@ -11,8 +11,10 @@ from lukasa import canonical_json
 from lukasa.clock import from_iso, to_microseconds
 from lukasa.errors import LukasaError
 from lukasa.record import Record, digest_of, parse_entry
-from lukasa.storage.engine import Finding, hash_erased_key
+from lukasa.storage.engine import DamagedEntry, FindFault, Finding, hash_erased_key
 
+END_OF_LOG = "end of the log"
+"""Where acknowledged entries can be missing without a trace in the log itself."""
 CHECKSUM_MASK = (1 << 62) - 1
 _HASH_MODULUS = 1 << 256
 
@@ -22,6 +24,16 @@ ScopeAndKind = tuple[str, str]
 def checksum(digest: bytes) -> int:
     """Return the share of a digest in the 62-bit checksum that an engine stores per scope and kind."""
     return int.from_bytes(digest[:8]) & CHECKSUM_MASK
+
+
+def describe_loss(after: int, until: int) -> Finding:
+    """Return the finding about acknowledged entries that are missing at the end of the log."""
+    positions = f"position {until}" if until == after + 1 else f"positions {after + 1} to {until}"
+    return Finding(
+        END_OF_LOG,
+        f"{positions} had been acknowledged and were gone when the store was opened: restore a backup, or accept the loss "
+        "with `lukasa doctor --repair`",
+    )
 
 
 class DigestSum:
@@ -77,24 +89,48 @@ class Fingerprint:
         return self._ordered.hexdigest()
 
 
-def check_entry(row: Sequence[Any]) -> Finding | None:
-    """Check an entry against its digest, and its columns against the entry.
+def name_entry(seq: int, scope: Any, kind: Any, id: Any, version: Any) -> str:
+    """Return how an entry is named to people."""
+    return f"{scope}/{kind}/{id} version {version} (position {seq})"
+
+
+def check_entry(row: Sequence[Any], find_fault: FindFault | None = None) -> Finding | None:
+    """Check an entry against its digest, its columns against the entry, and its record by ``find_fault``.
 
     A row is (seq, scope, kind, id, version, author, at, moment, digest, line).
     """
     seq, scope, kind, id, version, author, at, moment, digest, line = row
-    where = f"{scope}/{kind}/{id} version {version} (position {seq})"
+    where = name_entry(seq, scope, kind, id, version)
     if line is None or digest_of(line) != digest:
-        return Finding(where, "its content does not match its digest")
+        return Finding(where, "its content does not match its digest", position=seq)
     try:
         record = parse_entry(line, seq, digest)
     except (ValueError, KeyError, TypeError, LukasaError) as error:
-        return Finding(where, f"its content cannot be read: {error}")
+        return Finding(where, f"its content cannot be read: {error}", position=seq)
     names = (record.scope, record.kind, record.id, record.version, record.author)
     times = (to_microseconds(record.recorded_at), to_microseconds(record.moment))
     if names != (scope, kind, id, version, author) or times != (at, moment):
-        return Finding(where, "its columns do not match its content")
+        return Finding(where, "its columns do not match its content", position=seq)
+    if find_fault is not None and (fault := find_fault(record)) is not None:
+        return Finding(where, f"its body is not as its kind declares: {fault}", position=seq)
     return None
+
+
+def find_damaged(
+    pages: Iterable[Iterable[Sequence[Any]]], find_fault: FindFault | None
+) -> tuple[list[DamagedEntry], Fingerprint]:
+    """Return the damaged entries of a log, given in pages of rows as ``check_entry`` takes them, and the sum of the others."""
+    damaged, sound = [], Fingerprint()
+    for page in pages:
+        for row in page:
+            seq, scope, kind, id, version, author, _, _, digest, line = row[:10]
+            digest = digest if isinstance(digest, bytes) else b""
+            finding = check_entry(row[:10], find_fault)
+            if finding is None:
+                sound.add(scope, kind, digest)
+            else:
+                damaged.append(DamagedEntry(seq, scope, kind, id, version, author, digest, line or b"", finding.what))
+    return damaged, sound
 
 
 def compare_checksums(expected: Mapping[ScopeAndKind, tuple[int, int]], actual: Fingerprint) -> Iterator[Finding]:

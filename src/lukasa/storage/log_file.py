@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from lukasa import canonical_json
 from lukasa.errors import FormatError, InvalidInput, StoreDamaged
@@ -30,38 +30,24 @@ _PAGE_SIZE = 500
 
 
 def read_log(reader: Reader, query: Query = ENTIRE_LOG) -> Iterator[Record]:
-    """Yield records of a snapshot in log order, page by page; raise ``StoreDamaged`` at one that cannot be read."""
+    """Yield records of a snapshot in log order, page by page; damaged ones are left out and counted by the reader."""
     query = replace(query, limit=_PAGE_SIZE, after=query.after or 0)
     while page := reader.read(query):
-        check_undamaged(reader)
         yield from page
         if page[-1].seq <= (query.after or 0):
             raise StoreDamaged("Positions in the log do not grow; run `lukasa verify` to see what is damaged.")
         query = replace(query, after=page[-1].seq)
-    check_undamaged(reader)
 
 
-class _CountsDamage(Protocol):
-    damaged: set[int]
-
-
-def check_undamaged(reader: _CountsDamage) -> None:
-    """Raise ``StoreDamaged`` if a reader left out records: a copy of a log without them would not be one."""
-    if reader.damaged:
-        raise StoreDamaged(
-            f"The record at position {min(reader.damaged)} does not match its digest.",
-            hint="Run `lukasa verify` to see what is damaged.",
-        )
-
-
-def write_log(records: Iterable[Record], target: BinaryIO) -> Fingerprint:
-    """Write records in log order and return their fingerprint. Raises ``StoreDamaged`` at an entry that was altered."""
+def write_log(records: Iterable[Record], target: BinaryIO, damaged: set[int]) -> Fingerprint:
+    """Write records in log order and return their fingerprint; add the positions of altered ones to ``damaged``."""
     fingerprint = Fingerprint()
     target.write(_HEADER + b"\n")
     for record in records:
         entry = entry_bytes(record)
         if digest_of(entry) != record.digest:
-            raise StoreDamaged(f"{record.key} version {record.version} does not match its digest.")
+            damaged.add(record.seq)
+            continue
         target.write(b'{"sha256":"%b%b%b}\n' % (record.digest.hex().encode(), _RECORD_SEPARATOR, entry))
         fingerprint.add(record.scope, record.kind, record.digest)
     end = {"sha256": fingerprint.digest, "versions": fingerprint.versions}

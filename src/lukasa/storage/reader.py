@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from lukasa.errors import StoreDamaged
 from lukasa.record import Key, Record, parse_entry
 from lukasa.scope import Reach
 from lukasa.storage.engine import ALL_RECORDS, AsOf, Match, Neighbour, Query
+from lukasa.storage.integrity import name_entry
 from lukasa.text.terms import strip_particle
 
 FREQUENCY_CAP = 1000
@@ -94,6 +96,9 @@ class StoreReader(ABC):
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
         self.damaged: set[int] = set()
+        self.find_fault: Callable[[Record], str | None] | None = None
+        self.skips_damaged = False
+        self.damaged_vectors: set[int] = set()
 
     @abstractmethod
     def _select_rows(self, query: Query) -> list[Sequence[Any]]:
@@ -116,10 +121,7 @@ class StoreReader(ABC):
         if query.limit is not None and query.limit <= 0:
             return []
         rows = self._select_rows(query)
-        try:
-            records = [parse_row(row) for row in rows]
-        except StoreDamaged:
-            records = list(self._parse_rows(rows))
+        records = list(self._parse_rows(rows))
         if query.limit is not None and len(records) < len(rows) == query.limit:  # others take the place of damaged ones
             rest = replace(query, limit=query.limit - len(records))
             edge = rows[-1][0]
@@ -150,11 +152,17 @@ class StoreReader(ABC):
         """Find records by vector, as ``match_vector``; damaged ones take places of the limit."""
 
     def _parse_rows(self, rows: Iterable[Sequence[Any]]) -> Iterator[Record]:
-        """Parse rows of position, entry and digest; damaged ones are left out and counted."""
+        """Parse rows of position, entry and digest; damaged ones and those with a fault are left out and counted."""
+        find_fault = self.find_fault
         for row in rows:
             try:
-                yield parse_row(row)
+                record = parse_row(row)
             except StoreDamaged:
+                self.damaged.add(row[0])
+                continue
+            if find_fault is None or find_fault(record) is None:
+                yield record
+            else:
                 self.damaged.add(row[0])
 
     def _parse_texts(self, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, str]]:
@@ -182,7 +190,15 @@ class StoreReader(ABC):
             row = self._fetch_row("get_as_of_time", (*key_values, to_microseconds(as_of)))
         if row is None:
             return None
-        record = parse_row(row)
+        try:
+            record = parse_row(row)
+            if self.find_fault is not None and (fault := self.find_fault(record)) is not None:
+                raise StoreDamaged(f"The record at position {row[0]} is not as its kind declares: {fault}.")
+        except StoreDamaged:
+            self.damaged.add(row[0])
+            if self.skips_damaged:
+                return None
+            raise
         return None if record.deleted else record
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
@@ -210,6 +226,11 @@ class StoreReader(ABC):
                     found[child] = None
                     frontier.append(child)
         return list(found)
+
+    def names_at(self, seqs: Iterable[int]) -> list[str]:
+        wanted = json.dumps(sorted(seqs))
+        rows = self._fetch_rows("names_at", (wanted,)) if wanted != "[]" else ()
+        return [name_entry(*row) for row in rows if self._reach.reads(str(row[1]))]
 
     def _group_labels(self, records: Iterable[Record], group_label: str) -> dict[int, str]:
         """Return the group labels of the records that have one, by position."""

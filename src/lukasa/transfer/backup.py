@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from lukasa.clock import Clock, IdMaker
 from lukasa.errors import FileMissing, FormatError, InvalidInput, StoreDamaged
 from lukasa.journal import Journal
 from lukasa.storage.archive import DEFAULT_KEEP, Archives, Manifest, list_archive_names
-from lukasa.storage.files import FileStore, sync_folder
+from lukasa.storage.files import FileStore, sync_folder, temporary_folder
 from lukasa.storage.integrity import Fingerprint
 from lukasa.storage.local_files import LocalFiles
 from lukasa.storage.location import StoreLocation
@@ -66,28 +66,37 @@ def back_up_store(
     keep: int = DEFAULT_KEEP,
     alone: bool = False,
 ) -> Manifest:
-    """Back up a whole store. The archive was read back and verified on return."""
+    """Back up a whole store. The archive was read back and verified on return.
+
+    A damaged store is backed up as it is; the fact ``damaged`` names the damaged records.
+    """
     archives = Archives(target, store_backup_name(location), clock, new_id, alone=alone)
-    with TemporaryDirectory(prefix="lukasa-backup-") as folder:
-        snapshot = Path(folder) / SNAPSHOT
+    with temporary_folder("lukasa-backup-") as folder:
+        snapshot = folder / SNAPSHOT
+        journal.damaged.clear()
         journal.backup(snapshot)
-        fingerprint = _fingerprint_snapshot(snapshot, open_journal)
-        facts = {"engine": location.engine, "versions": fingerprint.versions, "digest": fingerprint.digest}
-        members = [(SNAPSHOT, snapshot), *_copy_session_files(files, Path(folder))]
+        fingerprint, damaged = _fingerprint_snapshot(snapshot, open_journal)
+        facts: dict[str, Any] = {
+            "engine": location.engine, "versions": fingerprint.versions, "digest": fingerprint.digest,
+        }  # fmt: skip
+        if damaged := [*journal.list_damaged(), *damaged]:
+            facts["damaged"] = damaged
+        members = [(SNAPSHOT, snapshot), *_copy_session_files(files, folder)]
         return archives.put(members, facts, secret=secret, keep=keep)
 
 
-def _fingerprint_snapshot(snapshot: Path, open_journal: OpenJournal) -> Fingerprint:
+def _fingerprint_snapshot(snapshot: Path, open_journal: OpenJournal) -> tuple[Fingerprint, list[str]]:
+    """Return the fingerprint of a snapshot, and the names of its damaged records."""
     if is_log_file(snapshot):
         fingerprint = Fingerprint()
         with snapshot.open("rb") as file:
             for _ in parse_log(file, fingerprint):
                 pass
-        return fingerprint
+        return fingerprint, []
     copy = snapshot.with_name("copy")
     shutil.copyfile(snapshot, copy)  # opening a store may change its file, and the snapshot must stay as it is
     with open_journal(copy) as journal:
-        return Fingerprint.of(journal.read(ENTIRE_LOG))
+        return Fingerprint.of(journal.read(ENTIRE_LOG)), journal.list_damaged()
 
 
 def _copy_session_files(files: FileStore, folder: Path) -> Iterator[tuple[str, Path]]:
@@ -134,8 +143,8 @@ def restore(
     parent = location.path.parent if location.path is not None else None
     if parent is not None:
         parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".lukasa-restore-", dir=parent) as folder:
-        unpacked = Path(folder) / "unpacked"
+    with temporary_folder(".lukasa-restore-", parent) as folder:
+        unpacked = folder / "unpacked"
         manifest = archives.fetch(unpacked, number, secret=secret)
         if "engine" not in manifest.facts:
             raise FormatError(f"{archives.name} is the backup of a session, not of a store.")
@@ -176,10 +185,11 @@ def _check_empty(journal: Journal) -> None:
 
 
 def _prove_restored(journal: Journal, manifest: Manifest) -> None:
-    """Raise ``StoreDamaged`` unless every entry is sound and the log is the one of the manifest."""
-    report = journal.verify()
-    if not report.sound:
-        raise StoreDamaged(f"The restored store is damaged: {report.findings[0].what}.")
+    """Raise ``StoreDamaged`` unless the log is the one of the manifest and nothing is damaged that was sound then."""
+    known = manifest.facts.get("damaged", ())
+    for finding in journal.verify().findings:
+        if finding.where not in known and not (known and finding.repairable):
+            raise StoreDamaged(f"The restored store is damaged: {finding.what}.")
     fingerprint = Fingerprint.of(journal.read(ENTIRE_LOG))
     if (fingerprint.versions, fingerprint.digest) != (manifest.facts.get("versions"), manifest.facts.get("digest")):
         raise StoreDamaged("The restored log is not the one that was backed up.")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -89,13 +89,17 @@ class CopyProof:
 
 @dataclass(slots=True)
 class CopyResult:
-    """The number of entries that a copy added, found present and failed to add, the first refusals, and the proof."""
+    """The number of entries that a copy added, found present and failed to add, the first refusals, and the proof.
+
+    ``left_out`` names the damaged entries of the source, which are not copied.
+    """
 
     added: int = 0
     present: int = 0
     refused: int = 0
     refusals: list[CopyRefusal] = field(default_factory=list)
     proof: CopyProof = field(default_factory=lambda: CopyProof((), is_same_log=False))
+    left_out: list[str] = field(default_factory=list)
 
 
 def no_progress(_: str) -> AbstractContextManager[None]:
@@ -126,6 +130,7 @@ def copy_log(source: Journal, target: Journal, open_progress: OpenProgress = no_
                 total = sum(proof.versions for proof in missing)
                 _replay_records(read_log(reader, query), target, result, bar, total)
             result.proof = _prove_copy(reader, fingerprint, target, open_progress)
+        result.left_out = reader.names_at(reader.damaged)
     return result
 
 
@@ -200,8 +205,9 @@ class _DigestLookup:
         self._digests: dict[int, bytes] = {}
 
     def find_digest(self, key: Key, version: int) -> bytes | None:
-        if (found := self._reader.get(key, version=version)) is not None:
-            return found.digest
+        with suppress(StoreDamaged):  # the destination's copy does not count
+            if (found := self._reader.get(key, version=version)) is not None:
+                return found.digest
         if key != self._key:  # only the history holds tombstones and quarantined versions
             self._key = key
             self._digests = {record.version: record.digest for record in self._reader.history(key, hidden=True)}

@@ -10,7 +10,7 @@ from typing import BinaryIO, TypeVar
 from lukasa import canonical_json
 from lukasa.journal import Journal
 from lukasa.storage.engine import API_TOKEN, Progress, Tally
-from lukasa.storage.log_file import ENTIRE_LOG, check_undamaged, parse_log, write_log
+from lukasa.storage.log_file import ENTIRE_LOG, parse_log, write_log
 
 T = TypeVar("T")
 _PROGRESS_INTERVAL = 500
@@ -27,12 +27,15 @@ class LogImportResult:
 
 
 def export_log(journal: Journal, target: BinaryIO, progress: Progress | None = None) -> int:
-    """Write the whole log that the caller may read; return the number of versions."""
+    """Write the whole log that the caller may read; return the number of versions.
+
+    Damaged records are left out; ``journal.damaged`` has their positions.
+    """
     journal.damaged.clear()  # only what this read meets counts
     records = journal.read(replace(ENTIRE_LOG, before=journal.tip() + 1))
-    written = write_log(track_progress(records, progress, count_versions(journal.tally())), target)
-    check_undamaged(journal)
-    return written.versions
+    return write_log(
+        track_progress(records, progress, count_versions(journal.tally())), target, journal.damaged
+    ).versions
 
 
 def import_log(

@@ -23,6 +23,7 @@ from lukasa.trust.records import (
     agent_draft,
     event_depth,
     event_labels,
+    event_of,
     trust_change_draft,
     trust_draft,
     trust_key,
@@ -102,7 +103,7 @@ class AgentMemory:
         aggregate = self._records.aggregate(self.agent_name)
         imported = aggregate.imported
         if imported is not None and imported.total == aggregate.total:
-            return dict(self._agent_body()["imported"]["long_term_stats"])
+            return dict((self._agent_body().get("imported") or {}).get("long_term_stats", {}))
         current = aggregate.advance_to(self._records.clock.now().date())
         dissents = current.total if imported and not current.window.dissents else current.window
         overrides = current.total if imported and not current.window.overrides else current.window
@@ -162,7 +163,7 @@ class AgentMemory:
         found = self._records.events(self.agent_name, kind, newest_first=True, limit=MAX_RAW_EVENTS)[::-1]
         if kind != TRUST_CHANGE:  # judging or reverting an event writes a new version of it
             found.sort(key=lambda record: (record.created_at, record.id))
-        return [dict(record.body["event"]) for record in found]
+        return [dict(event_of(record)) for record in found]
 
     def log_dissent(self, text: str, rubric_citations: Sequence[str] = (), **fields: Any) -> Outcome:
         """Log a dissent of this agent; see ``Trust.log_dissent``."""
@@ -299,7 +300,7 @@ def add_listed_dissent(
     if event.get("impact") is None:
         return aggregate, None
     impact, citations = bool(event["impact"]), tuple(map(str, event.get("rubric_citations", ())))
-    dissent = DissentInput(event["dissent_text"], citations, _listed_novelty(event), impact)
+    dissent = DissentInput(event.get("dissent_text", ""), citations, _listed_novelty(event), impact)
     verdict = judge_dissent(dissent, aggregate.past, settings)
     day = _event_day(event) or today
     return aggregate.with_dissent(verdict, citations, day, impact=impact, depth=event_depth(event), of=""), verdict

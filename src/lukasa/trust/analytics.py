@@ -10,6 +10,7 @@ from typing import Any
 
 from lukasa.record import Record
 from lukasa.trust.aggregate import TrustAggregate
+from lukasa.trust.records import event_of
 from lukasa.trust.rules import ImpactCounts
 from lukasa.trust.score import INITIAL_TRUST, WINDOW_DAYS, TrustSums
 
@@ -107,10 +108,10 @@ class JudgedDissents:
 
     @classmethod
     def from_records(cls, records: Sequence[Record], vectors: Any) -> JudgedDissents:
-        judged = [index for index, record in enumerate(records) if record.body["event"].get("impact") is not None]
-        events = [records[index].body["event"] for index in judged]
+        judged = [index for index, record in enumerate(records) if event_of(record).get("impact") is not None]
+        events = [event_of(records[index]) for index in judged]
         return cls(
-            tuple(event["dissent_text"] for event in events),
+            tuple(event.get("dissent_text", "") for event in events),
             tuple(bool(event["impact"]) for event in events),
             None if vectors is None else vectors[judged],
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from lukasa.trust.records import (
     agent_events_query,
     check_name,
     event_labels,
+    event_of,
     trust_draft,
     trust_key,
 )
@@ -126,12 +128,12 @@ class DissentVectors:
             records = reader.read(agent_events_query(agent, DISSENT, after=cached.last_seq, limit=MAX_DISSENTS))
         else:
             records = reader.read(agent_events_query(agent, DISSENT, newest_first=True, limit=MAX_DISSENTS))[::-1]
-        stored = [record.body.get("vector") or {} for record in records]
-        missing = [index for index, vector in enumerate(stored) if vector.get("model") != self._model]
-        texts = [records[index].body["event"].get("dissent_text", "") for index in missing]
+        stored = [self._read_vector(record) for record in records]
+        missing = [index for index, vector in enumerate(stored) if vector is None]
+        texts = [event_of(records[index]).get("dissent_text", "") for index in missing]
         embedded = dict(zip(missing, self.embed(texts), strict=True)) if missing else {}
         for index, record in enumerate(records):
-            vector = embedded[index] if index in embedded else decode_vector(stored[index]["numbers"])
+            vector = embedded[index] if index in embedded else stored[index]
             row = cached.rows.get(record.id, len(cached.rows))
             if row >= MAX_DISSENTS:  # replace the oldest
                 oldest = next(iter(cached.rows))
@@ -146,6 +148,14 @@ class DissentVectors:
             cached.records[record.id] = record
             cached.last_seq = max(cached.last_seq, record.seq)
         return cached
+
+    def _read_vector(self, record: Record) -> Any:
+        """Return the vector that a dissent stores; None if it is of another model or cannot be read."""
+        stored = record.body.get("vector") or {}
+        with suppress(KeyError, ValueError):
+            vector = decode_vector(stored["numbers"]) if stored.get("model") == self._model else ()
+            return vector if len(vector) == self._embedder().length else None
+        return None
 
 
 class DissentLog:
@@ -199,9 +209,10 @@ class DissentLog:
             record = changes.reader.get(trust_key(DISSENT, id))
             if record is None:
                 return Refused("not_found", f"There is no dissent {id!r:.80}.")
-            if record.body["event"].get("impact") is not None:
+            if event_of(record).get("impact") is not None:
                 return Refused("already_judged", f"The dissent {id!r:.80} was judged already.")
-            event = record.body["event"] | {"impact": impact, "feedback_incorporated": feedback_incorporated}
+            event = {"dissent_text": record.text, **event_of(record), "impact": impact}
+            event["feedback_incorporated"] = feedback_incorporated
             if "depth_score" not in event:  # an imported event may lack it
                 depth = compute_depth(event["dissent_text"], event.get("rubric_citations", ()), record.body["novelty"])
                 event["depth_score"] = round(depth, 6)
@@ -298,9 +309,9 @@ def _is_echo(reader: Reader, draft: Draft, vector: Any) -> bool:
         return False
     query = Query(kinds=(DISSENT,), scopes=(SYSTEM,), labels=(round_label,), limit=_MAX_ROUND_DISSENTS)
     return any(
-        record.body["agent"] != draft.body["agent"]
-        and (record.body["counted"] or {}).get("impact")
-        and record.body["vector"]["model"] == draft.body["vector"]["model"]
+        record.body.get("agent") != draft.body["agent"]
+        and (record.body.get("counted") or {}).get("impact")
+        and (record.body.get("vector") or {}).get("model") == draft.body["vector"]["model"]
         and float(_stored_vector(record) @ vector) >= ECHO_SIMILARITY
         for record in reader.read(query)
     )

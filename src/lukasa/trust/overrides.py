@@ -122,7 +122,7 @@ def _find_reverter(reader: Reader, record: Record, now: datetime) -> str | None:
     if not versions:
         return None
     watched: int = record.body["artifact"][3]
-    decided, undone = {event["human_decision"]}, {event["agent_output"]}
+    decided, undone = {event.get("human_decision")}, {event.get("agent_output")}
     for version in versions:
         if version.version == watched and version.text not in undone:
             decided.add(version.text)

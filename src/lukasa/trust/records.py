@@ -27,7 +27,7 @@ from itertools import islice
 from typing import Any
 
 from lukasa.clock import Clock, IdMaker, to_iso
-from lukasa.errors import NotAllowed
+from lukasa.errors import NotAllowed, StoreDamaged
 from lukasa.journal import Journal
 from lukasa.outcome import Outcome, Refused
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
@@ -90,13 +90,19 @@ def counted_sums(kind: str, body: Mapping[str, Any]) -> TrustSums:
 
     The event of a dissent holds the document's inputs, ``counted`` what the rules decided when it was judged.
     """
-    event = body["event"]
+    event = body.get("event", {})
     if kind == OVERRIDE:
         return TrustSums.from_override(useful=body["useful"], regret=bool(event["regret"]))
     if event.get("impact") is None:
         return TrustSums()
-    counted = None if body["counted"] is None else CountedDissent(**body["counted"])
+    counted = None if body.get("counted") is None else CountedDissent(**body["counted"])
     return TrustSums.from_dissent(impact=bool(event["impact"]), depth=event_depth(event), counted=counted)
+
+
+def event_of(record: Record) -> Mapping[str, Any]:
+    """Return the event of a dissent or an override; empty if the record has none."""
+    event: Mapping[str, Any] = record.body.get("event", {})
+    return event
 
 
 def event_depth(event: Mapping[str, Any]) -> float:
@@ -128,16 +134,25 @@ def trust_change_draft(
 def read_aggregate(reader: Reader, agent: str, *, today: date | None = None) -> TrustAggregate | None:
     """Read an agent's aggregate, or None. With ``today`` the sums of days are read only if today's score needs them.
 
-    An aggregate that an earlier version of the program wrote lacks the sums of one score: they are recomputed.
+    An aggregate that an earlier version of the program wrote lacks the sums of one score: they are recomputed, and so are
+    the sums of a damaged one. What a damaged one said beyond the events (probation, an imported file) is lost.
     """
-    record = reader.get(trust_key(AGGREGATE, agent))
-    if record is None:
-        return None
-    if len(record.body["total"]) < len(TrustSums._fields):
-        return recompute_aggregate(reader, TrustAggregate.from_bodies(record.body))
-    skip_days = today is not None and today.isoformat() <= record.body["day"]
-    days = None if skip_days else reader.get(trust_key(DAILY_SUMS, agent))
-    return TrustAggregate.from_bodies(record.body, None if days is None else days.body)
+    skips_damaged, reader.skips_damaged = reader.skips_damaged, False
+    try:
+        record = reader.get(trust_key(AGGREGATE, agent))
+        if record is None:
+            return None
+        if len(record.body["total"]) == len(TrustSums._fields):
+            skip_days = today is not None and today.isoformat() <= record.body["day"]
+            days = None if skip_days else reader.get(trust_key(DAILY_SUMS, agent))
+            return TrustAggregate.from_bodies(record.body, None if days is None else days.body)
+        stored = TrustAggregate.from_bodies(record.body)
+    except StoreDamaged:
+        events = [event for kind in (DISSENT, OVERRIDE) for event in reader.read(agent_events_query(agent, kind))]
+        stored = TrustAggregate(agent, today or max((event.moment.date() for event in events), default=date.min))
+    finally:
+        reader.skips_damaged = skips_damaged
+    return recompute_aggregate(reader, stored)
 
 
 def recompute_aggregate(reader: Reader, aggregate: TrustAggregate, as_of: datetime | None = None) -> TrustAggregate:

@@ -158,7 +158,7 @@ class Rubrics:
     def effect(self, id: str) -> RubricEffect | None:
         """Count the overrides about an applied proposal's criterion before and after; None if it was not applied."""
         record = self._records.require_owner().journal.get(trust_key(RUBRIC_PROPOSAL, id))
-        if record is None or record.body["state"] != "applied":
+        if record is None or record.body["state"] != "applied" or record.body["decided_at"] is None:
             return None
         decided = from_iso(record.body["decided_at"])
         span = min(self._records.clock.now() - decided, timedelta(days=WINDOW_DAYS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lukasa.body_shape import BodyShape, MapOf
 from lukasa.gate import KindSpec
 from lukasa.lazy_imports import lazy_attributes
 
@@ -21,9 +22,21 @@ __all__ = [
 ]  # fmt: skip
 
 KINDS = {
-    "memory": KindSpec(pii="block", near_duplicates=True),
-    "directive": KindSpec(owner_only=True),
-    **dict.fromkeys(("corroboration", "note", "tick", "verdicts"), KindSpec()),
+    "memory": KindSpec(
+        pii="block",
+        near_duplicates=True,
+        body=BodyShape(
+            {
+                **dict.fromkeys(("category", "tier", "topic_id", "promoted_by"), (str, None)),
+                **{name: [str] for name in ("tags", "corroborated_by")},
+            }
+        ),
+    ),
+    "corroboration": KindSpec(body=BodyShape({"memory": str, "version": int, "source": (str, None)})),
+    "directive": KindSpec(owner_only=True, body=BodyShape({"set_by": str})),
+    "note": KindSpec(),
+    "tick": KindSpec(body=BodyShape({"text": str})),
+    "verdicts": KindSpec(body=BodyShape({"refused": MapOf(int)})),
 }
 """The kinds of record that the vault writes."""
 

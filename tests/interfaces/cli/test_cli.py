@@ -407,7 +407,7 @@ def test_erase_asks_for_confirmation_on_a_terminal(store, run_json, answer, code
 @pytest.mark.requirement("LOG-5")
 def test_verify_reports_a_sound_store(run, run_json):
     assert run("verify").stdout == "Sound: 5 versions proved, indexes match the log.\n"
-    assert run_json("verify") == {"sound": True, "versions": 5, "findings": []}
+    assert run_json("verify") == {"sound": True, "versions": 5, "findings": [], "set_aside": 0}
 
 
 @pytest.mark.requirement("LOG-5")
@@ -479,6 +479,22 @@ def test_doctor_rebuilds_indexes_that_differ_from_the_log(store, run, run_json, 
     assert not run_json("doctor", expect=6)["healthy"]
     assert "Repaired: rebuilt every index from the log." in run("doctor", "--repair").stdout
     assert run_json("verify")["sound"]
+
+
+@pytest.mark.requirement("OPS-4", "LOG-5")
+def test_doctor_sets_damaged_records_aside(store, run, run_json):
+    execute_sql(store, "UPDATE log SET line = replace(line, 'Tuesday', 'Wednesday')")
+    shown = run("doctor", expect=6).stdout
+    assert "can be set aside" in " ".join(shown.split())
+    for command in (("export", "out.jsonl"), ("backup", "copies")):
+        target = str(store.with_name(command[1])) if command[0] == "export" else store.with_name(command[1]).as_uri()
+        answer = run(command[0], target, expect=6).stdout
+        assert "shared/note/deploy-day version 1 (position" in answer
+        assert "lukasa doctor --repair" in answer
+    assert run_json("export", str(store.with_name("again.jsonl")), expect=6)["left_out"]
+    (repaired,) = run_json("doctor", "--repair")["repaired"]
+    assert repaired.startswith("set 1 damaged record aside: shared/note/deploy-day version 1 (position")
+    assert run("verify").stdout.endswith("indexes match the log. 1 damaged record set aside.\n")
 
 
 @pytest.mark.requirement("OPS-4")

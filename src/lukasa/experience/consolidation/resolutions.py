@@ -18,6 +18,7 @@ import re
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -164,8 +165,9 @@ class ResolutionComparison:
         import numpy as np
 
         if self.embedder is not None and stored.get("embedder") == self.embedder.name:
-            values = np.frombuffer(b64decode(stored["values"]), dtype=np.int8).reshape(3, -1)
-            self._vectors.setdefault(solved, SolvedErrorVectors(self.embedder.name, values))
+            with suppress(KeyError, TypeError, ValueError):  # what cannot be read is computed again
+                values = np.frombuffer(b64decode(stored["values"]), dtype=np.int8).reshape(3, self.embedder.length)
+                self._vectors.setdefault(solved, SolvedErrorVectors(self.embedder.name, values))
 
     def stored(self, solved: SolvedError) -> dict[str, str]:
         """Return the vectors of a solved error in the form that ``load`` takes; empty if none were computed."""

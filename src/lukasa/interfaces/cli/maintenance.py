@@ -12,10 +12,11 @@ from lukasa.errors import StoreError, StoreMissing
 from lukasa.interfaces.cli.options import Call, flag, option, parse_time, progress_bar
 from lukasa.interfaces.cli.render import format_count, format_size
 from lukasa.interfaces.outcomes import ExitCode, row_of
+from lukasa.storage.integrity import END_OF_LOG
 
 if TYPE_CHECKING:
     from lukasa.memory import Memory
-    from lukasa.storage.engine import VerifyReport
+    from lukasa.storage.engine import Finding, VerifyReport
 
 _WAL_RESET_FIXED_VERSION = (3, 51, 3)
 _PRIVATE_MODE = 0o600
@@ -30,16 +31,23 @@ def verify(call: Call) -> None:
     Example: lukasa verify || echo "the store is damaged"
     """
     report = _verify_store(call.existing_memory)
-    sound = f"Sound: {format_count(report.versions, 'version')} proved, indexes match the log."
+    aside = f" {format_count(report.set_aside, 'damaged record')} set aside." if report.set_aside else ""
+    sound = f"Sound: {format_count(report.versions, 'version')} proved, indexes match the log.{aside}"
     damaged = f"Damaged: {format_count(len(report.findings), 'finding')} in {report.versions:,} versions."
     call.show(
         report,
         sound if report.sound else damaged,
-        columns=("where, what", ("repairable", lambda f: "lukasa doctor --repair" if f.repairable else "no")),
+        columns=("where, what", ("repairable", _name_remedy)),
         rows=report.findings,
         wrap="what",
         exit_code=ExitCode.OK if report.sound else ExitCode.DAMAGED,
     )
+
+
+def _name_remedy(finding: Finding) -> str:
+    if finding.position is not None:
+        return "lukasa doctor --repair sets it aside"
+    return "lukasa doctor --repair" if finding.repairable else "no"
 
 
 def compact(
@@ -70,6 +78,8 @@ class DoctorCheck:
 
 def doctor(call: Call, repair: Annotated[bool, flag("--repair", "Repair what can be repaired.")] = False) -> None:
     """Check the store, its files and its database, and say what is wrong. Repairs only with --repair.
+
+    What is derived from the log is rebuilt. Damaged records are set aside: they are kept, but no read sees them.
 
     Exit code 6: something is wrong.
 
@@ -110,10 +120,16 @@ def _run_checks(memory: Memory, report: VerifyReport) -> Iterator[DoctorCheck]:
             yield DoctorCheck("file mode", "fine", "only its owner can read it")
         wal = path.with_name(path.name + "-wal")
         yield wal_check(wal.stat().st_size if wal.exists() else 0)
+        if facts.get("lacks_head"):
+            said = "was missing when the store was opened, so nothing shows whether its log is complete"
+            yield DoctorCheck("head of the log", "note", said)
     if report.sound:
         yield DoctorCheck("log and indexes", "fine", f"{format_count(report.versions, 'version')} proved")
     for finding in report.findings:
         remedy = "can be rebuilt" if finding.repairable else "cannot be repaired: restore a backup"
+        remedy = "can be set aside" if finding.position is not None else remedy
+        if finding.where == END_OF_LOG:
+            remedy = "cannot be repaired, but accepted"
         yield DoctorCheck("log and indexes", "wrong", f"{finding.where}: {finding.what} ({remedy})")
     from lukasa.vault.placement import list_forged_directives
 
@@ -152,6 +168,12 @@ def _repair_store(memory: Memory, report: VerifyReport) -> Iterator[str]:
         file.chmod(_PRIVATE_MODE)
     if exposed:
         yield "closed the store's files to others (mode 0600)"
+    if any(finding.position is not None for finding in report.findings):
+        names = memory.journal.set_aside()
+        yield f"set {format_count(len(names), 'damaged record')} aside: {', '.join(names)}"
+        report = _verify_store(memory)
+    if any(finding.where == END_OF_LOG for finding in report.findings) and (lost := memory.journal.accept_losses()):
+        yield f"accepted that these are lost: {', '.join(lost)}"
     if any(finding.repairable for finding in report.findings):
         with progress_bar("Rebuilding") as bar:
             memory.journal.reindex(bar)
@@ -159,7 +181,7 @@ def _repair_store(memory: Memory, report: VerifyReport) -> Iterator[str]:
 
 
 def _exposed_files(store: Path) -> list[Path]:
-    files = [store.with_name(store.name + end) for end in ("", "-wal", "-shm")]
+    files = [store.with_name(store.name + end) for end in ("", "-wal", "-shm", "-head")]
     return [file for file in files if file.exists() and file.stat().st_mode & 0o777 & ~_PRIVATE_MODE]
 
 

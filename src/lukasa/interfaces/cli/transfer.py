@@ -40,14 +40,19 @@ def export(
 ) -> None:
     """Write the whole log to a JSONL file. Nothing is lost, and the same log always gives the same file.
 
+    Exit code 6: damaged records were left out; they are named.
+
     Example: lukasa export memories.jsonl
     """
     from lukasa.config import locate_store
 
     if format_name != "jsonl":
-        count = call.existing_memory.export(file, format=format_name, scope=_layout_scope(call), replace=force)
+        memory = call.existing_memory
+        count = memory.export(file, format=format_name, scope=_layout_scope(call), replace=force)
         answer = {"folder": file, "format": format_name, "records": count}
-        call.show(answer, f"Wrote {format_count(count, 'record')} to {file}.")
+        _show_with_damage(
+            call, answer, f"Wrote {format_count(count, 'record')} to {file}.", memory.journal.list_damaged()
+        )
         return
     store = locate_store(call.store).path
     own = [] if store is None else [os.path.realpath(f"{store}{end}") for end in ("", "-wal", "-shm")]
@@ -56,15 +61,40 @@ def export(
     with progress_bar("Exporting") as bar:
         count = call.existing_memory.export(sys.stdout.buffer if file == "-" else file, bar, replace=force)
         sys.stdout.buffer.flush()  # the reader has the log before the count is printed
-    show_export(call, file, count)
+    show_export(call, file, count, call.existing_memory.journal.list_damaged())
 
 
-def show_export(call: Call, file: str, count: int) -> None:
+def show_export(call: Call, file: str, count: int, left_out: Sequence[str] = ()) -> None:
     """Print how many versions were exported; on stderr if stdout got the export itself."""
-    if file == "-":
-        render.print_to_stderr(f"Exported {format_count(count, 'version')}.")
-    else:
-        call.show({"file": file, "versions": count}, f"Exported {format_count(count, 'version')} to {file}.")
+    if file != "-":
+        done = f"Exported {format_count(count, 'version')} to {file}."
+        _show_with_damage(call, {"file": file, "versions": count}, done, left_out)
+        return
+    render.print_to_stderr(f"Exported {format_count(count, 'version')}.")
+    if left_out:
+        for line in _describe_damage(left_out):
+            render.print_to_stderr(line)
+        raise typer.Exit(ExitCode.DAMAGED)
+
+
+def _show_with_damage(call: Call, answer: dict[str, Any], done: str, left_out: Sequence[str]) -> None:
+    """Print what was done, and the damaged records that were left out of it."""
+    call.show(
+        answer | ({"left_out": list(left_out)} if left_out else {}),
+        [done, *_describe_damage(left_out)],
+        exit_code=ExitCode.DAMAGED if left_out else ExitCode.OK,
+    )
+
+
+def _describe_damage(left_out: Sequence[str], verb: str = "Left out") -> list[str]:
+    if not left_out:
+        return []
+    more = [f"and {len(left_out) - _MAX_ROWS:,} more."] if len(left_out) > _MAX_ROWS else []
+    return [
+        f"{verb}: {format_count(len(left_out), 'damaged record')}. `lukasa doctor --repair` sets them aside.",
+        *left_out[:_MAX_ROWS],
+        *more,
+    ]
 
 
 def import_(
@@ -117,7 +147,8 @@ def backup(
 ) -> None:
     """Copy the store to a new file, or to a backup in a folder or bucket. Does not change the store.
 
-    A backup at a URL holds the store and the files of its sessions, and is read back and checked.
+    A backup at a URL holds the store and the files of its sessions, and is read back and checked. Exit code 6: the backup
+    is made, but records of the store are damaged; they are named.
 
     Example: lukasa backup s3://agents-backups/prod
     """
@@ -125,12 +156,21 @@ def backup(
     memory = call.existing_memory
     made = memory.sessions.backup(session, place, **settings) if session else memory.backup(place, **settings)
     if made is None:
-        size = Path(place).stat().st_size
-        call.show({"file": place, "bytes": size}, f"Backed up to {place} ({format_size(size)}).")
+        size, left_out = Path(place).stat().st_size, memory.journal.list_damaged()
+        done = f"Backed up to {place} ({format_size(size)})."
+        _show_with_damage(call, {"file": place, "bytes": size}, done, left_out)
         return
     size_text = ("encrypted " if made.encrypted else "") + format_size(made.size)
     content = f"{format_count(len(made.files), 'file')}, {size_text}"
-    call.show(made, f"Backed up {made.name} to {place} as number {made.number}: {content}, read back.")
+    damaged = made.facts.get("damaged", ())
+    call.show(
+        made,
+        [
+            f"Backed up {made.name} to {place} as number {made.number}: {content}, read back.",
+            *_describe_damage(damaged, "Backed up as they are"),
+        ],
+        exit_code=ExitCode.DAMAGED if damaged else ExitCode.OK,
+    )
 
 
 def restore(
@@ -184,7 +224,8 @@ def copy(
 ) -> None:
     """Copy a whole store to another one and prove that every version arrived.
 
-    If the command is interrupted, run it again: it continues. Exit code 8: the proof does not hold.
+    If the command is interrupted, run it again: it continues. Exit code 6: damaged records were left out; they are named.
+    Exit code 8: the proof does not hold.
 
     Example: lukasa copy agents.db postgresql://db.example/agents
     """
@@ -267,6 +308,7 @@ def _show_copy(call: Call, result: CopyResult, source: str, destination: str) ->
     proofs, unlisted = result.proof.kind_proofs, result.refused - len(result.refusals)
     lines = [f"Copied {format_count(result.added, 'version')} from {source} to {destination}"]
     lines[0] += f"; {result.present:,} were there already." if result.present else "."
+    lines += _describe_damage(result.left_out)
     if result.refused:
         lines.append(f"Refused by the destination: {format_count(result.refused, 'version')}.")
     call.show(
@@ -303,6 +345,8 @@ def _show_copy(call: Call, result: CopyResult, source: str, destination: str) ->
     )
     if not result.proof.holds:
         raise typer.Exit(ExitCode.UNPROVED)
+    if result.left_out:
+        raise typer.Exit(ExitCode.DAMAGED)
 
 
 def _proof_status(proof: KindProof) -> str:

@@ -21,7 +21,9 @@ from lukasa.scope import FULL_REACH, Reach
 from lukasa.storage.append import find_single_insert
 from lukasa.storage.engine import (
     ConditionalBatch,
+    DamagedEntry,
     EraseResult,
+    FindFault,
     LogCompactionResult,
     Progress,
     Reader,
@@ -31,6 +33,7 @@ from lukasa.storage.engine import (
 )
 from lukasa.storage.engines import EngineOptions, register_for_fork
 from lukasa.storage.files import open_output_file
+from lukasa.storage.integrity import find_damaged
 from lukasa.storage.location import StoreLocation
 from lukasa.storage.log_file import read_log, write_log
 from lukasa.storage.postgres import maintenance, schema
@@ -139,8 +142,22 @@ class PostgresEngine:
         if self._replica is not None:
             self._replica.close()
 
-    def verify(self, progress: Progress | None = None) -> VerifyReport:
-        return self._run_unpooled(lambda database: maintenance.verify(database, self._settings, progress))
+    def verify(self, progress: Progress | None = None, find_fault: FindFault | None = None) -> VerifyReport:
+        return self._run_unpooled(lambda database: maintenance.verify(database, self._settings, progress, find_fault))
+
+    def find_damaged(self, find_fault: FindFault | None) -> list[DamagedEntry]:
+        return self._run_unpooled(lambda database: find_damaged(maintenance.read_pages(database, None), find_fault)[0])
+
+    def set_aside(self, find_fault: FindFault | None, receipt: Callable[[DamagedEntry], ValidatedDraft]) -> int:
+        now = self._clock.now()
+
+        def work(database: Database) -> int:
+            found = maintenance.set_aside(database, find_fault)
+            for entry in found:
+                write_receipt(database, self._settings, receipt(entry), now)
+            return len(found)
+
+        return self._transact(work)
 
     def reindex(self, progress: Progress | None = None) -> None:
         self._transact(lambda database: maintenance.reindex(database, self._settings, progress))
@@ -177,10 +194,11 @@ class PostgresEngine:
         self._run_unpooled(_vacuum)
         return replace(erased, residue=_RESIDUE_NOTE)
 
-    def backup(self, target: Path) -> None:
+    def backup(self, target: Path) -> set[int]:
         """Write the exported log to a new file. Vectors and answers to idempotency keys are not in it."""
         with self.snapshot(FULL_REACH) as reader, open_output_file(target, replace=False) as file:
-            write_log(read_log(reader), file)
+            write_log(read_log(reader), file, reader.damaged)
+            return reader.damaged
 
     def describe(self) -> Mapping[str, Any]:
         def work(database: Database) -> dict[str, Any]:

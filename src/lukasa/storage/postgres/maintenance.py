@@ -12,8 +12,17 @@ from lukasa.errors import LukasaError
 from lukasa.record import Key, parse_entry
 from lukasa.scope import FULL_REACH, SYSTEM
 from lukasa.storage import quarantine
-from lukasa.storage.engine import QUARANTINE, EraseResult, Finding, Progress, Reader, VerifyReport
-from lukasa.storage.integrity import Fingerprint, check_entry, compare_checksums
+from lukasa.storage.engine import (
+    QUARANTINE,
+    DamagedEntry,
+    EraseResult,
+    FindFault,
+    Finding,
+    Progress,
+    Reader,
+    VerifyReport,
+)
+from lukasa.storage.integrity import CHECKSUM_MASK, Fingerprint, check_entry, compare_checksums, find_damaged
 from lukasa.storage.postgres import vectors
 from lukasa.storage.postgres.append import PostgresQuarantineBackend
 from lukasa.storage.postgres.batch import IndexSettings, PostgresLogRow, PostgresTallyChanges, index_text
@@ -34,19 +43,21 @@ _DERIVED_PARTS = {
 }
 
 
-def verify(database: Database, settings: IndexSettings, progress: Progress | None) -> VerifyReport:
+def verify(
+    database: Database, settings: IndexSettings, progress: Progress | None, find_fault: FindFault | None = None
+) -> VerifyReport:
     """Check everything at one moment, in a transaction that is rolled back."""
     database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
     versions, findings = 0, list[Finding]()
     fingerprint = Fingerprint()
     wrong: Counter[str] = Counter()
     last = _MIN_SEQ
-    for page in _read_pages(database, progress):
+    for page in read_pages(database, progress):
         versions += len(page)
         derived_rows: list[PostgresLogRow] = []
         damaged: set[int] = set()
         for row in page:
-            finding = check_entry(row[:10])
+            finding = check_entry(row[:10], find_fault)
             if finding is not None:
                 findings.append(finding)
                 damaged.add(row[0])
@@ -79,7 +90,7 @@ def verify(database: Database, settings: IndexSettings, progress: Progress | Non
     return VerifyReport(versions, tuple(findings))
 
 
-def _read_pages(database: Database, progress: Progress | None) -> Iterator[list[Any]]:
+def read_pages(database: Database, progress: Progress | None) -> Iterator[list[Any]]:
     (total,) = fetch_single_row(database.execute(SQL["count_entries"]))
     seen, last = 0, _MIN_SEQ
     while page := database.execute(SQL["all_entries"], (last, _PAGE_SIZE), binary=True).fetchall():
@@ -130,12 +141,25 @@ def _check_quarantines(database: Database) -> Iterator[Finding]:
     database.execute("DROP TABLE pg_temp.quarantine, pg_temp.hidden")
 
 
+def set_aside(database: Database, find_fault: FindFault | None) -> list[DamagedEntry]:
+    """Remove the damaged entries, inside the caller's transaction, which excludes other writers."""
+    _lock_store(database)
+    found, sound = find_damaged(read_pages(database, None), find_fault)
+    changes = PostgresTallyChanges()
+    stored = {(row[0], row[1]): (row[3], int(row[4]) & CHECKSUM_MASK) for row in database.execute(SQL["all_tallies"])}
+    changes.remove_damaged(found, sound, stored)
+    database.execute(SQL["note_high_water"])
+    _delete_versions(database, [(entry.scope, entry.seq) for entry in found], vectors.list_tables(database))
+    PostgresQuarantineBackend(database).execute_many("add_to_tally", changes.rows())
+    return found
+
+
 def reindex(database: Database, settings: IndexSettings, progress: Progress | None) -> None:
     """Rebuild everything derived from the log, in one transaction that excludes other writers."""
     _lock_store(database)
     backend = PostgresQuarantineBackend(database)
     database.execute(SQL["delete_all_links"])
-    for page in _read_pages(database, progress):
+    for page in read_pages(database, progress):
         rows = [row for row in (_derive_row(settings, row) for row in page) if row is not None]
         columns = [
             (row.seq, row.scope, row.deleted, row.token_count, row.labels, row.group_label, row.pair_keys, row.tsvector)

@@ -283,8 +283,11 @@ def append_batch(
     return Accepted(LazyRecords(written, _parse_log_row))
 
 
-def insert_single(database: apsw.Connection, now: datetime, sealed: ValidatedDraft) -> Outcome | None:
-    """Insert one record that ``find_single_insert`` chose; None if there are quarantines, which need a full append."""
+def insert_single(database: apsw.Connection, now: datetime, sealed: ValidatedDraft) -> tuple[Outcome, int] | None:
+    """Insert one record that ``find_single_insert`` chose; return the outcome and the position.
+
+    None if there are quarantines, which need a full append.
+    """
     draft, scope, kind, id, author, content, _ = sealed
     tip, has_quarantines = database.execute(SQL["tip_and_quarantines"]).get
     if has_quarantines:
@@ -298,7 +301,7 @@ def insert_single(database: apsw.Connection, now: datetime, sealed: ValidatedDra
     if draft.text:
         database.execute(SQL["index_text"], (tip + 1, to_index_form(draft.text)))
     database.execute(SQL["add_to_tally"], (scope, kind, 1, 1, checksum(digest)))
-    return Accepted(LazyRecords([row], _parse_log_row))
+    return Accepted(LazyRecords([row], _parse_log_row)), tip + 1
 
 
 def _add_batch_quarantined(

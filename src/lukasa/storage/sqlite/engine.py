@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -16,14 +17,27 @@ from typing import Any, TypeVar
 import apsw
 
 from lukasa.clock import Clock, SystemClock, to_microseconds
-from lukasa.errors import LukasaError, StoreBusy, StoreClosed, StoreDamaged, StoreFull, StoreMissing, StoreReadOnly
+from lukasa.errors import (
+    LukasaError,
+    StoreBusy,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreMissing,
+    StoreReadOnly,
+)
 from lukasa.outcome import Outcome
-from lukasa.record import Key, ValidatedDraft
-from lukasa.scope import FULL_REACH, Reach
+from lukasa.record import Draft, Key, ValidatedDraft, encode_draft
+from lukasa.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.storage.append import find_single_insert
 from lukasa.storage.engine import (
+    LOSS,
     ConditionalBatch,
+    DamagedEntry,
     EraseResult,
+    FindFault,
+    Finding,
     LogCompactionResult,
     Progress,
     Reader,
@@ -32,14 +46,19 @@ from lukasa.storage.engine import (
     split_into_chunks,
 )
 from lukasa.storage.engines import EngineOptions, register_for_fork
+from lukasa.storage.files import open_output_file
+from lukasa.storage.integrity import describe_loss, find_damaged
 from lukasa.storage.location import StoreLocation
+from lukasa.storage.log_file import read_log, write_log
 from lukasa.storage.sqlite import append, maintenance, store_file
 from lukasa.storage.sqlite.append import SqlitePendingBatch
+from lukasa.storage.sqlite.head import AcknowledgedHead, HeadWriter, read_head
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL
 from lukasa.storage.sqlite.store_file import translate_error
 from lukasa.storage.sqlite.writer import BatchWork, FastPath, SqliteWriter, checkpoint
 
+_logger = logging.getLogger(__name__)
 _REPLAY_CHUNK = 1000
 _MAX_IDLE_READERS = 8
 
@@ -87,6 +106,9 @@ class SqliteEngine:
         self._idle_connections: list[apsw.Connection] = []
         self._closed = False
         self._memory_lock: threading.RLock | None = None
+        self._head: HeadWriter | None = None
+        self._lacks_head = False
+        self._unrecorded_loss: Finding | None = None
         if path is None:
             self._memory_lock = threading.RLock()  # a store in memory has one connection, so a writer excludes readers
             database = apsw.Connection(":memory:")
@@ -97,8 +119,12 @@ class SqliteEngine:
         else:
             store_file.create_store(path, vfs)
             store_file.check_file(path)
-            self._writer = SqliteWriter(self._connect_writer, near_duplicate_kinds)
+            self._writer = SqliteWriter(self._connect_writer, near_duplicate_kinds, self._note_head)
+            wal_file, acknowledged = path.with_name(path.name + "-wal"), read_head(path)
+            self._lacks_head = acknowledged is None and wal_file.exists() and wal_file.stat().st_size > 0
             self._open_file(progress)
+            if acknowledged is not None:
+                self._check_head(acknowledged)
         register_for_fork(self)
 
     def _open_file(self, progress: Progress | None) -> None:
@@ -118,6 +144,40 @@ class SqliteEngine:
                 raise translate_error(error) from error
         except apsw.Error as error:
             raise translate_error(error) from error
+
+    def _note_head(self, database: apsw.Connection, position: int) -> None:
+        """Note a position as acknowledged. An older store gets its token at the first write."""
+        if self._head is None and self.path is not None:
+            with suppress(apsw.Error):  # the commit is durable, with a head or without one
+                database.execute(SQL["make_head_token"])
+                self._head = HeadWriter(self.path, str(database.execute(SQL["head_token"]).get))
+        if self._head is not None:
+            self._head.note(position)
+
+    def _check_head(self, acknowledged: AcknowledgedHead) -> None:
+        """Record that acknowledged entries are missing, if they are, and go on after their positions."""
+        with _translate_errors(), self._borrow_connection() as database:
+            token, tip = database.execute(SQL["head_token"]).get, database.execute(SQL["tip"]).get
+        if tip >= acknowledged.seq or token not in (None, acknowledged.token):
+            return
+        self._unrecorded_loss = describe_loss(tip, acknowledged.seq)
+        _logger.warning("%s is damaged: %s.", self.path, self._unrecorded_loss.what)
+
+        def record_loss(pending: SqlitePendingBatch) -> None:
+            database = pending.take_connection()
+            if database.execute(SQL["tip"]).get < acknowledged.seq:  # no other process has recorded it
+                database.execute(SQL["raise_high_water"], (acknowledged.seq,))
+                pending.reset_to(acknowledged.seq + 1)
+                body = {"after": tip, "until": acknowledged.seq, "accepted": False}
+                draft = Draft(LOSS, body=body, id=f"{tip + 1}-{acknowledged.seq}", scope=SYSTEM, origin="recovery")
+                append.append_batch(pending, self._clock.now(), FULL_REACH, [encode_draft(draft)], None)
+
+        with suppress(
+            StoreError
+        ):  # busy, full or read-only: verify reports it all the same, the next to open records it
+            if not self._read_only:
+                self._write(record_loss)
+                self._unrecorded_loss = None
 
     def _connect_writer(self) -> apsw.Connection:
         assert self.path is not None
@@ -209,22 +269,38 @@ class SqliteEngine:
         while self._idle_connections:
             self._idle_connections.pop().close(True)
         self._writer.close()
+        if self._head is not None:
+            self._head.close()
         if self._private_copy is not None:
             self._private_copy.cleanup()
 
-    def verify(self, progress: Progress | None = None) -> VerifyReport:
+    def verify(self, progress: Progress | None = None, find_fault: FindFault | None = None) -> VerifyReport:
         if self._closed:
             raise StoreClosed
         kinds = self._near_duplicate_kinds
         with _translate_errors():
             if self.path is None:
                 with self._borrow_connection() as database:
-                    return maintenance.verify(database, progress, kinds, writable=True)
+                    return maintenance.verify(database, progress, kinds, find_fault, writable=True)
             database = self._connect_reader()  # an older connection might check its cached copy of the text index
             try:
-                return maintenance.verify(database, progress, kinds, writable=not self._read_only)
+                report = maintenance.verify(database, progress, kinds, find_fault, writable=not self._read_only)
             finally:
                 database.close()
+            loss = self._unrecorded_loss
+            return report if loss is None else replace(report, findings=(*report.findings, loss))
+
+    def find_damaged(self, find_fault: FindFault | None) -> list[DamagedEntry]:
+        with _translate_errors(), self._borrow_connection() as database:
+            return find_damaged(maintenance.read_pages(database), find_fault)[0]
+
+    def set_aside(self, find_fault: FindFault | None, receipt: Callable[[DamagedEntry], ValidatedDraft]) -> int:
+        def work(pending: SqlitePendingBatch) -> int:
+            found = maintenance.set_aside(pending.take_connection(), find_fault)
+            append.append_batch(pending, self._clock.now(), FULL_REACH, [receipt(entry) for entry in found], None)
+            return len(found)
+
+        return self._write(work)
 
     def reindex(self, progress: Progress | None = None) -> None:
         kinds = self._near_duplicate_kinds
@@ -276,9 +352,15 @@ class SqliteEngine:
         self._has_residue = False
         return None
 
-    def backup(self, target: Path) -> None:
-        with _translate_errors(), self._borrow_connection() as database:
-            store_file.copy_database(database, target)
+    def backup(self, target: Path) -> set[int]:
+        try:
+            with _translate_errors(), self._borrow_connection() as database:
+                store_file.copy_database(database, target)
+            return set()
+        except StoreDamaged:  # pages that cannot be copied: export what can be read
+            with self.snapshot(FULL_REACH) as reader, open_output_file(target) as file:
+                write_log(read_log(reader), file, reader.damaged)
+                return reader.damaged
 
     def describe(self) -> Mapping[str, Any]:
         with _translate_errors(), self._borrow_connection() as database:
@@ -293,6 +375,7 @@ class SqliteEngine:
             }
         if self.path is not None:
             facts["bytes"] = self._size_in_bytes()
+            facts["lacks_head"] = self._lacks_head
             facts["file_mode"] = f"{self.path.stat().st_mode & 0o777:04o}"
         return facts
 
@@ -351,7 +434,8 @@ class SqliteEngine:
         if self.path is not None:
             _parent_connections.extend((*self._idle_connections, self._writer))
             self._idle_connections = []
-            self._writer = SqliteWriter(self._connect_writer, self._near_duplicate_kinds)
+            self._writer = SqliteWriter(self._connect_writer, self._near_duplicate_kinds, self._note_head)
+            self._head = None
 
 
 def _vacuum(database: apsw.Connection) -> None:

@@ -15,8 +15,17 @@ from lukasa.record import Key
 from lukasa.scope import FULL_REACH, SYSTEM
 from lukasa.storage import quarantine
 from lukasa.storage.append import TallyChanges
-from lukasa.storage.engine import QUARANTINE, EraseResult, Finding, Progress, VerifyReport, split_into_chunks
-from lukasa.storage.integrity import Fingerprint, check_entry, compare_checksums
+from lukasa.storage.engine import (
+    QUARANTINE,
+    DamagedEntry,
+    EraseResult,
+    FindFault,
+    Finding,
+    Progress,
+    VerifyReport,
+    split_into_chunks,
+)
+from lukasa.storage.integrity import Fingerprint, check_entry, compare_checksums, find_damaged
 from lukasa.storage.sqlite.append import SqliteQuarantineBackend, TextRow, insert_pair_keys
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL, query_rows
@@ -32,10 +41,15 @@ _DERIVED_TABLES = ("not_current", "quarantine", "hidden", "label", "duplicate_ke
 
 
 def verify(
-    database: apsw.Connection, progress: Progress | None, near_duplicate_kinds: frozenset[str], *, writable: bool
+    database: apsw.Connection,
+    progress: Progress | None,
+    near_duplicate_kinds: frozenset[str],
+    find_fault: FindFault | None = None,
+    *,
+    writable: bool,
 ) -> VerifyReport:
     """Run every check separately, so that damage in one place does not conceal damage in another."""
-    check = _Verification(database, progress, near_duplicate_kinds)
+    check = _Verification(database, progress, near_duplicate_kinds, find_fault)
     check.run("schema", check.check_schema)
     check.run("database file", check.check_file)
     database.execute("BEGIN")  # counts and entries are compared at the same moment
@@ -58,9 +72,14 @@ class _Verification:
     """The checks of one ``verify`` and what they found."""
 
     def __init__(
-        self, database: apsw.Connection, progress: Progress | None, near_duplicate_kinds: frozenset[str]
+        self,
+        database: apsw.Connection,
+        progress: Progress | None,
+        near_duplicate_kinds: frozenset[str],
+        find_fault: FindFault | None,
     ) -> None:
         self._db = database
+        self._find_fault = find_fault
         self._progress = progress
         self._near_duplicate_kinds = near_duplicate_kinds
         self.findings: list[Finding] = []
@@ -96,17 +115,12 @@ class _Verification:
         """Check every entry, then the counts and checksums of all."""
         fingerprint = Fingerprint()
         total = self._db.execute(SQL["count_entries"]).get
-        last = _MIN_SEQ
-        while page := list(query_rows(self._db, "all_entries", (last, _PAGE_SIZE))):
-            if page[-1][0] <= last:
-                raise apsw.CorruptError("positions do not grow")  # pages that changed places can lead in circles
+        for page in read_pages(self._db):
             for row in page:
                 self.versions += 1
-                row = (*map(_decode_text, row[:-2]), *row[-2:])
-                if (finding := check_entry(row)) is not None:
+                if (finding := check_entry(row, self._find_fault)) is not None:
                     yield finding
                 fingerprint.add(row[1], row[2], row[8] if isinstance(row[8], bytes) else b"")
-            last = page[-1][0]
             if self._progress is not None:
                 self._progress(self.versions, total)
         expected = {(row[0], row[1]): (row[3], row[4]) for row in self._db.execute(SQL["all_tallies"])}
@@ -158,6 +172,32 @@ class _Verification:
         """Report the count of a statement unless it is zero."""
         if count := self._db.execute(SQL[name]).get:
             yield Finding(where, f"{count} {what}", repairable=True)
+
+
+def read_pages(database: apsw.Connection) -> Iterator[list[Any]]:
+    """Yield the entries of the log in pages."""
+    last = _MIN_SEQ
+    while page := list(query_rows(database, "all_entries", (last, _PAGE_SIZE))):
+        if page[-1][0] <= last:
+            raise apsw.CorruptError("positions do not grow")  # pages that changed places can lead in circles
+        yield [(*map(_decode_text, row[:-2]), *row[-2:]) for row in page]
+        last = page[-1][0]
+
+
+def set_aside(database: apsw.Connection, find_fault: FindFault | None) -> list[DamagedEntry]:
+    """Remove the damaged entries, inside the caller's transaction."""
+    found, sound = find_damaged(read_pages(database), find_fault)
+    changes = TallyChanges()
+    changes.remove_damaged(found, sound, {row[:2]: row[3:5] for row in query_rows(database, "all_tallies")})
+    database.execute(SQL["note_high_water"])
+    models = [model for (model,) in database.execute(SQL["vector_models"])]
+    for entry in found:
+        for model in models:
+            database.execute(SQL["delete_vectors"], (model, entry.seq))
+        database.execute(SQL["delete_entry"], (entry.seq,))
+    database.executemany(SQL["add_to_tally"], changes.rows())
+    database.execute(SQL["delete_empty_tallies"])
+    return found
 
 
 def _decode_text(value: Any) -> Any:

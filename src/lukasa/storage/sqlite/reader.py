@@ -135,13 +135,16 @@ class SqliteReader(StoreReader):
         from lukasa.storage.sqlite.vectors import EXACT_SEARCH_LIMIT, SketchCache, rank_nearest, rerank_size, scan_size
 
         conditions, values = build_conditions(_DIALECT, self._reach, query)
+        damaged = self.damaged_vectors
         if not is_storable((model, *values)):
             return []
         if self._is_narrow(query, EXACT_SEARCH_LIMIT):
             selection, bound = self._build_selection(replace(query, limit=None))
             statement = f"""SELECT vector.seq, vector.vector FROM ({selection}) AS chosen
                 CROSS JOIN vector ON vector.model = ? AND vector.seq = chosen.seq"""  # noqa: S608 - only our own fragments, values are bound
-            return rank_nearest(vector, self._db.execute(statement, (*bound, model)) if selection else (), query.limit)
+            return rank_nearest(
+                vector, self._db.execute(statement, (*bound, model)) if selection else (), query.limit, damaged
+            )
         where = " AND ".join(conditions)
         if self._shared_caches is not None and query.limit is not None:
             cache: SketchCache = self._shared_caches.setdefault("vectors", SketchCache())
@@ -155,13 +158,13 @@ class SqliteReader(StoreReader):
                     rows = self._db.execute(SQL["current_vectors"], (json.dumps(sorted(nearest[:read])), model))
                 else:
                     rows = self._db.execute(statement, (json.dumps(nearest), model, *values))
-                best = rank_nearest(vector, rows, query.limit)
+                best = rank_nearest(vector, rows, query.limit, damaged)
                 if len(best) >= query.limit:
                     return best
                 count, read = 8 * count, 8 * read  # a narrow query rejects most of the nearest
         statement = f"""SELECT vector.seq, vector.vector FROM vector CROSS JOIN log ON log.seq = vector.seq
             WHERE vector.model = ? AND {where}"""  # noqa: S608 - only our own fragments, values are bound
-        return rank_nearest(vector, self._db.execute(statement, (model, *values)), query.limit)
+        return rank_nearest(vector, self._db.execute(statement, (model, *values)), query.limit, damaged)
 
     def _is_narrow(self, query: Query, max_records: int) -> bool:
         """Return whether scopes, kinds or labels leave so few records that all can be compared."""
@@ -189,7 +192,9 @@ class SqliteReader(StoreReader):
         if not seqs or not is_storable((model,)):
             return {}
         rows = self._db.execute(SQL["vectors_of_positions"], (model, json.dumps(list(seqs))))
-        found, scores = compute_cosines(vector, (row for row in rows if self._reach.reads(row[2])))
+        found, scores = compute_cosines(
+            vector, (row for row in rows if self._reach.reads(row[2])), self.damaged_vectors
+        )
         best: dict[int, float] = {}
         for seq, score in zip(found, scores.tolist(), strict=True):
             best[seq] = max(score, best.get(seq, -2.0))

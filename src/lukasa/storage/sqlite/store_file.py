@@ -27,12 +27,13 @@ from lukasa.errors import (
     StoreUnavailable,
 )
 from lukasa.storage.engine import Progress
-from lukasa.storage.files import check_output_path, create_part, give_name, sync_folder
+from lukasa.storage.files import check_output_path, create_part, delete_if_abandoned, give_name, sync_folder
 from lukasa.storage.reader import contains_text
 from lukasa.storage.sqlite.sql import SQL
 from lukasa.text.terms import to_index_form
 
 APPLICATION_ID = 0x4C554B41  # "LUKA" in the file's header
+_FIRST_SCHEMA_OF_META = 3
 _FIRST_SCHEMA_OF_INDEX_FORM = 4
 _PAGE_SIZE = 2000
 _MIN_DATABASE_BYTES = 512  # the smallest page of SQLite
@@ -90,6 +91,7 @@ def create_store(path: Path, vfs: str | None = None) -> None:
         database = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
         try:
             migrate(database, part)
+            database.execute(SQL["make_head_token"])
         finally:
             database.close()
         with suppress(FileExistsError):  # another process created it first, with the same content
@@ -244,9 +246,17 @@ def _fill_text_index(database: apsw.Connection, progress: Progress | None) -> No
 def copy_database(database: apsw.Connection, target: Path) -> None:
     """Write a consistent copy to a new private file, durable before this returns."""
     check_output_path(target, replace=False)
+    for part in target.parent.glob(".lukasa-*.part"):  # of copies that were killed
+        delete_if_abandoned(part)
     part, descriptor = create_part(target)
     try:
         database.execute("VACUUM INTO ?", (str(part),))
+        copy = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            if int(str(copy.pragma("user_version"))) >= _FIRST_SCHEMA_OF_META:
+                copy.execute(SQL["renew_head_token"])
+        finally:
+            copy.close()
         os.fsync(descriptor)
         give_name(part, target, replace=False)
     finally:

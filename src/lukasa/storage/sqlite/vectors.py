@@ -23,6 +23,7 @@ from lukasa.storage.sqlite.sql import SQL
 EXACT_SEARCH_LIMIT = 4_000
 """Up to this many vectors are compared exactly."""
 _LENGTH_TOLERANCE = 0.01  # of the squared length, for the rounding to half precision
+_CHECKSUM_SIZE = 8
 _USUAL_LENGTH = 384
 _MIN_CAPACITY = 1_024
 _LOAD_BATCH_SIZE = 50_000
@@ -32,7 +33,7 @@ _BITS_OF_BYTE = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).a
 
 
 def encode_vector(vector: Sequence[float]) -> tuple[bytes, bytes]:
-    """Return the sketch of a vector, and the vector scaled to length one, in half precision."""
+    """Return the sketch of a vector, and the vector scaled to length one, in half precision and with its checksum."""
     ((sketch, half),) = encode_vectors([vector])
     return sketch, half
 
@@ -46,8 +47,17 @@ def encode_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[tuple[bytes, 
     array = np.asarray(vectors, dtype=np.float32).reshape(len(vectors), -1)
     norms = np.linalg.norm(array, axis=1, keepdims=True)
     units = np.divide(array, norms, out=array.copy(), where=norms > 0)
-    for sketch, half in zip(_compute_sketches(units), units.astype("<f2"), strict=True):
-        yield sketch.tobytes(), half.tobytes()
+    halves = units.astype("<f2").view(np.uint8).reshape(len(array), 2 * array.shape[1])
+    for sketch, half, checksum in zip(_compute_sketches(units), halves, _sum_words(halves), strict=True):
+        yield sketch.tobytes(), half.tobytes() + checksum.tobytes()
+
+
+def _sum_words(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Return the sum of the 64-bit words of each row, filled up with zeros; a flipped byte changes it."""
+    if missing := -rows.shape[1] % 8:
+        rows = np.pad(rows, ((0, 0), (0, missing)))
+    sums: NDArray[np.uint64] = rows.view("<u8").sum(axis=1, dtype="<u8")
+    return sums
 
 
 def _compute_sketches(units: NDArray[np.float32]) -> NDArray[np.uint64]:
@@ -68,9 +78,11 @@ def rerank_size(limit: int, length: int) -> int:
     return max(200, 3 * limit * max(_USUAL_LENGTH, length) // max(2 * length, 1))
 
 
-def rank_nearest(vector: Sequence[float], rows: Iterable[Sequence[Any]], limit: int | None) -> list[tuple[int, float]]:
+def rank_nearest(
+    vector: Sequence[float], rows: Iterable[Sequence[Any]], limit: int | None, damaged: set[int] | None = None
+) -> list[tuple[int, float]]:
     """Return (position, cosine) of the nearest, best first; a record counts by its best chunk."""
-    seqs, scores = compute_cosines(vector, rows)
+    seqs, scores = compute_cosines(vector, rows, damaged)
     best: dict[int, float] = {}
     for index in np.argsort(-scores, kind="stable").tolist():
         best.setdefault(seqs[index], float(scores[index]))
@@ -79,28 +91,43 @@ def rank_nearest(vector: Sequence[float], rows: Iterable[Sequence[Any]], limit: 
     return list(best.items())
 
 
-def compute_cosines(vector: Sequence[float], rows: Iterable[Sequence[Any]]) -> tuple[list[int], NDArray[np.float32]]:
-    """Return positions and cosines of stored vectors; damaged ones and those of another length are left out.
+def compute_cosines(
+    vector: Sequence[float], rows: Iterable[Sequence[Any]], damaged: set[int] | None = None
+) -> tuple[list[int], NDArray[np.float32]]:
+    """Return positions and cosines of stored vectors; those of another length are left out.
 
-    A stored vector has the length one, or zero for a text without features. What else has one of these lengths after
-    some bits changed is nearly the same vector, so no checksum is needed.
+    Vectors that do not match their checksum are left out too, and their positions are added to ``damaged``. Vectors of
+    older stores have no checksum: they count as damaged unless they have the length one, or zero.
     """
     wanted = np.asarray(vector, dtype=np.float32)
     norm = float(np.linalg.norm(wanted))
     wanted = wanted / norm if norm else wanted
-    size = 2 * len(wanted)
-    found = [row for row in rows if len(row[1]) == size]
-    if not found:
-        return [], np.zeros(0, dtype=np.float32)
-    halves = np.frombuffer(b"".join([row[1] for row in found]), dtype="<f2").reshape(len(found), -1)
-    stored = halves.astype(np.float32)
-    with np.errstate(invalid="ignore", over="ignore"):
-        # not a matrix product: at this size its threads cost more than they save
-        lengths, scores = np.einsum("ij,ij->i", stored, stored), np.einsum("ij,j->i", stored, wanted)
-    sound = (np.abs(lengths - 1.0) <= _LENGTH_TOLERANCE) | (lengths <= _LENGTH_TOLERANCE)
-    if sound.all():
-        return [row[0] for row in found], scores
-    return [row[0] for row, is_sound in zip(found, sound.tolist(), strict=True) if is_sound], scores[sound]
+    by_size: dict[int, list[Sequence[Any]]] = {2 * len(wanted) + _CHECKSUM_SIZE: [], 2 * len(wanted): []}
+    for row in rows:
+        if (same_size := by_size.get(len(row[1]))) is not None:
+            same_size.append(row)
+    seqs, scores = list[int](), [np.zeros(0, dtype=np.float32)]
+    for size, found in by_size.items():
+        if not found:
+            continue
+        data = np.frombuffer(b"".join([row[1] for row in found]), dtype=np.uint8).reshape(len(found), size)
+        stored = data.view("<f2")[:, : len(wanted)].astype(np.float32)
+        checksums = data[:, 2 * len(wanted) :]
+        with np.errstate(invalid="ignore", over="ignore"):
+            own = np.einsum("ij,j->i", stored, wanted)  # not a matrix product: its threads cost more than they save
+            if checksums.size:
+                sound = _sum_words(data[:, : 2 * len(wanted)]) == checksums.view("<u8")[:, 0]
+            else:
+                lengths = np.einsum("ij,ij->i", stored, stored)
+                sound = (np.abs(lengths - 1.0) <= _LENGTH_TOLERANCE) | (lengths <= _LENGTH_TOLERANCE)
+        if not sound.all():
+            if damaged is not None:
+                damaged.update(row[0] for row, is_sound in zip(found, sound.tolist(), strict=True) if not is_sound)
+            found = [row for row, is_sound in zip(found, sound.tolist(), strict=True) if is_sound]
+            own = own[sound]
+        seqs += [row[0] for row in found]
+        scores.append(own)
+    return seqs, np.concatenate(scores)
 
 
 class SketchArray(NamedTuple):

@@ -29,8 +29,11 @@ _GATHER_SHARE_OF_COMMIT = 0.5
 
 
 BatchWork = Callable[[SqlitePendingBatch], T]
-FastPath = Callable[[apsw.Connection], T | None]
-"""A shorter way to do the same work when no other job waits; ``None`` means that the full work must run."""
+FastPath = Callable[[apsw.Connection], tuple[T, int] | None]
+"""A shorter way to do the same work when no other job waits: its result and the newest position, or ``None`` if the full
+work must run."""
+OnCommit = Callable[[apsw.Connection, int], None]
+"""Called after each commit with the newest position."""
 ConnectionWork = Callable[[apsw.Connection], T]
 
 
@@ -61,8 +64,11 @@ class _WriteJob(Generic[T]):
 class SqliteWriter:
     """The write side of one database in one process."""
 
-    def __init__(self, connect: Connect, near_duplicate_kinds: frozenset[str]) -> None:
+    def __init__(
+        self, connect: Connect, near_duplicate_kinds: frozenset[str], on_commit: OnCommit = lambda *_: None
+    ) -> None:
         self._connect = connect
+        self._on_commit = on_commit
         self._near_duplicate_kinds = near_duplicate_kinds
         self._connection: apsw.Connection | None = None
         self._lock = threading.Lock()  # guards the queue and the leader flag; held only for moments
@@ -175,6 +181,7 @@ class SqliteWriter:
                 began = time.perf_counter()
                 database.execute("COMMIT")
                 self._commit_seconds = time.perf_counter() - began
+            self._on_commit(database, pending.next_seq - 1)
         except BaseException as error:
             _roll_back(database)
             if isinstance(error, apsw.ConstraintError) and not check_fresh_ids:
@@ -189,14 +196,17 @@ class SqliteWriter:
         database = self._get_connection()
         database.execute("BEGIN IMMEDIATE")
         try:
-            job.result = fast_path(database)
-            database.execute("COMMIT" if job.result is not None else "ROLLBACK")
+            done = fast_path(database)
+            database.execute("COMMIT" if done is not None else "ROLLBACK")
+            if done is not None:
+                job.result, position = done
+                self._on_commit(database, position)
         except BaseException as error:
             _roll_back(database)
             if isinstance(error, apsw.ConstraintError):
                 return False
             raise
-        return job.result is not None
+        return done is not None
 
     def _run_job(self, pending: SqlitePendingBatch, job: _WriteJob[Any]) -> None:
         """Run one job of a group. A job's own error fails that job; a database error fails the group."""

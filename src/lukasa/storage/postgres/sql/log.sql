@@ -132,3 +132,8 @@ SELECT seq, digest FROM log WHERE scope = %s AND kind = %s AND id = %s AND versi
 -- name: erasure_receipts
 -- Select the receipts of erasures.
 SELECT line FROM log WHERE scope = '_lukasa' AND kind = 'erasure' ORDER BY seq
+
+-- name: names_at
+-- Select key and version of the entries at some positions, given as a JSON list.
+SELECT seq, scope, kind, id, version FROM log
+WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(%s::json)) ORDER BY seq

@@ -84,3 +84,23 @@ SELECT fingerprint, seqs FROM idempotency WHERE key = ?
 -- name: insert_idempotency
 -- Store the answer to an idempotency key.
 INSERT INTO idempotency (key, fingerprint, seqs, at) VALUES (?, ?, ?, ?)
+
+-- name: names_at
+-- Select key and version of the entries at some positions.
+SELECT log.seq, log.scope, log.kind, log.id, log.version FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = wanted.value
+
+-- name: head_token
+-- Return the token that ties the store to its head.
+SELECT value FROM meta WHERE name = 'head_token'
+
+-- name: make_head_token
+-- Give the store a token for its head, if it has none.
+INSERT OR IGNORE INTO meta (name, value) VALUES ('head_token', lower(hex(randomblob(16))))
+
+-- name: renew_head_token
+-- Give a copy of a store a token of its own.
+UPDATE meta SET value = lower(hex(randomblob(16))) WHERE name = 'head_token'
+
+-- name: raise_high_water
+-- Store a position as the newest ever used.
+INSERT OR REPLACE INTO meta (name, value) VALUES ('high_water', ?)

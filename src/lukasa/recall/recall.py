@@ -203,7 +203,9 @@ class Recall:
         unindexed, note, model = 0, "", ""
         try:
             unindexed = self.index.catch_up(patience)
-            model, note = self.index.embedder.name, self.index.outdated_note
+            model, note = self.index.choose_embedder().name, self.index.outdated_note
+            if unindexed and self.index.write_failure:
+                note = f"{note} Texts without a vector were found by words alone. {self.index.write_failure}".strip()
         except MissingExtra as error:
             note = f"{error.message} Found by words alone."
         text = question[:_MAX_QUESTION_LENGTH]

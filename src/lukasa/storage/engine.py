@@ -269,8 +269,13 @@ class RecordLog(Protocol):
     def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[ReplayResult]:
         """Add entries of another store's log with their digests, unchanged, each once however often it comes."""
 
-    def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
-        """Store vectors of a model as (position, chunk, vector), replacing those of the same positions."""
+    def put_vectors(
+        self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]], *, briefly: bool = False
+    ) -> None:
+        """Store vectors of a model as (position, chunk, vector), replacing those of the same positions.
+
+        With ``briefly`` the call waits for other writers only a moment before it raises ``StoreBusy``.
+        """
 
 
 class Maintenance(Protocol):

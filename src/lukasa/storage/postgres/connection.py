@@ -33,8 +33,9 @@ _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 class PostgresClient:
     """One PostgreSQL server, reached through a pool."""
 
-    def __init__(self, url: str, *, timeout: float, size: int) -> None:
+    def __init__(self, url: str, *, timeout: float, size: int, read_only: bool = False) -> None:
         self.url = url
+        self._read_only = read_only
         self.timeout = timeout
         self._size = size
         self.closed = False
@@ -76,8 +77,10 @@ class PostgresClient:
                 set_config('jit', 'off', false), set_config('timezone', 'UTC', false),
                 set_config('synchronous_commit',
                     CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' WHEN 'local' THEN 'on'
-                        ELSE current_setting('synchronous_commit') END, false)""",
-            (str(max(1, int(self.timeout * 1000))),),
+                        ELSE current_setting('synchronous_commit') END, false),
+                set_config('default_transaction_read_only',
+                    CASE WHEN %s THEN 'on' ELSE current_setting('default_transaction_read_only') END, false)""",
+            (str(max(1, int(self.timeout * 1000))), self._read_only),
         )
 
     @contextmanager
@@ -197,9 +200,9 @@ class TransactionSnapshot:
         with self._query_timeouts.limit_time(self.database):
             return self.database.execute(statement, values, binary=True)
 
-    def find_settled_position(self) -> int | None:
+    def find_settled_position(self, *, wait: bool = True) -> int | None:
         """Return the settled position. Wait a moment for running writers, so that it covers every finished write."""
-        if self.settled_position < self._newest_position and self._is_unused:
+        if wait and self.settled_position < self._newest_position and self._is_unused:
             wanted, deadline, backoff = self._newest_position, time.monotonic() + _SETTLE_TIMEOUT, _MIN_BACKOFF
             self.database.execute("ROLLBACK")
             while self.settled_position < wanted and time.monotonic() < deadline:
@@ -236,11 +239,11 @@ class StatementSnapshot:
         finally:
             self._query_timeouts.stop_timer(self.database)
 
-    def find_settled_position(self) -> int | None:
+    def find_settled_position(self, *, wait: bool = True) -> int | None:
         """Return the settled position, read before the query runs."""
         settled, newest = fetch_single_row(self.run(SQL["settled_position"]))
         deadline, backoff = time.monotonic() + _SETTLE_TIMEOUT, _MIN_BACKOFF
-        while settled < newest and time.monotonic() < deadline:
+        while wait and settled < newest and time.monotonic() < deadline:
             time.sleep(backoff)
             backoff = min(2 * backoff, 0.05)
             settled, _ = fetch_single_row(self.run(SQL["settled_position"]))
@@ -256,7 +259,7 @@ class WriterSnapshot:
     def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
         return self.database.execute(statement, values, binary=True)
 
-    def find_settled_position(self) -> int | None:
+    def find_settled_position(self, *, wait: bool = True) -> int | None:  # noqa: ARG002 - no other writer is active
         return None
 
 

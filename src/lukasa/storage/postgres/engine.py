@@ -71,6 +71,7 @@ class PostgresEngine:
         read_url: str | None = None,
         pool_size: int = 8,
         create: bool = True,
+        read_only: bool = False,
         near_duplicate_kinds: frozenset[str] = frozenset(),
         group_label: str | None = None,
         progress: Progress | None = None,
@@ -78,7 +79,7 @@ class PostgresEngine:
         self.url = url
         self._settings = IndexSettings(near_duplicate_kinds, group_label)
         self._clock = clock or SystemClock()
-        self._server = PostgresClient(url, timeout=timeout, size=pool_size)
+        self._server = PostgresClient(url, timeout=timeout, size=pool_size, read_only=read_only)
         self._replica = PostgresClient(read_url, timeout=timeout, size=pool_size) if read_url else None
         self._thread = threading.local()
         database = self._server.connect()
@@ -130,9 +131,17 @@ class PostgresEngine:
             self._check_not_in_condition()
             yield from self._transact(ReplayOperation(self._settings, reach, chunk))
 
-    def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
+    def put_vectors(
+        self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]], *, briefly: bool = False
+    ) -> None:
         rows = list(vectors)
-        self._transact(lambda database: put_vectors(database, model, rows))
+
+        def work(database: Database) -> None:
+            if briefly:
+                database.execute("SET LOCAL lock_timeout = '250ms'")
+            put_vectors(database, model, rows)
+
+        self._transact(work)
 
     def close(self) -> None:
         self._server.close()
@@ -186,7 +195,7 @@ class PostgresEngine:
 
     def describe(self) -> Mapping[str, Any]:
         def work(database: Database) -> dict[str, Any]:
-            (version, durable, role, extension) = fetch_single_row(database.execute(_SELECT_SERVER_FACTS))
+            (version, durable, role, extension, read_only) = fetch_single_row(database.execute(_SELECT_SERVER_FACTS))
             return {
                 "engine": "postgresql",
                 "postgresql": version,
@@ -195,7 +204,7 @@ class PostgresEngine:
                 "store": mask_password(self.url),
                 "role": role,
                 "synchronous_commit": durable,
-                "read_only": False,
+                "read_only": read_only,
                 "replica": mask_password(self._replica.url) if self._replica else None,
                 "store_size": fetch_single_row(database.execute(SQL["store_size"]))[0],
             }
@@ -276,7 +285,7 @@ class PostgresEngine:
 
 
 _SELECT_SERVER_FACTS = """SELECT current_setting('server_version'), current_setting('synchronous_commit'), current_user,
-    (SELECT extversion FROM pg_extension WHERE extname = 'vector')"""
+    (SELECT extversion FROM pg_extension WHERE extname = 'vector'), current_setting('transaction_read_only') = 'on'"""
 
 
 def _vacuum(database: Database) -> None:
@@ -292,6 +301,7 @@ def open_engine(location: StoreLocation, options: EngineOptions) -> PostgresEngi
         timeout=options.timeout,
         read_url=options.read_url,
         create=options.create,
+        read_only=options.read_only,
         near_duplicate_kinds=options.near_duplicate_kinds,
         group_label=options.group_label,
         progress=options.progress,

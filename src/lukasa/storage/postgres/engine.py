@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from lukasa.clock import Clock, SystemClock, to_microseconds
-from lukasa.errors import InvalidInput, LukasaError, StoreClosed, StoreError, mask_password
+from lukasa.errors import InvalidInput, LukasaError, NotAllowed, StoreClosed, StoreError, mask_password
 from lukasa.outcome import Outcome
 from lukasa.record import Key, ValidatedDraft
 from lukasa.scope import FULL_REACH, Reach
@@ -86,17 +86,23 @@ class PostgresEngine:
         try:
             with error_translation():
                 schema.migrate(database, create=create, progress=progress)
+                self._is_role = not schema.is_owner(database)
         finally:
             database.close()
         register_for_fork(self)
 
-    def grant(self, role: str, *, read: Iterable[str], write: Iterable[str] | None = None) -> None:
-        """Give a database role access to exactly these scopes, also for SQL that it writes by hand."""
+    def grant(
+        self, role: str, *, read: Iterable[str], write: Iterable[str] | None = None, agent: str | None = None
+    ) -> None:
+        """Give a database role access to exactly these scopes, also for SQL that it writes by hand.
+
+        With ``agent``, everything that the role writes must name that agent as its author or writer.
+        """
         reach = Reach.of(read, write)
         assert reach.readable is not None
         assert reach.writable is not None
         readable, writable = reach.readable, reach.writable
-        self._run_unpooled(lambda database: schema.grant_scopes(database, role, readable, writable))
+        self._run_unpooled(lambda database: schema.grant_scopes(database, role, readable, writable, agent))
 
     @contextmanager
     def snapshot(self, reach: Reach, *, single_query: bool = False) -> Iterator[PostgresReader]:
@@ -112,14 +118,14 @@ class PostgresEngine:
         self, reach: Reach, batch: Sequence[ValidatedDraft] | ConditionalBatch, *, key: str | None = None
     ) -> Outcome:
         now = self._clock.now()
-        if key is None and not callable(batch):
+        if key is None and not callable(batch) and not self._is_role:
             single = find_single_insert(reach, batch, self._settings.near_duplicate_kinds)
             if single is not None:
                 outcome = self._write(InsertSingle(single, now), limit_time=True)
                 if outcome is not None:
                     return outcome
         return self._transact(
-            AppendOperation(self._settings, reach, batch, key, now),
+            AppendOperation(self._settings, reach, batch, key, now, as_role=self._is_role),
             should_commit=AppendOperation.should_commit,
             is_applied=AppendOperation.is_written,
             is_conditional=callable(batch),
@@ -127,6 +133,8 @@ class PostgresEngine:
         )
 
     def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[ReplayResult]:
+        if self._is_role:
+            raise NotAllowed("Only the owner of the database may import into it.")
         for chunk in split_into_chunks(lines, _REPLAY_CHUNK):
             self._check_not_in_condition()
             yield from self._transact(ReplayOperation(self._settings, reach, chunk))
@@ -262,7 +270,7 @@ class PostgresEngine:
             return None
         try:
             with self._server.borrow_connection() as database:
-                settled, _ = fetch_single_row(database.execute(SQL["settled_position"]))
+                settled, _ = self._server.positions.read(database.execute)
                 (position,) = fetch_single_row(database.execute("SELECT pg_current_wal_flush_lsn()::text"))
             deadline = time.monotonic() + _REPLICA_TIMEOUT
             with self._replica.borrow_connection() as database:

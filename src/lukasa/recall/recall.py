@@ -204,15 +204,17 @@ class Recall:
         try:
             unindexed = self.index.catch_up(patience)
             model, note = self.index.choose_embedder().name, self.index.outdated_note
-            if unindexed and self.index.write_failure:
-                note = f"{note} Texts without a vector were found by words alone. {self.index.write_failure}".strip()
         except MissingExtra as error:
             note = f"{error.message} Found by words alone."
         text = question[:_MAX_QUESTION_LENGTH]
         if not text.strip():
-            return RecallResult(parse_question(text), (), unindexed=unindexed, note="The question is empty.")
+            return RecallResult(parse_question(text), (), note="The question is empty.")
         with self._journal.snapshot() as reader:
             found = self._find_records(reader, text, model, query)
+            if unindexed and not self._journal.reach.unlimited:  # what others wrote is not told
+                unindexed = reader.count_without_vectors(model)
+        if unindexed and self.index.write_failure:
+            note = f"{note} Texts without a vector were found by words alone. {self.index.write_failure}".strip()
         if reader.damaged:
             note = f"{note} {len(reader.damaged)} damaged records were left out; run `lukasa verify`.".strip()
         # Trust is read after the snapshot is closed: it needs the owner's reach and so a connection of another snapshot.

@@ -220,7 +220,7 @@ class SearchIndex(Protocol):
         """
 
     def count_without_vectors(self, model: str) -> int:
-        """Count the versions with a text and no vector of the model; for a reach without limits only."""
+        """Count the versions within reach with a text and no vector of the model."""
 
     def cosines(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
         """Return the cosines of the records at some positions; records without a vector are left out."""

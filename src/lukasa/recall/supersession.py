@@ -53,7 +53,7 @@ def find_superseded(hits: Sequence[RankedCandidate], records: Mapping[int, Recor
     best = hits[: min(max(k, MIN_COMPARED), MAX_COMPARED)]
     compared = [hit for hit in best if hit.repeats is None]
     dated = [
-        _DatedHit(hit.candidate.seq, record, hit.candidate.trust, parse_statements(record.text, record.author))
+        _DatedHit(hit.candidate.seq, record, hit.candidate.trust, parse_statements(hit.candidate.text, record.author))
         for hit in compared
         for record in [records[hit.candidate.seq]]
     ]

@@ -85,7 +85,7 @@ def answers(url, writes, *, exact_find):
         def describe(records):
             return [(str(record.key), record.version, record.text, record.recorded_at) for record in records]
 
-        told = {
+        told: dict[object, object] = {
             "records": describe(journal.read()),
             "newest": describe(journal.read(Query(newest_first=True, limit=3))),
             "labelled": describe(journal.read(Query(labels=("session=s",)))),
@@ -101,7 +101,7 @@ def answers(url, writes, *, exact_find):
             "owner only": [attempt(verb) for verb in (ada.compact, lambda: journal.erase(Key("bob", "note", "x")))],
         }
         with journal.snapshot() as reader:
-            told["positions"] = describe(reader.records(range(200)))
+            told["positions"] = describe(reader.records(range(200)))  # type: ignore[attr-defined]  # every engine has it
             told["frequency"] = reader.frequency(["heron", "pond", "bob"])
             told["authors"] = reader.authors(100)
             told["missing"] = reader.count_without_vectors("none")

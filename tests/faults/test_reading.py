@@ -7,13 +7,15 @@ import subprocess
 import sys
 import time
 
+import apsw
 import psycopg
 import pytest
 
 import lukasa
 from lukasa import Draft, Key
-from lukasa.errors import StoreBusy, StoreMissing, StoreReadOnly
+from lukasa.errors import StoreMissing, StoreReadOnly
 from lukasa.recall.vector_index import EMBEDDER_SETTING_KEY
+from support.postgres import PostgresServer
 
 pytestmark = pytest.mark.requirement("RCL-5")
 QUESTION = "Where does the heron fish?"
@@ -97,9 +99,9 @@ def test_recall_answers_on_a_store_that_was_opened_read_only(store, exported, op
 def test_a_store_of_an_older_schema_is_refused_with_a_sentence_where_it_cannot_be_migrated(store):
     with lukasa.open(store) as memory:
         memory.journal.write("note", "old")
-        database = memory._parts.engine._connect_writer()
-        database.execute("PRAGMA user_version = 3")
-        database.close()
+    database = apsw.Connection(str(store))
+    database.execute("PRAGMA user_version = 3")
+    database.close()
     with pytest.raises(StoreReadOnly, match="older Lukasa"):
         lukasa.open(store, read_only=True)
 
@@ -159,6 +161,20 @@ class TestPostgres:
         with lukasa.open(url) as memory:
             check_recall(memory, unindexed=1, reason="cannot be written")
 
+    def test_recall_answers_on_a_standby(self):
+        with PostgresServer(durable=True) as primary:
+            standby = primary.start_standby()
+            with lukasa.open(primary.url(), embedder="hash") as memory:
+                fill(memory)
+            deadline = time.monotonic() + 20
+            with lukasa.open(standby.url()) as memory:
+                while len(list(memory.journal.read())) < 6:
+                    assert time.monotonic() < deadline
+                check_recall(memory, unindexed=1, reason="cannot be written")
+                assert memory.describe()["read_only"]
+                with pytest.raises(StoreReadOnly):
+                    memory.journal.write("note", "late")
+
     def test_recall_does_not_wait_for_a_writer_that_never_ends(self, url):
         with lukasa.open(url, embedder="hash") as memory:
             fill(memory)
@@ -180,5 +196,5 @@ class TestPostgres:
             with psycopg.connect(url, options="-c search_path=lukasa,public") as frozen:
                 seq = memory.journal.tip()
                 frozen.execute("INSERT INTO vector_1 SELECT 'shared', %s, 0, vector FROM vector_1 LIMIT 1", (seq,))
-                check_recall(memory, unindexed=1, reason=StoreBusy.__doc__[:20])
+                check_recall(memory, unindexed=1, reason="held the write lock")
                 frozen.rollback()

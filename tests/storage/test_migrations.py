@@ -270,8 +270,8 @@ def create_store_of_schema_3(source_url, url) -> None:
                 old.execute(script)
         for table in ("log", "tally", "meta"):
             rows = source.execute(f"SELECT * FROM {table}")
-            names = ", ".join(column.name for column in rows.description)
-            values = ", ".join(["%s"] * len(rows.description))
+            columns = [column.name for column in rows.description or ()]
+            names, values = ", ".join(columns), ", ".join(["%s"] * len(columns))
             with old.cursor() as cursor:
                 cursor.executemany(f"INSERT INTO {table} ({names}) VALUES ({values})", rows.fetchall())
         old.execute("SELECT setval('position', (SELECT max(seq) FROM log))")

@@ -217,7 +217,7 @@ class Recall:
             return RecallResult(parse_question(text), (), note="The question is empty.")
         with self._journal.snapshot() as reader:
             found = self._find_records(reader, text, model, query)
-            if unindexed and not self._journal.reach.unlimited:  # what others wrote is not told
+            if unindexed and not self._journal.reach.unlimited:  # texts of other scopes do not count
                 unindexed = reader.count_without_vectors(model)
         if unindexed and self.index.write_failure:
             note = f"{note} Texts without a vector were found by words alone. {self.index.write_failure}".strip()

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup run test test-clients test-faults coverage pictures lint types contract house check clean
+.PHONY: help setup run tour test test-clients test-faults test-fuzz coverage pictures lint types contract house check clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -17,8 +17,15 @@ $(READY): pyproject.toml benchmarks/pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group dev -e ".[backup,mcp,minilm,postgres,server,static,tokens]" -e ./benchmarks
 	@touch $@
 
-run: setup  ## a short real walk through Lukasa, in a temporary store
+run: setup  ## serve the store in .lukasa/: HTTP API and MCP; prints the address and where the token is
+	@mkdir -p .lukasa
+	$(BIN)/lukasa --store .lukasa/memory.db serve
+
+tour: setup  ## a short real walk through Lukasa, in a temporary store
 	$(BIN)/lukasa tour
+
+test-fuzz: setup  ## long random and stateful tests of the HTTP API
+	$(BIN)/python -m pytest -m fuzz tests/interfaces/http
 
 test: setup  ## all tests but the long ones
 	$(BIN)/python -m pytest -n 2 -m "not slow"
@@ -29,7 +36,7 @@ test-faults: setup  ## the long fault and load tests
 coverage: setup  ## the tests with coverage; fails below the floor in pyproject.toml
 	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term --cov-report=html
 
-test-clients: setup  ## real clients of the MCP server: conformance, the reference memory server, Claude Code
+test-clients: setup  ## real clients and frameworks: MCP conformance, Claude Code, LangGraph, OpenAI Agents, Anthropic
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group clients
 	mkdir -p build/clients && cp tests/clients/package.json build/clients/
 	-cd build/clients && PATH="$(CURDIR)/$(BIN):$$PATH" NODE_USE_SYSTEM_CA=1 npm install --silent --no-audit --no-fund \

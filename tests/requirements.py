@@ -113,6 +113,7 @@ REQUIREMENTS = {
     "DOO-5": "The dashboard lets people browse, search and review memory in a browser.",
     "DOO-6": "Adapters serve LangGraph, OpenAI Agents and the Anthropic memory tool.",
     "DOO-7": "The same scenario gives the same outcome through every door.",
+    "DOO-8": "A Python client has the same calls over HTTP, and a store syncs with a hub, proved.",
     # Running it
     "OPS-1": "The embedded default is one SQLite file: no service, no key, no download.",
     "OPS-2": "PostgreSQL behaves the same behind one URL, with migration both ways and proof.",
@@ -121,4 +122,4 @@ REQUIREMENTS = {
     "OPS-5": "There is no telemetry.",
 }
 
-NOT_BUILT = frozenset({"DOO-4", "DOO-5", "DOO-6", "DOO-7"})
+NOT_BUILT = frozenset({"DOO-5"})

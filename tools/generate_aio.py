@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lukasa.async_proxy import LIVE_CLASSES
+from lukasa.client import RemoteMemory, connect
 from lukasa.memory import SERVICES, Memory, open_memory
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,7 +29,17 @@ TARGET = ROOT / "src" / "lukasa" / "aio.pyi"
 HEADER = '"""The types of the awaited library. Written by tools/generate_aio.py; do not edit."""\n'
 EAGER_ATTRIBUTES = {"Journal": {"author": "str", "reach": "Reach"}, "Memory": {"place": "StoreLocation"}}
 """Plain attributes that need no ``await``."""
-NESTED_SERVICES = {"Trust": {"rubric": ("lukasa.trust.rubric", "Rubrics")}}
+NESTED_SERVICES = {
+    "RemoteMemory": {
+        "context": ("lukasa.client", "RemoteConversations"),
+        "episodes": ("lukasa.client", "RemoteEpisodes"),
+        "forecasts": ("lukasa.client", "RemoteForecasts"),
+        "handoffs": ("lukasa.client", "RemoteHandoffs"),
+        "sessions": ("lukasa.client", "RemoteSessions"),
+        "trust": ("lukasa.client", "RemoteTrust"),
+    },
+    "Trust": {"rubric": ("lukasa.trust.rubric", "Rubrics")},
+}
 """Services that are attributes of another service."""
 
 
@@ -113,8 +124,7 @@ class StubWriter:
 
     def text(self) -> str:
         """Return the whole file."""
-        body = self.write_class(Memory)
-        opened = self._open_text(body)
+        opened = [self._open_text("open", open_memory, Memory), self._open_text("connect", connect, RemoteMemory)]
         grouped: dict[str, list[str]] = {}
         for name, module in self.imports.items():
             grouped.setdefault(module, []).append(name)
@@ -128,19 +138,20 @@ class StubWriter:
             "from typing import Self",
         ]
         return "\n".join(
-            [HEADER, *standard, *imports, "", *(f"{text}\n" for text in self.classes.values()), opened, ""]
+            [HEADER, *standard, *imports, "", *(f"{text}\n" for text in self.classes.values()), *opened, ""]
         )
 
-    def _open_text(self, name: str) -> str:
-        signature = inspect.signature(open_memory)
+    def _open_text(self, name: str, function: Any, result: type) -> str:
+        signature = inspect.signature(function)
         parameters = [
             parameter.replace(
-                annotation=Verbatim(self._annotation(str(parameter.annotation), Memory)), default=Verbatim("...")
+                annotation=Verbatim(self._annotation(str(parameter.annotation), result)),
+                default=parameter.default if parameter.default is inspect.Parameter.empty else Verbatim("..."),
             )
             for parameter in signature.parameters.values()
         ]
         text = str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
-        return f"async def open{text} -> {name}: ..."
+        return f"async def {name}{text} -> {self.write_class(result)}: ..."
 
 
 class Verbatim:

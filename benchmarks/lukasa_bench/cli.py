@@ -135,6 +135,7 @@ def search(
 def gate(
     ctx: typer.Context,
     sizes: Annotated[str, typer.Option(help="Memories in the vault, such as 1k,100k,1m.")] = "1k,100k",
+    template: Annotated[bool, typer.Option("--template", help="Use facts of one template, all of them alike.")] = False,
     on: ServerOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
 ) -> None:
@@ -147,7 +148,7 @@ def gate(
     server = _server_url(on or get_options(ctx, as_json).store)
     wanted = _parse_sizes_option(sizes)
     with _progress_display() as progress:
-        report = run(wanted, server=server, progress=progress)
+        report = run(wanted, server=server, progress=progress, template=template)
     if get_options(ctx, as_json).json:
         _print_json(report.as_json())
     else:
@@ -272,6 +273,32 @@ def mcp(
 
     with _progress_display() as progress:
         report = run(size, rounds, calls=calls, progress=progress)
+    if get_options(ctx, as_json).json:
+        _print_json(report.as_json())
+    else:
+        print_report(report, size_label="memories")
+
+
+@app.command()
+def http(
+    ctx: typer.Context,
+    sizes: Annotated[str, typer.Option(help="Memories present in the store: 1k,10k,100k.")] = "1k",
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measured rounds of each case.")] = 5,
+    calls: Annotated[int, typer.Option(min=1, help="Calls per round.")] = 60,
+    clients: Annotated[int, typer.Option(min=1, help="Clients at once.")] = 64,
+    requests: Annotated[int, typer.Option(min=1, help="Requests of all clients together.")] = 5_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure remember and recall over HTTP, compared with the library, and a server under the load of many clients.
+
+    Example: lukasa bench http --sizes 1k,10k
+    """
+    from lukasa_bench.http import run
+
+    with _progress_display() as progress:
+        report = run(
+            _parse_sizes_option(sizes), rounds, calls=calls, clients=clients, requests=requests, progress=progress
+        )
     if get_options(ctx, as_json).json:
         _print_json(report.as_json())
     else:

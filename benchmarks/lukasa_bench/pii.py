@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 
 from lukasa.pii.detector import find_pii
-from lukasa.pii.patterns import LABELLED_SECRETS, OTHER_TOKENS, PASSWORDS, STATED_PASSWORDS
-from lukasa.pii.tokens import PROVIDER_TOKENS
+from lukasa.pii.passwords import PASSWORDS, WEAK_KEYWORDS
+from lukasa.pii.tokens import LABELLED_SECRETS, MIDDLE_LITERALS, TOKEN_PREFIXES
 from lukasa_bench.corpus import draw_words
 from lukasa_bench.interleave import compare, run_interleaved
 from lukasa_bench.pii_samples import draw_pii_samples
@@ -36,8 +36,8 @@ SAMPLE_BARS = {
 """What must be found of each sort of samples, and how many look-alikes may be."""
 
 _ALNUM = string.ascii_letters + string.digits
-_HINTS = ["eyJ", *PROVIDER_TOKENS, *(token.hint for token in OTHER_TOKENS)]
-_KEYWORDS = [pattern.hint for pattern in (*LABELLED_SECRETS, *PASSWORDS, *STATED_PASSWORDS)]
+_HINTS = ["eyJ", *TOKEN_PREFIXES, *MIDDLE_LITERALS]
+_KEYWORDS = [*LABELLED_SECRETS, *PASSWORDS, *WEAK_KEYWORDS]
 
 REPEATED_PIECES = (
     "1", "4 ", "1.", "12-", "4111 1111 1111 1112 ", "4111 1111 1111 111x ", "4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 , ", "123-45-678", "123-45-6789 ",

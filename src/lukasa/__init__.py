@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lukasa import aio as aio
+    from lukasa.client import connect
     from lukasa.errors import LukasaError
     from lukasa.memory import Memory, find_backups
     from lukasa.memory import open_memory as open
@@ -30,6 +31,7 @@ __all__ = [
     "Record",
     "Refused",
     "__version__",
+    "connect",
     "find_backups",
     "open",
     "restore",
@@ -38,6 +40,7 @@ __all__ = [
 _LAZY_IMPORTS = {
     "LukasaError": "errors",
     "Memory": "memory",
+    "connect": "client",
     "find_backups": "memory",
     "open": "memory.open_memory",
     "restore": "memory.restore_store",

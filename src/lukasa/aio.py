@@ -19,3 +19,10 @@ from lukasa.memory import open_memory
 async def open(*arguments: Any, **options: Any) -> AsyncProxy:
     """Open a store as ``lukasa.open`` does."""
     return AsyncProxy.of(await run_in_thread(None, lambda: open_memory(*arguments, **options)))
+
+
+async def connect(*arguments: Any, **options: Any) -> AsyncProxy:
+    """Connect to a server as ``lukasa.connect`` does."""
+    from lukasa import client
+
+    return AsyncProxy.of(client.connect(*arguments, **options))

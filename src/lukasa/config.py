@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from platformdirs import user_config_path, user_data_path
 
@@ -27,8 +28,9 @@ STORE_VARIABLE = "LUKASA_STORE"
 READ_VARIABLE = "LUKASA_READ_URL"
 PROFILE_VARIABLE = "LUKASA_PROFILE"
 FILES_VARIABLE = "LUKASA_FILES"
-TOKENS_VARIABLE = "LUKASA_TOKENS"
 TOKEN_VARIABLE = "LUKASA_TOKEN"  # noqa: S105 - the name of a variable
+HUB_VARIABLE = "LUKASA_HUB"
+HUB_TOKEN_VARIABLE = "LUKASA_HUB_TOKEN"  # noqa: S105 - the name of a variable
 BACKUP_SECRET_VARIABLE = "LUKASA_BACKUP_SECRET"  # noqa: S105 - the name of a variable
 SESSION_VARIABLES = ("LUKASA_SESSION_ID", "VOXSIGIL_SESSION_ID")
 STORE_FILE = "memory.db"
@@ -139,14 +141,37 @@ def default_session_id() -> str | None:
     return next((os.environ[name] for name in SESSION_VARIABLES if os.environ.get(name)), None)
 
 
-def locate_tokens(path: Path | None = None) -> Path:
-    """Return the file of API tokens: as named, else ``LUKASA_TOKENS``, else in the user's configuration."""
-    return path or Path(os.environ.get(TOKENS_VARIABLE) or user_config_path("lukasa") / "tokens.json")
+def locate_owner_token(location: StoreLocation) -> Path:
+    """Return the file for the first token of a store's owner: next to the store's file, else in the user's configuration."""
+    if location.path is not None:
+        is_default = location.path.name == STORE_FILE
+        return location.path.with_name("owner.token" if is_default else f"{location.path.name}.owner.token")
+    return user_config_path("lukasa") / f"owner-{hashlib.sha256(str(location).encode()).hexdigest()[:16]}.token"
 
 
 def single_token() -> str:
     """Return the API token that ``LUKASA_TOKEN`` gives in the clear, or ""."""
     return os.environ.get(TOKEN_VARIABLE, "")
+
+
+def find_hub(endpoint: str = "") -> tuple[str, str] | None:
+    """Return the address of the hub and the token for it, or ``None`` for the hub in the store.
+
+    ``LUKASA_HUB`` names the hub of all sessions; ``endpoint`` is the one that a session's configuration names. The token in
+    ``LUKASA_HUB_TOKEN`` is sent to no other server than ``LUKASA_HUB``, if that is set, because a session may have been
+    imported; an endpoint without a token is not used.
+    """
+    hub, token = os.environ.get(HUB_VARIABLE, ""), hub_token()
+    parts, known = urlsplit(endpoint), urlsplit(hub)
+    is_address = parts.scheme in ("http", "https") and bool(parts.netloc)
+    if is_address and token and (not hub or (parts.scheme, parts.netloc) == (known.scheme, known.netloc)):
+        return endpoint, token
+    return (hub, token) if hub else None
+
+
+def hub_token() -> str:
+    """Return the token for the hub from ``LUKASA_HUB_TOKEN``, or ""."""
+    return os.environ.get(HUB_TOKEN_VARIABLE, "")
 
 
 def backup_secret() -> str:

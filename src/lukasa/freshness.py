@@ -6,12 +6,13 @@ its text was stated (``stated_at``, only after a confirmation, which is a versio
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from lukasa.clock import from_iso, to_iso, to_utc
 from lukasa.errors import InvalidInput
-from lukasa.record import Record
+from lukasa.record import Key, Record
 
 EXPIRES_AT, CONFIRMED_AT, STATED_AT = "expires_at", "confirmed_at", "stated_at"
 _DAYS_PER_WEEK, _DAYS_PER_MONTH, _DAYS_PER_YEAR = 7, 30.44, 365.25
@@ -74,6 +75,12 @@ def _count_days(days: int) -> str:
         if days >= first:
             return f"{int(days / length)} {unit}s"
     return "1 day" if days == 1 else f"{days} days"
+
+
+def describe_left_out(keys: Iterable[Key]) -> str:
+    """Return the line of a block that names the expired records that it leaves out; "" if there are none."""
+    names = ", ".join(map(str, keys))
+    return f"Left out because expired: {names}" if names else ""
 
 
 def describe_freshness(record: Record, now: datetime) -> str:

@@ -32,12 +32,15 @@ from lukasa.record import (
     parse_entry,
 )
 from lukasa.scope import SHARED, SYSTEM, Reach
+from lukasa.storage.append import RequestLog
 from lukasa.storage.engine import (
     ALL_RECORDS,
+    API_TOKEN,
     COMPACTION,
     ERASURE,
     QUARANTINE,
     RESERVED_KINDS,
+    TOKEN_USE,
     AsOf,
     Engine,
     EraseResult,
@@ -101,6 +104,16 @@ class Journal:
         """Return a journal of the same log for another caller. Only the owner may do this."""
         self._require_owner("hand it out")
         return Journal(self._engine, self._gate, reach, self._clock, self._new_id, author=author)
+
+    def for_request(self, key: str, fingerprint: bytes) -> Journal:
+        """Return a journal of the same caller whose writes raise ``RepeatedRequest`` when the request is repeated."""
+        engine: Any = RequestLog(self._engine, key, fingerprint)
+        return Journal(engine, self._gate, self.reach, self._clock, self._new_id, author=self.author)
+
+    def end_request(self) -> None:
+        """Make the later writes of a journal that ``for_request`` returned plain ones, such as those of a close."""
+        if isinstance(self._engine, RequestLog):
+            self._engine = self._engine.engine
 
     @property
     def home_scope(self) -> str | None:
@@ -419,6 +432,7 @@ class Journal:
             chosen.update(dict.fromkeys(record.key for record in reader.read(about)))
         chosen.update(dict.fromkeys(reader.descendants(list(chosen), hidden=True)))
         protected = RESERVED_KINDS - {QUARANTINE} if subject else RESERVED_KINDS
+        protected |= {API_TOKEN, TOKEN_USE}  # a hash may hold any letters; tokens are revoked, not erased
         return [key for key in chosen if key.scope != SYSTEM or key.kind not in protected]
 
     def _erasure_salt(self) -> str:

@@ -20,6 +20,7 @@ from lukasa.config import (
     default_session_id,
     embedder_key,
     embedder_name,
+    find_hub,
     locate_files,
     locate_store,
     open_configured_model,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from lukasa.experience.briefing import RelevantMemories
     from lukasa.forecasts import Forecasts
     from lukasa.memory_graph import MemoryGraph
-    from lukasa.network import Network
+    from lukasa.network import Network, NetworkHub
     from lukasa.recall.recall import Recall
     from lukasa.recall.vector_index import VectorIndex
     from lukasa.sessions import Sessions
@@ -94,12 +95,15 @@ class Service:
     arguments: Arguments = lambda memory, parts: (memory.journal, parts.clock)
 
 
-def _open_hub(memory: Memory, clock: Clock) -> Network | None:
-    """Return the hub of the agents that share the store, for a caller that may read and write the shared scope."""
-    from lukasa.network import NetworkHub
+def _open_network(memory: Memory, endpoint: str = "") -> Network | None:
+    """Return the network of a caller: the hub at an address, or the hub in the store if the caller may use the shared scope."""
+    if (found := find_hub(endpoint)) is not None:
+        from lukasa.api_connection import ApiConnection
+        from lukasa.network.http import HttpNetwork
 
+        return HttpNetwork(ApiConnection(*found), memory.journal)
     reach = memory.journal.reach
-    return NetworkHub(memory.journal, clock) if reach.reads(SHARED) and reach.writes(SHARED) else None
+    return memory.hub if reach.reads(SHARED) and reach.writes(SHARED) else None
 
 
 def _context_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
@@ -108,13 +112,12 @@ def _context_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
 
 
 def _sessions_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
-    files, hub = partial(_open_files, parts.location), _open_hub(memory, parts.clock)
-    return memory.journal, parts.clock, parts.new_id, files, hub, default_session_id, lambda: memory.forecasts
+    files, network = partial(_open_files, parts.location), partial(_open_network, memory)
+    return memory.journal, parts.clock, parts.new_id, files, network, default_session_id, lambda: memory.forecasts
 
 
 def _forecasts_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
-    hub = _open_hub(memory, parts.clock)
-    return memory.journal, parts.clock, parts.new_id, hub, lambda: memory.sessions.configuration()
+    return memory.journal, parts.clock, parts.new_id, _open_network(memory), lambda: memory.sessions.configuration()
 
 
 def _trust_arguments(memory: Memory, parts: StoreParts) -> tuple[Any, ...]:
@@ -150,6 +153,9 @@ SERVICES: dict[str, Service] = {
     "forecasts": Service("lukasa.forecasts", "Forecasts", _forecasts_arguments),
     "graph": Service("lukasa.memory_graph", "MemoryGraph", lambda memory, _: (memory.journal,)),
     "handoffs": Service("lukasa.experience", "Handoffs"),
+    "hub": Service(
+        "lukasa.network", "NetworkHub", lambda memory, parts: (memory.journal, parts.clock, parts.open_trust_lookup())
+    ),
     "knowledge": Service(
         "lukasa.experience",
         "Knowledge",
@@ -188,7 +194,7 @@ SERVICES: dict[str, Service] = {
 
 def declared_kinds() -> dict[str, KindSpec]:
     """Collect the kinds of record that the services declare."""
-    packages = dict.fromkeys(["lukasa.jobs", "lukasa.network", *(service.package for service in SERVICES.values())])
+    packages = ["lukasa.integrations", "lukasa.jobs", *(service.package for service in SERVICES.values())]
     return {kind: spec for package in packages for kind, spec in import_module(package).KINDS.items()}
 
 
@@ -217,6 +223,8 @@ class Memory:
     """The knowledge graph of the reference MCP memory server: entities, observations, relations."""
     handoffs: Handoffs
     """Work passed from one agent to another."""
+    hub: NetworkHub
+    """The network of the agents that share this store."""
     knowledge: Knowledge
     """Patterns, anti-patterns and facts, and the links between them."""
     ledgers: Ledgers
@@ -298,9 +306,25 @@ class Memory:
 
         return build_briefing(self.journal, self.recall, self.skills, self._parts.clock.now(), task, budget=budget)
 
-    def as_agent(self, agent: str = "", scopes: Iterable[str] | None = None) -> Memory:
-        """Return a memory of the same store for another caller; closing it leaves the store open. Only the owner may do this."""
-        journal = self.journal.with_reach(_build_reach(agent, scopes), agent)
+    def as_agent(self, agent: str = "", scopes: Iterable[str] | None = None, *, read_only: bool = False) -> Memory:
+        """Return a memory of the same store for another caller; closing it leaves the store open. Only the owner may do this.
+
+        A caller that is ``read_only`` writes no scope.
+        """
+        reach = _build_reach(agent, scopes)
+        if read_only:
+            reach = Reach(reach.readable, frozenset())
+        return self._with_journal(self.journal.with_reach(reach, agent))
+
+    def for_request(self, key: str, fingerprint: bytes) -> Memory:
+        """Return a memory for one request: when it is repeated with the same key, its first write raises ``RepeatedRequest``.
+
+        ``fingerprint`` is a digest of the request; a key that was used for another request is refused. Closing this memory
+        leaves the store open.
+        """
+        return self._with_journal(self.journal.for_request(key, fingerprint))
+
+    def _with_journal(self, journal: Journal) -> Memory:
         return Memory(self._parts, journal, self.jobs.seen_by(journal), shares_engine=True)
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:

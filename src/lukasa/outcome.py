@@ -67,3 +67,14 @@ class Conflict:
 
 
 Outcome = Accepted | Refused | Conflict
+
+
+class RepeatedRequest(Exception):
+    """A write of ``Memory.for_request`` found its key used by an earlier request; ``outcome`` is what that one wrote.
+
+    If the earlier request was another one, the outcome is a refusal.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__("An earlier request has the same key.")
+        self.outcome = outcome

@@ -1,6 +1,7 @@
 """The command ``lukasa context``."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from typer.testing import CliRunner
@@ -25,6 +26,20 @@ def run(tmp_path, monkeypatch):
         return runner.invoke(app, list(words), input=input)
 
     return run
+
+
+@pytest.mark.requirement("RCL-7")
+def test_assemble_lists_expired_facts(run):
+    with open_store("c.db", embedder="hash") as memory:
+        memory.context.append("s1", "user", "Hello")
+        memory.context.add_fact("s1", "The lift is broken", expires_at=datetime(2020, 1, 1, tzinfo=UTC))
+        memory.context.add_fact("s1", "The key is with the porter")
+    answer = run("context", "assemble", "s1")
+    assert "- The key is with the porter (today)" in answer.stdout
+    assert "broken" not in answer.stdout
+    assert "Left out because expired: shared/fact/" in answer.stderr
+    found = json.loads(run("context", "assemble", "s1", "--json").stdout)
+    assert [key["kind"] for key in found["expired"]] == ["fact"]
 
 
 @pytest.fixture

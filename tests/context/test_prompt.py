@@ -1,11 +1,20 @@
 """Assembled prompts stay within the budget, keep tool calls with their results, and fence recalled text."""
 
+import re
+from datetime import timedelta
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lukasa.context import Context, Turn
-from lukasa.context.prompt import TOKENS_PER_MESSAGE, assemble_prompt, extract_passage, group_tool_results
+from lukasa.context.prompt import (
+    TOKENS_PER_MESSAGE,
+    RecalledMemory,
+    assemble_prompt,
+    extract_passage,
+    group_tool_results,
+)
 from lukasa.models.token_counter import TokenCounter, open_token_counter
 
 COUNT = open_token_counter()
@@ -33,6 +42,32 @@ def test_assemble_includes_everything_when_the_budget_allows(conversations, appe
     assert (prompt.left_out, prompt.counted_by) == (0, COUNT.name)
 
 
+@pytest.mark.requirement("RCL-7", "CTX-13")
+def test_a_prompt_says_how_old_its_memories_are_and_lists_expired_ones(conversations, append_turns, clock):
+    said = clock.now() - timedelta(days=21)
+    conversations.append("s", "user", "I prefer short answers. The heron stands by the river.", timestamp=said)
+    conversations.add_fact("s", "The lift is broken", expires_at=clock.now() + timedelta(days=2))
+    conversations.add_fact("s", "The key is with the porter")
+    append_turns(conversations, "s", 60)
+    clock.advance(timedelta(days=1).total_seconds())
+    prompt = conversations.assemble("s", 4_000, question="Where does the heron stand?")
+    assert "- User prefers short answers (3 weeks ago)" in prompt.text
+    assert "- The key is with the porter (yesterday)" in prompt.text
+    assert "- The lift is broken (yesterday, expires " in prompt.text
+    assert re.search(r"earlier in s · by user · [\d:T-]+ · 3 weeks ago", prompt.text)
+    assert "summary of s · written yesterday" in prompt.text
+    assert prompt.expired == ()
+    clock.advance(timedelta(days=1).total_seconds())
+    prompt = conversations.assemble("s", 4_000)
+    assert "The lift is broken" not in prompt.text
+    assert [key.kind for key in prompt.expired] == ["fact"]
+    assert f"Left out because expired: {prompt.expired[0]}" in prompt.text
+    conversations.add_fact("s", "The lift is broken", expires_at=clock.now() + timedelta(days=9))
+    prompt = conversations.assemble("s", 4_000)
+    assert "- The lift is broken (2 days ago, confirmed today, expires " in prompt.text
+    assert prompt.expired == ()
+
+
 @pytest.mark.requirement("CTX-13")
 @pytest.mark.parametrize("budget", [0, 1, 5, 20, 60, 120, 250, 500, 1_000, 3_000])
 def test_assemble_never_exceeds_the_budget(conversations, append_turns, budget):
@@ -56,7 +91,8 @@ TURNS = st.lists(
 def test_any_prompt_fits_its_budget_and_starts_without_an_orphan_result(turns, older, facts, summary, budget):
     for counter in (COUNT, ESTIMATE):
         context = Context("s", facts=facts, long_term_summary=summary)
-        prompt = assemble_prompt(context, turns, older, budget=budget, counter=counter)
+        recalled = RecalledMemory([(fact, "today") for fact in facts], [(turn, "yesterday") for turn in older])
+        prompt = assemble_prompt(context, turns, recalled, budget=budget, counter=counter)
         assert (counter(prompt.text) if prompt.text else 0) <= prompt.tokens <= budget
         shown = [message for message in prompt.messages if message["role"] != "system"]
         assert not shown or shown[0]["role"] != "tool"

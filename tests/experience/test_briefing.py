@@ -1,9 +1,13 @@
 """The briefing before a task: patterns, similar episodes, skills and warnings, within a budget of tokens."""
 
+from datetime import timedelta
+
 import pytest
 
+from lukasa.clock import to_iso
 from lukasa.errors import InvalidInput
 from lukasa.experience.briefing import MAX_ENTRIES
+from lukasa.interfaces.serialise import briefing_json
 from lukasa.models.token_counter import open_token_counter
 
 GOAL = "Implement POST /api/todos endpoint"
@@ -143,3 +147,30 @@ def test_skills_count_among_the_relevant_memories(loki_memory):
     line = "[skill: api-implementation] API Endpoint Implementation"
     assert line in briefing.context["relevant_patterns"]
     assert briefing.block(2_000).text.count(line) == 1
+
+
+@pytest.mark.requirement("RCL-7", "EXP-7")
+def test_a_briefing_says_how_old_its_memories_are_and_lists_expired_ones(memory, clock):
+    tomorrow = to_iso(clock.now() + timedelta(days=1))
+    memory.knowledge.add_pattern("For a POST endpoint, validate the body first", id="old", expires_at=tomorrow)
+    memory.knowledge.add_antipattern("POST endpoint without a body limit", id="limit", expires_at=tomorrow)
+    memory.knowledge.add_pattern("A POST endpoint answers with 201", id="new")
+    clock.advance(timedelta(hours=1).total_seconds())
+    assert memory.before_task(GOAL).left_out == ()
+    clock.advance(timedelta(days=14).total_seconds())
+    briefing = memory.before_task(GOAL)
+    block = briefing.block().text
+    assert "[new] A POST endpoint answers with 201" in block
+    assert "2 weeks ago" in block
+    assert "validate the body" not in block
+    assert "body limit" not in block
+    assert sorted((entry.record.id, entry.reason) for entry in briefing.left_out) == [
+        ("limit", "expired"), ("old", "expired"),
+    ]  # fmt: skip
+    assert "Left out because expired: shared/" in block
+    found = memory.retrieve_relevant_memory(GOAL)
+    assert [entry.record.id for entry in found.left_out] == ["old"]
+    assert "2 weeks ago" in found.block().text
+    answer = briefing_json(briefing)
+    assert [entry["age"] for entry in answer["memories"]] == ["2 weeks ago"]
+    assert {entry["id"] for entry in answer["left_out"]} == {"old", "limit"}

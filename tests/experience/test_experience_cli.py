@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from typer.testing import CliRunner
 
+import lukasa
 from lukasa.interfaces.cli.app import app
 
 pytestmark = pytest.mark.requirement("DOO-2")
@@ -151,6 +152,19 @@ def test_metrics_shows_tasks_rewards_and_a_dashboard(run):
     assert id in run("metrics", "--rewards").stdout
     assert "30" in run("metrics", "--tasks").stdout
     run("metrics", "--prefer", "nonsense", expect=2)
+
+
+@pytest.mark.requirement("RCL-7")
+def test_before_task_says_how_old_memories_are_and_lists_expired_ones(run, store_path):
+    with lukasa.open(store_path, embedder="hash") as memory:
+        memory.knowledge.add_pattern("A POST endpoint validates the body", id="old", expires_at="2020-01-01T00:00:00Z")
+        memory.knowledge.add_pattern("A POST endpoint answers with 201", id="new")
+    lines = run("before-task", GOAL).stdout.splitlines()
+    assert "  [new] A POST endpoint answers with 201 (today)" in lines
+    assert lines[-1].startswith("Left out because expired: shared/")
+    answer = parse_json(run("before-task", GOAL, "--json"))
+    assert [entry["age"] for entry in answer["memories"]] == ["today"]
+    assert [(entry["id"], entry["reason"]) for entry in answer["left_out"]] == [("old", "expired")]
 
 
 def test_before_task_prints_a_prompt_block_within_its_budget(loki_run):

@@ -257,7 +257,7 @@ def isolate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = folder / "home"
     home.mkdir()
     settings = {"HOME": home, "XDG_DATA_HOME": home / "data", "XDG_STATE_HOME": home / "state"}
-    settings |= {"LUKASA_TOKENS": folder / "tokens.json", "LUKASA_HOOKS": folder / "hooks"}
+    settings |= {"LUKASA_HOOKS": folder / "hooks"}
     settings |= {"LUKASA_STORE": folder / "agents.db"}
     for name, path in settings.items():
         monkeypatch.setenv(name, str(path))

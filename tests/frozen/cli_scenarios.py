@@ -361,10 +361,10 @@ RUBRIC = [
 ]
 
 DOORS = [
-    Step("--agent ada token add laptop --tokens tokens.json"),
-    Step("--scope shared token add owner --tokens tokens.json"),
-    Step("token list --tokens tokens.json"),
-    Step("token revoke laptop --tokens tokens.json"),
+    Step("--agent ada token add laptop --expires 2099-01-01 --rate 60"),
+    Step("--scope shared token add reader --read-only"),
+    Step("token list"),
+    Step("token revoke laptop"),
     Step("install claude-code --dry-run"),
     Step("install claude-code"),
     Step("install claude-code"),
@@ -407,6 +407,7 @@ NOT_RUN: dict[tuple[str, ...], str] = {
     ("bench", "mcp"): "starts servers and takes more than 5 seconds",
     ("bench", "store"): "starts processes and takes more than 10 seconds",
     ("serve",): "serves until it is interrupted",
+    ("sync",): "needs a running server",
     ("bench", "trust"): "takes more than 5 seconds even with one seed",
 }
 """Commands that no scenario runs to the end, each with the reason. The list of errors runs wrong forms of them."""

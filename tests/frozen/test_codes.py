@@ -150,7 +150,7 @@ Calls = Iterator[tuple[str, Callable[[], Any]]]
 def _agent(memory: Any, name: str) -> Any:
     methods = inspect.getmembers(type(memory), inspect.isfunction)
     found = next(
-        each for each, method in methods if list(inspect.signature(method).parameters)[1:] == ["agent", "scopes"]
+        each for each, method in methods if list(inspect.signature(method).parameters)[1:3] == ["agent", "scopes"]
     )
     return getattr(memory, found)(name)
 

@@ -14,7 +14,8 @@ import httpx2
 
 from lukasa.errors import NotAllowed
 from lukasa.interfaces.api_tokens import token_from_environment
-from lukasa.interfaces.auth import MAX_BODY_BYTES, TokenAuthMiddleware, single_token_source
+from lukasa.interfaces.auth import TokenAuthMiddleware, single_token_source
+from lukasa.interfaces.limits import MAX_BODY_BYTES
 from lukasa.interfaces.stores import CALLER_KEY, CURRENT_REQUEST, Caller, CallerStores
 
 pytestmark = pytest.mark.requirement("DOO-3")

@@ -14,7 +14,7 @@ from lukasa.storage.engines import EngineOptions, find_engine_for_url, open_engi
 from lukasa.storage.location import StoreLocation
 from lukasa.storage.reader import Dialect, build_conditions
 from lukasa.testing.contract.base import write_note
-from lukasa.text.similarity import text_pair_keys
+from lukasa.text.terms import text_pair_keys
 
 
 def test_a_store_name_selects_its_engine_by_url_scheme() -> None:

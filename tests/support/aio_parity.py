@@ -39,7 +39,7 @@ store = load_store_script()
 import lukasa.aio  # noqa: E402 - after the environment is fixed
 from lukasa.async_proxy import AsyncCall, AsyncProxy  # noqa: E402
 from lukasa.record import entry_bytes  # noqa: E402
-from lukasa.text.similarity import text_pair_keys  # noqa: E402
+from lukasa.text.terms import text_pair_keys  # noqa: E402
 
 
 class BlockingView:
@@ -178,6 +178,10 @@ def journal_calls(memory: Any, folder: Path) -> Iterator[Any]:
     yield journal.replay(entries)
     limited = journal.with_reach(lukasa.Reach.of(["orion"]), "orion")
     yield limited.tally(), limited.author
+    yield journal.for_request("k1", b"a").write("note", "Written once.")
+    yield memory.for_request("k2", b"b").remember("Requests are written once.")
+    ended = journal.for_request("k1", b"other")
+    yield ended.end_request(), ended.write("note", "After the request.")
     with journal.snapshot() as reader:
         yield reader.get(record.key), reader.history(record.key), reader.read(), reader.tally(), reader.tip()
         yield reader.match_text("plain note"), reader.frequency(["note"]), reader.authors(100)
@@ -244,6 +248,10 @@ def trust_and_forecast_calls(memory: Any) -> Iterator[Any]:
     yield forecasts.agent_id, forecasts.find(), forecasts.get("build-1"), forecasts.history("build-1")
     yield forecasts.calibrate(0.7), forecasts.estimate("release"), forecasts.reasoning("release")
     yield forecasts.max_active, forecasts.threshold, forecasts.received()
+    hub = memory.hub
+    yield hub.broadcast("north", "signal", {"signal_id": "s1"}), hub.fetch_state("north")
+    yield hub.inbox("south"), hub.acknowledge("south", "s1", "north"), hub.acknowledged("north", "s1")
+    yield [peer.agent_id for peer in hub.peers("west")]
     yield forecasts.scores(), forecasts.signals(), forecasts.take_in({"active_predictions": []})
 
 

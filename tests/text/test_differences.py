@@ -1,9 +1,12 @@
 """Differences between two texts: what can carry a fact, and what cannot."""
 
+from time import process_time
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lukasa.text import differences, word_classes
 from lukasa.text.differences import find_difference, is_misspelling
 
 DIFFERENT = [
@@ -38,6 +41,15 @@ DIFFERENT = [
     ("weekday", "Das Team trifft sich am Montag", "Das Team trifft sich am Dienstag"),
     ("modal", "Das muss der Vertrieb genehmigen", "Das kann der Vertrieb genehmigen"),
     ("tense", "Lena hat das Team geleitet", "Lena leitet das Team"),
+    ("order", "The job copies data from staging to production", "The job copies data from production to staging"),
+    ("order", "Merge main into release", "Merge release into main"),
+    ("order", "The mix needs more acid than base", "The mix needs more base than acid"),
+    ("order", "Tenants may keep cats but not dogs", "Tenants may keep dogs but not cats"),
+    ("order", "Water ferns in the morning and cacti at night", "Water cacti in the morning and ferns at night"),
+    ("order", "Every module has an owner", "Every owner has a module"),
+    ("order", "Restart the proxy, then the app", "Restart the app, then the proxy"),
+    ("order", "Ada, Ben's manager, is on leave", "Ben, Ada's manager, is on leave"),
+    ("order", "Der Zug fährt von Basel nach Genf", "Der Zug fährt von Genf nach Basel"),
     ("word", "用户喜欢深色模式", "用户喜欢浅色模式"),
     ("word", "El servidor está en la oficina", "El servidor está en la bodega"),
 ]
@@ -61,6 +73,20 @@ SAME = [
     ("Die Datenbank heißt Reiher", "Datenbank heisst Reiher"),
     ("Am Montag trifft sich das Team", "Das Team trifft sich am Montag"),
     ("Das Standup ist um 9 Uhr", "Das Standup ist um 9:00 Uhr"),
+    ("Ines has been vegetarian since 2019", "Since 2019 Ines has been vegetarian"),
+    ("Paris is the capital of France", "The capital of France is Paris"),
+    ("Metrics go from the agents to Prometheus", "Metrics go to Prometheus from the agents"),
+    ("Alerts go to Priya, Tom and Lee", "Alerts go to Lee, Tom and Priya"),
+    ("The API returns JSON", "The API returns JSON, by the way"),
+    ("The queue holds 1.2 million messages", "The queue holds 1,200,000 messages"),
+    ("Exams start at 9 a.m.", "Exams start at 9 o'clock"),
+    ("The lease ends on 31 December", "The lease ends on Dec 31"),
+    ("Amira heads the sales department", "Amira heads the sales dept."),
+    ("The database is in Frankfurt", "The DB is based in Frankfurt"),
+    ("Rechnungen gehen an die Buchhaltung", "Die Rechnungen gehen an die Buchhaltung"),
+    ("Der Drucker steht im 2. Stock", "Der Drucker steht im zweiten Stock"),
+    ("Der Zug nach Basel fährt um 8:15 Uhr ab", "Um 8 Uhr 15 fährt der Zug nach Basel ab"),
+    ("Jonas wohnt in Graz", "Jonas lebt in Graz"),
     ("用户喜欢深色模式", "用户喜欢深色模式。"),
 ]
 
@@ -90,6 +116,36 @@ def test_no_text_differs_from_itself(text):
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_any_two_texts_are_compared_alike_in_both_directions(one, other):
     assert (find_difference(one, other) is None) == (find_difference(other, one) is None)
+
+
+WORDS = sorted(
+    {word for pair in SAME for text in pair for word in text.split()} | {*word_classes.TRIGGERS, "9", "9:00"}
+)
+
+
+@pytest.mark.requirement("VLT-6")
+@given(
+    st.sampled_from([text for pair in SAME for text in pair]),
+    st.lists(st.tuples(st.integers(0, 12), st.sampled_from(WORDS)), min_size=1, max_size=3),
+)
+@settings(max_examples=300)
+def test_the_quick_comparison_finds_only_what_comparing_statements_finds(text, changes):
+    parts = text.split()
+    for place, word in changes:
+        parts[place % len(parts)] = word
+    other = " ".join(parts)
+    for language in ("en", "de"):
+        if differences._find_replaced_word(text, other, language) is not None:
+            assert differences._compare_statements(text, other, language) is not None
+
+
+@pytest.mark.requirement("VLT-6")
+def test_a_long_text_is_compared_within_milliseconds():
+    words = [f"{first}{vowel}{last}o{n}" for n in range(4) for first in "bdfg" for vowel in "aeiou" for last in "nrst"]
+    for other in (words[::-1], words[160:] + words[:160], [f"{word}x" for word in words]):
+        began = process_time()
+        assert find_difference(" ".join(words), " ".join(other)) is not None
+        assert process_time() - began < 0.5
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 import io
 import json
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 from typer.testing import CliRunner
 
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli.app import app
+from lukasa.text.differences import find_difference
 from lukasa.transfer.layouts.vault_jsonl import export_vault, import_vault
 from lukasa.vault import VaultSettings, duplicates
 
@@ -124,6 +127,81 @@ def test_many_similar_facts_are_kept_and_each_is_recognised_again(open_store, lo
     texts = [f"Customer number {n} pays {7 * n} euros of monthly rent in Oslo" for n in range(400)]
     assert all(vault.bulk_add(texts))
     assert {outcome.code for outcome in vault.bulk_add(texts[:20] + texts[-20:])} == {"duplicate"}
+
+
+def templated_facts(count):
+    return [f"Server web-{n:04d} has address 10.0.{n // 250}.{n % 250} and runs in rack {n % 40}" for n in range(count)]
+
+
+@pytest.mark.requirement("VLT-6")
+def test_a_fact_repeated_within_one_batch_of_similar_ones_is_refused(open_store):
+    texts = templated_facts(320)
+    repeated = [f"{text}." for text in (texts[0], texts[150], texts[319])]
+    outcomes = open_store().vault.bulk_add([*texts, *repeated])
+    assert all(outcomes[:320])
+    assert [outcome.details["duplicate_of"] for outcome in outcomes[320:]] == [
+        outcomes[n].record.id for n in (0, 150, 319)
+    ]
+
+
+@pytest.mark.requirement("VLT-6")
+def test_a_verdict_compares_no_more_facts_when_more_are_alike(open_store, location, monkeypatch):
+    compared = []
+
+    def count(text, other):
+        compared.append(other)
+        return find_difference(text, other)
+
+    monkeypatch.setattr(duplicates, "find_difference", count)
+    vault = open_store(location, profile=VaultSettings()).vault
+    texts = templated_facts(901)
+    for size in (200, 900):
+        assert all(vault.bulk_add(texts[0 if size == 200 else 200 : size]))
+        compared.clear()
+        assert vault.judge(texts[900]) is None
+        assert len(compared) <= 2 * duplicates.MAX_COMPARED_FACTS
+        assert vault.judge(f"{texts[7]}!").code == "duplicate"
+
+
+@pytest.mark.requirement("VLT-6")
+@pytest.mark.parametrize("limit", [duplicates.COMPARE_ALL_LIMIT, -1])
+@pytest.mark.parametrize(
+    ("known", "other"),
+    [
+        ("Marta owns the onboarding guide", "The onboarding guide is owned by Marta"),
+        ("The staging cluster has 12 nodes", "There are 12 nodes in the staging cluster"),
+        ("Lena leitet die Personalabteilung", "Die Personalabteilung wird von Lena geleitet"),
+    ],
+)
+def test_the_same_words_in_another_voice_repeat_a_fact(open_store, monkeypatch, limit, known, other):
+    monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", limit)
+    vault = open_store().vault
+    vault.add_memory(known)
+    assert vault.judge(other).code == "duplicate"
+    for settings in (VaultSettings(duplicates="document"), VaultSettings(overlap_threshold=1, similarity_threshold=1)):
+        vault.rules = settings
+        assert vault.judge(other) is None, "below the thresholds that the profile sets"
+
+
+@pytest.mark.requirement("VLT-6")
+@pytest.mark.parametrize("size", [0, duplicates.COMPARE_ALL_LIMIT + 1])
+def test_two_writers_of_one_new_fact_keep_it_once(open_store, location, size):
+    vaults = [open_store(location, profile=VaultSettings()).vault for _ in range(2)]
+    assert all(vaults[0].bulk_add(templated_facts(size)))
+    ready = Barrier(2)
+
+    def add(vault, text):
+        ready.wait()
+        return vault.add_memory(text)
+
+    names = ["Ada", "Boris", "Chidi", "Dolores", "Emeka", "Farah", "Gudrun", "Hiroshi"]
+    with ThreadPoolExecutor(2) as threads:
+        for name in names:
+            texts = (f"{name} approves the travel budget", f"The travel budget is approved by {name}.")
+            kept, refused = sorted(threads.map(add, vaults, texts), key=bool, reverse=True)
+            assert (bool(kept), refused.code) == (True, "duplicate")
+            assert refused.details["duplicate_of"] == kept.record.id
+    assert len(vaults[0].list()) == size + len(names)
 
 
 @pytest.mark.requirement("VLT-9")

@@ -7,16 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lukasa
-from lukasa.text.similarity import (
-    MAX_COMPLETE_WORDS,
-    MIN_OVERLAP,
-    distinct_words,
-    normalise_text,
-    pair_keys,
-    query_coverage,
-    sequence_similarity,
-    word_overlap,
-)
+from lukasa.text.similarity import query_coverage, sequence_similarity, word_overlap
+from lukasa.text.terms import MAX_COMPLETE_WORDS, MIN_OVERLAP, distinct_words, normalise_text, pair_keys
 from lukasa.vault import VaultSettings, duplicates
 
 WORDS = st.sampled_from(

@@ -1,7 +1,7 @@
 """Which new texts the vault refuses as duplicates, and which rewordings it proposes for merging.
 
 The set has three sorts of pairs in two languages: *different* facts that look alike, texts that are *repeated* verbatim or
-trivially reworded, and *paraphrased* facts. Half of each sort is held out: the rules were written without looking at it.
+trivially reworded, and *paraphrased* facts. A part of each sort is held out: the rules were written without looking at it.
 The first text of a pair is stored, then the second is judged by the write gate. Different and paraphrased facts are all
 kept in one vault, so that proposals must single out the true pairs.
 """
@@ -20,7 +20,7 @@ HALVES = ("development", "held out")
 
 
 def measure(embedder: str | None) -> list[QualityRow]:
-    """Measure the three sorts of pairs, each half by itself, and the document's rule for comparison."""
+    """Measure the three sorts of pairs, each part by itself, and the document's rule for comparison."""
     cases: dict[str, list[Pair]] = load_cases("duplicates")
     rows = []
     for half in HALVES:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lukasa.clock import Clock, IdMaker, to_iso, to_utc
 from lukasa.context.compaction import ConversationSizeTracker, compact_conversation
 from lukasa.context.facts import extract_facts, fact_id
-from lukasa.context.prompt import AssembledPrompt, assemble_prompt, extract_passage, has_orphan_results
+from lukasa.context.prompt import AssembledPrompt, RecalledMemory, assemble_prompt, extract_passage, has_orphan_results
 from lukasa.context.records import (
     CONTEXT,
     FACT,
@@ -44,6 +44,7 @@ from lukasa.context.state import (
 )
 from lukasa.context.summary import BY_HAND, extend_summary
 from lukasa.errors import InvalidInput, LukasaError, NotAllowed, StoreDamaged
+from lukasa.freshness import EXPIRES_AT, confirmed_body, describe_age, describe_freshness, is_expired, read_time
 from lukasa.journal import Journal
 from lukasa.models.llm import LanguageModel, open_language_model
 from lukasa.models.token_counter import TokenCounter, open_token_counter
@@ -292,18 +293,28 @@ class Conversations:
             self._compact_if_automatic(conversation, settings)
         return Accepted(written)
 
-    def add_fact(self, session_id: str, text: str, *, turn: str = "", about: str = "") -> Outcome:
-        """Add a fact unless the same text is known; ``about`` names a slot whose fact the new one replaces."""
+    def add_fact(
+        self, session_id: str, text: str, *, turn: str = "", about: str = "", expires_at: datetime | None = None
+    ) -> Outcome:
+        """Add a fact unless the same text is known; ``about`` names a slot whose fact the new one replaces.
+
+        From ``expires_at`` on, prompts leave the fact out. A known fact with a new expiry is confirmed with it.
+        """
         conversation = self._conversation(session_id)
         if not is_nonblank_text(text):
             return Refused("bad_fact", "A fact is a sentence.")
         fact = Fact(" ".join(text.split()), about, "told", turn=turn)
         known = self._journal.get(Key(conversation.scope, FACT, fact_id(conversation.id, fact)))
-        if known is not None and known.text == fact.text:
+        known = known if known is not None and known.text == fact.text else None
+        if known is not None and (expires_at is None or read_time(known, EXPIRES_AT) == to_utc(expires_at)):
             return Accepted((known,), repeated=True)
         has_state, _ = self._read_settings(conversation)
-        drafts = [conversation.fact_draft(fact, origin="chat")]
-        return self._append_with_state(conversation, drafts, has_state=has_state)
+        draft = conversation.fact_draft(fact, origin="chat")
+        if known is not None:
+            draft = draft._replace(body={**draft.body, **confirmed_body(known, self._clock.now(), expires_at)})
+        elif expires_at is not None:
+            draft = draft._replace(body={**draft.body, EXPIRES_AT: to_iso(to_utc(expires_at))})
+        return self._append_with_state(conversation, [draft], has_state=has_state)
 
     def task(
         self,
@@ -438,15 +449,32 @@ class Conversations:
             turns = self._prepend_tool_call(self._conversation(session_id), turns)
         if question is None:
             question = next((turn.content for turn in reversed(turns) if turn.role != "tool"), "")
-        older_turns: list[Turn] = []
+        older_turns: list[tuple[Turn, str]] = []
+        now, fact_records = self._clock.now(), self._read_listed_facts(context)
+        expired = [record.key for record in fact_records if is_expired(record, now)]
         if budget and context.folded and older and question.strip():
             shown = {turn.id for turn in turns}
             result = self._recall()(
                 question, older + len(shown), kinds=(TURN,), scopes=(context.scope,), session=session_id
             )
-            found = [parse_turn(record) for record in result.records if record.id not in shown][:older]
-            older_turns = [replace(turn, content=extract_passage(turn.content, question)) for turn in found]
-        return assemble_prompt(context, turns, older_turns, budget=budget, counter=self.counter)
+            expired += [entry.record.key for entry in result.left_out]
+            for record in [record for record in result.records if record.id not in shown][:older]:
+                turn = parse_turn(record)
+                passage = replace(turn, content=extract_passage(turn.content, question))
+                older_turns.append((passage, describe_freshness(record, now)))
+        facts = [(record.text, describe_freshness(record, now)) for record in fact_records if record.key not in expired]
+        recalled = RecalledMemory(facts, older_turns, tuple(expired), self._describe_summary_age(context, now))
+        return assemble_prompt(context, turns, recalled, budget=budget, counter=self.counter)
+
+    def _read_listed_facts(self, context: Context) -> list[Record]:
+        """Return the records of the facts that a context lists, in its order."""
+        query = self._conversation(context.session_id).fact_query(newest_first=True, limit=context.settings.facts)
+        by_id = {record.id: record for record in self._journal.read(query)} if context.origin.facts else {}
+        return [by_id[fact.id] for fact in context.origin.facts if fact.id in by_id]
+
+    def _describe_summary_age(self, context: Context, now: datetime) -> str:
+        summary = self._journal.get(self._conversation(context.session_id).key(SUMMARY)) if context.folded else None
+        return "" if summary is None else f"written {describe_age(summary.moment, now)}"
 
     def _conversation(self, session_id: str) -> ConversationRecords:
         """Check the id of a conversation and return its keys, queries and drafts."""
@@ -558,14 +586,16 @@ class Conversations:
     def _new_fact_drafts(self, conversation: ConversationRecords, turns: Sequence[Turn]) -> list[Draft]:
         """Draft the facts that turns state, without those stored with the same text."""
         facts: dict[str, Fact] = {}
+        stated_at: dict[str, datetime | None] = {}
         today = self._clock.now().date()
         for turn in turns:
             for fact in extract_facts(turn, today):
                 id = fact_id(conversation.id, fact)
                 facts[id] = replace(fact, id=id, turn=turn.id)
+                stated_at[id] = turn.timestamp
         known = {id: self._journal.get(Key(conversation.scope, FACT, id)) for id in facts}
         return [
-            conversation.fact_draft(fact, origin="extraction")
+            conversation.fact_draft(fact, origin="extraction")._replace(happened_at=stated_at[id])
             for id, fact in facts.items()
             if (record := known[id]) is None or record.text != fact.text
         ]

@@ -16,7 +16,7 @@ from lukasa.context.fact_rules import QUOTATION_PLACEHOLDER, find_facts
 from lukasa.context.state import Fact, Turn
 from lukasa.text.dates import write_calendar_dates
 from lukasa.text.sentences import split_sentences
-from lukasa.text.similarity import normalise_text
+from lukasa.text.terms import normalise_text
 
 _MAX_SCANNED_CHARACTERS = 50_000
 _MAX_SENTENCE_LENGTH = 400

@@ -16,8 +16,10 @@ from lukasa import canonical_json
 from lukasa.clock import to_iso
 from lukasa.context.state import Context, Turn
 from lukasa.context.summary import shorten_summary
+from lukasa.freshness import describe_left_out
 from lukasa.models.token_counter import TokenCounter
 from lukasa.prompt import PromptItem, build_fenced_block, neutralise
+from lukasa.record import Key
 from lukasa.text.sentences import split_sentences
 
 TOKENS_PER_MESSAGE = 4
@@ -36,7 +38,7 @@ class AssembledPrompt:
     """A conversation ready for a model, as one text and as chat messages; neither exceeds the budget.
 
     ``recent`` and ``older`` are the ids of its turns; ``left_out`` counts recent turns that did not fit; ``shortened``
-    are the ids of turns that were cut.
+    are the ids of turns that were cut; ``expired`` are the keys of facts and older turns that are left out as expired.
     """
 
     text: str
@@ -49,6 +51,16 @@ class AssembledPrompt:
     left_out: int = 0
     shortened: tuple[str, ...] = ()
     counted_by: str = ""
+    expired: tuple[Key, ...] = ()
+
+
+class RecalledMemory(NamedTuple):
+    """What a prompt says next to the newest turns: facts and older turns, each with its age, and what has expired."""
+
+    facts: Sequence[tuple[str, str]] = ()
+    older: Sequence[tuple[Turn, str]] = ()
+    expired: tuple[Key, ...] = ()
+    summary_age: str = ""
 
 
 class _MemoryBlock(NamedTuple):
@@ -61,17 +73,19 @@ class _MemoryBlock(NamedTuple):
 
 
 def assemble_prompt(
-    context: Context, turns: Sequence[Turn], older: Sequence[Turn], *, budget: int, counter: TokenCounter
+    context: Context, turns: Sequence[Turn], recalled: RecalledMemory, *, budget: int, counter: TokenCounter
 ) -> AssembledPrompt:
-    """Fit a conversation into a budget; ``turns`` are its newest, ``older`` those found by recall, best first."""
-    groups, older = group_tool_results(turns), older[:_MAX_OLDER_TURNS]
+    """Fit a conversation into a budget; ``turns`` are its newest; older turns are those found by recall, best first."""
+    groups, recalled = group_tool_results(turns), recalled._replace(older=recalled.older[:_MAX_OLDER_TURNS])
     memory_budget = int(budget * _MEMORY_SHARE) - TOKENS_PER_MESSAGE
-    memory = _build_memory_block(context, older, memory_budget, counter)
+    memory = _build_memory_block(context, recalled, memory_budget, counter)
     turn_budget = budget - (memory.tokens + TOKENS_PER_MESSAGE if memory.text else 0)
     chosen, spent, cut_ids = _choose_newest(groups, turn_budget, counter)
-    if (context.long_term_summary or context.facts or older) and turn_budget > spent:  # memory gets what is left
+    if (
+        context.long_term_summary or recalled.facts or recalled.older
+    ) and turn_budget > spent:  # memory gets what is left
         memory_budget = memory.tokens + turn_budget - spent - TOKENS_PER_MESSAGE
-        larger = _build_memory_block(context, older, memory_budget, counter)
+        larger = _build_memory_block(context, recalled, memory_budget, counter)
         memory = larger if larger.text else memory
     left_out = sum(map(len, groups)) - sum(map(len, chosen))
     while True:  # count the whole prompt: the tokens of its parts need not add up exactly
@@ -93,6 +107,7 @@ def assemble_prompt(
                 left_out=left_out,
                 shortened=tuple(id for id in cut_ids if any(turn.id == id for turn in shown)),
                 counted_by=counter.name,
+                expired=recalled.expired,
             )
         if len(chosen) > 1 or not block:
             left_out += len(chosen[0])
@@ -159,13 +174,14 @@ def chat_message(turn: Turn) -> dict[str, Any]:
     return message
 
 
-def _build_memory_block(context: Context, older: Sequence[Turn], budget: int, counter: TokenCounter) -> _MemoryBlock:
+def _build_memory_block(context: Context, recalled: RecalledMemory, budget: int, counter: TokenCounter) -> _MemoryBlock:
     """Fence summary, facts and older turns; each has a share of the budget and leaves the rest to the next."""
-    session_id, summary, facts = context.session_id, context.long_term_summary, context.facts
+    session_id, summary, older = context.session_id, context.long_term_summary, recalled.older
+    facts = [f"{fact} ({age})" if age else fact for fact, age in recalled.facts]
     items: list[PromptItem] = []
     remaining = max(0, budget - 80)
     if summary and (brief := shorten_summary(summary, remaining // 2 if facts or older else remaining, counter)):
-        items.append(PromptItem(brief, f"summary of {session_id}"))
+        items.append(PromptItem(brief, f"summary of {session_id}", age=recalled.summary_age))
         remaining -= counter(brief) + 16
     chosen_facts: list[str] = []
     for fact in reversed(facts):  # the newest facts first
@@ -176,17 +192,20 @@ def _build_memory_block(context: Context, older: Sequence[Turn], budget: int, co
         remaining -= cost
     if chosen_facts:
         items.append(PromptItem("\n".join(f"- {fact}" for fact in reversed(chosen_facts)), f"facts of {session_id}"))
-    turns = [turn for turn in older if turn.content]
+    turns = [turn for turn, _ in older if turn.content]
     before = len(items)
     items += [
         PromptItem(
-            turn.content, f"earlier in {session_id}", turn.name, to_iso(turn.timestamp)[:16] if turn.timestamp else ""
+            turn.content, f"earlier in {session_id}", turn.name,
+            to_iso(turn.timestamp)[:16] if turn.timestamp else "", age=age,
         )
-        for turn in turns
-    ]
+        for turn, age in older
+        if turn.content
+    ]  # fmt: skip
     if not items:
         return _MemoryBlock()
-    block = build_fenced_block(items, budget=budget, counter=counter)
+    closing = describe_left_out(recalled.expired)
+    block = build_fenced_block(items, budget=budget, counter=counter, closing=closing)
     older_turns, fact_count = tuple(turns[: max(0, block.told - before)]), len(chosen_facts) if block.told else 0
     return _MemoryBlock(block.text, block.tokens, older_turns, fact_count)
 

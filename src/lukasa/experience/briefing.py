@@ -21,10 +21,11 @@ from lukasa.errors import InvalidInput
 from lukasa.experience.episodes import EPISODE, Episode, is_success
 from lukasa.experience.knowledge import ANTIPATTERN, FACT, PATTERN, KnowledgeItem, derived_keys
 from lukasa.experience.skills import SKILL, Skill, Skills, keyword_stems, slugify
+from lukasa.freshness import describe_freshness, describe_left_out, is_expired, stated_at
 from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
 from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block, neutralise
-from lukasa.recall.recall import Recall, RecallHit
+from lukasa.recall.recall import LeftOutRecord, Recall, RecallHit
 from lukasa.record import Key, Record
 
 MAX_KNOWLEDGE, MAX_EPISODES, MAX_SKILLS = 5, 3, 3
@@ -35,6 +36,7 @@ _MIN_NAMED_SHARE = 0.5
 _HALF_LIFE_DAYS = 30
 _MAX_ANTIPATTERNS = 5
 _MAX_LINE_CHARS = 200
+_LeftOut = dict[Key, LeftOutRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,12 @@ class BriefingEntry:
 
 @dataclass(frozen=True, slots=True)
 class RelevantMemories:
-    """The memories found for a goal, best first."""
+    """The memories found for a goal, best first; expired ones are in ``left_out``."""
 
     goal: str
     entries: tuple[BriefingEntry, ...]
+    asked_at: datetime
+    left_out: tuple[LeftOutRecord, ...] = ()
 
     def lines(self) -> list[str]:
         return [entry.line for entry in self.entries]
@@ -71,44 +75,47 @@ class RelevantMemories:
 
     def block(self, budget: int = 1_000, *, full: bool = False) -> PromptBlock:
         """Build a fenced prompt block of the lines, or of the full texts, within a budget of tokens."""
-        return _render_block(self.entries, budget, full=full)
+        return _render_block(self.entries, self.asked_at, self.left_out, budget, full=full)
 
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """A task whose context holds the memories that matter for it."""
+    """A task whose context holds the memories that matter for it; expired ones are in ``left_out``."""
 
     task: dict[str, Any]
     relevant: tuple[BriefingEntry, ...]
     avoid: tuple[BriefingEntry, ...]
     skills: tuple[BriefingEntry, ...]
+    asked_at: datetime
+    left_out: tuple[LeftOutRecord, ...] = ()
 
     @property
     def context(self) -> dict[str, Any]:
         return self.task["context"]  # type: ignore[no-any-return]  # ``build_briefing`` makes it a dict
 
     def block(self, budget: int = 1_000, *, full: bool = False) -> PromptBlock:
-        """Build a fenced prompt block of all entries within a budget of tokens."""
+        """Build a fenced prompt block of all entries, each with its age, within a budget of tokens."""
         entries = {entry.record.key: entry for entry in (*self.avoid, *self.relevant, *self.skills)}
-        return _render_block(entries.values(), budget, full=full)
+        return _render_block(entries.values(), self.asked_at, self.left_out, budget, full=full)
 
 
 def find_relevant(
     journal: Journal, recall: Recall, skills: Skills, now: datetime, goal: str, k: int = MAX_ENTRIES
 ) -> RelevantMemories:
     """Find the memories that matter for a goal; the module describes how they are scored."""
-    successes = recall(goal, MAX_EPISODES, kinds=(EPISODE,), labels=("outcome=success",)).hits
+    left_out: _LeftOut = {}
+    successes = _ask(recall, left_out, goal, MAX_EPISODES, kinds=(EPISODE,), labels=("outcome=success",))
     episodes = _score_hits(successes, goal, now)
     if len(episodes) < MAX_EPISODES:
         known = {entry.record.key for entry in episodes}
-        others = [hit for hit in recall(goal, 3 * MAX_EPISODES, kinds=(EPISODE,)).hits if hit.record.key not in known]
-        episodes += _score_hits(others, goal, now)
+        others = _ask(recall, left_out, goal, 3 * MAX_EPISODES, kinds=(EPISODE,))
+        episodes += _score_hits([hit for hit in others if hit.record.key not in known], goal, now)
     episodes.sort(key=lambda entry: (not is_success(Episode(entry.record).outcome), *_sort_key(entry)))
     del episodes[MAX_EPISODES:]
-    knowledge = _score_hits(recall(goal, 4 * MAX_KNOWLEDGE, kinds=(PATTERN, FACT)).hits, goal, now)
-    knowledge = _best_current(knowledge + _find_derived(journal, episodes, PATTERN, now), MAX_KNOWLEDGE)
-    entries = [*knowledge, *episodes, *_find_skills(skills, now, goal)]
-    return RelevantMemories(goal, tuple(sorted(entries, key=_sort_key)[:k]))
+    knowledge = _score_hits(_ask(recall, left_out, goal, 4 * MAX_KNOWLEDGE, kinds=(PATTERN, FACT)), goal, now)
+    knowledge += _find_derived(journal, episodes, PATTERN, now)
+    entries = [*_best_current(knowledge, MAX_KNOWLEDGE, now, left_out), *episodes, *_find_skills(skills, now, goal)]
+    return RelevantMemories(goal, tuple(sorted(entries, key=_sort_key)[:k]), now, tuple(left_out.values()))
 
 
 def build_briefing(
@@ -131,15 +138,17 @@ def build_briefing(
     types = [str(fields[name]) for name in ("type", "action_type") if isinstance(fields.get(name), str)]
     question = " ".join((goal, *types))
 
-    relevant = list(find_relevant(journal, recall, skills, now, goal).entries)
+    relevant = find_relevant(journal, recall, skills, now, goal)
+    left_out = {entry.record.key: entry for entry in relevant.left_out}
     # Anti-patterns about the goal, and those derived from errors of similar tasks.
-    avoid = _score_hits(recall(question, 2 * _MAX_ANTIPATTERNS, kinds=(ANTIPATTERN,)).hits, question, now)
-    failed = recall(question, 2 * MAX_EPISODES, kinds=(EPISODE,), labels=("errors=yes",)).hits
+    warnings = _ask(recall, left_out, question, 2 * _MAX_ANTIPATTERNS, kinds=(ANTIPATTERN,))
+    failed = _ask(recall, left_out, question, 2 * MAX_EPISODES, kinds=(EPISODE,), labels=("errors=yes",))
+    avoid = _score_hits(warnings, question, now)
     avoid += _find_derived(journal, _score_hits(failed, question, now), ANTIPATTERN, now)
-    avoid = _best_current(avoid, _MAX_ANTIPATTERNS)
+    avoid = _best_current(avoid, _MAX_ANTIPATTERNS, now, left_out)
     found = {entry.record.key: entry for entry in _find_skills(skills, now, question)}
     found |= {entry.record.key: entry for entry in _find_named_skills(skills, now, types)}
-    groups = [relevant, avoid, sorted(found.values(), key=_sort_key)[:MAX_SKILLS]]
+    groups = [list(relevant.entries), avoid, sorted(found.values(), key=_sort_key)[:MAX_SKILLS]]
     if budget is not None:
         counter, all_groups, groups = open_token_counter(), groups, [[], [], []]
         for index in range(max(map(len, all_groups))):
@@ -149,7 +158,9 @@ def build_briefing(
                     chosen.append(group[index])
     sections = ("relevant_patterns", "avoid_these", "applicable_skills")
     filled = {name: [entry.line for entry in group] for name, group in zip(sections, groups, strict=True)}
-    return Briefing({**fields, "context": {**context, **filled}}, *map(tuple, groups))
+    task_with_context = {**fields, "context": {**context, **filled}}
+    known, warned, skilled = map(tuple, groups)
+    return Briefing(task_with_context, known, warned, skilled, now, tuple(left_out.values()))
 
 
 def summary_line(record: Record) -> str:
@@ -174,11 +185,24 @@ def _safe_line(text: str) -> str:
     return line if len(line) <= _MAX_LINE_CHARS else line[: _MAX_LINE_CHARS - 1] + "…"
 
 
-def _best_current(entries: Iterable[BriefingEntry], limit: int) -> list[BriefingEntry]:
-    """Return the best entries, each record once, without superseded ones."""
+def _ask(recall: Recall, left_out: _LeftOut, question: str, k: int, **filters: Any) -> tuple[RecallHit, ...]:
+    """Return the hits of a question; add the expired records that are like the question to ``left_out``."""
+    result = recall(question, k, **filters)
+    for entry in result.left_out:
+        if _word_share(question, entry.record.text) >= _MIN_WORD_SHARE:
+            left_out[entry.record.key] = entry
+    return result.hits
+
+
+def _best_current(
+    entries: Iterable[BriefingEntry], limit: int, now: datetime, left_out: _LeftOut
+) -> list[BriefingEntry]:
+    """Return the best entries, each record once, without superseded ones; add expired ones to ``left_out``."""
     best: dict[Key, BriefingEntry] = {}
     for entry in sorted(entries, key=_sort_key):
-        if KnowledgeItem(entry.record).superseded_by is None:
+        if is_expired(entry.record, now):
+            left_out[entry.record.key] = LeftOutRecord(entry.record, "expired")
+        elif KnowledgeItem(entry.record).superseded_by is None:
             best.setdefault(entry.record.key, entry)
     return list(best.values())[:limit]
 
@@ -245,12 +269,15 @@ def _sort_key(entry: BriefingEntry) -> tuple[float, str, str]:
     return -round(entry.score, 9), entry.record.kind, entry.record.id
 
 
-def _render_block(entries: Iterable[BriefingEntry], budget: int, *, full: bool) -> PromptBlock:
+def _render_block(
+    entries: Iterable[BriefingEntry], now: datetime, left_out: Iterable[LeftOutRecord], budget: int, *, full: bool
+) -> PromptBlock:
     items = [
         PromptItem(
             entry.record.text if full else entry.line, str(entry.record.key), entry.record.author,
-            to_iso(entry.record.moment)[:16],
+            to_iso(stated_at(entry.record))[:16], age=describe_freshness(entry.record, now),
         )
         for entry in entries
     ]  # fmt: skip
-    return build_fenced_block(items, budget=budget, counter=open_token_counter())
+    closing = describe_left_out(entry.record.key for entry in left_out)
+    return build_fenced_block(items, budget=budget, counter=open_token_counter(), closing=closing)

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from lukasa.text.differences import find_difference
-from lukasa.text.similarity import distinct_words, normalise_text, pair_keys, sequence_similarity, word_overlap
+from lukasa.text.similarity import sequence_similarity, word_overlap
+from lukasa.text.terms import distinct_words, normalise_text, pair_keys
 
 if TYPE_CHECKING:
     from lukasa.experience.knowledge import KnowledgeItem

@@ -86,7 +86,7 @@ def build_calibration_report(predictions: Sequence[ResolvedPrediction]) -> Calib
 
 
 def fit_correction(predictions: Sequence[ResolvedPrediction]) -> tuple[float, float]:
-    """Fit bias and scaling by Newton's method; the prior keeps both finite for any outcomes."""
+    """Fit bias and scaling, which is at least 0, by Newton's method; the prior keeps both finite for any outcomes."""
     bias, scaling = 0.0, 1.0
     points = [(_logit(item.probability), item.outcome) for item in predictions]
     for _ in range(50):
@@ -107,7 +107,9 @@ def fit_correction(predictions: Sequence[ResolvedPrediction]) -> tuple[float, fl
         bias, scaling = bias - step_b / length, scaling - step_s / length
         if max(abs(step_b), abs(step_s)) < 1e-10:
             break
-    return bias, max(scaling, 0.0)
+    if scaling < 0:  # at a scaling of 0 the probabilities do not matter, as if all were one half
+        return fit_correction([ResolvedPrediction(0.5, item.outcome) for item in predictions])[0], 0.0
+    return bias, scaling
 
 
 def cross_validated_gain(predictions: Sequence[ResolvedPrediction]) -> float:

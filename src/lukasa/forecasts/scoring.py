@@ -193,7 +193,7 @@ def wilson_interval(share: float, count: int) -> tuple[float, float]:
     square = _Z_95 * _Z_95
     middle = (share + square / (2 * count)) / (1 + square / count)
     radius = _Z_95 / (1 + square / count) * sqrt(share * (1 - share) / count + square / (4 * count * count))
-    return max(0.0, middle - radius), min(1.0, middle + radius)
+    return max(0.0, min(middle - radius, share)), min(1.0, max(middle + radius, share))
 
 
 def _group_into_bins(predictions: Sequence[ResolvedPrediction]) -> list[list[ResolvedPrediction]]:

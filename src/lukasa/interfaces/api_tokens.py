@@ -1,6 +1,7 @@
-"""API tokens: which agent and scopes a client of an HTTP interface acts with. Only hashes of tokens are stored.
+"""API tokens: which agent, scopes and rights a client of an HTTP interface has.
 
-The file is JSON, readable by its owner alone: ``{"tokens": [{"name", "sha256", "agent", "scopes", "made_at"}]}``.
+A token is a record of the system scope, which only the owner of the store reads. Its id is the SHA-256 of the secret, so
+that checking a request reads one record, and every server on the store refuses a revoked token at its next request.
 """
 
 from __future__ import annotations
@@ -10,68 +11,142 @@ import hmac
 import os
 import secrets
 import stat
-from dataclasses import asdict, dataclass
+import threading
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-from lukasa.canonical_json import decode, encode
-from lukasa.clock import Clock, to_iso
-from lukasa.errors import FileTaken, FormatError, InvalidInput, NotAllowed
+from lukasa.clock import Clock, from_iso, to_iso
+from lukasa.errors import FileTaken, InvalidInput, NotAllowed
+from lukasa.journal import Journal
+from lukasa.outcome import Refused
+from lukasa.record import Draft, Key, Record
+from lukasa.scope import SYSTEM
+from lukasa.storage.engine import API_TOKEN, TOKEN_USE, Query, Reader
 from lukasa.storage.files import atomic_write
+
+DEFAULT_RATE = 6_000
+"""Requests per minute of a token that names no rate and is not the owner's."""
+MAX_RATE = 1_000_000
+USE_INTERVAL = timedelta(hours=1)
+"""The last use of a token is recorded once in this time, so that requests stay reads."""
 
 _TOKEN_PREFIX = "lks_"  # noqa: S105 - the prefix of every token, not a secret
 _MIN_TOKEN_LENGTH = 16
+_MAX_NAME_LENGTH = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ApiToken:
-    """The hash of a token, and the agent and scopes that it grants.
+    """The hash of a token, and what it grants.
 
     Without scopes: the shared scope and the agent's own. Without an agent too: every scope, as the owner of the store.
+    ``rate`` is the number of requests per minute; 0 means no limit.
     """
 
     name: str
     sha256: str
     agent: str = ""
     scopes: tuple[str, ...] | None = None
-    made_at: str = ""
+    read_only: bool = False
+    rate: int = 0
+    expires_at: datetime | None = None
+    made_at: datetime | None = None
+    last_used: datetime | None = None
+
+    @property
+    def access(self) -> str:
+        """What the token may do: ``owner``, ``read`` or ``write``."""
+        return "owner" if not self.agent and self.scopes is None else "read" if self.read_only else "write"
 
 
-def read_tokens(path: Path) -> list[ApiToken]:
-    """Read the tokens in a file; none if the file does not exist. Refuse a file that other users may read."""
-    try:
-        mode = path.stat().st_mode
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise NotAllowed(f"Others may read {path}.", hint=f"Run: chmod 600 {path}")
-    try:
-        return [_parse_token(fields) for fields in decode(data)["tokens"]]
-    except (InvalidInput, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FormatError(f"{path} is not a file of tokens.") from error
+class ApiTokens:
+    """The tokens of one store, for its owner."""
 
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._noted: dict[str, datetime] = {}
+        self._lock = threading.Lock()
 
-def add_token(path: Path, name: str, clock: Clock, *, agent: str = "", scopes: tuple[str, ...] | None = None) -> str:
-    """Create a token, store its hash and return it. It cannot be read again."""
-    known = read_tokens(path)
-    if not name.strip():
-        raise InvalidInput("A token needs a name.")
-    if any(token.name == name for token in known):
-        raise FileTaken(f"There is a token named {name!r:.80} already.", hint="Revoke it, or use another name.")
-    secret = _TOKEN_PREFIX + secrets.token_urlsafe(32)
-    _write_tokens(path, [*known, ApiToken(name, _hash_token(secret), agent, scopes, to_iso(clock.now()))])
-    return secret
+    def add(
+        self,
+        name: str,
+        *,
+        agent: str = "",
+        scopes: tuple[str, ...] | None = None,
+        read_only: bool = False,
+        rate: int | None = None,
+        expires_at: datetime | None = None,
+    ) -> str:
+        """Create a token, store its hash and return it. It cannot be read again."""
+        secret = _TOKEN_PREFIX + secrets.token_urlsafe(32)
+        token = ApiToken(name, _hash_token(secret), agent, scopes, read_only, 0, expires_at)
+        if rate is None:
+            rate = 0 if token.access == "owner" else DEFAULT_RATE
+        self._check(token := replace(token, rate=rate))
+        body = {
+            "name": name, "agent": agent, "scopes": None if scopes is None else list(scopes), "read_only": read_only,
+            "rate": rate, "expires_at": None if expires_at is None else to_iso(expires_at),
+        }  # fmt: skip
 
+        def create(reader: Reader) -> list[Draft] | Refused:
+            if any(record.body.get("name") == name for record in reader.read(_ALL_TOKENS)):
+                return Refused("duplicate", f"There is a token named {name!r:.80} already.")
+            return [Draft(API_TOKEN, body=body, id=token.sha256, scope=SYSTEM, expected=0)]
 
-def revoke_token(path: Path, name: str) -> bool:
-    """Delete a token by its name. Return whether it existed."""
-    known = read_tokens(path)
-    remaining = [token for token in known if token.name != name]
-    if len(remaining) == len(known):
+        outcome = self._journal.append_if(create)
+        if isinstance(outcome, Refused):
+            if outcome.code == "duplicate":
+                raise FileTaken(outcome.reason, hint="Revoke it, or use another name.")
+            raise NotAllowed(outcome.reason)
+        return secret
+
+    def list(self) -> list[ApiToken]:
+        """List the tokens, oldest first, with the time of their last use to the hour."""
+        with self._journal.snapshot() as reader:
+            records = reader.read(_ALL_TOKENS)
+            uses = {
+                record.id: record.recorded_at for record in reader.read(Query(kinds=(TOKEN_USE,), scopes=(SYSTEM,)))
+            }
+        return [replace(_parse_token(record), last_used=uses.get(record.id)) for record in records]
+
+    def revoke(self, name: str) -> bool:
+        """Delete a token by its name. Return whether it existed."""
+        for record in self._journal.read(_ALL_TOKENS):
+            if record.body.get("name") == name:
+                return bool(self._journal.delete(record.key))
         return False
-    _write_tokens(path, remaining)
-    return True
+
+    def find(self, secret: str) -> ApiToken | None:
+        """Return the valid token with this secret."""
+        record = self._journal.get(Key(SYSTEM, API_TOKEN, _hash_token(secret)))
+        if record is None:
+            return None
+        token = _parse_token(record)
+        return None if token.expires_at is not None and token.expires_at <= self._clock.now() else token
+
+    def note_use(self, token: ApiToken) -> None:
+        """Record that a token is in use, unless that was recorded within the hour."""
+        now = self._clock.now()
+        with self._lock:
+            if now - self._noted.get(token.sha256, now - USE_INTERVAL) < USE_INTERVAL:
+                return
+            self._noted[token.sha256] = now
+        self._journal.write(TOKEN_USE, id=token.sha256, scope=SYSTEM)
+
+    def _check(self, token: ApiToken) -> None:
+        if not 0 < len(token.name.strip()) <= _MAX_NAME_LENGTH:
+            raise InvalidInput(f"A token needs a name of at most {_MAX_NAME_LENGTH} characters.")
+        if token.read_only and token.access == "owner":
+            raise InvalidInput("The owner's token cannot be read-only.", hint="Name an agent or scopes.")
+        if not 0 <= token.rate <= MAX_RATE:
+            raise InvalidInput(f"The rate must be 0 to {MAX_RATE:,} requests per minute.")
+        if token.expires_at is not None and token.expires_at <= self._clock.now():
+            raise InvalidInput("The token would have expired already.", hint="Name a time in the future.")
+
+
+_ALL_TOKENS = Query(kinds=(API_TOKEN,), scopes=(SYSTEM,))
 
 
 def token_from_environment(secret: str, agent: str, scopes: tuple[str, ...] | None) -> ApiToken:
@@ -81,36 +156,38 @@ def token_from_environment(secret: str, agent: str, scopes: tuple[str, ...] | No
     return ApiToken("environment", _hash_token(secret), agent, scopes)
 
 
-def find_token(secret: str, tokens: list[ApiToken]) -> ApiToken | None:
-    """Return the token with this secret. Compares every hash, in constant time."""
-    hashed, found = _hash_token(secret), None
-    for token in tokens:
-        if hmac.compare_digest(hashed, token.sha256):
-            found = token
-    return found
+def is_secret_of(secret: str, token: ApiToken) -> bool:
+    """Return whether a token has this secret. Compares in constant time."""
+    return hmac.compare_digest(_hash_token(secret), token.sha256)
+
+
+def write_secret(path: Path, secret: str) -> None:
+    """Write a token to a file that only its user may read."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with atomic_write(path) as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(f"{secret}\n".encode())
+
+
+def is_readable_by_others(path: Path) -> bool:
+    """Return whether other users may read or change a file."""
+    return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
 def _hash_token(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _parse_token(fields: Any) -> ApiToken:
-    scopes = fields.get("scopes")
-    token = ApiToken(
-        fields["name"],
-        fields["sha256"],
-        fields.get("agent", ""),
+def _parse_token(record: Record) -> ApiToken:
+    body = record.body
+    scopes, expires_at = body.get("scopes"), body.get("expires_at")
+    return ApiToken(
+        body["name"],
+        record.id,
+        body.get("agent", ""),
         None if scopes is None else tuple(scopes),
-        fields.get("made_at", ""),
+        bool(body.get("read_only")),
+        body.get("rate", 0),
+        None if expires_at is None else from_iso(expires_at),
+        record.created_at,
     )
-    texts = (token.name, token.sha256, token.agent, token.made_at, *(token.scopes or ()))
-    if not all(isinstance(text, str) for text in texts) or len(token.sha256) != 64:
-        raise ValueError("not a token")
-    return token
-
-
-def _write_tokens(path: Path, tokens: list[ApiToken]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with atomic_write(path) as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(encode({"tokens": [asdict(token) for token in tokens]}))

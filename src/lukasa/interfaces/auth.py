@@ -1,4 +1,4 @@
-"""Authentication of HTTP requests for any ASGI app: API tokens, Host and Origin checks, and a limit for the body.
+"""Authentication of HTTP requests for any ASGI app: API tokens, Host and Origin checks, and the limits of a token.
 
 The checks need only the headers, so a request that fails them is answered before its body is read.
 """
@@ -6,26 +6,41 @@ The checks need only the headers, so a request that fails them is answered befor
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from starlette.datastructures import Headers
+import anyio
+import anyio.to_thread
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lukasa.errors import LukasaError
-from lukasa.interfaces.api_tokens import ApiToken, find_token, read_tokens
-from lukasa.interfaces.outcomes import OutcomeInfo, request_error
-from lukasa.interfaces.stores import CALLER_KEY, Caller
+from lukasa.canonical_json import encode
+from lukasa.clock import SystemClock
+from lukasa.errors import LukasaError, NotAllowed
+from lukasa.interfaces.api_tokens import ApiToken, ApiTokens, is_readable_by_others, is_secret_of
+from lukasa.interfaces.limits import MAX_BODY_BYTES, MAX_IMPORT_BYTES, RateState, TokenLimits
+from lukasa.interfaces.outcomes import OutcomeInfo, outcome_of, request_error
+from lukasa.interfaces.stores import CALLER_KEY, Caller, CallerStores
+from lukasa.journal import Journal
 
-MAX_BODY_BYTES = 8 * 1024 * 1024
-TokenSource = Callable[[], Sequence[ApiToken]]
+TOKEN_KEY = "lukasa.token"  # noqa: S105 - the name of an entry
+"""The entry of an ASGI scope in which the authentication stores the token."""
+EVENT_STREAM = "text/event-stream"
+RECHECK_SECONDS = 1.0
+"""How often the token of an open stream is checked."""
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+TokenSource = Callable[[str], ApiToken | None]
+"""Returns the valid token with a secret. May read the store, so it is called in a thread."""
 
 
 class TokenAuthMiddleware:
     """ASGI middleware that admits requests with a valid token, an allowed Host and no foreign Origin.
 
-    The caller of the token is stored in the ASGI scope, where ``CallerStores.for_request`` finds it.
+    The caller of the token is stored in the ASGI scope, where ``CallerStores.for_request`` finds it. ``reading_paths``
+    are those whose POST requests only read, ``streaming_paths`` those whose bodies are read as they arrive.
     """
 
     def __init__(
@@ -35,11 +50,18 @@ class TokenAuthMiddleware:
         allowed_hosts: Sequence[str],
         *,
         open_paths: frozenset[str] = frozenset(),
+        reading_paths: frozenset[str] = frozenset(),
+        streaming_paths: frozenset[str] = frozenset(),
+        limits: TokenLimits | None = None,
     ) -> None:
-        self._open_paths = open_paths
         self._app = app
         self._token_source = token_source
         self._allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
+        self._open_paths = open_paths
+        self._reading_paths = reading_paths
+        self._streaming_paths = streaming_paths
+        self._limits = limits or TokenLimits()
+        self._threads: anyio.CapacityLimiter | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on together with its caller, or answer with the reason why it is refused."""
@@ -47,42 +69,116 @@ class TokenAuthMiddleware:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        refused = self._check_headers(headers)
-        if not refused and scope["path"] in self._open_paths:
-            await self._app(scope, receive, send)
+        max_bytes = MAX_IMPORT_BYTES if scope["path"] in self._streaming_paths else MAX_BODY_BYTES
+        if (refused := self._check_headers(headers, max_bytes)) is not None:
+            await _refuse(refused, scope, receive, send)
             return
-        token = None if refused else self._authenticate(headers.get("authorization", ""))
-        if token is not None:
-            caller = Caller(token.agent, token.scopes)
-            await self._app({**scope, CALLER_KEY: caller}, _limit_body(receive), send)
+        if scope["path"] in self._open_paths:
+            await self._app(scope, limit_body(receive, MAX_BODY_BYTES), send)
             return
-        info = refused or request_error("unauthorized", "The request carries no valid token.")
-        answer_headers = {"Connection": "close"} | ({"WWW-Authenticate": "Bearer"} if info.http_status == 401 else {})
-        answer = JSONResponse(info.as_problem(), info.http_status, answer_headers, "application/problem+json")
-        await answer(scope, receive, send)
+        scheme, _, secret = headers.get("authorization", "").partition(" ")
+        try:
+            token = await self._find_token(secret.strip() if scheme.lower() == "bearer" else "")
+            if token is None:
+                await _refuse(
+                    request_error("unauthorized", "The request carries no valid token."), scope, receive, send
+                )
+                return
+            if token.read_only and scope["method"] not in _SAFE_METHODS and scope["path"] not in self._reading_paths:
+                raise NotAllowed("This token may only read.", hint="Ask the owner of the store for another one.")
+            rate = self._limits.begin(token)
+        except (LukasaError, OSError) as error:
+            await _refuse(outcome_of(error, public=True), scope, receive, send, getattr(error, "state", None))
+            return
+        try:
+            scope[CALLER_KEY] = Caller(token.agent, token.scopes, token.read_only)
+            scope[TOKEN_KEY] = token
+            receive, send = limit_body(receive, max_bytes), _add_headers(send, rate)
+            if EVENT_STREAM in headers.get("accept", "") and scope["method"] == "GET":
+                await self._serve_stream(secret.strip(), scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
+        finally:
+            self._limits.end(token)
 
-    def _check_headers(self, headers: Headers) -> OutcomeInfo | None:
+    def _check_headers(self, headers: Headers, max_bytes: int) -> OutcomeInfo | None:
         if headers.get("host", "").lower() not in self._allowed_hosts:
             return request_error("unknown_host", "This server has no such host name.")
         origin = headers.get("origin")
         if origin is not None and origin.lower().partition("://")[2] not in self._allowed_hosts:
             return request_error("foreign_origin", "Pages of other origins may not call this server.")
         length = headers.get("content-length", "")
-        if length.isdecimal() and int(length) > MAX_BODY_BYTES:
-            return request_error("body_too_large", f"A request may have at most {MAX_BODY_BYTES} bytes.")
+        if length.isdecimal() and int(length) > max_bytes:
+            return request_error("body_too_large", f"A request may have at most {max_bytes} bytes.")
         return None
 
-    def _authenticate(self, authorization: str) -> ApiToken | None:
-        scheme, _, secret = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not secret:
+    async def _find_token(self, secret: str) -> ApiToken | None:
+        """Look a token up in threads of its own, so that slow requests do not keep others waiting."""
+        if not secret:
             return None
-        try:
-            return find_token(secret.strip(), list(self._token_source()))
-        except (LukasaError, OSError):  # an unreadable file of tokens admits no request
-            return None
+        if self._threads is None:
+            self._threads = anyio.CapacityLimiter(4)
+        return await anyio.to_thread.run_sync(self._token_source, secret, limiter=self._threads)
+
+    async def _serve_stream(self, secret: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request that may be answered by a stream, and end the stream when its token is no longer valid."""
+        streams = False
+
+        async def send_watched(message: Message) -> None:
+            nonlocal streams
+            if message["type"] == "http.response.start":
+                streams = Headers(raw=message["headers"]).get("content-type", "").startswith(EVENT_STREAM)
+            await send(message)
+
+        async def watch() -> None:
+            while True:
+                await anyio.sleep(RECHECK_SECONDS)
+                try:
+                    valid = await self._find_token(secret) is not None
+                except (LukasaError, OSError):
+                    continue  # the store cannot say now; nothing can be read from it either
+                if not valid:
+                    group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(watch)
+            await self._app(scope, receive, send_watched)
+            streams = False
+            group.cancel_scope.cancel()
+        if streams:
+            info = request_error("unauthorized", "The token is no longer valid.")
+            await send(
+                {"type": "http.response.body", "body": b"event: problem\ndata: %s\n\n" % encode(info.as_problem())}
+            )
 
 
-def _limit_body(receive: Receive) -> Receive:
+async def _refuse(
+    info: OutcomeInfo, scope: Scope, receive: Receive, send: Send, state: RateState | None = None
+) -> None:
+    headers = {"Connection": "close"}
+    if info.http_status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if info.http_status in (429, 503):
+        headers["Retry-After"] = "1" if state is None else str(state.seconds)
+    if state is not None:
+        headers |= state.as_headers()
+    answer = Response(encode(info.as_problem()), info.http_status, headers, "application/problem+json")
+    await answer(scope, receive, send)
+
+
+def _add_headers(send: Send, rate: RateState | None) -> Send:
+    if rate is None:
+        return send
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(rate.as_headers())
+        await send(message)
+
+    return send_with_headers
+
+
+def limit_body(receive: Receive, max_bytes: int) -> Receive:
     """Return a receive call that refuses a body without a declared length once it grows past the limit."""
     received = 0
 
@@ -90,8 +186,8 @@ def _limit_body(receive: Receive) -> Receive:
         nonlocal received
         message = await receive()
         received += len(message.get("body", b""))
-        if received > MAX_BODY_BYTES:
-            raise HTTPException(413, f"A request may have at most {MAX_BODY_BYTES} bytes.")
+        if received > max_bytes:
+            raise HTTPException(413, f"A request may have at most {max_bytes} bytes.")
         return message
 
     return receive_limited
@@ -99,20 +195,45 @@ def _limit_body(receive: Receive) -> Receive:
 
 def single_token_source(token: ApiToken) -> TokenSource:
     """Return a source of one token."""
-    return lambda: (token,)
+    return lambda secret: token if is_secret_of(secret, token) else None
 
 
-def file_token_source(path: Path) -> TokenSource:
-    """Return a source of the tokens in a file. The file is read again after it has changed."""
-    version: tuple[int, int] | None = None
-    tokens: Sequence[ApiToken] = ()
+class StoreTokenSource:
+    """The tokens of a store, read at every request. ``secret_file`` holds the owner's first token.
 
-    def read() -> Sequence[ApiToken]:
-        nonlocal version, tokens
-        status = path.stat()
-        if (status.st_mtime_ns, status.st_ino) != version:
-            tokens = read_tokens(path)
-            version = (status.st_mtime_ns, status.st_ino)
-        return tokens
+    While other users may read that file, the token in it is refused.
+    """
 
-    return read
+    def __init__(self, stores: CallerStores, secret_file: Path | None = None) -> None:
+        self._stores = stores
+        self._secret_file = secret_file
+        self._opened: tuple[Journal, ApiTokens] | None = None
+
+    def __call__(self, secret: str) -> ApiToken | None:
+        """Return the valid token with a secret."""
+        try:
+            tokens = self.open()
+            token = tokens.find(secret)
+            if token is not None:
+                self._refuse_readable_file(secret)
+                with suppress(LukasaError):  # a store that cannot be written can still be read
+                    tokens.note_use(token)
+            return token
+        except LukasaError as error:
+            self._stores.close_if_broken(error)
+            raise
+
+    def open(self) -> ApiTokens:
+        """Return the tokens of the store, which is opened if it is closed."""
+        journal = self._stores.for_caller(Caller()).journal
+        if self._opened is None or self._opened[0] is not journal:
+            self._opened = (journal, ApiTokens(journal, SystemClock()))
+        return self._opened[1]
+
+    def _refuse_readable_file(self, secret: str) -> None:
+        path = self._secret_file
+        try:
+            if path is not None and is_readable_by_others(path) and path.read_text("utf-8").strip() == secret:
+                raise NotAllowed("Other users may read the file of this token.", hint="Run chmod 600 on that file.")
+        except FileNotFoundError:
+            return

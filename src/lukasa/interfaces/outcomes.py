@@ -116,6 +116,9 @@ REFUSALS: Mapping[str, OutcomeRow] = {
     "no_such_method": OutcomeRow(ExitCode.USAGE, 405, "no-such-method", "refused", _READ_OPENAPI),
     "not_json": OutcomeRow(ExitCode.USAGE, 415, "not-json", "refused", "Send JSON as application/json."),
     "body_too_large": OutcomeRow(ExitCode.REFUSED, 413, "body-too-large", "refused", "Send less at once."),
+    "not_http": OutcomeRow(ExitCode.USAGE, 400, "not-http", "refused", _READ_OPENAPI),
+    "too_slow": OutcomeRow(ExitCode.UNAVAILABLE, 408, "too-slow", "refused", "Send the request again, at once."),
+    "too_many_connections": OutcomeRow(ExitCode.UNAVAILABLE, 503, "too-many-connections", "refused", _TRY_AGAIN),
 }
 """Codes that are reported unlike other refusals. Only interfaces give ``usage``, ``unproved`` and those after ``unproved``."""
 

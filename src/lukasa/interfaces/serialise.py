@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lukasa.clock import to_iso
+from lukasa.freshness import describe_freshness
 from lukasa.record import Record
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ Json = dict[str, Any]
 EncoderT = TypeVar("EncoderT", bound=Callable[..., dict[str, Any]])
 
 _FIELDS: Mapping[str, str] = {
-    "ApiToken": "name agent scopes made_at",
+    "ApiToken": "name access agent scopes rate expires_at made_at last_used",
     "CheckpointVerification": "number=entry.number file=entry.name fault",
     "CompactionReport": "happened **",
     "Conflict": "key expected found reason",
@@ -69,6 +70,8 @@ _FIELDS: Mapping[str, str] = {
     "RestoreResult": "store=place versions digest files backup=manifest",
     "Rubric": "version by=changed_by criteria",
     "RubricEffect": "days before after",
+    "SyncConflict": "**key version",
+    "SyncResult": "holds **",
     "VerifyReport": "sound versions findings",
 }
 """Values that are shown by some of their attributes, in this order.
@@ -183,7 +186,7 @@ def recall_json(result: RecallResult, *, explain: bool = False) -> Json:
         "note": result.note,
     }
     if result.left_out:
-        answer["left_out"] = [{**to_json(entry.record.key), "reason": entry.reason} for entry in result.left_out]
+        answer["left_out"] = list(map(to_json, result.left_out))
     if explain:
         answer["dropped"] = [_recall_hit(hit, explain=True) for hit in result.dropped]
     return answer
@@ -266,7 +269,17 @@ def _briefing_entry(entry: Any, *, full: bool = False) -> Json:
 def briefing_json(briefing: Briefing, *, full: bool = False) -> Json:
     """Return a briefing; with ``full`` each entry's record too."""
     entries = (*briefing.relevant, *briefing.avoid, *briefing.skills)
-    return briefing.task | {"memories": [_briefing_entry(entry, full=full) for entry in entries]}
+    memories = [
+        _briefing_entry(entry, full=full) | {"age": describe_freshness(entry.record, briefing.asked_at)}
+        for entry in entries
+    ]
+    answer = briefing.task | {"memories": memories}
+    return answer | {"left_out": list(map(to_json, briefing.left_out))} if briefing.left_out else answer
+
+
+@_encodes("LeftOutRecord")
+def _left_out_record(entry: Any) -> Json:
+    return {**to_json(entry.record.key), "reason": entry.reason}
 
 
 @_encodes("Manifest")

@@ -35,6 +35,7 @@ class Caller:
 
     agent: str = ""
     scopes: tuple[str, ...] | None = None
+    read_only: bool = False
 
 
 class CallerStores:
@@ -71,7 +72,9 @@ class CallerStores:
             if caller == default:
                 return self._default_memory
             if caller not in self._memories:
-                self._memories[caller] = self._default_memory.as_agent(caller.agent, caller.scopes)
+                self._memories[caller] = self._default_memory.as_agent(
+                    caller.agent, caller.scopes, read_only=caller.read_only
+                )
             return self._memories[caller]
 
     def check(self) -> None:

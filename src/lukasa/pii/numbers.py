@@ -2,14 +2,22 @@
 
 A card is known by its brand, length and check digit, and by the words around it; its digits may be grouped in any way.
 A social security number is known by its area rules; without dashes it counts only where the text mentions one.
+
+Cards are looked for in all groups of digits at once, with arrays: a text may hold half a million groups.
 """
 
 from __future__ import annotations
 
 import re
+import string
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from itertools import accumulate
+from functools import cache, partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Span = tuple[int, int]
 Scan = Callable[[int], Iterable[Span]]
@@ -20,50 +28,32 @@ CARD_CONTEXT_BEFORE, CARD_CONTEXT_AFTER = 40, 24
 MAX_RUN_LENGTH = 120
 """Longer runs of digits are tables: the digits of a card in a table are one group."""
 
-_DIGIT_RUN = re.compile(
-    r"[0-9](?<![A-Za-z0-9_].)(?=[0-9 .-]{11})(?:[0-9]{11,}+|[0-9]*+(?=[ -]|\.[0-9]{4}(?![0-9])))"
-    r"(?=((?:[ -]{1,2}[0-9]+|\.[0-9]{4}(?![0-9]))*))\1(?![A-Za-z_])"
+_GROUP = re.compile(r"[0-9]++(?![A-Za-z_])")
+_RUN = re.compile(
+    r"[0-9](?<![A-Za-z0-9_].)(?=(?:[ .-]{0,2}[0-9]){11})[0-9]*+(?![A-Za-z_])"
+    r"(?:(?:[ -]{1,2}|(?:(?<=(?<![0-9])[0-9]{4})|(?<=(?<![0-9])[0-9]{6}))\.(?=[0-9]{1,6}(?![0-9])))"
+    rf"{_GROUP.pattern}){{0,80}}"
 )
-"""Digits with separators, at least twelve characters; the lookaheads skip short numbers without building a match.
-
-The group that is looked at and then repeated never gives digits back. Python before 3.11.5 misses matches of possessive
-groups, which would say the same."""
-_GROUPS_OF_A_CARD = re.compile(
-    r"(?<![0-9])(?=([0-9]{4}(?:[ .-]{1,2}[0-9]{1,6}(?![0-9])){1,4}|[0-9]{12,19})(?![0-9]))[0-9]"
-)
-_GROUP = re.compile(r"[0-9]+")
-_SEPARATORS = b" .-"
-_LONE_GROUP = re.compile(r"(?<![0-9])[0-9]{12,19}(?![0-9])")
-_CARD_GROUPING = re.compile(r"[0-9]+|[0-9]{4}(?:[ .-]{1,2}[0-9]{1,6}){1,4}|[0-9](?:[ .-]{1,2}[0-9])+")
-"""Digits in groups as on a card, or not grouped, or each by itself."""
-
+"""Groups of digits with separators between them, at least twelve digits. A run with so many groups is a table."""
+_MAX_FEW_RUNS = 100
+_CARD_GROUPING = re.compile(r"[0-9]+|[0-9]{4}(?:[ .-]{1,2}[0-9]{1,6}){1,4}")
+_SINGLE_DIGITS = re.compile(r"[0-9](?:[ .-]{1,2}[0-9])+")
+"""Digits in groups as on a card, or not grouped; or each by itself."""
 _CARD_WORDS = re.compile(
-    r"card|c(?<!\wc)c\b|visa|master|amex|american express|discover|maestro|diners|jcb|unionpay|cvv|cvc|p(?<!\wp)an\b|karte|carte|"
-    r"tarjeta|billing|expir"
+    r"c(?:ar(?:d|te)|v[vc]|c(?<!\wcc)\b)|visa|ma(?:ster|estro)|am(?:ex|erican express)|di(?:scover|ners)|jcb|unionpay|"
+    r"p(?<!\wp)an\b|karte|tarjeta|billing|expir"
 )
-
-_OTHER_NUMBERS = (  # noqa: SIM905 - a list of words reads best as words
-    "order tracking track invoice ticket ref serial imei imsi iccid isbn ean upc gtin barcode timestamp case sku uuid guid hash "
-    "build commit version phone tel call fax mobile shipment parcel package receipt transaction batch lot part model customer "
-    "member user device session request trace span job run id no nr number iban account acct routing license licence passport "
-    "seed checksum epoch bestellung rechnung sendung"
-).split()
-
-
-def _reversed_pattern(words: Iterable[str]) -> str:
-    """Build a pattern of reversed words, grouped by their last letter so that few alternatives are tried."""
-    by_last_letter: dict[str, list[str]] = {}
-    for word in words:
-        by_last_letter.setdefault(word[-1], []).append(word[-2::-1])
-    return "|".join(f"{letter}(?:{'|'.join(rests)})" for letter, rests in by_last_letter.items())
-
-
-_OTHER_NUMBER_PATTERN = _reversed_pattern(_OTHER_NUMBERS) + r"|\w*refer"
+_OTHER_WORDS = (
+    "order|tracking|track|invoice|ticket|ref|serial|imei|imsi|iccid|isbn|ean|upc|gtin|barcode|timestamp|case|sku|uuid|guid|hash|"
+    "build|commit|version|phone|tel|call|fax|mobile|shipment|parcel|package|receipt|transaction|batch|lot|part|model|customer|"
+    "member|user|device|session|request|trace|span|job|run|id|no|nr|number|iban|account|acct|routing|license|licence|passport|"
+    "seed|checksum|epoch|bestellung|rechnung|sendung"
+)
 _OTHER_NUMBER_BEFORE = re.compile(
-    rf"\n?[^\w\n]{{0,4}}(?:[^\w\n]{{0,3}}(?:{_OTHER_NUMBER_PATTERN})|"
-    rf"(?:{_reversed_pattern(('id', 'no', 'nr', 'number', 'code'))}|#)[^\w\n]{{0,3}}(?:{_OTHER_NUMBER_PATTERN}))"
+    rf"(?:(?<![a-z])(?:{_OTHER_WORDS}|refer\w*)(?:[^\w\n]{{0,3}}(?:id|no|nr|number|code|#))?|nummer|number)"
+    r"[^\w\n]{0,7}\n?[^\w\n]{0,4}\Z|\+\Z"
 )
-"""Words that make a number something other than a card, matched on the reversed text before the number."""
+"""Words before a number that make it something other than a card."""
 
 _BRANDS = (
     (5000, 5099, (), range(12, 20)),
@@ -101,142 +91,196 @@ _CARD_LENGTHS: dict[bytes, dict[int, bool]] = {
     for prefix in range(first, last + 1)
 }
 """Possible lengths by the first four digits, and whether a number of that length needs no mention of a card."""
-
+_DOUBLED_DIGITS = bytes.maketrans(b"0123456789", b"0246813579")
 _BARCODE_LENGTH = 13
-_NO_LENGTHS: dict[int, bool] = {}
-_LUHN_DOUBLED = bytes.maketrans(b"0123456789", b"0246813579")
-
-
-class Mentions:
-    """Words near a number. Questions come in ascending order, so that the text is searched only once."""
-
-    def __init__(self, words: re.Pattern[str], lower: str) -> None:
-        self._words, self._lower = words, lower
-        self._next = 0
-
-    def between(self, start: int, end: int) -> bool:
-        """Return whether one of the words lies between two offsets."""
-        start = max(0, start)
-        if self._next < start:
-            match = self._words.search(self._lower, start)
-            self._next = match.start() if match else len(self._lower) + 1
-        if self._next >= end:
-            return False
-        match = self._words.search(self._lower, start, end + 1)
-        return match is not None and match.end() <= end
 
 
 def card_scan(text: str, lower: str, data: bytes) -> Scan:
     """Return a search for payment cards. ``data`` is the text with one byte per character."""
-    return partial(_find_cards, text, data, lower, Mentions(_CARD_WORDS, lower))
+    runs = [run.span() for run in islice(_RUN.finditer(text), _MAX_FEW_RUNS)]
+    is_few = len(runs) < _MAX_FEW_RUNS and all(end - start <= MAX_RUN_LENGTH for start, end in runs)
+    candidates = _candidates_in_runs(text, lower, data, runs) if is_few else _candidates_in_arrays(lower, data)
+    contexts: dict[str, bool] = {}
 
-
-def _find_cards(text: str, data: bytes, lower: str, mentions: Mentions, position: int) -> Iterator[Span]:
-    def is_card(start: int, end: int, digits: bytes) -> bool:
-        """Return whether digits are a card by their brand, check digit and grouping and the text around."""
-        size = len(digits)
-        is_sure = _CARD_LENGTHS.get(digits[:4], _NO_LENGTHS).get(size)
-        if is_sure is None:
-            return False
-        if (sum(digits[-1::-2]) + sum(digits[-2::-2].translate(_LUHN_DOUBLED)) - 48 * size) % 10 or len(
-            set(digits)
-        ) == 1:
-            return False
-        if data[start - 1 : start] in (b".", b",", b"/") and data[start - 2 : start - 1].isdigit():
-            return False
-        return (
-            is_sure
-            and data[start - 1 : start] != b"+"
-            and not (size == _BARCODE_LENGTH and (sum(digits[::2]) + 3 * sum(digits[1::2]) - 48 * 25) % 10 == 0)
-            and _CARD_GROUPING.fullmatch(text, start, end) is not None
-            and not _OTHER_NUMBER_BEFORE.match(lower[max(0, start - CARD_CONTEXT_BEFORE) : start][::-1])
-        ) or mentions.between(start - CARD_CONTEXT_BEFORE, end + CARD_CONTEXT_AFTER)
-
-    for run in _DIGIT_RUN.finditer(text, position):
-        run_start, run_end = run.span()
-        length = run_end - run_start
-        digits = data[run_start:run_end]
-        if digits.isdigit():
-            if length in _CARD_LENGTHS.get(digits[:4], _NO_LENGTHS) and is_card(run_start, run_end, digits):
-                yield run_start, run_end
-            continue
-        if length > MAX_RUN_LENGTH:
-            for start, end in map(re.Match.span, _LONE_GROUP.finditer(text, run_start, run_end)):
-                if is_card(start, end, data[start:end]):
-                    yield start, end
-            continue
-        digits = digits.translate(None, _SEPARATORS)
-        if len(digits) < MIN_CARD_DIGITS:
-            continue
-        free = 0
-        if not mentions.between(run_start - CARD_CONTEXT_BEFORE, run_end + CARD_CONTEXT_AFTER):
-            if 2 * len(digits) <= length + 1 and is_card(run_start, run_end, digits):
-                yield run_start, run_end
+    def find_cards(position: int) -> Iterator[Span]:
+        previous = position
+        for start, end, is_mentioned in islice(candidates, bisect_left(candidates, (position,)), None):
+            if start < position or not data[start:end].strip(b"6 .-"):  # no other digit repeated has a check digit
                 continue
-            for start, end in (match.span(1) for match in _GROUPS_OF_A_CARD.finditer(text, run_start, run_end)):
-                prefix = data[start : start + 4]
-                for group in _GROUP.finditer(text, start, end) if start >= free and prefix in _CARD_LENGTHS else ():
-                    if is_card(start, group.end(), data[start : group.end()].translate(None, _SEPARATORS)):
-                        free = group.end()
-                        yield start, free
-                        break
-            continue
-        offsets = [offset for offset in range(run_start, run_end) if data[offset] >= 48]
-        for first, after in _luhn_spans(digits, range(MIN_CARD_DIGITS, MAX_CARD_DIGITS + 1)):
-            start, end = offsets[first], offsets[after - 1] + 1
-            if first < free or data[start - 1 : start].isdigit() or data[end : end + 1].isdigit():
+            if not is_mentioned:
+                context = lower[max(previous if previous <= start else 0, start - CARD_CONTEXT_BEFORE) : start]
+                previous = end
+                if context not in contexts:
+                    contexts[context] = _OTHER_NUMBER_BEFORE.search(context) is not None
+                if contexts[context] or _is_barcode(data[start:end]):
+                    continue
+            yield start, end
+            position = end
+
+    return find_cards
+
+
+def _is_barcode(digits: bytes) -> bool:
+    return len(digits) == _BARCODE_LENGTH and (sum(digits[::2]) + 3 * sum(digits[1::2]) - 48 * 25) % 10 == 0
+
+
+def _candidates_in_runs(text: str, lower: str, data: bytes, runs: list[Span]) -> list[tuple[int, int, bool]]:
+    """List the numbers with a card's brand, length, check digit and grouping, and whether the text mentions a card there."""
+    candidates = []
+    for run_start, run_end in runs:
+        groups = [group.span() for group in _GROUP.finditer(text, run_start, run_end)]
+        for head, (start, _) in enumerate(groups):
+            run_digits = data[start:run_end].translate(None, b" .-")
+            lengths = _CARD_LENGTHS.get(run_digits[:4])
+            if not lengths or (text[start - 1 : start] in (".", ",", "/") and data[start - 2 : start - 1].isdigit()):
                 continue
-            if is_card(start, end, digits[first:after]):
-                yield start, end
-                free = after
+            size = 0
+            for group_start, end in groups[head : head + MAX_CARD_DIGITS]:
+                size += end - group_start
+                digits = run_digits[:size]
+                if size not in lengths or not _has_check_digit(digits):
+                    continue
+                mention = _CARD_WORDS.search(lower, max(0, start - CARD_CONTEXT_BEFORE), end + CARD_CONTEXT_AFTER + 1)
+                is_mentioned = mention is not None and mention.end() <= end + CARD_CONTEXT_AFTER
+                if is_mentioned or (
+                    lengths[size]
+                    and (
+                        _CARD_GROUPING.fullmatch(text, start, end)
+                        or ((start, end) == (run_start, run_end) and _SINGLE_DIGITS.fullmatch(text, start, end))
+                    )
+                ):
+                    candidates.append((start, end, is_mentioned))
+    return candidates
 
 
-def _luhn_spans(digits: bytes, lengths: Iterable[int]) -> list[Span]:
-    """Return the spans of digits that end with the check digit of Luhn, in order; sums of all digits make it cheap."""
-    even_doubled, odd_doubled = bytearray(digits), bytearray(digits)
-    even_doubled[::2] = digits[::2].translate(_LUHN_DOUBLED)
-    odd_doubled[1::2] = digits[1::2].translate(_LUHN_DOUBLED)
-    sums = list(accumulate(odd_doubled, initial=0)), list(accumulate(even_doubled, initial=0))
-    found: list[Span] = []
-    for length in lengths:
-        above = 48 * length  # digits are counted with their character codes
-        for parity in (0, 1):
-            totals = sums[(parity + length - 1) % 2]
-            firsts = range(parity, len(digits) - length + 1, 2)
-            found += [
-                (first, first + length)
-                for first, before, after in zip(firsts, totals[parity::2], totals[parity + length :: 2], strict=False)
-                if (after - before - above) % 10 == 0
-            ]
-    found.sort()
-    return found
+def _has_check_digit(digits: bytes) -> bool:
+    return (sum(digits[-1::-2]) + sum(digits[-2::-2].translate(_DOUBLED_DIGITS)) - 48 * len(digits)) % 10 == 0
 
 
-_SSN = re.compile(r"([0-9](?<![\w.-].)[0-9][0-9])([ .-]?)([0-9]{2})\2([0-9]{4})(?![\w-]|\.[0-9])")
+@cache
+def _lookup_tables() -> tuple[NDArray[Any], ...]:
+    """Return the letters by character code, and a card's lengths by its first four digits, a bit for each length.
+
+    The lengths are those of a card without a mention, and of a card with one.
+    """
+    import numpy as np
+
+    is_letter = np.zeros(256, bool)
+    is_letter[list(string.ascii_letters.encode() + b"_")] = True
+    alone, known = np.zeros(10_000, np.int32), np.zeros(10_000, np.int32)
+    for prefix, lengths in _CARD_LENGTHS.items():
+        alone[int(prefix)] = sum(1 << length for length, is_sure in lengths.items() if is_sure)
+        known[int(prefix)] = sum(1 << length for length in lengths)
+    return is_letter, alone, known
+
+
+def _candidates_in_arrays(lower: str, data: bytes) -> list[tuple[int, int, bool]]:
+    """List the same numbers in a text with many runs, all at once."""
+    import numpy as np
+
+    is_letter, alone, known = _lookup_tables()
+    doubled_digits = np.frombuffer(_DOUBLED_DIGITS, np.uint8)[48:58] - np.uint8(48)
+    codes = np.frombuffer(b" " + data + b" ", np.uint8)
+    places = np.flatnonzero((codes - np.uint8(48)) < 10).astype(np.int32)
+    starts = np.flatnonzero(np.diff(places, prepend=-2) > 1)  # of the groups, among the digits
+    ends = np.append(starts[1:], len(places))
+    first, last = places[starts], places[ends - 1] + 1  # of the groups, in the text
+    apart = ~(is_letter[codes[first - 1]] | is_letter[codes[last]])
+    if not apart.all():
+        starts, ends, first, last = starts[apart], ends[apart], first[apart], last[apart]
+    if not starts.size:
+        return []
+    gap, left, right = first[1:] - last[:-1], codes[last[:-1]], codes[first[1:] - 1]
+    is_joined = (gap <= 2) & ((left == 32) | (left == 45)) & ((right == 32) | (right == 45))
+    sizes = ends - starts
+    is_joined |= (gap == 1) & (left == 46) & ((sizes[:-1] == 4) | (sizes[:-1] == 6)) & (sizes[1:] <= 6)
+    run = np.append(0, np.cumsum(~is_joined))
+    heads = np.flatnonzero(np.append(True, ~is_joined))
+    in_table = (last[np.append(heads[1:], len(run)) - 1] - first[heads] > MAX_RUN_LENGTH)[run]
+    if in_table.any():  # each group of a table is a run by itself
+        is_joined &= ~in_table[1:]
+        run = np.append(0, np.cumsum(~is_joined))
+        heads = np.flatnonzero(np.append(True, ~is_joined))
+    tails = np.append(heads[1:], len(run)) - 1
+    digits = np.append(codes[places] - np.uint8(48), np.zeros(MAX_CARD_DIGITS, np.uint8))
+    prefix = digits[starts].astype(np.int16)
+    for offset in (1, 2, 3):
+        prefix = 10 * prefix + digits[starts + offset]
+    group = np.flatnonzero((ends[tails][run] - starts >= MIN_CARD_DIGITS) & (known[prefix] > 0))
+    is_fraction = np.isin(codes[first[group] - 1], (44, 46, 47)) & ((codes[first[group] - 2] - np.uint8(48)) < 10)
+    group = group[~is_fraction]
+    if not group.size:
+        return []
+    far = len(data) + 10 * MAX_RUN_LENGTH
+    mentions = np.array([*(match.span() for match in _CARD_WORDS.finditer(lower)), (far, far)])
+    next_mention = mentions[np.searchsorted(mentions[:, 0], first[group] - 1 - CARD_CONTEXT_BEFORE), 0]
+    is_near = next_mention < first[group] + MAX_RUN_LENGTH + CARD_CONTEXT_AFTER
+    is_usual = (sizes[group] == 4) | (sizes[group] >= MIN_CARD_DIGITS) | (heads[run[group]] == group)
+    lengths = np.where(is_near, known[prefix[group]], np.where(is_usual, alone[prefix[group]], 0))
+    group, lengths = group[lengths > 0], lengths[lengths > 0]
+    head, size = np.nonzero(lengths[:, None] >> np.arange(MIN_CARD_DIGITS, MAX_CARD_DIGITS + 1, dtype=np.int32) & 1)
+    size += MIN_CARD_DIGITS
+    group_ending = np.full(len(digits) + 1, -1)
+    group_ending[ends] = np.arange(len(ends))
+    head = group[head]
+    tail = group_ending[starts[head] + size]
+    kept = (tail >= 0) & (run[head] == run[tail])
+    head, tail, size = head[kept], tail[kept], size[kept]
+    begin, end = starts[head], starts[head] + size
+    totals = []
+    for doubled in (0, 1):
+        counted = digits.copy()
+        counted[doubled::2] = doubled_digits[digits[doubled::2]]
+        sums = np.append(np.uint8(0), np.cumsum(counted, dtype=np.uint8))
+        totals.append(sums[end] - sums[begin])  # sums overflow, but nineteen digits add up to less than 256
+    total = np.where(end % 2 == 0, *totals)
+    kept = total % 10 == 0
+    head, tail, size = head[kept], tail[kept], size[kept]
+    begin, end, count = first[head] - 1, last[tail] - 1, tail - head + 1
+    is_mentioned = mentions[np.searchsorted(mentions[:, 0], begin - CARD_CONTEXT_BEFORE), 1] <= end + CARD_CONTEXT_AFTER
+    is_usual = (sizes[head] == 4) & (count <= 5)
+    for step in range(1, 5):
+        is_usual &= sizes[np.minimum(head + step, tail)] <= 6
+    is_usual |= (count == 1) | ((count == size) & (heads[run[head]] == head) & (tails[run[tail]] == tail))
+    kept = is_mentioned | (is_usual & (alone[prefix[head]] >> size & 1 == 1))
+    return list(zip(begin[kept].tolist(), end[kept].tolist(), is_mentioned[kept].tolist(), strict=True))
+
+
+_SSN_SHAPE = re.compile(rb"000-00-0000")
+_SSN_SHAPE_TABLE = bytes(48 if 48 <= code < 58 else code for code in range(256))
+_SSN = re.compile(
+    r"[0-9](?<![\w.-].)(?<!9)(?!00(?<=000)|66(?<=666))[0-9][0-9]([ .-]?)(?!00)[0-9][0-9]\1(?!0000)[0-9]{4}(?![\w-]|\.[0-9])"
+)
+_ADVERTISED_SSN = re.compile("078-05-1120|219-09-9999|123-45-6789")
 _SSN_WORDS = re.compile(
     r"s(?<!\ws)sn?s?\b|social[ -]?security|soc\.? sec|s(?<!\ws)ocial (?:number|is|no)|tax(?:payer)? id|t(?<!\wt)in\b|i(?<!\wi)tin\b"
 )
-_ADVERTISED_SSNS = frozenset({"078051120", "219099999", "123456789"})
+_SSN_WORD_PARTS = ("ss", "soc", "tax", "tin")
 _SSN_CONTEXT_BEFORE, _SSN_CONTEXT_AFTER = 60, 30
 
 
-def mentions_ssn(lower: str) -> bool:
-    """Return whether a text mentions social security numbers anywhere."""
-    return _SSN_WORDS.search(lower) is not None
+def ssn_scan(text: str, lower: str, data: bytes) -> Scan:
+    """Return a search for social security numbers: with dashes anywhere, otherwise near words that mention one."""
+    if any(part in lower for part in _SSN_WORD_PARTS) and _SSN_WORDS.search(lower):
+        return partial(_find_mentioned_ssns, text, lower)
+    return partial(_find_dashed_ssns, text, data.translate(_SSN_SHAPE_TABLE))
 
 
-def ssn_scan(text: str, lower: str) -> Scan:
-    """Return a search for social security numbers."""
-    return partial(_find_ssns, text, Mentions(_SSN_WORDS, lower))
+def _find_dashed_ssns(text: str, shape: bytes, position: int) -> Iterator[Span]:
+    for hit in _SSN_SHAPE.finditer(shape, position):
+        if (match := _SSN.match(text, hit.start())) and not _ADVERTISED_SSN.match(text, hit.start()):
+            yield match.span()
 
 
-def _find_ssns(text: str, mentions: Mentions, position: int) -> Iterator[Span]:
+def _find_mentioned_ssns(text: str, lower: str, position: int) -> Iterator[Span]:
+    mention_start, mention_end = -1, -1
     for match in _SSN.finditer(text, position):
-        area, separator, group, serial = match.groups()
-        if area in ("000", "666") or area[0] == "9" or group == "00" or serial == "0000":
-            continue
         start, end = match.span()
-        if (separator == "-" and area + group + serial not in _ADVERTISED_SSNS) or mentions.between(
-            start - _SSN_CONTEXT_BEFORE, end + _SSN_CONTEXT_AFTER
-        ):
+        if match[1] == "-" and not _ADVERTISED_SSN.match(text, start):
+            yield start, end
+            continue
+        if mention_start < start - _SSN_CONTEXT_BEFORE:
+            mention = _SSN_WORDS.search(lower, max(0, start - _SSN_CONTEXT_BEFORE))
+            mention_start, mention_end = mention.span() if mention else (len(text), 2 * len(text))
+        if mention_end <= end + _SSN_CONTEXT_AFTER:
             yield start, end

@@ -1,151 +1,66 @@
-"""Patterns of secrets and passwords.
-
-Every pattern starts with a literal or at the start of a word and is bounded, so that no text makes it slow. A hint is a
-literal that each match contains: a text without the hint needs no search for the pattern.
-"""
+"""Pieces of patterns, a search for patterns that start with a keyword, and what a value that matched looks like."""
 
 from __future__ import annotations
 
+import hashlib
 import re
-from typing import NamedTuple
+import string
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+from math import log2
+
+_MANY = 2_000
 
 
-class SecretPattern(NamedTuple):
-    """A literal hint and the pattern of one kind of secret. The last group of a token's pattern is its random part."""
+def build_trie_pattern(rests: dict[str, str]) -> str:
+    """Build a pattern of words and what follows each, with one branch for each next letter."""
+    by_letter: dict[str, dict[str, str]] = {}
+    for word, rest in rests.items():
+        if word:
+            by_letter.setdefault(word[0], {})[word[1:]] = rest
+    branches = [re.escape(letter) + build_trie_pattern(words) for letter, words in by_letter.items()]
+    branches += [rests[""]] if "" in rests else []
+    return f"(?:{'|'.join(branches)})" if len(branches) > 1 else branches[0]
 
-    hint: str
-    pattern: re.Pattern[str]
+
+def words_pattern(words: Iterable[str]) -> str:
+    """Build a pattern of words in small letters, in capitals, and with one capital. It is faster than one that ignores case."""
+    return build_trie_pattern({form: "" for word in words for form in (word, word.upper(), word.capitalize())})
 
 
-OTHER_TOKENS: tuple[SecretPattern, ...] = (
-    SecretPattern("-us", re.compile(r"-us(?<=[0-9a-f]{32}-us)\d{1,2}(?!\w)", re.ASCII)),
-    SecretPattern(".atlasv1.", re.compile(r"\.atlasv1\.(?<=[A-Za-z0-9]{14}\.atlasv1\.)[\w=-]{40,100}", re.ASCII)),
-    SecretPattern(":AA", re.compile(r":AA(?<=[0-9]{8}:AA)[\w-]{32,34}(?!\w)", re.ASCII)),
-    SecretPattern("Q~", re.compile(r"Q~(?<=[A-Za-z0-9_~.]{3}[0-9]Q~)[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~-])", re.ASCII)),
-    SecretPattern("|", re.compile(r"\|(?<=[0-9]{15}\|)[\w-]{27,40}(?![\w-])", re.ASCII)),
-    SecretPattern("_mmk", re.compile(r"_mmk(?<=[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)(?!\w)", re.ASCII)),
-    SecretPattern(".webhook.office.com/", re.compile(r"\.webhook\.office\.com/webhookb2/[\w@-]{70,80}/IncomingWebhook/[0-9a-z]{32}/[\w-]{36}", re.ASCII)),
-    SecretPattern("_gitlab_session=", re.compile(r"_gitlab_session=[0-9a-z]{32}(?![0-9a-z])")),
-    SecretPattern("BUNDLE_", re.compile(r"BUNDLE_(?<!\wBUNDLE_)[A-Z0-9_]{3,60}__[A-Z]{2,5}[\"']?[ \t]{0,3}[=:][ \t]{0,3}[\"']?[\w.-]{4,64}:[\w.-]{6,64}", re.ASCII)),
-    SecretPattern(".", re.compile(r"[MNO](?<![A-Za-z0-9].)(?=[A-Za-z]{0,26}[0-9])[A-Za-z0-9]{23,27}\.[\w-]{6}\.[\w-]{27,40}(?!\w)", re.ASCII)),
-)  # fmt: skip
-"""Keys and tokens with a literal in the middle. What precedes the literal is looked at from there: a search for it takes long."""
+def any_case(word: str) -> str:
+    """Build a pattern of a word in small and capital letters in any mixture."""
+    return "".join(f"[{letter}{letter.upper()}]" if letter != letter.upper() else letter for letter in word)
 
-BEFORE_LITERAL = re.compile(r"(?<![A-Za-z0-9_~.])[A-Za-z0-9_~.]{1,40}\Z", re.ASCII)
-"""The part of such a token before its literal."""
 
-WEB_TOKEN = re.compile(r"eyJ(?<![A-Za-z0-9]eyJ)([\w-]{8,2000}+\.eyJ[\w-]{8,4000}+\.[\w-]{10,2000})", re.ASCII)
-WEB_TOKEN_PARTS = re.compile(r"[\w-]++(?P<dot>\.)eyJ[\w-]{8,4000}+\.[\w-]{10,2000}", re.ASCII)
-WEB_TOKEN_RUN = re.compile(rf"(?<![\w-]){WEB_TOKEN_PARTS.pattern}", re.ASCII)
-"""Three parts with dots, from the start of the first: each part is read once, however often ``eyJ`` occurs in it."""
-WEB_TOKEN_START = re.compile(r"eyJ(?<![A-Za-z0-9]eyJ)(?=[\w-]{8,2000}\Z)", re.ASCII)
+def find_keyword_matches(
+    pattern: re.Pattern[str], keyword: str, text: str, lower: str, position: int
+) -> Iterator[re.Match[str]]:
+    """Yield the matches of a pattern that starts with a keyword. ``lower`` is the text in lower case.
 
-PRIVATE_KEYS: tuple[SecretPattern, ...] = (
-    SecretPattern("PRIVATE KEY", re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:(?P<body>[^-]{0,20000})-----END[A-Z0-9 ]{1,60}-----)?")),
-    SecretPattern("PuTTY-User-Key-File", re.compile(r"PuTTY-User-Key-File-\d:[^\n]{0,100}")),
-)  # fmt: skip
+    A search for the keyword, and for the pattern there, takes less time than a search for the pattern, unless there are many.
+    """
+    for _ in range(_MANY):
+        position = lower.find(keyword, position)
+        if position < 0:
+            return
+        if match := pattern.match(text, position):
+            yield match
+            position = match.end()
+        else:
+            position += 1
+    yield from pattern.finditer(text, position)
 
-_SECRET_SIGN = (
-    r"(?:[\"'`\])]{0,2}[ \t]{0,3}(?::{0,3}=>?|==|\?=|\.=|:|\|\||=>|>\s{0,9}|,(?=[ \t]{0,3}[\"'`])|(?:is|was|to)(?=[ \t]))"
-    r"[ \t]{0,3}|[\"'`\])]{0,2}[ \t]{1,3}|[\"'`(\[])[\"'`(\[]{0,2}"
+
+_PLACEHOLDER = re.compile(
+    r"example|placeholder|change_?me|redacted|dummy|goes_here|_here|xxxx|\*\*\*|\.\.\.|abcdefghijklmnopqrstuvwxyz"
 )
-_SECRET_VALUE = r"(?P<value>[a-z0-9+/_=.~-]{16,400})"
-
-LABELLED_SECRETS: tuple[SecretPattern, ...] = tuple(
-    SecretPattern(word, re.compile(word + rest + _SECRET_SIGN + scheme + _SECRET_VALUE))
-    for word, rest, scheme in (
-        ("key", r"(?P<id>[_ -]?id)?", ""), ("token", "", ""), ("secret", "", ""), ("cred", r"(?:ential)?s?", ""), ("bearer", "", ""),
-        ("auth", r"(?:orization)?(?=[\"'`\])]{0,2}[ \t]{0,3}[:=])", r"(?:(?:basic|token|digest|apikey)[ \t]{1,3})?"),
-        ("sonar", r"[._-]?login", ""),
-    )
-)  # fmt: skip
-"""A keyword, then a value in lower case that may be a secret; its entropy decides."""
-
-SECRET_KEY_CONTEXT = re.compile(
-    r"\n?(?:[_ -]?(?:ipa|ssecca|terces|tneilc|ppa|htua|yolped|gningis|noitpyrcne|retsam|tnuocca|etavirp|ecivres|hss|esnecil)|"
-    r"_(?!(?:cilbup|bup|tekcub|yramirp|ngierof|ehcac|noititrap|tros|xedni|xdi|amehcs|ecneuqes|larutan|smk|bd|wor|tcejbo|ycnetopmedi)(?![a-z])))"
-)
-"""Words one of which must precede ``key``, reversed: there are primary keys, cache keys and keys of dictionaries."""
-
-OTHER_TOKEN_CONTEXT = re.compile(r"\n?[_ -]?(?:frsc|frsx|cilbup|egap|noitanigap|noitaunitnoc|txen)(?![a-z])")
-"""Words before ``token``, reversed, after which it is no secret."""
-
-PROVIDER_NAME_CONTEXT = re.compile(
-    r"(?:adafruit|adobe|airtable|algolia|alibaba|anthropic|artifactory|asana|atlassian|beamer|bitbucket|bittrex|cloudflare|codecov|"
-    r"cohere|coinbase|confluent|contentful|datadog|discord|drone|dropbox|etsy|facebook|fastly|finicity|finnhub|flickr|freshbooks|"
-    r"gitter|github|gitlab|google|heroku|hubspot|intercom|jfrog|kraken|kucoin|launchdarkly|linear|linkedin|looker|mailchimp|mailgun|"
-    r"mapbox|mattermost|maxmind|meraki|messagebird|netlify|newrelic|new-relic|nytimes|okta|openai|plaid|rapidapi|sendbird|sendgrid|"
-    r"sentry|slack|snyk|sonar|sourcegraph|square|squarespace|stripe|sumo|telegram|travis|trello|twilio|twitch|twitter|yandex|zendesk)"
-    r"[\w.-]{0,20}\Z"
-)
-"""The name of a provider before ``key``."""
-
-_PASSWORD_VALUE = (
-    r"[\"'`]{0,2}[ \t]{0,3}(?=[:=是はiwateléè])(?P<sign>:=|==|=>|=|:|是|は|(?:is|was|are|to|ist|lautet|war|est|es|era|é|è)"
-    r"(?: (?:still|now|just|set to|currently|actually|simply))?:?(?=[ \t\"'`]))"
-    r"[ \t]{0,3}(?P<quote>[\"'`“‘«]?)(?P<value>[^\s\"'`“”‘’«»,;]{3,128})(?=(?P<after>[\"'`”’»]?[^\n]{0,12}))"
-)
-
-_PASSWORD_OWNER = r"(?P<many>s?)(?: (?:for|of|to|on|at)(?: [^\s:=]{1,30}(?=[\s:=\"'`是は])){1,3}?)?"
-
-PASSWORDS: tuple[SecretPattern, ...] = tuple(
-    SecretPattern(word, re.compile(word + rest + _PASSWORD_OWNER + _PASSWORD_VALUE))
-    for word, rest in (
-        ("pass", r"[ -]?(?:word|code|phrase|wd|wort)"), ("pwd", ""), ("pw", ""), ("kennwort", ""), ("mot de passe", ""),
-        ("contrase", "[nñ]a"), ("senha", ""), ("wachtwoord", ""), ("hasło", ""), ("lösenord", ""), ("пароль", ""), ("密码", ""), ("密碼", ""), ("パスワード", ""),
-    )
-)  # fmt: skip
-"""A password in prose or in a file, in lower case."""
-
-_STATED_VALUE = r"(?:->?[ \t]{1,3})?(?:\*\*)?[\"'`“‘«(]?(?=[^\s0-9!@#$%^&*+~?]{0,99}[0-9!@#$%^&*+~?])(?P<value>[^\s\"'`“”‘’«»,;]{5,128})"
-
-STATED_PASSWORDS: tuple[SecretPattern, ...] = (
-    SecretPattern("pass", re.compile(r"pass(?:(?:[ -]?(?:word|code|phrase)|wort|wd)[ \t]{1,3}|[ \t]{0,3}(?P<pass>is[ \t:]|was[ \t:]|[:=]|[ \t])[ \t]{0,3})" + _STATED_VALUE)),
-    *(
-        SecretPattern(word, re.compile(word + rest + r"(?:[ \t]{0,3}[:=]|[ \t]{1,3}(?:is|ist|est|es|to)(?=[ \t:]):?)?[ \t]{1,3}" + _STATED_VALUE))
-        for word, rest in (
-            ("pwd", ""), ("pw", ""), ("kennwort", ""), ("mot de passe", ""), ("mdp", ""), ("contrase", "[nñ]a"), ("clave", ""), ("senha", ""),
-            ("wachtwoord", ""), ("hasło", ""), ("lösenord", ""), ("пароль", ""), ("密码", ""), ("パスワード", ""),
-        )
-    ),
-    *(
-        SecretPattern(word, re.compile(word + rest + r"(?: (?:is|are|with|as|using|data|details|for [\w.-]{1,40}|ist|mit|sind|lauten))?[ \t]{0,2}[:=]?[ \t]{1,3}"
-            r"[\"'`]?[^\s/|:,;\"'`]{2,60}[\"'`]?(?P<pair>[ \t]{1,3}[/|:][ \t]{1,3}|[/:])" + _STATED_VALUE))
-        for word, rest in (
-            ("log", "[ -]?[io]n"), ("sign", "[ -]?in"), ("credential", "s?"), ("creds", ""), ("zugangsdaten", ""), ("anmelde", "daten"),
-            ("identifiant", "s?"),
-        )
-    ),
-)  # fmt: skip
-"""A keyword of passwords and a value without a sign between them, or a login and a password: the value must look like one."""
-
-PASSWORD_AFTER_VALUE = re.compile(r" pass(?:word|wort|code|phrase)(?=[.,;:!?)\n]|\Z| (?:for|to|of|on|at|in|für)\b)")
-"""What follows a password: "… is the password for the router"."""
-
-USER_BEFORE_PASS = re.compile(r"(?:user|login|account|benutzer|konto|id)\b[^\n]{1,50}\Z")
-
-CURL_USER = re.compile(
-    r"(?<=[ \t\n])(?:-u|--user)(?:=|[ \t]{0,3})[\"']?[^\s:\"'$]{0,80}[\"']?:[\"']?(?P<value>[^\s\"']{3,100})"
-)
-"""A user and a password among the arguments of a command; ``curl`` must precede."""
-CURL_DISTANCE = 400
-
-PIN = re.compile(r"pin(?<!\wpin)(?: ?(?:code|number))?[ \t]{0,3}(?:is|was|=|:)[ \t]{0,3}(?P<value>\d{4,8})(?![\w.-])")
-
-URL_PASSWORD = re.compile(r"://[^\s:/@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{3,100})@")
-"""A password between a user name and a host."""
-
-TECHNICAL_TERM = re.compile(
-    r"(?:reset|change|log|manager|sha|md|argon|pbkdf|bcrypt|scrypt|oauth|utf|base|aes|rsa|tls|ssl|web|http|ipv|v|version|pep|rfc|python|windows|win|ios|android|"
-    r"field|input|box|step|page|policy|test|level|option|user|rule|entry|line|item|part|option|group|attempt|hash|version)[-_]?\d[\w.+/-]{0,12}|"
-    r"\d+[-–+/.]?[a-z]{1,12}|v?\d[\d.:/+,–-]*%?|[^@\s]+@[\w-]+(?:\.[\w-]+)+|[\w.-]+\.(?:[a-z]{2,4}|\d+)|[\w-]+(?:[./][\w-]+){2,}",
-    re.IGNORECASE,
-)
-"""What follows the word password in talk of programs: algorithms, versions, names of fields, lengths, files and addresses."""
-
-_PLACEHOLDER = re.compile(r"example|placeholder|change_?me|redacted|dummy|goes_here|_here|xxxx|\*\*\*|\.\.\.")
+START_OF_VARIABLE = r"[<\[{]|[$%(](?:[{(]|(?!(?=\S{0,60}[0-9])\S{0,60}[!@#^&*+~?]))"
+"""The sign before a variable, unless a digit and another sign follow as in a password."""
 _NO_VALUE = re.compile(
-    r"[<\[{$%(]|your|(?:os|process|env|config|settings|secrets|vault|self|this|request|args|params)[.\[(]|"
+    rf"{START_OF_VARIABLE}|your|(?:os|process|env|config|settings|secrets|vault|self|this|request|args|params|var|local|data|module|enc)[.\[(]|"
     r"(?:x+|\*+|\.+|-+|_+|#+|none|null|nil|true|false|undefined|todo|tbd|n/a)\Z"
 )
 
@@ -156,18 +71,68 @@ def is_placeholder(value: str) -> bool:
     return lower[-1] in ">]})" or bool(_NO_VALUE.match(lower) or _PLACEHOLDER.search(lower))
 
 
-COMMON_AFTER_PASSWORD = frozenset(
-    """a about above active again all allowed already also always an and any anymore applied asked at available back bad based
-    because been being below better blank both broken by cached called cannot case-sensitive changed checked chosen clear
-    complex compromised confidential configured correct created criteria default derived different disabled easy either empty
-    encrypted enforced enough entered entry expired expiring expires false fine for forgotten found four free from generated
-    given gone good guessable handled hard hashed here hidden how ignored important in incorrect insecure invalid it its
-    just kept known leaked lengths less like limited linked local locked login long longer lost made managed mandatory masked
-    missing more my needed never new no none not now nothing ok okay old on one only optional or other our out outdated own plain
-    policy private protected provided public ready rejected remembered removed required requested reset resets reused right
-    rotated safe salted same saved secret secure sent set shared short should similar simple since so something somewhere
-    still stored strong stronger strings supported taken temporary tested that the their them then there these they this to too
-    transmitted treated true two typed unchanged unique unknown unsafe until up updated used user using valid validated verified
-    very wait weak weaker what when where which while with within without working wrong you your""".split()  # noqa: SIM905 - a list of words reads best as words
+_WORDS = re.compile(r"[a-z]+(?:[-_.][a-z]+)+|[A-Z]+(?:[-_.][A-Z]+)+")
+
+
+def is_token(value: str) -> bool:
+    """Return whether a value in a token's format is more than a row of the same few characters, words or an example."""
+    min_bits = 2.7 if len(value) >= 32 else 2.0
+    return (
+        (has_entropy(value[:64], min_bits) or (len(value) > 64 and has_entropy(value[64:], min_bits)))
+        and not _WORDS.fullmatch(value)
+        and not is_placeholder(value)
+    )
+
+
+_RANDOM_VALUE = re.compile(
+    r"(?:(?:[A-Za-z0-9]{0,9}+|[A-Za-z]{10,400}+|[0-9]{10,400}+)[_.-]){0,8}"
+    r"(?=[A-Za-z0-9]{10})(?:[A-Za-z]{1,400}+[0-9]|[0-9]{1,400}+[A-Za-z])"
 )
-"""Words after "the password is" that do not give one away: "the password is stored in the vault"."""
+_NEXT_CHARACTERS = dict(
+    zip(string.digits + string.ascii_lowercase, "1234567890bcdefghijklmnopqrstuvwxyza", strict=True)
+)
+_MAX_STEPS = 40
+
+
+def is_random(value: str) -> bool:
+    """Return whether a part of a value has letters and digits, and few characters are followed by the next one."""
+    return _RANDOM_VALUE.match(value) is not None and (
+        len(value) <= _MAX_STEPS
+        or sum(_NEXT_CHARACTERS.get(first) == second for first, second in pairwise(value.lower())) < _MAX_STEPS
+    )
+
+
+def has_entropy(value: str, min_bits: float) -> bool:
+    """Return whether a text has at least so many bits of entropy per character."""
+    size, letters = len(value), set(value)
+    if len(letters) < 2**min_bits:
+        return False
+    if len(letters) >= _count_characters_needed(size, min_bits):
+        return True
+    return log2(size) - sum(map(_times_log2, map(value.count, letters))) / size >= min_bits
+
+
+@cache
+def _times_log2(count: int) -> float:
+    return count * log2(count)
+
+
+@cache
+def _count_characters_needed(size: int, min_bits: float) -> int:
+    """Return how many different characters are enough for the entropy, however they are distributed."""
+    for letters in range(1, size + 1):
+        most = size - letters + 1
+        if (letters - 1) / size * log2(size) - most / size * log2(most / size) >= min_bits:
+            return letters
+    return size + 1
+
+
+@cache
+def _published_examples() -> frozenset[str]:
+    lines = (files(__package__) / "published_examples.txt").read_text("utf-8").splitlines()
+    return frozenset(line.partition(" ")[0] for line in lines if not line.startswith("#"))
+
+
+def is_published(value: str) -> bool:
+    """Return whether a token is an example that its provider publishes. The examples are kept as digests."""
+    return hashlib.sha256(value.encode()).hexdigest()[:24] in _published_examples()

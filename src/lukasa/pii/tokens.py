@@ -1,188 +1,204 @@
-"""Keys and tokens that start with the literal prefix of a provider, and the format that follows each.
+"""Keys and tokens: in a provider's format, or random after a word that announces one.
 
 A value in the published format is a token, whatever its characters are. After a prefix that nothing else uses, a value in
-another format is a token if it is random enough.
+another format is a token if it is random enough; so is a value after a word such as ``secret``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
 
-_FORMATS = (
-    ("AKIA ASIA ABIA ACCA AGPA AIDA AROA", r"[A-Z0-9]{16}"),
-    ("ABSK", r"[A-Za-z0-9+/]{109,269}={0,2}"),
-    ("bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29t", r"[A-Za-z0-9+/=]{0,2000}"),
-    ("ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{36}"),
-    ("github_pat_", r"[A-Za-z0-9]{22}_[A-Za-z0-9]{59}"),
-    ("glpat- gldt- glrt- glsoat- glffct- glft- glimt-", r"[\w-]{20,25}|[\w-]{27,300}\.[0-9a-z]{9}"),
-    ("glptt-", r"[0-9a-f]{40}"),
-    ("glcbt-", r"[A-Za-z0-9]{1,5}_[\w-]{20}"),
-    ("glagent-", r"[\w-]{50}"),
-    ("gloas-", r"[\w-]{64}"),
-    ("GR1348941", r"[\w-]{20}"),
-    ("xoxb- xoxp-", r"(?:\d{8,14}-){1,3}(?=\d{0,14}[A-Za-z])[A-Za-z0-9-]{12,250}"),
-    ("xoxo- xoxs-", r"\d{4,14}-\d{4,14}-\d{4,14}-[A-Fa-f0-9]{8,64}|\d{8,14}-[A-Za-z0-9-]{12,250}"),
-    ("xoxa- xoxr-", r"(?:\d-)?[A-Za-z0-9-]{12,250}"),
-    ("xoxe-", r"\d-[A-Za-z0-9]{100,200}|(?:\d{8,14}-){3}[A-Za-z0-9-]{12,64}"),
-    ("xoxe.xoxb- xoxe.xoxp-", r"\d-[A-Za-z0-9]{100,200}"),
-    ("xapp-", r"\d-[A-Za-z0-9]{4,20}-\d{6,16}-[A-Za-z0-9]{12,100}"),
-    ("hooks.slack.com/services/ hooks.slack.com/workflows/ hooks.slack.com/triggers/", r"[\w/+-]{20,200}"),
-    ("discord.com/api/webhooks/ discordapp.com/api/webhooks/", r"\d{10,25}/[\w-]{40,100}"),
-    ("sk-ant-api03- sk-ant-admin01- sk-ant-oat01-", r"[\w-]{93}AA"),
-    ("sk-proj- sk-svcacct- sk-admin- sk-service-", r"[\w-]{20,100}T3BlbkFJ[\w-]{20,100}"),
-    ("sk-or-v1-", r"[0-9a-f]{64}"),
-    ("sk-", r"(?:[A-Za-z0-9]{48}|(?=[A-Za-z]{0,99}[0-9])[A-Za-z0-9]{20,100})(?![\w-])"),
-    ("sk_", r"[0-9a-f]{48}|[0-9a-f]{32}"),
-    ("AIzaSy", r"[\w-]{33}"),
-    ("ya29.", r"[\w-]{20,2000}"),
-    ("GOCSPX-", r"[\w-]{24,40}"),
-    (
-        "sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_",
-        r"[A-Za-z0-9]{24}|[A-Za-z0-9]{99}|(?=[A-Za-z]{0,98}[0-9])[A-Za-z0-9]{10,98}",
-    ),
-    ("whsec_", r"[A-Za-z0-9+/]{32}"),
-    ("SK", r"[0-9a-f]{32}"),
-    ("SG.", r"[\w-]{16,64}\.[\w-]{16,128}"),
-    ("key-", r"[0-9a-f]{32}"),
-    ("hf_ api_org_", r"[A-Za-z]{34}|[A-Za-z0-9]{34,37}"),
-    ("HRKU-", r"AA[\w-]{58}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
-    ("pscale_pw_ pscale_tkn_ pscale_oauth_", r"[\w=.-]{32,64}"),
-    ("npm_", r"[A-Za-z0-9]{36}"),
-    ("pypi-Ag", r"[\w-]{50,1000}"),
-    ("dop_v1_ doo_v1_ dor_v1_", r"[0-9a-f]{64}"),
-    ("shpat_ shpca_ shppa_ shpss_", r"[A-Fa-f0-9]{32}"),
-    ("shippo_live_ shippo_test_", r"[A-Fa-f0-9]{40}"),
-    ("sq0atp- sq0csp-", r"[\w-]{22,60}"),
-    ("sqp_ squ_ sqa_", r"[A-Za-z0-9]{40}"),
-    ("lin_api_", r"[A-Za-z0-9]{40}"),
-    ("ntn_", r"[0-9]{11}[A-Za-z0-9]{35}"),
-    ("secret_", r"[A-Za-z0-9]{43}"),
-    ("PMAK-", r"[0-9a-f]{24}-[0-9a-f]{34}"),
-    ("NRAK- NRII- NRIQ- NRBR- NRJS-", r"[\w-]{19,42}"),
-    ("eyJrIjoi", r"[A-Za-z0-9]{70,400}={0,3}"),
-    ("glc_", r"[A-Za-z0-9+/]{32,400}={0,3}"),
-    ("glsa_", r"[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}"),
-    ("dp.pt. dp.st. dp.ct. dp.sa.", r"[A-Za-z0-9]{40,44}"),
-    ("hvs.", r"[\w-]{90,120}"),
-    ("hvb.", r"[\w-]{138,300}"),
-    ("gsk_", r"[A-Za-z0-9]{52}"),
-    ("xai-", r"\w{80}"),
-    ("pplx-", r"[A-Za-z0-9]{48}"),
-    ("r8_", r"[\w-]{37}"),
-    ("sbp_", r"[0-9a-f]{40}"),
-    ("fo1_", r"[\w-]{43}"),
-    ("fm1a_ fm1r_ fm2_", r"[A-Za-z0-9+/]{60,2000}={0,3}"),
-    ("ATATT3", r"[\w=.-]{60,300}"),
-    ("ATBB", r"[A-Za-z0-9]{32}"),
-    ("ATCTT3", r"[\w=.-]{60,300}"),
-    ("sntrys_", r"[A-Za-z0-9+/=_]{40,500}"),
-    ("sntryu_", r"[0-9a-f]{64}"),
-    ("figd_", r"[\w-]{40,60}"),
-    ("ops_eyJ", r"[A-Za-z0-9+/]{250,2000}={0,3}"),
-    ("A3-", r"[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}"),
-    ("xkeysib-", r"[0-9a-f]{64}-[A-Za-z0-9]{16}"),
-    ("pcsk_", r"[A-Za-z0-9]{5,6}_[A-Za-z0-9]{63}"),
-    ("lsv2_pt_ lsv2_sk_", r"[0-9a-f]{32}_[0-9a-f]{10}"),
-    ("tskey-", r"[a-z]{3,10}-\w{8,40}-\w{16,60}"),
-    ("dckr_pat_", r"[\w-]{27}"),
-    ("dckr_oat_", r"[\w-]{32}"),
-    ("bkua_", r"[0-9a-z]{40}"),
-    ("CCIPAT_", r"[A-Za-z0-9]{22}_[A-Fa-f0-9]{40}"),
-    ("nfp_", r"\w{36}"),
-    ("rubygems_", r"[0-9a-f]{48}"),
-    ("AGE-SECRET-KEY-1", r"[02-9AC-HJ-NP-Z]{58}"),
-    ("nvapi-", r"[\w-]{60,70}"),
-    ("pul-", r"[0-9a-f]{40}"),
-    ("p8e-", r"[A-Za-z0-9]{32}"),
-    ("LTAI", r"[A-Za-z0-9]{20}"),
-    ("AKCp", r"[A-Za-z0-9]{69}"),
-    ("cmVmd", r"[A-Za-z0-9]{59}"),
-    ("4b1d", r"[A-Za-z0-9]{38}"),
-    ("CLOJARS_ clojars_", r"[A-Za-z0-9]{60}"),
-    ("v1.0-", r"[0-9a-f]{24}-[0-9a-f]{146}"),
-    ("cfut_ cfat_", r"[A-Za-z0-9]{40}[0-9a-f]{8}"),
-    ("duffel_test_ duffel_live_", r"[\w=-]{43}"),
-    ("dt0c01.", r"[A-Za-z0-9]{24}\.[A-Za-z0-9]{64}"),
-    ("EZAK EZTK", r"[A-Za-z0-9]{54}"),
-    ("FLWSECK_TEST- FLWPUBK_TEST- FLWSECK- FLWPUBK-", r"[A-Ha-h0-9]{12}(?:[A-Ha-h0-9]{20}-X)?"),
-    ("fio-u-", r"[\w=-]{64}"),
-    ("pat. sat.", r"[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}"),
-    ("pat", r"[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
-    ("ico-", r"(?<!\.ico-)[A-Za-z0-9]{32}"),
-    ("s-s4t2ud- s-s4t2af-", r"[0-9a-f]{64}"),
-    ("sha256~", r"[\w-]{43}"),
-    ("pnu_", r"[A-Za-z0-9]{36}"),
-    ("phx_", r"\w{43,48}"),
-    ("rdme_", r"[0-9a-z]{70}"),
-    ("tk-us-", r"[\w-]{48}"),
-    ("sm_pat_ sm_aat_ sm_sat_", r"[A-Za-z0-9]{16}"),
-    ("sgp_", r"(?:(?:[A-Fa-f0-9]{16}|local)_)?[A-Fa-f0-9]{40}"),
-    ("slk_", r"[0-9a-f]{64}"),
-    ("rzp_live_ rzp_test_", r"[A-Za-z0-9]{14}"),
-    ("access-sandbox- access-development- access-production-", r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
-    ("sec-c-", r"[A-Za-z0-9-]{36,50}"),
-    ("live_ test_", r"[0-9a-f]{35}|(?=[A-Za-z]{0,29}[0-9])[A-Za-z0-9]{30}"),
-    ("tkn.v1_", r"[A-Za-z0-9]{60,100}={0,2}"),
-    ("API-", r"[A-Z0-9]{26}"),
-    ("dapi", r"[0-9a-f]{32}(?:-\d)?"),
-    ("re_", r"[A-Za-z0-9]{8}_[A-Za-z0-9]{20,30}"),
-    ("EAACEdEose0cBA", r"[A-Za-z0-9]{16,400}"),
-    ("EAAM EAAC", r"[A-Za-z0-9]{100,400}"),
-    ("EAAA", r"[\w-]{56,70}"),
-    ("AccountKey= SharedAccessKey=", r"[A-Za-z0-9+/]{40,100}={0,2}"),
-    ("VF.DM. VF.WS. VF.", r"[A-Fa-f0-9]{24}\.[A-Za-z0-9]{16}"),
-)
-"""Prefixes, and what follows them in the format that the provider or the well-known scanners publish."""
-
-PREFIXES_OF_RANDOM_VALUES = frozenset(
-    """ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- gldt- glrt- glsoat- glptt- glcbt- glffct- glft- glimt- glagent- gloas- xapp-
-    sk-ant- sk-ant-api03- sk-ant-admin01- sk-ant-oat01- sk-proj- sk-svcacct- sk-admin- sk-service- sk-or- sk-or-v1-
-    sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_ whsec_ hf_ HRKU- pscale_pw_ pscale_tkn_ pscale_oauth_
-    npm_ pypi-Ag dop_v1_ doo_v1_ dor_v1_ shpat_ shpca_ shppa_ shpss_ shippo_live_ shippo_test_ sq0atp- sq0csp- sqp_ squ_ sqa_
-    lin_api_ ntn_ PMAK- NRAK- glc_ glsa_ dp.pt. dp.st. hvs. hvb. gsk_ xai- pplx- r8_ sbp_ fo1_ fm2_ ATATT3 ATBB sntrys_
-    sntryu_ figd_ xkeysib- pcsk_ lsv2_pt_ lsv2_sk_ tskey- dckr_pat_ dckr_oat_ bkua_ CCIPAT_ nfp_ secret_ rubygems_
-    EAACEdEose0cBA AGE-SECRET-KEY-1 tfp_ nvapi- fw_ csk- key_live_ pul- duffel_test_ duffel_live_ PRIVATE-TOKEN""".split()  # noqa: SIM905 - a list of prefixes reads best as words
+from lukasa.pii.numbers import Scan, Span
+from lukasa.pii.patterns import (
+    any_case,
+    build_trie_pattern,
+    find_keyword_matches,
+    has_entropy,
+    is_placeholder,
+    is_published,
+    is_random,
+    is_token,
 )
 
-"""Prefixes after which a value in another format is a token too, if it is random enough."""
-
-RANDOM_VALUE = re.compile(
-    r"(?=(?:(?:[A-Za-z0-9]{0,9}+|[A-Za-z]{10,400}+|[0-9]{10,400}+)[_.-]){0,8}"
-    r"(?=[A-Za-z0-9]{10})(?:[A-Za-z]{1,400}+[0-9]|[0-9]{1,400}+[A-Za-z]))[\w.-]{16,400}",
-    re.ASCII,
-)
-"""A value of any length, a part of which has letters and digits."""
-
-PROVIDER_TOKENS: dict[str, re.Pattern[str] | None] = dict.fromkeys(sorted(PREFIXES_OF_RANDOM_VALUES)) | {
-    prefix: re.compile(f"(?:{rest})(?![A-Za-z0-9])", re.ASCII)
-    for prefixes, rest in _FORMATS
-    for prefix in prefixes.split()
+_LINES = [
+    line.split()
+    for line in (files(__package__) / "token_formats.txt").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+]
+TOKEN_PREFIXES = {
+    prefix.lstrip("+"): None if pattern == "-" else f"(?:{pattern})(?![A-Za-z0-9])"
+    for *prefixes, pattern in _LINES
+    for prefix in prefixes
+    if not prefixes[0].startswith("~")
 }
-"""The published format by prefix, where there is one."""
-
-
-def _build_trie_pattern(words: Iterable[str]) -> str:
-    """Build a pattern that matches the longest of some words, with one branch for each next letter."""
-    by_letter: dict[str, list[str]] = {}
-    is_end = False
-    for word in words:
-        if word:
-            by_letter.setdefault(word[0], []).append(word[1:])
-        else:
-            is_end = True
-    branches = [re.escape(letter) + _build_trie_pattern(rests) for letter, rests in by_letter.items()]
-    if not branches:
-        return ""
-    return f"(?:{'|'.join(branches)}){'?' if is_end else ''}" if is_end or len(branches) > 1 else branches[0]
-
-
-RANDOM_PART = r"(?:[A-Za-z0-9]{0,5}+[_.+/=-]){0,4}[A-Za-z0-9]{6}"
-"""Six letters or digits in a row among the first parts of a value: prefixes in a row have none, nearly every token has."""
-
-TOKEN_START = re.compile(
-    rf"(?<![A-Za-z0-9])(?=[{''.join(sorted({prefix[0] for prefix in PROVIDER_TOKENS}))}])"
-    rf"{_build_trie_pattern(PROVIDER_TOKENS)}(?={RANDOM_PART})",
-    re.ASCII,
+"""The pattern of the value by prefix, where one is published."""
+_RANDOM_PREFIXES = {prefix.lstrip("+") for line in _LINES for prefix in line[:-1] if prefix.startswith("+")}
+_VALUES = {
+    prefix: "(?:{})".format("|".join(filter(None, (pattern, r"[\w.-]{16,400}" * (prefix in _RANDOM_PREFIXES)))))
+    for prefix, pattern in TOKEN_PREFIXES.items()
+}
+_TOKEN = re.compile(
+    rf"[^A-Za-z0-9](?=[{''.join(sorted({prefix[0] for prefix in _VALUES}))}]){build_trie_pattern(_VALUES)}", re.ASCII
 )
-"""The start of every token. One search for all prefixes takes less time than a search for each."""
+"""All tokens with a prefix, after the character before. One search for all of them takes less time than one for each."""
+_MAX_OVERLAP = 100
+_SEPARATOR = re.compile(r"[^A-Za-z0-9]")
+_PREFIX = re.compile(build_trie_pattern(dict.fromkeys(TOKEN_PREFIXES, "")), re.ASCII)
+
+MIDDLE_LITERALS = {
+    literal[1:]: re.compile(rf"{re.escape(literal[1:])}(?<={before}{re.escape(literal[1:])}){after}", re.ASCII)
+    for literal, before, after in (line for line in _LINES if line[0].startswith("~"))
+}
+"""Tokens with a literal in the middle. What precedes the literal is looked at from there: a search for it takes long."""
+_BEFORE_LITERAL = re.compile(r"(?<![A-Za-z0-9_~.])[A-Za-z0-9_~.]{1,40}\Z", re.ASCII)
+
+
+def provider_token_scan(text: str) -> Scan:
+    """Return a search for the tokens that start with a provider's prefix."""
+    padded, verdicts = f" {text}", _Verdicts()
+
+    def find_provider_tokens(position: int) -> Iterator[Span]:
+        for match in _TOKEN.finditer(padded, position):
+            start, end = match.span()
+            token = match[0][1:]
+            if verdicts[token]:
+                yield start, end - 1
+            elif len(_SEPARATOR.findall(token)) > 1:  # another token may start inside
+                for inner in _TOKEN.finditer(padded, start + 3, end + _MAX_OVERLAP):
+                    if inner.start() >= end:
+                        break
+                    if verdicts[inner[0][1:]]:
+                        yield inner.start(), inner.end() - 1
+
+    return find_provider_tokens
+
+
+@cache
+def _format_pattern(prefix: str) -> re.Pattern[str]:
+    """Compile the published format behind a prefix; a pattern that matches nothing if there is none."""
+    return re.compile(TOKEN_PREFIXES[prefix] or "(?!)", re.ASCII)
+
+
+class _Verdicts(dict[str, bool]):
+    """Whether a value with a prefix is a token, for one text. Hostile texts repeat values."""
+
+    def __missing__(self, token: str) -> bool:
+        prefix: str = _PREFIX.match(token)[0]  # type: ignore[index]  # every token starts with a prefix
+        value = token[len(prefix) :]
+        self[token] = (
+            is_token(value)
+            and (prefix not in _RANDOM_PREFIXES or is_random(value) or bool(_format_pattern(prefix).fullmatch(value)))
+            and not is_published(token)
+        )
+        return self[token]
+
+
+def find_tokens_around(literal: str, text: str, position: int) -> Iterator[Span]:
+    """Yield the tokens with a literal in the middle."""
+    for match in MIDDLE_LITERALS[literal].finditer(text, position):
+        start, end = match.span()
+        before = _BEFORE_LITERAL.search(text, max(0, start - 40), start)
+        start = before.start() if before else start
+        if is_token(text[start:end]):
+            yield start, end
+
+
+WEB_TOKEN = re.compile(r"eyJ(?<![A-Za-z0-9]eyJ)([\w-]{8,2000}+\.eyJ[\w-]{8,4000}+\.[\w-]{10,2000})", re.ASCII)
+_WEB_TOKEN_PARTS = re.compile(r"[\w-]++(?P<dot>\.)eyJ[\w-]{8,4000}+\.[\w-]{10,2000}", re.ASCII)
+_WEB_TOKEN_RUN = re.compile(rf"(?<![\w-]){_WEB_TOKEN_PARTS.pattern}", re.ASCII)
+"""Three parts with dots, from the start of the first: each part is read once, however often ``eyJ`` occurs in it."""
+_WEB_TOKEN_START = re.compile(r"eyJ(?<![A-Za-z0-9]eyJ)(?=[\w-]{8,2000}\Z)", re.ASCII)
+
+
+def find_web_tokens(text: str, position: int) -> Iterator[Span]:
+    """Yield the JSON Web Tokens. Their first two parts start with ``eyJ``."""
+    while run := _WEB_TOKEN_PARTS.match(text, position) or _WEB_TOKEN_RUN.search(text, position):
+        dot = position = run.start("dot")
+        start = _WEB_TOKEN_START.search(text, max(run.start(), dot - 2_003), dot)
+        if start and (match := WEB_TOKEN.match(text, start.start())):
+            position = match.end()
+            if is_token(match[1]):
+                yield match.span()
+
+
+_KEY_CHARACTER = re.compile(r"[A-Z0-9]")
+PRIVATE_KEYS = {
+    "PRIVATE KEY": re.compile(
+        r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:(?P<body>[^-]{0,20000})-----END[A-Z0-9 ]{1,60}-----)?"
+    ),
+    "PuTTY-User-Key-File": re.compile(r"PuTTY-User-Key-File-\d:(?P<body>[^\n]{0,100})"),
+}
+
+
+def find_private_keys(hint: str, text: str, position: int) -> Iterator[Span]:
+    """Yield the private keys. Armour with nothing but small letters inside is an example."""
+    for match in PRIVATE_KEYS[hint].finditer(text, position):
+        if match["body"] is None or _KEY_CHARACTER.search(match["body"]):
+            yield match.span()
+
+
+_SIGN = (
+    r"(?:[ \t](?:string|str|String)(?=[ \t]*=))?"
+    r"(?:[\"'`\])]{0,2}[ \t]{0,12}(?::{0,3}=>?|==|\?=|\.=|:|\|\||=>|>\s{0,9}|,(?=[ \t]{0,3}[\"'`])|(?:is|was|to)(?=[ \t]))"
+    r"[ \t]{0,3}|[\"'`\])]{0,2}[ \t]{1,3}|[\"'`(\[])[\"'`(\[]{0,2}"
+)
+_VALUE = r"(?=[A-Za-z+/_=.~-]{0,60}+[0-9][A-Za-z+/_=.~-]{0,60}+[0-9])(?=[0-9+/_=.~-]{0,60}+[A-Za-z])(?P<value>[A-Za-z0-9+/_=.~-]{16,400})"
+LABELLED_SECRETS = {
+    word: re.compile(any_case(word) + rest + _SIGN + scheme + _VALUE)
+    for word, rest, scheme in (
+        ("key", r"(?P<id>[_ -]?[iI][dD])?", ""),
+        ("token", "", ""),
+        ("secret", "", ""),
+        ("cred", r"(?i:(?:ential)?s?)", ""),
+        ("bearer", "", ""),
+        ("auth", r"(?i:orization)?(?=[\"'`\])]{0,2}[ \t]{0,3}[:=])", r"(?i:(?:basic|token|digest|apikey)[ \t]{1,3})?"),
+        ("sonar", r"[._-]?(?i:login)", ""),
+    )
+}
+"""A word, then a value with a letter and two digits that may be a secret; its entropy decides."""
+
+_SECRET_KEY_CONTEXT = re.compile(
+    r"\n?(?:[_ -]?(?:ipa|ssecca|terces|tneilc|ppa|htua|yolped|gningis|noitpyrcne|retsam|tnuocca|etavirp|ecivres|hss|esnecil)|"
+    r"_(?!(?:cilbup|bup|tekcub|yramirp|ngierof|ehcac|noititrap|tros|xedni|xdi|amehcs|ecneuqes|larutan|smk|bd|wor|tcejbo|ycnetopmedi)(?![a-z])))"
+)
+"""Words one of which must precede ``key``, reversed: there are primary keys, cache keys and keys of dictionaries."""
+_OTHER_TOKEN_CONTEXT = re.compile(r"\n?[_ -]?(?:frsc|frsx|cilbup|egap|noitanigap|noitaunitnoc|txen)(?![a-z])")
+"""Words before ``token``, reversed, after which it is no secret."""
+_PROVIDER_NAMES = (files(__package__) / "provider_names.txt").read_text("utf-8").split()
+_PROVIDER_NAME_CONTEXT = re.compile(build_trie_pattern(dict.fromkeys(_PROVIDER_NAMES, "")) + r"[\w.-]{0,20}\Z")
+"""The name of a provider before ``key``."""
+_HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9A-F]+")
+_LONG_PART = re.compile(r"[^-_./]{10}")
+_MIN_DISTINCT = 7
+"""Fewer characters have too little entropy, however they are distributed."""
+
+
+def find_labelled_secrets(label: str, text: str, lower: str, position: int) -> Iterator[Span]:
+    """Yield the random values after a word such as ``secret``."""
+    for match in find_keyword_matches(LABELLED_SECRETS[label], label, text, lower, position):
+        start, end = match.span("value")
+        value, label_start = text[start:end].strip(".=-_"), match.start()
+        if len(value) < 16 or len(set(value)) < _MIN_DISTINCT:
+            continue
+        before = text[max(0, label_start - 40) : label_start]
+        reversed_words = before[-14:].lower()[::-1]
+        if label == "key":
+            if match["id"] and not reversed_words.lstrip("_ -").startswith(("ssecca", "ipa")):
+                continue
+            if not _SECRET_KEY_CONTEXT.match(reversed_words) and not _PROVIDER_NAME_CONTEXT.search(before.lower()):
+                continue
+        elif before[-1:].isalpha() and not (
+            text[label_start].isupper() and (before[-1].islower() or text[label_start + 1].islower())
+        ):
+            continue
+        if label == "token" and _OTHER_TOKEN_CONTEXT.match(reversed_words):
+            continue
+        if not _LONG_PART.search(value) or is_placeholder(text[start:end]):
+            continue
+        if len(value) >= 20 and sum(map(value.count, "0123456789")) >= 0.95 * len(value):
+            continue
+        if has_entropy(value, 2.7 if _HEXADECIMAL.fullmatch(value) else 3.2) and not is_published(value):
+            yield start, end

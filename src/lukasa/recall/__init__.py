@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from lukasa.recall.ranking import WEIGHTS, RankedCandidate, RankingSignal, rank_candidates
     from lukasa.recall.recall import Recall, RecallHit, RecallResult, build_prompt_block
     from lukasa.recall.signals import CorpusStatistics, RecallCandidate, lead_passage
-    from lukasa.recall.supersession import Supersession
 
 __all__ = [
     "KINDS",
@@ -44,7 +43,7 @@ __getattr__ = lazy_attributes(
     __name__,
     {
         "lead_passage": "lukasa.recall.signals",
-        "Supersession": "lukasa.recall.supersession",
+        "Supersession": "lukasa.recall.recall",
         **dict.fromkeys(("ParsedQuestion", "QuestionKind", "parse_question"), "lukasa.recall.query"),
         **dict.fromkeys(("RankedCandidate", "RankingSignal", "WEIGHTS", "rank_candidates"), "lukasa.recall.ranking"),
         **dict.fromkeys(("Recall", "RecallHit", "RecallResult", "build_prompt_block"), "lukasa.recall.recall"),

@@ -3,20 +3,27 @@
 The weights are round numbers, chosen by hand and compared on development sets. Meaning weighs more than words, a hint
 about as much as a clear lead in one of them, a feature of the text alone a quarter of that. Only a passage that covers
 the whole question outweighs both, because no other signal finds facts deep inside a long text.
+
+Of hits that say different things about the same subject, the later supersedes the earlier. The best hits are compared by the
+rules of ``lukasa.text.statements`` and by links that name what a record supersedes. An author who is trusted clearly less does
+not supersede another, and what an assistant says supersedes only with an express word of change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import lru_cache
 from math import ceil
+from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from lukasa.recall.query import ParsedQuestion
+from lukasa.freshness import CONFIRMED_AT, last_affirmed_at
+from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion
 from lukasa.recall.signals import (
     JOINT_SIGNALS,
     MAX_WHOLE_LENGTH,
@@ -26,6 +33,8 @@ from lukasa.recall.signals import (
     RecallCandidate,
     speaks_of_self,
 )
+from lukasa.record import Key, Record
+from lukasa.text.statements import Statement, parse_statements, statement_changes
 from lukasa.text.terms import fold_text, list_content_words
 
 WEIGHTS: Mapping[str, float] = MappingProxyType(
@@ -54,6 +63,9 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
 MAX_AUTHOR_SHARE = 0.5
 """The largest share of an answer that one author may fill, where more than two authors could answer."""
 _MIN_RELATIVE_SCORE = 0.25  # a crowded hit gives way only to hits with at least this share of its score
+MIN_COMPARED, MAX_COMPARED = 20, 50
+"""How many of the best hits are compared with each other: as many as are asked for, within these limits."""
+_MAX_TRUST_GAP = 0.2
 _REPETITION_DEPTH = 100  # the number of best hits that are checked for repetitions
 
 
@@ -195,3 +207,89 @@ def cap_author_share(
         else hit
         for hit in ordered[k:]
     ]
+
+
+class _DatedHit(NamedTuple):
+    """A hit with its statements and the stems in them; hits are sorted by time."""
+
+    moment: datetime
+    seq: int
+    record: Record
+    trust: float
+    statements: tuple[Statement, ...]
+    stems: frozenset[str]
+
+
+def find_superseded(hits: Sequence[RankedCandidate], records: Mapping[int, Record], k: int) -> dict[int, int]:
+    """Return for the position of each superseded record that of the newest record that supersedes it."""
+    dated: list[_DatedHit] = []
+    linked: set[tuple[Key, Key]] = set()
+    for hit in hits[: min(max(k, MIN_COMPARED), MAX_COMPARED)]:
+        if hit.repeats is None:
+            record = records[hit.candidate.seq]
+            parsed = _parse_with_stems(hit.candidate.text, record.author)
+            dated.append(_DatedHit(affirmed_at(record), record.seq, record, hit.candidate.trust, *parsed))
+            linked.update((record.key, link.to) for link in record.links if link.relation == "supersedes")
+            linked.update((link.to, record.key) for link in record.links if link.relation == "superseded_by")
+    dated.sort(key=itemgetter(0, 1))
+    newest: dict[int, int] = {}
+    for index in range(len(dated) - 2, -1, -1):  # from the newest to the oldest, so that chains end at their newest
+        older = dated[index]
+        for newer in reversed(dated[index + 1 :]):
+            if newer.trust >= older.trust - _MAX_TRUST_GAP and (
+                (not newer.stems.isdisjoint(older.stems) and _says_otherwise(newer, older))
+                or (linked and (newer.record.key, older.record.key) in linked)
+            ):
+                newest[older.seq] = newest.get(newer.seq, newer.seq)
+                break
+    return newest
+
+
+@lru_cache(maxsize=1 << 14)
+def _parse_with_stems(text: str, author: str) -> tuple[tuple[Statement, ...], frozenset[str]]:
+    """Return the statements of a text and all stems in them."""
+    statements = parse_statements(text, author)
+    return statements, frozenset().union(*(statement.stems for statement in statements))
+
+
+def affirmed_at(record: Record) -> datetime:
+    """Return when a record was last stated or confirmed."""
+    return last_affirmed_at(record) if CONFIRMED_AT in record.body else record.moment
+
+
+def _says_otherwise(newer: _DatedHit, older: _DatedHit) -> bool:
+    is_assistant = newer.record.author.lower() in ASSISTANT_ROLES
+    for after in newer.statements:
+        if is_assistant and not (after.says_now or after.replaces):
+            continue
+        is_changing = after.changes or after.values or after.negated
+        for before in older.statements:
+            if (
+                (is_changing or before.negated)
+                and not before.stems.isdisjoint(after.stems)
+                and statement_changes(before, after)
+            ):
+                return True
+    return False
+
+
+def put_newest_first(
+    hits: Sequence[RankedCandidate], records: Mapping[int, Record], newest_by_seq: Mapping[int, int]
+) -> list[RankedCandidate]:
+    """Reorder the hits of each supersession among their own places: the newest takes the best place, and so on."""
+    ordered = list(hits)
+    superseding = set(newest_by_seq.values())
+    places: dict[int, list[int]] = {}
+    for place, hit in enumerate(ordered):
+        seq = hit.candidate.seq
+        if seq in newest_by_seq or seq in superseding:
+            places.setdefault(newest_by_seq.get(seq, seq), []).append(place)
+    for group in places.values():
+        members = sorted(
+            (ordered[place] for place in group),
+            key=lambda hit: (affirmed_at(records[hit.candidate.seq]), hit.candidate.seq),
+            reverse=True,
+        )
+        for place, hit in zip(group, members, strict=True):
+            ordered[place] = hit
+    return ordered

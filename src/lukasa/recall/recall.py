@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from lukasa.clock import Clock, to_iso, to_utc
 from lukasa.errors import InvalidInput, MissingExtra
-from lukasa.freshness import describe_freshness, is_expired, stated_at
+from lukasa.freshness import EXPIRES_AT, describe_freshness, describe_left_out, is_expired, stated_at
 from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
 from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block
@@ -25,12 +25,14 @@ from lukasa.recall.ranking import (
     MAX_AUTHOR_SHARE,
     RankedCandidate,
     RankingSignal,
+    affirmed_at,
     cap_author_share,
+    find_superseded,
+    put_newest_first,
     rank_candidates,
     with_trust,
 )
 from lukasa.recall.signals import MAX_WHOLE_LENGTH, CorpusStatistics, RecallCandidate
-from lukasa.recall.supersession import Supersession, find_superseded, put_newest_first
 from lukasa.recall.vector_index import VectorIndex
 from lukasa.record import DERIVED_FROM, Key, Record
 from lukasa.scope import SYSTEM
@@ -116,6 +118,22 @@ class RecallHit:
         elif self.supersedes:
             reasons.append(f"supersedes {', '.join(earlier.id for earlier in self.supersedes)}")
         return ", ".join(reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Supersession:
+    """The other record of a supersession, and when it was last stated or confirmed."""
+
+    record: Record
+    at: datetime
+
+    @classmethod
+    def from_record(cls, record: Record) -> Supersession:
+        return cls(record, affirmed_at(record))
+
+    @property
+    def id(self) -> str:
+        return self.record.id
 
 
 class LeftOutRecord(NamedTuple):
@@ -227,7 +245,11 @@ class Recall:
         source_trust = SourceTrust(self._journal, found.records.values(), self._trust_provider)
         links = _links_between(found.records)
         now = query.as_of if isinstance(query.as_of, datetime) else self._clock.now()
-        expired = () if include_expired else {seq for seq, record in found.records.items() if is_expired(record, now)}
+        expired = (
+            ()
+            if include_expired
+            else {seq for seq, record in found.records.items() if EXPIRES_AT in record.body and is_expired(record, now)}
+        )
         candidates = []
         length = _compared_length(found.records.values())
         cut_texts = {seq: _select_part(text, found.question.terms, length) for seq, text in found.texts.items()}
@@ -377,8 +399,7 @@ def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock
         )
         for hit in result.hits
     ]
-    expired = ", ".join(str(entry.record.key) for entry in result.left_out)
-    closing = f"Left out because expired: {expired}" if expired else ""
+    closing = describe_left_out(entry.record.key for entry in result.left_out)
     return build_fenced_block(items, budget=budget, counter=open_token_counter(), closing=closing)
 
 

@@ -546,7 +546,8 @@ class Session:
                 known = {peer["agent_id"]: peer for peer in section.get("peer_agents", ())}
                 for peer in peers:
                     entry = known.get(peer.agent_id, {"agent_id": peer.agent_id, "trust_score": 0.5})
-                    known[peer.agent_id] = entry | {"last_interaction": to_iso(peer.last_interaction)}
+                    trust = {} if peer.trust is None else {"trust_score": peer.trust}
+                    known[peer.agent_id] = entry | trust | {"last_interaction": to_iso(peer.last_interaction)}
                 now = to_iso(self._clock.now())
                 section |= {"connected": True, "last_sync": now, "peer_agents": list(known.values())}
             if network is not None:

@@ -73,10 +73,10 @@ class CheckpointVerification:
 class Sessions:
     """Sessions that survive crashes and damage.
 
-    ``create_blobs`` opens the file store of their checkpoints on first use. After a crash, predictions are compared with
-    those that ``network`` has. ``default_id`` names the session to resume when the caller names none. ``open_forecasts``
-    returns the caller's forecasts, which appear in the states of the sessions. ``open_network``, if it is set, opens the
-    network at the ``api_endpoint`` of a session's configuration; without it, every session uses ``network``.
+    ``create_blobs`` opens the file store of their checkpoints on first use. ``open_network`` opens the network at the
+    ``api_endpoint`` of a session's configuration, or with "" the one of all other sessions; after a crash, predictions are
+    compared with those that the network has. ``default_id`` names the session to resume when the caller names none.
+    ``open_forecasts`` returns the caller's forecasts, which appear in the states of the sessions.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Sessions:
         clock: Clock,
         new_id: IdMaker,
         create_blobs: Callable[[], FileStore],
-        network: Network | None = None,
+        open_network: NetworkOpener = lambda _: None,
         default_id: Callable[[], str | None] = lambda: None,
         open_forecasts: Callable[[], Forecasts | None] = lambda: None,
     ) -> None:
@@ -95,8 +95,8 @@ class Sessions:
         self._create_blobs = create_blobs
         self._blobs: FileStore | None = None
         self._open_sessions: list[Session] = []
-        self.network = network
-        self.open_network: NetworkOpener | None = None
+        self.open_network = open_network
+        self.network = open_network("")
         self._default_id = default_id
         self._open_forecasts = open_forecasts
         self._known_configuration: tuple[object, Mapping[str, Any]] = (None, {})
@@ -159,9 +159,7 @@ class Sessions:
         network: Network | None = None,
     ) -> Session:
         def open_network(endpoint: str) -> Network | None:
-            if network is not None or self.open_network is None or not endpoint:
-                return network or self.network
-            return self.open_network(endpoint)
+            return network or (self.open_network(endpoint) if endpoint else self.network)
 
         return Session(records, files, self._clock, open_network, position, options, self._open_forecasts())
 

@@ -6,12 +6,13 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from lukasa.outcome import Accepted, Conflict, Refused
+from lukasa.outcome import Accepted, Conflict, Outcome, Refused, RepeatedRequest
 from lukasa.record import Record, ValidatedDraft, digest_of, encode_draft, entry_suffix, parse_entry
 from lukasa.scope import Reach
-from lukasa.storage.engine import QUARANTINE, ConditionalBatch, Reader, ReplayResult
+from lukasa.storage.engine import QUARANTINE, VERSION_TAKEN, ConditionalBatch, Engine, Reader, ReplayResult
 from lukasa.storage.integrity import CHECKSUM_MASK, ErasedKeys, checksum
 
 RowT = TypeVar("RowT")
@@ -69,14 +70,43 @@ def hash_idempotency_key(reach: Reach, key: str) -> str:
 
 
 def fingerprint_batch(batch: Sequence[ValidatedDraft] | ConditionalBatch) -> bytes:
-    """Hash the content of a batch without its generated ids; empty for a conditional batch."""
+    """Hash the content of a batch without its generated ids; a conditional batch has the one it carries, or none."""
     if callable(batch):
-        return b""
+        return getattr(batch, "fingerprint", b"")
     contents = (
         encode_draft(sealed.draft, "", sealed.author).content if sealed.has_new_id else sealed.content
         for sealed in batch
     )
     return hashlib.sha256(b"\n".join(contents)).digest()
+
+
+class RequestLog:
+    """An engine whose writes belong to one request: its n-th write has the n-th idempotency key of the request.
+
+    The writes carry the fingerprint of the request, because what a service writes may hold the time of the call.
+    """
+
+    def __init__(self, engine: Engine, key: str, fingerprint: bytes) -> None:
+        self.engine = engine
+        self._keys = (f"request/{key}/{number}" for number in count())
+        self._fingerprint = fingerprint
+
+    def append(
+        self, reach: Reach, batch: Sequence[ValidatedDraft] | ConditionalBatch, *, key: str | None = None
+    ) -> Outcome:
+        """Append a batch with the next key, unless the service names one. Raises ``RepeatedRequest``."""
+
+        def condition(reader: Reader) -> Sequence[ValidatedDraft] | Refused:
+            return batch(reader) if callable(batch) else batch
+
+        condition.fingerprint = self._fingerprint  # type: ignore[attr-defined]  # read by fingerprint_batch
+        outcome = self.engine.append(reach, condition, key=key or next(self._keys))
+        if key is None and (outcome is KEY_REUSED or (isinstance(outcome, Accepted) and outcome.repeated)):
+            raise RepeatedRequest(outcome)
+        return outcome
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
 
 
 class WriteReader(Reader, Protocol):
@@ -212,7 +242,7 @@ class Replay(ABC):
         if known is not None:
             if known == record.digest:
                 return ReplayResult("present")
-            return ReplayResult("refused", "another record has this key and version")
+            return ReplayResult("refused", VERSION_TAKEN)
         if record in self._erased_keys:
             return ReplayResult("refused", "this record was erased here")
         self._added[version] = record.digest

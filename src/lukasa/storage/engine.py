@@ -39,6 +39,8 @@ AsOf = datetime | int
 QUARANTINE = "quarantine"
 ERASURE = "erasure"
 COMPACTION = "compaction"
+API_TOKEN = "api_token"  # noqa: S105 - a kind of record
+TOKEN_USE = "api_token_use"  # noqa: S105 - a kind of record
 RESERVED_KINDS = frozenset({QUARANTINE, ERASURE, COMPACTION})
 """Kinds of system records, which only the journal writes."""
 
@@ -150,6 +152,10 @@ class ReplayResult:
 
     state: Literal["added", "present", "refused"]
     reason: str = ""
+
+
+VERSION_TAKEN = "another record has this key and version"
+"""The reason why an entry is refused when the log has another content under its key and version."""
 
 
 class NearDuplicate(NamedTuple):

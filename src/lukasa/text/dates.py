@@ -38,7 +38,7 @@ _ABSOLUTE_RE = [re.compile(pattern, re.IGNORECASE) for pattern in _ABSOLUTE_PATT
 _ABSOLUTE_HINT = re.compile(rf"[12][09][0-9][0-9]|\b(?:{'|'.join(name[:3] for name in _MONTHS)})", re.IGNORECASE)
 _COUNT_PATTERN = r"(?P<count>\d{1,3}|" + "|".join(_NUMBER_WORDS) + r")(?: of)?"
 _RELATIVE_RE = re.compile(
-    rf"\b(?:(?P<near>yesterday|today|tonight|tomorrow|last night|this morning|the other day|the day before yesterday)"
+    rf"\b(?:(?P<near>the day after tomorrow|yesterday|today|tonight|tomorrow|last night|this morning|the other day|the day before yesterday)"
     rf"|(?P<which>last|past|this|next|previous|coming) (?P<unit>week(?:end)?|month|year|{'|'.join(_WEEKDAYS)}|{'|'.join(_SEASONS)})"
     rf"|{_COUNT_PATTERN} (?P<steps>day|week|weekend|month|year)s? (?P<way>ago|back|from now|later)"
     rf"|in {_COUNT_PATTERN.replace('count', 'ahead')} (?P<stride>day|week|month|year)s?)\b",
@@ -51,7 +51,7 @@ _RELATIVE_HINTS = [
 _FUTURE_HINT = re.compile(r"in (?:\d|" + "|".join(_NUMBER_WORDS) + r").{0,12} (?:day|week|month|year)")
 
 _GERMAN_WORDS = {
-    "heute": "today", "morgen": "tomorrow", "gestern": "yesterday", "nächste": "next", "nächsten": "next", "nächster": "next",
+    "heute": "today", "morgen": "tomorrow", "übermorgen": "the day after tomorrow", "vorgestern": "the day before yesterday", "gestern": "yesterday", "nächste": "next", "nächsten": "next", "nächster": "next",
     "nächstes": "next", "letzte": "last", "letzten": "last", "letztes": "last", "diese": "this", "diesen": "this",
     "dieses": "this", "kommende": "coming", "kommenden": "coming", "woche": "week", "wochen": "week", "monat": "month",
     "monaten": "month", "jahr": "year", "jahren": "year", "tag": "day", "tagen": "day", "wochenende": "weekend",
@@ -61,7 +61,7 @@ _GERMAN_WORDS = {
 }  # fmt: skip
 _GERMAN_WEEKDAYS = "|".join(word for word, english in _GERMAN_WORDS.items() if english in _WEEKDAYS)
 _CALENDAR_RE = re.compile(
-    rf"{_RELATIVE_RE.pattern}(?! \()|\b(?P<near_german>heute|gestern|(?-i:(?<!heute )(?<!am )morgen))\b"
+    rf"{_RELATIVE_RE.pattern}(?! \()|\b(?P<near_german>heute|gestern|übermorgen|vorgestern|(?-i:(?<!heute )(?<!am )morgen))\b"
     rf"|\b(?P<which_german>(?:nächste|letzte|diese|kommende)[ns]?) (?P<unit_german>Woche|Wochenende|Monat|Jahr|{_GERMAN_WEEKDAYS})\b"
     rf"|\bin (?P<ahead_german>\d{{1,3}}|einem|einer|zwei|drei|vier|fünf|sechs) (?P<stride_german>Tag|Woche|Monat|Jahr)(?:en|n)?\b"
     rf"|\b(?:on|by|until|before|is|to|this|am|bis|ist) (?P<weekday>{'|'.join(_WEEKDAYS)}|{_GERMAN_WEEKDAYS})\b",
@@ -217,7 +217,14 @@ def _last_day_of_month(year: int, month: int) -> date:
 
 def _parse_relative(groups: dict[str, str], moment: date) -> Period:
     if near := groups.get("near"):
-        shifts = {"yesterday": -1, "last night": -1, "tomorrow": 1, "the other day": -2, "the day before yesterday": -2}
+        shifts = {
+            "yesterday": -1,
+            "last night": -1,
+            "tomorrow": 1,
+            "the day after tomorrow": 2,
+            "the other day": -2,
+            "the day before yesterday": -2,
+        }
         return _period_around(moment + timedelta(shifts.get(near, 0)), 1 if near == "the other day" else 0)
     if which := groups.get("which"):
         return _calendar_period(groups["unit"], {"this": 0, "next": 1, "coming": 1}.get(which, -1), moment)

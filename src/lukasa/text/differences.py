@@ -20,31 +20,51 @@ from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
 from lukasa.text import word_classes as words
+from lukasa.text.word_classes import Language
 
 DifferenceKind = Literal[
     "number", "date", "weekday", "unit", "negation", "modal", "tense", "person", "antonym", "name", "order", "word"
 ]
-Language = Literal["en", "de", ""]
 
-_TOKEN = re.compile(r"(?<!\w)-?\d+(?:[.,:/-]\d+)*|[^\W_]+(?:[+#]+(?!\w))?|[<>≤≥≠]")
+_WORD = r"(?<!\w)-?\d+(?:[.,:/-]\d+)*|[^\W_]+(?:[+#]+(?!\w))?|[<>≤≥≠]"
+_TOKEN = re.compile(_WORD)
+_TOKEN_OR_MARK = re.compile(_WORD + r"|[,.!?:;\n]")
+_SIGN = re.compile(r"['’%€$£°=&+]|\.(?=[A-Za-z]\.)")
+_SENTENCE_ENDS = frozenset(".!?:;\n")
+_MARKS = _SENTENCE_ENDS | {","}
 _LETTER = re.compile(r"[^\W\d_]")
 _ISO_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _TIME = re.compile(r"(\d{1,2}):(\d\d)")
+_HOUR = re.compile(r"(\d{1,2})(?:[:.](\d\d))?")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _GERMAN_THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
+_GERMAN_DECIMAL = re.compile(r"\d+,\d+")
+_DECIMAL = re.compile(r"\d+(?:\.\d+)?")
+_NO_DIGITS = dict.fromkeys(map(ord, "0123456789"))
+_LEADING_ZEROS = re.compile(r"\b0+(?=\d)")
 _ORDINAL_SUFFIXES = frozenset(("st", "nd", "rd", "th"))
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _GERMAN_ENDINGS = frozenset(("", "e", "en", "er", "es", "em", "n", "s", "t", "et", "ern"))
-_WHOLE_MONTHS = frozenset(("may", "june", "july", "mai", "juni", "juli"))
+_FIRST_NAMES = frozenset(("jan", "jun"))
+_MONTH_NAMES = tuple(dict.fromkeys(words.MONTHS.values()))
 _GERMAN_PARTICIPLE = re.compile(r"ge\w{3,}(?:t|en)")
 _VOWELS = frozenset("aeiouy")
 _SPELLINGS = (("isation", "ization"), ("ise", "ize"), ("ising", "izing"), ("yse", "yze"), ("our", "or"), ("tre", "ter"),
               ("ogue", "og"), ("lled", "led"), ("lling", "ling"), ("ence", "ense"))  # fmt: skip
 _ANTONYM_PREFIXES = ("un", "in", "im", "dis", "non", "ir", "il", "de", "mis")
 _ALL_MARKERS = words.ENGLISH_MARKERS | words.GERMAN_MARKERS | words.OTHER_MARKERS
-_MAX_CACHED_LENGTH = 2_000
+_EMPHASISED = frozenset(("A", "IT", "US", "WHO"))
+_DEPENDENT_WORDS = frozenset((*words.NUMBER_WORDS, *words.UNITS, *words.MONTHS, *words.WEEKDAYS, *words.TIMES))
+_MAX_CACHED_LENGTH = 500
+_MAX_MATCHED_WORDS = 12
+_KINDS_BY_WEIGHT: tuple[DifferenceKind, ...] = ("number", "date", "weekday", "unit", "name", "word")
 _TIME_KINDS = frozenset(("date", "weekday"))
+_COUNTED_KINDS = frozenset(("number", "unit", "date", "weekday"))
+_MAX_FRONT_WORDS = 3
+_MAX_REORDERED_WORDS = 40
+_DIRECTIONS = frozenset(("by", "for", "from", "to", "with"))
+_BINDING_PREPOSITIONS = _DIRECTIONS | {"into", "not", "than", "then"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +79,20 @@ class TextDifference:
         return f"{self.kind}: {self.here or 'nothing'} / {self.there or 'nothing'}"
 
 
+class _SplitText(NamedTuple):
+    """The words and marks of a text, the same folded, and its function words of any known language.
+
+    There are no function words if most of the text is in another script than Latin.
+    """
+
+    forms: list[str]
+    folded: list[str]
+    markers: frozenset[str] | None
+
+
 class _Token(NamedTuple):
     form: str
+    folded: str
     key: str
     kind: DifferenceKind
     is_capitalised: bool = False
@@ -72,23 +104,82 @@ class _Statement:
     """A text as it is compared: content words in order, and the small words that can change what they say."""
 
     content: list[_Token] = field(default_factory=list)
+    prepositions: list[str] = field(default_factory=list)
+    """The sort of the preposition before each content word, or nothing."""
+    lists: list[int] = field(default_factory=list)
+    """The number of the list that each content word belongs to, as in "Anna, Ben and Clara"; 0 outside of lists."""
+    keys: frozenset[str] = frozenset()
     negations: list[str] = field(default_factory=list)
     modals: dict[str, str] = field(default_factory=dict)
     persons: dict[str, str] = field(default_factory=dict)
     relations: list[str] = field(default_factory=list)
-    coordinated: set[frozenset[str]] = field(default_factory=set)
     function_words: set[str] = field(default_factory=set)
+    subject_length: int = -1
+    """How many content words stand before "has"; -1 without it."""
 
 
 def find_difference(text: str, other: str) -> TextDifference | None:
     """Return the first difference between two texts that can carry a fact, or ``None`` if they state the same."""
-    language = _detect_language(text, other)
+    language = _detect_language(_split_text(text).markers, _split_text(other).markers)
     if not language:
         return _compare_strictly(text, other)
+    return _find_replaced_word(text, other, language) or _compare_statements(text, other, language)
+
+
+def _find_replaced_word(text: str, other: str, language: Language) -> TextDifference | None:
+    """Return the difference between two texts of the same form, in which some words or numbers replace others.
+
+    This takes a fraction of the time of comparing statements and finds nothing that they would not find.
+    """
+    one, two = _split_text(text).forms, _split_text(other).forms
+    if len(one) != len(two):
+        return None
+    here, there = list[_Token](), list[_Token]()
+    for a, b in zip(one, two, strict=True):
+        if a != b and a not in two and b not in one:
+            if a[0].isdigit() and b[0].isdigit() and a.translate(_NO_DIGITS) == b.translate(_NO_DIGITS):
+                tokens = (
+                    _Token(a, a, _LEADING_ZEROS.sub("", a), "number"),
+                    _Token(b, b, _LEADING_ZEROS.sub("", b), "number"),
+                )
+            elif (mine := _read_plain_word(a, language)) and (theirs := _read_plain_word(b, language)):
+                tokens = mine, theirs
+            else:
+                return None
+            if tokens[0].key != tokens[1].key and not _is_same_word(*tokens, language):
+                here.append(tokens[0])
+                there.append(tokens[1])
+    if not here or {token.key for token in here} & {token.key for token in there}:
+        return None
+    return _name_difference(here, there)
+
+
+def _split_text(text: str) -> _SplitText:
+    return (_cached_split if len(text) <= _MAX_CACHED_LENGTH else _cached_split.__wrapped__)(text)
+
+
+@lru_cache(maxsize=1_024)
+def _cached_split(text: str) -> _SplitText:
+    """Split a text into words and marks, with its phrases rewritten."""
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    forms = _TOKEN_OR_MARK.findall(plain)
+    folded = [form.lower() for form in forms] if plain.isascii() else [_fold_word(form) for form in forms]
+    found = set(folded) - _MARKS
+    letters = "" if plain.isascii() else _LETTER.findall(plain)
+    is_latin = sum(letter > "\u024f" for letter in letters) * 3 <= len(letters)
+    if triggers := words.TRIGGERS.keys() & found.union(_SIGN.findall(plain)):
+        for place in sorted({place for trigger in triggers for place in words.TRIGGERS[trigger]}):
+            plain = words.compile_phrase(place).sub(words.PHRASES[place][2], plain)
+        forms = _TOKEN_OR_MARK.findall(plain)
+        folded = [_fold_word(form) for form in forms]
+    return _SplitText(forms, folded, _ALL_MARKERS & found if is_latin else None)
+
+
+def _compare_statements(text: str, other: str, language: Language) -> TextDifference | None:
     one, two = _read_statement(text, language), _read_statement(other, language)
     if len(one.negations) != len(two.negations):
         return TextDifference("negation", " ".join(one.negations), " ".join(two.negations))
-    pairs, here, there = _match_tokens(one.content, two.content, language)
+    pairs, here, there = _match_tokens(one, two, language)
     if here or there:
         return _name_difference(here, there)
     if one.modals.keys() != two.modals.keys():
@@ -102,27 +193,15 @@ def _only_in(these: dict[str, str], those: dict[str, str]) -> str:
     return " ".join(form for key, form in these.items() if key not in those)
 
 
-def _detect_language(*texts: str) -> Language:
-    """Return the language of the texts by their function words; English if there are none, "" if it is another."""
-    found: set[str] = set()
-    for text in texts:
-        if (markers := _find_markers(text)) is None:
-            return ""
-        found |= markers
+def _detect_language(one: frozenset[str] | None, two: frozenset[str] | None) -> Language:
+    """Return the language of two texts by their function words; English if there are none, "" if it is another."""
+    if one is None or two is None:
+        return ""
+    found = one | two
     english, german = len(found & words.ENGLISH_MARKERS), len(found & words.GERMAN_MARKERS)
     if len(found & words.OTHER_MARKERS) >= max(2, english + 1, german + 1):
         return ""
     return "de" if german > english else "en"
-
-
-@lru_cache(maxsize=1_024)
-def _find_markers(text: str) -> frozenset[str] | None:
-    """Return the function words of any known language in a text, or ``None`` if it is in another script than Latin."""
-    if not text.isascii():
-        letters = _LETTER.findall(text)
-        if sum(letter > "\u024f" for letter in letters) * 3 > len(letters):
-            return None
-    return _ALL_MARKERS.intersection(_TOKEN.findall(_fold_word(text)))
 
 
 def _fold_word(word: str) -> str:
@@ -150,92 +229,138 @@ def _read_statement(text: str, language: Language) -> _Statement:
 
 @lru_cache(maxsize=1_024)
 def _cached_statement(text: str, language: Language) -> _Statement:
-    plain = unicodedata.normalize("NFKC", text)
-    lowered = plain.lower()
-    for triggers, pattern, new in words.PHRASES:
-        if any(trigger in lowered for trigger in triggers):
-            plain = pattern.sub(new, plain)
+    forms, folded_forms, _ = _split_text(text)
     statement = _Statement()
-    matches = list(_TOKEN.finditer(plain))
-    empty = words.GERMAN_EMPTY_WORDS if language == "de" else words.EMPTY_WORDS
-    skip_next = False
-    for index, match in enumerate(matches):
-        if skip_next:
-            skip_next = False
+    content, prepositions, lists = statement.content, statement.prepositions, statement.lists
+    roles, sorts = words.ROLES[language], words.PREPOSITIONS[language]
+    starts_sentence, skip_next, first_listed = True, False, 0
+    before = preposition = joint = ""
+    for index, folded in enumerate(folded_forms):
+        form = forms[index]
+        found: Sequence[_Token] = ()
+        role = ""
+        if (token := _read_plain_word(form, language)) is not None and not (skip_next or joint):
+            starts_sentence, before, first_listed = False, folded, len(content)
+            content.append(token)
+            prepositions.append(preposition)
+            lists.append(0)
+            preposition = ""
             continue
-        form = match[0]
-        folded = _fold_word(form)
-        following = _fold_word(matches[index + 1][0]) if index + 1 < len(matches) else ""
-        before = plain[: match.start()].rstrip(" \"'(*_-•")
-        starts_sentence = not before or before[-1] in ".!?:;\n"
-        is_emphasised = form in ("US", "IT", "WHO") or (form == "A" and not starts_sentence)
-        follows_number = bool(index) and matches[index - 1][0][-1].isdigit()
-        number = words.NUMBER_WORDS.get(folded, "") if not follows_number else ""
-        if folded[0] in "-0123456789" or number:
+        if folded in _MARKS:
+            starts_sentence = starts_sentence or folded != ","
+            joint, before = joint or folded, folded
+            continue
+        is_first, starts_sentence = starts_sentence, False
+        follows_number = before[-1:].isdigit()
+        number = "" if follows_number else words.NUMBER_WORDS.get(folded, "")
+        role, group = roles.get(folded, ("", ""))
+        if skip_next:
+            skip_next, before = False, folded
+            continue
+        if number or folded[0] in "-0123456789":
+            following = folded_forms[index + 1] if index + 1 < len(forms) else ""
             numbers, skip_next = _read_number(number or folded, following, language)
-            statement.content += [_Token(form, key, kind) for key, kind in numbers]
-        elif is_emphasised:
-            statement.content.append(_Token(form, form, "name", is_capitalised=True))
-        elif folded in words.NEGATIONS:
+            found = [_Token(form, folded, key, kind) for key, kind in numbers]
+        elif form in _EMPHASISED and not (form == "A" and is_first):
+            found = (_Token(form, folded, form, "name", is_capitalised=True),)
+        elif role == "negation":
             statement.negations.append(form)
             statement.function_words.add(folded)
-        elif folded in words.MODALS and not (folded == "may" and _is_month(form, starts_sentence=starts_sentence)):
-            statement.modals[words.MODALS[folded]] = form
-        elif folded in words.PERSONS:
-            statement.persons[words.PERSONS[folded]] = form
-        elif folded in words.RELATIONS:
-            statement.relations.append(words.RELATIONS[folded])
-            if folded in words.COORDINATIONS and index and following:
-                statement.coordinated.add(frozenset((_fold_word(matches[index - 1][0]), following)))
-        elif folded in empty and not (follows_number and folded in words.UNITS):
+        elif role == "modal" and not (form == "May" and not is_first):
+            statement.modals[group] = form
+        elif role == "person":
+            statement.persons[group] = form
+        elif role == "relation":
+            statement.relations.append(group)
+        elif role == "empty" and not (follows_number and folded in words.UNITS):
             statement.function_words.add(folded)
+            if folded in words.POSSESSION and statement.subject_length < 0:
+                statement.subject_length = len(content)
         else:
-            statement.content.append(_classify_word(form, folded, statement.content, language))
-        if index and "," in plain[matches[index - 1].end() : match.start()]:
-            statement.coordinated.add(frozenset((_fold_word(matches[index - 1][0]), folded)))
-    if not statement.content:  # only small words: then each of them counts
-        statement.content = [_Token(match[0], _fold_word(match[0]), "word") for match in matches]
+            follows_number = bool(content) and content[-1].kind == "number"
+            found = (_classify_word(form, folded, language, follows_number=follows_number),)
+        before = folded
+        for token in found:
+            own = sorts.get(folded) or preposition
+            prepositions.append(own or (prepositions[-1] if content and token.kind in _COUNTED_KINDS else ""))
+            first_listed = first_listed if content and joint in ("and", ",") else len(content)
+            lists.append(lists[-1] if joint == "," and lists else 0)
+            if joint == "and" and content:
+                lists[first_listed:] = [first_listed + 1] * (len(lists) - first_listed)
+            content.append(token)
+        if found:
+            joint, preposition = "", sorts.get(folded, "")
+        elif folded in words.COORDINATIONS:
+            joint = joint if joint == "no list" else "and"
+        else:
+            joint = joint if role == "empty" else "no list"
+            preposition = "not" if role == "negation" else sorts.get(folded, preposition)
+    if not content:  # only small words: then each of them counts
+        statement.content = [
+            _Token(form, folded, folded, "word")
+            for form, folded in zip(forms, folded_forms, strict=True)
+            if folded not in _MARKS
+        ]
+        prepositions += [""] * len(statement.content)
+        lists += [0] * len(statement.content)
+    statement.keys = frozenset([token.key for token in statement.content])
     return statement
-
-
-def _is_month(form: str, *, starts_sentence: bool) -> bool:
-    return form == "May" and not starts_sentence
 
 
 def _read_number(token: str, following: str, language: Language) -> tuple[list[tuple[str, DifferenceKind]], bool]:
     """Return the canonical tokens of a number, time or date, and whether they include the word that follows."""
     if date := _ISO_DATE.fullmatch(token):
         year, month, day = date.groups()
-        names = list(dict.fromkeys(words.MONTHS.values()))
         if 1 <= int(month) <= 12:
-            return [(str(int(day)), "number"), (names[int(month) - 1], "date"), (year, "number")], False
-    if following in ("am", "pm") and (clock := re.fullmatch(r"(\d{1,2})(?:[:.](\d\d))?", token)):
+            return [(str(int(day)), "number"), (_MONTH_NAMES[int(month) - 1], "date"), (year, "number")], False
+    if following in ("am", "pm") and (clock := _HOUR.fullmatch(token)):
         hour = int(clock[1]) % 12 + (12 if following == "pm" else 0)
         return [(f"{hour}:{clock[2] or '00'}", "number")], True
     if time := _TIME.fullmatch(token):
         return [(f"{int(time[1])}:{time[2]}", "number")], following == "uhr"
-    if following in ("uhr", "oclock", "o") and token.isdigit():
-        return [(f"{int(token)}:00", "number")], following != "o"
+    if following in ("uhr", "oclock") and token.isdigit():
+        return [(f"{int(token)}:00", "number")], True
     if _THOUSANDS.fullmatch(token) and language == "en":
         token = token.replace(",", "")
     elif language == "de" and _GERMAN_THOUSANDS.fullmatch(token):
         token = token.replace(".", "").replace(",", ".")
-    elif language == "de" and re.fullmatch(r"\d+,\d+", token):
+    elif language == "de" and _GERMAN_DECIMAL.fullmatch(token):
         token = token.replace(",", ".")
+    scale = words.NUMBER_WORDS.get(following, "")
+    if len(scale) > 3 and _DECIMAL.fullmatch(token):  # 1.2 million
+        whole, _, fraction = token.partition(".")
+        if len(fraction) < len(scale):
+            return [((whole + fraction.ljust(len(scale) - 1, "0")).lstrip("0"), "number")], True
     return [(token, "number")], following in _ORDINAL_SUFFIXES
 
 
-def _classify_word(form: str, folded: str, before: Sequence[_Token], language: Language) -> _Token:
+@lru_cache(maxsize=8_192)
+def _read_plain_word(form: str, language: Language) -> _Token | None:
+    """Return the token of a word that is the same in every sentence, or ``None`` if what it says depends on others."""
+    folded = _fold_word(form)
+    if (
+        folded in _DEPENDENT_WORDS
+        or folded in words.PREPOSITIONS[language]
+        or folded in words.ROLES[language]
+        or form in _EMPHASISED
+        or not folded[0].isalpha()
+    ):
+        return None
+    return _classify_word(form, folded, language, follows_number=False)
+
+
+def _classify_word(form: str, folded: str, language: Language, *, follows_number: bool) -> _Token:
     is_capitalised = form[0].isupper()
-    follows_number = bool(before) and before[-1].kind == "number"
     if folded in words.UNITS and (follows_number or len(folded) > 3):
-        return _Token(form, words.UNITS[folded], "unit" if follows_number else "word")
+        return _Token(form, folded, words.UNITS[folded], "unit" if follows_number else "word")
     if folded in words.WEEKDAYS:
-        return _Token(form, words.WEEKDAYS[folded], "weekday")
-    if folded in words.MONTHS and (len(folded) > 4 or follows_number or (is_capitalised and folded in _WHOLE_MONTHS)):
-        return _Token(form, words.MONTHS[folded], "date")
+        return _Token(form, folded, words.WEEKDAYS[folded], "weekday")
+    if folded in words.MONTHS and (
+        follows_number or len(folded) > 4 or (is_capitalised and folded not in _FIRST_NAMES)
+    ):
+        return _Token(form, folded, words.MONTHS[folded], "date")
     if folded in words.TIMES:
-        return _Token(form, folded, "date")
+        return _Token(form, folded, folded, "date")
     stem = stem_english(folded) if language == "en" else folded
     key = _synonyms_by_stem(language).get(stem if language == "en" else _strip_german_ending(folded), stem)
     kind: DifferenceKind = "name" if is_capitalised and language == "en" else "word"
@@ -243,7 +368,7 @@ def _classify_word(form: str, folded: str, before: Sequence[_Token], language: L
         is_past = folded in words.PAST_FORMS or (folded.endswith("ed") and stem != folded)
     else:
         is_past = _GERMAN_PARTICIPLE.fullmatch(folded) is not None and not is_capitalised
-    return _Token(form, key, kind, is_capitalised, is_past)
+    return _Token(form, folded, key, kind, is_capitalised, is_past)
 
 
 @cache
@@ -255,7 +380,8 @@ def _synonyms_by_stem(language: Language) -> dict[str, str]:
 
 def _strip_german_ending(word: str) -> str:
     return next(
-        (word[: -len(end)] for end in ("en", "et", "st", "t", "e") if word.endswith(end) and len(word) > 5), word
+        (word[: -len(end)] for end in ("en", "et", "st", "t", "e") if word.endswith(end) and len(word) > len(end) + 2),
+        word,
     )
 
 
@@ -288,47 +414,56 @@ def _undouble(word: str) -> str:
 
 
 def _match_tokens(
-    one: Sequence[_Token], two: Sequence[_Token], language: Language
+    one: _Statement, two: _Statement, language: Language
 ) -> tuple[list[tuple[int, int]], list[_Token], list[_Token]]:
-    """Return the positions of equal words, and the words that only one of the two has."""
+    """Return the positions of equal words, and the words that only one of the two has.
+
+    A word may be said twice by one of the texts, unless it is a number.
+    """
     places: dict[str, list[int]] = {}
-    for place, token in enumerate(two):
+    for place, token in enumerate(two.content):
         places.setdefault(token.key, []).append(place)
     pairs: list[tuple[int, int]] = []
-    rest: list[int] = []
-    for place, token in enumerate(one):
+    here: list[int] = []
+    for place, token in enumerate(one.content):
         if known := places.get(token.key):
             pairs.append((place, known.pop(0)))
-        else:
-            rest.append(place)
-    free = sorted(place for known in places.values() for place in known)
-    here: list[int] = []
-    for place in rest:
-        found = next((other for other in free if _is_same_word(one[place], two[other], language)), None)
-        if found is None:
+        elif token.kind == "number" or token.key not in two.keys:
             here.append(place)
-        else:
-            free.remove(found)
-            pairs.append((place, found))
-    only_one, only_two = [one[place] for place in here], [two[place] for place in free]
+    there = [
+        place
+        for key, known in places.items()
+        for place in known
+        if key not in one.keys or two.content[place].kind == "number"
+    ]
+    there.sort()
+    if here and there and max(len(here), len(there)) <= _MAX_MATCHED_WORDS:
+        for place in tuple(here):
+            token = one.content[place]
+            found = next((other for other in there if _is_same_word(token, two.content[other], language)), None)
+            if found is not None:
+                here.remove(place)
+                there.remove(found)
+                pairs.append((place, found))
+        pairs.sort()
+    only_one, only_two = [one.content[place] for place in here], [two.content[place] for place in there]
     if only_one and only_two and _join_keys(only_one) == _join_keys(only_two):  # "data base" and "database"
-        only_one, only_two = [], []
-    # A word may be said twice by one of the texts.
-    only_one = [token for token in only_one if token.kind == "number" or token.key not in {other.key for other in two}]
-    only_two = [token for token in only_two if token.kind == "number" or token.key not in {other.key for other in one}]
-    return sorted(pairs), only_one, only_two
+        return pairs, [], []
+    return pairs, only_one, only_two
 
 
 def _join_keys(tokens: Iterable[_Token]) -> str:
-    return "".join(token.key if token.kind == "number" else _fold_word(token.form) for token in tokens)
+    return "".join([token.key if token.kind == "number" else token.folded for token in tokens])
 
 
 def _is_same_word(one: _Token, two: _Token, language: Language) -> bool:
     """Tell whether two words are spellings, misspellings or, in German, inflections of one word."""
-    a, b = _fold_word(one.form), _fold_word(two.form)
+    a, b = one.folded, two.folded
     if one.kind in ("number", "unit") or two.kind in ("number", "unit"):
         return False
     if one.kind in _TIME_KINDS and two.kind in _TIME_KINDS:
+        return False
+    if a[0] != b[0] and (language == "en" or (a[:2] != "ge" and b[:2] != "ge")):
         return False
     if language == "en":
         if any(
@@ -384,17 +519,16 @@ def is_misspelling(a: str, b: str) -> bool:
 
 def _name_difference(here: Sequence[_Token], there: Sequence[_Token]) -> TextDifference:
     """Return the difference in the words that only one of two texts has; the most telling kind names it."""
-    for one in here:
-        for two in there:
-            if _are_antonyms(one.key, two.key) or _are_antonyms(_fold_word(one.form), _fold_word(two.form)):
+    ours, theirs = ([token for token in side if token.kind != "number"] for side in (here, there))
+    for one in ours[:_MAX_MATCHED_WORDS]:
+        for two in theirs[:_MAX_MATCHED_WORDS]:
+            if _are_antonyms(one.key, two.key) or _are_antonyms(one.folded, two.folded):
                 return TextDifference("antonym", one.form, two.form)
-    kinds: tuple[DifferenceKind, ...] = ("number", "date", "weekday", "unit", "name", "word")
-    of_kind = {kind: ([t for t in here if t.kind == kind], [t for t in there if t.kind == kind]) for kind in kinds}
-    kind = next(kind for test in (all, any) for kind in kinds if test(of_kind[kind]))
-    ours, theirs = of_kind[kind]
-    if not (ours and theirs):
-        ours, theirs = list(here), list(there)
-    return TextDifference(kind, " ".join(t.form for t in ours[:5]), " ".join(t.form for t in theirs[:5]))
+    kinds_here, kinds_there = {token.kind for token in here}, {token.kind for token in there}
+    common = kinds_here & kinds_there
+    kind = next(kind for kind in _KINDS_BY_WEIGHT if kind in (common or kinds_here | kinds_there))
+    ours, theirs = ([token for token in side if token.kind == kind or not common] for side in (here, there))
+    return TextDifference(kind, " ".join([t.form for t in ours[:5]]), " ".join([t.form for t in theirs[:5]]))
 
 
 def _are_antonyms(a: str, b: str) -> bool:
@@ -426,28 +560,71 @@ def _compare_order(one: _Statement, two: _Statement, pairs: Sequence[tuple[int, 
     """Return a difference if the words stand in an order that turns the statement around.
 
     "Anna reports to Ben" and "Ben reports to Anna" have the same words. Two names, numbers or days that change places turn
-    a statement around, unless they are listed with "and" or a comma. So do two words that change places around a third.
-    In the passive voice ("by") words may change places.
+    a statement around, unless they are listed with "and". So do two words that change places around a third, and two words
+    that change their prepositions ("from A to B"). In the passive voice ("by") words may change places. So may a part that
+    begins with a preposition, if the part moves to the front ("In Rome Anna met Ben") or follows "of", and parts that begin
+    with different ones.
     """
-    if ("by" in one.relations) != ("by" in two.relations) or all(at == to for at, to in pairs):
+    if all(at == to for at, to in pairs) and one.prepositions == two.prepositions:
         return None
-    names = {token.key for token in (*one.content[1:], *two.content[1:]) if token.kind == "name"}
-    order = [(one.content[at], to) for at, to in pairs]
-    lists = one.coordinated | two.coordinated
-    for index, (a, place) in enumerate(order):
-        for step, (b, later) in enumerate(order[index + 1 :]):
-            kind = "name" if a.key in names and b.key in names else a.kind if a.kind == b.kind else None
-            is_telling = kind in ("name", "date", "weekday") or (kind == "number" and not step)
-            if later < place and is_telling and frozenset((_fold_word(a.form), _fold_word(b.form))) not in lists:
+    if ("by" in one.relations) != ("by" in two.relations):
+        return _compare_prepositions(one, two, pairs)
+    if min(one.subject_length, two.subject_length) >= 0:  # "Every module has an owner", "every owner has a module"
+        sides = {(at < one.subject_length, to < two.subject_length): one.content[at].form for at, to in pairs}
+        if (True, False) in sides and (False, True) in sides:
+            left, right = sides[True, False], sides[False, True]
+            return TextDifference("order", f"{left} … {right}", f"{right} … {left}")
+
+    def preposition_of(at: int, to: int) -> str:
+        found = one.prepositions[at]
+        return found if found == two.prepositions[to] and found not in ("not", "than", "then") else ""
+
+    def may_swap(first: tuple[int, int], second: tuple[int, int]) -> bool:
+        if _are_listed(one, two, first, second):
+            return True
+        before, after = preposition_of(*first), preposition_of(*second)
+        if before == after:
+            return False
+        moved = first if before else second
+        return bool(before and after) or "of" in (before, after) or min(moved) < _MAX_FRONT_WORDS
+
+    for index, first in enumerate(pairs):
+        for step, second in enumerate(pairs[index + 1 :]):
+            if second[1] > first[1]:
+                continue
+            a, b = one.content[first[0]], one.content[second[0]]
+            between = [to for _, to in pairs[index + 1 : index + 1 + step] if second[1] < to < first[1]]
+            are_names = all(
+                one.content[at].is_capitalised and two.content[to].is_capitalised for at, to in (first, second)
+            )
+            are_times = a.kind == b.kind and a.kind in _TIME_KINDS
+            are_numbers = a.kind == b.kind == "number" and not step
+            is_turned = between and a.kind not in _TIME_KINDS and b.kind not in _TIME_KINDS
+            is_long = len(pairs) > _MAX_REORDERED_WORDS
+            if (are_names or are_times or are_numbers or is_turned or is_long) and not may_swap(first, second):
                 return TextDifference("order", f"{a.form} … {b.form}", f"{b.form} … {a.form}")
-    places = [(token, to) for token, to in order if token.kind not in _TIME_KINDS]
-    for middle, (_, pivot) in enumerate(places):
-        first = next((token for token, to in places[:middle] if to > pivot), None)
-        last = next((token for token, to in places[middle + 1 :] if to < pivot), None)
-        if (
-            first is not None
-            and last is not None
-            and frozenset((_fold_word(first.form), _fold_word(last.form))) not in lists
-        ):
-            return TextDifference("order", f"{first.form} … {last.form}", f"{last.form} … {first.form}")
+    return _compare_prepositions(one, two, pairs)
+
+
+def _are_listed(one: _Statement, two: _Statement, first: tuple[int, int], second: tuple[int, int]) -> bool:
+    """Tell whether two words stand in one list in both statements."""
+    ours, theirs = one.lists[first[0]], two.lists[first[1]]
+    return ours == one.lists[second[0]] > 0 < theirs == two.lists[second[1]]
+
+
+def _compare_prepositions(one: _Statement, two: _Statement, pairs: Sequence[tuple[int, int]]) -> TextDifference | None:
+    """Return a difference if words change their prepositions, or change places behind one: "more tea than coffee"."""
+    changed = sorted(
+        (token.form, ours, theirs, at, to)
+        for at, to in pairs
+        for token, ours, theirs in [(one.content[at], one.prepositions[at], two.prepositions[to])]
+        if ours != theirs and not {ours, theirs}.isdisjoint(_BINDING_PREPOSITIONS)
+    )
+    for form, ours, theirs, at, to in changed:
+        if ours in _DIRECTIONS and theirs in _DIRECTIONS:
+            return TextDifference("order", f"{ours} {form}", f"{theirs} {form}")
+        for other, _, others_preposition, other_at, other_to in changed:
+            is_exchanged = ours == others_preposition in _BINDING_PREPOSITIONS and (at < other_at) != (to < other_to)
+            if is_exchanged and not _are_listed(one, two, (at, to), (other_at, other_to)):
+                return TextDifference("order", f"{ours} {form}", f"{ours} {other}")
     return None

@@ -21,6 +21,7 @@ _ABBREVIATION_LIST = """
 mr mrs ms dr prof sr jr st mt rev hon gen col capt lt sgt messrs mme mlle
 e.g i.e eg ie etc vs cf al ca approx resp viz incl excl esp inc ltd co corp dept univ assn bros
 a.m p.m u.s u.k e.u u.n ph.d b.sc m.sc
+z.b bzw usw evtl ggf inkl exkl mind u.a d.h bsp vgl str
 """
 _NUMERIC_ABBREVIATION_LIST = """
 no nos vol fig figs sec ch eq p pp par art ed min max tel ext nr jan feb mar apr jun jul aug sep sept oct nov dec
@@ -29,8 +30,12 @@ _ABBREVIATIONS = frozenset(_ABBREVIATION_LIST.split())
 _NUMERIC_ABBREVIATIONS = frozenset(_NUMERIC_ABBREVIATION_LIST.split())
 _ENDING_ABBREVIATIONS = frozenset({"etc", "a.m", "p.m", "u.s", "u.k", "e.u", "inc", "ltd", "co", "jr", "al", "ph.d"})
 """Abbreviations that end a sentence when a capital letter follows."""
-_GERMAN_MONTH = re.compile(
-    r"\s*(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b"
+_AFTER_ORDINAL = re.compile(
+    r"\s*(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember|bis|und|oder)\b",
+    re.IGNORECASE,
+)
+_BEFORE_ORDINAL = frozenset(
+    {"der", "die", "das", "den", "dem", "des", "am", "im", "zum", "zur", "vom", "bis", "ab", "seit"}
 )
 _MAX_CHARACTERS = 200_000
 _MAX_WORD_LENGTH = 40
@@ -102,13 +107,18 @@ def _is_sentence_end(paragraph: str, start: int, end: re.Match[str]) -> bool:
     if end[0][0] in "。！？｡।॥؟۔":
         return True
     next_character = following[1]
-    if next_character in ",;:)]}…–—-&/=" or (next_character.islower() and end[0] not in ("?", "!", "??", "!!", "?!")):
+    is_chat = paragraph[0].islower()  # someone who writes without capitals
+    if next_character in ",;:)]}…–—-&/=" or (
+        next_character.islower() and not is_chat and end[0] not in ("?", "!", "??", "!!", "?!")
+    ):
         return False
     if end[0][0] != ".":
         return True
     before = paragraph[max(start, end.start() - _MAX_WORD_LENGTH) : end.start()].split()
     word = before[-1].lstrip("([\"'“‘«") if before else ""
     bare = word.lower().rstrip(".")
+    if bare.endswith("str") and next_character.isdigit():
+        return False  # a German street
     if bare in _ABBREVIATIONS:
         return bare in _ENDING_ABBREVIATIONS and next_character.isupper()
     if bare in _NUMERIC_ABBREVIATIONS and next_character.isdigit():
@@ -116,4 +126,5 @@ def _is_sentence_end(paragraph: str, start: int, end: re.Match[str]) -> bool:
     if len(word) == 1 and word.isupper() and word != "I":
         return False
     is_ordinal = word.isdigit() and len(word) <= 2  # "1. Wash it", "am 15. April"
-    return not (is_ordinal and (end.start() - start <= 3 or _GERMAN_MONTH.match(paragraph, end.end())))
+    is_counted = len(before) > 1 and before[-2].lower() in _BEFORE_ORDINAL  # "die 3. Klasse"
+    return not (is_ordinal and (end.start() - start <= 3 or is_counted or _AFTER_ORDINAL.match(paragraph, end.end())))

@@ -10,14 +10,15 @@ proposals and exceptions for one week change nothing. The rules know English and
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 from lukasa.text.sentences import split_sentences
 from lukasa.text.stopwords import STOP_WORDS
 from lukasa.text.terms import fold_text, stem_word
+from lukasa.text.word_lists import load_word_lists
 
 _MAX_CHARACTERS = 1_200
 _MAX_SENTENCES = 10
@@ -39,8 +40,7 @@ class ValueType(StrEnum):
     PERSON = "person"
 
 
-@dataclass(frozen=True, slots=True)
-class StatedValue:
+class StatedValue(NamedTuple):
     """A value in a statement: its type, its normalised form, and its unit, its group of states or its preposition."""
 
     type: ValueType
@@ -48,8 +48,7 @@ class StatedValue:
     unit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """One sentence that states something."""
 
     subject: frozenset[str]
@@ -97,113 +96,38 @@ class Statement:
     """How many of its words stand before the verb."""
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+_LISTS = load_word_lists("lukasa.text", "statement_words.txt")
 
 
-_WEEKDAY_NAMES = (
-    "monday mondays montag montags", "tuesday tuesdays dienstag dienstags", "wednesday wednesdays mittwoch mittwochs",
-    "thursday thursdays donnerstag donnerstags", "friday fridays freitag freitags",
-    "saturday saturdays samstag samstags sonnabend", "sunday sundays sonntag sonntags",
-)  # fmt: skip
-_WEEKDAYS = {name: str(day) for day, names in enumerate(_WEEKDAY_NAMES) for name in names.split()}
-_MONTH_NAMES = (
-    "january januar jan", "february februar feb", "march marz", "april apr", "may mai", "june juni jun",
-    "july juli jul", "august aug", "september sept sep", "october oktober oct", "november nov", "december dezember dec",
-)  # fmt: skip
-_MONTHS = {name: f"{month:02}" for month, names in enumerate(_MONTH_NAMES, 1) for name in names.split()}
-_NUMBER_WORDS = {
-    **{word: str(count) for count, word in enumerate(["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"], 2)},
-    **{word: str(count) for count, word in enumerate(["zwei", "drei", "vier", "funf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwolf"], 2)},
-}  # fmt: skip
-_CLOCK_WORDS = {"noon": "12:00", "midnight": "00:00", "mitternacht": "00:00"}
-_STATE_GROUPS = (
-    ("on enabled active activated an aktiviert aktiv eingeschaltet", "off disabled inactive deactivated aus deaktiviert inaktiv ausgeschaltet abgeschaltet paused hold suspended cancelled canceled"),
-    ("open offen geoffnet", "closed geschlossen shut"),
-    ("allowed permitted erlaubt", "forbidden banned prohibited verboten"),
-    ("available verfugbar", "unavailable"),
-    ("required mandatory obligatory pflicht", "optional voluntary freiwillig"),
-    ("married verheiratet", "divorced geschieden", "single ledig", "widowed verwitwet", "engaged verlobt"),
-    ("public offentlich", "private privat"),
-    ("running up", "down stopped broken"),
-    ("vegetarian vegetarier vegetarierin", "vegan veganer veganerin"),
-    ("pending", "approved genehmigt", "rejected abgelehnt"),
-    ("unfinished", "finished completed done fertig"),
-    ("online", "offline"),
-)  # fmt: skip
-_STATES = {
-    word: (str(group), str(pole))
-    for group, poles in enumerate(_STATE_GROUPS)
-    for pole, words in enumerate(poles)
-    for word in words.split()
-}
-_UNITS = {
-    **dict.fromkeys(["s", "sec", "second", "seconds", "sekunde", "sekunden", "ms", "min", "mins", "minute", "minutes", "minuten", "h", "hr", "hrs", "hour", "hours", "stunde", "stunden", "day", "days", "tag", "tage", "tagen", "week", "weeks", "woche", "wochen", "month", "months", "monat", "monate", "monaten", "year", "years", "jahr", "jahre", "jahren"], "duration"),
-    **dict.fromkeys(["euro", "euros", "eur", "€", "dollar", "dollars", "usd", "$", "pound", "pounds", "gbp", "£", "franken", "chf"], "money"),
-    **dict.fromkeys(["b", "kb", "mb", "gb", "tb", "kib", "mib", "gib"], "bytes"),
-    **dict.fromkeys(["%", "percent", "prozent"], "percent"),
-    **dict.fromkeys(["mg", "g", "kg", "gram", "grams", "gramm", "kilo", "kilos"], "mass"),
-}  # fmt: skip
-_CHANGE_WORDS = _words("""
-    now nowadays currently anymore instead changed changes change moved moves move switched switches switch migrated
-    upgraded downgraded updated update renamed replaced replaces replacing postponed delayed slipped slips pushed rescheduled
-    shifted extended shortened raised raises increased increases lowered lowers reduced reduces cut grew grown shrank scaled
-    dropped drops rose went took taken takes over became becomes turned turns new latest since relocated transferred promoted
-    bumped corrected correction longer meanwhile henceforth succeeded succeeds good permanently rewrote rewritten ported converted stopped quit brought forward back
-    jetzt nun inzwischen mittlerweile neuerdings kunftig sofort stattdessen statt anstatt geandert verschoben verlegt vorverlegt
-    umgezogen gezogen zog gewechselt wechselte umgestellt erhoht gesenkt reduziert gekurzt verlangert ersetzt umbenannt
-    aktualisiert neu neue neuer neues neuen mehr noch erst ubernommen ubernahm ubernimmt umgestiegen gestiegen gesunken seit ab
-    ahora desormais maintenant
-    """)  # fmt: skip
-_NOW_WORDS = _words("""
-    now nowadays currently anymore instead jetzt nun inzwischen mittlerweile neuerdings kunftig stattdessen statt ahora desormais
-    maintenant
-    """)
-_REPLACING_VERBS = _words("""
-    moved move moves switched switch migrated changed upgraded downgraded renamed replaced rewrote rewritten ported converted
-    rescheduled shifted transferred relocated took went verschoben verlegt gewechselt umgestellt umgestiegen umgezogen gezogen
-    geandert ersetzt umbenannt instead statt anstatt raised lowered increased reduced cut erhoht gesenkt reduziert
-    """)
-_GENERIC_WORDS = _words("""
-    run runs running ran happen happens take takes took place occur occurs hold held scheduled schedule planned due set start
-    starts started begin begins set live lives living lived reside resides based located hosted host hosts sit sits stay be
-    is are was were am been being has have had having do does did will get gets got goes go going make made uses use using
-    used called named name known stand stands work worked day days date time slot weekday permanently officially usually
-    always regularly actually finally already again just down up ended done decided agreed beschlossen entschieden currently default good version written stored geschrieben
-    ist sind war waren bin hat habe haben hatte wird werden wurde wurden worden lauft laufen findet statt stattfinden steht
-    stehen liegt beginnt heisst heißt lautet betragt tag termin uhrzeit wohnt wohne wohnen lebt lebe leben gibt immer
-    """)  # fmt: skip
-_WORK_WORDS = _words("work works working job joined joins hired employed employer company arbeitet arbeite")
-_FUNCTION_WORDS = STOP_WORDS | _words("""
-    every each us our ours per via within yet still else
-    der die das den dem des ein eine einen einem einer und oder aber am im an auf in zu zum zur von vom bei mit nach fur um aus
-    als wir uns unser unsere unserem unseren unserer es sie er ihr ihre ihren sein seine seinen nicht kein keine keinen nur so
-    dass auch sich bis uber unter vor pro ihm ihn diese dieser dieses wie
-    """)  # fmt: skip
-_SELF_WORDS = _words("i i'm i've i'd i'll my me mine myself ich mein meine meinen meinem meiner mir mich")
-_GROUP_WORDS = _words("we us our ours wir uns unser unsere unserem unseren unserer")
-_UNRESOLVED = _words("he she they his her him their it its sie er es ihr ihre sein seine")
-_INDEFINITE = _words("a an another some ein eine einen einem einer")
-_ROLE_WORDS = _words("""
-    lead leads leader leading owner owns manager manages head heads chair chairs boss ceo cto cfo maintainer maintains responsible
-    call contact president captain director editor coach teacher doctor dentist landlord supervisor mentor treasurer deputy
-    leitet leiter leiterin leitung verantwortlich zustandig chef chefin vorsitz betreut ansprechpartner ansprechpartnerin
-    """)  # fmt: skip
-_ADDITIVE_VERBS = _words("""
-    has have had having owns own like likes love loves enjoy enjoys know knows speak speaks learn learns learned study studies buy buys
-    bought visit visits visited meet met read reads watch watches add adds added support supports include includes contain
-    contains offer offers invite invites sell sells play plays eat eats drink drinks want wants need needs hat habe mag isst spricht kennt lernt spielt
-    """)  # fmt: skip
-_LASTING_WORDS = _words("""
-    is are am i'm has have run runs live lives work works use uses cost costs take takes happen happens start starts begin begins
-    need needs prefer prefers lead leads own owns drive drives drink drinks pay pays meet meets listen listens support supports
-    leave leaves open opens close closes ship ships go goes keep keeps host hosts hold holds belong belongs speak speaks play
-    plays sit sits stand stands store stores track tracks publish publishes send sends want wants require requires allow
-    allows every each daily weekly
-    ist sind bin hat habe haben lauft laufen findet finden kostet kosten beginnt wohnt wohne wohnen lebt lebe arbeitet arbeite
-    leitet betragt heisst heißt offnet schliesst schließt steht liegt sitzt erscheint muss mussen nutzt nutzen verwendet verwenden
-    werden wird raucht fahrt trinkt gilt dauert trifft
-    """)  # fmt: skip
+def _read_lists(*names: str) -> Iterator[frozenset[str]]:
+    return (frozenset(_LISTS[name]) for name in names)
+
+
+def _read_values(name: str) -> dict[str, str]:
+    return {word: values[0] for word, values in _LISTS[name].items()}
+
+
+_CHANGE_WORDS, _NOW_WORDS, _REPLACING_VERBS, _GENERIC_WORDS, _WORK_WORDS, _SELF_WORDS = _read_lists(
+    "change", "now", "replacing_verbs", "generic", "work", "self"
+)
+_GROUP_WORDS, _UNRESOLVED, _INDEFINITE, _ROLE_WORDS, _ADDITIVE_VERBS, _LASTING_WORDS = _read_lists(
+    "group", "unresolved", "indefinite", "role", "additive_verbs", "lasting"
+)
+_PASSIVE_WORDS, _ENDING_WORDS, _NEGATION_WORDS, _TRAILING_HINTS, _FROM_HINTS, _ADVERB_HINTS = _read_lists(
+    "passive", "ending", "negation", "trailing_hints", "from_hints", "adverb_hints"
+)
+_DOUBT_WORDS, _REPLACED_BEFORE, _DETERMINERS, _TO_WORDS, _AUXILIARIES, _ADDING_HINTS = _read_lists(
+    "doubt", "replaced_before", "determiners", "to", "auxiliaries", "adding_hints"
+)
+_PAST_HINTS, _PRESENT_WORDS, _PAST_VERBS, _GERMAN_PERFECT, _CHANGE_ADVERBS, _SKIPPED_BEFORE_NAME = _read_lists(
+    "past_hints", "present", "past_verbs", "german_perfect", "change_adverbs", "skipped_before_name"
+)
+(_TO_VERBS,) = _read_lists("to_verbs")
+_BEFORE_PERSON = frozenset(_LISTS["before_person"])
+_FUNCTION_WORDS = STOP_WORDS | frozenset(_LISTS["function"])
+_WEEKDAYS, _MONTHS, _NUMBER_WORDS, _CLOCK_WORDS = map(_read_values, ("weekdays", "months", "numbers", "clock"))
+_UNITS, _NAME_MARKERS, _ROLE_STEMS = map(_read_values, ("units", "name_markers", "role_stems"))
+_STATES = {word: (group, pole) for word, (group, pole) in _LISTS["states"].items()}
 _NO_STATEMENT = re.compile(
     r"\b(?:if|unless|whether|maybe|perhaps|possibly|might|may (?:be|move|change|switch|have)|could|would|should|wish\w*|hop(?:e|es|ing)|"
     r"propos\w+|suggest\w*|consider\w*|think(?:s|ing)? (?:about|of)|discuss\w*|wants? to|would like|plans? to|planning to|asked|asks|"
@@ -237,26 +161,10 @@ _ENDS = re.compile(
     r"keine?n? .{0,30}mehr|aufgehört|ceased)\b",
     re.IGNORECASE,
 )
-_PASSIVE_WORDS = _words("was were wurde wurden been")
-_ENDING_WORDS = _words("longer anymore more stopped quit gave mehr aufgehort ceased")
-_NEGATION_WORDS = _words("not never no cannot nicht kein keine keinen nie niemals")
 _LEADING_HINTS = (",", ":")
-_TRAILING_HINTS = _words(
-    "because due so since as after weil damit wegen aufgrund denn to which and da um und was not nicht"
-)
-_FROM_HINTS = _words("starting effective beginning as since from ab seit")
-_ADVERB_HINTS = _words("""
-    last past yesterday recently earlier morning gestern kurzlich kurzem letzte letzten letztes letzter letztem
-    """)
-_DOUBT_WORDS = _words("""
-    if unless whether maybe perhaps possibly might may could would should wish wishes wished hope hopes hoping propose proposes
-    proposed proposal suggest suggests suggested suggestion consider considers considered considering think thinks thinking
-    discuss discussed discussing discussion want wants like plan plans planning asked asks wonder wonders wondering case example
-    imagine suppose rumor rumour rumors rumours this next just only today temporarily exceptionally tomorrow tonight g
-    falls wenn ob vielleicht eventuell womoglich konnte konnten sollte sollten wurde wurden mochte mochten uberlegt uberlegen
-    vorgeschlagen schlagt schlug wunscht hofft plant planen fragt fragte angenommen ausnahmsweise einmalig diese nachste
-    vorubergehend morgen heute
-    """)  # fmt: skip
+_DIGIT = re.compile(r"\d")
+_NO_WORDS: frozenset[str] = frozenset()
+_FORMER_MARKS = frozenset({"from", "von", "vom", "of", "statt", "anstatt"})
 _FOUND_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _NEGATION = re.compile(
     r"\b(?:not|never|no longer|(?:has|have|is|are) no|cannot|nicht|kein|keine|keinen|nie|niemals)\b|n['’]t\b",
@@ -284,18 +192,6 @@ _ORDINAL_DAY = re.compile(r"\b(\d{1,2})\. (?=(?:Jan|Feb|März|Apr|Mai|Jun|Jul|Au
 _NUMBER = re.compile(r"[€$£]?(v?\d[\d.,]*?)(k|m|st|nd|rd|th|%|gb|mb|kb|ms|s|kg|mg|h|min)?$", re.IGNORECASE)
 _ISO_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)$")
 _DOTTED_DATE = re.compile(r"(\d{1,2})[./](\d{1,2})[./](\d{2,4})?$")
-_REPLACED_BEFORE = _words(
-    "instead of than from not statt anstatt anstelle nicht replaces replaced replacing left war was von vom"
-)
-_DETERMINERS = _words(
-    "the this that a an der die das den dem des ein eine einen einem einer our my his her their unser unsere mein meine"
-)
-_NAME_MARKERS = {
-    **dict.fromkeys(["in", "to", "nach", "into", "on"], "in"),
-    **dict.fromkeys(["at", "for", "bei", "fur", "joined"], "at"),
-    **dict.fromkeys(["is", "are", "called", "named", "ist", "heisst", "heißt", "sind", "lautet"], "is"),
-}  # fmt: skip
-_TO_WORDS = _words("to auf zu nach into")
 
 
 @lru_cache(maxsize=1 << 14)
@@ -335,7 +231,7 @@ def _is_same_subject(said: frozenset[str], says: frozenset[str], newer: Statemen
 
 def _changes_value(older: Statement, newer: Statement) -> bool:
     """Return whether both give the same subject a value of the same type, and the values differ."""
-    if newer.negated and not newer.ends:
+    if not older.values or not newer.values or (newer.negated and not newer.ends):
         return False
     if not newer.changes and not (
         older.lasting
@@ -347,7 +243,7 @@ def _changes_value(older: Statement, newer: Statement) -> bool:
         and not newer.indefinite
     ):
         return False
-    for type in ValueType:
+    for type in {value.type for value in older.values}:
         before = [value for value in older.values if value.type is type]
         after = [value for value in newer.values if value.type is type]
         if not before or len(before) != len(after):
@@ -480,8 +376,11 @@ class _Parser:
     def __init__(self, tokens: Sequence[str], speaker: str, found: frozenset[str]) -> None:
         self.tokens = tokens
         self.found = found
-        self.has_digit = any(token[-1].isdigit() or token[0].isdigit() or token[1:2].isdigit() for token in tokens)
-        self.lower = [fold_text(token).replace("’", "'") for token in tokens]
+        joined = " ".join(tokens)
+        self.has_digit = _DIGIT.search(joined) is not None
+        is_plain = joined.isascii()
+        self.lower = joined.lower().split(" ") if is_plain else [fold_text(token).replace("’", "'") for token in tokens]
+        self.present = frozenset(self.lower)
         self.taken = [False] * len(tokens)
         self.speaker = stem_word(fold_text(speaker).split()[0]) if speaker.split() else "i"
         self.values: list[tuple[int, StatedValue]] = []
@@ -500,14 +399,17 @@ class _Parser:
         may_negate = "n't" in main or "n’t" in main or not self.found.isdisjoint(_NEGATION_WORDS)
         negated = may_negate and bool(_NEGATION.search(main))
         ends = not self.found.isdisjoint(_ENDING_WORDS) and bool(_ENDS.search(sentence))
-        self._find_states(negated=negated)
+        if not self.present.isdisjoint(_STATES):
+            self._find_states(negated=negated)
         self._find_names()
-        changes = starts_now or any(word in _CHANGE_WORDS for word in self.lower)
+        changes = starts_now or not self.present.isdisjoint(_CHANGE_WORDS)
         is_new_state = any(value.type is ValueType.STATE for _, value in self.values) and not self.found.isdisjoint(
             _PASSIVE_WORDS
         )
         changes = changes or is_new_state
-        replaced_words, replacing_words = self._find_replaced_words()
+        replaced_words, replacing_words = _NO_WORDS, _NO_WORDS
+        if not self.present.isdisjoint(_FORMER_MARKS):
+            replaced_words, replacing_words = self._find_replaced_words()
         replaced: list[StatedValue] = []
         values: list[StatedValue] = []
         for index, value in self.values:
@@ -529,11 +431,11 @@ class _Parser:
                 continue
             if not head and self.has_known_verb and index == self.verb:
                 head = len(words) or 1
+            if word in _FUNCTION_WORDS or word in _CHANGE_WORDS:
+                continue
             bare = word.removesuffix("'s").removesuffix("n't")
             stem = stem_word(bare)
-            if not stem or word in _FUNCTION_WORDS or bare in _FUNCTION_WORDS:
-                continue
-            if word in _CHANGE_WORDS or (word in {"old", "alt"} and index and self.taken[index - 1]):
+            if not stem or bare in _FUNCTION_WORDS or (word in {"old", "alt"} and index and self.taken[index - 1]):
                 continue
             if bare in _WORK_WORDS:
                 stem = "work"
@@ -559,17 +461,17 @@ class _Parser:
             replaced_words=replaced_words,
             replacing_words=replacing_words,
             changes=changes or ends,
-            replaces=any(word in _REPLACING_VERBS for word in self.lower),
-            says_now=starts_now or any(word in _NOW_WORDS for word in self.lower),
+            replaces=not self.present.isdisjoint(_REPLACING_VERBS),
+            says_now=starts_now or not self.present.isdisjoint(_NOW_WORDS),
             ends=ends,
             negated=negated,
             adds=not self.found.isdisjoint(_ADDING_HINTS) and bool(_ADDS.search(main)),
             past=not self.found.isdisjoint(_PAST_HINTS) and bool(_PAST.search(sentence)),
             has_verb=not _LASTING_WORDS.isdisjoint(self.found),
             lasting=not self._is_past_event() and (changes or self.found.isdisjoint(_PASSIVE_WORDS)),
-            indefinite=any(word in _INDEFINITE for word in self.lower),
-            group=any(word in _GROUP_WORDS for word in self.lower),
-            possessive=any(word.endswith("'s") or word in _SELF_WORDS for word in self.lower),
+            indefinite=not self.present.isdisjoint(_INDEFINITE),
+            group=not self.present.isdisjoint(_GROUP_WORDS),
+            possessive="'s" in main or "’s" in main or not self.present.isdisjoint(_SELF_WORDS),
             names=frozenset(
                 stem_word(fold_text(part))
                 for value in values
@@ -736,20 +638,7 @@ class _Parser:
         word = self.lower[index].removesuffix("'s")
         if word in _ROLE_WORDS or word in _FUNCTION_WORDS or self.tokens[index].endswith("'s"):
             return False
-        return not index or before in {
-            "is",
-            "are",
-            "ist",
-            "from",
-            "von",
-            "by",
-            "durch",
-            "to",
-            "an",
-            "replaced",
-            "replaces",
-            "for",
-        }
+        return not index or before in _BEFORE_PERSON
 
     def _end_of_name(self, index: int) -> int:
         end = index + 1
@@ -830,42 +719,10 @@ class _Parser:
         return frozenset(found), frozenset(replacing)
 
 
-_AUXILIARIES = _words("""
-    be is are was were am been being has have had having do does did will get gets got make made set just already again
-    finally actually always usually regularly permanently officially currently default ended done good version
-    ist sind war waren bin hat habe haben hatte wird werden wurde wurden worden immer
-    """)  # fmt: skip
-_ADDING_HINTS = _words("""
-    also too well additional additionally another addition both besides second extra likewise auch zusatzlich weitere weiterer
-    weiteren weiteres weiterem ausserdem außerdem ebenfalls sowohl
-    """)
-_PAST_HINTS = _words("""
-    used previously formerly then originally first past last until was were fruher damals ursprunglich letztes zuvor ehemals war
-    waren
-    """)
 _TIME_WORDS = frozenset((*_WEEKDAYS, *_MONTHS, *_CLOCK_WORDS))
-_PRESENT_WORDS = _words("is are am i'm now jetzt ist sind every each must muss")
-_PAST_VERBS = _words("""
-    met went ran bought had did saw won sold spent read came left gave got made took said ate drank drove flew wrote lost found
-    sent paid kept slept spoke taught thought caught built broke chose fell felt forgot heard knew began
-    """)
-_GERMAN_PERFECT = _words("hat habe haben hatte hatten bin")
 _GERMAN_PARTICIPLE = re.compile(r"(?:ge\w+(?:t|en)|(?:ver|be|er|ent)\w+(?:t|en)|\w+iert|\w+ge\w+(?:t|en))$")
 _STARTS = ("as of", "since", "starting", "ab ", "seit", "update", "correction")
-_CHANGE_ADVERBS = _words(
-    "new latest since over longer meanwhile henceforth back forward good permanently seit ab neu neue neuer neues neuen mehr noch erst sofort"
-)
 _VERB_WORDS = (_CHANGE_WORDS - _NOW_WORDS - _CHANGE_ADVERBS) | _GENERIC_WORDS | _AUXILIARIES | _LASTING_WORDS
-_ROLE_STEMS = {
-    **dict.fromkeys(["lead", "leads", "leader", "leading", "head", "heads", "leitet", "leiter", "leiterin", "leitung"], "lead"),
-    **dict.fromkeys(["owner", "owns"], "owner"),
-    **dict.fromkeys(["manager", "manages"], "manager"),
-    **dict.fromkeys(["maintainer", "maintains"], "maintainer"),
-}  # fmt: skip
-_SKIPPED_BEFORE_NAME = _words("now jetzt nun inzwischen mittlerweile currently the new dr mr mrs ms der die das")
-_TO_VERBS = _words(
-    "changed renamed switched moved migrated updated set umbenannt geandert gewechselt umgestellt changes switch"
-)
 
 
 def _is_day(word: str) -> bool:

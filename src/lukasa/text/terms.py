@@ -1,4 +1,4 @@
-"""Tokens and terms of a text, as the text index knows them: folded, without accents, stemmed, in every script.
+"""Words, tokens and terms of a text, as the indexes know them: folded, without accents, stemmed, in every script.
 
 Every engine uses these tokens, so that all engines find the same records for the same question. Chinese, Japanese, Korean,
 Thai and other scripts that do not put a space after each word are cut into overlapping windows: the token at each
@@ -8,6 +8,13 @@ shorter than a window is the beginning of one, so every piece of such a text is 
 A term is one token of a question. Finding a few terms in many texts needs no tokens of those texts: a stem and its word
 begin alike, so a plain search for that beginning finds the places, and only the words there are stemmed. This lets recall
 weigh hundreds of long texts within milliseconds.
+
+Pair keys: a text has one key for every pair of its leading words. All texts put their words into the same order, rare and
+long words first. Two texts whose overlap is at least ``MIN_OVERLAP`` share so many words that the first two shared words
+are among the first ``n - ceil(MIN_OVERLAP · n) + 2`` words of each. So the pairs of those words find every such text, and
+a pair of long words is so rare that it finds little else. A text of more than ``MAX_COMPLETE_WORDS`` different words has
+the pairs of its first twelve only. Keys are numbers. Each namespace (a scope and a kind of record) has other numbers, so
+that only texts of one namespace meet.
 """
 
 from __future__ import annotations
@@ -15,13 +22,16 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from itertools import combinations
+from typing import Any, Literal, NamedTuple
+from zlib import crc32
 
-import apsw
+from lukasa.text.stopwords import COMMON_WORDS, STOP_WORDS, STOP_WORDS_EXCEPT_NEGATIONS
 
-from lukasa.text.stopwords import STOP_WORDS, STOP_WORDS_EXCEPT_NEGATIONS
+MIN_OVERLAP = 0.60
+MAX_COMPLETE_WORDS = 27
 
 TOKENIZER = ("porter", "unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc")
 """The tokenizer of SQLite that stems what ``to_index_form`` returns; vowel signs are parts of words."""
@@ -62,6 +72,13 @@ _IGNORED = re.compile(
 _OTHER_WIDTH = re.compile("[\uff01-\uffee]+")  # full-width Latin, half-width katakana
 _APOSTROPHE = re.compile(r"['’]")
 _MAX_TERM_LENGTH = 60
+_MAX_PAIRED_WORDS = 12
+_MAX_CACHED_LENGTH = 2_000
+_KEY_OFFSET = 2**31  # a key is a signed number of 32 bits, which every database has
+_SPACED_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_UNSPACED_SCRIPT = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
 
 _thread_local = threading.local()
 
@@ -147,6 +164,8 @@ def _tokenize(text: str) -> list[str]:
 
 def _build_tokenizer() -> Callable[[str], list[str]]:
     """Build a tokenizer for this thread; it needs a database that lives as long."""
+    import apsw
+
     database = apsw.Connection(":memory:")
     database.execute("CREATE VIRTUAL TABLE words USING fts5 (text)")  # loads the tokenizers
     tokenizer = database.fts5_tokenizer(TOKENIZER[0], list(TOKENIZER[1:]))
@@ -256,3 +275,54 @@ def _find_word_end(folded_text: str, start: int) -> int:
         return end
     rest = _SPACED_REST.match(folded_text, start)
     return start if rest is None else rest.end()
+
+
+def normalise_text(text: str, form: Literal["NFC", "NFKC"] = "NFKC") -> str:
+    """Return the text in one Unicode form, without letter case, with single blanks."""
+    plain = text if text.isascii() else unicodedata.normalize(form, text)
+    return " ".join(plain.casefold().split())
+
+
+def distinct_words(text: str) -> frozenset[str]:
+    """Return the different words of a normalised text. Scripts without spaces give their characters."""
+    words = _SPACED_WORD.findall(text)
+    if text.isascii():
+        return frozenset(words)
+    found: set[str] = set()
+    for word in words:
+        characters = _UNSPACED_SCRIPT.findall(word) if not word.isascii() else ()
+        if characters:
+            found.update(characters)
+            found.update(_SPACED_WORD.findall(_UNSPACED_SCRIPT.sub(" ", word)))
+        else:
+            found.add(word)
+    return frozenset(found)
+
+
+def text_pair_keys(text: str, *namespace: str) -> tuple[int, ...]:
+    """Return the pair keys of a text in a namespace. The last few are cached: a text is often searched, then stored."""
+    return (_cached_pair_keys if len(text) <= _MAX_CACHED_LENGTH else _cached_pair_keys.__wrapped__)(text, namespace)
+
+
+@lru_cache(maxsize=2_048)
+def _cached_pair_keys(text: str, namespace: tuple[str, ...]) -> tuple[int, ...]:
+    return pair_keys(distinct_words(normalise_text(text)), *namespace)
+
+
+def pair_keys(words: frozenset[str], *namespace: str) -> tuple[int, ...]:
+    """Return the pair keys of a text with these words; the module says what they guarantee.
+
+    A key is made of the checksums of two words, the first in its upper half, so that keys with the same first word are
+    neighbours in an index. Pairs with the same key by chance only add one text to compare with.
+    """
+    limit = min(len(words) - -(-3 * len(words) // 5) + 2, _MAX_PAIRED_WORDS)
+    start = crc32("\n".join(namespace).encode("utf-8", "surrogatepass"))
+    sums = [crc32(word.encode("utf-8", "surrogatepass"), start) for word in leading_words(words, COMMON_WORDS)[:limit]]
+    if len(sums) < 2:
+        return tuple(number - _KEY_OFFSET for number in sums)
+    return tuple({(first & 0xFFFF) * 0x10000 + (second >> 16) - _KEY_OFFSET for first, second in combinations(sums, 2)})
+
+
+def leading_words(words: Iterable[str], common: Container[str]) -> list[str]:
+    """Sort words so that those that say most come first: common words last, long words before short ones."""
+    return sorted(words, key=lambda word: (word in common, -len(word), word))

@@ -153,7 +153,7 @@ def _restore_log(snapshot: Path, manifest: Manifest, location: StoreLocation, op
         store = snapshot.with_name("imported")
         with open_journal(location.url or store) as journal, snapshot.open("rb") as file:
             _check_empty(journal)
-            for line, reason in import_log(journal, file).refused:
+            for line, reason in import_log(journal, file, same_store=True).refused:
                 raise StoreDamaged(f"Line {line} of the log that was backed up is refused: {reason}.")
             _prove_restored(journal, manifest)
     else:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, TypeVar
 
+from lukasa import canonical_json
 from lukasa.journal import Journal
-from lukasa.storage.engine import Progress, Tally
+from lukasa.storage.engine import API_TOKEN, Progress, Tally
 from lukasa.storage.log_file import ENTIRE_LOG, check_undamaged, parse_log, write_log
 
 T = TypeVar("T")
 _PROGRESS_INTERVAL = 500
+_TOKEN_MARK = f'"kind":"{API_TOKEN}"'.encode()
 
 
 @dataclass(slots=True)
@@ -32,10 +35,26 @@ def export_log(journal: Journal, target: BinaryIO, progress: Progress | None = N
     return written.versions
 
 
-def import_log(journal: Journal, source: BinaryIO, progress: Progress | None = None) -> LogImportResult:
-    """Import a file that ``export_log`` wrote. An import that was interrupted continues when it is run again."""
+def import_log(
+    journal: Journal, source: BinaryIO, progress: Progress | None = None, *, same_store: bool = False
+) -> LogImportResult:
+    """Import a file that ``export_log`` wrote. An import that was interrupted continues when it is run again.
+
+    Unless the log comes from a backup of the same store, its API tokens are refused: they would open this store too.
+    """
     result = LogImportResult()
-    for line_number, answer in enumerate(track_progress(journal.replay(parse_log(source)), progress), 2):
+    line_numbers: deque[int] = deque()
+
+    def entries() -> Iterator[tuple[bytes, bytes]]:
+        for line_number, (entry, digest) in enumerate(parse_log(source), 2):
+            if not same_store and _TOKEN_MARK in entry and _kind_of(entry) == API_TOKEN:
+                result.refused.append((line_number, "a token of another store; `lukasa token add` makes a new one"))
+            else:
+                line_numbers.append(line_number)
+                yield entry, digest
+
+    for answer in track_progress(journal.replay(entries()), progress):
+        line_number = line_numbers.popleft()
         if answer.state == "added":
             result.added += 1
         elif answer.state == "present":
@@ -43,6 +62,13 @@ def import_log(journal: Journal, source: BinaryIO, progress: Progress | None = N
         else:
             result.refused.append((line_number, answer.reason))
     return result
+
+
+def _kind_of(entry: bytes) -> object:
+    try:
+        return canonical_json.parse(entry)["kind"]
+    except (ValueError, KeyError, TypeError):
+        return None  # the journal says what is wrong with it
 
 
 def track_progress(items: Iterable[T], progress: Progress | None, total: int = 0, done: int = 0) -> Iterator[T]:

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lukasa.prompt import PromptBlock
-    from lukasa.vault.memory import MemoryProposal, VaultMemory
+    from lukasa.vault.checks import MemoryProposal
+    from lukasa.vault.memory import VaultMemory
     from lukasa.vault.settings import VaultSettings
     from lukasa.vault.vault import Vault
 
@@ -43,7 +44,8 @@ def build_memory_block(
 __getattr__ = lazy_attributes(
     __name__,
     {
-        **dict.fromkeys(("MemoryProposal", "VaultMemory"), "lukasa.vault.memory"),
+        "MemoryProposal": "lukasa.vault.checks",
+        "VaultMemory": "lukasa.vault.memory",
         "VaultSettings": "lukasa.vault.settings",
         "Vault": "lukasa.vault.vault",
     },

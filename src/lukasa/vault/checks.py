@@ -1,4 +1,4 @@
-"""The part of the vault's write gate that needs no store: pure checks of a proposal, and counts of refusals.
+"""Proposals of memories, the part of the vault's write gate that needs no store, and counts of refusals.
 
 The checks run in the document's order, before the write lock. Register upsert, near-duplicate and capacity need the store
 and run inside the conditional append that writes; see ``lukasa.vault.vault``.
@@ -16,24 +16,31 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from typing import Any
 
 from lukasa.canonical_json import SURROGATES
-from lukasa.errors import StoreError
+from lukasa.clock import from_iso, to_iso, to_utc
+from lukasa.errors import InvalidInput, StoreError
+from lukasa.freshness import EXPIRES_AT
 from lukasa.journal import Journal
 from lukasa.outcome import Outcome, Refused
 from lukasa.pii.detector import describe_findings, draft_texts, find_pii_once, redact_text
-from lukasa.record import Draft, Key
-from lukasa.scope import SYSTEM, Reach
+from lukasa.record import Draft, Key, Link
+from lukasa.scope import SHARED, SYSTEM, Reach
 from lukasa.storage.engine import Query, Reader
-from lukasa.text.similarity import normalise_text
 from lukasa.text.stopwords import NOISE_STOP_WORDS
-from lukasa.vault.memory import MemoryProposal, memory_draft
-from lukasa.vault.settings import AMBIGUOUS_SIGNALS, LOG, MEMORY_KIND, TIERS, VaultSettings
+from lukasa.text.terms import normalise_text
+from lukasa.vault.settings import AMBIGUOUS_SIGNALS, CANON, LOG, MEMORY_KIND, TIERS, VaultSettings
 
+DISTINCT_FROM = "distinct_from"
+"""The relation from a memory to a similar one that states another fact, as the writer said."""
+UNKNOWN_SOURCE = "unsaid"
+"""The origin of a memory without a source."""
 REFUSALS_KIND = "verdicts"
 FLUSH_EVERY = 100
 _COUNTER_ID = "vault"
@@ -54,6 +61,66 @@ _MOMENTARY_WORDS = frozenset(
     """now today tonight currently ok okay fine normal nominal alive healthy received sent completed complete done still again
     yet so-far since last current idle green passed sleeping awake continuing resumed standing waiting unchanged""".split()  # noqa: SIM905 - a list of words reads best as words
 )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryProposal:
+    """A memory that a caller asks the vault to keep."""
+
+    text: str
+    scope: str = SHARED
+    category: str = "general"
+    tier: str = CANON
+    topic_id: str | None = None
+    tags: tuple[str, ...] = ()
+    source: str | None = "manual"
+    author: str = ""
+    distinct_from: tuple[str, ...] = ()
+    expires_at: datetime | None = None
+    """When it no longer holds; ``None`` if it has no end."""
+
+    @classmethod
+    def from_item(cls, item: MemoryProposal | Mapping[str, Any] | str) -> MemoryProposal:
+        """Build a proposal from a proposal, a mapping of its fields, or a text."""
+        if isinstance(item, MemoryProposal):
+            return item
+        if isinstance(item, str):
+            return cls(item)
+        given = {name: item[name] for name in cls.__slots__ if name in item}
+        for name in ("tags", "distinct_from"):
+            values = given.get(name, ())
+            if isinstance(values, Iterable):
+                given[name] = (values,) if isinstance(values, str) else tuple(values)
+        if isinstance(expires_at := given.get("expires_at"), str):
+            with suppress(InvalidInput):  # the gate refuses what is no time
+                given["expires_at"] = from_iso(expires_at)
+        return cls(**given)
+
+
+def memory_draft(
+    proposal: MemoryProposal, id: str, *, expected: int | None, links: tuple[Link, ...] = (), **notes: Any
+) -> Draft:
+    """Return the draft of a memory, with the labels it can be filtered by; ``notes`` go into its body."""
+    body: dict[str, Any] = {"category": proposal.category, "tier": proposal.tier, **notes}
+    if proposal.topic_id is not None:
+        body["topic_id"] = proposal.topic_id
+    if proposal.tags:
+        body["tags"] = list(proposal.tags)
+    if proposal.expires_at is not None:
+        body[EXPIRES_AT] = to_iso(to_utc(proposal.expires_at))
+    topic = () if proposal.topic_id is None else (f"topic={proposal.topic_id}",)
+    tags = [f"tag={tag}" for tag in proposal.tags]
+    distinct = [Link(DISTINCT_FROM, memory_key(proposal.scope, other)) for other in proposal.distinct_from]
+    links = (*(link for link in links if link.relation != DISTINCT_FROM), *distinct)
+    return Draft(
+        MEMORY_KIND, proposal.text, body, id=id, scope=proposal.scope, author=proposal.author,
+        origin=proposal.source or UNKNOWN_SOURCE, links=links, expected=expected,
+        labels=(f"tier={proposal.tier}", f"category={proposal.category}", *topic, *tags),
+    )  # fmt: skip
+
+
+def memory_key(scope: str, id: str) -> Key:
+    return Key(scope, MEMORY_KIND, id)
 
 
 def check_proposal(proposal: MemoryProposal, settings: VaultSettings, reach: Reach) -> MemoryProposal | Refused:

@@ -1,37 +1,37 @@
 """Search for near-duplicates among the memories of a scope without reading them all.
 
 A memory is similar to a text past one of the document's thresholds. It is a duplicate if, besides, the two state the same
-fact (``lukasa.text.differences``); with the rule ``document`` every similar memory is a duplicate.
+fact (``lukasa.text.differences``); with the rule ``document`` every similar memory is a duplicate. A memory that states the
+same fact is also a duplicate if its overlap is two thirds of the threshold: in the passive voice many small words differ.
 
 In a scope of at most ``COMPARE_ALL_LIMIT`` memories a text is compared with each of them. In a larger scope it is compared
 with those that share a pair key with it (``lukasa.text.similarity``). For the overlap of words the verdict is the same as
 comparing with everything; for sequences of characters it is the same for texts that also share two content words. Of a
 key that more than ``MAX_CANDIDATES_PER_KEY`` memories share, the newest are compared, and those that share another key.
-A text that is similar to so many memories and repeats none of them is also compared with those the text index finds.
+A text that is similar to so many memories and repeats none of them is also compared with those that hold the words it
+shares with the fewest of them, so that the cost of a verdict stays bounded however many memories are alike.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from heapq import nlargest
 
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.differences import TextDifference, find_difference
-from lukasa.text.similarity import (
-    distinct_words,
-    normalise_text,
-    sequence_similarities,
-    sequence_similarity,
-    text_pair_keys,
-    word_overlap,
-)
+from lukasa.text.similarity import load_rapidfuzz, sequence_similarity, word_overlap
+from lukasa.text.terms import distinct_words, normalise_text, text_pair_keys
 from lukasa.vault.settings import MEMORY_KIND, VaultSettings
 
 COMPARE_ALL_LIMIT = 128
 MAX_CANDIDATES_PER_KEY = 8
 MAX_COMPARED_FACTS = 24
+MAX_SCANNED_PER_KEY = 64
+MAX_OWN_WORDS = 3
 _DIGITS = re.compile(r"\d+")
 
 
@@ -84,29 +84,42 @@ def find_similar(
     Facts are compared with the ``MAX_COMPARED_FACTS`` most similar texts, those with the same digits first, until one is a
     duplicate; the list holds no others.
     """
-    similar = sequence_similarities(
-        text.folded_text, [other.folded_text for other in others], settings.similarity_threshold
+    scorer, extract = load_rapidfuzz()
+    folded_others = [other.folded_text for other in others]
+    matches = extract(
+        text.folded_text,
+        folded_others,
+        scorer=scorer,
+        processor=None,
+        score_cutoff=settings.similarity_threshold,
+        limit=None,
     )
-    min_words = settings.overlap_threshold * len(text.words)
+    similar = {index: score for _, score, index in matches}
+    threshold = settings.overlap_threshold
+    is_document_rule = settings.duplicates == "document"
+    floor = threshold if is_document_rule or threshold >= 1 else threshold * 2 / 3
+    min_words = floor * len(text.words)
     found: list[tuple[DuplicateMatch, ComparableText]] = []
     for index, other in enumerate(others):
         folded = other.folded_text
         # A substring test is quick and rules out most texts before the other's words are extracted.
         if index in similar or sum([word in folded for word in text.words]) >= min_words:
             overlap = word_overlap(text.words, other.words)
-            if index in similar or overlap >= settings.overlap_threshold:
+            if index in similar or overlap >= floor:
                 sequence = similar.get(index) or sequence_similarity(text.folded_text, folded)
                 found.append((DuplicateMatch(other.id, other.scope, overlap, sequence), other))
     found.sort(key=lambda pair: (pair[0].score, pair[0].id), reverse=True)
-    if settings.duplicates == "document":
+    if is_document_rule:
         return [match for match, _ in found]
-    found.sort(key=lambda pair: pair[1].digits != text.digits)
+    if len(found) > MAX_COMPARED_FACTS:
+        found.sort(key=lambda pair: pair[1].digits != text.digits)
     different = []
     for match, other in found[:MAX_COMPARED_FACTS]:
         difference = find_difference(text.text, other.text) if text.folded_text != other.folded_text else None
         if difference is None:
             return [match]
-        different.append(replace(match, difference=difference))
+        if match.overlap >= threshold or match.sequence >= settings.similarity_threshold:
+            different.append(DuplicateMatch(match.id, match.scope, match.overlap, match.sequence, difference))
     return sorted(different, key=lambda match: (match.score, match.id), reverse=True)
 
 
@@ -122,16 +135,20 @@ class DuplicateIndex:
         self._indexed_scopes: set[str] = set()
         self._candidates_by_scope: dict[str, dict[str, ComparableText]] = {}
         self._texts_by_key: dict[int, list[ComparableText]] = {}
+        self._texts_by_word: dict[tuple[str, str], list[ComparableText]] = {}
         by_scope: dict[str, list[ComparableText]] = {}
         for text in texts:
             by_scope.setdefault(text.scope, []).append(text)
-        live = {row.scope: row.live for row in reader.tally() if row.kind == MEMORY_KIND} if by_scope else {}
+        self._batch_scopes = {scope for scope, scope_texts in by_scope.items() if len(scope_texts) > 1}
+        live = {row.scope: row.live for row in reader.tally() if row.kind == MEMORY_KIND}
+        self.active = sum(live.values())
+        """How many memories were active before."""
         for scope, scope_texts in by_scope.items():
             if live.get(scope, 0) <= COMPARE_ALL_LIMIT:
                 records = reader.read(Query(kinds=(MEMORY_KIND,), scopes=(scope,)))
-                self._candidates_by_scope[scope] = {
-                    record.id: ComparableText(record.text, scope, record.id) for record in records
-                }
+                self._candidates_by_scope[scope] = {}
+                for record in records:
+                    self._add_candidate(ComparableText(record.text, scope, record.id))
                 continue
             self._indexed_scopes.add(scope)
             near = reader.near_duplicates(
@@ -141,33 +158,55 @@ class DuplicateIndex:
                 self._candidates_by_scope[scope] = {id: ComparableText(text, scope, id) for id, text, _ in near}
                 continue
             for id, near_text, keys in near:
-                self._index_text(ComparableText(near_text, scope, id), keys)
+                other = ComparableText(near_text, scope, id)
+                for key in keys:
+                    self._texts_by_key.setdefault(key, []).append(other)
 
     def find_similar(self, text: ComparableText, *, exclude: Container[str] = ()) -> list[DuplicateMatch]:
         """Return the memories that are similar to a text, duplicates first; those whose ids are excluded do not count."""
-        if text.scope in self._candidates_by_scope:
-            candidates = self._candidates_by_scope[text.scope]
-        else:
-            by_key = self._texts_by_key
-            candidates = {other.id: other for key in text.pair_keys if key in by_key for other in by_key[key]}
-        others = [other for other in candidates.values() if other.id not in exclude and other.scope == text.scope]
+        candidates = self._candidates_by_scope.get(text.scope)
+        is_indexed = text.scope in self._indexed_scopes
+        if candidates is None or (len(candidates) > COMPARE_ALL_LIMIT and not is_indexed):
+            candidates, is_indexed = self._find_candidates(text), True
+        others = [other for other in candidates.values() if other.id not in exclude]
         found = find_similar(text, others, self._settings)
-        if text.scope not in self._indexed_scopes or len(found) < MAX_CANDIDATES_PER_KEY or found[0].is_duplicate:
+        if not is_indexed or len(found) < MAX_CANDIDATES_PER_KEY or found[0].is_duplicate:
             return found
-        # So many memories are alike that the keys may not have found all of them: those with most of its words count too.
+        # So many memories are alike that the keys may not have found all of them: those with its own words count too.
+        common = Counter(word for match in found for word in candidates[match.id].words)
+        own_words = sorted(text.words, key=lambda word: (common[word], word))[:MAX_OWN_WORDS]
         query = Query(kinds=(MEMORY_KIND,), scopes=(text.scope,), limit=MAX_CANDIDATES_PER_KEY)
-        matches = (match.record for match in self._reader.match_text(text.text, query))
-        nearest = [ComparableText(record.text, text.scope, record.id) for record in matches if record.id not in exclude]
-        repeated = [match for match in find_similar(text, nearest, self._settings) if match.is_duplicate]
+        matches = self._reader.match_text(" ".join(own_words), query)
+        nearest = [ComparableText(match.record.text, text.scope, match.record.id) for match in matches]
+        for word in own_words:
+            nearest += self._texts_by_word.get((text.scope, word), ())[-MAX_SCANNED_PER_KEY:]
+        others = [other for other in nearest if other.id not in exclude]
+        repeated = [match for match in find_similar(text, others, self._settings) if match.is_duplicate]
         return repeated or found
+
+    def _find_candidates(self, text: ComparableText) -> dict[str, ComparableText]:
+        """Return the texts that share a key with a text; of very many, those that share most of its keys."""
+        found: dict[str, ComparableText] = {}
+        shared_keys: Counter[str] = Counter()
+        for key in text.pair_keys:
+            for other in self._texts_by_key.get(key, ())[-MAX_SCANNED_PER_KEY:]:
+                if other.scope == text.scope:
+                    found[other.id] = other
+                    shared_keys[other.id] += 1
+        if len(found) <= MAX_SCANNED_PER_KEY:
+            return found
+        return {id: found[id] for id in nlargest(MAX_SCANNED_PER_KEY, found, key=shared_keys.__getitem__)}
 
     def add(self, text: ComparableText) -> None:
         """Add a text that the conditional append is going to write."""
+        if text.scope in self._batch_scopes:
+            self._add_candidate(text)
+
+    def _add_candidate(self, text: ComparableText) -> None:
         if text.scope in self._candidates_by_scope:
             self._candidates_by_scope[text.scope][text.id] = text
-        else:
-            self._index_text(text, text.pair_keys)
-
-    def _index_text(self, text: ComparableText, keys: Iterable[int]) -> None:
-        for key in keys:
-            self._texts_by_key.setdefault(key, []).append(text)
+        if text.scope in self._batch_scopes:
+            for key in text.pair_keys:
+                self._texts_by_key.setdefault(key, []).append(text)
+            for word in text.words:
+                self._texts_by_word.setdefault((text.scope, word), []).append(text)

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from lukasa.freshness import is_expired
 from lukasa.storage.engine import Query, Reader
-from lukasa.text.similarity import distinct_words, normalise_text, query_coverage, sequence_similarity
+from lukasa.text.similarity import query_coverage, sequence_similarity
+from lukasa.text.terms import distinct_words, normalise_text
 from lukasa.vault.memory import VaultMemory, parse_memory
 from lukasa.vault.settings import MEMORY_KIND
 

@@ -2,58 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
-from lukasa.clock import from_iso, to_iso, to_utc
-from lukasa.errors import InvalidInput
+from lukasa.clock import to_iso
 from lukasa.freshness import CONFIRMED_AT, EXPIRES_AT, STATED_AT, read_time
-from lukasa.record import Draft, Key, Link, Record, digest_of, encode_draft, entry_suffix
-from lukasa.scope import SHARED
+from lukasa.record import Draft, Record, digest_of, encode_draft, entry_suffix
+from lukasa.vault.checks import DISTINCT_FROM, UNKNOWN_SOURCE, MemoryProposal, memory_draft
 from lukasa.vault.settings import CANON, MEMORY_KIND
 
-DISTINCT_FROM = "distinct_from"
-"""The relation from a memory to a similar one that states another fact, as the writer said."""
 _OPTIONAL_TIMES = (EXPIRES_AT, CONFIRMED_AT, STATED_AT)
-UNKNOWN_SOURCE = "unsaid"
-"""The origin of a memory without a source."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryProposal:
-    """A memory that a caller asks the vault to keep."""
-
-    text: str
-    scope: str = SHARED
-    category: str = "general"
-    tier: str = CANON
-    topic_id: str | None = None
-    tags: tuple[str, ...] = ()
-    source: str | None = "manual"
-    author: str = ""
-    distinct_from: tuple[str, ...] = ()
-    expires_at: datetime | None = None
-    """When it no longer holds; ``None`` if it has no end."""
-
-    @classmethod
-    def from_item(cls, item: MemoryProposal | Mapping[str, Any] | str) -> MemoryProposal:
-        """Build a proposal from a proposal, a mapping of its fields, or a text."""
-        if isinstance(item, MemoryProposal):
-            return item
-        if isinstance(item, str):
-            return cls(item)
-        given = {name: item[name] for name in cls.__slots__ if name in item}
-        for name in ("tags", "distinct_from"):
-            values = given.get(name, ())
-            if isinstance(values, Iterable):
-                given[name] = (values,) if isinstance(values, str) else tuple(values)
-        if isinstance(expires_at := given.get("expires_at"), str):
-            with suppress(InvalidInput):  # the gate refuses what is no time
-                given["expires_at"] = from_iso(expires_at)
-        return cls(**given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,28 +95,6 @@ def parse_versions(history: Sequence[Record]) -> list[VaultMemory]:
     return versions
 
 
-def memory_draft(
-    proposal: MemoryProposal, id: str, *, expected: int | None, links: tuple[Link, ...] = (), **notes: Any
-) -> Draft:
-    """Return the draft of a memory, with the labels it can be filtered by; ``notes`` go into its body."""
-    body: dict[str, Any] = {"category": proposal.category, "tier": proposal.tier, **notes}
-    if proposal.topic_id is not None:
-        body["topic_id"] = proposal.topic_id
-    if proposal.tags:
-        body["tags"] = list(proposal.tags)
-    if proposal.expires_at is not None:
-        body[EXPIRES_AT] = to_iso(to_utc(proposal.expires_at))
-    topic = () if proposal.topic_id is None else (f"topic={proposal.topic_id}",)
-    tags = [f"tag={tag}" for tag in proposal.tags]
-    distinct = [Link(DISTINCT_FROM, memory_key(proposal.scope, other)) for other in proposal.distinct_from]
-    links = (*(link for link in links if link.relation != DISTINCT_FROM), *distinct)
-    return Draft(
-        MEMORY_KIND, proposal.text, body, id=id, scope=proposal.scope, author=proposal.author,
-        origin=proposal.source or UNKNOWN_SOURCE, links=links, expected=expected,
-        labels=(f"tier={proposal.tier}", f"category={proposal.category}", *topic, *tags),
-    )  # fmt: skip
-
-
 def encode_version(memory: VaultMemory, author: str = "") -> tuple[bytes, bytes]:
     """Return the log entry, with its digest, of one version of a memory with the memory's times."""
     if memory.deleted_at is not None:
@@ -171,10 +109,6 @@ def encode_version(memory: VaultMemory, author: str = "") -> tuple[bytes, bytes]
     content = encode_draft(draft, author=author).content
     entry = content[:-1] + entry_suffix(memory.version, to_iso(memory.created_at), to_iso(recorded))
     return entry, digest_of(entry)
-
-
-def memory_key(scope: str, id: str) -> Key:
-    return Key(scope, MEMORY_KIND, id)
 
 
 def proposal_from_record(record: Record) -> MemoryProposal:

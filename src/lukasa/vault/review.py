@@ -16,7 +16,8 @@ from lukasa.pii.detector import describe_findings, find_pii
 from lukasa.record import Key, Record
 from lukasa.storage.engine import Query
 from lukasa.text.differences import TextDifference, find_difference
-from lukasa.text.similarity import distinct_words, normalise_text, sequence_similarity, word_overlap
+from lukasa.text.similarity import sequence_similarity, word_overlap
+from lukasa.text.terms import distinct_words, normalise_text
 from lukasa.vault.checks import find_noise_signal
 from lukasa.vault.duplicates import ComparableText
 from lukasa.vault.memory import VaultMemory, parse_memory

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lukasa.errors import InvalidInput
-from lukasa.text.similarity import MIN_OVERLAP
+from lukasa.text.terms import MIN_OVERLAP
 
 MEMORY_KIND = "memory"
 CANON, REGISTER, LOG = "canon", "register", "log"

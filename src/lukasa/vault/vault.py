@@ -24,19 +24,10 @@ from lukasa.record import Draft, Key, Record, draft_from
 from lukasa.scope import SHARED
 from lukasa.storage.engine import LogCompactionResult, Query, Reader, split_into_chunks
 from lukasa.vault import blocks, placement
-from lukasa.vault.checks import RefusalCounter, check_proposal
+from lukasa.vault.checks import MemoryProposal, RefusalCounter, check_proposal, memory_draft, memory_key
 from lukasa.vault.duplicates import ComparableText, DuplicateIndex, DuplicateMatch
 from lukasa.vault.lexical_search import VaultHit, search_lexically
-from lukasa.vault.memory import (
-    MemoryProposal,
-    VaultMemory,
-    encode_version,
-    memory_draft,
-    memory_key,
-    parse_memory,
-    parse_versions,
-    proposal_from_record,
-)
+from lukasa.vault.memory import VaultMemory, encode_version, parse_memory, parse_versions, proposal_from_record
 from lukasa.vault.promotion import check_promotion, corroboration_drafts
 from lukasa.vault.review import (
     DeletionSuggestion,
@@ -123,8 +114,8 @@ class Vault:
         text = ComparableText(proposal.text, proposal.scope)
         unreadable = self._count_unreadable()
         with self._journal.snapshot() as reader:
-            duplicates, active = DuplicateIndex(reader, self.rules, [text]), _count_active(reader) + unreadable
-            answer, _ = self._place_proposal(reader, proposal, text, duplicates, active, {}, {})
+            duplicates = DuplicateIndex(reader, self.rules, [text])
+            answer, _ = self._place_proposal(reader, proposal, text, duplicates, duplicates.active + unreadable, {}, {})
         return answer if isinstance(answer, Refused) else None
 
     def update_by_topic(
@@ -236,7 +227,7 @@ class Vault:
             drafts.clear()
             refused.clear()
             duplicates = DuplicateIndex(reader, self.rules, texts.values())
-            active = _count_active(reader) + unreadable
+            active = duplicates.active + unreadable
             ids_by_topic: dict[tuple[str, str], str] = {}
             for index, proposal in proposals.items():
                 answer, active = self._place_proposal(
@@ -335,7 +326,7 @@ class Vault:
         unreadable = self._count_unreadable()
         with self._journal.snapshot() as reader:
             duplicates = DuplicateIndex(reader, self.rules, texts.values())
-            active = _count_active(reader) + unreadable
+            active = duplicates.active + unreadable
             for index, (proposal, history) in enumerate(zip(proposals, chunk, strict=True)):
                 refused = proposal if isinstance(proposal, Refused) else None
                 if (text := texts.get(index)) is not None:  # a tombstone has none and takes no capacity

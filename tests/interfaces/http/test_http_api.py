@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from lukasa.interfaces.auth import MAX_BODY_BYTES
+from lukasa.interfaces.limits import MAX_BODY_BYTES
 
 Connect = Callable[[str], TestClient]
 

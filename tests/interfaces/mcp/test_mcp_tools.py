@@ -1,6 +1,7 @@
 """The MCP tools as a client of the SDK sees them: descriptions, effects and refusals."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
@@ -158,6 +159,21 @@ def test_before_task_gives_a_recorded_episode(server):
     )  # fmt: skip
     assert stored["id"].startswith("ep-")
     assert "Migrate the database" in server.call("before_task", task="Migrate the database to version 13")["block"]
+
+
+@pytest.mark.requirement("RCL-7")
+def test_blocks_say_how_old_memories_are_and_list_expired_ones(server):
+    with lukasa.open(server.store, agent="ada", embedder="hash") as memory:
+        memory.knowledge.add_pattern("A migration needs a dump first", id="old", expires_at="2020-01-01T00:00:00Z")
+        memory.knowledge.add_pattern("A migration stops the workers first", id="new")
+        memory.context.append("s", "user", "Hello")
+        memory.context.add_fact("s", "The key is with the porter")
+        expired = memory.context.add_fact("s", "The lift is broken", expires_at=datetime(2020, 1, 1, tzinfo=UTC)).record
+    briefing = server.call("before_task", task="Run the migration")
+    assert ("today" in briefing["block"], briefing["left_out"]) == (True, ["old"])
+    prompt = server.call("context_assemble", session="s")
+    assert "The key is with the porter (today)" in prompt["block"]
+    assert prompt["left_out"] == [expired.id]
 
 
 def test_handoff_is_accepted_by_its_recipient_once(server_for):

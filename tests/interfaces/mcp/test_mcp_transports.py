@@ -179,10 +179,10 @@ def start_http(program, store, *words, **environment):
 
 @pytest.fixture
 def add_token(lukasa_program, tmp_path):
-    """Return a function that adds a token for an agent to tokens.json."""
+    """Return a function that adds a token for an agent to the store a.db."""
 
     def add(agent):
-        command = [lukasa_program, "--agent", agent, "token", "add", agent, "--tokens", str(tmp_path / "tokens.json")]
+        command = [lukasa_program, "--store", str(tmp_path / "a.db"), "--agent", agent, "token", "add", agent]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     return add
@@ -207,7 +207,7 @@ def test_each_token_sees_the_private_memories_of_its_agent_only(lukasa_program, 
         found = (await client.call_tool("recall", {"query": "plan cello"})).structured_content
         return found["hits"], (await client.read_resource("lukasa://snapshot")).contents[0].text
 
-    with start_http(lukasa_program, tmp_path / "a.db", "--tokens", str(tmp_path / "tokens.json")) as url:
+    with start_http(lukasa_program, tmp_path / "a.db") as url:
         assert anyio.run(converse_over_http, url, ada, remember)["scope"] == "ada"
         hits, snapshot = anyio.run(converse_over_http, url, ada, read)
         assert hits
@@ -217,8 +217,7 @@ def test_each_token_sees_the_private_memories_of_its_agent_only(lukasa_program, 
 
 def test_http_refuses_requests_without_a_valid_token_host_and_origin(lukasa_program, add_token, tmp_path):
     headers = {"Authorization": f"Bearer {add_token('ada')}", "Accept": "application/json, text/event-stream"}
-    file = tmp_path / "tokens.json"
-    with start_http(lukasa_program, tmp_path / "a.db", "--tokens", str(file)) as url:
+    with start_http(lukasa_program, tmp_path / "a.db") as url:
         root = url.removesuffix("/mcp")
 
         def status(headers, method="POST", address=url, **body):
@@ -236,7 +235,7 @@ def test_http_refuses_requests_without_a_valid_token_host_and_origin(lukasa_prog
         assert status(headers, json=HELLO) == 200
         assert status({**headers, "Content-Type": "application/json"}, content=b"{garbage") == 400
         assert status({**headers, "Content-Type": "application/json"}, content=b"x" * 9_000_000) == 413
-        command = [lukasa_program, "token", "revoke", "ada", "--tokens", str(file)]
+        command = [lukasa_program, "--store", str(tmp_path / "a.db"), "token", "revoke", "ada"]
         subprocess.run(command, check=True, capture_output=True)
         assert status(headers, json=HELLO) == 401
 
@@ -272,23 +271,21 @@ def test_a_token_in_the_environment_acts_as_the_agent_of_the_command(lukasa_prog
     ],
 )
 def test_http_refuses_to_start_with_unusable_options(lukasa_program, tmp_path, words, environment, sentence):
-    environment = {"LUKASA_TOKENS": str(tmp_path / "none.json"), **environment}
     with start_http(lukasa_program, tmp_path / "a.db", *words, **environment) as output:
         assert sentence in output
 
 
-def test_http_refuses_a_token_file_that_others_may_read(lukasa_program, add_token, tmp_path):
-    add_token("ada")
-    (tmp_path / "tokens.json").chmod(0o644)
-    with start_http(lukasa_program, tmp_path / "a.db", "--tokens", str(tmp_path / "tokens.json")) as output:
-        assert "chmod 600" in output
-
-
-def test_adding_a_token_stores_only_its_hash(add_token, tmp_path):
-    token = add_token("ada")
-    stored = (tmp_path / "tokens.json").read_text()
-    assert token not in stored
-    assert (tmp_path / "tokens.json").stat().st_mode & 0o777 == 0o600
+def test_a_session_belongs_to_the_token_that_opened_it(lukasa_program, add_token, tmp_path):
+    ada, bob = ({"Authorization": f"Bearer {add_token(agent)}"} for agent in ("ada", "bob"))
+    accept = {"Accept": "application/json, text/event-stream"}
+    with start_http(lukasa_program, tmp_path / "a.db") as url:
+        session = httpx2.post(url, json=HELLO, headers={**ada, **accept}, timeout=20).headers["mcp-session-id"]
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        statuses = [
+            httpx2.post(url, json=ping, headers={**who, **accept, "Mcp-Session-Id": session}, timeout=20).status_code
+            for who in (ada, bob, ada)
+        ]
+    assert statuses == [200, 404, 200]
 
 
 # Concurrent clients

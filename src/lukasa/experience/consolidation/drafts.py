@@ -24,7 +24,8 @@ from lukasa.experience.skill_markdown import SkillText, render_skill
 from lukasa.experience.skills import skill_draft, slugify
 from lukasa.outcome import Refused
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
-from lukasa.text.similarity import distinct_words, normalise_text, word_overlap
+from lukasa.text.similarity import word_overlap
+from lukasa.text.terms import distinct_words, normalise_text
 
 ORIGIN = "consolidation"
 SAME_PATTERN_OVERLAP = 0.7

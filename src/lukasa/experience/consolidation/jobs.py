@@ -10,8 +10,10 @@ from typing import Any
 
 from lukasa.jobs import job
 
+TASK_NAME = "experience.consolidate"
 
-@job("experience.consolidate")
+
+@job(TASK_NAME)
 def consolidate(memory: Any, skills: bool = False) -> None:
     """Consolidate the new episodes, if there are any."""
     memory.consolidate(skills=skills)

@@ -201,7 +201,14 @@ PANELS: dict[str, tuple[CommandApp | Callable[..., None], ...]] = {
         *(maintenance.doctor, records.stats, maintenance.verify, maintenance.compact),
         *(recall.reembed, jobs.worker, jobs.jobs),
     ),
-    "Import and export": (transfer.export, transfer.import_, transfer.backup, transfer.restore, transfer.copy),
+    "Import and export": (
+        transfer.export,
+        transfer.import_,
+        transfer.backup,
+        transfer.restore,
+        transfer.copy,
+        transfer.sync,
+    ),
     "Serve": (install.install, serve.serve, serve.mcp, serve.app, install.hook),
 }
 """The commands and groups by the panel of the help that shows them, those of everyday use first."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lukasa.errors import InvalidInput
+from lukasa.freshness import describe_left_out
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option, parse_time, read_text, require_utf8
 from lukasa.interfaces.cli.render import format_count
@@ -144,6 +145,8 @@ def assemble(
         render.print_json(list(prompt.messages))
         return
     call.show(prompt, lambda: typer.echo(render.escape_text(prompt.text)))
+    if prompt.expired:
+        call.warn(f"{describe_left_out(prompt.expired)}.")
     call.warn(f"{prompt.tokens:,} of {prompt.budget:,} tokens, counted by {prompt.counted_by}.")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lukasa.freshness import describe_freshness, describe_left_out
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import BlockBudgetOption, Call, argument, flag, option, parse_time, progress_bar
 from lukasa.interfaces.cli.render import format_count
@@ -89,10 +90,13 @@ def before_task(
         for heading, entries in sections.items():
             render.print_line(f"{heading}:" if entries else f"{heading}: nothing known.")
             for entry in entries:
+                line = f"  {entry.line} ({describe_freshness(entry.record, briefing.asked_at)})"
                 if full:
-                    render.print_entry(f"  {entry.line}", entry.record.text)
+                    render.print_entry(line, entry.record.text)
                 else:
-                    render.print_line(f"  {entry.line}")
+                    render.print_line(line)
+        if briefing.left_out:
+            render.print_line(describe_left_out(entry.record.key for entry in briefing.left_out))
 
     call.show(briefing_json(briefing, full=full), print_briefing)
 

@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
-import os
+import logging
+import re
 import signal
 import socket
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lukasa.clock import SystemClock
-from lukasa.config import locate_tokens, single_token
-from lukasa.errors import InvalidInput, MissingExtra
+from lukasa.config import locate_owner_token, locate_store, single_token
+from lukasa.errors import FileTaken, InvalidInput, MissingExtra, NotAllowed
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import Call, CommandApp, argument, get_options, option, require_choice, require_found
+from lukasa.interfaces.cli.options import (
+    Call,
+    CommandApp,
+    argument,
+    flag,
+    get_options,
+    option,
+    parse_time,
+    require_choice,
+    require_found,
+)
 
-TokenFileOption = Annotated[
-    Path | None, option("FILE", "The file of tokens; default: LUKASA_TOKENS, else your settings.")
-]
+if TYPE_CHECKING:
+    from lukasa.interfaces.api_tokens import ApiTokens
+    from lukasa.interfaces.auth import TokenSource
+    from lukasa.interfaces.stores import CallerStores
+
 TokenNameArgument = Annotated[str, argument("NAME", "The name of the token.")]
 
 
 def mcp(
     ctx: typer.Context,
     http: Annotated[str | None, option("HOST:PORT", "Serve streamable HTTP instead of stdin and stdout.")] = None,
-    tokens: TokenFileOption = None,
     host_name: Annotated[list[str] | None, option("NAME", "Another name of this server (repeatable).")] = None,
     compat: Annotated[str | None, option("memory-graph", "Also offer the reference memory server's tools.")] = None,
 ) -> None:
@@ -59,9 +75,9 @@ def mcp(
 
             _run_http_server(
                 call,
-                lambda holders, names: build_app(server, holders, names),
+                stores,
+                lambda source, names: build_app(server, source, names),
                 http_server.parse_address(http),
-                locate_tokens(tokens),
                 host_name or [],
                 f"Serving MCP at {{url}}{MCP_PATH}",
             )
@@ -75,13 +91,16 @@ def serve(
         str, option("ADDRESS", "The address to listen on; only this machine reaches the default.")
     ] = "127.0.0.1",
     port: Annotated[int, option("PORT", "The port; 0 takes a free one.")] = 8765,
-    tokens: TokenFileOption = None,
     host_name: Annotated[list[str] | None, option("NAME", "Another name of this server (repeatable).")] = None,
     compat: Annotated[str | None, option("memory-graph", "Also offer the reference memory server's tools.")] = None,
+    backups: Annotated[str, option("URL", "Where the owner's backups go, such as file:///srv/backups.")] = "",
+    access_log: Annotated[bool, flag("--access-log", "Print one line per request.")] = False,
+    demo: Annotated[bool, flag("--demo", "Serve a temporary store with a week of example memories.")] = False,
 ) -> None:
     """Serve the store over HTTP: the API at /v1, MCP at /mcp, health and metrics.
 
-    The agent and the scopes of a request are those of its token. The first start makes a token for the owner.
+    The agent and the scopes of a request are those of its token. The first start makes a token for the owner and says in
+    which file it is.
 
     Example: lukasa serve --port 8765
     """
@@ -94,45 +113,67 @@ def serve(
         from lukasa.interfaces.stores import Caller
     except ImportError as error:
         raise MissingExtra("The server is not installed.", hint="Run: pip install 'lukasa[server]'") from error
-    server, stores = build_server(call.store, Caller(), compat=compat or "")
-    path = locate_tokens(tokens)
-    if not single_token():
-        _make_owner_token(path)
-    try:
-        stores.check()
-        stores.warm_up()
-        _run_http_server(
-            call,
-            lambda holders, names: build_app(stores, holders, names, mcp_http.build_routes(server)),
-            (host, port),
-            path,
-            host_name or [],
-            "Serving the API at {url}/v1 and MCP at {url}/mcp",
-        )
-    finally:
-        stores.close()
+    if access_log:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        logging.getLogger("lukasa.access").addHandler(handler)
+        logging.getLogger("lukasa.access").setLevel(logging.INFO)
+    with _demo_store() if demo else nullcontext(call.store) as store:
+        server, stores = build_server(store, Caller(), compat=compat or "")
+        try:
+            stores.check()
+            if not single_token():
+                _make_owner_token(stores, locate_owner_token(locate_store(store)))
+            stores.warm_up()
+            _run_http_server(
+                replace(call, store=store),
+                stores,
+                lambda source, names: build_app(
+                    stores, source, names, mcp_http.build_routes(server), backup_url=backups
+                ),
+                (host, port),
+                host_name or [],
+                "Serving the API at {url}/v1 and MCP at {url}/mcp",
+            )
+        finally:
+            stores.close()
 
 
-def _make_owner_token(path: Path) -> None:
+@contextmanager
+def _demo_store() -> Iterator[str]:
+    """Yield a temporary store with a week of a small team's agents, and remove it at the end."""
+    from lukasa.interfaces.demo import fill_store
+
+    with tempfile.TemporaryDirectory(prefix="lukasa-demo-") as folder:
+        store = Path(folder) / "memory.db"
+        fill_store(store)
+        render.print_to_stderr(f"This is a demonstration. Its store is {store}; it is removed at the end.")
+        yield str(store)
+
+
+def _make_owner_token(stores: CallerStores, path: Path) -> None:
     """Make a token for the owner if there is no token yet, and put it into a file that only the user can read."""
-    from lukasa.interfaces.api_tokens import add_token, read_tokens
-    from lukasa.storage.files import atomic_write
+    from lukasa.interfaces.api_tokens import is_readable_by_others, write_secret
+    from lukasa.interfaces.auth import StoreTokenSource
 
-    if read_tokens(path):
-        return
-    token = add_token(path, "owner", SystemClock())
-    secret_file = path.with_name("owner.token")
-    with atomic_write(secret_file) as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(f"{token}\n".encode())
-    render.print_to_stderr(f"Made a token for the owner of the store. It is in {secret_file}; move it to a safe place.")
+    tokens = StoreTokenSource(stores).open()
+    if not tokens.list():
+        try:
+            write_secret(path, tokens.add("owner"))
+        except FileTaken:  # another server on this store was faster
+            return
+        render.print_to_stderr("Made a token for the owner of the store.")
+    if path.exists():
+        if is_readable_by_others(path):
+            raise NotAllowed(f"Other users may read {path}, which holds a token.", hint=f"Run: chmod 600 {path}")
+        render.print_to_stderr(f"The owner's token is in {path}.")
 
 
 def _run_http_server(
     call: Call,
-    build: Callable[[Any, list[str]], Any],
+    stores: CallerStores,
+    build: Callable[[TokenSource, list[str]], Any],
     address: tuple[str, int],
-    tokens: Path,
     host_names: list[str],
     announcement: str,
 ) -> None:
@@ -140,22 +181,23 @@ def _run_http_server(
     import anyio
 
     from lukasa.interfaces import auth, http_server
-    from lukasa.interfaces.api_tokens import read_tokens, token_from_environment
+    from lukasa.interfaces.api_tokens import token_from_environment
 
     host, port = address
+    source: TokenSource
     if plain := single_token():
-        holders = auth.single_token_source(token_from_environment(plain, call.agent, call.scopes or None))
+        source = auth.single_token_source(token_from_environment(plain, call.agent, call.scopes or None))
     else:
-        if not read_tokens(tokens):
-            raise InvalidInput("There is no token, so no client could connect.", hint="Make one: lukasa token add NAME")
         if call.agent or call.scopes:
             hint = "Leave --agent and --scope out, or give one token in LUKASA_TOKEN."
             raise InvalidInput("Each token already names its agent and scopes.", hint=hint)
-        holders = auth.file_token_source(tokens)
+        source = stored = auth.StoreTokenSource(stores, locate_owner_token(locate_store(call.store)))
+        if not stores.store_exists() or not stored.open().list():
+            raise InvalidInput("There is no token, so no client could connect.", hint="Make one: lukasa token add NAME")
     if port == 0:
         with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as found:
             port = int(found.getsockname()[1])
-    app = build(holders, http_server.list_host_names(host, port, host_names))
+    app = build(source, http_server.list_host_names(host, port, host_names))
 
     def announce(port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
@@ -175,45 +217,65 @@ app = CommandApp(
 )
 
 
+@contextmanager
+def _open_tokens(call: Call, *, create: bool = False) -> Iterator[ApiTokens]:
+    """Open the tokens of the store, as its owner."""
+    from lukasa.interfaces.api_tokens import ApiTokens
+
+    with replace(call, agent="", scopes=(), _opened=None).open(create=create) as memory:
+        yield ApiTokens(memory.journal, SystemClock())
+
+
 @app.command()
-def add(call: Call, name: TokenNameArgument, tokens: TokenFileOption = None) -> None:
+def add(
+    call: Call,
+    name: TokenNameArgument,
+    read_only: Annotated[bool, flag("--read-only", "The token may only read.")] = False,
+    rate: Annotated[int | None, option("N", "Requests per minute; 0 means no limit.", min=0)] = None,
+    expires: Annotated[str | None, option("TIME", "When the token ends: a time, or days such as 30d.")] = None,
+) -> None:
     """Create a token and print it once; only its hash is stored.
 
     The token acts as --agent with --scope; without both, as the owner of the store.
 
-    Example: lukasa --agent ada token add laptop
+    Example: lukasa --agent ada token add laptop --expires 90d
     """
-    from lukasa.interfaces.api_tokens import add_token
-
     scopes = call.scopes or None
-    token = add_token(locate_tokens(tokens), name, SystemClock(), agent=call.agent, scopes=scopes)
+    days = re.fullmatch(r"([0-9]{1,5})d", expires or "")
+    end = SystemClock().now() + timedelta(days=int(days[1])) if days else parse_time(expires)
+    with _open_tokens(call, create=True) as tokens:
+        token = tokens.add(name, agent=call.agent, scopes=scopes, read_only=read_only, rate=rate, expires_at=end)
     holder = f"the agent {call.agent}" if call.agent else "its scopes" if scopes else "the owner of the store"
     call.warn(f"A token for {holder}. It is shown only now.")
     call.show({"name": name, "agent": call.agent, "scopes": scopes, "token": token}, token)
 
 
 @app.command()
-def list_(call: Call, tokens: TokenFileOption = None) -> None:
+def list_(call: Call) -> None:
     """List the tokens by name. The tokens themselves are not stored.
 
     Example: lukasa token list
     """
-    from lukasa.interfaces.api_tokens import read_tokens
-
+    with _open_tokens(call) as tokens:
+        found = tokens.list()
     call.show(
-        read_tokens(locate_tokens(tokens)),
-        columns=("name, agent", ("scopes", lambda token: ", ".join(token.scopes or ()) or "–"), "made=made_at"),
+        found,
+        columns=(
+            "name, access, agent",
+            ("scopes", lambda token: ", ".join(token.scopes or ()) or "–"),
+            ("rate", lambda token: f"{token.rate}/min" if token.rate else "–"),
+            "expires=expires_at, made=made_at, used=last_used",
+        ),
         empty="There are no tokens.",
     )
 
 
 @app.command()
-def revoke(call: Call, name: TokenNameArgument, tokens: TokenFileOption = None) -> None:
-    """Delete a token. A running server refuses it from the next request on.
+def revoke(call: Call, name: TokenNameArgument) -> None:
+    """Delete a token. Every running server refuses it from the next request on, and ends its streams.
 
     Example: lukasa token revoke laptop
     """
-    from lukasa.interfaces.api_tokens import revoke_token
-
-    require_found(revoke_token(locate_tokens(tokens), name), f"There is no token named {name!r:.80}.")
+    with _open_tokens(call) as tokens:
+        require_found(tokens.revoke(name), f"There is no token named {name!r:.80}.")
     call.show({"name": name, "revoked": True}, f"Revoked: {name}.")

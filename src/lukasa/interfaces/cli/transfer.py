@@ -197,6 +197,46 @@ def copy(
     _show_copy(call, result, *map(str, locations))
 
 
+def sync(
+    call: Call,
+    url: Annotated[str, argument("URL", "The address of a server that runs `lukasa serve`.")],
+    token: Annotated[str, option("TOKEN", "The token for it; default: LUKASA_HUB_TOKEN.")] = "",
+) -> None:
+    """Exchange with a server what each side lacks, and prove it. Both can work without the other in between.
+
+    A record that was changed on both sides gets the server's content; both versions are kept in a record of the kind
+    sync_conflict. If the command is interrupted, run it again: it continues. Exit code 8: one side lacks something.
+
+    Example: lukasa sync http://localhost:8765 --token "$TOKEN"
+    """
+    from lukasa.api_connection import ApiConnection
+    from lukasa.config import hub_token
+    from lukasa.transfer.sync import HttpLogPeer, sync_logs
+
+    connection = ApiConnection(url, token or hub_token())
+    with progress_bar("Synchronising") as bar:
+        result = sync_logs(call.memory.journal, HttpLogPeer(connection), bar)
+    lines = [f"Pulled {format_count(result.pulled, 'version')}, pushed {result.pushed:,}."]
+    if result.kept_here:
+        lines.append(f"Kept here: {format_count(result.kept_here, 'version')} that this token may not write there.")
+    if result.conflicts:
+        count = format_count(len(result.conflicts), "record")
+        lines.append(f"Changed on both sides: {count}. `lukasa log --kind sync_conflict` shows both versions.")
+    if result.holds:
+        lines.append("Proved: both sides have the same.")
+    else:
+        lines.append(f"Not proved: {result.missing_here:,} versions are missing here, {result.missing_there:,} there.")
+    call.show(
+        result,
+        "\n".join(lines),
+        columns="record, version, reason",
+        rows=[(str(item.key), item.version, item.reason) for item in result.refusals],
+        wrap="reason",
+        limit=_MAX_ROWS,
+        exit_code=ExitCode.OK if result.holds else ExitCode.UNPROVED,
+    )
+
+
 def _locate_copy(call: Call, source: str, destination: str) -> list[StoreLocation]:
     """Return where both stores are, and refuse a copy that cannot work."""
     from lukasa.config import locate_store

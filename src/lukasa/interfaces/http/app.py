@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -12,19 +12,49 @@ from fastapi.exceptions import RequestValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
+from starlette.routing import Match
 from starlette.types import ASGIApp
 
 import lukasa
 from lukasa.errors import LukasaError
 from lukasa.interfaces.auth import TokenAuthMiddleware, TokenSource
+from lukasa.interfaces.http.idempotency import IdempotencyMiddleware
 from lukasa.interfaces.http.metrics import RequestMetrics
-from lukasa.interfaces.http.responses import PROBLEM_MEDIA_TYPE, Problem, problem_response
-from lukasa.interfaces.http.routes import conversations, events, memories, operations, recall, records
+from lukasa.interfaces.http.openapi import OPEN_PATHS, describe_api
+from lukasa.interfaces.http.responses import PROBLEM_MEDIA_TYPE, JsonResponse, Problem, problem_response
+from lukasa.interfaces.http.routes import (
+    consolidation,
+    conversations,
+    episodes,
+    events,
+    forecasts,
+    handoffs,
+    hub,
+    jobs,
+    journal,
+    knowledge,
+    log,
+    memories,
+    operations,
+    recall,
+    records,
+    sessions,
+    skills,
+    tasks,
+    tokens,
+    transfer,
+    trust,
+)
+from lukasa.interfaces.mcp.http import MCP_PATH
 from lukasa.interfaces.outcomes import NotAccepted, outcome_of, request_error, usage_error
 from lukasa.interfaces.stores import CallerStores
+from lukasa.outcome import Accepted, RepeatedRequest
 
-OPEN_PATHS = frozenset({"/", "/healthz", "/readyz"})
-"""Paths that need no token. They show nothing of the store."""
+STREAMING_PATHS = frozenset({"/v1/import"})
+"""Paths whose bodies are read as they arrive."""
+
+READING_PATHS = frozenset({"/v1/recall", "/v1/before-task", MCP_PATH})
+"""Paths whose POST requests a read-only token may send. MCP refuses the writes of such a token itself."""
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": description, "content": {PROBLEM_MEDIA_TYPE: {}}}
@@ -34,6 +64,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         (403, "The token may not do this."),
         (404, "There is no such thing."),
         (405, "The path has no such method."),
+        (408, "The request did not arrive in time."),
         (409, "The request conflicts with what is stored."),
         (412, "The record has another version than If-Match says."),
         (413, "The body is too large."),
@@ -42,6 +73,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         (422, "The request was refused; `code` says why."),
         (429, "Too many requests."),
         (500, "The server failed."),
+        (501, "A part that the request needs is not installed."),
         (503, "The store is not available."),
         (507, "The disk is full."),
     )
@@ -51,11 +83,23 @@ _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Lukasa</t
 <h1>Lukasa is running</h1><p>The API is at <code>/v1</code>, its description at <code>/openapi.json</code>, MCP at
 <code>/mcp</code>. Send <code>Authorization: Bearer TOKEN</code>; <code>lukasa token add NAME</code> makes a token.</p></html>"""
 
-_log = logging.getLogger(__name__)
+
+ROUTERS = (
+    memories.router, recall.router, records.router, conversations.router, sessions.routes.router,
+    episodes.routes.router, knowledge.routes.router, skills.routes.router, consolidation.router, tasks.router,
+    tasks.ledgers.router, tasks.metrics.router, handoffs.routes.router, forecasts.routes.router, trust.routes.router,
+    trust.rubrics.router, journal.routes.router, jobs.routes.router, transfer.router, tokens.router, events.router,
+    hub.router, log.router, operations.router,
+)  # fmt: skip
 
 
 def build_app(
-    stores: CallerStores, token_source: TokenSource, allowed_hosts: Sequence[str], mcp_app: Starlette | None = None
+    stores: CallerStores,
+    token_source: TokenSource,
+    allowed_hosts: Sequence[str],
+    mcp_app: Starlette | None = None,
+    *,
+    backup_url: str = "",
 ) -> ASGIApp:
     """Return the app for one store. ``mcp_app`` adds its routes, so that MCP is served on the same port."""
 
@@ -70,19 +114,28 @@ def build_app(
         title="Lukasa",
         version=lukasa.__version__,
         description="Memory for AI agents. The scope and the agent of a request come from its token.",
-        docs_url=None,
-        redoc_url=None,
+        openapi_url=None,
         lifespan=lifespan,
         responses=PROBLEMS,
     )
     app.state.stores = stores
-    for routes in (memories, recall, records, conversations, events, operations):
-        app.include_router(routes.router)
+    app.state.backup_url = backup_url
+    for router in ROUTERS:
+        app.include_router(router)
+    app.add_api_route("/openapi.json", lambda: JsonResponse(describe_api(app)), include_in_schema=False)
     app.add_route("/", lambda _: HTMLResponse(_PAGE, headers=_PAGE_HEADERS), include_in_schema=False)
     if mcp_app is not None:
         app.router.routes.extend(mcp_app.routes)
     _add_error_handlers(app)
-    return TokenAuthMiddleware(RequestMetrics(app), token_source, allowed_hosts, open_paths=OPEN_PATHS)
+    admitted = TokenAuthMiddleware(
+        IdempotencyMiddleware(app, stores, STREAMING_PATHS | {"/v1/tokens", MCP_PATH}),
+        token_source,
+        allowed_hosts,
+        open_paths=OPEN_PATHS,
+        reading_paths=READING_PATHS,
+        streaming_paths=STREAMING_PATHS,
+    )
+    return RequestMetrics(admitted)
 
 
 _PAGE_HEADERS = {
@@ -104,27 +157,39 @@ def _add_error_handlers(app: FastAPI) -> None:
         stores.close_if_broken(error)
         return handle_expected(request, error)
 
-    def handle_validation(_: Request, error: Exception) -> Response:
+    def handle_validation(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        in_body = all(fault["loc"][:1] == ("body",) for fault in error.errors())
+        if in_body and media_type and not re.fullmatch(r"application/([^;]+\+)?json", media_type):
+            return problem_response(request_error("not_json", f"{media_type[:80]!r} is not JSON."))
         faults = [f"{'.'.join(map(str, fault['loc']))[:80]}: {fault['msg']}"[:200] for fault in error.errors()[:5]]
         info = usage_error("; ".join(faults))
         malformed = any(fault["type"] == "json_invalid" for fault in error.errors())
         return problem_response(info.with_status(400) if malformed else info)
 
-    def handle_http(_: Request, error: Exception) -> Response:
+    def handle_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        headers = dict(error.headers or {})
+        if error.status_code == 405:  # Starlette names the methods of the first matching route only
+            matching = (route for route in app.router.routes if route.matches(request.scope)[0] is not Match.NONE)
+            headers["Allow"] = ", ".join(sorted({name for route in matching for name in getattr(route, "methods", ())}))
         code = {404: "no_such_path", 405: "no_such_method", 413: "body_too_large", 415: "not_json"}.get(
             error.status_code, "usage"
         )
-        return problem_response(request_error(code, str(error.detail)), error.headers)
+        return problem_response(request_error(code, str(error.detail)), headers)
 
-    def handle_unexpected(_: Request, error: Exception) -> Response:
-        _log.error("A request failed: %s", type(error).__name__, exc_info=error)
-        return problem_response(outcome_of(error, public=True))
+    def handle_repeated(_: Request, error: Exception) -> Response:
+        """Answer with what the earlier request wrote; its answer was lost, for instance in a crash."""
+        assert isinstance(error, RepeatedRequest)
+        if isinstance(error.outcome, Accepted):
+            return JsonResponse({"records": error.outcome.records}, headers={"Idempotent-Replayed": "true"})
+        return problem_response(outcome_of(error.outcome))
 
+    app.add_exception_handler(RepeatedRequest, handle_repeated)
     app.add_exception_handler(LukasaError, handle_broken_store)
     app.add_exception_handler(NotAccepted, handle_expected)
     app.add_exception_handler(OSError, handle_expected)
     app.add_exception_handler(RequestValidationError, handle_validation)
     app.add_exception_handler(HTTPException, handle_http)
-    app.add_exception_handler(Exception, handle_unexpected)
+    app.add_exception_handler(Exception, lambda _, error: problem_response(outcome_of(error, public=True)))

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
+import traceback
 from collections import Counter as Count
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from lukasa.interfaces.auth import TOKEN_KEY
+from lukasa.interfaces.http.responses import problem_response
+from lukasa.interfaces.outcomes import outcome_of
 from lukasa.memory import Memory
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -17,11 +23,16 @@ _requests = Counter("lukasa_http_requests_total", "Requests", ("method", "route"
 _seconds = Histogram("lukasa_http_request_seconds", "Time until the response began", ("route",), registry=REGISTRY)
 _records = Gauge("lukasa_records", "Current records that the token may read", ("kind",), registry=REGISTRY)
 _access_log = logging.getLogger("lukasa.access")
+_log = logging.getLogger(__name__)
+_TRACE_PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class RequestMetrics:
-    """ASGI middleware that counts and logs requests by route: no query, no body, no token."""
+    """ASGI middleware that counts and logs requests by route: no query, no body, no token.
+
+    An error that no handler answered is logged by its type and place alone, because its message may quote a memory.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -31,18 +42,35 @@ class RequestMetrics:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
+        status = 0
 
         async def send_counted(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
+                status = message["status"]
                 elapsed = time.perf_counter() - began
                 route = getattr(scope.get("route"), "path", "unknown")
                 method = scope["method"] if scope["method"] in _METHODS else "other"
-                _requests.labels(method, route, message["status"]).inc()
+                _requests.labels(method, route, status).inc()
                 _seconds.labels(route).observe(elapsed)
-                _access_log.info("%s %s %d %.1f ms", method, route, message["status"], 1000 * elapsed)
+                token, trace = scope.get(TOKEN_KEY), _trace_id(scope)
+                name = "-" if token is None else token.name
+                _access_log.info("%s %s %d %.1f ms %r trace=%s", method, route, status, 1000 * elapsed, name, trace)
             await send(message)
 
-        await self._app(scope, receive, send_counted)
+        try:
+            await self._app(scope, receive, send_counted)
+        except Exception as error:  # noqa: BLE001 - every request gets an answer
+            place = "".join(traceback.format_tb(error.__traceback__)[-3:])
+            _log.error("A request failed: %s\n%s", type(error).__name__, place)
+            if not status:
+                await problem_response(outcome_of(error, public=True))(scope, receive, send_counted)
+
+
+def _trace_id(scope: Scope) -> str:
+    """Return the trace id in the W3C header ``traceparent``, or "-"."""
+    found = _TRACE_PARENT.fullmatch(Headers(scope=scope).get("traceparent", ""))
+    return found[1] if found else "-"
 
 
 def render_metrics(memory: Memory) -> bytes:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Annotated
 
+import anyio.to_thread
 from fastapi import Depends, Header, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from lukasa.clock import from_iso
 from lukasa.errors import InvalidInput
+from lukasa.interfaces.http.idempotency import MAX_KEY_LENGTH, REQUEST_KEY
 from lukasa.interfaces.stores import CallerStores
 from lukasa.memory import Memory
 
@@ -19,9 +22,9 @@ _ENTITY_TAG = re.compile(r'(?:W/)?"v([0-9]{1,18})"')
 
 
 class RequestModel(BaseModel):
-    """The body of a request. An unknown field is an error, so that no misspelt option is ignored."""
+    """The body of a request. An unknown field is an error, so that no misspelt option is ignored; so is a wrong type."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 def get_memory(request: Request) -> Memory:
@@ -31,6 +34,34 @@ def get_memory(request: Request) -> Memory:
 
 
 CallerMemory = Annotated[Memory, Depends(get_memory)]
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=MAX_KEY_LENGTH,
+        description="A request that is repeated with its key writes once and gets the first answer again.",
+    ),
+]
+
+
+async def get_writing_memory(request: Request, key: IdempotencyKey = None) -> AsyncIterator[Memory]:
+    """Return the store for the caller of a request that writes; with an Idempotency-Key, its writes are done once."""
+    memory = await anyio.to_thread.run_sync(get_memory, request)
+    if key is None:
+        yield memory
+        return
+    memory = memory.for_request(*request.scope[REQUEST_KEY])
+    try:
+        yield memory
+    finally:
+        memory.journal.end_request()
+        await anyio.to_thread.run_sync(memory.close)
+
+
+WritingMemory = Annotated[Memory, Depends(get_writing_memory)]
+"""The store for a request that writes. A repeated one ends with ``RepeatedRequest``."""
 
 
 def _read_expected_version(if_match: Annotated[str | None, Header()] = None) -> int | None:
@@ -44,11 +75,6 @@ def _read_expected_version(if_match: Annotated[str | None, Header()] = None) -> 
 
 ExpectedVersion = Annotated[int | None, Depends(_read_expected_version)]
 """The version in ``If-Match``: the write happens only if the record still has it."""
-
-IdempotencyKey = Annotated[
-    str | None,
-    Header(alias="Idempotency-Key", min_length=1, max_length=200, description="A repeated request writes once."),
-]
 
 
 def parse_time(text: str) -> datetime:

@@ -6,16 +6,19 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from lukasa.canonical_json import decode, encode
 from lukasa.errors import InvalidInput
-from lukasa.interfaces.outcomes import OutcomeInfo, require_accepted
+from lukasa.interfaces.outcomes import NotAccepted, OutcomeInfo, require_accepted
 from lukasa.interfaces.serialise import to_json
-from lukasa.outcome import Outcome
+from lukasa.jobs import DeferredJob
+from lukasa.outcome import Outcome, Refused
 from lukasa.record import Record
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
@@ -34,6 +37,34 @@ class Problem(BaseModel):
     code: str = Field(description="A stable code, such as duplicate or noise.")
     next: str | None = Field(None, description="What to do next.")
     details: dict[str, Any] | None = None
+
+
+class RecordAnswer(BaseModel):
+    """A stored version of a record."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: str
+    id: str
+    scope: str
+    author: str
+    version: int
+    seq: int = Field(description="The position in the log.")
+    recorded_at: str
+    deleted: bool
+    body: dict[str, Any]
+    text: str
+    labels: list[str]
+
+
+class RecordsAnswer(BaseModel):
+    """The records of a request that had to change nothing, or of an earlier one whose answer is lost."""
+
+    records: list[RecordAnswer]
+
+
+WRITTEN: dict[str, Any] = {"model": RecordAnswer | RecordsAnswer, "description": "The record that was written."}
+"""How OpenAPI describes the answer to a write."""
 
 
 class JsonResponse(Response):
@@ -61,17 +92,30 @@ def record_response(record: Record, content: Any = None, *, status: int = 200) -
     """Return a record, or other JSON for it, with its entity tag."""
     headers = {"ETag": entity_tag(record.version)}
     if status == 201:
-        headers["Location"] = f"/v1/records/{record.scope}/{record.kind}/{record.id}"
+        headers["Location"] = "/v1/records/" + "/".join(quote(name, safe="") for name in astuple(record.key))
     return JsonResponse(record if content is None else content, status, headers)
 
 
 def outcome_response(outcome: Outcome, *, status: int = 200) -> JsonResponse:
     """Return the record that a write stored, or raise ``NotAccepted``."""
     accepted = require_accepted(outcome)
-    headers = {"Idempotent-Replayed": "true"} if accepted.repeated else {}
-    response = record_response(accepted.records[0], status=status)
-    response.headers.update(headers)
+    if not accepted.records:  # nothing had to change, or what an earlier request wrote was erased since
+        response = JsonResponse({"records": []})
+    else:
+        record, details = accepted.records[0], accepted.details
+        content = {**to_json(record), "details": details} if details else None
+        response = record_response(record, content, status=status)
+    if accepted.repeated:
+        response.headers["Idempotent-Replayed"] = "true"
     return response
+
+
+def job_response(deferred: DeferredJob | Refused) -> JsonResponse:
+    """Return where a deferred job can be looked up, or raise ``NotAccepted``."""
+    if isinstance(deferred, Refused):
+        raise NotAccepted(deferred)
+    headers = {"Location": "/v1/jobs", "Preference-Applied": "respond-async"}
+    return JsonResponse({"job": deferred.id, "repeated": deferred.repeated}, 202, headers)
 
 
 def encode_cursor(position: int, query: Mapping[str, Any]) -> str:

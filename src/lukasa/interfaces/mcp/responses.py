@@ -111,6 +111,12 @@ class BlockResponse(ToolResponse):
         return self.block or ""
 
 
+class MemoryBlockResponse(BlockResponse):
+    """A fenced part of a prompt with recalled memories."""
+
+    left_out: list[str] | None = Field(default=None, description="The ids of expired records that are not shown.")
+
+
 class HitSummary(BaseModel):
     """The origin and the rank of a recalled memory; its text is in the block."""
 
@@ -126,11 +132,10 @@ class HitSummary(BaseModel):
     supersedes: list[str] | None = Field(default=None, description="The ids of earlier records that say otherwise.")
 
 
-class RecallResponse(BlockResponse):
+class RecallResponse(MemoryBlockResponse):
     """The memories that a query found, best first."""
 
     hits: list[HitSummary] | None = None
-    left_out: list[str] | None = Field(default=None, description="The ids of expired records that are not shown.")
     note: str | None = None
 
 

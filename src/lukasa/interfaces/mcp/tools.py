@@ -22,6 +22,7 @@ from lukasa.interfaces.mcp.responses import (
     HandoffResponse,
     HistoryResponse,
     HitSummary,
+    MemoryBlockResponse,
     RecallResponse,
     RecordResponse,
     TrustResponse,
@@ -206,24 +207,29 @@ class MemoryTools:
         session: SessionId,
         question: Annotated[str | None, Field(description="What older turns should answer.")] = None,
         budget: TokenBudget = 4_000,
-    ) -> BlockResponse:
+    ) -> MemoryBlockResponse:
         """Use this to continue a conversation, after compaction or in a new run: its summary, its facts, older turns
         that answer the question, and the newest turns, within a budget of tokens."""
         context = self._stores.current().context
         if not (found := context.load(session)).origin.state_version:
-            return BlockResponse.from_outcome(_session_not_found(found.session_id))
-        text, tokens = fence_conversation(context.assemble(session, budget, question=question), session, budget)
-        return BlockResponse(block=text, tokens=tokens)
+            return MemoryBlockResponse.from_outcome(_session_not_found(found.session_id))
+        prompt = context.assemble(session, budget, question=question)
+        text, tokens = fence_conversation(prompt, session, budget)
+        left_out = [clean_name(key.id) for key in prompt.expired] or None
+        return MemoryBlockResponse(block=text, tokens=tokens, left_out=left_out)
 
     def before_task(
         self,
         task: Annotated[str, Field(min_length=1, description="What is to be done, in a sentence.")],
         budget: TokenBudget = 1_500,
-    ) -> BlockResponse:
+    ) -> MemoryBlockResponse:
         """Use this at the start of every task, before the first step: what worked in similar tasks, what to avoid, and
         which skills apply."""
-        block = self._stores.current().before_task(task).block(budget, full=True)
-        return BlockResponse(block=block.text or "Nothing is known about such a task yet.", tokens=block.tokens)
+        briefing = self._stores.current().before_task(task)
+        block = briefing.block(budget, full=True)
+        text = block.text or "Nothing is known about such a task yet."
+        left_out = [clean_name(entry.record.id) for entry in briefing.left_out] or None
+        return MemoryBlockResponse(block=text, tokens=block.tokens, left_out=left_out)
 
     def record_episode(
         self,

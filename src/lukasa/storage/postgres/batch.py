@@ -12,7 +12,7 @@ from lukasa.outcome import Conflict
 from lukasa.record import Link, Record, ValidatedDraft, digest_of, parse_entry
 from lukasa.storage.append import NO_KEY_STATE, KeyState, KeyTuple, TallyChanges, build_next_version
 from lukasa.storage.postgres.text_index import format_tsvector, tokenize_for_index
-from lukasa.text.similarity import text_pair_keys
+from lukasa.text.terms import text_pair_keys
 
 
 class PostgresLogRow(NamedTuple):

@@ -34,8 +34,7 @@ from lukasa.storage.engine import QUARANTINE, ConditionalBatch, ReplayResult
 from lukasa.storage.integrity import checksum
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL
-from lukasa.text.similarity import text_pair_keys
-from lukasa.text.terms import to_index_form
+from lukasa.text.terms import text_pair_keys, to_index_form
 
 Savepoint = tuple[int, int, int, int, int, int, int]
 LogRow = tuple[int, str, str, str, int, str, int, int, bytes, str]

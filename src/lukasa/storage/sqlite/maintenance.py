@@ -21,7 +21,7 @@ from lukasa.storage.sqlite.append import SqliteQuarantineBackend, TextRow, inser
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL, query_rows
 from lukasa.storage.sqlite.store_file import load_migrations, register_functions
-from lukasa.text.similarity import text_pair_keys
+from lukasa.text.terms import text_pair_keys
 
 _SELECT_SCHEMA = "SELECT type, name, sql FROM sqlite_schema"
 _PAGE_SIZE = 2000

@@ -236,10 +236,11 @@ class SqliteReader(StoreReader):
             newest.update(self._query_seqs_by_key("newest_with_key", cut_off, limit_per_key))
         full = [pair_key for pair_key, seqs in newest.items() if len(seqs) == limit_per_key]
         keys_of_seq: dict[int, set[int]] = {}
+        per_key = len(rows) if len(keys_of_texts) == 1 else 4 * limit_per_key
         for pair_keys in keys_of_texts if full else ():  # records beyond the limit that share several keys of one text
             first_keys: dict[int, int] = {}
             for pair_key in pair_keys:
-                for seq in seqs_by_key.get(pair_key, ()):
+                for seq in seqs_by_key.get(pair_key, ())[-per_key:]:
                     if seq in first_keys:
                         keys_of_seq.setdefault(seq, {first_keys[seq]}).add(pair_key)
                     first_keys[seq] = pair_key

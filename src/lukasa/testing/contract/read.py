@@ -33,7 +33,7 @@ from lukasa.testing.contract.base import (
     text_of,
     write_note,
 )
-from lukasa.text.similarity import text_pair_keys
+from lukasa.text.terms import text_pair_keys
 
 
 class RecordReadTests(EngineTestBase):

@@ -30,8 +30,7 @@ from lukasa.testing.contract.base import (
     tip,
     write_note,
 )
-from lukasa.text.similarity import text_pair_keys
-from lukasa.text.terms import strip_particle
+from lukasa.text.terms import strip_particle, text_pair_keys
 
 HOSTILE_QUERIES = [
     "", " ", '"', '""', '"""', "'", "*", "word*", "^word", "+", "-", "-word", "(", ")", "()", "NEAR(", "NEAR(a b, 2)", "AND",

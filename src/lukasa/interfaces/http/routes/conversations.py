@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 
+from lukasa.context import Conversations
 from lukasa.interfaces.http.requests import (
     MAX_ITEMS,
     CallerMemory,
-    IdempotencyKey,
     Moment,
     Name,
     RequestModel,
+    WritingMemory,
     to_moment,
 )
-from lukasa.interfaces.http.responses import JsonResponse, outcome_response
+from lukasa.interfaces.http.responses import WRITTEN, JsonResponse, outcome_response
+from lukasa.interfaces.http.service_routes import ServiceRoutes
 
-router = APIRouter(prefix="/v1/conversations", tags=["conversations"])
+routes = ServiceRoutes("/v1/conversations", lambda memory: memory.context)
+router = routes.router
 
 
 class NewTurn(RequestModel):
@@ -32,14 +35,20 @@ class NewTurn(RequestModel):
     tool_call_id: Annotated[str, Field(max_length=200)] = ""
 
 
+class NewTurns(RequestModel):
+    """Messages that are appended together."""
+
+    turns: list[NewTurn] = Field(min_length=1, max_length=MAX_ITEMS)
+
+
 @router.get("")
 def list_conversations(memory: CallerMemory) -> Any:
     """List the conversations that the caller may read."""
     return JsonResponse({"conversations": memory.context.sessions()})
 
 
-@router.post("/{id}/turns", status_code=201)
-def append_turn(memory: CallerMemory, id: Name, body: NewTurn, key: IdempotencyKey = None) -> Any:
+@router.post("/{id}/turns", status_code=201, responses={201: WRITTEN})
+def append_turn(memory: WritingMemory, id: Name, body: NewTurn) -> Any:
     """Append a turn. It is stored before the answer."""
     outcome = memory.context.append(
         id,
@@ -49,9 +58,15 @@ def append_turn(memory: CallerMemory, id: Name, body: NewTurn, key: IdempotencyK
         timestamp=to_moment(body.timestamp),
         tool_calls=body.tool_calls,
         tool_call_id=body.tool_call_id,
-        key=key,
     )
     return outcome_response(outcome, status=201)
+
+
+@router.post("/{id}/turns/bulk", status_code=201, responses={201: WRITTEN})
+def append_turns(memory: WritingMemory, id: Name, body: NewTurns) -> Any:
+    """Append turns, all or none."""
+    turns = [turn.model_dump(exclude_unset=True) for turn in body.turns]
+    return outcome_response(memory.context.extend(id, turns), status=201)
 
 
 @router.get("/{id}")
@@ -75,3 +90,14 @@ def assemble_prompt(
 def list_turns(memory: CallerMemory, id: Name, limit: Annotated[int, Query(ge=1, le=MAX_ITEMS)] = 100) -> Any:
     """Return the newest turns of the whole transcript, oldest first; folded turns are included."""
     return JsonResponse({"turns": list(memory.context.transcript(id))[-limit:]})
+
+
+RENAMED = {"session_id": "id"}
+routes.add("DELETE", "/{id}", Conversations.delete, rename=RENAMED)
+routes.add("GET", "/{id}/facts", Conversations.facts, answer="facts", rename=RENAMED)
+routes.add("POST", "/{id}/facts", Conversations.add_fact, status=201, rename=RENAMED)
+routes.add("POST", "/{id}/tasks", Conversations.task, rename={"session_id": "id", "id": "task"})
+routes.add("POST", "/{id}/usage", Conversations.usage, rename=RENAMED)
+routes.add("POST", "/{id}/tool-calls", Conversations.tool_call, rename=RENAMED)
+routes.add("POST", "/{id}/compaction", Conversations.compact, rename=RENAMED)
+routes.add("POST", "/{id}/forks", Conversations.fork, status=201, rename=RENAMED, omit="at")

@@ -7,8 +7,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, ExpectedVersion, Name, RequestModel
-from lukasa.interfaces.http.responses import JsonResponse, entity_tag, outcome_response
+from lukasa.interfaces.http.requests import (
+    MAX_ITEMS,
+    CallerMemory,
+    ExpectedVersion,
+    Moment,
+    Name,
+    RequestModel,
+    WritingMemory,
+    to_moment,
+)
+from lukasa.interfaces.http.responses import WRITTEN, JsonResponse, entity_tag, outcome_response
 from lukasa.interfaces.outcomes import not_found, outcome_of
 from lukasa.interfaces.serialise import to_json
 from lukasa.outcome import Accepted, Outcome
@@ -26,6 +35,14 @@ class NewMemory(RequestModel):
     category: Name = "general"
     topic: Name | None = Field(None, description="A fact with the same topic and scope is replaced; its history stays.")
     tags: list[Name] = Field(default=[], max_length=20)
+    distinct_from: list[Name] = Field(default=[], max_length=20, description="Memories that state another fact.")
+    expires_at: Moment | None = Field(None, description="From this time on it no longer holds.")
+
+
+class Confirmation(RequestModel):
+    """That a memory was checked and still holds."""
+
+    expires_at: Moment | None = None
 
 
 class NewMemories(RequestModel):
@@ -43,17 +60,23 @@ class MemoryChange(RequestModel):
     tags: list[Name] | None = Field(None, max_length=20)
 
 
-@router.post("", status_code=201)
-def remember(memory: CallerMemory, body: NewMemory) -> Any:
+@router.post("", status_code=201, responses={201: WRITTEN})
+def remember(memory: WritingMemory, body: NewMemory) -> Any:
     """Remember a fact. The gate refuses noise, duplicates, personal data and secrets."""
     outcome = memory.remember(
-        body.text, scope=body.scope, category=body.category, topic=body.topic, tags=tuple(body.tags)
+        body.text,
+        scope=body.scope,
+        category=body.category,
+        topic=body.topic,
+        tags=tuple(body.tags),
+        distinct_from=tuple(body.distinct_from),
+        expires_at=to_moment(body.expires_at),
     )
     return outcome_response(outcome, status=201)
 
 
 @router.post("/bulk")
-def remember_many(memory: CallerMemory, body: NewMemories) -> Any:
+def remember_many(memory: WritingMemory, body: NewMemories) -> Any:
     """Remember many facts; the answer holds one verdict per fact, in order."""
     items = [
         {
@@ -63,6 +86,8 @@ def remember_many(memory: CallerMemory, body: NewMemories) -> Any:
             "tier": "canon" if item.topic is None else "register",
             "topic_id": item.topic,
             "tags": tuple(item.tags),
+            "distinct_from": tuple(item.distinct_from),
+            "expires_at": to_moment(item.expires_at),
         }
         for item in body.memories
     ]
@@ -99,9 +124,9 @@ def get_memory(memory: CallerMemory, id: str, scope: Scope = None) -> Any:
     return JsonResponse(found, headers={"ETag": entity_tag(found.version)})
 
 
-@router.patch("/{id}")
+@router.patch("/{id}", responses={200: WRITTEN})
 def update_memory(
-    memory: CallerMemory, id: str, body: MemoryChange, expected: ExpectedVersion, scope: Scope = None
+    memory: WritingMemory, id: str, body: MemoryChange, expected: ExpectedVersion, scope: Scope = None
 ) -> Any:
     """Change a memory; the earlier version stays in its history."""
     changes: dict[str, Any] = body.model_dump(exclude_unset=True)
@@ -110,10 +135,16 @@ def update_memory(
     return outcome_response(memory.vault.update(id, **changes, scope=scope, expected=expected))
 
 
-@router.delete("/{id}")
-def forget(memory: CallerMemory, id: str, scope: Scope = None) -> Any:
+@router.delete("/{id}", responses={200: WRITTEN})
+def forget(memory: WritingMemory, id: str, scope: Scope = None) -> Any:
     """Delete a memory. Its history stays until it is erased."""
     return outcome_response(memory.vault.delete(id, scope=scope))
+
+
+@router.post("/{id}/confirm", responses={200: WRITTEN})
+def confirm(memory: WritingMemory, id: str, body: Confirmation, scope: Scope = None) -> Any:
+    """Record that a memory still holds, with a new expiry if one is given."""
+    return outcome_response(memory.confirm(id, scope=scope, expires_at=to_moment(body.expires_at)))
 
 
 @router.get("/{id}/history")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from lukasa.errors import LukasaError
 from lukasa.interfaces.http.metrics import CONTENT_TYPE, render_metrics
@@ -34,7 +34,7 @@ def readiness(request: Request) -> Any:
     return JsonResponse({"status": "ready"})
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse)
 def metrics(memory: CallerMemory) -> Any:
     """Return metrics for Prometheus: counts and times of requests, and records by kind. They hold no content."""
     return Response(render_metrics(memory), media_type=CONTENT_TYPE)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, ExpectedVersion, Moment, to_moment
+from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, ExpectedVersion, Moment, WritingMemory, to_moment
 from lukasa.interfaces.http.responses import (
     JsonResponse,
     decode_cursor,
@@ -92,6 +92,6 @@ def record_links(memory: CallerMemory, scope: str, kind: str, id: str) -> Any:
 
 
 @router.delete("/{scope}/{kind}/{id}")
-def delete_record(memory: CallerMemory, scope: str, kind: str, id: str, expected: ExpectedVersion) -> Any:
+def delete_record(memory: WritingMemory, scope: str, kind: str, id: str, expected: ExpectedVersion) -> Any:
     """Append a tombstone to a record. Its history stays until it is erased."""
     return outcome_response(memory.journal.delete(Key(scope, kind, id), expected=expected))

@@ -42,7 +42,7 @@ CROSS JOIN LATERAL (
 WHERE late.author <> '' ORDER BY late.author
 
 -- name: near_duplicates
--- Select the current records that share any of the near-duplicate keys: the newest few of each key, and all that share several.
+-- Select the current records that share any of the near-duplicate keys: the newest few of each key, and more of those that share several.
 -- Scope and kind are written as expressions so that the planner takes the index of the keys: without statistics it
 -- would read the whole kind.
 WITH found AS MATERIALIZED (
@@ -52,7 +52,7 @@ ranked AS (
     SELECT found.seq, pair_key, row_number() OVER (PARTITION BY pair_key ORDER BY found.seq DESC) AS place
     FROM found CROSS JOIN LATERAL unnest(found.pair_keys) AS pair_key WHERE pair_key = ANY(%s::integer[]))
 SELECT found.seq, found.id, found.line, found.digest, chosen.pair_keys FROM found JOIN (
-    SELECT seq, array_agg(pair_key) AS pair_keys FROM ranked GROUP BY seq HAVING min(place) <= %s OR count(*) > 1) AS chosen
+    SELECT seq, array_agg(pair_key) AS pair_keys FROM ranked GROUP BY seq HAVING min(place) <= (CASE WHEN count(*) > 1 THEN 8 ELSE 1 END) * %s) AS chosen
     ON chosen.seq = found.seq
 ORDER BY found.seq DESC
 

@@ -1,19 +1,4 @@
-"""The network of agents: the contract of a network that carries news between agents, and a hub that stores the news.
-
-News is JSON in the fields of a session's state. A *prediction* is how an agent sees a market now; its newest version
-replaces earlier ones. A *signal* is sent once and received once by each peer, however often it was sent.
-
-Every network guarantees:
-
-- ``broadcast`` returns once the network has stored the news. Sending the same news again changes nothing and says so.
-- ``fetch_state`` returns the last news of an agent, in the sections of a session's state.
-- ``inbox`` returns the oldest signals that the receiver has not acknowledged. None is passed over: once the receiver has
-  acknowledged these, the next ones come.
-- ``acknowledge`` confirms that the receiver has taken a signal, and stores the records that the receiver makes of it in the
-  same step. It may be repeated; the records are stored once.
-- A network that cannot be reached raises ``NetworkDown``; too many requests raise ``RateLimited``.
-
-``lukasa.testing.NetworkContract`` is the conformance suite of networks.
+"""The hub: a network in a store, in which agents that share the store read each other's news.
 
 The hub finds the signals of an inbox by a cursor per receiver, a record that says: up to this signal everything is settled,
 except these. What is settled is not read again, so the cost of a look does not grow with the number of old signals. The
@@ -23,18 +8,19 @@ acknowledgements stay the truth; a cursor that does not fit the log, such as one
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol
+from datetime import datetime
+from typing import Any
 
 from lukasa import canonical_json
 from lukasa.clock import Clock, from_iso, to_iso
-from lukasa.errors import InvalidInput, RateLimited, StoreReadOnly
+from lukasa.errors import InvalidInput, StoreReadOnly
 from lukasa.gate import KindSpec
 from lukasa.journal import Journal
-from lukasa.outcome import Accepted, Refused
+from lukasa.network.contract import NetworkState, News, NewsType, Peer, SendReceipt
+from lukasa.outcome import Accepted, Outcome, Refused
 from lukasa.record import Draft, Key, Record
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
@@ -53,120 +39,7 @@ _PAGE_SIZE, _SMALL_PAGE_SIZE = 500, 50
 _SETTLED_PER_CURSOR = 100
 """The number of settled signals after which a look moves the cursor."""
 
-News = Mapping[str, Any]
-NewsType = Literal["prediction", "signal"]
-
-
-@dataclass(frozen=True, slots=True)
-class SendReceipt:
-    """Confirmation that the network has the news. ``repeated`` says that it had them already."""
-
-    id: str
-    repeated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Another agent that the network knows, and the time of its last message."""
-
-    agent_id: str
-    last_interaction: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkState:
-    """The last news of one agent."""
-
-    agent_id: str
-    active_predictions: tuple[News, ...] = ()
-    signal_history: tuple[News, ...] = ()
-
-    @property
-    def silent(self) -> bool:
-        """Whether the agent has never sent anything."""
-        return not self.active_predictions and not self.signal_history
-
-
-class Network(Protocol):
-    """Carries news between agents."""
-
-    def fetch_state(self, agent_id: str) -> NetworkState:
-        """Return the last news of an agent."""
-
-    def broadcast(self, agent_id: str, news_type: NewsType, news: News) -> SendReceipt:
-        """Send a prediction or a signal of an agent to all others."""
-
-    def acknowledge(self, agent_id: str, signal_id: str, sender: str, effect: Sequence[Draft] = ()) -> SendReceipt:
-        """Confirm that an agent has taken a signal of another, and store ``effect`` in the same step, once."""
-
-    def acknowledged(self, agent_id: str, signal_id: str) -> tuple[str, ...]:
-        """Return the agents that have taken a signal of an agent."""
-
-    def inbox(self, agent_id: str) -> list[News]:
-        """Return the oldest signals of others that an agent has not taken yet, each with its ``agent_id``."""
-
-    def peers(self, agent_id: str) -> list[Peer]:
-        """Return the other agents that the network knows."""
-
-
-@dataclass(slots=True)
-class RateLimitedNetwork:
-    """A network that allows a limited number of requests per hour, counted here."""
-
-    network: Network
-    clock: Clock
-    limit: int = 1000
-    requests_used: int = 0
-    hour_start: datetime | None = None
-    last_request: datetime | None = None
-    requests_denied: int = 0
-
-    def fetch_state(self, agent_id: str) -> NetworkState:
-        return self._count_request().fetch_state(agent_id)
-
-    def broadcast(self, agent_id: str, news_type: NewsType, news: News) -> SendReceipt:
-        return self._count_request().broadcast(agent_id, news_type, news)
-
-    def acknowledge(self, agent_id: str, signal_id: str, sender: str, effect: Sequence[Draft] = ()) -> SendReceipt:
-        return self._count_request().acknowledge(agent_id, signal_id, sender, effect)
-
-    def acknowledged(self, agent_id: str, signal_id: str) -> tuple[str, ...]:
-        return self._count_request().acknowledged(agent_id, signal_id)
-
-    def inbox(self, agent_id: str) -> list[News]:
-        return self._count_request().inbox(agent_id)
-
-    def peers(self, agent_id: str) -> list[Peer]:
-        return self._count_request().peers(agent_id)
-
-    def resume_usage(self, usage: Mapping[str, Any]) -> None:
-        """Go on counting from a usage in the fields of a session's state, if it is of the current hour."""
-        used, last = usage.get("requests_this_hour"), usage.get("last_request")
-        if self.last_request is None and isinstance(used, int) and isinstance(last, str):
-            self.last_request = from_iso(last)
-            hour = self.last_request.replace(minute=0, second=0, microsecond=0)
-            if hour == self.clock.now().replace(minute=0, second=0, microsecond=0):
-                self.hour_start, self.requests_used = hour, self.requests_used + used
-
-    def usage(self) -> dict[str, Any]:
-        """Return the usage in the fields of a session's state."""
-        self._reset_after_hour()
-        usage: dict[str, Any] = {"requests_this_hour": self.requests_used, "rate_limit": self.limit}
-        return usage if self.last_request is None else usage | {"last_request": to_iso(self.last_request)}
-
-    def _count_request(self) -> Network:
-        self._reset_after_hour()
-        if self.requests_used >= self.limit:
-            self.requests_denied += 1
-            raise RateLimited(f"All {self.limit:,} requests of this hour are used; the next hour brings new ones.")
-        self.requests_used += 1
-        self.last_request = self.clock.now()
-        return self.network
-
-    def _reset_after_hour(self) -> None:
-        hour = self.clock.now().replace(minute=0, second=0, microsecond=0)
-        if self.hour_start is None or abs(hour - self.hour_start) >= timedelta(hours=1):
-            self.hour_start, self.requests_used = hour, 0
+Trust = Callable[[Iterable[str]], Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +56,15 @@ class _InboxLook:
 
 
 class NetworkHub:
-    """A network in a store: agents that share the store read each other's news in the shared scope."""
+    """A network in a store: agents that share the store read each other's news in the shared scope.
 
-    def __init__(self, journal: Journal, clock: Clock) -> None:
+    ``trust`` returns how far each of some agents is trusted, for those that have been judged.
+    """
+
+    def __init__(self, journal: Journal, clock: Clock, trust: Trust = lambda _: {}) -> None:
         self._journal = journal
         self._clock = clock
+        self._trust = trust
 
     def fetch_state(self, agent_id: str) -> NetworkState:
         sender = f"from={_hash_names(agent_id)}"
@@ -226,29 +103,23 @@ class NetworkHub:
                 *self._heartbeat_drafts(reader, agent_id),
             ]
 
-        self._require_accepted(self._journal.append_if(append_news))
+        require_accepted(self._journal.append_if(append_news))
         return SendReceipt(news_id, repeated)
 
     def acknowledge(self, agent_id: str, signal_id: str, sender: str, effect: Sequence[Draft] = ()) -> SendReceipt:
         signal = _hash_names(sender, "signal", signal_id)
-        key = _acknowledgement_key(sender, signal_id, agent_id)
+        taken = acknowledgement_draft(agent_id, signal_id, sender, SHARED)
         repeated = False
 
         def append_acknowledgement(reader: Reader) -> Sequence[Draft] | Refused:
             nonlocal repeated
             if _find_news(reader, signal) is None:
                 return Refused("not_found", f"The network has no signal {signal_id[:80]} of {sender[:80]}.")
-            if repeated := reader.get(key) is not None:
+            if repeated := reader.get(taken.key) is not None:
                 return []
-            body = {"by": agent_id, "signal_id": signal_id, "from": sender}
-            labels = (f"signal={signal}", f"by={_hash_names(agent_id)}")
-            return [
-                Draft(ACKNOWLEDGEMENT_KIND, body=body, id=key.id, labels=labels, origin="network"),
-                *effect,
-                *self._heartbeat_drafts(reader, agent_id),
-            ]
+            return [taken, *effect, *self._heartbeat_drafts(reader, agent_id)]
 
-        self._require_accepted(self._journal.append_if(append_acknowledgement))
+        require_accepted(self._journal.append_if(append_acknowledgement))
         return SendReceipt(signal_id, repeated)
 
     def acknowledged(self, agent_id: str, signal_id: str) -> tuple[str, ...]:
@@ -320,9 +191,9 @@ class NetworkHub:
 
     def peers(self, agent_id: str) -> list[Peer]:
         records = self._journal.read(Query(kinds=(AGENT_KIND,), scopes=(SHARED,)))
-        return [
-            Peer(record.body["agent_id"], record.moment) for record in records if record.body["agent_id"] != agent_id
-        ]
+        others = {record.body["agent_id"]: record.moment for record in records if record.body["agent_id"] != agent_id}
+        trust = self._trust(others)
+        return [Peer(name, moment, trust.get(name)) for name, moment in others.items()]
 
     def _heartbeat_drafts(self, reader: Reader, agent_id: str) -> list[Draft]:
         """Return the record that an agent sent something, at most one per minute."""
@@ -334,10 +205,18 @@ class NetworkHub:
             Draft(AGENT_KIND, body={"agent_id": agent_id, "at": to_iso(now)}, id=id, happened_at=now, origin="network")
         ]
 
-    @staticmethod
-    def _require_accepted(outcome: object) -> None:
-        if not isinstance(outcome, Accepted):
-            raise InvalidInput(getattr(outcome, "reason", "The network refused it."))
+
+def acknowledgement_draft(agent_id: str, signal_id: str, sender: str, scope: str) -> Draft:
+    """Return the record that an agent has taken a signal of another."""
+    labels = (f"signal={_hash_names(sender, 'signal', signal_id)}", f"by={_hash_names(agent_id)}")
+    id, body = _hash_names(sender, signal_id, agent_id), {"by": agent_id, "signal_id": signal_id, "from": sender}
+    return Draft(ACKNOWLEDGEMENT_KIND, body=body, id=id, scope=scope, labels=labels, origin="network")
+
+
+def require_accepted(outcome: Outcome) -> None:
+    """Raise ``InvalidInput`` if news or an effect was not stored."""
+    if not isinstance(outcome, Accepted):
+        raise InvalidInput(outcome.reason)
 
 
 def _find_news(reader: Reader, id: str) -> Record | None:

@@ -1,0 +1,383 @@
+"""A client of a Lukasa server: the everyday calls of ``memory`` over HTTP.
+
+    memory = lukasa.connect("http://localhost:8765", token=token)
+    memory.remember("We deploy on Tuesdays.")
+    print(memory.recall("when do we deploy?").hits[0].text)
+
+Writes return the same outcomes as the library, and carry an idempotency key, so that a try whose answer was lost is
+repeated without writing twice. The agent and the scopes are those of the token. ``lukasa.aio.connect`` is the same for
+asyncio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from lukasa.api_connection import ApiConnection, ApiProblem, ApiResponse
+from lukasa.clock import from_iso, to_iso, to_utc
+from lukasa.config import hub_token
+from lukasa.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.record import Key, Link, Record
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteHit:
+    """A record that answers the question, with its score and the trust in its author.
+
+    ``superseded_by`` and ``supersedes`` name statements about the same subject that say otherwise; ``signals`` are there if
+    the question asked for an explanation.
+    """
+
+    record: Record
+    score: float
+    trust: float | None = None
+    superseded_by: Mapping[str, Any] | None = None
+    supersedes: Sequence[Mapping[str, Any]] = ()
+    signals: Mapping[str, Mapping[str, float]] | None = None
+
+    @property
+    def text(self) -> str:
+        return self.record.text
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRecall:
+    """The answer to a question, best hit first; ``note`` says what could not be searched, ``block`` is for a prompt."""
+
+    hits: tuple[RemoteHit, ...]
+    note: str = ""
+    unindexed: int = 0
+    left_out: Sequence[Mapping[str, Any]] = ()
+    block: str | None = None
+
+    @property
+    def records(self) -> list[Record]:
+        return [hit.record for hit in self.hits]
+
+
+class RemoteMemory:
+    """The memory of one agent on a server."""
+
+    def __init__(self, connection: ApiConnection) -> None:
+        self._connection = connection
+        self.context = RemoteConversations(connection)
+        self.sessions = RemoteSessions(connection)
+        self.episodes = RemoteEpisodes(connection)
+        self.handoffs = RemoteHandoffs(connection)
+        self.trust = RemoteTrust(connection)
+        self.forecasts = RemoteForecasts(connection)
+
+    def remember(
+        self,
+        text: str,
+        *,
+        scope: str | None = None,
+        category: str = "general",
+        topic: str | None = None,
+        tags: Iterable[str] = (),
+        distinct_from: str | Iterable[str] = (),
+        expires_at: datetime | None = None,
+    ) -> Outcome:
+        """Store a fact in the vault, as ``memory.remember`` of the library does."""
+        ids = [distinct_from] if isinstance(distinct_from, str) else list(distinct_from)
+        fields = {"scope": scope, "topic": topic, "tags": list(tags), "distinct_from": ids, "expires_at": expires_at}
+        return send(self._connection, "POST", "/v1/memories", {"text": text, "category": category, **fields})
+
+    def recall(
+        self,
+        question: str,
+        k: int = 10,
+        *,
+        kinds: Iterable[str] = (),
+        scopes: Iterable[str] = (),
+        author: str | None = None,
+        session: str | None = None,
+        labels: Iterable[str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        as_of: datetime | None = None,
+        deadline: float | None = None,
+        explain: bool = False,
+        block_tokens: int | None = None,
+    ) -> RemoteRecall:
+        """Return the ``k`` records that answer best. ``block_tokens`` asks for a fenced block for a prompt too."""
+        options: dict[str, Any] = {
+            "kinds": list(kinds),
+            "scopes": list(scopes),
+            "labels": list(labels),
+            "author": author,
+        }
+        options |= {"session": session, "since": since, "until": until, "as_of": as_of, "explain": explain or None}
+        options |= {"deadline": deadline, "block_tokens": block_tokens}
+        body = {"query": question, "k": k, **options}
+        found = self._connection.request("POST", "/v1/recall", clean_body(body), repeatable=True).content
+        return RemoteRecall(
+            tuple(map(_read_hit, found["hits"])),
+            found["note"],
+            found["unindexed"],
+            found.get("left_out", ()),
+            found["block"]["text"] if "block" in found else None,
+        )
+
+    def forget(self, id: str, *, scope: str | None = None) -> Outcome:
+        """Delete a memory of the vault by its id. Its history stays."""
+        return send(self._connection, "DELETE", _path("memories", id), query={"scope": scope})
+
+    def confirm(self, id: str, *, scope: str | None = None, expires_at: datetime | None = None) -> Outcome:
+        """Record that a memory of the vault still holds."""
+        path = f"{_path('memories', id)}/confirm"
+        return send(self._connection, "POST", path, {"expires_at": expires_at}, query={"scope": scope})
+
+    def before_task(self, task: str | Mapping[str, Any], *, budget: int | None = None) -> Mapping[str, Any]:
+        """Return what is known that matters for a task, as JSON."""
+        body = clean_body({"task": task, "budget": budget})
+        found: Mapping[str, Any] = self._connection.request("POST", "/v1/before-task", body, repeatable=True).content
+        return found
+
+    def close(self) -> None:
+        """Close the connections to the server."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class RemoteService:
+    """One service of a memory on a server. Reads return the JSON of the API, writes the outcomes of the library."""
+
+    def __init__(self, connection: ApiConnection) -> None:
+        self._connection = connection
+
+    def _read(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        return self._connection.request("GET", path, query=clean_body(query or {})).content
+
+    def _write(self, path: str, body: Mapping[str, Any] | None = None) -> Outcome:
+        return send(self._connection, "POST", path, body)
+
+
+class RemoteConversations(RemoteService):
+    """Conversations on a server."""
+
+    def append(
+        self,
+        session_id: str,
+        role: str,
+        content: str,
+        *,
+        speaker: str = "",
+        timestamp: datetime | None = None,
+        tool_calls: Sequence[Mapping[str, Any]] = (),
+        tool_call_id: str = "",
+    ) -> Outcome:
+        """Append a turn. It is stored before the call returns."""
+        body: dict[str, Any] = {"role": role, "content": content, "speaker": speaker, "timestamp": timestamp}
+        body |= {"tool_calls": [dict(call) for call in tool_calls], "tool_call_id": tool_call_id}
+        return self._write(f"{_path('conversations', session_id)}/turns", body)
+
+    def load(self, session_id: str) -> Mapping[str, Any]:
+        """Return the recent view of a conversation: summary, facts and the newest turns."""
+        return dict(self._read(_path("conversations", session_id)))
+
+    def assemble(self, session_id: str, budget: int, *, question: str | None = None) -> Mapping[str, Any]:
+        """Return a prompt within a token budget: summary, facts, relevant earlier turns and the newest ones."""
+        return dict(
+            self._read(f"{_path('conversations', session_id)}/prompt", {"budget": budget, "question": question})
+        )
+
+    def transcript(self, session_id: str, limit: int = 100) -> Sequence[Mapping[str, Any]]:
+        """Return the newest turns of the whole conversation, oldest first."""
+        return list(self._read(f"{_path('conversations', session_id)}/turns", {"limit": limit})["turns"])
+
+    def sessions(self) -> Sequence[Mapping[str, Any]]:
+        """Return the conversations that the token may read."""
+        return list(self._read("/v1/conversations")["conversations"])
+
+
+class RemoteSessions(RemoteService):
+    """The states of agents on a server."""
+
+    def find(self) -> Sequence[Mapping[str, Any]]:
+        """List the sessions."""
+        return list(self._read("/v1/sessions")["sessions"])
+
+    def state(self, session_id: str) -> Mapping[str, Any]:
+        """Return the newest state of a session."""
+        return dict(self._read(_path("sessions", session_id)))
+
+    def save_checkpoint(self, state: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:
+        """Save a state as the next checkpoint of a session, once however often it is tried."""
+        path = f"{_path('sessions', session_id)}/checkpoints"
+        return dict(self._connection.request("POST", path, {"state": dict(state)}, with_key=True).content)
+
+    def checkpoints(self, session_id: str) -> Sequence[Mapping[str, Any]]:
+        """List the checkpoints of a session."""
+        return list(self._read(f"{_path('sessions', session_id)}/checkpoints")["checkpoints"])
+
+    def recover(self, session_id: str) -> Mapping[str, Any]:
+        """Bring a session back to the newest state that can be proved, and report it."""
+        path = f"{_path('sessions', session_id)}/recovery"
+        return dict(self._connection.request("POST", path, {}, repeatable=True).content)
+
+
+class RemoteEpisodes(RemoteService):
+    """Episodes on a server."""
+
+    def record(self, goal: str, *, outcome: str = "success", **fields: Any) -> Outcome:
+        """Record a finished episode; ``fields`` are those of ``memory.episodes.record``."""
+        return self._write("/v1/episodes", {"goal": goal, "outcome": outcome, **fields})
+
+    def newest(self, limit: int = 100) -> Sequence[Mapping[str, Any]]:
+        """Return the newest episodes."""
+        return list(self._read("/v1/episodes", {"limit": limit})["episodes"])
+
+    def get(self, id: str) -> Mapping[str, Any]:
+        """Return an episode."""
+        return dict(self._read(_path("episodes", id)))
+
+
+class RemoteHandoffs(RemoteService):
+    """Work passed between agents, on a server."""
+
+    def create(self, to_agent: str, what_was_done: str, **fields: Any) -> Outcome:
+        """Hand work over; ``fields`` are those of ``memory.handoffs.create``."""
+        return self._write("/v1/handoffs", {"to_agent": to_agent, "what_was_done": what_was_done, **fields})
+
+    def inbox(self) -> Sequence[Mapping[str, Any]]:
+        """Return the handoffs that wait for the agent."""
+        return list(self._read("/v1/handoffs")["handoffs"])
+
+    def accept(self, id: str) -> Outcome:
+        """Accept a handoff; only one agent can."""
+        return self._write(f"{_path('handoffs', id)}/accept")
+
+    def complete(self, id: str, **fields: Any) -> Outcome:
+        """Say that a handoff is done."""
+        return self._write(f"{_path('handoffs', id)}/complete", fields)
+
+
+class RemoteTrust(RemoteService):
+    """Dissents and trust scores on a server."""
+
+    def file_dissent(self, text: str, **fields: Any) -> Outcome:
+        """Write a dissent as the agent of the token."""
+        return self._write("/v1/trust/dissents", {"text": text, **fields})
+
+    def score(self, agent: str) -> Mapping[str, Any]:
+        """Return how far an agent is trusted."""
+        return dict(self._read(_path("trust/agents", agent)))
+
+
+class RemoteForecasts(RemoteService):
+    """Predictions on a server."""
+
+    def predict(self, question: str, probability: float, **fields: Any) -> Outcome:
+        """Store a new prediction; ``fields`` are those of ``memory.forecasts.predict``."""
+        return self._write("/v1/forecasts", {"question": question, "probability": probability, **fields})
+
+    def find(self, status: str | None = None) -> Sequence[Mapping[str, Any]]:
+        """Return predictions, all or those of a status."""
+        return list(self._read("/v1/forecasts", {"status": status})["predictions"])
+
+    def resolve(self, prediction_id: str, outcome: Any) -> Outcome:
+        """Record how a prediction ended."""
+        return self._write(f"{_path('forecasts', prediction_id)}/resolution", {"outcome": outcome})
+
+    def scores(self) -> Mapping[str, Any]:
+        """Return the scores of the resolved predictions."""
+        return dict(self._read("/v1/forecasts/scores"))
+
+
+def connect(url: str, token: str = "", *, timeout: float = 30.0, retries: int = 4) -> RemoteMemory:
+    """Connect to a server: ``lukasa.connect("http://localhost:8765", token=token)``.
+
+    Without a token, the one in ``LUKASA_HUB_TOKEN`` is used. A request is tried again while the server is away or busy, for
+    ``timeout`` seconds together.
+    """
+    return RemoteMemory(ApiConnection(url, token or hub_token(), timeout, retries))
+
+
+def send(
+    connection: ApiConnection,
+    method: str,
+    path: str,
+    body: Mapping[str, Any] | None = None,
+    *,
+    query: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """Send a write, once however often it is tried, and return its outcome."""
+    content = None if body is None else clean_body(body)
+    try:
+        response = connection.request(method, path, content, query=clean_body(query or {}), with_key=method == "POST")
+    except ApiProblem as problem:
+        return _read_refusal(problem)
+    return _read_accepted(response)
+
+
+def clean_body(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are set, with times as text."""
+    values = {name: value for name, value in fields.items() if value is not None and value != [] and value != ""}
+    return {name: to_iso(to_utc(value)) if isinstance(value, datetime) else value for name, value in values.items()}
+
+
+def _path(noun: str, id: str) -> str:
+    return f"/v1/{noun}/{quote(id, safe='')}"
+
+
+def _read_accepted(response: ApiResponse) -> Accepted:
+    content = response.content
+    records = () if "records" in content else (_read_record(content),)
+    return Accepted(records, response.headers.get("idempotent-replayed") == "true", content.get("details", {}))
+
+
+def _read_refusal(problem: ApiProblem) -> Refused | Conflict:
+    if problem.code == "conflict" and problem.details:
+        key, details = problem.details.get("key", {}), problem.details
+        return Conflict(
+            Key(key.get("scope", ""), key.get("kind", ""), key.get("id", "")), details["expected"], details["found"]
+        )
+    return Refused(problem.code or "refused", problem.message, problem.details)
+
+
+def _read_hit(found: Mapping[str, Any]) -> RemoteHit:
+    return RemoteHit(
+        _read_record(found["record"]),
+        found["score"],
+        found["trust"],
+        found.get("superseded_by"),
+        found.get("supersedes", ()),
+        found.get("signals"),
+    )
+
+
+def _read_record(found: Mapping[str, Any]) -> Record:
+    """Return the record that the serialiser wrote."""
+    happened = found["happened_at"]
+    links = (Link(link["relation"], Key(**link["to"])) for link in found["links"])
+    return Record(
+        found["kind"],
+        found["id"],
+        found["scope"],
+        found["author"],
+        found["origin"],
+        found["version"],
+        found["seq"],
+        from_iso(found["created_at"]),
+        from_iso(found["recorded_at"]),
+        None if happened is None else from_iso(happened),
+        found["deleted"],
+        found["body"],
+        found["text"],
+        tuple(links),
+        tuple(found["labels"]),
+        bytes.fromhex(found["digest"]),
+    )

@@ -1,0 +1,509 @@
+"""A checkpointer of LangGraph on a Lukasa store, for ``graph.compile(checkpointer=LukasaSaver(memory))``.
+
+A checkpoint is one record. It holds the channels that changed, each as the difference to its earlier version, and says of
+the others which checkpoint holds them. After a number of differences a channel is stored whole again, so reading stays fast.
+The pending writes of a task are one record. Everything is durable before a call returns, on SQLite and PostgreSQL. What is
+deleted here becomes a tombstone; its history stays in the log until ``memory.journal.erase`` removes it.
+
+Unlike the serializer of LangGraph, this one by default revives only types that are known to be safe and those of the
+compiled graph; pass ``serde`` to change that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from lukasa.errors import InvalidInput, MissingExtra
+from lukasa.integrations import GRAPH_CHECKPOINT, GRAPH_WRITES
+from lukasa.integrations.deltas import apply_difference, encode_difference
+from lukasa.memory import Memory
+from lukasa.outcome import Accepted, Outcome, Refused
+from lukasa.record import Draft, Key, Record, draft_from
+from lukasa.storage.engine import Query, Reader
+
+try:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import (
+        WRITES_IDX_MAP,
+        BaseCheckpointSaver,
+        ChannelVersions,
+        Checkpoint,
+        CheckpointMetadata,
+        CheckpointTuple,
+        get_checkpoint_id,
+        get_checkpoint_metadata,
+        writes_sort_key,
+    )
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+except ImportError as error:
+    raise MissingExtra("LangGraph is not installed.", hint="Run: pip install 'lukasa[langgraph]'") from error
+
+MAX_DIFFERENCES = 20
+"""The number of differences after which a channel is stored whole again."""
+_CORE = ""
+"""The name of the part that holds the checkpoint without its channels, and the metadata."""
+_OUT_OF_ORDER = "order=mixed"
+"""A label of checkpoints that were not the newest of their thread when they were stored."""
+_CACHED_BYTES = 8_000_000
+
+T = TypeVar("T")
+Config = Mapping[str, Any]
+
+
+class _Place(NamedTuple):
+    """A thread and a namespace in it."""
+
+    thread: str
+    namespace: str
+
+    def config(self, checkpoint_id: str) -> RunnableConfig:
+        ids = {"thread_id": self.thread, "checkpoint_ns": self.namespace, "checkpoint_id": checkpoint_id}
+        return RunnableConfig(configurable=ids)
+
+    def key(self, scope: str, checkpoint_id: str) -> Key:
+        return Key(scope, GRAPH_CHECKPOINT, _hash(*self, checkpoint_id))
+
+    def labels(self) -> tuple[str, ...]:
+        return f"thread={_hash(self.thread)}", f"place={_hash(*self)}"
+
+
+class LukasaSaver(BaseCheckpointSaver[int]):
+    """Stores the checkpoints of a graph in a Lukasa store."""
+
+    def __init__(self, memory: Memory, *, scope: str | None = None, serde: SerializerProtocol | None = None) -> None:
+        super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=None))
+        self._journal = memory.journal
+        home = scope or memory.journal.home_scope
+        if home is None:
+            raise InvalidInput("The caller may write no scope.", hint="Open the store with another agent or scope.")
+        self._scope = home
+        self._cache: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+
+    # --- reading ---
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        place, checkpoint_id = _place_of(config), get_checkpoint_id(config)
+        with self._journal.snapshot() as reader:
+            if checkpoint_id:
+                record = reader.get(place.key(self._scope, checkpoint_id))
+            else:
+                record = self._find_newest(reader, place)
+            return None if record is None else self._read_tuple(reader, record)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        before_id = get_checkpoint_id(before) if before else None
+        only_id = get_checkpoint_id(config) if config else None
+        found = 0
+        with self._journal.snapshot() as reader:
+            for record in self._list_records(reader, config):
+                checkpoint_id = record.body["checkpoint"]
+                if (only_id and checkpoint_id != only_id) or (before_id and checkpoint_id >= before_id):
+                    continue
+                if limit is not None and found >= limit:
+                    return
+                item = self._read_tuple(reader, record)
+                if all(item.metadata.get(name) == value for name, value in (filter or {}).items()):
+                    found += 1
+                    yield item
+
+    def _list_records(self, reader: Reader, config: Config | None) -> Iterable[Record]:
+        """Return the checkpoints of a thread, of a namespace or of all threads, newest first."""
+        labels: tuple[str, ...] = ()
+        if config is not None:
+            place = _place_of(config)
+            has_namespace = "checkpoint_ns" in config["configurable"]
+            labels = place.labels()[1:] if has_namespace else place.labels()[:1]
+        query = Query(kinds=(GRAPH_CHECKPOINT,), scopes=(self._scope,), labels=labels, newest_first=True)
+        mixed = Query(kinds=query.kinds, scopes=query.scopes, labels=(*labels, _OUT_OF_ORDER), limit=1)
+        if reader.read(mixed):
+            return sorted(_read_pages(reader, query), key=lambda record: str(record.body["checkpoint"]), reverse=True)
+        return _read_pages(reader, query)
+
+    def _find_newest(self, reader: Reader, place: _Place) -> Record | None:
+        return next(iter(self._list_records(reader, place.config(""))), None)
+
+    def _read_tuple(self, reader: Reader, record: Record) -> CheckpointTuple:
+        body = record.body
+        place, checkpoint_id = _Place(body["thread"], body["ns"]), body["checkpoint"]
+        state, metadata = self._load_core(reader, record)
+        values = {}
+        for channel, version in state["channel_versions"].items():
+            part = self._find_part(reader, record, channel)
+            if part is not None and part.body["parts"][channel]["version"] == version and not _is_empty(part, channel):
+                values[channel] = self.serde.loads_typed(self._load_value(reader, part, channel))
+        writes = sorted(self._list_writes(reader, place, checkpoint_id), key=lambda write: write[0])
+        return CheckpointTuple(
+            place.config(checkpoint_id),
+            {**state, "channel_values": values},
+            metadata,
+            place.config(body["parent"]) if body["parent"] else None,
+            [
+                (task, channel, self.serde.loads_typed((kind, _decode(data))))
+                for (_, task, _), channel, kind, data in writes
+            ],
+        )
+
+    def _list_writes(self, reader: Reader, place: _Place, checkpoint_id: str) -> Iterator[Any]:
+        """Yield the pending writes of a checkpoint with what they are sorted by."""
+        for record in reader.read(self._writes_query(place, checkpoint_id)):
+            task, path = record.body["task"], record.body["path"]
+            for index, (channel, kind, data) in record.body["writes"].items():
+                yield writes_sort_key(path, task, int(index)), channel, kind, data
+
+    def _writes_query(self, place: _Place, checkpoint_id: str) -> Query:
+        label = f"for={_hash(*place, checkpoint_id)}"
+        return Query(kinds=(GRAPH_WRITES,), scopes=(self._scope,), labels=(label,))
+
+    def _find_part(self, reader: Reader, record: Record, name: str) -> Record | None:
+        """Return the checkpoint that holds a part: this one, or the earlier one that it names."""
+        if name in record.body["parts"]:
+            return record
+        holder = record.body["at"].get(name)
+        place = _Place(record.body["thread"], record.body["ns"])
+        return None if holder is None else reader.get(place.key(self._scope, holder))
+
+    def _load_core(self, reader: Reader, record: Record) -> tuple[Any, Any]:
+        kind, data = self._load_value(reader, record, _CORE)
+        state, metadata = self.serde.loads_typed((kind, data))
+        return state, metadata
+
+    def _load_value(self, reader: Reader, record: Record, name: str) -> tuple[str, bytes]:
+        """Return the serialised value of a part that a checkpoint holds."""
+        return record.body["parts"][name]["type"], self._load_bytes(reader, record, name)
+
+    def _load_bytes(self, reader: Reader, record: Record, name: str) -> bytes:
+        """Return the bytes of a part: the last whole version with all differences since, oldest first."""
+        chain: list[tuple[Record, bytes]] = []
+        content: bytes | None = None
+        current = record
+        while content is None:
+            content = self._cache.get((current.digest.hex(), name))
+            if content is not None:
+                self._cache.move_to_end((current.digest.hex(), name))
+                break
+            part = current.body["parts"][name]
+            if part["base"] is None:
+                content = _decode(part["data"])
+                self._remember(current, name, content)
+                break
+            chain.append((current, _decode(part["data"])))
+            place = _Place(current.body["thread"], current.body["ns"])
+            base = reader.get(place.key(self._scope, part["base"]))
+            if base is None or name not in base.body["parts"]:
+                raise InvalidInput(f"The checkpoint {part['base']} that holds a part of {record.key} is missing.")
+            current = base
+        for holder, difference in reversed(chain):
+            content = apply_difference(content, difference)
+            self._remember(holder, name, content)
+        return content
+
+    def _remember(self, record: Record, name: str, content: bytes) -> None:
+        if len(content) <= _CACHED_BYTES // 4:
+            self._cache[record.digest.hex(), name] = content
+            while sum(map(len, self._cache.values())) > _CACHED_BYTES:
+                self._cache.popitem(last=False)
+
+    # --- writing ---
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        place, parent_id = _place_of(config), get_checkpoint_id(config)
+        state: dict[str, Any] = {**checkpoint}
+        values = state.pop("channel_values")
+        full_metadata = get_checkpoint_metadata(config, metadata)
+        written = {
+            channel: self.serde.dumps_typed(values[channel]) if channel in values else ("empty", b"")
+            for channel in new_versions
+        }
+        core = self.serde.dumps_typed((state, full_metadata))
+        versions: Mapping[str, Any] = {**new_versions}
+
+        def append_checkpoint(reader: Reader) -> Sequence[Draft] | Refused:
+            newest = self._find_newest(reader, place)
+            parent = reader.get(place.key(self._scope, parent_id)) if parent_id else newest
+            parts = {_CORE: self._build_part(reader, parent, _CORE, core, None)}
+            for channel, value in written.items():
+                parts[channel] = self._build_part(reader, parent, channel, value, versions[channel])
+            kept = (
+                {}
+                if parent is None
+                else dict.fromkeys(parent.body["parts"], parent.body["checkpoint"]) | parent.body["at"]
+            )
+            at = {name: kept[name] for name in checkpoint["channel_versions"] if name in kept and name not in parts}
+            labels = place.labels()
+            if newest is not None and newest.body["checkpoint"] > checkpoint["id"]:
+                labels += (_OUT_OF_ORDER,)
+            if run_id := full_metadata.get("run_id"):
+                labels += (f"run={_hash(str(run_id))}",)
+            body = {"thread": place.thread, "ns": place.namespace, "checkpoint": checkpoint["id"], "parent": parent_id}
+            key = place.key(self._scope, checkpoint["id"])
+            return [
+                Draft(
+                    key.kind,
+                    body=body | {"parts": parts, "at": at},
+                    id=key.id,
+                    scope=key.scope,
+                    labels=labels,
+                    origin="langgraph",
+                )
+            ]
+
+        _require_accepted(self._journal.append_if(append_checkpoint))
+        return place.config(checkpoint["id"])
+
+    def _build_part(
+        self, reader: Reader, parent: Record | None, name: str, value: tuple[str, bytes], version: Any
+    ) -> dict[str, Any]:
+        """Return a part as the difference to the parent's, if that is much smaller, else whole."""
+        kind, content = value
+        part = {"type": kind, "version": version, "base": None, "depth": 0}
+        holder = None if parent is None else self._find_part(reader, parent, name)
+        if holder is not None and content:
+            depth = holder.body["parts"][name]["depth"] + 1
+            if depth <= MAX_DIFFERENCES and not _is_empty(holder, name):
+                difference = encode_difference(self._load_bytes(reader, holder, name), content)
+                if len(difference) * 2 < len(content):
+                    base = holder.body["checkpoint"]
+                    return part | {"base": base, "depth": depth, "data": _encode(difference)}
+        return part | {"data": _encode(content)}
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        place, checkpoint_id = _place_of(config), config["configurable"]["checkpoint_id"]
+        new = {
+            str(WRITES_IDX_MAP.get(channel, index)): [channel, kind, _encode(data)]
+            for index, (channel, value) in enumerate(writes)
+            for kind, data in [self.serde.dumps_typed(value)]
+        }
+        key = Key(self._scope, GRAPH_WRITES, _hash(*place, checkpoint_id, task_id))
+        labels = (place.labels()[0], f"for={_hash(*place, checkpoint_id)}")
+
+        def append_writes(reader: Reader) -> Sequence[Draft] | Refused:
+            known = reader.get(key)
+            earlier = {} if known is None else known.body["writes"]
+            added = {index: write for index, write in new.items() if index not in earlier or int(index) < 0}
+            if not added:
+                return []
+            body = {"thread": place.thread, "ns": place.namespace, "checkpoint": checkpoint_id, "task": task_id}
+            body |= {"path": task_path or (known.body["path"] if known else ""), "writes": {**earlier, **added}}
+            return [Draft(key.kind, body=body, id=key.id, scope=key.scope, labels=labels, origin="langgraph")]
+
+        _require_accepted(self._journal.append_if(append_writes))
+
+    def delete_thread(self, thread_id: str) -> None:
+        self._delete(lambda reader: self._list_thread(reader, thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        def of_runs(reader: Reader) -> Iterator[Record]:
+            for run_id in dict.fromkeys(run_ids):
+                label = f"run={_hash(str(run_id))}"
+                yield from _read_pages(reader, Query(kinds=(GRAPH_CHECKPOINT,), scopes=(self._scope,), labels=(label,)))
+
+        self._delete(of_runs)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        if strategy not in ("keep_latest", "delete"):
+            raise InvalidInput(f"{strategy!r:.40} is not a way to prune.", hint="Use keep_latest or delete.")
+
+        def superseded(reader: Reader) -> Iterator[Record]:
+            for thread_id in dict.fromkeys(thread_ids):
+                records = [r for r in self._list_thread(reader, thread_id) if r.kind == GRAPH_CHECKPOINT]
+                kept = set() if strategy == "delete" else self._find_kept(reader, records)
+                yield from (record for record in records if record.key not in kept)
+
+        self._delete(superseded)
+
+    def _find_kept(self, reader: Reader, records: Sequence[Record]) -> set[Key]:
+        """Return the newest checkpoint of each namespace, and the ancestors that its delta channels are rebuilt from."""
+        newest: dict[str, Record] = {}
+        for record in records:
+            known = newest.get(record.body["ns"])
+            if known is None or record.body["checkpoint"] > known.body["checkpoint"]:
+                newest[record.body["ns"]] = record
+        by_id = {(record.body["ns"], record.body["checkpoint"]): record for record in records}
+        kept = set()
+        for record in newest.values():
+            kept.add(record.key)
+            state, metadata = self._load_core(reader, record)
+            open_channels = {
+                channel
+                for channel in metadata.get("counters_since_delta_snapshot", {})
+                if channel in state["channel_versions"] and not self._has_value(reader, record, channel)
+            }
+            ancestor = by_id.get((record.body["ns"], record.body["parent"]))
+            while open_channels and ancestor is not None:
+                kept.add(ancestor.key)
+                open_channels = {c for c in open_channels if not self._has_value(reader, ancestor, c)}
+                ancestor = by_id.get((ancestor.body["ns"], ancestor.body["parent"]))
+        return kept
+
+    def _has_value(self, reader: Reader, record: Record, channel: str) -> bool:
+        holder = self._find_part(reader, record, channel)
+        return holder is not None and not _is_empty(holder, channel)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        def copied(reader: Reader) -> Sequence[Draft]:
+            drafts = []
+            for record in self._list_thread(reader, source_thread_id):
+                place = _Place(target_thread_id, record.body["ns"])
+                body, checkpoint_id = dict(record.body) | {"thread": target_thread_id}, record.body["checkpoint"]
+                if record.kind == GRAPH_CHECKPOINT:
+                    own, id = place.labels(), place.key(self._scope, checkpoint_id).id
+                else:
+                    own = (place.labels()[0], f"for={_hash(*place, checkpoint_id)}")
+                    id = _hash(*place, checkpoint_id, record.body["task"])
+                labels = (*own, *(label for label in record.labels if label.startswith(("run=", "order="))))
+                drafts.append(draft_from(record, id=id, body=body, labels=labels, author=""))
+            return drafts
+
+        _require_accepted(self._journal.append_if(copied))
+
+    def _list_thread(self, reader: Reader, thread_id: str) -> Iterator[Record]:
+        label = f"thread={_hash(thread_id)}"
+        kinds = (GRAPH_CHECKPOINT, GRAPH_WRITES)
+        return _read_pages(reader, Query(kinds=kinds, scopes=(self._scope,), labels=(label,)))
+
+    def _delete(self, choose: Callable[[Reader], Iterable[Record]]) -> None:
+        """Delete checkpoints with their writes, after giving those that stay the parts they would lose."""
+
+        def replaced(reader: Reader) -> Sequence[Draft]:
+            gone = {record.key: record for record in choose(reader)}
+            checkpoints = [record for record in gone.values() if record.kind == GRAPH_CHECKPOINT]
+            for record in checkpoints:
+                place = _Place(record.body["thread"], record.body["ns"])
+                for written in reader.read(self._writes_query(place, record.body["checkpoint"])):
+                    gone[written.key] = written
+            threads = {record.body["thread"] for record in checkpoints}
+            left = (
+                record for thread in threads for record in self._list_thread(reader, thread) if record.key not in gone
+            )
+            drafts = [
+                draft
+                for record in left
+                if record.kind == GRAPH_CHECKPOINT
+                for draft in self._make_independent(reader, record, gone)
+            ]
+            drafts += [
+                Draft(record.kind, id=record.id, scope=record.scope, deleted=True, origin="langgraph")
+                for record in gone.values()
+            ]
+            return drafts
+
+        _require_accepted(self._journal.append_if(replaced))
+
+    def _make_independent(self, reader: Reader, record: Record, gone: Mapping[Key, Record]) -> Iterator[Draft]:
+        """Yield a version of a checkpoint that holds whole every part it would lose with the deleted ones."""
+        place, body = _Place(record.body["thread"], record.body["ns"]), record.body
+        parts, at = dict(body["parts"]), dict(body["at"])
+        for name in [*parts, *at]:
+            holder = self._find_part(reader, record, name)
+            source = None if holder is None else holder.body["parts"][name]["base"]
+            is_lost = name in at and place.key(self._scope, at[name]) in gone
+            if name in parts:
+                is_lost = source is not None and place.key(self._scope, source) in gone
+            if is_lost and holder is not None:
+                content = self._load_bytes(reader, holder, name)
+                parts[name] = {**holder.body["parts"][name], "base": None, "depth": 0, "data": _encode(content)}
+                at.pop(name, None)
+        if parts != body["parts"]:
+            yield draft_from(record, body={**body, "parts": parts, "at": at}, author="", expected=record.version)
+
+    # --- the same for asyncio ---
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await asyncio.to_thread(self.get_tuple, config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        for item in await asyncio.to_thread(lambda: [*self.list(config, filter=filter, before=before, limit=limit)]):
+            yield item
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await asyncio.to_thread(self.delete_thread, thread_id)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        await asyncio.to_thread(self.delete_for_runs, run_ids)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        await asyncio.to_thread(lambda: self.prune(thread_ids, strategy=strategy))
+
+
+def _place_of(config: Config) -> _Place:
+    ids = config["configurable"]
+    return _Place(str(ids["thread_id"]), ids.get("checkpoint_ns") or "")
+
+
+def _is_empty(record: Record, name: str) -> bool:
+    return bool(record.body["parts"][name]["type"] == "empty")
+
+
+def _read_pages(reader: Reader, query: Query, size: int = 100) -> Iterator[Record]:
+    """Yield the records of a query, page by page."""
+    from dataclasses import replace
+
+    while True:
+        page = reader.read(replace(query, limit=size))
+        yield from page
+        if len(page) < size:
+            return
+        last = page[-1].seq
+        query = replace(query, before=last) if query.newest_first else replace(query, after=last)
+
+
+def _require_accepted(outcome: Outcome) -> None:
+    if not isinstance(outcome, Accepted):
+        raise InvalidInput(f"The store did not take the checkpoint: {outcome.reason}")
+
+
+def _hash(*names: str) -> str:
+    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def _encode(content: bytes) -> str:
+    return base64.b85encode(content).decode("ascii")
+
+
+def _decode(text: str) -> bytes:
+    return base64.b85decode(text)

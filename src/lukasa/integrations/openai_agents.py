@@ -1,0 +1,144 @@
+"""A session of the OpenAI Agents SDK on a Lukasa store: ``Runner.run(agent, text, session=LukasaSession("chat-1", memory))``.
+
+Items come back exactly as they were given. ``pop_item`` and ``clear_session`` write tombstones, so the history of the
+session stays in the log. The texts of messages are found by ``memory.recall`` like any other turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lukasa.errors import InvalidInput, MissingExtra
+from lukasa.integrations import SESSION_ITEM
+from lukasa.memory import Memory
+from lukasa.outcome import Accepted, Outcome, Refused
+from lukasa.record import Draft, Record
+from lukasa.storage.engine import Query, Reader
+
+try:
+    from agents import SessionSettings
+    from agents.memory.session import SessionABC
+except ImportError as error:
+    raise MissingExtra(
+        "The OpenAI Agents SDK is not installed.", hint="Run: pip install 'lukasa[openai-agents]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from agents import TResponseInputItem
+
+T = TypeVar("T")
+_MAX_LABEL = 150
+
+
+class LukasaSession(SessionABC):
+    """The history of one session, in a Lukasa store."""
+
+    def __init__(
+        self,
+        session_id: str,
+        memory: Memory,
+        *,
+        scope: str | None = None,
+        session_settings: SessionSettings | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.session_settings = session_settings or SessionSettings()
+        self._journal = memory.journal
+        home = scope or memory.journal.home_scope
+        if home is None:
+            raise InvalidInput("The caller may write no scope.", hint="Open the store with another agent or scope.")
+        self._scope = home
+        is_plain = session_id.isprintable() and 0 < len(session_id) <= _MAX_LABEL
+        name = session_id if is_plain else hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
+        self._label = f"session={name}"
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the latest items in the order they were added; all of them without a limit."""
+        limit = self.session_settings.limit if limit is None and self.session_settings else limit
+        if limit is not None and limit <= 0:
+            return []
+        return await asyncio.to_thread(self._read_items, limit)
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Add items to the end, all or none."""
+        drafts = [self._draft(item) for item in items]
+        if drafts:
+            await _settle(lambda: _require_accepted(self._journal.append(drafts)))
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Remove the last item and return it."""
+        return await _settle(self._pop)
+
+    async def clear_session(self) -> None:
+        """Remove all items."""
+
+        def tombstones(reader: Reader) -> Sequence[Draft] | Refused:
+            return [self._tombstone(record) for record in reader.read(self._query())]
+
+        await _settle(lambda: _require_accepted(self._journal.append_if(tombstones)))
+
+    def _query(self, limit: int | None = None) -> Query:
+        newest = limit is not None
+        kinds, scopes, labels = (SESSION_ITEM,), (self._scope,), (self._label,)
+        return Query(kinds=kinds, scopes=scopes, labels=labels, newest_first=newest, limit=limit)
+
+    def _read_items(self, limit: int | None) -> list[TResponseInputItem]:
+        records = list(self._journal.read(self._query(limit)))
+        return [json.loads(record.body["item"]) for record in (records if limit is None else reversed(records))]
+
+    def _pop(self) -> TResponseInputItem | None:
+        popped: list[Record] = []
+
+        def tombstone(reader: Reader) -> Sequence[Draft] | Refused:
+            popped[:] = reader.read(self._query(1))
+            return [self._tombstone(record) for record in popped]
+
+        _require_accepted(self._journal.append_if(tombstone))
+        return json.loads(popped[0].body["item"]) if popped else None
+
+    def _draft(self, item: TResponseInputItem) -> Draft:
+        content = json.dumps(item, ensure_ascii=False)
+        body = {"item": content, "session_id": self.session_id}
+        return Draft(SESSION_ITEM, _message_text(item), body, scope=self._scope, labels=(self._label,), origin="chat")
+
+    @staticmethod
+    def _tombstone(record: Record) -> Draft:
+        return Draft(
+            record.kind, id=record.id, scope=record.scope, deleted=True, expected=record.version, origin="chat"
+        )
+
+
+def _message_text(item: Any) -> str:
+    """Return the text of a message, or "" for other items, such as calls of tools."""
+    content = item.get("content") if isinstance(item, dict) else None
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(
+            part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
+        )
+    return ""
+
+
+async def _settle(work: Callable[[], T]) -> T:
+    """Run a write in a thread and wait for its end, even if the caller is cancelled meanwhile."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+    result = task.result()
+    if cancelled is not None:
+        raise cancelled
+    return result
+
+
+def _require_accepted(outcome: Outcome) -> None:
+    if not isinstance(outcome, Accepted):
+        raise InvalidInput(f"The store did not take the items: {outcome.reason}")

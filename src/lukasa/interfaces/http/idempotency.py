@@ -1,0 +1,175 @@
+"""Requests that are repeated with their ``Idempotency-Key``: done once, and answered again with the first answer.
+
+The answer is a record of the system scope. If it is a record itself, only its key and version are stored; any other answer
+is linked to the records in it, so that erasing a record erases the answer too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import Message, Receive, Scope, Send
+
+from lukasa.canonical_json import decode, encode
+from lukasa.interfaces.auth import TOKEN_KEY
+from lukasa.interfaces.http.responses import JsonResponse, problem_response, record_response
+from lukasa.interfaces.outcomes import outcome_of, request_error, usage_error
+from lukasa.interfaces.stores import Caller, CallerStores
+from lukasa.journal import Journal
+from lukasa.outcome import Refused
+from lukasa.record import DERIVED_FROM, Key, Link
+from lukasa.scope import SYSTEM
+
+HTTP_ANSWER = "http_answer"
+REQUEST_KEY = "lukasa.request"
+"""The entry of an ASGI scope with the key and the fingerprint of a request."""
+MAX_KEY_LENGTH = 200
+_MAX_LINKS = 1_000
+_WRITING_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_REUSED = Refused("key_reused", "This idempotency key was used for something else; make a new one.")
+
+
+class IdempotencyMiddleware:
+    """ASGI middleware that answers a repeated request with its first answer.
+
+    ``excluded_paths`` are those whose answers must not be stored, or whose bodies are too long to keep.
+    """
+
+    def __init__(self, app: FastAPI, stores: CallerStores, excluded_paths: frozenset[str]) -> None:
+        self._app = app
+        self._stores = stores
+        self._excluded_paths = excluded_paths
+        self._locks: dict[str, tuple[anyio.Lock, int]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        key = Headers(scope=scope).get("idempotency-key") if scope["type"] == "http" else None
+        token = scope.get(TOKEN_KEY)
+        if (
+            key is None
+            or token is None
+            or scope["method"] not in _WRITING_METHODS
+            or scope["path"] in self._excluded_paths
+        ):
+            await self._app(scope, receive, send)
+            return
+        if not any(route.matches(scope)[0] is Match.FULL for route in self._app.router.routes):
+            await self._app(scope, receive, send)  # answers 404 or 405
+            return
+        if not 0 < len(key) <= MAX_KEY_LENGTH:
+            info = usage_error(f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters.")
+            await problem_response(info)(scope, receive, send)
+            return
+        id = hashlib.sha256(f"{token.sha256}/{key}".encode()).hexdigest()
+        lock, waiting = self._locks.get(id, (anyio.Lock(), 0))
+        self._locks[id] = (lock, waiting + 1)
+        try:
+            async with lock:
+                await self._answer_once(id, scope, receive, send)
+        finally:
+            lock, waiting = self._locks.pop(id)
+            if waiting > 1:
+                self._locks[id] = (lock, waiting - 1)
+
+    async def _answer_once(self, id: str, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = await _read_body(receive)
+        except HTTPException as error:  # of the limit for the body
+            await problem_response(request_error("body_too_large", error.detail))(scope, receive, send)
+            return
+        if body is None:
+            return  # the client has gone
+        head = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
+        fingerprint = hashlib.sha256(encode(head) + body).hexdigest()
+        stored = await anyio.to_thread.run_sync(self._find_answer, id, fingerprint)
+        if stored is not None:
+            await stored(scope, receive, send)
+            return
+        scope[REQUEST_KEY] = (id, bytes.fromhex(fingerprint))
+        sent = False
+
+        async def receive_again() -> Message:
+            nonlocal sent
+            if sent:
+                return await receive()
+            sent = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        messages: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            messages.append(message)
+
+        await self._app(scope, receive_again, keep)
+        status = messages[0]["status"] if messages else 500
+        if 200 <= status < 300:
+            content = b"".join(message.get("body", b"") for message in messages)
+            await anyio.to_thread.run_sync(self._store_answer, id, fingerprint, status, content)
+        for message in messages:
+            await send(message)
+
+    def _journal(self) -> Journal:
+        return self._stores.for_caller(Caller()).journal
+
+    def _find_answer(self, id: str, fingerprint: str) -> Response | None:
+        journal = self._journal()
+        stored = journal.get(Key(SYSTEM, HTTP_ANSWER, id))
+        if stored is None:
+            return None
+        if stored.body["fingerprint"] != fingerprint:
+            return problem_response(outcome_of(_REUSED))
+        status, pointer = stored.body["status"], stored.body.get("record")
+        response: Response
+        if pointer is None:
+            response = JsonResponse(stored.body["answer"], status)
+        else:
+            *key, version = pointer
+            versions = [record for record in journal.history(Key(*key)) if record.version == version]
+            response = (
+                record_response(versions[0], status=status) if versions else JsonResponse({"records": []}, status)
+            )
+        response.headers["Idempotent-Replayed"] = "true"
+        return response
+
+    def _store_answer(self, id: str, fingerprint: str, status: int, content: bytes) -> None:
+        """Store an answer; one that is too large is not stored, and a repeated request then names what was written."""
+        answer = decode(content) if content else None
+        body: dict[str, Any] = {"fingerprint": fingerprint, "status": status}
+        keys = list(dict.fromkeys(find_keys(answer)))[:_MAX_LINKS]
+        if isinstance(answer, dict) and {"scope", "kind", "id", "version", "digest"} <= answer.keys():
+            body["record"] = [answer["scope"], answer["kind"], answer["id"], answer["version"]]
+        else:
+            body["answer"] = answer
+        links = tuple(Link(DERIVED_FROM, key) for key in keys)
+        self._journal().write(HTTP_ANSWER, body=body, id=id, scope=SYSTEM, links=links)
+
+
+async def _read_body(receive: Receive) -> bytes | None:
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            return bytes(body)
+
+
+def find_keys(value: Any) -> Iterator[Key]:
+    """Yield the keys of the records in an answer."""
+    if isinstance(value, dict):
+        if all(isinstance(value.get(name), str) and value[name] for name in ("scope", "kind", "id")):
+            yield Key(value["scope"], value["kind"], value["id"])
+        for item in value.values():
+            yield from find_keys(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from find_keys(item)

@@ -1,0 +1,72 @@
+"""``/v1/episodes``: what happened, task by task."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import Field
+
+from lukasa.experience import Episodes
+from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, Name, RequestModel, WritingMemory
+from lukasa.interfaces.http.responses import JsonResponse
+from lukasa.interfaces.http.service_routes import JsonObject, ServiceRoutes
+from lukasa.interfaces.outcomes import NotAccepted
+from lukasa.outcome import Refused
+
+routes = ServiceRoutes("/v1/episodes", lambda memory: memory.episodes)
+
+
+class NewEpisode(RequestModel):
+    """A task that begins."""
+
+    goal: Name
+    task_id: str = ""
+    context: JsonObject = Field(default={})
+    scope: Name = "shared"
+
+
+@routes.router.get("")
+def list_episodes(
+    memory: CallerMemory,
+    task_id: Annotated[str | None, Query(max_length=200)] = None,
+    agent: Annotated[str | None, Query(max_length=200)] = None,
+    outcome: Annotated[str | None, Query(max_length=200)] = None,
+    day: Annotated[str | None, Query(pattern=r"^\d{4}-\d{2}-\d{2}$")] = None,
+    unfinished: bool = False,
+    archived: bool = False,
+    limit: Annotated[int, Query(ge=1, le=MAX_ITEMS)] = 100,
+) -> Any:
+    """List episodes by one filter, or the newest ones."""
+    episodes = memory.episodes
+    if task_id is not None:
+        found = episodes.by_task(task_id, archived=archived)
+    elif agent is not None:
+        found = episodes.by_agent(agent, archived=archived)
+    elif outcome is not None:
+        found = episodes.by_outcome(outcome, archived=archived)
+    elif day is not None:
+        found = episodes.on(day, archived=archived)
+    elif unfinished:
+        found = episodes.unfinished()
+    else:
+        found = episodes.newest(limit, archived=archived)
+    return JsonResponse({"episodes": found[:limit]})
+
+
+@routes.router.post("/start", status_code=201)
+def start_episode(memory: WritingMemory, body: NewEpisode) -> Any:
+    """Start an episode. Add its steps as they happen, then finish it."""
+    running = memory.episodes.start(body.goal, task_id=body.task_id, context=body.context, scope=body.scope)
+    if isinstance(running, Refused):
+        raise NotAccepted(running)
+    return JsonResponse({"id": running.id, "scope": running.scope}, 201)
+
+
+routes.add("POST", "", Episodes.record, status=201, omit="agent")
+routes.add("POST", "/pruning", Episodes.prune)
+routes.add("GET", "/{id}", Episodes.get)
+routes.add("POST", "/{id}/steps", Episodes.step)
+routes.add("POST", "/{id}/errors", Episodes.error)
+routes.add("POST", "/{id}/finish", Episodes.finish)
+routes.add("POST", "/{id}/restore", Episodes.restore)

@@ -1,0 +1,48 @@
+"""``/v1/journal``: undo, quarantine, erasure and verification of everything that is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, Name, RequestModel, WritingMemory
+from lukasa.interfaces.http.responses import JsonResponse
+from lukasa.interfaces.http.service_routes import AnyKey, LongText, ServiceRoutes
+from lukasa.interfaces.serialise import quarantine_json
+from lukasa.journal import Journal
+from lukasa.record import Key
+
+routes = ServiceRoutes("/v1/journal", lambda memory: memory.journal)
+
+
+class ErasureRequest(RequestModel):
+    """Records to remove for good, or a subject: a name or a piece of text that they mention."""
+
+    keys: list[AnyKey] = Field(default=[], max_length=MAX_ITEMS)
+    subject: Name | None = None
+    reason: LongText = ""
+    dry_run: bool = Field(False, description="Only list the records that would be removed.")
+
+
+@routes.router.post("/erasures")
+def erase(memory: WritingMemory, body: ErasureRequest) -> Any:
+    """Remove records for good, with every version, index entry and derived record; the answer is the receipt."""
+    keys: list[Key] = list(body.keys)  # type: ignore[arg-type]  # converted when the body was read
+    if body.dry_run:
+        return JsonResponse({"would_erase": memory.journal.preview_erase(*keys, subject=body.subject)})
+    memory.sessions.erase_files(*keys, subject=body.subject)
+    return JsonResponse(memory.journal.erase(*keys, subject=body.subject, reason=body.reason))
+
+
+@routes.router.get("/quarantines")
+def list_quarantines(memory: CallerMemory) -> Any:
+    """List the authors in quarantine."""
+    return JsonResponse({"quarantines": [quarantine_json(record) for record in memory.journal.quarantined().values()]})
+
+
+routes.add("POST", "/quarantines", Journal.quarantine, status=201, rename={"author": "agent"})
+routes.add("DELETE", "/quarantines/{agent}", Journal.release, rename={"author": "agent"})
+routes.add("POST", "/undo", Journal.undo, rename={"author": "agent"})
+routes.add("POST", "/verification", Journal.verify)
+routes.add("POST", "/compaction", Journal.compact)

@@ -1,0 +1,106 @@
+"""``/v1/export``, ``/v1/import`` and ``/v1/backups``: the log as lines of JSON, and backups to where the server says."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+from anyio.streams.memory import MemoryObjectSendStream
+from fastapi import APIRouter, Request
+from starlette.responses import StreamingResponse
+
+from lukasa.errors import InvalidInput
+from lukasa.interfaces.http.requests import CallerMemory
+from lukasa.interfaces.http.responses import JsonResponse
+from lukasa.interfaces.serialise import import_json
+from lukasa.memory import Memory, find_backups
+
+router = APIRouter(prefix="/v1", tags=["transfer"])
+LOG_MEDIA_TYPE = "application/x-ndjson"
+_CHUNK_BYTES = 256 * 1024
+_NDJSON = {"description": "The log, one entry per line.", "content": {LOG_MEDIA_TYPE: {"schema": {"type": "string"}}}}
+_LOG_BODY = {"requestBody": {"required": True, "content": {LOG_MEDIA_TYPE: {"schema": {"type": "string"}}}}}
+
+
+class ChunkWriter(io.RawIOBase):
+    """A file whose content goes to a stream in chunks; writing waits until the reader has taken them."""
+
+    def __init__(self, stream: MemoryObjectSendStream[bytes]) -> None:
+        self._stream = stream
+        self._buffer = bytearray()
+
+    def write(self, data: Any) -> int:
+        """Add bytes, and send the chunk if it is full."""
+        self._buffer += data
+        if len(self._buffer) >= _CHUNK_BYTES:
+            self.flush()
+        return len(data)
+
+    def flush(self) -> None:
+        """Send what is there."""
+        if self._buffer:
+            anyio.from_thread.run(self._stream.send, bytes(self._buffer))
+            self._buffer.clear()
+
+
+@router.get("/export", response_class=StreamingResponse, responses={200: _NDJSON})
+async def export_log(memory: CallerMemory) -> Any:
+    """Return the whole log that the caller may read, as `lukasa export` writes it. Its last line proves that it is whole."""
+    return StreamingResponse(_stream_log(memory), media_type=LOG_MEDIA_TYPE)
+
+
+async def _stream_log(memory: Memory) -> AsyncIterator[bytes]:
+    sender, receiver = anyio.create_memory_object_stream[bytes](1)
+
+    def write() -> None:
+        target = ChunkWriter(sender)
+        memory.export(target)  # type: ignore[arg-type]  # a raw file is written like a buffered one
+        target.flush()
+
+    async def run() -> None:
+        async with sender:
+            await anyio.to_thread.run_sync(write)
+
+    async with anyio.create_task_group() as group, receiver:
+        group.start_soon(run)
+        async for chunk in receiver:
+            yield chunk
+
+
+@router.post("/import", openapi_extra=_LOG_BODY)
+async def import_log(request: Request, memory: CallerMemory) -> Any:
+    """Import an exported log. Entries that are already stored are skipped, so that it can be sent again."""
+    with tempfile.SpooledTemporaryFile(max_size=8 * 1024 * 1024) as file:
+        async for chunk in request.stream():
+            file.write(chunk)
+        file.seek(0)
+        result = await anyio.to_thread.run_sync(lambda: memory.import_(file))  # type: ignore[arg-type]  # a file
+    return JsonResponse(import_json(result))
+
+
+@router.post("/backups", status_code=201)
+def back_up(request: Request, memory: CallerMemory) -> Any:
+    """Back the store up to the place that the server was started with (`--backups URL`). Only for the owner."""
+    memory.journal.with_reach(memory.journal.reach, memory.journal.author)  # refuses everybody but the owner
+    return JsonResponse(memory.backup(_require_backup_url(request)), 201)
+
+
+@router.get("/backups")
+def list_backups(request: Request, memory: CallerMemory) -> Any:
+    """List the backups of the store. Only for the owner."""
+    memory.journal.with_reach(memory.journal.reach, memory.journal.author)  # refuses everybody but the owner
+    archives = find_backups(_require_backup_url(request))
+    return JsonResponse({"backups": [archives.manifest(number) for number in archives.numbers()]})
+
+
+def _require_backup_url(request: Request) -> str:
+    url: str = request.app.state.backup_url
+    if not url:
+        hint = "Ask the operator to start it with --backups URL."
+        raise InvalidInput("The server has no place for backups.", hint=hint)
+    return url

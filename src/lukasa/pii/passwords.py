@@ -1,0 +1,185 @@
+"""Passwords in prose, in a file, in a command or inside a URL, and PINs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+
+from lukasa.pii.numbers import Span
+from lukasa.pii.patterns import START_OF_VARIABLE, any_case, find_keyword_matches, is_placeholder, words_pattern
+
+_COMMON_WORDS = (files(__package__) / "words_after_password.txt").read_text("utf-8").split()
+"""Words after "the password is" that do not give one away: "the password is stored in the vault"."""
+_END_OF_VALUE = r"(?=[\s\"'`“”‘’«»,;]|\Z)"
+_OWNER = rf"(?: {words_pattern(('for', 'of', 'to', 'on', 'at'))}(?: [^\s:=\"'`是は]{{1,30}}+){{1,3}}?)?"
+_VERBS = words_pattern(("is", "was", "are", "to", "ist", "lautet", "war", "est", "es", "era", "é", "è"))
+_SIGN = (
+    r"\*{0,2}+[\"'`]{0,2}+[ \t]{0,12}+(?=[:=是はiwatelIWATELéè])(?P<sign>[:=]=?+>?+|是|は|"
+    rf"{_VERBS}(?: (?:still|now|just|set to|currently|actually|simply))?:?(?=[ \t\"'`]))\*{{0,2}}+[ \t]{{0,3}}+"
+)
+_SIGNED_VALUE = (
+    rf"(?P<quote>[\"'`“‘«])?(?!{START_OF_VARIABLE}|{words_pattern(_COMMON_WORDS)}[.!?)]{{0,3}}{_END_OF_VALUE})"
+    r"(?(quote)|(?![^\W\d_a-z]{0,60}+[^\W\d_A-Z]{0,60}+(?:['’.-][^\W\d_a-z]{0,60}+[^\W\d_A-Z]{0,60}+){0,3}[\"'`”’»]?[^\S\n]+\w))"
+    r"(?P<value>[^\s\"'`“”‘’«»,;]{3,128}+)"
+)
+"""A value after a sign. A word followed by more words is part of a sentence, unless it is quoted."""
+_STATED_VALUE = (
+    r"(?:->?[ \t]{1,3})?(?:\*\*)?[\"'`“‘«(]?(?=[^\s0-9!@#$%^&*+~?]{0,99}[0-9!@#$%^&*+~?])"
+    r"(?P<stated>[^\s\"'`“”‘’«»,;]{5,128}+)"
+)
+"""A value after blanks only, or after a word that means something else too: it must look like a password."""
+
+
+def _keyword(word: str, rest: str) -> str:
+    """Build the pattern of a keyword that starts a word. Keywords of scripts without blanks start anywhere."""
+    if not word[0].isupper() and word[0] == word[0].upper():
+        return word + rest
+    first = any_case(word[0])
+    return rf"{first}(?:(?<![^\W_].)|(?<=[a-z]{word[0].upper()})){any_case(word[1:])}(?i:{rest})"
+
+
+PASSWORDS = {
+    word: re.compile(
+        rf"{_keyword(word, rest)}(?=[\s:=*\"'`是は])(?:{_OWNER}{_SIGN}{_SIGNED_VALUE}|[ \t]{{1,3}}+{_STATED_VALUE})"
+    )
+    for word, rest in (
+        ("pass", r"[ -]?(?:word|code|phrase|wd|wort)"), ("pwd", ""), ("pw", ""), ("kennwort", ""), ("mot de passe", ""),
+        ("contrase", "[nñ]a"), ("senha", ""), ("wachtwoord", ""), ("hasło", ""), ("lösenord", ""), ("пароль", ""), ("密码", ""), ("密碼", ""), ("パスワード", ""),
+    )
+}  # fmt: skip
+"""A keyword, and a password after a sign or after blanks, by the hint that the text in lower case must contain."""
+
+WEAK_KEYWORDS = {
+    "pass": re.compile(rf"{_keyword('pass', '')}[ \t]{{0,3}}(?P<pass>(?i:is|was)[ \t:]|[:=]|[ \t])[ \t]{{0,3}}{_STATED_VALUE}"),
+    **{
+        word: re.compile(rf"{_keyword(word, '')}(?:[ \t]{{0,3}}[:=]|[ \t]{{1,3}}(?i:is|ist|est|es|to)(?=[ \t:]):?)?[ \t]{{1,3}}{_STATED_VALUE}")
+        for word in ("mdp", "clave")
+    },
+    **{
+        word: re.compile(
+            rf"{_keyword(word, rest)}(?: (?i:is|are|with|as|using|data|details|for [\w.-]{{1,40}}|ist|mit|sind|lauten))?[ \t]{{0,2}}[:=]?[ \t]{{1,3}}"
+            rf"[\"'`]?[^\s/|:,;\"'`]{{2,60}}[\"'`]?(?P<pair>[ \t]{{1,3}}[/|:][ \t]{{1,3}}|[/:]){_STATED_VALUE}"
+        )
+        for word, rest in (
+            ("log", "[ -]?[io]n"), ("sign", "[ -]?in"), ("credential", "s?"), ("creds", ""), ("zugangsdaten", ""), ("anmelde", "daten"),
+            ("identifiant", "s?"),
+        )
+    },
+    "pin": re.compile(r"[pP](?<!\w.)[iI][nN](?i:(?: ?(?:code|number))?[ \t]{0,3}(?:is|was|=|:))[ \t]{0,3}(?P<pin>\d{4,8})(?![\w.-])"),
+}  # fmt: skip
+"""Keywords with other meanings, and words before a login and a password."""
+_USER_WORDS = ("user", "login", "account", "benutzer", "konto", "id")
+_USER_BEFORE_PASS = re.compile(rf"(?:{'|'.join(_USER_WORDS)})\b[^\n]{{1,50}}\Z")
+
+_NOT_A_PASSWORD = re.compile(
+    r"\d{1,3}(?:[-–+]\w+)?|\d+[-–]\d+|https?:.*|/\S*|"
+    r"\w+\.[\w.]*[(\[].*|[A-Za-z_]+[(\[][^0-9]*|[a-z_]{3,}[(\[][\w.]*|[A-Za-z_]\w*[(\[](?:[\w.]*[)\]](?:[.)\]].*)?)?"
+)
+"""Lengths, ranges, addresses, paths and calls of functions."""
+_UNLIKE_A_WORD = re.compile(r"[\d_]|[^\w'’.-]|[a-z][A-Z]")
+_TECHNICAL_TERM = re.compile(
+    r"(?:reset|change|log|manager|sha|md|argon|pbkdf|bcrypt|scrypt|oauth|utf|base|aes|rsa|tls|ssl|web|http|ipv|v|version|pep|rfc|python|windows|win|ios|android|"
+    r"field|input|box|step|page|policy|test|level|option|user|rule|entry|line|item|part|option|group|attempt|hash|version)[-_]?\d[\w.+/-]{0,12}|"
+    r"\d+[-–+/.]?[a-z]{1,12}|v?\d[\d.:/+,–-]*%?|[^@\s]+@[\w-]+(?:\.[\w-]+)+|[\w.-]+\.(?:[a-z]{2,4}|\d+)|[\w-]+(?:[./][\w-]+){2,}",
+    re.IGNORECASE,
+)
+"""What follows the word password in talk of programs: algorithms, versions, names of fields, lengths, files and addresses."""
+_LIKE_A_PASSWORD = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?:[^0-9]*[0-9].*|.*[!@#$%^&*+~?].*)|[0-9]{6,}")
+_STRONG_PASSWORD = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])(?=.*[!@#$%^&*+~?]).{6}")
+
+
+def _looks_like_password(value: str) -> bool:
+    """Return whether a value has letters and digits or signs, and is no term, version, address or length."""
+    return (
+        len(value) >= 5
+        and value[0] != "/"
+        and _LIKE_A_PASSWORD.fullmatch(value) is not None
+        and not (_TECHNICAL_TERM.fullmatch(value) or _NOT_A_PASSWORD.fullmatch(value) or is_placeholder(value))
+    )
+
+
+def find_passwords(pattern: re.Pattern[str], keyword: str, text: str, lower: str, position: int) -> Iterator[Span]:
+    """Yield the passwords and PINs after a keyword."""
+    for match in find_keyword_matches(pattern, keyword, text, lower, position):
+        if match.lastgroup == "pin":
+            yield match.span("pin")
+            continue
+        if match.lastgroup == "value":
+            value = match["value"].rstrip(".!?)")
+            if value and _is_signed_password(value, match["quote"], match["sign"]):
+                yield match.start("value"), match.start("value") + len(value)
+            continue
+        start, value = match.start(), match["stated"].rstrip(".!?):*_")
+        if start and text[start - 1] == "_":
+            continue
+        is_doubtful = ("pair" in pattern.groupindex and match["pair"] == "/") or (
+            "pass" in pattern.groupindex
+            and match["pass"].isspace()
+            and not _names_user(text[max(0, start - 60) : start])
+        )
+        if _STRONG_PASSWORD.match(value) if is_doubtful else _looks_like_password(value):
+            yield match.start("stated"), match.start("stated") + len(value)
+
+
+def _names_user(text: str) -> bool:
+    """Return whether the line before a keyword names a user: "user bob pass …"."""
+    lower = text.lower()
+    return any(word in lower for word in _USER_WORDS) and _USER_BEFORE_PASS.search(lower) is not None
+
+
+def _is_signed_password(value: str, quote: str | None, sign: str) -> bool:
+    """Return whether a value after a sign is a password, and not a statement about one."""
+    if _UNLIKE_A_WORD.search(value):
+        return not _NOT_A_PASSWORD.fullmatch(value) and not is_placeholder(value)
+    if not quote and (
+        len(value) < 4 or (value.endswith(("ed", "ing", "able", "ible", "ly")) and sign not in ("=", ":=", "=="))
+    ):
+        return False
+    return not is_placeholder(value)
+
+
+_KEYWORD_AFTER_VALUE = re.compile(r" [pP]ass(?:word|wort|code|phrase)(?=[.,;:!?)\n]|\Z| (?:for|to|of|on|at|in|für)\b)")
+_LAST_WORD = re.compile(
+    r"(?<!\S)[\"'`“‘«(]?(?P<value>[^\s\"'`“”‘’«»,;]{5,128})[\"'`”’»),]{0,2}[ \t](?:is|as|ist|als)"
+    r"(?: (?:the|my|your|our|his|her|their|das|mein|unser))?(?: \w{1,12})?\Z",
+    re.IGNORECASE,
+)
+
+
+def find_passwords_before_keyword(text: str, position: int) -> Iterator[Span]:
+    """Yield the passwords before the keyword: "… is the password for the router"."""
+    for match in _KEYWORD_AFTER_VALUE.finditer(text, position):
+        before = text[max(0, match.start() - 160) : match.start()].rsplit(" ", 4)
+        word = _LAST_WORD.search(text, match.start() - len(" ".join(before[-4:])), match.start())
+        if word and _looks_like_password(word["value"]):
+            yield word.span("value")
+
+
+_CURL_USER = re.compile(
+    r"(?<=[ \t\n])(?:-u|--user)(?:=|[ \t]{0,3})[\"']?[^\s:\"'$]{0,80}[\"']?:[\"']?(?P<value>[^\s\"']{3,100})"
+)
+"""A user and a password among the arguments of a command; ``curl`` must precede."""
+_CURL_DISTANCE = 400
+
+
+def find_curl_passwords(text: str, position: int) -> Iterator[Span]:
+    """Yield the passwords among the arguments of ``curl``."""
+    for match in _CURL_USER.finditer(text, position):
+        start, end = match.span("value")
+        if (
+            "curl" in text[max(0, start - _CURL_DISTANCE) : start]
+            and _UNLIKE_A_WORD.search(match["value"])
+            and not is_placeholder(match["value"])
+        ):
+            yield start, end
+
+
+_URL_PASSWORD = re.compile(r"://[^\s:/@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{3,100})@")
+
+
+def find_url_passwords(text: str, position: int) -> Iterator[Span]:
+    """Yield the passwords between a user name and a host."""
+    for match in _URL_PASSWORD.finditer(text, position):
+        if match["value"].lower() not in ("password", "pass", "pwd") and not is_placeholder(match["value"]):
+            yield match.span("value")

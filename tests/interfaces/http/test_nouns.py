@@ -1,0 +1,261 @@
+"""Every noun of the library over HTTP: each route does what the library's call does, with the caller of the token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from lukasa.interfaces.api_tokens import ApiTokens
+from lukasa.interfaces.auth import StoreTokenSource
+from lukasa.interfaces.http.app import build_app
+from lukasa.interfaces.stores import CallerStores
+
+pytestmark = pytest.mark.requirement("DOO-4")
+Connect = Callable[[str], TestClient]
+
+
+def post(client: TestClient, path: str, status: int = 201, /, **body: Any) -> Any:
+    answer = client.post(f"/v1/{path}", json=body)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def get(client: TestClient, path: str, status: int = 200, /, **query: Any) -> Any:
+    answer = client.get(f"/v1/{path}", params=query)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def test_sessions_save_checkpoints_and_recover(ada: TestClient) -> None:
+    for step in ("read", "write"):
+        post(ada, "sessions/s1/checkpoints", state={"goal": "ship", "step": step})
+    assert [session["id"] for session in get(ada, "sessions")["sessions"]] == ["s1"]
+    assert get(ada, "sessions/s1")["step"] == "write"
+    first = get(ada, "sessions/s1/checkpoints")["checkpoints"][0]
+    assert get(ada, f"sessions/s1/checkpoints/{first['number']}")["state"]["goal"] == "ship"
+    assert post(ada, "sessions/s1/recovery", 200)["state"]["step"] == "write"
+    assert all(entry["fault"] is None for entry in get(ada, "sessions/s1/verification")["checkpoints"])
+    assert isinstance(get(ada, "sessions/s1/events")["events"], list)
+    assert get(ada, "sessions/s1/incidents")["incidents"] == []
+    assert get(ada, "sessions/none", 404)["code"] == "not_found"
+    assert post(ada, "sessions/s1/checkpoints", 422)["code"] == "usage"
+
+
+def test_conversations_keep_facts_tasks_and_forks(ada: TestClient) -> None:
+    turns = [{"role": "user", "content": "Good morning."}, {"role": "assistant", "content": "Noted."}]
+    assert post(ada, "conversations/c1/turns/bulk", turns=turns)
+    post(ada, "conversations/c1/facts", text="The user is called Ada.")
+    assert [fact["text"] for fact in get(ada, "conversations/c1/facts")["facts"]] == ["The user is called Ada."]
+    post(ada, "conversations/c1/tasks", 200, task="t1", description="Write the page", status="active")
+    post(ada, "conversations/c1/forks", new_id="c2")
+    assert len(get(ada, "conversations/c2/turns")["turns"]) == 2
+    post(ada, "conversations/c1/compaction", 200)
+    assert ada.delete("/v1/conversations/c1").status_code == 200
+    assert [talk["session_id"] for talk in get(ada, "conversations")["conversations"]] == ["c2"]
+
+
+def test_episodes_are_recorded_by_the_caller_and_listed_by_filter(ada: TestClient) -> None:
+    done = post(ada, "episodes", goal="Fix the login page", outcome="success", task_id="t1")
+    assert get(ada, f"episodes/{done['id']}")["agent"] == "ada"
+    assert ada.post("/v1/episodes", json={"goal": "x", "agent": "ben"}).status_code == 422
+    running = post(ada, "episodes/start", goal="Write the docs", task_id="t2")["id"]
+    post(ada, f"episodes/{running}/steps", 200, action="edit", target="docs/index.md", result="done")
+    post(ada, f"episodes/{running}/errors", 200, type="Typo", message="a word was wrong")
+    assert [each["id"] for each in get(ada, "episodes", unfinished=True)["episodes"]] == [running]
+    post(ada, f"episodes/{running}/finish", 200, outcome="failure")
+    for query in ({"task_id": "t2"}, {"outcome": "failure"}):
+        assert [each["id"] for each in get(ada, "episodes", **query)["episodes"]] == [running]
+    assert len(get(ada, "episodes", agent="ada")["episodes"]) == 2
+    assert post(ada, "episodes/pruning", 200, dry_run=True) is not None
+
+
+def test_knowledge_is_linked_and_walked(ada: TestClient) -> None:
+    one = post(ada, "knowledge/patterns", pattern="Read the switch for each request", fields={"category": "operations"})
+    other = post(ada, "knowledge/facts", fact="Switches live in the database.")
+    post(ada, "knowledge/antipatterns", what_fails="Caching a switch", why="It cannot be turned off.")
+    assert [item["id"] for item in get(ada, "knowledge/patterns", category="operations")["patterns"]] == [one["id"]]
+    post(ada, "knowledge/links", 200, source=one["id"], relation="elaborates", target=other["id"])
+    assert get(ada, f"knowledge/items/{one['id']}/neighbours")["neighbours"][0]["id"] == other["id"]
+    path = get(ada, "knowledge/path", source=one["id"], target=other["id"])["path"]
+    assert [key["id"] for key in path] == [one["id"], other["id"]]
+    post(ada, f"knowledge/items/{one['id']}/uses", 200)
+    assert get(ada, f"knowledge/items/{one['id']}")["usage_count"] == 1
+    query = {"source": one["id"], "relation": "elaborates", "target": other["id"]}
+    assert ada.delete("/v1/knowledge/links", params=query).status_code == 200
+    assert get(ada, "knowledge/contradictions")["contradictions"] == []
+    assert ada.post("/v1/knowledge/patterns", json={"pattern": "x", "fields": {"author": "ben"}}).status_code == 422
+
+
+SKILL = "# Release\n\n## Prerequisites\n- A branch\n\n## Steps\n1. Tag it.\n\n## Exit Criteria\n- [ ] It is tagged.\n"
+
+
+def test_skills_are_stored_searched_and_counted(ada: TestClient) -> None:
+    id = post(ada, "skills", markdown=SKILL)["id"]
+    assert [skill["id"] for skill in get(ada, "skills")["skills"]] == [id]
+    assert get(ada, "skills/search", words="tag a release")["skills"][0]["id"] == id
+    post(ada, f"skills/{id}/uses", 200, success=True)
+    assert get(ada, f"skills/{id}")["success_rate"] == 1
+    assert ada.delete(f"/v1/skills/{id}").status_code == 200
+    assert get(ada, f"skills/{id}", 404)["next"]
+
+
+def test_consolidation_is_shown_run_deferred_and_undone(ada: TestClient) -> None:
+    for number in range(4):
+        steps = [{"action": "test", "target": "tests/test_login.py", "result": "passed"}]
+        post(
+            ada, "episodes", goal="Fix the login page again", outcome="success", action_log=steps, task_id=f"t{number}"
+        )
+    assert "proposals" in post(ada, "consolidation", 200, dry_run=True)
+    label = post(ada, "consolidation", 200)["label"]
+    assert "reverted" in post(ada, "consolidation/undo", 200, label=label)
+    deferred = ada.post("/v1/consolidation", json={}, headers={"Prefer": "respond-async"})
+    assert (deferred.status_code, deferred.headers["preference-applied"]) == (202, "respond-async")
+    (job,) = get(ada, "jobs")["jobs"]
+    assert (job["id"], get(ada, "jobs/status")["waiting"]) == (deferred.json()["job"], 1)
+    assert ada.delete(f"/v1/jobs/{job['id']}").status_code == 200
+    assert post(ada, f"jobs/{job['id']}/retry", 404)["code"] == "not_found"
+    assert post(ada, "jobs", 422, name="no.such.job")["code"] == "unknown_job"
+
+
+def test_a_task_gets_what_is_known_and_its_ledger_and_metrics(ada: TestClient) -> None:
+    post(ada, "episodes", goal="Fix the login page", outcome="success", task_id="t1", duration_seconds=60)
+    briefing = post(ada, "before-task", 200, task="Fix the login page once more", full=True)
+    assert briefing["memories"][0]["record"]["author"] == "ada"
+    post(ada, "ledgers", current_task="login", completed=1)
+    assert [ledger["agent_id"] for ledger in get(ada, "ledgers")["ledgers"]] == ["ada"]
+    assert get(ada, "ledgers/ada")["tasks_completed"] == 1
+    for name in ("dashboard", "efficiency", "rewards"):
+        assert get(ada, f"metrics/{name}", days=7) is not None
+
+
+def test_a_handoff_goes_from_the_caller_to_another_agent(connect: Connect) -> None:
+    ada, ben = connect("ada"), connect("ben")
+    id = post(ada, "handoffs", to_agent="ben", what_was_done="The page is written.")["id"]
+    assert (
+        ada.post("/v1/handoffs", json={"to_agent": "ben", "what_was_done": "x", "from_agent": "cleo"}).status_code
+        == 422
+    )
+    (waiting,) = get(ben, "handoffs")["handoffs"]
+    assert (waiting["id"], waiting["from_agent"]) == (id, "ada")
+    for verb in ("read", "accept", "complete"):
+        post(ben, f"handoffs/{id}/{verb}", 200)
+    assert get(ben, "handoffs")["handoffs"] == []
+    assert [handoff["id"] for handoff in get(ada, "handoffs/sent")["handoffs"]] == [id]
+    assert get(ada, f"handoffs/{id}")["status"] == "completed"
+    other = post(ada, "handoffs", to_agent="ben", what_was_done="The tests are written.")["id"]
+    post(ben, f"handoffs/{other}/read", 200)
+    post(ben, f"handoffs/{other}/reopen", 200)
+    post(ada, f"handoffs/{other}/reassign", 200, to_agent="cleo")
+    assert post(ben, f"handoffs/{id}/reopen", 422)["code"] == "bad_status"
+
+
+def test_forecasts_are_made_revised_resolved_and_scored(ada: TestClient) -> None:
+    post(ada, "forecasts", question="Will it rain?", probability=0.7, prediction_id="rain", category="weather")
+    post(ada, "forecasts/rain/revisions", 200, probability=0.8)
+    assert get(ada, "forecasts/rain")["probability"] == 0.8
+    assert len(get(ada, "forecasts/rain/history")["versions"]) == 2
+    post(ada, "forecasts/rain/resolution", 200, outcome=True)
+    assert get(ada, "forecasts/scores", category="weather")["brier_score"] == pytest.approx(0.04)
+    assert get(ada, "forecasts", status="resolved")["predictions"]
+    for name in ("calibration", "metrics", "received"):
+        assert get(ada, f"forecasts/{name}") is not None
+    post(ada, "forecasts/markets/m1", base_rate=0.3, factors={"season": 0.2})
+    assert get(ada, "forecasts/markets/m1")["base_rate"] == 0.3
+    assert post(ada, "forecasts/expiry", 200) == {"expired": []}
+    assert post(ada, "forecasts/none/resolution", 404, outcome=True)["code"] == "not_found"
+
+
+def test_trust_is_written_by_agents_and_read_by_the_owner(connect: Connect) -> None:
+    ada, owner = connect("ada"), connect("")
+    filed = post(ada, "trust/dissents", text="The plan has no way back if the deploy fails.", round_id="r1")
+    assert [record["id"] for record in get(owner, "trust/dissents")["dissents"]] == [filed["id"]]
+    assert get(ada, "trust/agents", 403)["code"] == "not_allowed"
+    post(owner, "trust/agents", agent="ada", primary_role="planner")
+    post(
+        owner,
+        "trust/dissents/logged",
+        agent="ada",
+        text="No way back.",
+        round_id="r1",
+        impact=True,
+        feedback_incorporated=True,
+    )
+    post(owner, "trust/overrides", agent="ada", agent_output="Ship it.", human_decision="Wait.", by="ben")
+    assert get(owner, "trust/agents")["agents"] == ["ada"]
+    assert 0 <= get(owner, "trust/agents/ada")["trust_score"] <= 1
+    assert get(owner, "trust/agents/ada/history", limit=10)["changes"]
+    for name in ("agents/ada/diversity", "agents/ada/eligibility", "metrics", "controversy", "influence"):
+        assert get(owner, f"trust/{name}") is not None
+    post(owner, "rubrics/default", 200, criteria={"Accuracy": 3.0, "Clarity": 1.0}, by="ben")
+    assert get(owner, "rubrics/default")["criteria"]["Accuracy"]
+    assert len(get(owner, "rubrics/default/versions")["versions"]) == 1
+    assert get(owner, "rubrics/proposals") == {"proposals": []}
+
+
+def test_the_journal_undoes_quarantines_erases_and_verifies(connect: Connect) -> None:
+    ada, owner = connect("ada"), connect("")
+    id = post(ada, "memories", text="We deploy on Tuesdays.")["id"]
+    assert post(ada, "journal/quarantines", 403, agent="ada")["code"] == "not_allowed"
+    post(owner, "journal/quarantines", agent="ada", reason="a test")
+    assert get(owner, "journal/quarantines")["quarantines"][0]["author"] == "ada"
+    assert get(ada, f"memories/{id}", 404)
+    assert owner.delete("/v1/journal/quarantines/ada").status_code == 200
+    assert get(ada, f"memories/{id}")["text"] == "We deploy on Tuesdays."
+    assert post(owner, "journal/undo", 200, agent="ada")["reverted"]
+    key = {"scope": "shared", "kind": "memory", "id": id}
+    assert post(owner, "journal/erasures", 200, keys=[key], dry_run=True)["would_erase"] == [key]
+    assert post(ada, "journal/erasures", 403, keys=[key])["code"] == "not_allowed"
+    assert post(owner, "journal/erasures", 200, keys=[key], reason="asked")["records"] == 1
+    assert get(owner, f"memories/{id}/history", 404)
+    assert post(owner, "journal/verification", 200)["sound"] is True
+    assert post(owner, "journal/compaction", 200)["versions"] >= 0
+    assert post(owner, "journal/erasures", 422)["code"] == "invalid_input"
+
+
+def test_a_log_is_exported_and_imported_as_lines(connect: Connect, stores: CallerStores) -> None:
+    ada, owner = connect("ada"), connect("")
+    for number in range(50):
+        post(ada, "conversations/c1/turns", role="user", content=f"Line {number}: " + "x" * 10_000)
+    log = ada.get("/v1/export")
+    assert log.headers["content-type"] == "application/x-ndjson"
+    lines = log.content.splitlines()
+    assert b'"versions"' in lines[-1]
+    again = owner.post("/v1/import", content=log.content, headers={"Content-Type": "application/x-ndjson"})
+    assert again.json() == {"added": 0, "present": len(lines) - 2, "refused": []}
+    cut = owner.post("/v1/import", content=log.content[:-40])
+    assert (cut.status_code, cut.json()["code"]) == (422, "format_error")
+
+
+def test_backups_go_where_the_server_says_and_only_for_the_owner(
+    stores: CallerStores, secrets: dict[str, str], connect: Connect, tmp_path: Path
+) -> None:
+    app = build_app(stores, StoreTokenSource(stores), ["testserver"], backup_url=f"file://{tmp_path}/backups")
+    owner, ada = (
+        TestClient(app, raise_server_exceptions=False, headers={"Authorization": f"Bearer {secrets[agent]}"})
+        for agent in ("", "ada")
+    )
+    made = owner.post("/v1/backups")
+    assert made.status_code == 201, made.text
+    assert [each["number"] for each in get(owner, "backups")["backups"]] == [made.json()["number"]]
+    assert ada.post("/v1/backups").status_code == 403
+    assert get(ada, "backups", 403)
+    assert post(connect(""), "backups", 422)["code"] == "invalid_input"
+
+
+def test_the_owner_makes_and_revokes_tokens(connect: Connect, tokens: ApiTokens) -> None:
+    owner, ada = connect(""), connect("ada")
+    secret = post(owner, "tokens", name="guest", agent="guest", read_only=True, rate=60)["token"]
+    guest = connect(secret)
+    assert get(guest, "stats")
+    listed = {token["name"]: token for token in get(owner, "tokens")["tokens"]}
+    assert (listed["guest"]["access"], listed["owner"]["access"], listed["ada"]["access"]) == ("read", "owner", "write")
+    assert secret not in str(listed)
+    assert post(owner, "tokens", 409, name="guest")["code"] == "file_taken"
+    assert owner.delete("/v1/tokens/guest").status_code == 200
+    assert guest.get("/v1/stats").status_code == 401
+    assert get(ada, "tokens", 403)["code"] == "not_allowed"
+    assert owner.delete("/v1/tokens/guest").status_code == 404

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NoReturn
 
 import orjson
@@ -25,6 +27,9 @@ _OPTIONS = (
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
 _INFINITY = float("inf")
+_MAX_CONTAINERS = 1_000_000
+_FIRST_MATCHES = 2_000
+_MAX_RUN = 2_000
 
 
 def encode(value: Any) -> bytes:
@@ -42,8 +47,8 @@ def decode(data: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
     except UnicodeDecodeError as error:
         raise InvalidInput(f"not UTF-8 at byte {error.start}.") from error
-    if _bracket_depth(text) > max_depth:
-        raise InvalidInput(f"nested deeper than {max_depth} levels.")
+    if (fault := find_bracket_fault(text, max_depth)) is not None:
+        raise InvalidInput(fault)
     try:
         value = json.loads(
             text,
@@ -113,18 +118,44 @@ def _has_lone_surrogate(value: Any) -> bool:
     return False
 
 
-_NON_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|[^\[\]{}"]+', re.DOTALL)
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_STRING_OR_BRACKETS = re.compile(_STRING.pattern + r"|[\[\]{}]+", re.DOTALL)
+_NON_BRACKETS = re.compile(_STRING.pattern + r'|[^\[\]{}"]+', re.DOTALL)
 
 
-def _bracket_depth(text: str) -> int:
-    """Count how deep brackets nest outside strings, without recursion."""
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
-        return 0
-    depth = deepest = 0
-    for bracket in _NON_BRACKETS.sub("", text):
+def find_bracket_fault(text: str, max_depth: int = MAX_DEPTH) -> str | None:
+    """Return why JSON, or YAML in the style of JSON, is refused before it is parsed: too deep or too many containers."""
+    if _count_containers(text) <= MAX_DEPTH:
+        return None
+    too_deep = f"nested deeper than {max_depth} levels."
+    # A flood of brackets shows in its first matches; the rest is then not looked at.
+    if _is_deeper("".join(islice(_list_brackets(text), _FIRST_MATCHES)), max_depth):
+        return too_deep
+    if _count_containers(text) > _MAX_CONTAINERS:
+        text = _STRING.sub("", text)
+        if _count_containers(text) > _MAX_CONTAINERS:
+            return f"it has more than {_MAX_CONTAINERS:,} lists and objects."
+    return too_deep if _is_deeper(_NON_BRACKETS.sub("", text), max_depth) else None
+
+
+def _count_containers(text: str) -> int:
+    return text.count("[") + text.count("{")
+
+
+def _list_brackets(text: str) -> Iterator[str]:
+    """Yield runs of brackets outside strings, each cut where it is too deep anyway."""
+    for match in _STRING_OR_BRACKETS.finditer(text):
+        if text[match.start()] != '"':
+            yield text[match.start() : min(match.end(), match.start() + _MAX_RUN)]
+
+
+def _is_deeper(brackets: str, max_depth: int) -> bool:
+    depth = 0
+    for bracket in brackets:
         depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
+        if depth > max_depth:
+            return True
+    return False
 
 
 def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

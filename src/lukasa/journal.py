@@ -518,10 +518,12 @@ class Journal:
             self._append_system_record(Draft(COMPACTION, body=body, scope=SYSTEM))
         return done
 
-    def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
-        """Store vectors as (position, chunk, vector) for a model, replacing earlier ones."""
+    def put_vectors(
+        self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]], *, briefly: bool = False
+    ) -> None:
+        """Store vectors as (position, chunk, vector) for a model, replacing earlier ones; ``briefly`` hardly waits."""
         self._require_owner("store vectors")
-        self._engine.put_vectors(model, vectors)
+        self._engine.put_vectors(model, vectors, briefly=briefly)
 
     def replay(self, lines: Iterable[tuple[bytes, bytes]], *, same_log: bool = False) -> Iterator[ReplayResult]:
         """Append entries of another log unchanged, after the gate has checked them; yield one result per entry.

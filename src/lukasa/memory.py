@@ -465,12 +465,13 @@ def open_memory(
     timeout: float = 30.0,
     read_url: str | None = None,
     create: bool = True,
+    read_only: bool = False,
     embedder: str | Embedder | None = None,
     profile: str | os.PathLike[str] | VaultSettings | None = None,
     trust_settings: TrustSettings | None = None,
     progress: Progress | None = None,
 ) -> Memory:
-    """Open a store. It is created if missing, unless ``create`` is false.
+    """Open a store. It is created if missing, unless ``create`` is false. With ``read_only`` nothing is ever written.
 
     Without ``agent`` and ``scopes`` the caller is the owner and may use every scope. An agent may use the shared scope
     and its own, or exactly ``scopes``, and is the author of what it writes. On PostgreSQL ``read_url`` names a replica to
@@ -494,7 +495,8 @@ def open_memory(
             clock=clock,
             timeout=timeout,
             read_url=read_url or default_read_url(),
-            create=create,
+            create=create and not read_only,
+            read_only=read_only,
             near_duplicate_kinds=frozenset(kind for kind, spec in kinds.items() if spec.near_duplicates),
             group_label="session",
             progress=progress,

@@ -458,9 +458,72 @@ def streaming(folder, count, limit, **_):
     report(exported=exported, added=added, sound=sound, size=(folder / "log.jsonl").stat().st_size)
 
 
+def reading_full(folder, leftover, **_):
+    """Create a store on a small disk, fill the disk to the last byte, then open the store, recall and use the CLI."""
+    small = _mounted(folder, "-t", "tmpfs", "-o", "size=3m", "tmpfs")
+    store = _fill_and_leave(small, killed=leftover != "nothing")
+    store.with_name("memory.db-shm").unlink(missing_ok=True)
+    for size in (4096, 1):
+        with (small / f"ballast-{size}").open("wb", buffering=0) as ballast:
+            try:
+                while True:
+                    ballast.write(bytes(size))
+            except OSError:
+                pass
+    free = shutil.disk_usage(small).free
+    began = time.monotonic()
+    found = _recall_and_list(store)
+    report(free=free, took=time.monotonic() - began < 20, **found)
+
+
+def recalling_sealed(folder, leftover, mounted, **_):
+    """Create a store, make its folder read-only, and recall from it there."""
+    place = _mounted(folder, "-t", "tmpfs", "-o", "size=20m", "tmpfs") if mounted else Path(folder)
+    store = _fill_and_leave(place, killed=leftover != "nothing")
+    if leftover == "log":
+        store.with_name("memory.db-shm").unlink(missing_ok=True)
+    _switch(place, mounted, writable=False)
+    found = _recall_and_list(store)
+    _switch(place, mounted, writable=True)
+    report(**found)
+
+
+def _fill_and_leave(place, *, killed):
+    child = os.fork()
+    if not child:
+        _write_and_leave(place / "memory.db", killed=killed)
+    os.waitpid(child, 0)
+    return place / "memory.db"
+
+
+def _recall_and_list(store):
+    with lukasa.open(store, embedder="hash") as memory:
+        answer = memory.recall("early changed", 10)
+    command = [
+        sys.executable,
+        "-m",
+        "lukasa.interfaces.cli",
+        "--store",
+        str(store),
+        "recall",
+        "early changed",
+        "--json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    listed = len(json.loads(done.stdout).get("hits", ())) if done.returncode == 0 else done.stderr
+    return {
+        "hits": len(answer.hits),
+        "unindexed": answer.unindexed,
+        "note": "found by words alone" in answer.note,
+        "cli": [done.returncode, listed],
+    }
+
+
 PARTS = (
-    appending, counting, deciding, dying, filling, holding, leaving, looking, mixing, opening, sealing_off, streaming,
+    appending, counting, deciding, dying, filling, holding, leaving, looking, mixing, opening,
+    reading_full, recalling_sealed, sealing_off, streaming,
 )  # fmt: skip
+
 
 if __name__ == "__main__":
     {part.__name__: part for part in PARTS}[sys.argv[1]](**json.loads(sys.argv[2]))

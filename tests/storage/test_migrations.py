@@ -246,12 +246,38 @@ kill()
 
 
 @pytest.mark.requirement("RCL-5", "RCL-10")
-def test_the_text_index_of_an_older_postgres_store_is_rebuilt_on_opening(fresh_store) -> None:
-    clock, url = FrozenClock(), fresh_store()
-    engine = PostgresEngine(url, clock=clock)
+def test_the_text_index_of_an_older_postgres_store_is_rebuilt_on_opening(postgres, fresh_store) -> None:
+    clock, source_url = FrozenClock(), fresh_store()
+    engine = PostgresEngine(source_url, clock=clock)
     fill_scripts(engine)
     before = engine.verify().versions
     engine.close()
+    with postgres.database() as url:
+        create_store_of_schema_3(source_url, url)
+        check_rebuilt_text_index(clock, url, before)
+
+
+def create_store_of_schema_3(source_url, url) -> None:
+    """Copy the log and the counts of a store into one of schema 3."""
+    options = "-c search_path=lukasa,public"
+    with (
+        psycopg.connect(source_url, options=options) as source,
+        psycopg.connect(url, autocommit=True, options=options) as old,
+    ):
+        old.execute("CREATE SCHEMA lukasa")
+        for number, script in schema.load_migrations():
+            if number <= 3:
+                old.execute(script)
+        for table in ("log", "tally", "meta"):
+            rows = source.execute(f"SELECT * FROM {table}")
+            columns = [column.name for column in rows.description or ()]
+            names, values = ", ".join(columns), ", ".join(["%s"] * len(columns))
+            with old.cursor() as cursor:
+                cursor.executemany(f"INSERT INTO {table} ({names}) VALUES ({values})", rows.fetchall())
+        old.execute("SELECT setval('position', (SELECT max(seq) FROM log))")
+
+
+def check_rebuilt_text_index(clock, url, before) -> None:
     words = apsw.Connection(":memory:")
     words.execute("CREATE VIRTUAL TABLE words USING fts5 (text)")
     tokenize = words.fts5_tokenizer("porter", OLD_TOKENIZER)

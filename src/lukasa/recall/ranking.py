@@ -227,7 +227,7 @@ def find_superseded(hits: Sequence[RankedCandidate], records: Mapping[int, Recor
     for hit in hits[: min(max(k, MIN_COMPARED), MAX_COMPARED)]:
         if hit.repeats is None:
             record = records[hit.candidate.seq]
-            parsed = _parse_with_stems(record.text, record.speaker)
+            parsed = _parse_with_stems(hit.candidate.text, record.speaker)
             dated.append(_DatedHit(affirmed_at(record), record.seq, record, hit.candidate.trust, *parsed))
             linked.update((record.key, link.to) for link in record.links if link.relation == "supersedes")
             linked.update((link.to, record.key) for link in record.links if link.relation == "superseded_by")

@@ -32,7 +32,7 @@ from lukasa.recall.ranking import (
     rank_candidates,
     with_trust,
 )
-from lukasa.recall.signals import CorpusStatistics, RecallCandidate
+from lukasa.recall.signals import MAX_WHOLE_LENGTH, CorpusStatistics, RecallCandidate
 from lukasa.recall.vector_index import VectorIndex
 from lukasa.record import DERIVED_FROM, Key, Record
 from lukasa.scope import SYSTEM
@@ -45,6 +45,10 @@ MAX_LOOKUPS = 64
 """The number of sources that one recall looks up."""
 MAX_SOURCES_PER_HIT = 24
 """The number of sources that one hit may use of them."""
+MAX_COMPARED_LENGTH = 50_000
+"""The number of characters of one text that are compared with the question, at most."""
+_MAX_COMPARED_IN_ALL = 3_000_000  # the same for all candidates of one recall
+_CHARACTERS_PER_TOKEN = 200  # more than any token has
 _TEXT_CANDIDATES = 150
 _VECTOR_CANDIDATES = 300
 _RECENT_RECORDS, _RECENT_SPEAKERS = 2_000, 300
@@ -105,6 +109,8 @@ class RecallHit:
         """The strongest signals in a few words."""
         strongest = sorted((signal for signal in self.signals if signal.share > 0.005), key=lambda s: -s.share)
         reasons = [f"{signal.name} {signal.share:.2f}" for signal in strongest[:4]]
+        if len(self.record.text) > len(self.hit.candidate.text):
+            reasons.append(f"compared by {len(self.hit.candidate.text):,} of {len(self.record.text):,} characters")
         if self.crowded:
             reasons.append("moved down: its author's share is full")
         if self.superseded_by is not None:
@@ -221,14 +227,18 @@ class Recall:
         unindexed, note, model = 0, "", ""
         try:
             unindexed = self.index.catch_up(patience)
-            model, note = self.index.embedder.name, self.index.outdated_note
+            model, note = self.index.choose_embedder().name, self.index.outdated_note
         except MissingExtra as error:
             note = f"{error.message} Found by words alone."
         text = question[:_MAX_QUESTION_LENGTH]
         if not text.strip():
-            return RecallResult(parse_question(text), (), unindexed=unindexed, note="The question is empty.")
+            return RecallResult(parse_question(text), (), note="The question is empty.")
         with self._journal.snapshot() as reader:
             found = self._find_records(reader, text, model, query)
+            if unindexed and not self._journal.reach.unlimited:  # texts of other scopes do not count
+                unindexed = reader.count_without_vectors(model)
+        if unindexed and self.index.write_failure:
+            note = f"{note} Texts without a vector were found by words alone. {self.index.write_failure}".strip()
         if reader.damaged_vectors:
             self.index.remake(reader.damaged_vectors)
             with self._journal.snapshot() as reader:
@@ -247,18 +257,20 @@ class Recall:
             else {seq for seq, record in found.records.items() if EXPIRES_AT in record.body and is_expired(record, now)}
         )
         candidates = []
+        length = _compared_length(found.records.values())
+        cut_texts = {seq: _select_part(text, found.question.terms, length) for seq, text in found.texts.items()}
         for seq, record in found.records.items():
             before, after = found.adjacent_turns.get(seq, _NO_ADJACENT_TURNS)
             candidates.append(
                 RecallCandidate(
                     seq=seq,
-                    text=record.text,
+                    text=cut_texts[seq],
                     author=record.author,
                     speaker=record.speaker,
                     moment=record.moment,
                     session=record.label("session"),
-                    before=None if before is None else found.texts.get(before),
-                    after=None if after is None else found.texts.get(after),
+                    before=None if before is None else cut_texts.get(before),
+                    after=None if after is None else cut_texts.get(after),
                     cosine=found.cosines.get(seq),
                     tier=float(_CANON_LABEL in record.labels),
                     trust=source_trust.trust_signal(record),
@@ -342,6 +354,25 @@ class Recall:
         return self.index.reembed(embedder, progress).name
 
 
+def _compared_length(records: Iterable[Record]) -> int:
+    """Return how many characters of each text to compare, so that no text and no number of texts takes long."""
+    lengths = [min(len(record.text), MAX_COMPARED_LENGTH) for record in records]
+    return MAX_COMPARED_LENGTH if sum(lengths) <= _MAX_COMPARED_IN_ALL else _MAX_COMPARED_IN_ALL // len(lengths)
+
+
+def _select_part(text: str, terms: Sequence[str], length: int) -> str:
+    """Return the part of a long text to compare: its beginning, and a passage around the first further match of each term."""
+    if len(text) <= length:
+        return text
+    lowered, head = text.lower(), length // 2
+    parts = [text[:head]]
+    for term in terms[: head // MAX_WHOLE_LENGTH]:
+        if (offset := lowered.find(term, head)) >= 0:
+            start = max(head, offset - MAX_WHOLE_LENGTH // 2)
+            parts.append(text[start : start + MAX_WHOLE_LENGTH])
+    return "\n".join(dict.fromkeys(parts))
+
+
 def _asks_for_present(question: ParsedQuestion) -> bool:
     """Return whether a question wants what holds now, and not the beginning, a period or the order of events."""
     return question.order is not TimeOrder.OLDEST and not question.periods and question.kind is not QuestionKind.THREAD
@@ -367,7 +398,7 @@ def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock
     """
     items = [
         PromptItem(
-            hit.record.text,
+            hit.record.text[: _CHARACTERS_PER_TOKEN * max(budget, 0) + 1],
             str(hit.record.key),
             hit.record.speaker if writer in ("", hit.record.speaker) else f"{hit.record.speaker}, written by {writer}",
             to_iso(stated_at(hit.record))[:16],

@@ -2,7 +2,7 @@
 
 The process that computes the first vectors records the embedder in the store itself, so that all processes agree on it.
 Vectors are derived data: a recall computes the missing ones first, as far as its time limit allows, and reports how many
-are still missing.
+are still missing. Reading needs no writing: where vectors cannot be stored now, a recall does without the missing ones.
 """
 
 from __future__ import annotations
@@ -14,12 +14,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-from lukasa.errors import InvalidInput, MissingExtra, StoreError
+from lukasa.errors import (
+    InvalidInput,
+    MissingExtra,
+    NotAllowed,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from lukasa.journal import Journal
 from lukasa.models.embedder import Embedder
 from lukasa.models.embedders import open_embedder
+from lukasa.outcome import Conflict
 from lukasa.recall.signals import MAX_PART_LENGTH, MAX_WHOLE_LENGTH, lead_passage
 from lukasa.record import Draft, Key
 from lukasa.scope import SYSTEM
@@ -32,6 +43,8 @@ EMBEDDER_SETTING_KEY = Key(SYSTEM, "setting", "embedder")
 BATCH_SIZE = 256
 PREPARATION = f"head{MAX_WHOLE_LENGTH}:{MAX_PART_LENGTH}"
 """The part of a text that is embedded. It is part of the name of stored vectors, so that a change of it is noticed."""
+_WRITE_FAILURES = (NotAllowed, StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable)
+_RETRY_SECONDS = 5.0  # a recall does not try to store vectors again so soon after it failed
 _FIRST_BATCH_SIZE = 16
 _CACHED_QUESTIONS = 1_000
 _MEAN_SAMPLE_SIZE = 128  # more texts hardly move the mean
@@ -91,12 +104,21 @@ class VectorIndex:
         self._default, self._key = default, key
         self._lock = threading.Lock()
         self._embedder: PassageEmbedder | None = None
+        self._is_recorded = False
+        self._retry_at = -inf
+        self.write_failure = ""
+        """Why the last recall could not store vectors; empty if it could."""
         self._sample_vectors: Vectors | None = None
         self._cached_question_vector = lru_cache(_CACHED_QUESTIONS)(self._embed_question)
 
     @property
     def embedder(self) -> PassageEmbedder:
         """The embedder of this store. The first access decides; after that, only ``reembed`` changes it."""
+        chosen = self.choose_embedder()
+        return chosen if self._is_recorded or self._record_choice(chosen) else self.choose_embedder()
+
+    def choose_embedder(self) -> PassageEmbedder:
+        """Return the embedder of this store, or the one it would get, without recording the choice."""
         with self._lock:
             if self._embedder is None:
                 self._embedder = self._resolve_embedder()
@@ -108,30 +130,21 @@ class VectorIndex:
 
         Such vectors are still searched, but none are added to them.
         """
-        kept, usual = self.embedder.name, PassageEmbedder.from_embedder(self.embedder.embedder).name
+        chosen = self.choose_embedder()
+        kept, usual = chosen.name, PassageEmbedder.from_embedder(chosen.embedder).name
         if kept == usual:
             return ""
         return f"The vectors of this store are those of {kept}, today they would be those of {usual}: run `lukasa reembed`."
 
-    def choose_embedder(self) -> PassageEmbedder:
-        """Return the embedder of this store, or the one it would get, without recording the choice."""
-        with self._lock:
-            return self._embedder or self._resolve_embedder(is_recorded=False)
-
-    def _resolve_embedder(self, *, is_recorded: bool = True) -> PassageEmbedder:
+    def _resolve_embedder(self) -> PassageEmbedder:
         requested = self._requested
         opened = open_embedder(requested, key=self._key) if isinstance(requested, str) else requested
         setting = self._owner_journal.get(EMBEDDER_SETTING_KEY)
         if setting is None:
-            chosen = PassageEmbedder.from_embedder(
+            return PassageEmbedder.from_embedder(
                 open_embedder(self._default, key=self._key) if opened is None else opened
             )
-            if not is_recorded:
-                return chosen
-            by_model = {"minilm-l6-v2-int8": "minilm", "wordllama-l2-256": "static", "hash-64": "hash"}
-            model = chosen.embedder.name
-            self._save_setting(requested if isinstance(requested, str) else by_model.get(model, model), chosen)
-            return chosen
+        self._is_recorded = True
         kept, model = str(setting.body["embedder"]), str(setting.body["model"])
         if opened is not None:
             if opened.name != model.partition("+")[0]:
@@ -148,18 +161,31 @@ class VectorIndex:
                 hint=error.hint,
             ) from error
 
-    def _save_setting(self, name: str, chosen: PassageEmbedder) -> None:
+    def _record_choice(self, chosen: PassageEmbedder) -> bool:
+        """Record the embedder of the first vectors; return False if another process has recorded its own before."""
+        model = chosen.embedder.name
+        by_model = {"minilm-l6-v2-int8": "minilm", "wordllama-l2-256": "static", "hash-64": "hash"}
+        name = self._requested if isinstance(self._requested, str) else by_model.get(model, model)
+        saved = self._save_setting(name, chosen, expected=0)
+        with self._lock:
+            self._is_recorded = True
+            if not saved:
+                self._embedder = None
+        return saved
+
+    def _save_setting(self, name: str, chosen: PassageEmbedder, expected: int | None = None) -> bool:
         """Record the embedder in the store, under the name by which it can be opened again."""
         body = {"embedder": name, "model": chosen.name, "length": chosen.length}
         key = EMBEDDER_SETTING_KEY
-        self._owner_journal.append(Draft(key.kind, body=body, id=key.id, scope=key.scope, origin="recall"))
+        draft = Draft(key.kind, body=body, id=key.id, scope=key.scope, origin="recall", expected=expected)
+        return not isinstance(self._owner_journal.append(draft), Conflict)
 
     def question_vector(self, text: str) -> Any:
         """Return the vector of a question; recent ones are cached."""
         return self._cached_question_vector(text)
 
     def _embed_question(self, text: str) -> Any:
-        embedder = self.embedder.embedder
+        embedder = self.choose_embedder().embedder
         vector = embedder.embed([text])[0]
         if getattr(embedder, "needs_mean_subtraction", False):
             vector = subtract_mean(vector, self._load_sample_vectors())
@@ -171,15 +197,28 @@ class VectorIndex:
             known = self._sample_vectors
         if known is None:
             texts = (record.text for record in self._owner_journal.read() if record.text and record.scope != SYSTEM)
-            known = self.embedder.embed(list(islice(texts, _MEAN_SAMPLE_SIZE)))
+            known = self.choose_embedder().embed(list(islice(texts, _MEAN_SAMPLE_SIZE)))
             with self._lock:
                 self._sample_vectors = known
         return known
 
     def catch_up(self, seconds: float | None = None, progress: Progress | None = None) -> int:
-        """Compute missing vectors for about so many seconds; return how many texts are still without."""
-        embedder = self.embedder
-        return self._count_missing(embedder) if self.outdated_note else self._embed_missing(embedder, seconds, progress)
+        """Compute missing vectors for about so many seconds; return how many texts are still without.
+
+        Without a limit a store that cannot be written is an error; with one, ``write_failure`` says so.
+        """
+        embedder = self.choose_embedder()
+        if self.outdated_note or (seconds is not None and time.monotonic() < self._retry_at):
+            return self._count_missing(embedder)
+        try:
+            missing = self._embed_missing(embedder, seconds, progress)
+        except _WRITE_FAILURES as error:
+            if seconds is None:
+                raise
+            self.write_failure, self._retry_at = error.message, time.monotonic() + _RETRY_SECONDS
+            return self._count_missing(embedder)
+        self.write_failure = ""
+        return missing
 
     def _embed_missing(self, embedder: PassageEmbedder, seconds: float | None, progress: Progress | None) -> int:
         began = time.monotonic()
@@ -188,15 +227,18 @@ class VectorIndex:
             remaining = None if seconds is None else seconds - elapsed
             with self._owner_journal.snapshot() as reader:
                 records = reader.without_vectors(embedder.name, next_batch_size(done, elapsed, remaining))
-            if not records:
-                return 0
+                if not records:  # none, or only some behind a writer at work
+                    return reader.count_without_vectors(embedder.name)
             if remaining is not None and remaining <= 0:
                 return self._count_missing(embedder)
             vectors = embedder.embed([record.text for record in records])
             self._owner_journal.put_vectors(
                 embedder.name,
                 [(record.seq, 0, vector) for record, vector in zip(records, vectors.tolist(), strict=True)],
+                briefly=seconds is not None,
             )
+            if not self._is_recorded and not self._record_choice(embedder):
+                embedder = self.choose_embedder()
             done += len(records)
             elapsed = time.monotonic() - began
             self._clear_small_sample()
@@ -237,5 +279,6 @@ class VectorIndex:
         self._save_setting(name, chosen)
         with self._lock:
             self._embedder, self._requested, self._sample_vectors = chosen, None, None
+            self._is_recorded = True
             self._cached_question_vector.cache_clear()
         return chosen

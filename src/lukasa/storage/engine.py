@@ -261,7 +261,7 @@ class SearchIndex(Protocol):
         """
 
     def count_without_vectors(self, model: str) -> int:
-        """Count the versions with a text and no vector of the model; for a reach without limits only."""
+        """Count the versions within reach with a text and no vector of the model."""
 
     def cosines(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
         """Return the cosines of the records at some positions; records without a vector are left out."""
@@ -310,8 +310,13 @@ class RecordLog(Protocol):
     def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[ReplayResult]:
         """Add entries of another store's log with their digests, unchanged, each once however often it comes."""
 
-    def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
-        """Store vectors of a model as (position, chunk, vector), replacing those of the same positions."""
+    def put_vectors(
+        self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]], *, briefly: bool = False
+    ) -> None:
+        """Store vectors of a model as (position, chunk, vector), replacing those of the same positions.
+
+        With ``briefly`` the call waits for other writers only a moment before it raises ``StoreBusy``.
+        """
 
 
 class Maintenance(Protocol):

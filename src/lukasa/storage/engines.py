@@ -43,13 +43,14 @@ class EngineOptions:
 
     The engine keeps near-duplicate keys of the texts of ``near_duplicate_kinds``. ``group_label`` names the label that
     ``adjacent_turns`` is asked for most, so that the engine can index it. ``read_url`` is a replica to read from.
-    ``progress`` is called while the store of an older Lukasa is migrated.
+    ``progress`` is called while the store of an older Lukasa is migrated. With ``read_only`` every write is refused.
     """
 
     clock: Clock | None = None
     timeout: float = 30.0
     read_url: str | None = None
     create: bool = True
+    read_only: bool = False
     near_duplicate_kinds: frozenset[str] = frozenset()
     group_label: str | None = None
     progress: Progress | None = None

@@ -475,7 +475,7 @@ class Vault:
         embedder, meaning is not compared.
         """
         try:
-            embedder = self._recall().index.embedder.embedder
+            embedder = self._recall().index.choose_embedder().embedder
         except MissingExtra:
             embedder = None
         return find_similar_pairs(self._journal, scope, floor, embedder)

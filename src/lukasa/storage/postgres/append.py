@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import count
 from typing import Any
 
 from psycopg.errors import UniqueViolation
@@ -85,7 +86,10 @@ class AppendOperation:
         batch: Sequence[ValidatedDraft] | ConditionalBatch,
         key: str | None,
         now: datetime,
+        *,
+        as_role: bool = False,
     ) -> None:
+        self._as_role = as_role
         self._settings = settings
         self._reach = reach
         self._batch = batch
@@ -107,11 +111,7 @@ class AppendOperation:
 
     def __call__(self, database: Database) -> Outcome:
         batch, reach, is_conditional = self._batch, self._reach, callable(self._batch)
-        has_quarantines, positions = fetch_single_row(
-            database.execute(
-                SQL["begin_write"], (self._scopes_to_lock(), is_conditional, 0 if callable(batch) else len(batch))
-            )
-        )
+        has_quarantines, positions = self._begin(database)
         answer = None
         if self._key is not None:
             key_hash = hash_idempotency_key(reach, self._key)
@@ -119,12 +119,12 @@ class AppendOperation:
         drafts = resolve_batch(PostgresReader(WriterSnapshot(database), reach), batch, answer)
         if isinstance(drafts, Accepted | Refused):
             return drafts
-        if is_conditional:
+        if is_conditional and not self._as_role:
             (positions,) = fetch_single_row(database.execute(SQL["draw_positions"], (len(drafts),)))
         check_fresh_ids, self._is_retry = self._is_retry, True  # a retry may mean that a generated id was taken
         written = _write_batch(
             database, self._settings, drafts, positions, self._now, reach,
-            has_quarantines=has_quarantines, check_fresh_ids=check_fresh_ids,
+            has_quarantines=has_quarantines, check_fresh_ids=check_fresh_ids, as_role=self._as_role,
         )  # fmt: skip
         if not isinstance(written, list):
             return written
@@ -133,6 +133,20 @@ class AppendOperation:
             values = (key_hash, fingerprint_batch(batch), seqs, to_microseconds(self._now))
             database.execute(SQL["insert_idempotency"], values)
         return Accepted(LazyRecords(written, parse_log_row))
+
+    def _begin(self, database: Database) -> tuple[bool, Iterable[int]]:
+        """Lock scopes; return whether an author is in quarantine, and positions for a plain batch.
+
+        The server decides both for a role. Its positions are drawn with the entries; the numbers returned are only
+        distinct.
+        """
+        locked = (self._scopes_to_lock(), callable(self._batch))
+        if self._as_role:
+            database.execute(SQL["begin_role_write"], locked)
+            return False, count(-1, -1)
+        wanted = 0 if callable(self._batch) else len(self._batch)
+        has_quarantines, positions = fetch_single_row(database.execute(SQL["begin_write"], (*locked, wanted)))
+        return has_quarantines, positions
 
     def _scopes_to_lock(self) -> list[str] | None:
         """Return the scopes to lock, shared for a plain batch and exclusive for a conditional one; None for all."""
@@ -187,12 +201,13 @@ def _write_batch(
     database: Database,
     settings: IndexSettings,
     batch: Sequence[ValidatedDraft],
-    positions: Sequence[int],
+    positions: Iterable[int],
     now: datetime,
     reach: Reach,
     *,
     has_quarantines: bool,
     check_fresh_ids: bool,
+    as_role: bool = False,
 ) -> list[PostgresLogRow] | Refused | Conflict:
     """Write the next versions, all or none; on a refusal the caller rolls its transaction back."""
     for sealed in batch:
@@ -203,7 +218,7 @@ def _write_batch(
     backend = PostgresQuarantineBackend(database)
     written: list[PostgresLogRow] = []
     quarantines = quarantine.ActiveQuarantines(backend) if has_quarantines else None
-    for sealed, seq in zip(batch, positions, strict=True):
+    for sealed, seq in zip(batch, positions, strict=False):
         new_version = pending.build_version(sealed, seq, now)
         if isinstance(new_version, Conflict):
             return new_version
@@ -211,7 +226,7 @@ def _write_batch(
             pending.add_version(new_version)
         else:  # a record can be hidden because of the one before it
             written += _add_maybe_hidden(backend, pending, quarantines, new_version)
-    written += _flush(database, pending)
+    written += _flush_as_role(database, pending) if as_role else _flush(database, pending)
     for sealed, row in zip(batch, written, strict=True):
         if sealed.kind == QUARANTINE and sealed.scope == SYSTEM:
             quarantine.apply_quarantine(backend, sealed.draft.body, row.seq)
@@ -272,6 +287,22 @@ def _flush(database: Database, pending: PostgresPendingBatch) -> list[PostgresLo
                 cursor.executemany(SQL["insert_link"], link_rows)
         cursor.executemany(SQL["add_to_tally"], changes.rows())
     return rows
+
+
+def _flush_as_role(database: Database, pending: PostgresPendingBatch) -> list[PostgresLogRow]:
+    """Hand the pending rows to the server, which checks them and derives the rest from the entries."""
+    rows, _, _ = pending.drain()
+    if not rows:
+        return rows
+    values = zip(
+        *[
+            (row.entry, row.token_count, row.tsvector, row.group_label, "{" + ",".join(map(str, row.pair_keys)) + "}")
+            for row in rows
+        ],
+        strict=True,
+    )
+    (positions,) = fetch_single_row(database.execute(SQL["append_entries"], [list(column) for column in values]))
+    return [row._replace(seq=seq) for row, seq in zip(rows, positions, strict=True)]
 
 
 def _copy_rows(database: Database, name: str, rows: Iterable[Sequence[Any]]) -> None:

@@ -33,12 +33,14 @@ _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 class PostgresClient:
     """One PostgreSQL server, reached through a pool."""
 
-    def __init__(self, url: str, *, timeout: float, size: int) -> None:
+    def __init__(self, url: str, *, timeout: float, size: int, read_only: bool = False) -> None:
         self.url = url
+        self._read_only = read_only
         self.timeout = timeout
         self._size = size
         self.closed = False
         self._pool, self.query_timeouts = self._new_pool()
+        self.positions = PositionReader()
 
     def _new_pool(self) -> tuple[PostgresPool, QueryTimeouts]:
         return PostgresPool(self.connect, size=self._size, timeout=self.timeout), QueryTimeouts(self.timeout)
@@ -76,8 +78,10 @@ class PostgresClient:
                 set_config('jit', 'off', false), set_config('timezone', 'UTC', false),
                 set_config('synchronous_commit',
                     CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' WHEN 'local' THEN 'on'
-                        ELSE current_setting('synchronous_commit') END, false)""",
-            (str(max(1, int(self.timeout * 1000))),),
+                        ELSE current_setting('synchronous_commit') END, false),
+                set_config('default_transaction_read_only',
+                    CASE WHEN %s THEN 'on' ELSE current_setting('default_transaction_read_only') END, false)""",
+            (str(max(1, int(self.timeout * 1000))), self._read_only),
         )
 
     @contextmanager
@@ -145,7 +149,7 @@ class PostgresClient:
         for last in (False, True):
             database = self._pool.acquire()
             try:
-                snapshot = TransactionSnapshot(database, self.query_timeouts)
+                snapshot = TransactionSnapshot(database, self.query_timeouts, self.positions)
                 snapshot.begin(settled_position)
             except BaseException as error:
                 self._pool.release(database)
@@ -161,7 +165,7 @@ class PostgresClient:
     @contextmanager
     def statement_snapshot(self) -> Iterator[StatementSnapshot]:
         """Open a snapshot for one query, which needs no transaction: one statement sees one moment."""
-        snapshot = StatementSnapshot(self._pool, self.query_timeouts)
+        snapshot = StatementSnapshot(self._pool, self.query_timeouts, self.positions)
         try:
             with error_translation():
                 yield snapshot
@@ -169,11 +173,43 @@ class PostgresClient:
             self._pool.release(snapshot.database)
 
 
+class PositionReader:
+    """Reads the settled position of the log, and remembers the roles' connections that never finish their writes."""
+
+    def __init__(self) -> None:
+        self._ignored: frozenset[int] = frozenset()
+        self._holders: frozenset[int] = frozenset()
+
+    def read(self, run: Callable[[str, Sequence[Any]], Cursor[tuple[Any, ...]]]) -> tuple[int, int]:
+        """Return the settled position and the newest one."""
+        settled, newest, holders = fetch_single_row(run(SQL["settled_position"], (list(self._ignored),)))
+        self._holders = frozenset(holders)
+        if self._ignored:
+            self._ignored &= self._holders
+        return int(settled), int(newest)
+
+    def wait(self, run: Callable[[str, Sequence[Any]], Cursor[tuple[Any, ...]]], wanted: int) -> int:
+        """Wait a moment for running writers and return the settled position. A role is waited for once."""
+        deadline, backoff = time.monotonic() + _SETTLE_TIMEOUT, _MIN_BACKOFF
+        settled, _ = self.read(run)
+        waited_for = self._holders
+        while settled < wanted and time.monotonic() < deadline:
+            time.sleep(backoff)
+            backoff = min(2 * backoff, 0.05)
+            settled, _ = self.read(run)
+            waited_for &= self._holders
+        if settled < wanted and waited_for:
+            self._ignored |= waited_for
+            settled, _ = self.read(run)
+        return settled
+
+
 class TransactionSnapshot:
     """A read transaction with the settled position: no new entry can appear at or below it."""
 
-    def __init__(self, database: Database, query_timeouts: QueryTimeouts) -> None:
+    def __init__(self, database: Database, query_timeouts: QueryTimeouts, positions: PositionReader) -> None:
         self.database = database
+        self._positions = positions
         self.settled_position = 0
         self._query_timeouts = query_timeouts
         self._newest_position = 0
@@ -182,30 +218,23 @@ class TransactionSnapshot:
     def begin(self, settled_position: int | None = None) -> None:
         with self._query_timeouts.limit_time(self.database):
             if settled_position is None:
-                self._read_positions()
+                # Before the snapshot starts: later writers get higher positions.
+                self.settled_position, self._newest_position = self._positions.read(self.database.execute)
             else:
                 self.settled_position = self._newest_position = settled_position
             self.database.execute(_BEGIN_SNAPSHOT)
         self._is_unused = True
-
-    def _read_positions(self) -> None:
-        """Read the settled position before the snapshot starts: later writers get higher positions."""
-        self.settled_position, self._newest_position = fetch_single_row(self.database.execute(SQL["settled_position"]))
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
         self._is_unused = False
         with self._query_timeouts.limit_time(self.database):
             return self.database.execute(statement, values, binary=True)
 
-    def find_settled_position(self) -> int | None:
+    def find_settled_position(self, *, wait: bool = True) -> int | None:
         """Return the settled position. Wait a moment for running writers, so that it covers every finished write."""
-        if self.settled_position < self._newest_position and self._is_unused:
-            wanted, deadline, backoff = self._newest_position, time.monotonic() + _SETTLE_TIMEOUT, _MIN_BACKOFF
+        if wait and self.settled_position < self._newest_position and self._is_unused:
             self.database.execute("ROLLBACK")
-            while self.settled_position < wanted and time.monotonic() < deadline:
-                time.sleep(backoff)
-                backoff = min(2 * backoff, 0.05)
-                self._read_positions()
+            self.settled_position = self._positions.wait(self.database.execute, self._newest_position)
             self.database.execute(_BEGIN_SNAPSHOT)
         return self.settled_position
 
@@ -213,8 +242,9 @@ class TransactionSnapshot:
 class StatementSnapshot:
     """A snapshot for one query. A dead connection, as all are after a server restart, is replaced."""
 
-    def __init__(self, pool: PostgresPool, query_timeouts: QueryTimeouts) -> None:
+    def __init__(self, pool: PostgresPool, query_timeouts: QueryTimeouts, positions: PositionReader) -> None:
         self._pool = pool
+        self._positions = positions
         self._query_timeouts = query_timeouts
         self.database = pool.acquire()
 
@@ -236,15 +266,10 @@ class StatementSnapshot:
         finally:
             self._query_timeouts.stop_timer(self.database)
 
-    def find_settled_position(self) -> int | None:
+    def find_settled_position(self, *, wait: bool = True) -> int | None:
         """Return the settled position, read before the query runs."""
-        settled, newest = fetch_single_row(self.run(SQL["settled_position"]))
-        deadline, backoff = time.monotonic() + _SETTLE_TIMEOUT, _MIN_BACKOFF
-        while settled < newest and time.monotonic() < deadline:
-            time.sleep(backoff)
-            backoff = min(2 * backoff, 0.05)
-            settled, _ = fetch_single_row(self.run(SQL["settled_position"]))
-        return int(settled)
+        settled, newest = self._positions.read(self.run)
+        return self._positions.wait(self.run, newest) if wait and settled < newest else settled
 
 
 class WriterSnapshot:
@@ -256,7 +281,7 @@ class WriterSnapshot:
     def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
         return self.database.execute(statement, values, binary=True)
 
-    def find_settled_position(self) -> int | None:
+    def find_settled_position(self, *, wait: bool = True) -> int | None:  # noqa: ARG002 - no other writer is active
         return None
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from lukasa.clock import Clock, SystemClock, to_microseconds
-from lukasa.errors import LukasaError, StoreClosed, StoreError, mask_password
+from lukasa.errors import LukasaError, NotAllowed, StoreClosed, StoreError, mask_password
 from lukasa.outcome import Outcome
 from lukasa.record import Key, ValidatedDraft
 from lukasa.scope import FULL_REACH, Reach
@@ -74,6 +74,7 @@ class PostgresEngine:
         read_url: str | None = None,
         pool_size: int = 8,
         create: bool = True,
+        read_only: bool = False,
         near_duplicate_kinds: frozenset[str] = frozenset(),
         group_label: str | None = None,
         progress: Progress | None = None,
@@ -81,24 +82,30 @@ class PostgresEngine:
         self.url = url
         self._settings = IndexSettings(near_duplicate_kinds, group_label)
         self._clock = clock or SystemClock()
-        self._server = PostgresClient(url, timeout=timeout, size=pool_size)
+        self._server = PostgresClient(url, timeout=timeout, size=pool_size, read_only=read_only)
         self._replica = PostgresClient(read_url, timeout=timeout, size=pool_size) if read_url else None
         self._thread = threading.local()
         database = self._server.connect()
         try:
             with error_translation():
                 schema.migrate(database, create=create, progress=progress)
+                self._is_role = not schema.is_owner(database)
         finally:
             database.close()
         register_for_fork(self)
 
-    def grant(self, role: str, *, read: Iterable[str], write: Iterable[str] | None = None) -> None:
-        """Give a database role access to exactly these scopes, also for SQL that it writes by hand."""
+    def grant(
+        self, role: str, *, read: Iterable[str], write: Iterable[str] | None = None, agent: str | None = None
+    ) -> None:
+        """Give a database role access to exactly these scopes, also for SQL that it writes by hand.
+
+        With ``agent``, everything that the role writes must name that agent as its author or writer.
+        """
         reach = Reach.of(read, write)
         assert reach.readable is not None
         assert reach.writable is not None
         readable, writable = reach.readable, reach.writable
-        self._run_unpooled(lambda database: schema.grant_scopes(database, role, readable, writable))
+        self._run_unpooled(lambda database: schema.grant_scopes(database, role, readable, writable, agent))
 
     @contextmanager
     def snapshot(self, reach: Reach, *, single_query: bool = False) -> Iterator[PostgresReader]:
@@ -114,14 +121,14 @@ class PostgresEngine:
         self, reach: Reach, batch: Sequence[ValidatedDraft] | ConditionalBatch, *, key: str | None = None
     ) -> Outcome:
         now = self._clock.now()
-        if key is None and not callable(batch):
+        if key is None and not callable(batch) and not self._is_role:
             single = find_single_insert(reach, batch, self._settings.near_duplicate_kinds)
             if single is not None:
                 outcome = self._write(InsertSingle(single, now), limit_time=True)
                 if outcome is not None:
                     return outcome
         return self._transact(
-            AppendOperation(self._settings, reach, batch, key, now),
+            AppendOperation(self._settings, reach, batch, key, now, as_role=self._is_role),
             should_commit=AppendOperation.should_commit,
             is_applied=AppendOperation.is_written,
             is_conditional=callable(batch),
@@ -129,13 +136,23 @@ class PostgresEngine:
         )
 
     def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[ReplayResult]:
+        if self._is_role:
+            raise NotAllowed("Only the owner of the database may import into it.")
         for chunk in split_into_chunks(lines, _REPLAY_CHUNK):
             self._check_not_in_condition()
             yield from self._transact(ReplayOperation(self._settings, reach, chunk))
 
-    def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
+    def put_vectors(
+        self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]], *, briefly: bool = False
+    ) -> None:
         rows = list(vectors)
-        self._transact(lambda database: put_vectors(database, model, rows))
+
+        def work(database: Database) -> None:
+            if briefly:
+                database.execute("SET LOCAL lock_timeout = '250ms'")
+            put_vectors(database, model, rows)
+
+        self._transact(work)
 
     def close(self) -> None:
         self._server.close()
@@ -202,7 +219,7 @@ class PostgresEngine:
 
     def describe(self) -> Mapping[str, Any]:
         def work(database: Database) -> dict[str, Any]:
-            (version, durable, role, extension) = fetch_single_row(database.execute(_SELECT_SERVER_FACTS))
+            (version, durable, role, extension, read_only) = fetch_single_row(database.execute(_SELECT_SERVER_FACTS))
             return {
                 "engine": "postgresql",
                 "postgresql": version,
@@ -211,7 +228,7 @@ class PostgresEngine:
                 "store": mask_password(self.url),
                 "role": role,
                 "synchronous_commit": durable,
-                "read_only": False,
+                "read_only": read_only,
                 "replica": mask_password(self._replica.url) if self._replica else None,
                 "store_size": fetch_single_row(database.execute(SQL["store_size"]))[0],
             }
@@ -269,7 +286,7 @@ class PostgresEngine:
             return None
         try:
             with self._server.borrow_connection() as database:
-                settled, _ = fetch_single_row(database.execute(SQL["settled_position"]))
+                settled, _ = self._server.positions.read(database.execute)
                 (position,) = fetch_single_row(database.execute("SELECT pg_current_wal_flush_lsn()::text"))
             deadline = time.monotonic() + _REPLICA_TIMEOUT
             with self._replica.borrow_connection() as database:
@@ -292,7 +309,7 @@ class PostgresEngine:
 
 
 _SELECT_SERVER_FACTS = """SELECT current_setting('server_version'), current_setting('synchronous_commit'), current_user,
-    (SELECT extversion FROM pg_extension WHERE extname = 'vector')"""
+    (SELECT extversion FROM pg_extension WHERE extname = 'vector'), current_setting('transaction_read_only') = 'on'"""
 
 
 def _vacuum(database: Database) -> None:
@@ -308,6 +325,7 @@ def open_engine(location: StoreLocation, options: EngineOptions) -> PostgresEngi
         timeout=options.timeout,
         read_url=options.read_url,
         create=options.create,
+        read_only=options.read_only,
         near_duplicate_kinds=options.near_duplicate_kinds,
         group_label=options.group_label,
         progress=options.progress,

@@ -58,8 +58,11 @@ class PostgresSnapshot(Protocol):
     """The transaction that a reader reads in."""
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]: ...
-    def find_settled_position(self) -> int | None:
-        """Return the position up to which no new entry can appear; None when no other writer is active."""
+    def find_settled_position(self, *, wait: bool = True) -> int | None:
+        """Return the position up to which no new entry can appear; None when no other writer is active.
+
+        With ``wait``, writers at work are waited for a moment.
+        """
 
 
 class PostgresReader(StoreReader):
@@ -81,8 +84,8 @@ class PostgresReader(StoreReader):
     def _fetch_rows(self, name: str, values: Sequence[Any]) -> Iterable[Sequence[Any]]:
         return self._snapshot.run(SQL[name], values)
 
-    def _settled_position(self) -> int:
-        position = self._snapshot.find_settled_position()
+    def _settled_position(self, *, wait: bool = True) -> int:
+        position = self._snapshot.find_settled_position(wait=wait)
         return _NO_LIMIT if position is None else position
 
     def tip(self) -> int:
@@ -216,14 +219,14 @@ class PostgresReader(StoreReader):
     def without_vectors(self, model: str, limit: int) -> list[Record]:
         if not self._is_storable((model,)):
             return []
-        values = [self._scopes, self._scopes, self._settled_position(), limit]
+        values = [self._scopes, self._scopes, self._settled_position(wait=False), limit]
         statement = f"SELECT log.seq, log.line, log.digest {build_missing_vectors_clause(self._snapshot.run, model)} ORDER BY log.seq LIMIT %s"
         return list(self._parse_rows(self._snapshot.run(statement, values)))
 
     def count_without_vectors(self, model: str) -> int:
         if not self._is_storable((model,)):
             return 0
-        values = [self._scopes, self._scopes, self._settled_position()]
+        values = [self._scopes, self._scopes, _NO_LIMIT]
         statement = f"SELECT count(*) {build_missing_vectors_clause(self._snapshot.run, model)}"
         row = self._snapshot.run(statement, values).fetchone()
         return int(row[0]) if row is not None else 0

@@ -52,7 +52,10 @@ def migrate(database: Database, *, create: bool = True, progress: Progress | Non
         raise StoreMissing("There is no store in the database.", hint="Name another one.")
     database.execute("BEGIN")
     try:
-        database.execute("SELECT pg_advisory_xact_lock(%s, %s)", _MIGRATION_LOCK)
+        if found:  # any role can hold an advisory lock, but no other can lock this table
+            database.execute(f"LOCK TABLE lukasa.{_find_version_table(database)} IN SHARE ROW EXCLUSIVE MODE")
+        else:
+            database.execute("SELECT pg_advisory_xact_lock(%s, %s)", _MIGRATION_LOCK)
         present = _read_version(database)
         if not present:
             foreign = "SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('lukasa')"
@@ -95,12 +98,17 @@ def _install_pgvector(database: Database) -> None:
         database.execute("ROLLBACK TO vectors")
 
 
+def _find_version_table(database: Database) -> str | None:
+    table = database.execute(_VERSION_TABLE).fetchone()
+    return None if table is None else str(table[0])
+
+
 def _read_version(database: Database) -> int:
     """Return the version of the schema in the database; 0 when there is none."""
-    table = database.execute(_VERSION_TABLE).fetchone()
+    table = _find_version_table(database)
     if table is None:
         return 0
-    row = database.execute(f"SELECT value FROM lukasa.{table[0]} WHERE name = 'schema'").fetchone()  # noqa: S608 - one of two names
+    row = database.execute(f"SELECT value FROM lukasa.{table} WHERE name = 'schema'").fetchone()  # noqa: S608 - one of two names
     present = int(row[0]) if row is not None else 0
     if present > latest_version():
         raise StoreNewer(
@@ -110,29 +118,24 @@ def _read_version(database: Database) -> int:
     return present
 
 
-def grant_scopes(database: Database, role: str, read: frozenset[str], write: frozenset[str]) -> None:
-    """Give a role access to exactly these scopes from now on."""
+def is_owner(database: Database) -> bool:
+    """Return whether the connection may act as the owner of the store."""
+    statement = "SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'lukasa'"
+    return bool(fetch_single_row(database.execute(statement))[0])
+
+
+def grant_scopes(
+    database: Database, role: str, read: frozenset[str], write: frozenset[str], agent: str | None = None
+) -> None:
+    """Give a role access to exactly these scopes from now on; what it writes must name the agent, if there is one."""
     if not role or "\0" in role:
         raise LukasaError("A role has a name.")
-    name = psycopg.sql.Identifier(role)
     database.execute("BEGIN")
     database.execute("DELETE FROM admission WHERE role = %s", (role,))
     with database.cursor() as cursor:
         cursor.executemany(
-            "INSERT INTO admission (role, scope, writes) VALUES (%s, %s, %s)",
-            [(role, scope, scope in write) for scope in sorted(read | write)],
+            "INSERT INTO admission (role, scope, writes, agent) VALUES (%s, %s, %s, %s)",
+            [(role, scope, scope in write, agent) for scope in sorted(read | write)],
         )
-    for privilege, objects in (
-        ("USAGE", "SCHEMA lukasa"),
-        ("SELECT", "TABLE log, link, hidden, tally, quarantine, model, admission, idempotency, meta"),
-        ("INSERT", "TABLE log, link, hidden, tally, idempotency"),
-        ("UPDATE", "TABLE tally"),
-        ("UPDATE (live)", "TABLE log"),
-        ("USAGE", "SEQUENCE position"),
-    ):
-        database.execute(psycopg.sql.SQL(f"GRANT {privilege} ON {objects} TO {{}}").format(name))
-    for (number,) in database.execute("SELECT number FROM model").fetchall():
-        database.execute(
-            psycopg.sql.SQL(f"GRANT SELECT, INSERT, UPDATE, DELETE ON vector_{int(number)} TO {{}}").format(name)
-        )
+    database.execute("SELECT grant_reading(%s)", (role,))
     database.execute("COMMIT")

@@ -60,6 +60,8 @@ from lukasa.storage.sqlite.writer import BatchWork, FastPath, SqliteWriter, chec
 
 _logger = logging.getLogger(__name__)
 _REPLAY_CHUNK = 1000
+_BRIEF_TIMEOUT = 0.25
+_COPY_FOLDERS = (None, "/dev/shm")  # noqa: S108 - the second is used where the first is full
 _MAX_IDLE_READERS = 8
 
 T = TypeVar("T")
@@ -91,6 +93,7 @@ class SqliteEngine:
         clock: Clock | None = None,
         timeout: float = 30.0,
         vfs: str | None = None,
+        read_only: bool = False,
         near_duplicate_kinds: frozenset[str] = frozenset(),
         progress: Progress | None = None,
     ) -> None:
@@ -99,7 +102,7 @@ class SqliteEngine:
         self._timeout = timeout
         self._vfs = vfs
         self._near_duplicate_kinds = near_duplicate_kinds
-        self._read_only = False
+        self._read_only = read_only
         self._private_copy: TemporaryDirectory[str] | None = None
         self._has_residue = False  # old bytes of erased content may still be in the file
         self._shared_caches: dict[str, Any] = {}  # vector sketches; filled by the first vector query, which loads numpy
@@ -114,18 +117,24 @@ class SqliteEngine:
             database = apsw.Connection(":memory:")
             store_file.configure_connection(database, timeout)
             store_file.migrate(database, None)
-            self._writer = SqliteWriter(lambda: database, near_duplicate_kinds)
+            self._writer = self._brief_writer = SqliteWriter(lambda: database, near_duplicate_kinds)
             self._idle_connections.append(database)
         else:
-            store_file.create_store(path, vfs)
+            if not read_only:
+                store_file.create_store(path, vfs)
             store_file.check_file(path)
-            self._writer = SqliteWriter(self._connect_writer, near_duplicate_kinds, self._note_head)
+            self._create_writers()
             wal_file, acknowledged = path.with_name(path.name + "-wal"), read_head(path)
             self._lacks_head = acknowledged is None and wal_file.exists() and wal_file.stat().st_size > 0
             self._open_file(progress)
             if acknowledged is not None:
                 self._check_head(acknowledged)
         register_for_fork(self)
+
+    def _create_writers(self) -> None:
+        self._writer = SqliteWriter(self._connect_writer, self._near_duplicate_kinds, self._note_head)
+        brief = min(self._timeout, _BRIEF_TIMEOUT)
+        self._brief_writer = SqliteWriter(partial(self._connect_writer, brief), self._near_duplicate_kinds)
 
     def _open_file(self, progress: Progress | None) -> None:
         try:
@@ -136,12 +145,14 @@ class SqliteEngine:
                 self._idle_connections.append(database)
             else:
                 self._writer.use_connection(database)
-        except (apsw.ReadOnlyError, apsw.CantOpenError) as error:
+        except (*_NOT_WRITABLE, StoreReadOnly) as error:
             self._read_only = True
             try:
-                self._idle_connections.append(self._connect_reader())
-            except apsw.Error:
-                raise translate_error(error) from error
+                database = self._connect_reader()
+                store_file.check_current(database, self.path)
+                self._idle_connections.append(database)
+            except apsw.Error as second:
+                raise translate_error(error if isinstance(error, apsw.Error) else second) from error
         except apsw.Error as error:
             raise translate_error(error) from error
 
@@ -172,18 +183,16 @@ class SqliteEngine:
                 draft = Draft(LOSS, body=body, id=f"{tip + 1}-{acknowledged.seq}", scope=SYSTEM, origin="recovery")
                 append.append_batch(pending, self._clock.now(), FULL_REACH, [encode_draft(draft)], None)
 
-        with suppress(
-            StoreError
-        ):  # busy, full or read-only: verify reports it all the same, the next to open records it
+        with suppress(StoreError):  # busy or full: verify reports it all the same, and the next to open records it
             if not self._read_only:
                 self._write(record_loss)
                 self._unrecorded_loss = None
 
-    def _connect_writer(self) -> apsw.Connection:
+    def _connect_writer(self, timeout: float | None = None) -> apsw.Connection:
         assert self.path is not None
         if self._read_only:
             raise StoreReadOnly
-        return store_file.connect(self.path, timeout=self._timeout, vfs=self._vfs)
+        return store_file.connect(self.path, timeout=self._timeout if timeout is None else timeout, vfs=self._vfs)
 
     def _connect_reader(self) -> apsw.Connection:
         assert self.path is not None
@@ -192,16 +201,14 @@ class SqliteEngine:
         try:
             database = store_file.connect(self.path, timeout=self._timeout, vfs=self._vfs, write=False)
             database.execute("SELECT count(*) FROM sqlite_schema")
-        except (apsw.CantOpenError, apsw.ReadOnlyError):
-            # A read-only folder cannot hold the shared-memory file. If the write-ahead log is empty, the database file
-            # is complete and cannot change. Otherwise both files are read from a private copy.
+        except _NOT_WRITABLE:
+            # A read-only folder or a full disk cannot hold the shared-memory file. If the write-ahead log is empty, the
+            # database file is complete and cannot change. Otherwise both files are read from a private copy.
             wal_file = self.path.with_name(self.path.name + "-wal")
             if not wal_file.exists() or not wal_file.stat().st_size:
                 return store_file.connect_immutable(self.path)
             if self._private_copy is None:
-                self._private_copy = TemporaryDirectory(prefix="lukasa-")
-                for file in (self.path, wal_file):
-                    shutil.copyfile(file, Path(self._private_copy.name) / file.name)
+                self._private_copy = _copy_files(self.path, wal_file)
             copy = Path(self._private_copy.name) / self.path.name
             return store_file.connect(copy, timeout=self._timeout, vfs=self._vfs)
         return database
@@ -234,7 +241,9 @@ class SqliteEngine:
         for chunk in split_into_chunks(lines, _REPLAY_CHUNK):
             yield from self._write(partial(append.replay_entries, reach=reach, lines=chunk))
 
-    def put_vectors(self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]]) -> None:
+    def put_vectors(
+        self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]], *, briefly: bool = False
+    ) -> None:
         from lukasa.storage.sqlite.vectors import encode_vectors
 
         given = list(vectors)
@@ -258,7 +267,10 @@ class SqliteEngine:
                 database.executemany(SQL["delete_vectors"], replaced)
             database.executemany(SQL["put_vector"], changed)
 
-        self._write(work)
+        if briefly and self.path is not None:
+            self._brief_writer.run(work)
+        else:
+            self._write(work)
 
     def close(self) -> None:
         if self._closed:
@@ -268,6 +280,7 @@ class SqliteEngine:
             self._overwrite_residue()
         while self._idle_connections:
             self._idle_connections.pop().close(True)
+        self._brief_writer.close()
         self._writer.close()
         if self._head is not None:
             self._head.close()
@@ -432,10 +445,31 @@ class SqliteEngine:
     def reset_after_fork(self) -> None:
         """Drop the connections that a forked child inherited and must not use."""
         if self.path is not None:
-            _parent_connections.extend((*self._idle_connections, self._writer))
+            _parent_connections.extend((*self._idle_connections, self._writer, self._brief_writer))
             self._idle_connections = []
-            self._writer = SqliteWriter(self._connect_writer, self._near_duplicate_kinds, self._note_head)
+            self._create_writers()
             self._head = None
+
+
+_NOT_WRITABLE = (apsw.ReadOnlyError, apsw.CantOpenError, apsw.IOError, apsw.FullError)
+"""What SQLite raises where it cannot create the side files of a store."""
+
+
+def _copy_files(*files: Path) -> TemporaryDirectory[str]:
+    """Copy files into a private folder, in memory where the disk is full."""
+    for place in _COPY_FOLDERS:
+        folder = None
+        try:
+            folder = TemporaryDirectory(prefix="lukasa-", dir=place)
+            for file in files:
+                shutil.copyfile(file, Path(folder.name) / file.name)
+        except OSError as error:
+            failure = error
+            if folder is not None:
+                folder.cleanup()
+        else:
+            return folder
+    raise StoreFull(f"There is no space for a copy to read from: {failure.strerror}.") from failure
 
 
 def _vacuum(database: apsw.Connection) -> None:
@@ -450,6 +484,7 @@ def open_engine(location: StoreLocation, options: EngineOptions) -> SqliteEngine
         location.path,
         clock=options.clock,
         timeout=options.timeout,
+        read_only=options.read_only,
         near_duplicate_kinds=options.near_duplicate_kinds,
         progress=options.progress,
     )

@@ -184,7 +184,12 @@ class SqliteReader(StoreReader):
         return list(self._parse_rows(row for row in rows if self._reach.reads(str(row[3]))))
 
     def count_without_vectors(self, model: str) -> int:
-        return int(self._db.execute(SQL["count_without_vectors"], (model,)).get) if is_storable((model,)) else 0
+        if not is_storable((model,)):
+            return 0
+        if self._reach.readable is None:
+            return int(self._db.execute(SQL["count_without_vectors"], (model,)).get)
+        scopes = json.dumps(sorted(self._reach.readable))
+        return int(self._db.execute(SQL["count_without_vectors_within"], (model, scopes)).get)
 
     def cosines(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
         from lukasa.storage.sqlite.vectors import compute_cosines

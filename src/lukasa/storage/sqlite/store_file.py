@@ -203,6 +203,15 @@ def check_owner(database: apsw.Connection, path: Path | None) -> None:
         )
 
 
+def check_current(database: apsw.Connection, path: Path | None) -> None:
+    """Refuse to read a store of an older Lukasa where it cannot be migrated."""
+    if database.pragma("user_version") != SCHEMA_VERSION:
+        raise StoreReadOnly(
+            f"{path} was written by an older Lukasa and cannot be migrated here.",
+            hint="Open it once where it can be written.",
+        )
+
+
 def migrate(database: apsw.Connection, path: Path | None, progress: Progress | None = None) -> None:
     """Bring the schema up to date: copy an older store first, then run all steps in one transaction."""
     check_owner(database, path)

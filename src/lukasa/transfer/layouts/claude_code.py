@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from lukasa.canonical_json import find_bracket_fault
 from lukasa.clock import from_iso
 from lukasa.errors import InvalidInput
 
@@ -60,7 +61,8 @@ def read_transcript(path: Path) -> Transcript:
 
 def _parse_line(raw: bytes) -> Any:
     try:
-        return json.loads(raw.decode("utf-8", "replace"))
+        text = raw.decode("utf-8", "replace")
+        return json.loads(text) if find_bracket_fault(text) is None else None
     except (ValueError, RecursionError):
         return None
 

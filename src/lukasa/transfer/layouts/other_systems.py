@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from lukasa.canonical_json import find_bracket_fault
 from lukasa.errors import FormatError
 from lukasa.outcome import Refused
 from lukasa.storage.files import read_limited
@@ -40,7 +41,8 @@ def read_proposals(path: Path) -> tuple[str, list[MemoryProposal]]:
 
 def _parse_json(raw: bytes) -> Any:
     try:
-        return json.loads(raw)
+        text = raw.decode("utf-8-sig")
+        return json.loads(text) if find_bracket_fault(text) is None else None
     except (ValueError, RecursionError):
         return None
 

@@ -1,10 +1,18 @@
 -- name: settled_position
--- Return the settled position and the newest one.
-SELECT settled, newest FROM settled()
+-- Return the settled position, the newest one, and the connections of roles that write; some of them may be ignored.
+SELECT settled, newest, holders FROM settled(%s)
 
 -- name: begin_write
 -- Lock scopes and draw positions; without scopes, lock the whole store.
 SELECT has_quarantines, positions FROM begin_write(%s, %s, %s)
+
+-- name: begin_role_write
+-- Lock those of the scopes that the role may write; without scopes, all of them.
+SELECT begin_role_write(%s::text[], %s)
+
+-- name: append_entries
+-- Append entries as a role; return their positions.
+SELECT append_entries(%s::text[], %s::integer[], %s::text[], %s::text[], %s::text[])
 
 -- name: draw_positions
 -- Draw the next positions.
@@ -119,7 +127,7 @@ GROUP BY scope, kind ORDER BY scope, kind
 
 -- name: find_idempotency
 -- Select the stored answer to an idempotency key.
-SELECT fingerprint, seqs FROM idempotency WHERE key = %s
+SELECT fingerprint, seqs FROM idempotency WHERE key = %s AND role = current_user
 
 -- name: insert_idempotency
 -- Store the answer to an idempotency key.

@@ -47,3 +47,9 @@ CROSS JOIN log ON log.seq = missing.id
 -- Count the versions without a vector of a model.
 SELECT (SELECT count(*) FROM words_docsize WHERE id > known.seq) + (SELECT count(*) FROM past_words_docsize WHERE id > known.seq)
 FROM (SELECT coalesce(max(seq), 0) AS seq FROM vector WHERE model = ?) AS known
+
+-- name: count_without_vectors_within
+-- Count the versions of some scopes without a vector of a model.
+SELECT count(*) FROM (SELECT coalesce(max(seq), 0) AS seq FROM vector WHERE model = ?) AS known
+CROSS JOIN log ON log.seq > known.seq AND log.scope IN (SELECT value FROM json_each(?))
+    AND (EXISTS (SELECT 1 FROM words_docsize WHERE id = log.seq) OR EXISTS (SELECT 1 FROM past_words_docsize WHERE id = log.seq))

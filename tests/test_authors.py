@@ -19,6 +19,7 @@ from lukasa import Key
 from lukasa.clock import to_iso
 from lukasa.errors import InvalidInput, NotAllowed
 from lukasa.interfaces.api_tokens import token_from_environment
+from lukasa.interfaces.auth import single_token_source
 from lukasa.interfaces.cli.app import app
 from lukasa.interfaces.hooks.handlers import save_turns
 from lukasa.interfaces.http.app import build_app
@@ -143,7 +144,7 @@ def test_over_http_the_author_is_the_agent_of_the_token(tmp_path):
     stores = CallerStores(str(tmp_path / "agents.db"), Caller(), embedder="hash")
     token = token_from_environment("the-token-of-ada-here", "ada", None)
     headers = {"Authorization": "Bearer the-token-of-ada-here"}
-    with TestClient(build_app(stores, lambda: [token], ["testserver"]), headers=headers) as client:
+    with TestClient(build_app(stores, single_token_source(token), ["testserver"]), headers=headers) as client:
         turn = {"role": "user", "content": "The port is 8080", "speaker": "ben"}
         assert client.post("/v1/conversations/s1/turns", json=turn).status_code == 201
         assert client.post("/v1/memories", json={"text": "The port of heron is 8080."}).status_code == 201

@@ -6,7 +6,7 @@ import pytest
 
 from lukasa import Key, Link
 from lukasa.errors import InvalidInput
-from lukasa.interfaces.api_tokens import add_token
+from lukasa.interfaces.api_tokens import ApiTokens
 from lukasa.storage.engine import Query
 from lukasa.testing import seeded_ids
 from lukasa.transfer.jsonl import export_log, import_log
@@ -172,13 +172,13 @@ def test_what_another_agent_keeps_of_a_record_keeps_the_trust_and_the_quarantine
 
 @pytest.mark.requirement("LOG-8")
 @pytest.mark.parametrize("name", LOOK_ALIKES)
-def test_no_name_that_looks_like_an_agents_name_opens_a_store(stores, open_store, location, name, tmp_path, clock):
+def test_no_name_that_looks_like_an_agents_name_opens_a_store(stores, open_store, location, name, clock):
     owner, _ = stores
     for open_as in (
         lambda: open_store(location, agent=name),
         lambda: owner.as_agent(name),
         lambda: owner.journal.with_reach(owner.journal.reach, name),
-        lambda: add_token(tmp_path / "tokens.json", "second", clock, agent=name),
+        lambda: ApiTokens(owner.journal, clock).add("second", agent=name),
     ):
         with pytest.raises(InvalidInput, match="small letters"):
             open_as()

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from lukasa.text.statements import parse_statements, text_changes
 
 CHANGES = [
+    ("We deploy on Tuesdays.", "We deploy on Thursdays."),
+    ("Wir deployen dienstags.", "Wir deployen donnerstags."),
+    ("The standup is at 9:30.", "The standup is at 10."),
     ("Deploys run on Tuesday.", "We moved deploys to Thursday."),
     ("Deploys run on Tuesday.", "The deploy day is now Friday."),
     ("The weekly sync is on Wednesdays at 3pm.", "Heads up: the weekly sync has moved to Thursdays at 3pm."),
@@ -54,6 +57,10 @@ DISTINCT = [
     ("The user prefers short answers.", "The user now prefers Python."),
     ("Das Treffen mit Anna ist am Montag.", "Das Treffen mit Ben ist jetzt am Freitag."),
     ("Agreed, Maria!", "No, definitely not, Maria!"),
+    ("We met on Tuesday.", "We met on Thursday."),
+    ("We deploy on Tuesdays.", "We deploy on Thursdays too."),
+    ("I go swimming every Monday.", "I go running every Friday."),
+    ("We have 9 meetings.", "We are at 10 meetings."),
 ]
 
 

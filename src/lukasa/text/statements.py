@@ -77,7 +77,7 @@ class Statement(NamedTuple):
     """Whether it adds to what was so before: also, too, another."""
     past: bool
     has_verb: bool
-    """Whether it has a known verb of the present: is, runs, lives."""
+    """Whether it has a known verb of the present (is, runs, lives), or any verb of a habit: we deploy on Tuesdays."""
     lasting: bool
     """Whether it speaks of what holds and not of an event in the past."""
     indefinite: bool
@@ -192,6 +192,9 @@ _ORDINAL_DAY = re.compile(r"\b(\d{1,2})\. (?=(?:Jan|Feb|März|Apr|Mai|Jun|Jul|Au
 _NUMBER = re.compile(r"[€$£]?(v?\d[\d.,]*?)(k|m|st|nd|rd|th|%|gb|mb|kb|ms|s|kg|mg|h|min)?$", re.IGNORECASE)
 _ISO_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)$")
 _DOTTED_DATE = re.compile(r"(\d{1,2})[./](\d{1,2})[./](\d{2,4})?$")
+_HABIT = re.compile(
+    r"(?i)(?:we|i|they|you|wir|ich) [a-zäöüß]+\b.*\b(?:[a-z]{3,6}days|every|each|always|jeden|jede|immer|[a-z]+tags)\b"
+)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -467,7 +470,7 @@ class _Parser:
             negated=negated,
             adds=not self.found.isdisjoint(_ADDING_HINTS) and bool(_ADDS.search(main)),
             past=not self.found.isdisjoint(_PAST_HINTS) and bool(_PAST.search(sentence)),
-            has_verb=not _LASTING_WORDS.isdisjoint(self.found),
+            has_verb=not _LASTING_WORDS.isdisjoint(self.found) or bool(_HABIT.match(main)),
             lasting=not self._is_past_event() and (changes or self.found.isdisjoint(_PASSIVE_WORDS)),
             indefinite=not self.present.isdisjoint(_INDEFINITE),
             group=not self.present.isdisjoint(_GROUP_WORDS),
@@ -523,8 +526,14 @@ class _Parser:
                 self._add(index, index + 1, ValueType.CLOCK, _CLOCK_WORDS[word])
             elif (match := _CLOCK.match(word)) and (":" in word or match[5] or match[3] or following == "uhr"):
                 self._add_clock(index, int(match[1] or match[4]), match[2] or "00", match[3] or match[5] or following)
-            elif word.isdigit() and following in {"am", "pm", "uhr", "o'clock"} and int(word) <= 24:
+            elif word.isdecimal() and len(word) <= 2 and int(word) <= 24 and self._is_hour(index, following):
                 self._add_clock(index, int(word), "00", following)
+
+    def _is_hour(self, index: int, following: str) -> bool:
+        """Return whether a number is a time of the day: 10 am, 10 Uhr, "at 10" before nothing that it could count."""
+        if following in {"am", "pm", "uhr", "o'clock"}:
+            return True
+        return self.lower[index - 1 : index] in (["at"], ["um"]) and (not following or following in _FUNCTION_WORDS)
 
     def _add_month(self, index: int) -> None:
         month = _MONTHS[self.lower[index]]

@@ -594,6 +594,7 @@ class AsyncRecall:
         as_of: AsOf | None = ...,
         include_expired: bool = ...,
         patience: float = ...,
+        deadline: float | None = ...,
     ) -> RecallResult: ...
     async def reembed(self, embedder: str, progress: Progress | None = ...) -> str: ...
 

@@ -31,6 +31,7 @@ READ_VARIABLE = "LUKASA_READ_URL"
 PROFILE_VARIABLE = "LUKASA_PROFILE"
 FILES_VARIABLE = "LUKASA_FILES"
 TOKEN_VARIABLE = "LUKASA_TOKEN"  # noqa: S105 - the name of a variable
+EMBEDDER_FAILURE_VARIABLE = "LUKASA_EMBEDDER_FAILURE"
 HUB_VARIABLE = "LUKASA_HUB"
 HUB_TOKEN_VARIABLE = "LUKASA_HUB_TOKEN"  # noqa: S105 - the name of a variable
 BACKUP_SECRET_VARIABLE = "LUKASA_BACKUP_SECRET"  # noqa: S105 - the name of a variable
@@ -199,6 +200,11 @@ def embedder_name() -> str | None:
 def embedder_key() -> str:
     """Return the API key of the embedder from ``LUKASA_EMBEDDER_KEY``."""
     return os.environ.get(EMBEDDER_KEY_VARIABLE, "")
+
+
+def must_embed() -> bool:
+    """Return whether recall fails when the embedder does (``LUKASA_EMBEDDER_FAILURE=error``); else words alone answer."""
+    return os.environ.get(EMBEDDER_FAILURE_VARIABLE, "") == "error"
 
 
 def open_configured_model(url_and_model: str = "") -> LanguageModel | None:

@@ -23,6 +23,7 @@ from lukasa.config import (
     find_hub,
     locate_files,
     locate_store,
+    must_embed,
     open_configured_model,
     read_profile,
 )
@@ -570,7 +571,8 @@ def build_memory(
         from lukasa.recall.vector_index import VectorIndex
 
         if not index:
-            index.append(VectorIndex(owner.with_valid_bodies(), embedder, default=embedder_name(), key=embedder_key()))
+            options: Any = {"default": embedder_name(), "key": embedder_key(), "fail_closed": must_embed()}
+            index.append(VectorIndex(owner.with_valid_bodies(), embedder, **options))
         return index[0]
 
     def open_trust_lookup() -> TrustLookup:

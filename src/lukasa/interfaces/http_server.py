@@ -40,11 +40,14 @@ def is_loopback(host: str) -> bool:
 
 
 def list_host_names(host: str, port: int, extra_names: Sequence[str] = ()) -> list[str]:
-    """Return the values of the Host header that a client may send to this server."""
+    """Return the values of the Host header that a client may send to this server.
+
+    The names that the operator adds count without a port too: a proxy in front may listen on 443.
+    """
     own = _LOOPBACK_NAMES if is_loopback(host) else (f"[{host}]" if ":" in host else host,)
-    extra = [name if name.rpartition(":")[2].isdecimal() else f"{name}:{port}" for name in extra_names]
-    without_port = [*own, *extra_names] if port in (80, 443) else []
-    return [*(f"{name}:{port}" for name in own), *extra, *without_port]
+    extra = [f"{name}:{port}" for name in extra_names if not name.rpartition(":")[2].isdecimal()]
+    without_port = list(own) if port in (80, 443) else []
+    return [*(f"{name}:{port}" for name in own), *extra, *extra_names, *without_port]
 
 
 def fit_to_open_files(limits: ConnectionLimits) -> ConnectionLimits:

@@ -10,7 +10,7 @@ import json
 import time
 import urllib.error
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -20,6 +20,27 @@ _CHUNK_BYTES = 65_536
 _MAX_BYTES = 64_000_000
 _MAX_DELAY = 10.0
 _RETRY_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+
+
+class CircuitBreaker:
+    """Stops asking an endpoint that failed several times in a row, for a while: the next to ask fails at once."""
+
+    def __init__(self, failures: int = 3, seconds: float = 30.0) -> None:
+        self._limit, self._seconds = failures, seconds
+        self._failures = 0
+        self._closed_until = 0.0
+
+    def check(self) -> None:
+        """Raise ``StoreUnavailable`` while the endpoint is not to be asked."""
+        left = self._closed_until - time.monotonic()
+        if left > 0:
+            raise StoreUnavailable(f"The endpoint failed {self._failures} times; it is asked again in {left:.0f} s.")
+
+    def note(self, *, succeeded: bool) -> None:
+        """Count a failure, or forget the failures after a success."""
+        self._failures = 0 if succeeded else self._failures + 1
+        if self._failures >= self._limit:
+            self._closed_until = time.monotonic() + self._seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +54,7 @@ class Endpoint:
     retries: int = 0
     max_bytes: int = _MAX_BYTES
     sleep: Callable[[float], None] = time.sleep
+    breaker: CircuitBreaker = field(default_factory=CircuitBreaker, compare=False)
 
     @classmethod
     def from_url(cls, url_and_model: str, **options: Any) -> Self:
@@ -52,6 +74,16 @@ class Endpoint:
 
     def post_json(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return the JSON answer to a request. Raises ``StoreUnavailable`` with the reason when there is none."""
+        self.breaker.check()
+        try:
+            answer = self._post(path, body)
+        except StoreUnavailable:
+            self.breaker.note(succeeded=False)
+            raise
+        self.breaker.note(succeeded=True)
+        return answer
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
         deadline = time.monotonic() + self.timeout
         for retries_left in range(self.retries, -1, -1):
             try:

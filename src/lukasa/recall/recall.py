@@ -8,14 +8,16 @@ read, or that is past the limit, counts like an author who has not been judged y
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from queue import Empty, SimpleQueue
+from typing import NamedTuple, Protocol, TypeVar, cast
 
 from lukasa.clock import Clock, to_iso, to_utc
-from lukasa.errors import InvalidInput, MissingExtra
+from lukasa.errors import InvalidInput, MissingExtra, StoreUnavailable
 from lukasa.freshness import EXPIRES_AT, describe_freshness, describe_left_out, is_expired, stated_at
 from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
@@ -39,6 +41,7 @@ from lukasa.scope import SYSTEM
 from lukasa.storage.engine import AsOf, Progress, Query, Reader
 from lukasa.text.terms import terms_from_words
 
+T = TypeVar("T")
 CATCH_UP_SECONDS = 1.0
 """The time that one recall may spend on missing vectors."""
 MAX_LOOKUPS = 64
@@ -176,6 +179,35 @@ class _FoundRecords(NamedTuple):
     """The texts of the records and of the turns next to them, by position."""
 
 
+class EmbedderFailed(StoreUnavailable):
+    """The embedder gave no vector for the question."""
+
+
+def finish_by(ends: float | None, work: Callable[[], T]) -> T:
+    """Return what ``work`` returns; raise ``StoreUnavailable`` if it is not done by a moment of the monotonic clock.
+
+    The work goes on in its thread and is not waited for, so that the next recall finds a model that is loaded by then.
+    """
+    if ends is None:
+        return work()
+    done: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put((work(), None))
+        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits
+            done.put((None, error))
+
+    threading.Thread(target=run, name="lukasa-recall", daemon=True).start()
+    try:
+        result, error = done.get(timeout=max(0.0, ends - time.monotonic()))
+    except Empty:
+        raise StoreUnavailable("The embedder had not answered by the deadline.") from None
+    if error is not None:
+        raise error
+    return cast("T", result)
+
+
 class Recall:
     """Answers questions for one caller. Call it: ``memory.recall("When is the release?")``."""
 
@@ -205,16 +237,19 @@ class Recall:
         as_of: AsOf | None = None,
         include_expired: bool = False,
         patience: float = CATCH_UP_SECONDS,
+        deadline: float | None = None,
     ) -> RecallResult:
         """Return the ``k`` records that answer best. Any string is a question; the filters are those of ``Query``.
 
         A record must have the ``session`` and all ``labels`` (``tag=…``, ``outcome=…``, ``tier=…``); ``since`` and
         ``until`` limit when things happened. Missing vectors are computed first, for at most ``patience`` seconds.
         Expired records are listed in ``left_out`` instead, unless ``include_expired`` is true. Of hits that say different
-        things about the same subject the newest comes first, unless the question asks for an earlier time.
+        things about the same subject the newest comes first, unless the question asks for an earlier time. If the embedder
+        has not answered after ``deadline`` seconds, words alone find the records, and ``note`` says so.
         """
         if k < 0:
             raise InvalidInput("k must be 0 or more.")
+        ends = None if deadline is None else time.monotonic() + deadline
         query = Query(
             kinds=tuple(kinds),
             scopes=tuple(scopes),
@@ -226,15 +261,21 @@ class Recall:
         )
         unindexed, note, model = 0, "", ""
         try:
-            unindexed = self.index.catch_up(patience)
+            if deadline is not None:
+                patience = min(patience, deadline / 2)
+            unindexed = finish_by(ends, lambda: self.index.catch_up(patience))
             model, note = self.index.choose_embedder().name, self.index.outdated_note
-        except MissingExtra as error:
-            note = f"{error.message} Found by words alone."
+        except (MissingExtra, StoreUnavailable) as error:
+            note = self._without_vectors(error)
         text = question[:_MAX_QUESTION_LENGTH]
         if not text.strip():
             return RecallResult(parse_question(text), (), note="The question is empty.")
         with self._journal.snapshot() as reader:
-            found = self._find_records(reader, text, model, query)
+            try:
+                found = self._find_records(reader, text, model, query, ends)
+            except EmbedderFailed as error:
+                note = self._without_vectors(error)
+                found = self._find_records(reader, text, "", query)
             if unindexed and not self._journal.reach.unlimited:  # texts of other scopes do not count
                 unindexed = reader.count_without_vectors(model)
         if unindexed and self.index.write_failure:
@@ -308,7 +349,15 @@ class Recall:
         )
         return RecallResult(found.question, hits[:k], hits[k:], unindexed, note, left_out, now)
 
-    def _find_records(self, reader: Reader, text: str, model: str, query: Query) -> _FoundRecords:
+    def _without_vectors(self, error: MissingExtra | StoreUnavailable) -> str:
+        """Return the note on a recall by words alone; raise the error where the embedder is asked to be there."""
+        if self.index.fail_closed and not isinstance(error, MissingExtra):
+            raise error
+        return f"{error.message} Found by words alone."
+
+    def _find_records(
+        self, reader: Reader, text: str, model: str, query: Query, ends: float | None = None
+    ) -> _FoundRecords:
         """Parse the question and read the records that match it by words or by vector."""
         text_count = sum(row.live for row in reader.tally() if row.scope != SYSTEM)
         question = parse_question(text, speakers=self._list_speakers(reader, text_count), now=self._clock.now().date())
@@ -326,7 +375,10 @@ class Recall:
         records = {match.record.seq: match.record for match in matches}
         cosines: dict[int, float] = {}
         if model:
-            vector = self.index.question_vector(question.for_vector or text)
+            try:
+                vector = finish_by(ends, lambda: self.index.question_vector(question.for_vector or text))
+            except StoreUnavailable as error:
+                raise EmbedderFailed(error.message, hint=error.hint) from error
             for match in reader.match_vector(model, vector, replace(query, limit=_VECTOR_CANDIDATES)):
                 records[match.record.seq] = match.record
                 cosines[match.record.seq] = match.score

@@ -318,7 +318,7 @@ def _read_number(token: str, following: str, language: Language) -> tuple[list[t
         return [(f"{hour}:{clock[2] or '00'}", "number")], True
     if time := _TIME.fullmatch(token):
         return [(f"{int(time[1])}:{time[2]}", "number")], following == "uhr"
-    if following in ("uhr", "oclock") and token.isdigit():
+    if following in ("uhr", "oclock") and token.isdecimal():
         return [(f"{int(token)}:00", "number")], True
     if _THOUSANDS.fullmatch(token) and language == "en":
         token = token.replace(",", "")

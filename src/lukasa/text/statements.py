@@ -736,7 +736,7 @@ _VERB_WORDS = (_CHANGE_WORDS - _NOW_WORDS - _CHANGE_ADVERBS) | _GENERIC_WORDS | 
 
 def _is_day(word: str) -> bool:
     digits = word.removesuffix("st").removesuffix("nd").removesuffix("rd").removesuffix("th").removesuffix(".")
-    return digits.isdigit() and 1 <= int(digits) <= 31
+    return digits.isdecimal() and 1 <= int(digits) <= 31
 
 
 def _day_number(word: str) -> str:

@@ -46,6 +46,9 @@ def recall(
     explain: Annotated[bool, flag("--explain", "Show why each record was found, and the next candidates.")] = False,
     include_expired: Annotated[bool, flag("--include-expired", "Include memories that have expired.")] = False,
     budget: BlockBudgetOption = None,
+    deadline: Annotated[
+        float | None, option("SECONDS", "After these, words alone if the embedder has not answered.", min=0.001)
+    ] = None,
 ) -> None:
     """Find the records that answer a question, by words and by meaning, best first.
 
@@ -54,7 +57,8 @@ def recall(
     require_utf8(question)
     filters: dict[str, Any] = {"kinds": kind or (), "scopes": scope or (), "author": author, "labels": label or ()}
     times: Any = {"since": parse_time(since), "until": parse_time(until), "as_of": parse_time(as_of)}
-    result = call.memory.recall(question, k, session=session, include_expired=include_expired, **filters, **times)
+    options: Any = {"session": session, "include_expired": include_expired, "deadline": deadline}
+    result = call.memory.recall(question, k, **options, **filters, **times)
     if budget is not None and not call.json:
         from lukasa.recall.recall import build_prompt_block
 

@@ -26,7 +26,7 @@ SNAPSHOT_TOKENS, BRIEFING_TOKENS, RESUME_TOKENS, RECALL_TOKENS = 1_000, 800, 2_0
 _MAX_HITS = 6
 _MAX_PROMPT_LENGTH = 4_000
 _MIN_COVERAGE, _MIN_COSINE = 0.5, 0.35
-_RECALL_TIMEOUT = 0.05
+_CATCH_UP_SECONDS, _DEADLINE = 0.05, 1.0
 _WRITE_TIMEOUT = 5.0
 _CHUNK_SIZE = 100
 _MAX_SESSIONS = 200
@@ -123,7 +123,9 @@ class HookHandlers:
             parts.append(memory.vault.build_snapshot_block(budget=SNAPSHOT_TOKENS).text)
         if len(prompt.split()) < 2 or prompt.startswith("/"):
             return parts, frozenset()
-        result = memory.recall(prompt[:_MAX_PROMPT_LENGTH], 3 * _MAX_HITS, patience=_RECALL_TIMEOUT)
+        result = memory.recall(
+            prompt[:_MAX_PROMPT_LENGTH], 3 * _MAX_HITS, patience=_CATCH_UP_SECONDS, deadline=_DEADLINE
+        )
         hits = [
             hit
             for hit in result.hits

@@ -28,8 +28,8 @@ class Question(RequestModel):
     since: Moment | None = None
     until: Moment | None = None
     as_of: Moment | None = Field(None, description="Answer as the store was at this time.")
-    deadline: Annotated[float, Field(ge=0, le=60)] = Field(
-        1.0, description="Seconds for missing vectors; after them, words alone answer for the records without vectors."
+    deadline: Annotated[float, Field(gt=0, le=60)] | None = Field(
+        None, description="Seconds; if the embedder has not answered by then, words alone find the records."
     )
     explain: bool = Field(False, description="Return the signals of each hit, and what was dropped.")
     block_tokens: Annotated[int, Field(ge=100, le=50_000)] | None = Field(
@@ -51,7 +51,7 @@ def recall(memory: CallerMemory, body: Question) -> Any:
         since=to_moment(body.since),
         until=to_moment(body.until),
         as_of=to_moment(body.as_of),
-        patience=body.deadline,
+        deadline=body.deadline,
     )
     answer = recall_json(result, explain=body.explain)
     if body.block_tokens is not None:

@@ -100,6 +100,7 @@ def test_a_session_is_awaited_like_the_memory(tmp_path: Path) -> None:
 NOT_AWAITED = {
     "Forecasts.count_versions": "called by Session.state",
     "Forecasts.fill_sections": "called by Session.state",
+    "Journal.with_valid_bodies": "takes and returns synchronous journals; services use Memory.valid_journal",
     "Jobs.seen_by": "takes a synchronous journal; callers use Memory.as_agent",
     "Session.begin": "called by Sessions.start",
     "Session.reopen": "called by Sessions.start",
@@ -148,7 +149,7 @@ def public_calls() -> set[str]:
     return {
         f"{cls.name.removeprefix('Async')}.{member.name}"
         for cls in tree.body
-        if isinstance(cls, ast.ClassDef)
+        if isinstance(cls, ast.ClassDef) and not cls.name.startswith("AsyncRemote")  # tests/test_client.py awaits those
         for member in cls.body
         if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef) and member.name not in ("__aenter__", "__aexit__")
     }

@@ -132,7 +132,7 @@ class Journal:
     def end_request(self) -> None:
         """Make the later writes of a journal that ``for_request`` returned plain ones, such as those of a close."""
         if isinstance(self._engine, RequestLog):
-            self._engine = self._engine.engine
+            self._engine.has_ended = True
 
     def with_valid_bodies(self, *, skip_damaged: bool = True) -> Journal:
         """Return a journal for services, for which a record whose body is not as its kind declares is damaged.
@@ -213,7 +213,7 @@ class Journal:
         caller = f"The agent {self.author!r}" if self.author else "A caller with limited scopes"
         return Refused(
             "author_not_yours",
-            f"{caller} cannot write in the name of {name!r:.80}. Leave the name out (in a conversation, who said it is the "
+            f"{caller} cannot write in the name of {name[:80]!r}. Leave the name out (in a conversation, who said it is the "
             "speaker), or ask the owner of the store to write it.",
         )
 
@@ -223,8 +223,10 @@ class Journal:
         if author.__class__ is not str or kind.__class__ is not str:
             return None  # the gate refuses it
         if self.reach.unlimited:
+            if author not in RESERVED_NAMES:
+                return None
             reason = f"{author!r} is a name of the store itself; name the agent that wrote it, or nobody."
-            return Refused("bad_author", reason) if author in RESERVED_NAMES else None
+            return Refused("bad_author", reason)
         if kind in self._gate.owner_only and (not self.author or draft.scope != self.author):
             return Refused(
                 "not_allowed", "Only the owner of the store sets rules for others; an agent may set its own."

@@ -61,8 +61,8 @@ with lukasa.open(sys.argv[1]) as memory:
 def test_a_killed_copy_leaves_a_partial_file_that_the_next_one_deletes(backups, tmp_path):
     target = tmp_path / "copy.db"
     subprocess.run([sys.executable, "-c", KILLED_COPY, tmp_path / "store.db", target], check=False)
-    (left,) = tmp_path.glob("copy.db.*.part")
-    used = tmp_path / "copy.db.0123.part"
+    (left,) = tmp_path.glob(".lukasa-*.part")
+    used = tmp_path / ".lukasa-0123.part"
     with used.open("wb") as running, lukasa.open(tmp_path / "store.db") as memory:
         fcntl.flock(running, fcntl.LOCK_EX)  # as another process that copies to the same name
         memory.backup(target)

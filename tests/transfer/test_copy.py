@@ -630,6 +630,6 @@ def test_copy_command_reaches_postgresql_and_shows_no_password(source, server, t
     run("copy", url, tmp_path / "back.db", "--json")
     assert "is the source itself" in run("copy", url, url + "?connect_timeout=5", expect=2).stderr
     for store in (tmp_path / "source.db", url, tmp_path / "back.db"):
-        run("--store", store, "export", tmp_path / "out.jsonl")
+        run("--store", store, "export", tmp_path / "out.jsonl", "--force")
         assert (tmp_path / "out.jsonl").read_bytes() == exported(source)
     server.drop(name)

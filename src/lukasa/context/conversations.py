@@ -475,7 +475,10 @@ class Conversations:
         return [by_id[fact.id] for fact in context.origin.facts if fact.id in by_id]
 
     def _describe_summary_age(self, context: Context, now: datetime) -> str:
-        summary = self._journal.get(self._conversation(context.session_id).key(SUMMARY)) if context.folded else None
+        try:
+            summary = self._journal.get(self._conversation(context.session_id).key(SUMMARY)) if context.folded else None
+        except StoreDamaged:  # its text was recovered from an earlier version
+            return ""
         return "" if summary is None else f"written {describe_age(summary.moment, now)}"
 
     def _conversation(self, session_id: str) -> ConversationRecords:

@@ -98,11 +98,15 @@ class RequestLog:
         self.engine = engine
         self._keys = (f"request/{key}/{number}" for number in count())
         self._fingerprint = fingerprint
+        self.has_ended = False
+        """Whether the request is over: later writes, such as those of a close, are plain ones."""
 
     def append(
         self, reach: Reach, batch: Sequence[ValidatedDraft] | ConditionalBatch, *, key: str | None = None
     ) -> Outcome:
         """Append a batch with the next key, unless the service names one. Raises ``RepeatedRequest``."""
+        if self.has_ended:
+            return self.engine.append(reach, batch, key=key)
 
         def condition(reader: Reader) -> Sequence[ValidatedDraft] | Refused:
             return batch(reader) if callable(batch) else batch

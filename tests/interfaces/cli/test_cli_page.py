@@ -30,6 +30,7 @@ CHANGING = [
     (re.compile(r"\b[0-9a-f]{12}\b"), "ID"),
     (re.compile(r"[\d.]+ (bytes|[kMG]B)"), "SIZE"),
     (re.compile(r"\b3\.\d+\.\d+\b"), "SQLITE"),
+    (re.compile(r"\((?:today|yesterday|\d+ (?:day|week|month|year)s? ago)\)"), "(AGE)"),
     (re.compile(r"─+"), "─"),
 ]
 
@@ -118,7 +119,7 @@ def test_the_tour_runs_every_step(statements):
         ("undone.reverted", "shared/note/rumour"),
         ("owner.journal.erase(", "ErasureReceipt(id="),
         ("elysia.journal.history(", "[]"),
-        ("owner.verify()", "VerifyReport(versions=10, findings=())"),
+        ("owner.verify()", "VerifyReport(versions=10, findings=(), set_aside=0)"),
         ('(folder / "here.jsonl").read_bytes() ==', "True"),
     ],
 )

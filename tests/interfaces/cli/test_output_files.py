@@ -27,10 +27,9 @@ FILE_WRITERS = {
     ("backup", "place"): "backup {target}",
     ("restore", "into"): "restore file://{folder}/backups --into {target}",
     ("continuity", "file"): "continuity {target}",
-    ("token add", "tokens"): "token add new --tokens {target}",
 }
 """The commands that write one file. The key names the command and the parameter."""
-UPDATERS = {"continuity", "token add"}
+UPDATERS = {"continuity"}
 """They read the file first and keep what is in it, so that they need no --force."""
 NEVER_REPLACE = {"backup", "restore"}
 FOLDER_WRITERS = {
@@ -45,16 +44,9 @@ OTHERS = {
     *(("audit", "path"), ("checkpoint save", "state"), ("context import", "source"), ("episode add", "file")),
     *(("import", "file"), ("scan", "file"), ("skill add", "file"), ("skill check", "file"), ("trust import", "files")),
     *(("vault import", "file"), ("backup", "secret_file"), ("restore", "secret_file"), ("restore", "source")),
-    *(
-        ("copy", "source"),
-        ("copy", "destination"),
-        ("handoff create", "artifact"),
-        ("mcp", "tokens"),
-        ("serve", "tokens"),
-    ),
-    *(("token list", "tokens"), ("token revoke", "tokens")),
+    *(("copy", "source"), ("copy", "destination"), ("handoff create", "artifact")),
 }
-"""Parameters that name a file to read, a store, or a text; ``token revoke`` writes the file that ``token add`` made."""
+"""Parameters that name a file to read, a store, or a text."""
 SVG = {"forecast plot", "trust history"}
 SKILL = "# Skill: Deploy a service\n\n## Steps\n1. Build the image\n\n## Exit Criteria\n- It runs\n"
 STATE = {"metadata": {"agent_id": "orion"}, "market_contexts": {"m1": {"price": 0.5}}}

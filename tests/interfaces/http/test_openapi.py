@@ -56,7 +56,7 @@ def run_schemathesis(server: Any, folder: Path, secret: str, *words: str) -> Non
     settings.write_text(SETTINGS, "utf-8")
     command = [
         *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(settings), "run"),
-        *(f"{server.url}/openapi.json", "-H", f"Authorization: Bearer {secret}", "--workers", "2"),
+        *(f"{server.url}/openapi.json", "-H", f"Authorization: Bearer {secret}", "--workers", "1"),
         *(
             "--suppress-health-check",
             "all",

@@ -19,7 +19,7 @@ import typer
 
 from lukasa.clock import SystemClock
 from lukasa.config import locate_owner_token, locate_store, single_token
-from lukasa.errors import FileTaken, InvalidInput, MissingExtra, NotAllowed
+from lukasa.errors import FileTaken, InvalidInput, MissingExtra, NotAllowed, StoreMissing
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     Call,
@@ -256,8 +256,11 @@ def list_(call: Call) -> None:
 
     Example: lukasa token list
     """
-    with _open_tokens(call) as tokens:
-        found = tokens.list()
+    try:
+        with _open_tokens(call) as tokens:
+            found = tokens.list()
+    except StoreMissing:
+        found = []
     call.show(
         found,
         columns=(
@@ -276,6 +279,10 @@ def revoke(call: Call, name: TokenNameArgument) -> None:
 
     Example: lukasa token revoke laptop
     """
-    with _open_tokens(call) as tokens:
-        require_found(tokens.revoke(name), f"There is no token named {name!r:.80}.")
+    missing = f"There is no token named {name!r:.80}."
+    try:
+        with _open_tokens(call) as tokens:
+            require_found(tokens.revoke(name), missing)
+    except StoreMissing:
+        require_found(False, missing)
     call.show({"name": name, "revoked": True}, f"Revoked: {name}.")

@@ -159,7 +159,9 @@ SERVICES: dict[str, Service] = {
     "graph": Service("lukasa.memory_graph", "MemoryGraph", lambda memory, _: (memory.valid_journal,)),
     "handoffs": Service("lukasa.experience", "Handoffs"),
     "hub": Service(
-        "lukasa.network", "NetworkHub", lambda memory, parts: (memory.journal, parts.clock, parts.open_trust_lookup())
+        "lukasa.network",
+        "NetworkHub",
+        lambda memory, parts: (memory.valid_journal, parts.clock, parts.open_trust_lookup()),
     ),
     "knowledge": Service(
         "lukasa.experience",

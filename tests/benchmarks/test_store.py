@@ -264,6 +264,7 @@ def test_lukasa_refusing_a_note_stops_the_benchmark(tmp_path):
     lukasa.close()
 
 
+@pytest.mark.slow
 def test_kept_stores_stay_and_are_not_overwritten(tmp_path):
     store.run((20,), 1, effort=TINY, keep=tmp_path / "kept")
     assert {file.name for file in (tmp_path / "kept").glob("*.db")} == {"lukasa-20.db", "reference-20.db"}
@@ -290,6 +291,7 @@ def test_what_is_not_a_size_is_refused(text):
         store.parse_sizes(text)
 
 
+@pytest.mark.slow
 def test_the_command_writes_json_for_programs():
     result = CliRunner().invoke(app, ["--json", "bench", "store", "--sizes", "20", "--rounds", "1"])
     assert result.exit_code == 0

@@ -185,6 +185,7 @@ def journal_calls(memory: Any, folder: Path) -> Iterator[Any]:
     yield journal.list_damaged(), journal.set_aside(), journal.accept_losses()
     with journal.snapshot() as reader:
         yield reader.get(record.key), reader.history(record.key), reader.read(), reader.tally(), reader.tip()
+        yield reader.names_at([record.seq])
         yield reader.match_text("plain note"), reader.frequency(["note"]), reader.authors(100)
         yield reader.match_vector("test", [1.0, 0.0]), reader.cosines("test", [1.0, 0.0], [record.seq])
         yield reader.count_without_vectors("test"), reader.without_vectors("test", 3)

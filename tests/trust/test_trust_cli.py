@@ -153,6 +153,7 @@ def test_a_picture_is_written_to_a_file(run, tmp_path):
 # The benchmark
 
 
+@pytest.mark.slow
 def test_the_benchmark_runs_and_reports_its_figures(monkeypatch):
     report = benchmark.run(1, rounds=12, sizes=(100,), embedder="hash", question_count=2, flood_size=20)
     monkeypatch.setattr(benchmark, "run", lambda seeds, **_: report)

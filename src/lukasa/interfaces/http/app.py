@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import anyio.to_thread
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.applications import Starlette
@@ -55,6 +56,9 @@ STREAMING_PATHS = frozenset({"/v1/import"})
 
 READING_PATHS = frozenset({"/v1/recall", "/v1/before-task", MCP_PATH})
 """Paths whose POST requests a read-only token may send. MCP refuses the writes of such a token itself."""
+
+MAX_THREADS = 4
+"""Requests that run at the same time. More threads only take turns at the interpreter, and each then takes longer."""
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": description, "content": {PROBLEM_MEDIA_TYPE: {}}}
@@ -105,6 +109,7 @@ def build_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
         async with AsyncExitStack() as stack:
             if mcp_app is not None:
                 await stack.enter_async_context(mcp_app.router.lifespan_context(mcp_app))

@@ -22,7 +22,7 @@ from lukasa.experience.consolidation.extract import (
 )
 from lukasa.experience.consolidation.injection_filter import is_suspicious
 from lukasa.experience.consolidation.resolutions import mask_differences
-from lukasa.jobs import REGISTRY, TaskRegistry
+from lukasa.jobs import TaskRegistry
 from lukasa.record import draft_from
 from lukasa.storage.engine import Query
 from lukasa.testing.fake_llm import FakeLLM
@@ -469,11 +469,9 @@ def test_consolidation_and_pruning_run_as_jobs(memory, add_episodes):
     from lukasa.experience.consolidation import jobs
 
     add_episodes(memory, errors=[ERROR])
-    own = TaskRegistry()  # keep the jobs out of the global registry, where workers of other tests would find them
+    own = TaskRegistry()
     for name, function in (("experience.consolidate", jobs.consolidate), ("experience.prune", jobs.prune)):
         own.job(name)(function)
-        if name in REGISTRY:
-            REGISTRY.forget(name)
     memory.jobs = memory.jobs.serving(own)
     for _ in range(3):
         assert memory.jobs.defer("experience.consolidate", key="soon")

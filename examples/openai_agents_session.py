@@ -3,7 +3,7 @@
 Prints:
     first answer: The release is on Tuesday.
     after a restart the session has 4 items
-    recalled: The release is on Tuesday.
+    recalled: ['The release is on Tuesday.']
 """
 
 import asyncio
@@ -29,4 +29,5 @@ with tempfile.TemporaryDirectory() as folder:
         ask(memory, "Thanks!", "You are welcome.")
         items = asyncio.run(LukasaSession("chat-1", memory).get_items())
         print(f"after a restart the session has {len(items)} items")
-        print("recalled:", memory.recall("What day is the release?").hits[0].text)
+        found = [hit.text for hit in memory.recall("What day is the release?").hits]
+        print("recalled:", [text for text in found if "Tuesday" in text])

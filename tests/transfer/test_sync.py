@@ -11,15 +11,7 @@ from lukasa import Key
 from lukasa.api_connection import ApiConnection
 from lukasa.storage.engine import Query
 from lukasa.testing import FrozenClock
-from lukasa.transfer.sync import (
-    CONFLICT_KIND,
-    HttpLogPeer,
-    fingerprint_log,
-    list_conflicts,
-    read_log_page,
-    replay_pushed,
-    sync_logs,
-)
+from lukasa.transfer.sync import CONFLICT_KIND, HttpLogPeer, fingerprint_log, read_log_page, replay_pushed, sync_logs
 from support.api_server import run_api_server, token_for
 
 
@@ -95,7 +87,7 @@ def test_a_conflict_is_kept_in_both_stores_and_the_hub_wins(open_memory):
     assert result.holds
     for memory in (laptop, hub):
         assert memory.journal.get(Key("shared", "note", "a")).text == "changed on the hub"
-        (conflict,) = list_conflicts(memory.journal)
+        (conflict,) = memory.journal.read(Query(kinds=(CONFLICT_KIND,)))
         assert "changed on the laptop" in conflict.body["here"]
         assert "changed on the hub" in conflict.body["hub"]
     assert sync_logs(laptop.journal, JournalPeer(hub.journal)).conflicts == []

@@ -8,13 +8,13 @@ each file is a record: every version stays, ``memory.journal.undo`` takes change
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lukasa.errors import InvalidInput, MissingExtra
+from lukasa.errors import MissingExtra
 from lukasa.integrations import MEMORY_FILE
+from lukasa.integrations.records import choose_scope, hash_names
 from lukasa.memory import Memory
 from lukasa.outcome import Accepted, Refused
 from lukasa.record import Draft
@@ -43,10 +43,7 @@ class MemoryFolder:
 
     def __init__(self, memory: Memory, scope: str | None = None) -> None:
         self._journal = memory.journal
-        home = scope or memory.journal.home_scope
-        if home is None:
-            raise InvalidInput("The caller may write no scope.", hint="Open the store with another agent or scope.")
-        self._scope = home
+        self._scope = choose_scope(memory, scope)
 
     def view(self, command: Any) -> str:
         path = _check_path(command.path)
@@ -166,10 +163,10 @@ class MemoryFolder:
 
     def _draft(self, path: str, text: str | None) -> Draft:
         body = {"path": path, "is_folder": text is None}
-        return Draft(MEMORY_FILE, text or "", body, _hash(path), self._scope, origin="memory_tool")
+        return Draft(MEMORY_FILE, text or "", body, hash_names(path), self._scope, origin="memory_tool")
 
     def _tombstone(self, path: str) -> Draft:
-        return Draft(MEMORY_FILE, id=_hash(path), scope=self._scope, deleted=True, origin="memory_tool")
+        return Draft(MEMORY_FILE, id=hash_names(path), scope=self._scope, deleted=True, origin="memory_tool")
 
 
 class LukasaMemoryTool(BetaAbstractMemoryTool):
@@ -307,7 +304,3 @@ def _format_size(size: int) -> str:
     power = min(max(size.bit_length() - 1, 0) // 10, 3)
     value = size / 1024**power
     return f"{int(value)}{'BKMG'[power]}" if value == int(value) else f"{value:.1f}{'BKMG'[power]}"
-
-
-def _hash(path: str) -> str:
-    return hashlib.sha256(path.encode("utf-8", "surrogatepass")).hexdigest()[:32]

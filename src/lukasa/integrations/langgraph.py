@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
 
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.integrations import GRAPH_CHECKPOINT, GRAPH_WRITES
 from lukasa.integrations.deltas import apply_difference, encode_difference
+from lukasa.integrations.records import choose_scope, hash_names, require_accepted
 from lukasa.memory import Memory
-from lukasa.outcome import Accepted, Outcome, Refused
+from lukasa.outcome import Refused
 from lukasa.record import Draft, Key, Record, draft_from
 from lukasa.storage.engine import Query, Reader
 
@@ -52,7 +53,6 @@ _OUT_OF_ORDER = "order=mixed"
 """A label of checkpoints that were not the newest of their thread when they were stored."""
 _CACHED_BYTES = 8_000_000
 
-T = TypeVar("T")
 Config = Mapping[str, Any]
 
 
@@ -67,10 +67,10 @@ class _Place(NamedTuple):
         return RunnableConfig(configurable=ids)
 
     def key(self, scope: str, checkpoint_id: str) -> Key:
-        return Key(scope, GRAPH_CHECKPOINT, _hash(*self, checkpoint_id))
+        return Key(scope, GRAPH_CHECKPOINT, hash_names(*self, checkpoint_id))
 
     def labels(self) -> tuple[str, ...]:
-        return f"thread={_hash(self.thread)}", f"place={_hash(*self)}"
+        return f"thread={hash_names(self.thread)}", f"place={hash_names(*self)}"
 
 
 class LukasaSaver(BaseCheckpointSaver[int]):
@@ -79,10 +79,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
     def __init__(self, memory: Memory, *, scope: str | None = None, serde: SerializerProtocol | None = None) -> None:
         super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=None))
         self._journal = memory.journal
-        home = scope or memory.journal.home_scope
-        if home is None:
-            raise InvalidInput("The caller may write no scope.", hint="Open the store with another agent or scope.")
-        self._scope = home
+        self._scope = choose_scope(memory, scope)
         self._cache: OrderedDict[tuple[str, str], bytes] = OrderedDict()
 
     # --- reading ---
@@ -147,7 +144,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         writes = sorted(self._list_writes(reader, place, checkpoint_id), key=lambda write: write[0])
         return CheckpointTuple(
             place.config(checkpoint_id),
-            {**state, "channel_values": values},
+            cast("Checkpoint", {**state, "channel_values": values}),
             metadata,
             place.config(body["parent"]) if body["parent"] else None,
             [
@@ -164,7 +161,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
                 yield writes_sort_key(path, task, int(index)), channel, kind, data
 
     def _writes_query(self, place: _Place, checkpoint_id: str) -> Query:
-        label = f"for={_hash(*place, checkpoint_id)}"
+        label = f"for={hash_names(*place, checkpoint_id)}"
         return Query(kinds=(GRAPH_WRITES,), scopes=(self._scope,), labels=(label,))
 
     def _find_part(self, reader: Reader, record: Record, name: str) -> Record | None:
@@ -252,7 +249,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             if newest is not None and newest.body["checkpoint"] > checkpoint["id"]:
                 labels += (_OUT_OF_ORDER,)
             if run_id := full_metadata.get("run_id"):
-                labels += (f"run={_hash(str(run_id))}",)
+                labels += (f"run={hash_names(str(run_id))}",)
             body = {"thread": place.thread, "ns": place.namespace, "checkpoint": checkpoint["id"], "parent": parent_id}
             key = place.key(self._scope, checkpoint["id"])
             return [
@@ -266,7 +263,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
                 )
             ]
 
-        _require_accepted(self._journal.append_if(append_checkpoint))
+        require_accepted(self._journal.append_if(append_checkpoint))
         return place.config(checkpoint["id"])
 
     def _build_part(
@@ -294,8 +291,8 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             for index, (channel, value) in enumerate(writes)
             for kind, data in [self.serde.dumps_typed(value)]
         }
-        key = Key(self._scope, GRAPH_WRITES, _hash(*place, checkpoint_id, task_id))
-        labels = (place.labels()[0], f"for={_hash(*place, checkpoint_id)}")
+        key = Key(self._scope, GRAPH_WRITES, hash_names(*place, checkpoint_id, task_id))
+        labels = (place.labels()[0], f"for={hash_names(*place, checkpoint_id)}")
 
         def append_writes(reader: Reader) -> Sequence[Draft] | Refused:
             known = reader.get(key)
@@ -307,7 +304,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             body |= {"path": task_path or (known.body["path"] if known else ""), "writes": {**earlier, **added}}
             return [Draft(key.kind, body=body, id=key.id, scope=key.scope, labels=labels, origin="langgraph")]
 
-        _require_accepted(self._journal.append_if(append_writes))
+        require_accepted(self._journal.append_if(append_writes))
 
     def delete_thread(self, thread_id: str) -> None:
         self._delete(lambda reader: self._list_thread(reader, thread_id))
@@ -315,7 +312,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         def of_runs(reader: Reader) -> Iterator[Record]:
             for run_id in dict.fromkeys(run_ids):
-                label = f"run={_hash(str(run_id))}"
+                label = f"run={hash_names(str(run_id))}"
                 yield from _read_pages(reader, Query(kinds=(GRAPH_CHECKPOINT,), scopes=(self._scope,), labels=(label,)))
 
         self._delete(of_runs)
@@ -369,16 +366,16 @@ class LukasaSaver(BaseCheckpointSaver[int]):
                 if record.kind == GRAPH_CHECKPOINT:
                     own, id = place.labels(), place.key(self._scope, checkpoint_id).id
                 else:
-                    own = (place.labels()[0], f"for={_hash(*place, checkpoint_id)}")
-                    id = _hash(*place, checkpoint_id, record.body["task"])
+                    own = (place.labels()[0], f"for={hash_names(*place, checkpoint_id)}")
+                    id = hash_names(*place, checkpoint_id, record.body["task"])
                 labels = (*own, *(label for label in record.labels if label.startswith(("run=", "order="))))
                 drafts.append(draft_from(record, id=id, body=body, labels=labels, author=""))
             return drafts
 
-        _require_accepted(self._journal.append_if(copied))
+        require_accepted(self._journal.append_if(copied))
 
     def _list_thread(self, reader: Reader, thread_id: str) -> Iterator[Record]:
-        label = f"thread={_hash(thread_id)}"
+        label = f"thread={hash_names(thread_id)}"
         kinds = (GRAPH_CHECKPOINT, GRAPH_WRITES)
         return _read_pages(reader, Query(kinds=kinds, scopes=(self._scope,), labels=(label,)))
 
@@ -408,7 +405,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             ]
             return drafts
 
-        _require_accepted(self._journal.append_if(replaced))
+        require_accepted(self._journal.append_if(replaced))
 
     def _make_independent(self, reader: Reader, record: Record, gone: Mapping[Key, Record]) -> Iterator[Draft]:
         """Yield a version of a checkpoint that holds whole every part it would lose with the deleted ones."""
@@ -481,8 +478,6 @@ def _is_empty(record: Record, name: str) -> bool:
 
 def _read_pages(reader: Reader, query: Query, size: int = 100) -> Iterator[Record]:
     """Yield the records of a query, page by page."""
-    from dataclasses import replace
-
     while True:
         page = reader.read(replace(query, limit=size))
         yield from page
@@ -490,15 +485,6 @@ def _read_pages(reader: Reader, query: Query, size: int = 100) -> Iterator[Recor
             return
         last = page[-1].seq
         query = replace(query, before=last) if query.newest_first else replace(query, after=last)
-
-
-def _require_accepted(outcome: Outcome) -> None:
-    if not isinstance(outcome, Accepted):
-        raise InvalidInput(f"The store did not take the checkpoint: {outcome.reason}")
-
-
-def _hash(*names: str) -> str:
-    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def _encode(content: bytes) -> str:

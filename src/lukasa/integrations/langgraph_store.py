@@ -8,7 +8,6 @@ meaning, and needs no embedding model from outside. Items with a time to live ar
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,8 +17,8 @@ from typing import Any
 from lukasa.clock import Clock, SystemClock, from_iso, to_iso
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.integrations import GRAPH_ITEM
+from lukasa.integrations.records import choose_scope, hash_names, require_accepted
 from lukasa.memory import Memory
-from lukasa.outcome import Accepted, Outcome
 from lukasa.record import Draft, Key, Record, draft_from
 from lukasa.storage.engine import Query, Reader
 
@@ -69,10 +68,7 @@ class LukasaStore(BaseStore):
         self._journal = memory.journal
         self._fields = tuple(fields)
         self.ttl_config = ttl
-        home = scope or memory.journal.home_scope
-        if home is None:
-            raise InvalidInput("The caller may write no scope.", hint="Open the store with another agent or scope.")
-        self._scope = home
+        self._scope = choose_scope(memory, scope)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations; reads see the state before the writes, and of several writes to one key the last counts."""
@@ -104,7 +100,7 @@ class LukasaStore(BaseStore):
         drafts = [self._draft(key, op, now) for key, op in puts.items()]
         drafts += [draft for record in read if record.key not in puts for draft in self._extend_life(record, now)]
         if drafts:
-            _require_accepted(self._journal.append(drafts))
+            require_accepted(self._journal.append(drafts))
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -117,7 +113,7 @@ class LukasaStore(BaseStore):
             now = self._clock.now()
             expired = [record for record in self._read_items(reader, ()) if _is_expired(record, now)]
         if expired:
-            _require_accepted(self._journal.append([self._tombstone(record.key) for record in expired]))
+            require_accepted(self._journal.append([self._tombstone(record.key) for record in expired]))
         return len(expired)
 
     def _recall(self, op: SearchOp) -> list[tuple[Record, float]]:
@@ -168,7 +164,7 @@ class LukasaStore(BaseStore):
             query = replace(query, before=page[-1].seq)
 
     def _key(self, namespace: tuple[str, ...], key: str) -> Key:
-        return Key(self._scope, GRAPH_ITEM, _hash(*namespace, "", key))
+        return Key(self._scope, GRAPH_ITEM, hash_names(*namespace, "", key))
 
     def _draft(self, key: Key, op: PutOp, now: datetime) -> Draft:
         if op.value is None:
@@ -176,7 +172,11 @@ class LukasaStore(BaseStore):
         value = dict(op.value)
         fields = () if op.index is False else self._fields if op.index is None else tuple(op.index)
         texts = [text for path in fields for text in get_text_at_path(value, path)]
-        body = {"namespace": list(op.namespace), "key": op.key, "value": json.dumps(value, ensure_ascii=False)}
+        body: dict[str, Any] = {
+            "namespace": list(op.namespace),
+            "key": op.key,
+            "value": json.dumps(value, ensure_ascii=False),
+        }
         if op.ttl is not None:
             body |= {"ttl": op.ttl, "expires_at": to_iso(now + timedelta(minutes=op.ttl))}
         labels = tuple(_prefix_label(op.namespace[:depth]) for depth in range(1, len(op.namespace) + 1))
@@ -272,13 +272,4 @@ def _fits(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
 
 
 def _prefix_label(namespace: tuple[str, ...]) -> str:
-    return f"namespace={_hash(*namespace)}"
-
-
-def _require_accepted(outcome: Outcome) -> None:
-    if not isinstance(outcome, Accepted):
-        raise InvalidInput(f"The store did not take the item: {outcome.reason}")
-
-
-def _hash(*names: str) -> str:
-    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    return f"namespace={hash_names(*namespace)}"

@@ -12,10 +12,11 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lukasa.errors import InvalidInput, MissingExtra
+from lukasa.errors import MissingExtra
 from lukasa.integrations import SESSION_ITEM
+from lukasa.integrations.records import choose_scope, require_accepted
 from lukasa.memory import Memory
-from lukasa.outcome import Accepted, Outcome, Refused
+from lukasa.outcome import Refused
 from lukasa.record import Draft, Record
 from lukasa.storage.engine import Query, Reader
 
@@ -48,10 +49,7 @@ class LukasaSession(SessionABC):
         self.session_id = session_id
         self.session_settings = session_settings or SessionSettings()
         self._journal = memory.journal
-        home = scope or memory.journal.home_scope
-        if home is None:
-            raise InvalidInput("The caller may write no scope.", hint="Open the store with another agent or scope.")
-        self._scope = home
+        self._scope = choose_scope(memory, scope)
         is_plain = session_id.isprintable() and 0 < len(session_id) <= _MAX_LABEL
         name = session_id if is_plain else hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
         self._label = f"session={name}"
@@ -67,7 +65,7 @@ class LukasaSession(SessionABC):
         """Add items to the end, all or none."""
         drafts = [self._draft(item) for item in items]
         if drafts:
-            await _settle(lambda: _require_accepted(self._journal.append(drafts)))
+            await _settle(lambda: require_accepted(self._journal.append(drafts)))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item and return it."""
@@ -79,7 +77,7 @@ class LukasaSession(SessionABC):
         def tombstones(reader: Reader) -> Sequence[Draft] | Refused:
             return [self._tombstone(record) for record in reader.read(self._query())]
 
-        await _settle(lambda: _require_accepted(self._journal.append_if(tombstones)))
+        await _settle(lambda: require_accepted(self._journal.append_if(tombstones)))
 
     def _query(self, limit: int | None = None) -> Query:
         newest = limit is not None
@@ -97,7 +95,7 @@ class LukasaSession(SessionABC):
             popped[:] = reader.read(self._query(1))
             return [self._tombstone(record) for record in popped]
 
-        _require_accepted(self._journal.append_if(tombstone))
+        require_accepted(self._journal.append_if(tombstone))
         return json.loads(popped[0].body["item"]) if popped else None
 
     def _draft(self, item: TResponseInputItem) -> Draft:
@@ -137,8 +135,3 @@ async def _settle(work: Callable[[], T]) -> T:
     if cancelled is not None:
         raise cancelled
     return result
-
-
-def _require_accepted(outcome: Outcome) -> None:
-    if not isinstance(outcome, Accepted):
-        raise InvalidInput(f"The store did not take the items: {outcome.reason}")

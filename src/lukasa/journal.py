@@ -62,6 +62,7 @@ from lukasa.storage.engine import (
     hash_erased_key,
 )
 from lukasa.storage.integrity import describe_loss, name_entry
+from lukasa.storage.reader import names_subject
 
 _PAGE_SIZE = 500
 _MAX_SET_ASIDE_BYTES = 20_000_000
@@ -96,8 +97,8 @@ class ErasureReceipt:
     files: tuple[str, ...] = ()
 
 
-DeleteFiles = Callable[[Sequence[Key], str | None], Sequence[str]]
-"""Deletes the files of records and of a subject, and returns their names."""
+DeleteFiles = Callable[[Sequence[Key], str | None, bool], Sequence[str]]
+"""Deletes the files of records and of a subject, whose letter case may count, and returns their names."""
 
 
 class Journal:
@@ -309,13 +310,23 @@ class Journal:
         with self._engine.snapshot(self.reach, single_query=True) as reader:
             return reader.names_at(self.damaged)
 
-    def undo(self, *, author: str | None = None, since: datetime | None = None, label: str | None = None) -> UndoResult:
+    def undo(
+        self,
+        *,
+        author: str | None = None,
+        since: datetime | None = None,
+        label: str | None = None,
+        dry_run: bool = False,
+    ) -> UndoResult:
         """Revert what an author wrote since a time, or what carries a label, and everything derived from it.
 
         Each record gets a new version with the content of its newest version that is not undone, or a tombstone if there
         is none. Records that another author has changed since are left alone and reported. The new versions carry a
-        label (``UndoResult.label``); undoing that label takes the undo back.
+        label (``UndoResult.label``); undoing that label takes the undo back. With ``dry_run`` nothing is written: the
+        result says what would be reverted.
         """
+        if author == "":
+            raise InvalidInput("The author is empty.", hint="Name an author or a label.")
         if author is None and label is None:
             raise InvalidInput("Nothing to undo was named.", hint="Name an author or a label.")
         undo_label = f"undo={self._new_id()}"
@@ -349,6 +360,10 @@ class Journal:
             result = UndoResult(tuple(draft.key for draft in drafts), tuple(kept), undo_label)
             return drafts
 
+        if dry_run:
+            with self.snapshot() as reader:
+                revert(reader)
+            return replace(result, label="")
         outcome = self.append_if(revert)
         if isinstance(outcome, Refused):
             raise NotAllowed(outcome.reason)
@@ -372,10 +387,11 @@ class Journal:
         records = self.read(_QUARANTINE_QUERY)
         return {record.body["author"]: record for record in records if not record.body.get("released")}
 
-    def erase(self, *keys: Key, subject: str | None = None, reason: str = "") -> ErasureReceipt:
+    def erase(self, *keys: Key, subject: str | None = None, exact: bool = False, reason: str = "") -> ErasureReceipt:
         """Remove records for good: every version, every index entry, their files, and everything derived from them.
 
-        ``subject`` selects every record that the subject wrote or that mentions it anywhere.
+        ``subject`` selects every record that the subject wrote, or that has the subject anywhere as whole words; letter
+        case counts only if ``exact``.
         """
         self._require_owner("erase from it")
         if not keys and not subject:
@@ -385,11 +401,11 @@ class Journal:
         salt, receipt_id = self._erasure_salt(), self._new_id()
 
         def choose(reader: Reader) -> Sequence[Key]:
-            chosen[:] = self._keys_to_erase(reader, keys, subject)
+            chosen[:] = self._keys_to_erase(reader, keys, subject, exact)
             return chosen
 
         def receipt(erased: EraseResult) -> ValidatedDraft:
-            files.extend(self._delete_files(chosen, subject))
+            files.extend(self._delete_files(chosen, subject, exact))
             body = {
                 "records": erased.records, "versions": erased.versions, "by_kind": dict(erased.by_kind),
                 "reason": reason, "salt": salt, "marks": sorted(hash_erased_key(key, salt) for key in chosen),
@@ -403,14 +419,15 @@ class Journal:
 
         erased = self._engine.erase(choose, receipt)
         if not erased.versions:
-            files.extend(self._delete_files(chosen, subject))
+            files.extend(self._delete_files(chosen, subject, exact))
         id = receipt_id if erased.versions else None
         return ErasureReceipt(id, erased.records, erased.versions, erased.by_kind, erased.residue, tuple(files))
 
-    def preview_erase(self, *keys: Key, subject: str | None = None) -> list[Key]:
+    def preview_erase(self, *keys: Key, subject: str | None = None, exact: bool = False) -> list[Key]:
         """List the records that ``erase`` would remove."""
         with self.snapshot() as reader:
-            return [key for key in self._keys_to_erase(reader, keys, subject) if reader.history(key, hidden=True)]
+            chosen = self._keys_to_erase(reader, keys, subject, exact)
+            return [key for key in chosen if reader.history(key, hidden=True)]
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Check every log entry against its digest and every index against the log."""
@@ -590,11 +607,12 @@ class Journal:
         validated = self._validate_drafts([draft], allow_reserved=True)
         return validated if isinstance(validated, Refused) else self._engine.append(self.reach, validated)
 
-    def _keys_to_erase(self, reader: Reader, keys: Sequence[Key], subject: str | None) -> list[Key]:
+    def _keys_to_erase(self, reader: Reader, keys: Sequence[Key], subject: str | None, exact: bool) -> list[Key]:
         chosen = dict.fromkeys(keys)
         if subject:
-            about = Query(mentions=subject, every_version=True, hidden=True)
-            chosen.update(dict.fromkeys(record.key for record in reader.read(about)))
+            mentioning = reader.read(Query(mentions=subject, every_version=True, hidden=True))
+            named = (record.key for record in mentioning if names_subject(entry_bytes(record), subject, exact=exact))
+            chosen.update(dict.fromkeys(named))
         chosen.update(dict.fromkeys(reader.descendants(list(chosen), hidden=True)))
         protected = RESERVED_KINDS - ({QUARANTINE, SET_ASIDE} if subject else {SET_ASIDE})
         protected |= {API_TOKEN, TOKEN_USE}  # a hash may hold any letters; tokens are revoked, not erased

@@ -260,9 +260,9 @@ class Memory:
         self.jobs = jobs
         journal._delete_files = self._delete_files
 
-    def _delete_files(self, keys: Sequence[Key], subject: str | None) -> tuple[str, ...]:
+    def _delete_files(self, keys: Sequence[Key], subject: str | None, exact: bool) -> tuple[str, ...]:
         """Delete the files of erased sessions, those that name a subject, and copies that were left next to the store."""
-        names = self.sessions.erase_files(*keys, subject=subject)
+        names = self.sessions.erase_files(*keys, subject=subject, exact=exact)
         return (*names, *(() if self.place.path is None else delete_copies(self.place.path)))
 
     def __getattr__(self, name: str) -> Any:
@@ -436,8 +436,10 @@ class Memory:
         )
 
     def describe(self) -> Mapping[str, Any]:
-        """Return facts about the store: location, engine, sizes."""
-        return self._parts.engine.describe()
+        """Return facts about the store: location, engine, sizes, embedder."""
+        found = self._parts.open_vector_index().describe()
+        model = f" ({found['model']})" if found["model"] else ", not used yet"
+        return {**self._parts.engine.describe(), "embedder": f"{found['embedder']}{model}"}
 
     def close(self) -> None:
         if "vault" in self.__dict__:
@@ -609,6 +611,10 @@ def _require_folder(path: str | os.PathLike[str] | BinaryIO) -> Path:
 
 
 def _build_reach(agent: str, scopes: Iterable[str] | None) -> Reach:
+    if agent is None:  # a variable that was never set must not become the owner
+        raise InvalidInput("The agent is None.", hint="Name the agent, or leave it out to be the owner of the store.")
+    if isinstance(scopes, str):
+        raise InvalidInput("The scopes are one text.", hint=f"Use a list: scopes=[{scopes[:60]!r}].")
     if scopes is not None:
         return Reach.of(scopes)
     return Reach.of((SHARED, agent)) if agent else FULL_REACH

@@ -29,7 +29,7 @@ from lukasa.errors import (
 )
 from lukasa.journal import Journal
 from lukasa.models.embedder import Embedder
-from lukasa.models.embedders import open_embedder
+from lukasa.models.embedders import best_installed_embedder, open_embedder
 from lukasa.outcome import Conflict
 from lukasa.recall.signals import MAX_PART_LENGTH, MAX_WHOLE_LENGTH, lead_passage
 from lukasa.record import Draft, Key
@@ -126,6 +126,14 @@ class VectorIndex:
             if self._embedder is None:
                 self._embedder = self._resolve_embedder()
             return self._embedder
+
+    def describe(self) -> dict[str, str]:
+        """Return the name of the store's embedder and of its model; without a model if it has no vectors yet."""
+        setting = self._owner_journal.get(EMBEDDER_SETTING_KEY)
+        if setting is not None:
+            return {"embedder": str(setting.body["embedder"]), "model": str(setting.body["model"]).partition("+")[0]}
+        requested = self._requested if isinstance(self._requested, str) else getattr(self._requested, "name", None)
+        return {"embedder": requested or self._default or best_installed_embedder(), "model": ""}
 
     @property
     def outdated_note(self) -> str:

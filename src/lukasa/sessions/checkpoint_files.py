@@ -34,6 +34,7 @@ from lukasa.sessions.state import (
 )
 from lukasa.storage.archive import Archives, Manifest
 from lukasa.storage.files import FileInfo, FileStore, read_whole, temporary_folder
+from lukasa.text.terms import whole_words_pattern
 
 CHECKPOINT_FORMAT = "lukasa-checkpoint"
 _CHECKPOINT_NAME = re.compile(r"checkpoint_(\d{3,9})\.json(\.gz)?")
@@ -439,21 +440,22 @@ def remove_files(blobs: FileStore, names: Sequence[str], folders: Iterable[str])
     return removed
 
 
-def find_mentions(blobs: FileStore, words: str) -> list[str]:
-    """Return the names of the files in session folders that the words name, or that contain them, letter case aside."""
-    needles = {words.lower(), canonical_json.encode(words).decode()[1:-1].lower()}
-    slug = re.escape(re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-"))
-    named = re.compile(rf"{re.escape(words.lower())}|(?<![a-z0-9]){slug or '(?!)'}(?![a-z0-9])")
+def find_mentions(blobs: FileStore, words: str, exact: bool = False) -> list[str]:
+    """Return the names of the files in session folders that the words name, or that contain them as whole words."""
+    fold = str if exact else str.casefold
+    patterns = [whole_words_pattern(fold(form)) for form in {words, canonical_json.encode(words).decode()[1:-1]}]
+    slug = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+    folders = [whole_words_pattern(words.lower()), *([whole_words_pattern(slug)] if slug else [])]
     found = []
     for folder in blobs.list_folders("sessions"):
-        is_named = named.search(folder.lower()) is not None
+        is_named = any(pattern.search(folder.lower()) for pattern in folders)
         for file in blobs.list_files(f"sessions/{folder}"):
             data = b"" if is_named else read_whole(blobs, file.name)
             if data.startswith(_GZIP_HEAD):
                 with suppress(InvalidInput):
                     data = decompress(data)
-            text = data.decode("utf-8", "replace").lower()
-            if is_named or any(needle in text for needle in needles):
+            text = fold(data.decode("utf-8", "replace"))
+            if is_named or any(pattern.search(text) for pattern in patterns):
                 found.append(file.name)
     return found
 

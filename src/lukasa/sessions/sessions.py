@@ -410,7 +410,7 @@ class Sessions:
         erased = self._journal.erase(records.key, reason=reason).files
         return len(erased) + len(files.remove())
 
-    def erase_files(self, *keys: Key, subject: str | None = None) -> list[str]:
+    def erase_files(self, *keys: Key, subject: str | None = None, exact: bool = False) -> list[str]:
         """Delete the files of sessions, and every session folder and file that names a subject; return their names.
 
         ``journal.erase`` calls this. Only the owner of the store may do it.
@@ -419,13 +419,14 @@ class Sessions:
             raise NotAllowed("Only the owner of the store may erase from it.")
         folders = [CheckpointFiles(self.blobs, key.id, key.scope).path for key in keys if key.kind == SESSION]
         folders += [f"sessions/{name}" for name in (self.blobs.list_folders("sessions") if subject else ())]
-        return remove_files(self.blobs, self.find_files(*keys, subject=subject), dict.fromkeys(folders))
+        files = self.find_files(*keys, subject=subject, exact=exact)
+        return remove_files(self.blobs, files, dict.fromkeys(folders))
 
-    def find_files(self, *keys: Key, subject: str | None = None) -> list[str]:
+    def find_files(self, *keys: Key, subject: str | None = None, exact: bool = False) -> list[str]:
         """Return the names of the files that ``erase_files`` would delete."""
         sessions = [CheckpointFiles(self.blobs, key.id, key.scope) for key in keys if key.kind == SESSION]
         names = [name for files in sessions for name in files.file_names()]
-        return list(dict.fromkeys(names + (find_mentions(self.blobs, subject) if subject else [])))
+        return list(dict.fromkeys(names + (find_mentions(self.blobs, subject, exact) if subject else [])))
 
     @property
     def blobs(self) -> FileStore:

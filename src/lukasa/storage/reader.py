@@ -16,7 +16,7 @@ from lukasa.record import Key, Record, parse_entry
 from lukasa.scope import Reach
 from lukasa.storage.engine import ALL_RECORDS, AsOf, Match, Neighbour, Query
 from lukasa.storage.integrity import name_entry
-from lukasa.text.terms import strip_particle
+from lukasa.text.terms import strip_particle, whole_words_pattern
 
 FREQUENCY_CAP = 1000
 """``frequency`` counts texts one by one only up to this number."""
@@ -273,22 +273,31 @@ def contains_text(entry: bytes | str, piece: str) -> bool:
     if folded.isascii() and folded.isalnum() and folded not in entry.casefold():
         return False  # JSON does not escape plain letters and digits
     try:
-        fields = canonical_json.parse(entry)
+        return any(folded in value.casefold() for value in _list_strings(entry))
     except ValueError:
         return True
+
+
+def names_subject(entry: bytes | str, subject: str, *, exact: bool = False) -> bool:
+    """Return whether any string of a record has a subject as whole words; letter case counts if ``exact``."""
+    pattern = whole_words_pattern(subject if exact else subject.casefold())
+    return any(pattern.search(value if exact else value.casefold()) for value in _list_strings(entry))
+
+
+def _list_strings(entry: bytes | str) -> Iterator[str]:
+    """Yield every string of a record, the names of fields too, but for its times."""
+    fields = canonical_json.parse(entry)
     pending = [value for name, value in fields.items() if name not in _TIME_FIELDS | {"links"}]
     pending += [part for link in fields.get("links", ()) for part in link.values()]
     while pending:
         value = pending.pop()
         if isinstance(value, str):
-            if folded in value.casefold():
-                return True
+            yield value
         elif isinstance(value, dict):
             pending += value.keys()
             pending += value.values()
         elif isinstance(value, list):
             pending += value
-    return False
 
 
 def split_query_words(query: str, limit: int = 1000) -> list[str]:

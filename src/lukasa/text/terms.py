@@ -48,6 +48,7 @@ _TRIPLED = (
 )  # Thai, Lao, Burmese, Khmer: their letters are vowels and consonants, so two of them say too little
 _VOWEL_SIGNS = "\u0900-\u0963\u0971-\u0dff\u0f71-\u0f84\u1b00-\u1bff\ua880-\ua8ff"  # of scripts with spaces
 _SPACED_LETTER = rf"(?:[^\W_{_PAIRED}{_TRIPLED}]|[{_VOWEL_SIGNS}])"
+_SPACED_FIRST, _SPACED_LAST = re.compile(_SPACED_LETTER), re.compile(f"{_SPACED_LETTER}$")
 _RUN = re.compile(rf"(?P<paired>[{_PAIRED}]+)|[{_TRIPLED}]+")
 _TOKEN_LETTER = re.compile(rf"[^\W_]|[{_VOWEL_SIGNS}]|[{_TRIPLED}]")
 _WORD_IN_ASCII = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
@@ -326,3 +327,10 @@ def pair_keys(words: frozenset[str], *namespace: str) -> tuple[int, ...]:
 def leading_words(words: Iterable[str], common: Container[str]) -> list[str]:
     """Sort words so that those that say most come first: common words last, long words before short ones."""
     return sorted(words, key=lambda word: (word in common, -len(word), word))
+
+
+def whole_words_pattern(words: str) -> re.Pattern[str]:
+    """Return a pattern that finds words where they are not part of longer ones; scripts without spaces have no such parts."""
+    before = f"(?<!{_SPACED_LETTER})" if _SPACED_FIRST.match(words) else ""
+    after = f"(?!{_SPACED_LETTER})" if _SPACED_LAST.search(words) else ""
+    return re.compile(before + re.escape(words) + after)

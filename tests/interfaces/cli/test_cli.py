@@ -240,7 +240,7 @@ def test_show_names_the_record_that_does_not_exist(run, words, message):
 def test_an_id_in_two_scopes_needs_the_scope_option(store, run, run_json):
     with open_store(store) as memory:
         memory.journal.write("note", "Elysia deploys at night.", id="deploy-day", scope="elysia")
-    assert "several scopes: elysia, shared" in run("show", "note", "deploy-day", expect=2).stderr
+    assert "elysia/note/deploy-day, shared/note/deploy-day" in run("show", "note", "deploy-day", expect=2).stderr
     assert run_json("show", "note", "deploy-day", "--scope", "elysia")["text"] == "Elysia deploys at night."
 
 

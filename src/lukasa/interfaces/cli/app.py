@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 
-import lukasa
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.interfaces.cli import (
     checkpoint,
@@ -137,7 +136,10 @@ def _prepare_streams() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        render.print_line(f"lukasa {lukasa.__version__}")
+        from lukasa.interfaces.cli.version import describe_version
+
+        for line in describe_version():
+            render.print_line(line)
         raise typer.Exit
 
 
@@ -147,12 +149,20 @@ _STORE_HELP = "A file or a postgresql:// URL. Default: LUKASA_STORE, else the ne
 def root(
     ctx: typer.Context,
     store: Annotated[str | None, option("URL|FILE", _STORE_HELP)] = None,
-    agent: Annotated[str, option("NAME", "Act as this agent: only the shared scope and its own are visible.")] = "",
+    agent: Annotated[
+        str | None, option("NAME", "Act as this agent: only the shared scope and its own are visible.")
+    ] = None,
     profile: Annotated[str | None, option("FILE", "YAML settings of the vault. Default: LUKASA_PROFILE.")] = None,
     scope: Annotated[list[str] | None, option("NAME", "Use only this scope (repeatable).")] = None,
     as_json: Annotated[bool, flag("--json", JSON_HELP.replace("before", "after"))] = False,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Show the version, the schema of its stores and the extras that are installed.",
+        ),
     ] = False,
 ) -> None:
     """Lukasa is a memory for AI agents: facts, conversations, experience and trust in one store.
@@ -170,8 +180,13 @@ def root(
     8 copy not proved.
     """
     call = get_options(ctx)
-    call.store, call.agent, call.scopes, call.json, call.profile = store, agent, tuple(scope or ()), as_json, profile
-    if agent:
+    call.store, call.scopes, call.json, call.profile = store, tuple(scope or ()), as_json, profile
+    call.agent = agent or ""
+    if agent == "":
+        raise InvalidInput(
+            "The agent is empty.", hint="Name the agent, or leave --agent out to be the owner of the store."
+        )
+    if agent is not None:
         check_agent_name(agent)
 
 
@@ -179,29 +194,20 @@ app = CommandApp(cls=RootCommandGroup, name="lukasa", pretty_exceptions_enable=F
 app.callback(help=unwrap_help(root.__doc__ or ""))(root)
 
 PANELS: dict[str, tuple[CommandApp | Callable[..., None], ...]] = {
-    "Remember and recall": (
-        vault.remember,
-        recall.recall,
-        vault.confirm,
-        vault.forget,
-        vault.app,
-        vault.scan,
-        vault.audit,
-        tour.tour,
+    "Every day": (
+        *(vault.remember, recall.recall, vault.update, vault.forget, records.history),
+        *(context.app, install.install, serve.serve, maintenance.doctor, tour.tour),
     ),
-    "Conversations": (context.app,),
+    "Remember and recall": (vault.confirm, vault.app, vault.scan, vault.audit),
     "Sessions": (checkpoint.app, checkpoint.recover, forecast.app),
     "Experience": (
         *(episode.app, knowledge.app, skill.app, handoff.app, handoff.ledger),
         *(experience.before_task, experience.consolidate, experience.continuity, experience.metrics),
     ),
     "Trust": (trust.app,),
-    "History and undo": (
-        *(records.history, records.log, records.show),
-        *(undo.undo, undo.quarantine, undo.release, undo.erase),
-    ),
+    "History and undo": (*(records.log, records.show), *(undo.undo, undo.quarantine, undo.release, undo.erase)),
     "Maintenance": (
-        *(maintenance.doctor, records.stats, maintenance.verify, maintenance.compact),
+        *(records.stats, maintenance.verify, maintenance.compact),
         *(recall.reembed, jobs.worker, jobs.jobs),
     ),
     "Import and export": (
@@ -212,7 +218,7 @@ PANELS: dict[str, tuple[CommandApp | Callable[..., None], ...]] = {
         transfer.copy,
         transfer.sync,
     ),
-    "Serve": (install.install, serve.serve, serve.mcp, serve.app, install.hook),
+    "Serve": (serve.mcp, serve.app, install.hook),
 }
 """The commands and groups by the panel of the help that shows them, those of everyday use first."""
 COMMAND_NAMES = [app.add_member(member, panel) for panel, members in PANELS.items() for member in members] + ["bench"]

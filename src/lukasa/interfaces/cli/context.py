@@ -16,10 +16,12 @@ from lukasa.interfaces.cli.options import (
     CommandApp,
     ForceOption,
     argument,
+    choice,
     flag,
     option,
     parse_time,
     read_text,
+    require_choice,
     require_utf8,
 )
 from lukasa.interfaces.cli.render import format_count
@@ -29,6 +31,7 @@ from lukasa.interfaces.serialise import to_json
 if TYPE_CHECKING:
     from lukasa.context import CompactionReport, Context
 
+ROLES = ("user", "assistant", "system", "tool", "developer")
 SessionArgument = Annotated[str, argument("SESSION", "The id of the conversation.")]
 
 app = CommandApp(
@@ -87,7 +90,7 @@ def append(
     call: Call,
     session: SessionArgument,
     content: Annotated[str, argument("TEXT", "What was said; - reads stdin.")],
-    role: Annotated[str, option("ROLE", "Who speaks: user, assistant, tool or system.")] = "user",
+    role: Annotated[str, choice("ROLE", "Who speaks: user, assistant, tool or system.", ROLES)] = "user",
     speaker: Annotated[str, option("NAME", "The name of the speaker.")] = "",
     time: Annotated[str | None, option("TIME", "When it was said; default: now.")] = None,
     tokens: Annotated[int | None, option("N", "Its tokens; default: counted.", min=0)] = None,
@@ -99,6 +102,7 @@ def append(
     """
     text = read_text("-") if content == "-" else content
     require_utf8(session, role, speaker)
+    require_choice(role, ROLES, "a role; --speaker takes a name")
     details: Any = {"speaker": speaker, "timestamp": parse_time(time), "token_count": tokens, "key": key}
     turn = require_accepted(call.memory.context.append(session, role, text, **details)).records[0]
     call.show(turn, f"Stored turn {turn.id} ({format_count(turn.body['tokens'], 'token')}).")

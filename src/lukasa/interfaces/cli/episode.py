@@ -13,10 +13,12 @@ from lukasa.interfaces.cli.options import (
     SinceOption,
     TargetScopeOption,
     argument,
+    choice,
     flag,
     option,
     parse_time,
     read_input,
+    require_choice,
     require_found,
 )
 from lukasa.interfaces.cli.render import read_fields
@@ -24,6 +26,7 @@ from lukasa.interfaces.outcomes import require_accepted
 from lukasa.scope import SHARED
 
 app = CommandApp("episode", "Record what was done, task by task.", example="lukasa episode list")
+OUTCOMES = ("success", "failure", "partial", "running", "abandoned", "aborted", "cancelled", "timeout")
 _LIST_HINT = "`lukasa episode list` shows the newest episodes."
 EpisodeIdArgument = Annotated[str, argument("ID", "The id, such as ep-2026-01-06-001.")]
 
@@ -33,7 +36,7 @@ def add(
     call: Call,
     goal: Annotated[str | None, argument("GOAL", "The goal of the task.")] = None,
     file: Annotated[str | None, option("FILE|-", "A JSON file with one or many episodes; - reads stdin.")] = None,
-    outcome: Annotated[str, option("WORD", "How it ended: success, failure, partial, …")] = "success",
+    outcome: Annotated[str, choice("WORD", "How it ended: success, failure, partial, …", OUTCOMES)] = "success",
     agent: Annotated[str, option("NAME", "The agent that did it.", "--by")] = "",
     task: Annotated[str, option("ID", "The id of the task.")] = "",
     step: Annotated[list[str] | None, option("ACTION", "A step, in order (repeatable).")] = None,
@@ -50,6 +53,7 @@ def add(
     """
     from lukasa.experience import Episode
 
+    require_choice(outcome, OUTCOMES, "an outcome")
     if (goal is None) is (file is None):
         raise InvalidInput("Give the goal of the task, or name a --file.")
     if goal is None:
@@ -89,7 +93,7 @@ def list_(
     since: SinceOption = None,
     day: Annotated[str | None, option("DATE", "Only this day, such as 2026-01-06.")] = None,
     agent: Annotated[str | None, option("NAME", "Only episodes of this agent.", "--by")] = None,
-    outcome: Annotated[str | None, option("WORD", "Only episodes with this outcome.")] = None,
+    outcome: Annotated[str | None, choice("WORD", "Only episodes with this outcome.", OUTCOMES)] = None,
     unfinished: Annotated[bool, flag("--unfinished", "Only episodes that are not finished.")] = False,
     archived: Annotated[bool, flag("--archived", "Include archived episodes.")] = False,
     limit: Annotated[int, option("N", "Maximum number of episodes, the newest.", min=1)] = 20,

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from lukasa.errors import InvalidInput
-from lukasa.interfaces.cli.options import Call, CommandApp, ForceOption, argument, flag, option, parse_time
+from lukasa.interfaces.cli.options import (
+    Call,
+    CommandApp,
+    ForceOption,
+    argument,
+    flag,
+    option,
+    parse_time,
+    require_found,
+)
 from lukasa.interfaces.cli.render import format_cell, format_count, read_fields
 from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.serialise import to_json
@@ -115,6 +124,18 @@ def list_(
         after=f"and {format_count(hidden, 'earlier one')}; --json shows all of them." if hidden > 0 else (),
         empty="There are no predictions.",
     )
+
+
+@app.command()
+def show(call: Call, id: PredictionArgument) -> None:
+    """Show all fields of one prediction, with the probabilities that it had before.
+
+    Example: lukasa forecast show pred-001
+    """
+    found = call.existing_memory.forecasts.get(id)
+    body = to_json(require_found(found, f"There is no prediction {id}.", "`lukasa forecast list` shows them."))
+    fields = {name.replace("_", " "): format_cell(value) for name, value in body.items() if value not in (None, "", [])}
+    call.show(body, fields=fields)
 
 
 @app.command()

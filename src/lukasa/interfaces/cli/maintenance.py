@@ -12,6 +12,7 @@ from lukasa.errors import StoreError, StoreMissing
 from lukasa.interfaces.cli.options import Call, flag, option, parse_time, progress_bar
 from lukasa.interfaces.cli.render import format_count, format_size
 from lukasa.interfaces.outcomes import ExitCode, row_of
+from lukasa.models.embedders import EMBEDDER_ORDER, best_installed_embedder
 from lukasa.storage.integrity import END_OF_LOG
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ def _run_checks(memory: Memory, report: VerifyReport) -> Iterator[DoctorCheck]:
         if finding.where == END_OF_LOG:
             remedy = "cannot be repaired, but accepted"
         yield DoctorCheck("log and indexes", "wrong", f"{finding.where}: {finding.what} ({remedy})")
+    yield embedder_check(memory.recall.index.describe()["embedder"], best_installed_embedder())
     from lukasa.vault.placement import list_forged_directives
 
     authors = sorted(memory.journal.quarantined())
@@ -152,6 +154,15 @@ def postgres_check(facts: Mapping[str, Any]) -> DoctorCheck:
     """Check that the server has what Lukasa uses."""
     versions = f"{facts['postgresql']}, pgvector {facts['pgvector']}, as {facts['role']}"
     return DoctorCheck("PostgreSQL", "note" if facts["pgvector"] == "not installed" else "fine", versions)
+
+
+def embedder_check(used: str, best: str) -> DoctorCheck:
+    """Check that no better embedder is installed than the one of the store."""
+    if used == best or used not in EMBEDDER_ORDER[: EMBEDDER_ORDER.index(best)]:
+        return DoctorCheck("embedder", "fine", used)
+    return DoctorCheck(
+        "embedder", "note", f"{used}; {best} is installed and finds more: run `lukasa reembed --embedder {best}`"
+    )
 
 
 def wal_check(size: int) -> DoctorCheck:

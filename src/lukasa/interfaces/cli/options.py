@@ -23,6 +23,7 @@ from lukasa.interfaces.cli import render
 from lukasa.interfaces.outcomes import ExitCode, NotAccepted, not_found
 from lukasa.outcome import Refused
 from lukasa.record import Key
+from lukasa.scope import SHARED, SYSTEM
 
 if TYPE_CHECKING:
     from lukasa.journal import Journal
@@ -40,6 +41,16 @@ def argument(metavar: str, help: str, **settings: Any) -> Any:
 def option(metavar: str, help: str, *names: str, **settings: Any) -> Any:
     """Declare an option with a value; without names it is called like the parameter."""
     return typer.Option(*names, metavar=metavar, help=help, **settings)
+
+
+def choice(metavar: str, help: str, choices: Iterable[str], *names: str) -> Any:
+    """Declare an option whose known values the shell completes."""
+    known = tuple(choices)
+
+    def complete(incomplete: str) -> list[str]:
+        return [value for value in known if value.startswith(incomplete)]
+
+    return typer.Option(*names, metavar=metavar, help=help, autocompletion=complete)
 
 
 def flag(name: str, help: str) -> Any:
@@ -284,16 +295,28 @@ def require_choice(value: str | None, choices: Iterable[str], noun: str) -> None
         raise InvalidInput(f"{value[:60]!r} is not {noun}.", hint=f"Use {names}.")
 
 
-def find_key(journal: Journal, kind: str, id: str, scope: str | None, *, hidden: bool = False) -> Key:
-    """Return the key of a record by kind and id. Without a scope, exactly one scope must have the record."""
-    scopes = [row.scope for row in journal.tally() if row.kind == kind and scope in (None, row.scope)]
-    keys = [key for name in scopes if journal.history(key := Key(name, kind, id), hidden=hidden)]
+def require_scopes(journal: Journal, *scopes: str | None) -> None:
+    """Refuse a scope to read that does not exist. No scope is allowed."""
+    asked = [scope for scope in scopes if scope not in (None, SHARED, journal.author)]
+    if asked:
+        known = sorted({SHARED, *(row.scope for row in journal.tally())} - {SYSTEM})
+        for scope in asked:
+            require_choice(scope, known, "a scope of this store")
+
+
+def find_key(journal: Journal, kind: str | None, id: str, scope: str | None, *, hidden: bool = False) -> Key:
+    """Return the key of a record by id and, if several have it, by kind and scope."""
+    places = [
+        (row.scope, row.kind) for row in journal.tally() if kind in (None, row.kind) and scope in (None, row.scope)
+    ]
+    keys = [key for name, of in places if journal.history(key := Key(name, of, id), hidden=hidden)]
     if not keys:
-        name = Key(scope, kind, id) if scope else f"{kind}/{id}"
+        name = "/".join(part for part in (scope, kind, id) if part)
         raise not_found(f"There is no record {name}.", "`lukasa log` lists records with their kinds and ids.")
     if len(keys) > 1:
-        names = ", ".join(key.scope for key in keys)
-        raise InvalidInput(f"{kind}/{id} is in several scopes: {names}.", hint="Name one with --scope.")
+        names = ", ".join(map(str, keys))
+        hint = "Name one with --scope." if len({key.kind for key in keys}) == 1 else "Name the kind before the id."
+        raise InvalidInput(f"There are several such records: {names}.", hint=hint)
     return keys[0]
 
 

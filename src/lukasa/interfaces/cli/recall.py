@@ -19,13 +19,16 @@ from lukasa.interfaces.cli.options import (
     SinceOption,
     UntilOption,
     argument,
+    choice,
     flag,
     option,
     parse_time,
     progress_bar,
+    require_scopes,
     require_utf8,
 )
 from lukasa.interfaces.serialise import recall_json
+from lukasa.models.embedders import EMBEDDER_ORDER
 
 if TYPE_CHECKING:
     from lukasa.recall.recall import RecallHit
@@ -55,6 +58,7 @@ def recall(
     Example: lukasa recall "when do we deploy?" -k 5
     """
     require_utf8(question)
+    require_scopes(call.memory.journal, *(scope or ()))
     filters: dict[str, Any] = {"kinds": kind or (), "scopes": scope or (), "author": author, "labels": label or ()}
     times: Any = {"since": parse_time(since), "until": parse_time(until), "as_of": parse_time(as_of)}
     options: Any = {"session": session, "include_expired": include_expired, "deadline": deadline}
@@ -92,7 +96,9 @@ def _describe_hit(hit: RecallHit) -> str:
     return f"{text} (superseded by {hit.superseded_by.id}, {to_iso(hit.superseded_by.at)[:10]})"
 
 
-def reembed(call: Call, embedder: Annotated[str, option("NAME", "minilm, static, hash or http:URL#model.")]) -> None:
+def reembed(
+    call: Call, embedder: Annotated[str, choice("NAME", "minilm, static, hash or http:URL#model.", EMBEDDER_ORDER)]
+) -> None:
     """Change the embedding model of the store and compute all vectors again.
 
     The old vectors are used until the new ones are complete. If the command is interrupted, run it again.

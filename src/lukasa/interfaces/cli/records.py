@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from lukasa.clock import to_iso
+from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     AsOfOption,
@@ -24,12 +25,14 @@ from lukasa.interfaces.cli.options import (
     option,
     parse_time,
     require_found,
+    require_scopes,
 )
 from lukasa.interfaces.cli.render import format_count
 from lukasa.record import Record
 
-KindArgument = Annotated[str, argument("KIND", "The kind of the record, such as memory; `lukasa log` shows it.")]
-RecordIdArgument = Annotated[str, argument("ID", "The id of the record.")]
+RecordArgument = Annotated[
+    list[str], argument("[KIND] ID", "The id of the record; before it its kind, if several kinds have this id.")
+]
 _MIN_TEXT_WIDTH = 30
 
 
@@ -55,7 +58,8 @@ def log(
     filters: Any = {"kinds": tuple(kind or ()), "scopes": tuple(scope or ()), "labels": tuple(label or ())}
     times: Any = {"since": parse_time(since), "until": parse_time(until), "as_of": parse_time(as_of)}
     order: Any = {"every_version": all_versions, "newest_first": not in_order, "limit": limit}
-    records = list(call.memory.journal.read(Query(author=author, **filters, **times, **order)))
+    require_scopes(call.existing_memory.journal, *(scope or ()))
+    records = list(call.existing_memory.journal.read(Query(author=author, **filters, **times, **order)))
     call.show(records, lambda: _print_records(records))
 
 
@@ -74,12 +78,18 @@ def _print_records(records: Sequence[Record]) -> None:
             render.print_entry(heading, render.summarise_record(record))
 
 
-def history(call: Call, kind: KindArgument, id: RecordIdArgument, scope: RecordScopeOption = None) -> None:
+def history(call: Call, record: RecordArgument, scope: RecordScopeOption = None) -> None:
     """List every version of a record, oldest first.
 
-    Example: lukasa history memory 4f9a2c1b77d0
+    Example: lukasa history 4f9a2c1b77d0
     """
-    versions = call.memory.journal.history(find_key(call.memory.journal, kind, id, scope))
+    show_history(call, record, scope)
+
+
+def show_history(call: Call, record: Sequence[str], scope: str | None) -> None:
+    """List the versions of a record, given by its id or by its kind and id."""
+    journal = call.existing_memory.journal
+    versions = journal.history(find_key(journal, *_split_name(record), scope))
     call.show(
         versions,
         f"{versions[0].key}: {format_count(len(versions), 'version')}",
@@ -88,38 +98,45 @@ def history(call: Call, kind: KindArgument, id: RecordIdArgument, scope: RecordS
     )
 
 
+def _split_name(words: Sequence[str]) -> tuple[str | None, str]:
+    """Return the kind, if it is named, and the id of a record."""
+    if len(words) > 2:
+        raise InvalidInput(f"{len(words)} words name no record.", hint="Give its id, or its kind and its id.")
+    return (words[0], words[1]) if len(words) == 2 else (None, words[0])
+
+
 def show(
     call: Call,
-    kind: KindArgument,
-    id: RecordIdArgument,
+    record: RecordArgument,
     scope: RecordScopeOption = None,
     as_of: Annotated[str | None, option("TIME", "As the record was at this time.")] = None,
     version: Annotated[int | None, option("N", "This version of the record.", min=1)] = None,
 ) -> None:
     """Show all fields of one record.
 
-    Example: lukasa show memory 4f9a2c1b77d0 --version 1
+    Example: lukasa show 4f9a2c1b77d0 --version 1
     """
-    key = find_key(call.memory.journal, kind, id, scope)
-    found = call.memory.journal.get(key, as_of=parse_time(as_of), version=version)
+    journal = call.existing_memory.journal
+    key = find_key(journal, *_split_name(record), scope)
+    found = journal.get(key, as_of=parse_time(as_of), version=version)
     which = f" version {version}" if version else f" as of {as_of}" if as_of else ""
-    record = require_found(found, f"There is no record {key}{which}.", "`lukasa history` shows the versions there are.")
-    times = {"recorded": record.recorded_at, "created": record.created_at, "happened": record.happened_at}
-    if record.created_at == record.recorded_at:
+    shown = require_found(found, f"There is no record {key}{which}.", "`lukasa history` shows the versions there are.")
+    times = {"recorded": shown.recorded_at, "created": shown.created_at, "happened": shown.happened_at}
+    if shown.created_at == shown.recorded_at:
         del times["created"]
     one_line_fields = {
-        "record": f"{record.key} version {record.version}",
-        **render.read_fields(record, "author, origin"),
+        "record": f"{shown.key} version {shown.version}",
+        **render.read_fields(shown, "author, origin"),
         **{name: to_iso(time) for name, time in times.items() if time is not None},
-        **render.read_fields(record, "position=seq, labels"),
-        "digest": record.digest.hex(),
+        **render.read_fields(shown, "position=seq, labels"),
+        "digest": shown.digest.hex(),
     }
     fields = {name: render.escape_line(render.format_cell(value)) for name, value in one_line_fields.items()} | {
-        "links": "\n".join(render.escape_line(f"{link.relation} → {link.to}") for link in record.links),
-        "body": json.dumps(record.body, indent=2, ensure_ascii=False) if record.body else "",
-        "text": record.text,
+        "links": "\n".join(render.escape_line(f"{link.relation} → {link.to}") for link in shown.links),
+        "body": json.dumps(shown.body, indent=2, ensure_ascii=False) if shown.body else "",
+        "text": shown.text,
     }
-    call.show(record, fields=fields)
+    call.show(shown, fields=fields)
 
 
 def stats(call: Call) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +15,13 @@ from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.outcomes import NotAccepted, not_found, require_accepted
 from lukasa.interfaces.serialise import quarantine_json
 from lukasa.outcome import Refused
+from lukasa.record import Key
 
+if TYPE_CHECKING:
+    from lukasa.journal import Journal
+
+_MAX_LISTED = 200
+_MAX_TEXT = 80
 ReasonOption = Annotated[str, option("TEXT", "The reason; it is recorded in the store.")]
 WrittenSinceOption = Annotated[str | None, option("TIME", "Only what was written at or after this time.", "--since")]
 
@@ -24,6 +31,7 @@ def undo(
     author: Annotated[str | None, option("NAME", "Undo what this author wrote.")] = None,
     since: WrittenSinceOption = None,
     label: Annotated[str | None, option("LABEL", "Undo the records with this label.")] = None,
+    dry_run: Annotated[bool, flag("--dry-run", "Only show what would be reverted.")] = False,
 ) -> None:
     """Revert what an author wrote, or the records with a label, and everything derived from them.
 
@@ -32,14 +40,16 @@ def undo(
 
     Example: lukasa undo --author mallory --since 2026-02-03T12:00:00Z
     """
-    undone = call.memory.journal.undo(author=author, since=parse_time(since), label=label)
+    undone = call.existing_memory.journal.undo(author=author, since=parse_time(since), label=label, dry_run=dry_run)
     lines = ["Nothing to undo."]
     if undone.reverted:
-        lines = [f"Reverted {format_count(len(undone.reverted), 'record')}:", *render.list_keys(undone.reverted)]
-        lines.append(f"To take this back: lukasa undo --label {undone.label}")
+        verb = "This would revert" if dry_run else "Reverted"
+        lines = [f"{verb} {format_count(len(undone.reverted), 'record')}:", *render.list_keys(undone.reverted)]
+        lines += [] if dry_run else [f"To take this back: lukasa undo --label {undone.label}"]
     if undone.kept:
         kept = format_count(len(undone.kept), "record")
-        lines += [f"Kept {kept} that another author has written since:", *render.list_keys(undone.kept)]
+        verb = "It would keep" if dry_run else "Kept"
+        lines += [f"{verb} {kept} that another author has written since:", *render.list_keys(undone.kept)]
     call.show(undone, lines)
 
 
@@ -88,6 +98,7 @@ def erase(
     kind: Annotated[str | None, argument("KIND", "The kind of the record.")] = None,
     id: Annotated[str | None, argument("ID", "The id of the record.")] = None,
     subject: Annotated[str | None, option("NAME", "Erase everything that this person wrote or is named in.")] = None,
+    exact: Annotated[bool, flag("--exact", "Capital and small letters of --subject count.")] = False,
     scope: RecordScopeOption = None,
     reason: ReasonOption = "",
     yes: Annotated[bool, flag("--yes", "Do not ask for confirmation.")] = False,
@@ -95,7 +106,8 @@ def erase(
 ) -> None:
     """Remove records for good: every version, every index entry, and everything derived from them.
 
-    Shows the records and asks first. This cannot be undone; a receipt without content remains.
+    Shows the records and asks first. A name is found as whole words: Ann is not found in Annual. This cannot be undone;
+    a receipt without content remains.
 
     Example: lukasa erase --subject "Ada Lovelace" --reason "asked to be forgotten"
     """
@@ -103,12 +115,12 @@ def erase(
         raise InvalidInput("Name what to erase: a kind and an id, or --subject with a name.")
     journal = call.memory.journal
     named = [find_key(journal, kind, id, scope, hidden=True)] if kind and id else []
-    keys = journal.preview_erase(*named, subject=subject)
-    files = call.memory.sessions.find_files(*keys, subject=subject)
+    keys = journal.preview_erase(*named, subject=subject, exact=exact)
+    files = call.memory.sessions.find_files(*keys, subject=subject, exact=exact)
     if not keys and not files:
         raise not_found(f"Nothing is known of {(subject or '')[:60]!r}.")
     count = format_count(len(keys), "record") + (f" and {format_count(len(files), 'file')}" if files else "")
-    preview = [f"This would erase {count} for good:", *render.list_keys(keys), *(f"  {name}" for name in files)]
+    preview = [f"This would erase {count} for good:", *_list_texts(journal, keys), *(f"  {name}" for name in files)]
     if dry_run:
         call.show({"would_erase": keys, "files": files}, preview)
         return
@@ -124,7 +136,7 @@ def erase(
             confirmed = False
         if not confirmed:
             raise NotAccepted(Refused("not_confirmed", "Nothing was erased."))
-    receipt = journal.erase(*named, subject=subject, reason=reason)
+    receipt = journal.erase(*named, subject=subject, exact=exact, reason=reason)
     erased = f"{format_count(receipt.records, 'record')} ({format_count(receipt.versions, 'version')})"
     erased += f" and {format_count(len(receipt.files), 'file')}" if receipt.files else ""
     lines = [f"Erased {erased}. Receipt: {receipt.id}", *(f"  {name}" for name in receipt.files)]
@@ -132,3 +144,14 @@ def erase(
         lines.append(f"Traces may remain on disk for a while: {receipt.residue}.")
     lines.append("Backups and exports that were made before still hold what was erased.")
     call.show({"erased": receipt}, lines)
+
+
+def _list_texts(journal: Journal, keys: Sequence[Key]) -> list[str]:
+    """Return a line for each record: its key and the beginning of its newest text."""
+    lines = []
+    for key in keys[:_MAX_LISTED]:
+        texts = [record.text for record in journal.history(key, hidden=True) if record.text]
+        text = " ".join(texts[-1].split())[:_MAX_TEXT] if texts else ""
+        lines.append(render.escape_line(f"  {key}" + (f"  {text}" if text else "")))
+    hidden = len(keys) - _MAX_LISTED
+    return lines + ([f"  and {hidden:,} more; --dry-run --json lists all of them"] if hidden > 0 else [])

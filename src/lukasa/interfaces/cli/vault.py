@@ -16,8 +16,10 @@ from lukasa.interfaces.cli.options import (
     Call,
     CommandApp,
     ForceOption,
+    RecordScopeOption,
     TargetScopeOption,
     argument,
+    choice,
     flag,
     open_input,
     option,
@@ -25,9 +27,12 @@ from lukasa.interfaces.cli.options import (
     progress_bar,
     read_input,
     read_text,
+    require_choice,
     require_result,
+    require_scopes,
     require_utf8,
 )
+from lukasa.interfaces.cli.records import show_history
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.cli.transfer import show_export, show_import
 from lukasa.interfaces.outcomes import ExitCode, NotAccepted, require_accepted
@@ -40,6 +45,7 @@ app = CommandApp(
     example="lukasa vault list --tier canon",
 )
 
+TIERS = ("canon", "register")
 IdArgument = Annotated[str, argument("ID", "The id of the memory.")]
 ScopeFilterOption = Annotated[str | None, option("NAME", "Only this scope; default: all that you may read.", "--scope")]
 DistinctFromOption = Annotated[
@@ -54,7 +60,7 @@ def remember(
     text: Annotated[str, argument("TEXT|-", "The memory, in a sentence or two; - reads stdin.")],
     scope: TargetScopeOption = "shared",
     category: Annotated[str, option("NAME", "Category: bio, mission, project, goal, …")] = "general",
-    tier: Annotated[str, option("TIER", "canon for lasting facts, register for facts that change.")] = "canon",
+    tier: Annotated[str, choice("TIER", "canon for lasting facts, register for facts that change.", TIERS)] = "canon",
     topic: Annotated[str | None, option("ID", "Topic of a register; a new text replaces the old one.")] = None,
     tag: Annotated[list[str] | None, option("TAG", "A tag to filter by (repeatable).")] = None,
     source: Annotated[str, option("WORD", "Where it comes from: chat, manual, tool, operator, …")] = "manual",
@@ -199,7 +205,7 @@ def audit(
 def list_(
     call: Call,
     scope: ScopeFilterOption = None,
-    tier: Annotated[str | None, option("TIER", "canon (lasting facts) or register (facts that change).")] = None,
+    tier: Annotated[str | None, choice("TIER", "canon (lasting facts) or register (facts that change).", TIERS)] = None,
     category: Annotated[str | None, option("NAME", "Only this category.")] = None,
     topic: Annotated[str | None, option("ID", "Only this topic.")] = None,
     tag: Annotated[str | None, option("TAG", "Only with this tag.")] = None,
@@ -209,12 +215,13 @@ def list_(
 
     Example: lukasa vault list --tier canon
     """
+    require_scopes(call.existing_memory.journal, scope)
+    require_choice(tier, TIERS, "a tier")
     found = call.existing_memory.vault.list(scope, tier=tier, category=category, topic_id=topic, tag=tag, limit=limit)
     columns = "id, scope, tier, category, topic=topic_id, text"
     call.show(found, columns=columns, wrap="text", empty="The vault holds no such memory.")
 
 
-@app.command()
 def update(
     call: Call,
     id: IdArgument,
@@ -226,13 +233,25 @@ def update(
 ) -> None:
     """Change the text of a memory whose fact has changed. Its history stays.
 
-    Example: lukasa vault update 4f9a2c1b77d0 "Deploys run on Thursday."
+    Example: lukasa update 4f9a2c1b77d0 "Deploys run on Thursday."
     """
     content = read_text("-").rstrip("\n") if text == "-" else text
     require_utf8(content)
     vault = call.existing_memory.vault
     outcome = vault.update(id, content, category=category, tags=tag, scope=scope, distinct_from=distinct_from or ())
     _show_written(call, require_accepted(outcome))
+
+
+app.command()(update)
+
+
+@app.command()
+def history(call: Call, id: IdArgument, scope: RecordScopeOption = None) -> None:
+    """List every version of a memory, oldest first.
+
+    Example: lukasa vault history 4f9a2c1b77d0
+    """
+    show_history(call, ("memory", id), scope)
 
 
 @app.command()
@@ -248,6 +267,7 @@ def search(
     Example: lukasa vault search "staging database" --profile lexical
     """
     require_utf8(query)
+    require_scopes(call.existing_memory.journal, scope)
     found = call.existing_memory.vault.search(query, () if scope is None else (scope,), k=k, profile=profile)
     columns = "score:.2f, id=memory.id, scope=memory.scope, tier=memory.tier, text=memory.text"
     call.show(found, columns=columns, wrap="text", empty="Nothing was found.")

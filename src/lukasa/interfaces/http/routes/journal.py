@@ -21,6 +21,7 @@ class ErasureRequest(RequestModel):
 
     keys: list[AnyKey] = Field(default=[], max_length=MAX_ITEMS)
     subject: Name | None = None
+    exact: bool = Field(False, description="Letter case counts in the subject.")
     reason: LongText = ""
     dry_run: bool = Field(False, description="Only list the records that would be removed.")
 
@@ -30,9 +31,11 @@ def erase(memory: WritingMemory, body: ErasureRequest) -> Any:
     """Remove records for good, with every version, index entry and derived record; the answer is the receipt."""
     keys: list[Key] = list(body.keys)  # type: ignore[arg-type]  # converted when the body was read
     if body.dry_run:
-        return JsonResponse({"would_erase": memory.journal.preview_erase(*keys, subject=body.subject)})
-    memory.sessions.erase_files(*keys, subject=body.subject)
-    return JsonResponse(memory.journal.erase(*keys, subject=body.subject, reason=body.reason))
+        return JsonResponse(
+            {"would_erase": memory.journal.preview_erase(*keys, subject=body.subject, exact=body.exact)}
+        )
+    receipt = memory.journal.erase(*keys, subject=body.subject, exact=body.exact, reason=body.reason)
+    return JsonResponse(receipt)
 
 
 @routes.router.get("/quarantines")

@@ -1,0 +1,40 @@
+"""The answer of ``lukasa --version``: the version, the schema of its stores and the extras that are installed."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from importlib.metadata import PackageNotFoundError, distribution
+
+import lukasa
+
+_REQUIREMENT = re.compile(r"([\w.-]+)[^;]*;.*\bextra == [\"']([\w-]+)[\"']")
+
+
+def describe_version() -> list[str]:
+    """Return the version of Lukasa and what an answer to a bug report must know about this installation."""
+    from lukasa.storage.sqlite.store_file import SCHEMA_VERSION
+
+    lines = [f"lukasa {lukasa.__version__}", f"store schema {SCHEMA_VERSION}", f"Python {sys.version.split()[0]}"]
+    return [*lines, f"extras {', '.join(_list_installed_extras()) or 'none'}"]
+
+
+def _list_installed_extras() -> list[str]:
+    """Return the extras of which every package is installed."""
+    try:
+        requirements = distribution("lukasa").requires or []
+    except PackageNotFoundError:  # a copy of the source that was never installed
+        return []
+    packages = defaultdict(list)
+    for package, extra in _REQUIREMENT.findall("\n".join(requirements)):
+        packages[extra].append(package)
+    return sorted(extra for extra, names in packages.items() if all(map(_is_installed, names)))
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        distribution(package)
+    except PackageNotFoundError:
+        return False
+    return True

@@ -118,3 +118,18 @@ def test_export_that_is_interrupted_keeps_the_earlier_file(filled, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         filled.export(target, progress=stop)
     assert target.read_text() == "precious"
+
+
+@pytest.mark.requirement("LOG-7")
+def test_two_stores_that_were_both_recalled_import_into_each_other_without_a_refusal(tmp_path):
+    texts = {"a": "Deploys run on Tuesday at noon.", "b": "The staging database is called heron."}
+    for name, text in texts.items():
+        with lukasa.open(tmp_path / f"{name}.db", embedder="hash") as memory:
+            memory.remember(text)
+            memory.recall("anything")
+            memory.export(tmp_path / f"{name}.jsonl")
+    for name, other in (("a", "b"), ("b", "a")):
+        with lukasa.open(tmp_path / f"{name}.db") as memory:
+            done = memory.import_(tmp_path / f"{other}.jsonl")
+            assert (done.added, done.present, done.refused) == (1, 1, [])
+            assert {hit.text for hit in memory.recall("when are deploys, and what is staging called?").hits} == set(texts.values())

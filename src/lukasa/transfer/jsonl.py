@@ -9,11 +9,15 @@ from typing import BinaryIO, TypeVar
 
 from lukasa import canonical_json
 from lukasa.journal import Journal
+from lukasa.record import Key
+from lukasa.scope import SYSTEM
 from lukasa.storage.engine import API_TOKEN, Progress, Tally
 from lukasa.storage.log_file import ENTIRE_LOG, parse_log, write_log
 
 T = TypeVar("T")
 _PROGRESS_INTERVAL = 500
+_SETTING = "setting"
+_SETTING_MARK = f'"kind":"{_SETTING}"'.encode()
 _TOKEN_MARK = f'"kind":"{API_TOKEN}"'.encode()
 
 
@@ -44,15 +48,18 @@ def import_log(
     """Import a file that ``export_log`` wrote. An import that was interrupted continues when it is run again.
 
     An agent imports its own lines, the owner those of others too. ``same_log`` says that it is a backup of the same store
-    (see ``Journal.replay``); otherwise its API tokens are refused, because they would open this store too.
+    (see ``Journal.replay``); otherwise its API tokens are refused, because they would open this store too, and its settings
+    are skipped where this store has its own.
     """
     result = LogImportResult()
     line_numbers: deque[int] = deque()
 
     def entries() -> Iterator[tuple[bytes, bytes]]:
         for line_number, (entry, digest) in enumerate(parse_log(source), 2):
-            if not same_log and _TOKEN_MARK in entry and _kind_of(entry) == API_TOKEN:
+            if not same_log and _TOKEN_MARK in entry and _read_field(entry, "kind") == API_TOKEN:
                 result.refused.append((line_number, "a token of another store; `lukasa token add` makes a new one"))
+            elif not same_log and _SETTING_MARK in entry and _has_own_setting(journal, entry):
+                result.present += 1
             else:
                 line_numbers.append(line_number)
                 yield entry, digest
@@ -68,9 +75,16 @@ def import_log(
     return result
 
 
-def _kind_of(entry: bytes) -> object:
+def _has_own_setting(journal: Journal, entry: bytes) -> bool:
+    """Return whether an entry is a setting, such as the embedder, that this store has too."""
+    id = _read_field(entry, "id")
+    is_setting = _read_field(entry, "kind") == _SETTING and isinstance(id, str) and journal.reach.reads(SYSTEM)
+    return is_setting and journal.get(Key(SYSTEM, _SETTING, str(id))) is not None
+
+
+def _read_field(entry: bytes, name: str) -> object:
     try:
-        return canonical_json.parse(entry)["kind"]
+        return canonical_json.parse(entry)[name]
     except (ValueError, KeyError, TypeError):
         return None  # the journal says what is wrong with it
 

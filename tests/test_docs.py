@@ -33,7 +33,12 @@ def test_an_example_prints_what_its_page_says(code, printed, tmp_path, monkeypat
 @pytest.mark.parametrize("page", SHELL_PAGES, ids=lambda page: page.name)
 def test_the_shell_commands_of_a_page_run_in_an_empty_folder(page, tmp_path):
     program = Path(sys.executable).parent
-    setting = {"PATH": f"{program}:/usr/bin:/bin", "HOME": str(tmp_path), "LUKASA_EMBEDDER": "static", "PYTHONPATH": str(ROOT / "src")}
+    setting = {
+        "PATH": f"{program}:/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "LUKASA_EMBEDDER": "static",
+        "PYTHONPATH": str(ROOT / "src"),
+    }
     script = "set -e\n" + "".join(SHELL.findall(page.read_text("utf-8")))
     for _ in range(1 + (page.name == "README.md")):
         ran = subprocess.run(["sh", "-c", script], cwd=tmp_path, env=setting, capture_output=True, text=True)

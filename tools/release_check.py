@@ -120,7 +120,7 @@ def check_install(version: str, wheel: Path) -> str:
     run(f"python{version}", "-m", "venv", str(venv))
     run(venv / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
     earlier = WORK / f"earlier-{version}.db"
-    packed = sorted((ROOT / "tests" / "storage" / "stores").glob("schema_*.db.gz"))[-1]
+    packed = max((ROOT / "tests" / "storage" / "stores").glob("schema_*.db.gz"))
     earlier.write_bytes(gzip.decompress(packed.read_bytes()))
     script = WORK / "smoke.py"
     script.write_text(SMOKE)

@@ -228,12 +228,12 @@ def _template(node: ast.expr) -> str:
 
 def _describe_signals() -> Iterator[str]:
     """Describe the signals of recall by the docstrings of the functions that compute them."""
-    from lukasa.recall import ranking
+    from lukasa.recall import ranking, signals
 
     yield "The score of a hit is the sum of its signals times their weights; `lukasa recall --explain` shows them.\n"
     rows = []
     for name, weight in sorted(ranking.WEIGHTS.items(), key=lambda item: -item[1]):
-        function = {**ranking.SIGNALS, **ranking.JOINT_SIGNALS}.get(name)
+        function = {**signals.SIGNALS, **signals.JOINT_SIGNALS}.get(name)
         meaning = (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ") if function else ""
         rows.append((f"`{name}`", f"{weight:g}", _as_markdown(meaning)))
     yield from _table(("signal", "weight", "meaning"), rows)

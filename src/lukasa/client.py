@@ -188,11 +188,15 @@ class RemoteConversations(RemoteService):
         """Return the recent view of a conversation: summary, facts and the newest turns."""
         return dict(self._read(_path("conversations", session_id)))
 
-    def assemble(self, session_id: str, budget: int, *, question: str | None = None) -> Mapping[str, Any]:
-        """Return a prompt within a token budget: summary, facts, relevant earlier turns and the newest ones."""
-        return dict(
-            self._read(f"{_path('conversations', session_id)}/prompt", {"budget": budget, "question": question})
-        )
+    def assemble(
+        self, session_id: str, budget: int, *, question: str | None = None, include: Sequence[str] = ()
+    ) -> Mapping[str, Any]:
+        """Return a prompt within a token budget: summary, facts, relevant earlier turns and the newest ones.
+
+        ``include`` adds what the ``vault``, ``knowledge`` or other ``conversations`` say.
+        """
+        query = {"budget": budget, "question": question, "include": list(include)}
+        return dict(self._read(f"{_path('conversations', session_id)}/prompt", query))
 
     def transcript(self, session_id: str, limit: int = 100) -> Sequence[Mapping[str, Any]]:
         """Return the newest turns of the whole conversation, oldest first."""

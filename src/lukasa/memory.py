@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from lukasa.forecasts import Forecasts
     from lukasa.memory_graph import MemoryGraph
     from lukasa.network import Network, NetworkHub
+    from lukasa.recall.memories import MemorySource
     from lukasa.recall.recall import Recall
     from lukasa.recall.vector_index import VectorIndex
     from lukasa.sessions import Sessions
@@ -316,12 +317,18 @@ class Memory:
 
         return find_relevant(self.valid_journal, self.recall, self.skills, self._parts.clock.now(), goal, k)
 
-    def before_task(self, task: str | Mapping[str, Any], *, budget: int | None = None) -> Briefing:
-        """Collect what is known that matters for a task and put it into the task's context."""
+    def before_task(
+        self, task: str | Mapping[str, Any], *, budget: int | None = None, include: Iterable[MemorySource] = ()
+    ) -> Briefing:
+        """Collect what is known that matters for a task and put it into the task's context.
+
+        ``include`` adds what the ``vault``, ``knowledge`` or ``conversations`` say, lasting facts first. ``budget`` limits
+        the tokens of all of it.
+        """
         from lukasa.experience.briefing import build_briefing
 
         return build_briefing(
-            self.valid_journal, self.recall, self.skills, self._parts.clock.now(), task, budget=budget
+            self.valid_journal, self.recall, self.skills, self._parts.clock.now(), task, budget=budget, include=include
         )
 
     def as_agent(self, agent: str = "", scopes: Iterable[str] | None = None, *, read_only: bool = False) -> Memory:

@@ -105,7 +105,7 @@ def test_every_context_command_on_one_conversation(run, run_json, tmp_path):
         (("delete", "nothing"), 5),
         (("fork", "nothing", "new"), 5),
         (("append", "", "x"), 2),
-        (("append", "s", "x", "--role", ""), 3),
+        (("append", "s", "x", "--role", ""), 2),
         (("append", "s", "x", "--time", "soon"), 2),
         (("configure", "s", "--keep", "99"), 2),
         (("import", "missing.json"), 2),

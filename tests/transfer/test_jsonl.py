@@ -132,4 +132,6 @@ def test_two_stores_that_were_both_recalled_import_into_each_other_without_a_ref
         with lukasa.open(tmp_path / f"{name}.db") as memory:
             done = memory.import_(tmp_path / f"{other}.jsonl")
             assert (done.added, done.present, done.refused) == (1, 1, [])
-            assert {hit.text for hit in memory.recall("when are deploys, and what is staging called?").hits} == set(texts.values())
+            assert {hit.text for hit in memory.recall("when are deploys, and what is staging called?").hits} == set(
+                texts.values()
+            )

@@ -49,6 +49,7 @@ from lukasa.journal import Journal
 from lukasa.models.llm import LanguageModel, open_language_model
 from lukasa.models.token_counter import TokenCounter, open_token_counter
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.recall.memories import MemorySource, recall_memories
 from lukasa.record import Draft, Key, Record
 from lukasa.scope import RESERVED_NAMES, SHARED
 from lukasa.storage.engine import AsOf, Query, Reader
@@ -437,11 +438,19 @@ class Conversations:
         return sorted(records, key=lambda record: record.seq)
 
     def assemble(
-        self, session_id: str, budget: int = 8_000, *, question: str | None = None, older: int = _DEFAULT_OLDER_TURNS
+        self,
+        session_id: str,
+        budget: int = 8_000,
+        *,
+        question: str | None = None,
+        older: int = _DEFAULT_OLDER_TURNS,
+        include: Iterable[MemorySource] = (),
     ) -> AssembledPrompt:
         """Build a prompt of at most ``budget`` tokens from summary, facts, relevant older turns and the newest turns.
 
-        Folded turns are recalled by ``question``, or else by the last turn. Both forms, text and messages, fit the budget.
+        Folded turns are recalled by ``question``, or else by the last turn. ``include`` adds what the vault, knowledge or
+        other conversations say about it, lasting facts first. Both forms, text and messages, fit the budget; the result
+        names what did not fit.
         """
         if type(budget) is not int or budget < 0:
             raise InvalidInput("A budget is a number of tokens that is not negative.")
@@ -465,7 +474,13 @@ class Conversations:
                 passage = replace(turn, content=extract_passage(turn.content, question))
                 older_turns.append((passage, describe_freshness(record, now)))
         facts = [(record.text, describe_freshness(record, now)) for record in fact_records if record.key not in expired]
-        recalled = RecalledMemory(facts, older_turns, tuple(expired), self._describe_summary_age(context, now))
+        others: list[Record] = []
+        if budget and question.strip() and (sources := list(include)):
+            others, gone = recall_memories(self._recall(), question, sources, session_id)
+            expired += gone
+        memories = [(record, describe_freshness(record, now)) for record in others]
+        age = self._describe_summary_age(context, now)
+        recalled = RecalledMemory(facts, older_turns, tuple(expired), age, memories)
         return assemble_prompt(context, turns, recalled, budget=budget, counter=self.counter)
 
     def _read_listed_facts(self, context: Context) -> list[Record]:

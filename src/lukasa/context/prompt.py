@@ -19,7 +19,7 @@ from lukasa.context.summary import shorten_summary
 from lukasa.freshness import describe_left_out
 from lukasa.models.token_counter import TokenCounter
 from lukasa.prompt import PromptItem, build_fenced_block, neutralise
-from lukasa.record import Key
+from lukasa.record import Key, Record
 from lukasa.text.sentences import split_sentences
 
 TOKENS_PER_MESSAGE = 4
@@ -27,6 +27,7 @@ TOKENS_PER_MESSAGE = 4
 _MEMORY_SHARE = 0.5
 _CUT_NOTICE = "\n[… shortened: {tokens:,} tokens in all, the whole turn is in the transcript …]\n"
 _MIN_TURN_TOKENS = 48
+_TOKENS_PER_ITEM = 24  # of the heading of a record in the block
 _MAX_OLDER_TURNS = 12
 _MAX_TOKEN_LENGTH = 200
 _MAX_PASSAGE_LENGTH = 1_200
@@ -39,6 +40,7 @@ class AssembledPrompt:
 
     ``recent`` and ``older`` are the ids of its turns; ``left_out`` counts recent turns that did not fit; ``shortened``
     are the ids of turns that were cut; ``expired`` are the keys of facts and older turns that are left out as expired.
+    ``memories`` are the keys of other records that it tells, ``memories_left_out`` those that did not fit.
     """
 
     text: str
@@ -52,24 +54,29 @@ class AssembledPrompt:
     shortened: tuple[str, ...] = ()
     counted_by: str = ""
     expired: tuple[Key, ...] = ()
+    memories: tuple[Key, ...] = ()
+    memories_left_out: tuple[Key, ...] = ()
 
 
 class RecalledMemory(NamedTuple):
-    """What a prompt says next to the newest turns: facts and older turns, each with its age, and what has expired."""
+    """What a prompt says next to the newest turns: facts, older turns and other records, and what has expired."""
 
     facts: Sequence[tuple[str, str]] = ()
     older: Sequence[tuple[Turn, str]] = ()
     expired: tuple[Key, ...] = ()
     summary_age: str = ""
+    memories: Sequence[tuple[Record, str]] = ()
+    """Records from outside the conversation with their age, the most important first."""
 
 
 class _MemoryBlock(NamedTuple):
-    """The fenced block, with its tokens, the older turns and the number of facts in it."""
+    """The fenced block, with its tokens, the older turns, the number of facts and the other records in it."""
 
     text: str = ""
     tokens: int = 0
     older_turns: tuple[Turn, ...] = ()
     fact_count: int = 0
+    memories: tuple[Key, ...] = ()
 
 
 def assemble_prompt(
@@ -82,7 +89,7 @@ def assemble_prompt(
     turn_budget = budget - (memory.tokens + TOKENS_PER_MESSAGE if memory.text else 0)
     chosen, spent, cut_ids = _choose_newest(groups, turn_budget, counter)
     if (
-        context.long_term_summary or recalled.facts or recalled.older
+        context.long_term_summary or recalled.facts or recalled.older or recalled.memories
     ) and turn_budget > spent:  # memory gets what is left
         memory_budget = memory.tokens + turn_budget - spent - TOKENS_PER_MESSAGE
         larger = _build_memory_block(context, recalled, memory_budget, counter)
@@ -108,6 +115,10 @@ def assemble_prompt(
                 shortened=tuple(id for id in cut_ids if any(turn.id == id for turn in shown)),
                 counted_by=counter.name,
                 expired=recalled.expired,
+                memories=memory.memories,
+                memories_left_out=tuple(
+                    record.key for record, _ in recalled.memories if record.key not in memory.memories
+                ),
             )
         if len(chosen) > 1 or not block:
             left_out += len(chosen[0])
@@ -180,6 +191,14 @@ def _build_memory_block(context: Context, recalled: RecalledMemory, budget: int,
     facts = [f"{fact} ({age})" if age else fact for fact, age in recalled.facts]
     items: list[PromptItem] = []
     remaining = max(0, budget - 80)
+    keys: list[Key] = []
+    limit = remaining // 2 if facts or older or summary else remaining
+    for record, age in recalled.memories:
+        cost = counter(record.text) + _TOKENS_PER_ITEM
+        if cost <= limit:
+            items.append(PromptItem(record.text, str(record.key), record.author, to_iso(record.moment)[:16], age=age))
+            keys.append(record.key)
+            limit, remaining = limit - cost, remaining - cost
     if summary and (brief := shorten_summary(summary, remaining // 2 if facts or older else remaining, counter)):
         items.append(PromptItem(brief, f"summary of {session_id}", age=recalled.summary_age))
         remaining -= counter(brief) + 16
@@ -207,7 +226,7 @@ def _build_memory_block(context: Context, recalled: RecalledMemory, budget: int,
     closing = describe_left_out(recalled.expired)
     block = build_fenced_block(items, budget=budget, counter=counter, closing=closing)
     older_turns, fact_count = tuple(turns[: max(0, block.told - before)]), len(chosen_facts) if block.told else 0
-    return _MemoryBlock(block.text, block.tokens, older_turns, fact_count)
+    return _MemoryBlock(block.text, block.tokens, older_turns, fact_count, tuple(keys[: block.told]))
 
 
 def _choose_newest(

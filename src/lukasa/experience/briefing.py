@@ -25,6 +25,7 @@ from lukasa.freshness import describe_freshness, describe_left_out, is_expired, 
 from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
 from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block, neutralise
+from lukasa.recall.memories import MemorySource, recall_memories
 from lukasa.recall.recall import LeftOutRecord, Recall, RecallHit
 from lukasa.record import Key, Record
 
@@ -88,6 +89,8 @@ class Briefing:
     skills: tuple[BriefingEntry, ...]
     asked_at: datetime
     left_out: tuple[LeftOutRecord, ...] = ()
+    known: tuple[BriefingEntry, ...] = ()
+    """What the included sources say about the task, lasting facts first."""
 
     @property
     def context(self) -> dict[str, Any]:
@@ -95,7 +98,7 @@ class Briefing:
 
     def block(self, budget: int = 1_000, *, full: bool = False) -> PromptBlock:
         """Build a fenced prompt block of all entries, each with its age, within a budget of tokens."""
-        entries = {entry.record.key: entry for entry in (*self.avoid, *self.relevant, *self.skills)}
+        entries = {entry.record.key: entry for entry in (*self.known, *self.avoid, *self.relevant, *self.skills)}
         return _render_block(entries.values(), self.asked_at, self.left_out, budget, full=full)
 
 
@@ -120,12 +123,12 @@ def find_relevant(
 
 def build_briefing(
     journal: Journal, recall: Recall, skills: Skills, now: datetime, task: str | Mapping[str, Any],
-    *, budget: int | None = None,
+    *, budget: int | None = None, include: Iterable[MemorySource] = (),
 ) -> Briefing:  # fmt: skip
     """Return the task with relevant_patterns, avoid_these and applicable_skills in its context.
 
-    ``budget`` limits the tokens of these lines: the best of each group are taken in turn. Raise ``InvalidInput`` for a
-    task without a goal.
+    ``include`` adds known_facts from the vault, knowledge or conversations. ``budget`` limits the tokens of these lines:
+    the best of each group are taken in turn. Raise ``InvalidInput`` for a task without a goal.
     """
     fields: dict[str, Any] = {"goal": task} if isinstance(task, str) else dict(task)
     context = fields.get("context", {})
@@ -148,19 +151,31 @@ def build_briefing(
     avoid = _best_current(avoid, _MAX_ANTIPATTERNS, now, left_out)
     found = {entry.record.key: entry for entry in _find_skills(skills, now, question)}
     found |= {entry.record.key: entry for entry in _find_named_skills(skills, now, types)}
-    groups = [list(relevant.entries), avoid, sorted(found.values(), key=_sort_key)[:MAX_SKILLS]]
+    facts: list[Record] = []
+    if sources := list(include):
+        facts, _ = recall_memories(recall, goal, sources)
+    shown = {entry.record.key for entry in (*relevant.entries, *avoid)}
+    known_facts = [BriefingEntry(record, 1.0, 1.0) for record in facts if record.key not in shown]
+    groups = [known_facts, list(relevant.entries), avoid, sorted(found.values(), key=_sort_key)[:MAX_SKILLS]]
     if budget is not None:
-        counter, all_groups, groups = open_token_counter(), groups, [[], [], []]
+        counter, all_groups, groups = open_token_counter(), groups, [[], [], [], []]
         for index in range(max(map(len, all_groups))):
             for chosen, group in zip(groups, all_groups, strict=True):
-                if index < len(group) and (cost := counter(group[index].line) + 1) <= budget:
+                if index >= len(group):
+                    continue
+                if (cost := counter(group[index].line) + 1) <= budget:
                     budget -= cost
                     chosen.append(group[index])
-    sections = ("relevant_patterns", "avoid_these", "applicable_skills")
+                else:
+                    record = group[index].record
+                    left_out[record.key] = LeftOutRecord(record, "budget")
+    sections = ("known_facts", "relevant_patterns", "avoid_these", "applicable_skills")
     filled = {name: [entry.line for entry in group] for name, group in zip(sections, groups, strict=True)}
+    if not sources:
+        del filled["known_facts"]
     task_with_context = {**fields, "context": {**context, **filled}}
-    known, warned, skilled = map(tuple, groups)
-    return Briefing(task_with_context, known, warned, skilled, now, tuple(left_out.values()))
+    known, helpful, warned, skilled = map(tuple, groups)
+    return Briefing(task_with_context, helpful, warned, skilled, now, tuple(left_out.values()), known)
 
 
 def summary_line(record: Record) -> str:
@@ -279,5 +294,5 @@ def _render_block(
         )
         for entry in entries
     ]  # fmt: skip
-    closing = describe_left_out(entry.record.key for entry in left_out)
+    closing = describe_left_out(entry.record.key for entry in left_out if entry.reason == "expired")
     return build_fenced_block(items, budget=budget, counter=open_token_counter(), closing=closing)

@@ -268,7 +268,7 @@ def _briefing_entry(entry: Any, *, full: bool = False) -> Json:
 @_encodes("Briefing")
 def briefing_json(briefing: Briefing, *, full: bool = False) -> Json:
     """Return a briefing; with ``full`` each entry's record too."""
-    entries = (*briefing.relevant, *briefing.avoid, *briefing.skills)
+    entries = (*briefing.known, *briefing.relevant, *briefing.avoid, *briefing.skills)
     memories = [
         _briefing_entry(entry, full=full) | {"age": describe_freshness(entry.record, briefing.asked_at)}
         for entry in entries

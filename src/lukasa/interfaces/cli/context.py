@@ -15,6 +15,7 @@ from lukasa.interfaces.cli.options import (
     Call,
     CommandApp,
     ForceOption,
+    IncludeOption,
     argument,
     choice,
     flag,
@@ -147,20 +148,24 @@ def assemble(
     budget: Annotated[int, option("TOKENS", "Maximum number of tokens.", min=0)] = 8_000,
     question: Annotated[str | None, option("QUERY", "Add older turns that answer this question.")] = None,
     messages: Annotated[bool, flag("--messages", "Print chat messages as JSON instead of text.")] = False,
+    include: IncludeOption = None,
 ) -> None:
     """Print a conversation for a prompt: summary, facts, relevant older turns and newest turns.
 
-    Example: lukasa context assemble s1 --budget 2000
+    Example: lukasa context assemble s1 --budget 2000 --include vault
     """
     memory = call.memory
     _load_conversation(call, session)
-    prompt = memory.context.assemble(session, budget, question=question)
+    sources: Any = include or ()
+    prompt = memory.context.assemble(session, budget, question=question, include=sources)
     if messages and not call.json:
         render.print_json(list(prompt.messages))
         return
     call.show(prompt, lambda: typer.echo(render.escape_text(prompt.text)))
     if prompt.expired:
         call.warn(f"{describe_left_out(prompt.expired)}.")
+    if prompt.memories_left_out:
+        call.warn(f"Left out, for lack of budget: {', '.join(map(str, prompt.memories_left_out))}.")
     call.warn(f"{prompt.tokens:,} of {prompt.budget:,} tokens, counted by {prompt.counted_by}.")
 
 

@@ -11,7 +11,16 @@ import typer
 
 from lukasa.freshness import describe_freshness, describe_left_out
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import BlockBudgetOption, Call, argument, flag, option, parse_time, progress_bar
+from lukasa.interfaces.cli.options import (
+    BlockBudgetOption,
+    Call,
+    IncludeOption,
+    argument,
+    flag,
+    option,
+    parse_time,
+    progress_bar,
+)
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.serialise import briefing_json, to_json
@@ -74,19 +83,22 @@ def before_task(
     kind: Annotated[str, option("WORD", "The type of the task.", "--type")] = "",
     budget: BlockBudgetOption = None,
     full: Annotated[bool, flag("--full", "Whole texts instead of one line each.")] = False,
+    include: IncludeOption = None,
 ) -> None:
     """List what is known for a task: patterns that worked, what to avoid, and skills.
 
     Example: lukasa before-task "Implement POST /api/todos endpoint"
     """
     task: dict[str, Any] = {"goal": goal} | ({"type": kind} if kind else {})
-    briefing = call.memory.before_task(task)
+    sources: Any = include or ()
+    briefing = call.memory.before_task(task, include=sources)
     if budget is not None and not call.json:
         typer.echo(briefing.block(budget, full=full).text)
         return
 
     def print_briefing() -> None:
-        sections = {"Relevant": briefing.relevant, "Avoid": briefing.avoid, "Skills": briefing.skills}
+        sections = {"Known": briefing.known} if include else {}
+        sections |= {"Relevant": briefing.relevant, "Avoid": briefing.avoid, "Skills": briefing.skills}
         for heading, entries in sections.items():
             render.print_line(f"{heading}:" if entries else f"{heading}: nothing known.")
             for entry in entries:
@@ -96,7 +108,8 @@ def before_task(
                 else:
                     render.print_line(line)
         if briefing.left_out:
-            render.print_line(describe_left_out(entry.record.key for entry in briefing.left_out))
+            expired = [entry.record.key for entry in briefing.left_out if entry.reason == "expired"]
+            render.print_line(describe_left_out(expired))
 
     call.show(briefing_json(briefing, full=full), print_briefing)
 

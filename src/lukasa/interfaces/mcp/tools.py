@@ -35,6 +35,7 @@ from lukasa.memory_graph import choose_write_scope
 from lukasa.models.token_counter import open_token_counter
 from lukasa.outcome import Accepted, Refused
 from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block
+from lukasa.recall.memories import MemorySource
 from lukasa.record import Key, Record
 from lukasa.scope import SYSTEM
 
@@ -207,13 +208,14 @@ class MemoryTools:
         session: SessionId,
         question: Annotated[str | None, Field(description="What older turns should answer.")] = None,
         budget: TokenBudget = 4_000,
+        include: Annotated[list[MemorySource] | None, Field(description="Other memories to add.")] = None,
     ) -> MemoryBlockResponse:
         """Use this to continue a conversation, after compaction or in a new run: its summary, its facts, older turns
         that answer the question, and the newest turns, within a budget of tokens."""
         context = self._stores.current().context
         if not (found := context.load(session)).origin.state_version:
             return MemoryBlockResponse.from_outcome(_session_not_found(found.session_id))
-        prompt = context.assemble(session, budget, question=question)
+        prompt = context.assemble(session, budget, question=question, include=include or ())
         text, tokens = fence_conversation(prompt, session, budget)
         left_out = [clean_name(key.id) for key in prompt.expired] or None
         return MemoryBlockResponse(block=text, tokens=tokens, left_out=left_out)
@@ -222,10 +224,11 @@ class MemoryTools:
         self,
         task: Annotated[str, Field(min_length=1, description="What is to be done, in a sentence.")],
         budget: TokenBudget = 1_500,
+        include: Annotated[list[MemorySource] | None, Field(description="Other memories to add.")] = None,
     ) -> MemoryBlockResponse:
         """Use this at the start of every task, before the first step: what worked in similar tasks, what to avoid, and
         which skills apply."""
-        briefing = self._stores.current().before_task(task)
+        briefing = self._stores.current().before_task(task, include=include or ())
         block = briefing.block(budget, full=True)
         text = block.text or "Nothing is known about such a task yet."
         left_out = [clean_name(entry.record.id) for entry in briefing.left_out] or None

@@ -19,6 +19,7 @@ from lukasa.interfaces.http.requests import (
 )
 from lukasa.interfaces.http.responses import WRITTEN, JsonResponse, outcome_response
 from lukasa.interfaces.http.service_routes import ServiceRoutes
+from lukasa.recall.memories import MemorySource
 
 routes = ServiceRoutes("/v1/conversations", lambda memory: memory.context)
 router = routes.router
@@ -81,9 +82,10 @@ def assemble_prompt(
     id: Name,
     budget: Annotated[int, Query(ge=100, le=1_000_000)] = 4_000,
     question: Annotated[str | None, Query(max_length=10_000)] = None,
+    include: Annotated[list[MemorySource] | None, Query(description="Other memories to add.", max_length=3)] = None,
 ) -> Any:
     """Assemble a prompt within a token budget: summary, facts, relevant earlier turns and the newest ones."""
-    return JsonResponse(memory.context.assemble(id, budget, question=question))
+    return JsonResponse(memory.context.assemble(id, budget, question=question, include=include or ()))
 
 
 @router.get("/{id}/turns")

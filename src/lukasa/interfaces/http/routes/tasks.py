@@ -12,6 +12,7 @@ from lukasa.interfaces.http.requests import CallerMemory, RequestModel
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.interfaces.http.service_routes import JsonObject, LongText, ServiceRoutes
 from lukasa.interfaces.serialise import briefing_json
+from lukasa.recall.memories import MemorySource
 
 router = APIRouter(prefix="/v1/before-task", tags=["before-task"])
 ledgers = ServiceRoutes("/v1/ledgers", lambda memory: memory.ledgers)
@@ -24,12 +25,14 @@ class UpcomingTask(RequestModel):
     task: LongText | JsonObject
     budget: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(None, description="The most tokens of the block.")
     full: bool = Field(False, description="Return the records too.")
+    include: list[MemorySource] = Field(default=[], max_length=3, description="Other memories to add.")
 
 
 @router.post("")
 def before_task(memory: CallerMemory, body: UpcomingTask) -> Any:
     """Return what is known that matters for a task."""
-    return JsonResponse(briefing_json(memory.before_task(body.task, budget=body.budget), full=body.full))
+    briefing = memory.before_task(body.task, budget=body.budget, include=body.include)
+    return JsonResponse(briefing_json(briefing, full=body.full))
 
 
 ledgers.add("GET", "", Ledgers.list, answer="ledgers")

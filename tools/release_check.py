@@ -55,7 +55,8 @@ def main() -> None:
     run(tools / "twine", "check", "--strict", *map(str, sorted(first.iterdir())))
     run(tools / "check-wheel-contents", str(wheel))
     check_contents(first)
-    versions = [check_install(version, wheel) for version in PYTHONS if shutil.which(f"python{version}")]
+    pythons = {version: python for version in PYTHONS if (python := find_python(version))}
+    versions = [check_install(version, python, wheel) for version, python in pythons.items()]
     missing = [version for version in PYTHONS if version not in versions]
     write_bill_of_materials(tools, versions[0])
     distribution = ROOT / "dist"
@@ -114,10 +115,20 @@ def check_contents(folder: Path) -> None:
             sys.exit(f"The source distribution lacks {name}.")
 
 
-def check_install(version: str, wheel: Path) -> str:
+def find_python(version: str) -> str | None:
+    """Return the program of a Python version, if there is one that runs."""
+    folders = [os.environ["PATH"], *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin"))]
+    for folder in os.pathsep.join(folders).split(os.pathsep):
+        python = shutil.which(f"python{version}", path=folder)
+        if python and not subprocess.run([python, "-c", ""], capture_output=True).returncode:
+            return python
+    return None
+
+
+def check_install(version: str, python: str, wheel: Path) -> str:
     """Install the wheel into an empty environment of one Python, and use it on a new store and on an earlier one."""
     venv, began = WORK / f"venv-{version}", time.monotonic()
-    run(f"python{version}", "-m", "venv", str(venv))
+    run(python, "-m", "venv", str(venv))
     run(venv / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
     earlier = WORK / f"earlier-{version}.db"
     packed = max((ROOT / "tests" / "storage" / "stores").glob("schema_*.db.gz"))

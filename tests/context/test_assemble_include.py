@@ -7,7 +7,7 @@ import pytest
 import lukasa
 from lukasa.errors import InvalidInput
 
-pytestmark = pytest.mark.requirement("CTX-8")
+pytestmark = pytest.mark.requirement("CTX-13", "EXP-7")
 SOURCES = ("vault", "knowledge", "conversations")
 
 

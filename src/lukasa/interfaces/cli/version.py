@@ -27,8 +27,8 @@ def _list_installed_extras() -> list[str]:
     except PackageNotFoundError:  # a copy of the source that was never installed
         return []
     packages = defaultdict(list)
-    for package, extra in _REQUIREMENT.findall("\n".join(requirements)):
-        packages[extra].append(package)
+    for found in filter(None, map(_REQUIREMENT.match, requirements)):
+        packages[found[2]].append(found[1])
     return sorted(extra for extra, names in packages.items() if all(map(_is_installed, names)))
 
 

@@ -8,58 +8,143 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lukasa import aio as aio
     from lukasa.client import connect
-    from lukasa.errors import LukasaError
+    from lukasa.context import Context, Turn
+    from lukasa.errors import (
+        FileMissing,
+        FileTaken,
+        FormatError,
+        InvalidInput,
+        LukasaError,
+        MissingExtra,
+        NetworkDown,
+        NotAllowed,
+        RateLimited,
+        StoreBusy,
+        StoreClosed,
+        StoreDamaged,
+        StoreError,
+        StoreForeign,
+        StoreFull,
+        StoreMissing,
+        StoreNewer,
+        StoreReadOnly,
+        StoreUnavailable,
+    )
+    from lukasa.experience import Episode
     from lukasa.memory import Memory, find_backups
     from lukasa.memory import open_memory as open
     from lukasa.memory import restore_store as restore
+    from lukasa.models.embedder import Embedder
     from lukasa.outcome import Accepted, Conflict, Outcome, Refused
+    from lukasa.recall import RecallHit, RecallResult, build_prompt_block
     from lukasa.record import Draft, Key, Link, Record
     from lukasa.scope import Reach
+    from lukasa.storage.engine import Query
+    from lukasa.trust import TrustSettings
+    from lukasa.vault import VaultMemory, VaultSettings
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Accepted",
     "Conflict",
+    "Context",
     "Draft",
+    "Embedder",
+    "Episode",
+    "FileMissing",
+    "FileTaken",
+    "FormatError",
+    "InvalidInput",
     "Key",
     "Link",
     "LukasaError",
     "Memory",
+    "MissingExtra",
+    "NetworkDown",
+    "NotAllowed",
     "Outcome",
+    "Query",
+    "RateLimited",
     "Reach",
+    "RecallHit",
+    "RecallResult",
     "Record",
     "Refused",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreDamaged",
+    "StoreError",
+    "StoreForeign",
+    "StoreFull",
+    "StoreMissing",
+    "StoreNewer",
+    "StoreReadOnly",
+    "StoreUnavailable",
+    "TrustSettings",
+    "Turn",
+    "VaultMemory",
+    "VaultSettings",
     "__version__",
+    "build_prompt_block",
     "connect",
     "find_backups",
     "open",
     "restore",
 ]
 
-_LAZY_IMPORTS = {
-    "LukasaError": "errors",
-    "Memory": "memory",
-    "connect": "client",
-    "find_backups": "memory",
-    "open": "memory.open_memory",
-    "restore": "memory.restore_store",
+_MODULES = {
+    **dict.fromkeys(("connect",), "client"),
+    **dict.fromkeys(("Context", "Turn"), "context"),
+    **dict.fromkeys(
+        (
+            "FileMissing",
+            "FileTaken",
+            "FormatError",
+            "InvalidInput",
+            "LukasaError",
+            "MissingExtra",
+            "NetworkDown",
+            "NotAllowed",
+            "RateLimited",
+            "StoreBusy",
+            "StoreClosed",
+            "StoreDamaged",
+            "StoreError",
+            "StoreForeign",
+            "StoreFull",
+            "StoreMissing",
+            "StoreNewer",
+            "StoreReadOnly",
+            "StoreUnavailable",
+        ),
+        "errors",
+    ),
+    **dict.fromkeys(("Episode",), "experience"),
+    **dict.fromkeys(("Memory", "find_backups"), "memory"),
+    **dict.fromkeys(("Embedder",), "models.embedder"),
     **dict.fromkeys(("Accepted", "Conflict", "Outcome", "Refused"), "outcome"),
+    **dict.fromkeys(("RecallHit", "RecallResult", "build_prompt_block"), "recall"),
     **dict.fromkeys(("Draft", "Key", "Link", "Record"), "record"),
-    "Reach": "scope",
+    **dict.fromkeys(("Reach",), "scope"),
+    **dict.fromkeys(("Query",), "storage.engine"),
+    **dict.fromkeys(("TrustSettings",), "trust"),
+    **dict.fromkeys(("VaultMemory", "VaultSettings"), "vault"),
 }
+"""The module of each public name."""
+_OTHER_NAMES = {"open": ("memory", "open_memory"), "restore": ("memory", "restore_store")}
 
 
 def __getattr__(name: str) -> Any:
     """Names and modules load on first use, so that a command that needs few of them starts at once."""
-    module, _, other = _LAZY_IMPORTS.get(name, name).partition(".")
+    module, there = _OTHER_NAMES.get(name) or (_MODULES.get(name, name), name)
     try:
         loaded = import_module(f"lukasa.{module}")
     except ModuleNotFoundError as error:
         if error.name != f"lukasa.{module}":
             raise
         raise AttributeError(f"module 'lukasa' has no attribute {name!r}") from None
-    found = getattr(loaded, other or name) if name in _LAZY_IMPORTS else loaded
+    found = getattr(loaded, there) if name in __all__ else loaded
     globals()[name] = found
     return found
 

@@ -147,7 +147,7 @@ def _describe_endpoints() -> Iterator[str]:
     stores = CallerStores("memory:", Caller())
     built: Any = build_app(stores, lambda _: None, ["localhost"])
     while not hasattr(built, "openapi"):  # inside its middleware
-        built = getattr(built, "app", None) or built._app
+        built = vars(built)["_app"]
     described = describe_api(built)
     stores.close()
     yield "Generated from the OpenAPI description that a server gives at `/openapi.json`. [HTTP](http.md) explains it.\n"

@@ -199,6 +199,8 @@ def _print_gate(report: GateReport) -> None:
     table.add_row(
         "verdicts a second", *(format_figure(1 / size.checks["the whole gate"], "per_s") for size in report.sizes)
     )
+    table.add_row("the bare reference", *(format_figure(size.reference, "s") for size in report.sizes))
+    table.add_row("the whole gate over it", *(format_figure(size.ratio, "times") for size in report.sizes))
     table.add_row("comparing with all instead", *(format_figure(size.comparing_with_all, "s") for size in report.sizes))
     table.add_row("bulk adds, durable", *(format_figure(size.bulk_per_s, "per_s") for size in report.sizes))
     console.print(table)

@@ -23,6 +23,7 @@ from lukasa.experience.consolidation.extract import (
 from lukasa.experience.consolidation.injection_filter import is_suspicious
 from lukasa.experience.consolidation.resolutions import mask_differences
 from lukasa.jobs import TaskRegistry
+from lukasa.models.embedders.static import StaticEmbedder
 from lukasa.record import draft_from
 from lukasa.storage.engine import Query
 from lukasa.testing.fake_llm import FakeLLM
@@ -692,6 +693,36 @@ def test_the_same_sentence_with_other_words_is_another_resolution(clock):
     with lukasa.open("memory:", clock=clock, embedder="minilm") as memory:
         memory.episodes.add([solved(f"Ship {fix[-9:]}", "Error", f"it was not {fix[10:17]}", fix) for fix in fixes])
         assert memory.consolidate().of("pattern") == []
+
+
+class RecordingEmbedder(StaticEmbedder):
+    """A real embedder that notes the texts it embeds."""
+
+    def __init__(self):
+        super().__init__()
+        self.texts = []
+
+    def embed(self, texts):
+        self.texts += texts
+        return super().embed(texts)
+
+
+def test_nothing_is_embedded_where_words_decide(clock):
+    history = EpisodeCorpus(seed=7, pattern_count=20)
+    with lukasa.open("memory:", clock=clock, embedder=(embedder := RecordingEmbedder())) as memory:
+        memory.episodes.add([episode for _, episode in history.episodes(400)])
+        assert memory.consolidate().of("pattern")
+    assert embedder.texts == []
+
+
+def test_a_resolution_unlike_all_others_costs_one_vector_in_all_runs(clock, tmp_path):
+    fixes = ["Chose the grey ones", "Raised the memory limit of the worker", "Asked Ines for a new key"]
+    for index in range(3):
+        with lukasa.open(tmp_path / "store.db", clock=clock, embedder=(embedder := RecordingEmbedder())) as memory:
+            fix = fixes[index]
+            memory.episodes.add([solved(f"Finish task {fix[-4:]}", "Error", f"no {fix[:5]} was there", fix)])
+            memory.consolidate()
+        assert sorted(embedder.texts) == [[], sorted(fixes[:2]), [fixes[2]]][index]
 
 
 def test_opposite_resolutions_are_not_joined(clock):

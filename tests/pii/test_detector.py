@@ -107,6 +107,13 @@ def test_a_number_with_a_wrong_check_digit_is_no_card(card, shift):
         ("pi is 3.4111111111111111", []),
         ("the token bucket is refilled every minute", []),
         ("the secret ingredient is patience", []),
+        ('billingToken := "q7Rt2Zx9Lm4Kp8Vb"', ["secret"]),
+        ('nonMatchingToken := "q7Rt2Zx9Lm4Kp8Vb"', []),
+        ('fakeToken = "q7Rt2Zx9Lm4Kp8Vb", dummy_secret: q7Rt2Zx9Lm4Kp8Vb', []),
+        ("fake token: ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF3hJ6", ["secret"]),
+        ("wrong secret q7Rt2Zx9Lm4Kp8Vb typed", ["secret"]),
+        ("sntrys_eyJ" + "pYXQiOjE2ODcw" * 4 + "_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF3hJ6kL2" + "mN5p", ["secret"]),
+        ("sntrys_eyJ" + "pYXQiOjE2ODcw" * 4 + "_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF3hJ6kL2" + "mN5", []),
     ],
 )  # fmt: skip
 def test_secrets_and_personal_data_are_distinguished_from_look_alikes(text, found):

@@ -62,8 +62,8 @@ CLASS_NAMES: dict[PiiClass, str] = {
 EXACT_LENGTH = 4_000
 _MAX_LIGATURE_LENGTH = 3
 _MAX_CACHED_CHARACTERS = 100_000
-_MAX_CLEAN_DIGESTS = 10_000
-_clean_digests: set[bytes] = set()
+_MAX_CLEAN_TEXTS, _MAX_REMEMBERED_LENGTH = 10_000, 200
+_clean_texts: set[str | bytes] = set()
 WINDOW, MAX_FINDINGS = 8_192, 64
 _MAX_SPACED_LENGTH = 320
 """No finding that may hold blanks is longer, private keys aside, which are not limited."""
@@ -210,20 +210,21 @@ def describe_findings(findings: Iterable[PiiFinding]) -> str:
 def find_pii_once(texts: Iterable[str]) -> list[PiiFinding]:
     """Find personal data and secrets in the texts that were not scanned before.
 
-    A text without findings is remembered by its hash, so that a service can scan a record before it takes the write lock
+    A text without findings is remembered, a long one by its hash, so that a service can scan a record before it takes the write lock
     and the gate does not scan it again inside.
     """
     findings: list[PiiFinding] = []
     for text in texts:
-        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        if digest in _clean_digests:
+        is_short = len(text) <= _MAX_REMEMBERED_LENGTH
+        name = text if is_short else hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if name in _clean_texts:
             continue
         found = find_pii(text)
         findings += found
         if not found:
-            if len(_clean_digests) >= _MAX_CLEAN_DIGESTS:
-                _clean_digests.clear()
-            _clean_digests.add(digest)
+            if len(_clean_texts) >= _MAX_CLEAN_TEXTS:
+                _clean_texts.clear()
+            _clean_texts.add(name)
     return findings
 
 

@@ -167,6 +167,8 @@ _SECRET_KEY_CONTEXT = re.compile(
 """Words one of which must precede ``key``, reversed: there are primary keys, cache keys and keys of dictionaries."""
 _OTHER_TOKEN_CONTEXT = re.compile(r"\n?[_ -]?(?:frsc|frsx|cilbup|egap|noitanigap|noitaunitnoc|txen)(?![a-z])")
 """Words before ``token``, reversed, after which it is no secret."""
+_EXAMPLE_CONTEXT = re.compile(r"\n?[_ -]?(?:ekaf|ymmud|kcom|dekcom|elpmaxe|elpmas|sugob|gnihctam[_ -]?non)(?![a-z])")
+"""Words before a label, reversed, that say that the value is made up: ``fakeToken``, ``nonMatchingToken``."""
 _PROVIDER_NAMES = (files(__package__) / "provider_names.txt").read_text("utf-8").split()
 _PROVIDER_NAME_CONTEXT = re.compile(build_trie_pattern(dict.fromkeys(_PROVIDER_NAMES, "")) + r"[\w.-]{0,20}\Z")
 """The name of a provider before ``key``."""
@@ -194,7 +196,7 @@ def find_labelled_secrets(label: str, text: str, lower: str, position: int) -> I
             text[label_start].isupper() and (before[-1].islower() or text[label_start + 1].islower())
         ):
             continue
-        if label == "token" and _OTHER_TOKEN_CONTEXT.match(reversed_words):
+        if _EXAMPLE_CONTEXT.match(reversed_words) or (label == "token" and _OTHER_TOKEN_CONTEXT.match(reversed_words)):
             continue
         if not _LONG_PART.search(value) or is_placeholder(text[start:end]):
             continue

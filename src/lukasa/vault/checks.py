@@ -110,8 +110,9 @@ def memory_draft(
         body[EXPIRES_AT] = to_iso(to_utc(proposal.expires_at))
     topic = () if proposal.topic_id is None else (f"topic={proposal.topic_id}",)
     tags = [f"tag={tag}" for tag in proposal.tags]
-    distinct = [Link(DISTINCT_FROM, memory_key(proposal.scope, other)) for other in proposal.distinct_from]
-    links = (*(link for link in links if link.relation != DISTINCT_FROM), *distinct)
+    if links or proposal.distinct_from:
+        distinct = [Link(DISTINCT_FROM, memory_key(proposal.scope, other)) for other in proposal.distinct_from]
+        links = (*(link for link in links if link.relation != DISTINCT_FROM), *distinct)
     return Draft(
         MEMORY_KIND, proposal.text, body, id=id, scope=proposal.scope, author=proposal.author,
         origin=proposal.source or UNKNOWN_SOURCE, links=links, expected=expected,
@@ -187,10 +188,20 @@ def check_proposal(proposal: MemoryProposal, settings: VaultSettings, reach: Rea
     expires_at: object = proposal.expires_at
     if expires_at is not None and not isinstance(expires_at, datetime):
         return Refused("bad_expiry", "expires_at must be a time, such as 2026-02-03T12:00:00Z.")
-    kept = apply_pii_policy(text, MEMORY_KIND, settings, draft_texts(memory_draft(proposal, "", expected=None)))
+    metadata = _metadata_texts(proposal.category, proposal.tier, proposal.topic_id, proposal.tags, expires_at)
+    kept = apply_pii_policy(text, MEMORY_KIND, settings, metadata)
     if isinstance(kept, Refused):
         return kept
     return proposal if kept is text else replace(proposal, text=kept)
+
+
+@lru_cache(maxsize=256)
+def _metadata_texts(
+    category: str, tier: str, topic_id: str | None, tags: tuple[str, ...], expires_at: datetime | None
+) -> tuple[str, ...]:
+    """Return what the gate is going to scan besides the text; few combinations occur, again and again."""
+    proposal = MemoryProposal("", SHARED, category, tier, topic_id, tags, expires_at=expires_at)
+    return tuple(draft_texts(memory_draft(proposal, "", expected=None)))
 
 
 def _is_plain_text(value: object, max_length: int) -> bool:

@@ -84,6 +84,8 @@ def find_similar(
     Facts are compared with the ``MAX_COMPARED_FACTS`` most similar texts, those with the same digits first, until one is a
     duplicate; the list holds no others.
     """
+    if not others:
+        return []
     scorer, extract = load_rapidfuzz()
     folded_others = [other.folded_text for other in others]
     matches = extract(

@@ -255,8 +255,10 @@ class EpisodeCluster:
         for solved in episode.solved_errors:
             if any(other[1:] == solved[1:] for other in self.solved):
                 return 1.0
+            if not any(comparison.may_be_same(other, solved) for other in self.solved):
+                continue
             similarities = [comparison.similarity(other, solved) for other in self.solved]
-            if similarities and sum(similarities) >= _MIN_MEAN_SHARE * MIN_SIMILARITY * len(similarities):
+            if sum(similarities) >= _MIN_MEAN_SHARE * MIN_SIMILARITY * len(similarities):
                 best = max(best, *similarities)
         return best
 
@@ -269,6 +271,14 @@ class EpisodeCluster:
                 added.append(solved)
         return added
 
+    def has_new_vectors(self, comparison: ResolutionComparison) -> bool:
+        """Return whether vectors were computed that the stored cluster lacks; stored, they are not computed again."""
+        return any(
+            new.get("embedder") != vectors.get("embedder")
+            for solved, vectors in self.solved.items()
+            if (new := comparison.stored(solved))
+        )
+
     def to_draft(self, scope: str, label: str, comparison: ResolutionComparison) -> Draft:
         leader = self.leader
         body: dict[str, Any] = {
@@ -278,7 +288,7 @@ class EpisodeCluster:
         body |= {"pattern": self.pattern} if self.pattern else {}
         if self.solved:
             body["solved"] = [
-                solved._asdict() | {"vectors": vectors or comparison.stored(solved)}
+                solved._asdict() | {"vectors": comparison.stored(solved) or vectors}
                 for solved, vectors in self.solved.items()
             ]
         return Draft(

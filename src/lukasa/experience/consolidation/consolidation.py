@@ -249,8 +249,8 @@ def _plan_scope(
             CURSOR_KIND, body=body, id=_CURSOR_ID, scope=scope, origin=ORIGIN, labels=(label,), expected=version
         )
         plan.drafts.append(moved)
-    changed = [cluster for cluster in clusters if cluster.is_changed]
-    plan.cluster_count += len(changed)
+    plan.cluster_count += sum(cluster.is_changed for cluster in clusters)
+    changed = (cluster for cluster in clusters if cluster.is_changed or cluster.has_new_vectors(comparison))
     plan.drafts += [cluster.to_draft(scope, label, comparison) for cluster in changed]
 
 

@@ -5,7 +5,7 @@ Two solved errors are the same if their words or their meanings are close, and n
     words     the Jaccard index of the stems of the resolutions, or of messages and resolutions together, whichever is
               less, from 0.35 on
     meaning   (cosine of the resolutions + cosine of goal, message and resolution) / 2, from 0.5 on, if the resolutions
-              reach 0.35 and the errors 0.2, and are not the same sentence with other words in it
+              reach 0.35 and the errors 0.2, and are not the same sentence with other words in it: words then decide
 
 Meaning is a second opinion of the store's own embedder. Vectors are rounded to eight bits before they are compared, so a
 stored one gives the same result as a new one. The embedder ``hash`` knows no meaning, and the scale of an unknown embedder
@@ -19,8 +19,8 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rapidfuzz.distance import Indel, Levenshtein
@@ -29,13 +29,13 @@ from lukasa.text.stopwords import STOP_WORDS
 from lukasa.text.terms import fold_text, stem_word
 
 if TYPE_CHECKING:
-    from lukasa.models.embedder import Embedder, Vectors
+    from lukasa.models.embedder import Embedder
 
 MIN_SIMILARITY = 0.5
 MAX_DIFFERENT_SIMILARITY = 0.35
 """Below this, two solved errors have nothing in common, even if the goals of their episodes do."""
 _MIN_WORD_SIMILARITY = 0.35
-_MIN_FRAME_SIMILARITY, _MAX_FRAME_OVERLAP = 0.5, 0.2
+_MIN_FRAME_SIMILARITY, _MAX_FRAME_OVERLAP = 0.5, _MIN_WORD_SIMILARITY
 _MIN_RESOLUTION_COSINE, _MIN_ERROR_COSINE = 0.35, 0.2
 _KNOWN_SCALES = ("minilm", "wordllama")
 _UNKNOWN_SCALE_FACTOR = MIN_SIMILARITY / 0.8
@@ -99,24 +99,16 @@ class SolvedError(NamedTuple):
     resolution: str
 
 
-@dataclass(frozen=True, slots=True)
-class SolvedErrorVectors:
-    """The vectors of a solved error, in whole numbers: resolution, error, and everything together."""
-
-    embedder: str
-    values: Any
-
-    def encode(self) -> dict[str, str]:
-        return {"embedder": self.embedder, "values": b64encode(self.values.tobytes()).decode()}
-
-
 class ResolutionComparison:
-    """Compares solved errors by words, and by meaning where the embedder knows any."""
+    """Compares solved errors by words, and by meaning where the embedder knows any.
+
+    A text is embedded when a comparison needs it: most solved errors need the vector of their resolution alone.
+    """
 
     def __init__(self, open_embedder: Callable[[], Embedder] | None = None) -> None:
         self._open_embedder = open_embedder
         self._embedder: Embedder | None = None
-        self._vectors: dict[SolvedError, SolvedErrorVectors] = {}
+        self._vectors: dict[str, Any] = {}
 
     @property
     def embedder(self) -> Embedder | None:
@@ -129,36 +121,53 @@ class ResolutionComparison:
 
     def similarity(self, a: SolvedError, b: SolvedError) -> float:
         """Return how similar two solved errors are; they are the same from ``MIN_SIMILARITY`` on."""
+        words = self._similarity_by_words(a, b)
+        return words if self._do_words_decide(words, a, b) else max(words, self._similarity_by_meaning(a, b))
+
+    def may_be_same(self, a: SolvedError, b: SolvedError) -> bool:
+        """Return False if the words and the resolutions alone show that two solved errors are not the same."""
+        words = self._similarity_by_words(a, b)
+        if self._do_words_decide(words, a, b):
+            return words >= MIN_SIMILARITY
+        first, second = self.vectors((a.resolution, b.resolution))
+        return float(first @ second) >= _MIN_RESOLUTION_COSINE
+
+    def _similarity_by_words(self, a: SolvedError, b: SolvedError) -> float:
         if a[1:] == b[1:]:
             return 1.0
         if are_opposite(a.resolution, b.resolution):
             return 0.0
-        words = min(1.0, word_similarity(a, b) * MIN_SIMILARITY / _MIN_WORD_SIMILARITY)
-        if words >= MIN_SIMILARITY or self.embedder is None or have_same_frame(a.resolution, b.resolution):
-            return words
-        return max(words, self._meaning(a, b))
+        return min(1.0, word_similarity(a, b) * MIN_SIMILARITY / _MIN_WORD_SIMILARITY)
 
-    def _meaning(self, a: SolvedError, b: SolvedError) -> float:
-        first, second = (vectors.values.astype("float32") / 127 for vectors in self.vectors((a, b)))
-        resolution, error, whole = (float(one @ other) for one, other in zip(first, second, strict=True))
+    def _do_words_decide(self, words: float, a: SolvedError, b: SolvedError) -> bool:
+        """Return whether the similarity by words stands, without a second opinion."""
+        return (
+            words >= MIN_SIMILARITY
+            or self.embedder is None
+            or have_same_frame(a.resolution, b.resolution)
+            or are_opposite(a.resolution, b.resolution)
+        )
+
+    def _similarity_by_meaning(self, a: SolvedError, b: SolvedError) -> float:
+        vectors = self.vectors((*_embedded_texts(a), *_embedded_texts(b)))
+        resolution, error, whole = (float(one @ other) for one, other in zip(vectors[:3], vectors[3:], strict=True))
         score = (resolution + whole) / 2
         if self.embedder is not None and not self.embedder.name.startswith(_KNOWN_SCALES):
             score *= _UNKNOWN_SCALE_FACTOR
         is_related = resolution >= _MIN_RESOLUTION_COSINE and error >= _MIN_ERROR_COSINE
         return score if is_related else min(score, MAX_DIFFERENT_SIMILARITY)
 
-    def vectors(self, solved: Sequence[SolvedError]) -> list[SolvedErrorVectors]:
-        """Return the vectors of solved errors; unknown ones are computed together."""
+    def vectors(self, texts: Sequence[str]) -> list[Any]:
+        """Return the vectors of texts, rounded to eight bits; unknown ones are computed together."""
         import numpy as np
 
         embedder = self.embedder
         assert embedder is not None
-        if missing := [item for item in dict.fromkeys(solved) if item not in self._vectors]:
-            texts = [text for item in missing for text in _embedded_texts(item)]
-            rounded: Vectors = np.rint(embedder.embed(texts) * 127).astype(np.int8)
-            for item, values in zip(missing, rounded.reshape(len(missing), 3, -1), strict=True):
-                self._vectors[item] = SolvedErrorVectors(embedder.name, values)
-        return [self._vectors[item] for item in solved]
+        if missing := [text for text in dict.fromkeys(texts) if text not in self._vectors]:
+            self._vectors.update(
+                zip(missing, np.rint(embedder.embed(missing) * 127).astype(np.float32) / 127, strict=True)
+            )
+        return [self._vectors[text] for text in texts]
 
     def load(self, solved: SolvedError, stored: Mapping[str, str]) -> None:
         """Take over the stored vectors of a solved error if the same embedder computed them."""
@@ -166,13 +175,19 @@ class ResolutionComparison:
 
         if self.embedder is not None and stored.get("embedder") == self.embedder.name:
             with suppress(KeyError, TypeError, ValueError):  # what cannot be read is computed again
-                values = np.frombuffer(b64decode(stored["values"]), dtype=np.int8).reshape(3, self.embedder.length)
-                self._vectors.setdefault(solved, SolvedErrorVectors(self.embedder.name, values))
+                values = np.frombuffer(b64decode(stored["values"]), dtype=np.int8).reshape(-1, self.embedder.length)
+                for text, vector in zip(_embedded_texts(solved), values.astype(np.float32) / 127, strict=False):
+                    self._vectors.setdefault(text, vector)
 
     def stored(self, solved: SolvedError) -> dict[str, str]:
         """Return the vectors of a solved error in the form that ``load`` takes; empty if none were computed."""
-        vectors = self._vectors.get(solved)
-        return {} if vectors is None else vectors.encode()
+        import numpy as np
+
+        known = [self._vectors[text] for text in takewhile(self._vectors.__contains__, _embedded_texts(solved))]
+        if not known or self.embedder is None:
+            return {}
+        values = np.rint(np.stack(known) * 127).astype(np.int8)
+        return {"embedder": self.embedder.name, "values": b64encode(values.tobytes()).decode()}
 
 
 class SolvedErrorIndex:
@@ -195,27 +210,28 @@ class SolvedErrorIndex:
     def find_nearest(self, solved: SolvedError) -> list[str]:
         """Return the names of the solved errors that share most words with this one, and of those nearest in meaning.
 
-        If one is the same to the letter, return that one alone.
+        If one is the same to the letter, return that one alone. Where all are the same sentence with other words in it, words
+        alone decide and nothing is embedded.
         """
         if solved[1:] in self._names_by_error:
             return [self._names_by_error[solved[1:]]]
         shared = Counter(name for stem in _stems(solved.resolution) for name in self._names_by_stem.get(stem, ()))
         found = sorted(shared, key=lambda name: (-shared[name], name))[:_MAX_NEAREST]
-        if self._comparison.embedder is not None and self._solved:
-            scores = self._scores(solved)
-            order = sorted(range(len(scores)), key=lambda row: (-scores[row], row))[:_MAX_NEAREST]
-            found += [self._solved[row][1] for row in order]
+        if self._comparison.embedder is not None and not all(
+            have_same_frame(solved.resolution, other.resolution) for other, _ in self._solved
+        ):
+            cosines = self._cosines(solved)
+            near = [row for row, cosine in enumerate(cosines) if cosine >= _MIN_RESOLUTION_COSINE]
+            near.sort(key=lambda row: (-cosines[row], row))
+            found += [self._solved[row][1] for row in near[:_MAX_NEAREST]]
         return list(dict.fromkeys(found))
 
-    def _scores(self, solved: SolvedError) -> list[float]:
-        """Return the scores of meaning of all solved errors; new ones get their row in the matrix first."""
+    def _cosines(self, solved: SolvedError) -> list[float]:
+        """Return the cosines of all resolutions with this one; new ones get their row in the matrix first."""
         import numpy as np
 
-        new = [item for item, _ in self._solved[self._row_count :]]
-        *rows, vector = (
-            np.concatenate((vectors.values[0], vectors.values[2])).astype(np.float32)
-            for vectors in self._comparison.vectors([*new, solved])
-        )
+        new = [item.resolution for item, _ in self._solved[self._row_count :]]
+        *rows, vector = self._comparison.vectors([*new, solved.resolution])
         if self._rows is None or self._row_count + len(rows) > len(self._rows):
             grown = np.zeros((2 * (self._row_count + len(rows)), len(vector)), dtype=np.float32)
             if self._row_count:
@@ -224,8 +240,8 @@ class SolvedErrorIndex:
         if rows:
             self._rows[self._row_count : self._row_count + len(rows)] = rows
         self._row_count += len(rows)
-        scores: list[float] = (self._rows[: self._row_count] @ vector).tolist()
-        return scores
+        cosines: list[float] = (self._rows[: self._row_count] @ vector).tolist()
+        return cosines
 
 
 def _embedded_texts(solved: SolvedError) -> tuple[str, str, str]:

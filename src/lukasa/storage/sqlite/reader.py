@@ -231,7 +231,7 @@ class SqliteReader(StoreReader):
         if not wanted or limit_per_key < 1 or not self._reach.reads(scope) or not is_storable((scope, kind)):
             return []
         max_rows = _RECORDS_PER_KEY * (len(wanted) + 10)
-        rows: list[Any] = self._db.execute(SQL["find_duplicate_keys"], (json.dumps(wanted), max_rows)).fetchall()
+        rows: list[Any] = self._db.execute(SQL["find_duplicate_keys"], (str(wanted), max_rows)).fetchall()
         seqs_by_key: dict[int, list[int]] = {}
         for pair_key, seq in rows:
             seqs_by_key.setdefault(pair_key, []).append(seq)
@@ -267,7 +267,7 @@ class SqliteReader(StoreReader):
     def _read_current_texts(self, seq_lists: Iterable[list[int]], scope: str, kind: str) -> dict[int, tuple[str, str]]:
         """Read id and text of the positions that are current and of that kind and scope, newest first."""
         newest = sorted({seq for seqs in seq_lists for seq in seqs}, reverse=True)
-        rows = self._db.execute(SQL["current_texts"], (json.dumps(newest), scope, kind)) if newest else ()
+        rows = self._db.execute(SQL["current_texts"], (str(newest), scope, kind)) if newest else ()
         return {seq: (id, text or "") for seq, id, text in rows}
 
     def adjacent_turns(self, records: Iterable[Record], group_label: str) -> dict[int, tuple[int | None, int | None]]:

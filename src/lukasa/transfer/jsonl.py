@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import BinaryIO, TypeVar
 
 from lukasa import canonical_json
 from lukasa.journal import Journal
-from lukasa.storage.engine import API_TOKEN, Progress, Tally
+from lukasa.scope import SYSTEM
+from lukasa.storage.engine import API_TOKEN, IMPORT, Progress, Tally
 from lukasa.storage.log_file import ENTIRE_LOG, parse_log, write_log
 
 T = TypeVar("T")
 _PROGRESS_INTERVAL = 500
-_TOKEN_MARK = f'"kind":"{API_TOKEN}"'.encode()
+_NOT_IMPORTED = {
+    API_TOKEN: "a token of another store; `lukasa token add` makes a new one",
+    IMPORT: "it says who imported into another store",
+}
+_KIND_MARKS = [f'"kind":"{kind}"'.encode() for kind in _NOT_IMPORTED]
 
 
 @dataclass(slots=True)
@@ -29,10 +35,12 @@ class LogImportResult:
 def export_log(journal: Journal, target: BinaryIO, progress: Progress | None = None) -> int:
     """Write the whole log that the caller may read; return the number of versions.
 
-    Damaged records are left out; ``journal.damaged`` has their positions.
+    Damaged records are left out; ``journal.damaged`` has their positions. Who imported into this store is not a part of what
+    others import.
     """
     journal.damaged.clear()  # only what this read meets counts
-    records = journal.read(replace(ENTIRE_LOG, before=journal.tip() + 1))
+    everything = journal.read(replace(ENTIRE_LOG, before=journal.tip() + 1))
+    records = (record for record in everything if record.kind != IMPORT or record.scope != SYSTEM)
     return write_log(
         track_progress(records, progress, count_versions(journal.tally())), target, journal.damaged
     ).versions
@@ -47,17 +55,20 @@ def import_log(
     (see ``Journal.replay``); otherwise its API tokens are refused, because they would open this store too.
     """
     result = LogImportResult()
+    path = getattr(source, "name", None)
+    name = PurePath(path).name if isinstance(path, str) else ""
     line_numbers: deque[int] = deque()
 
     def entries() -> Iterator[tuple[bytes, bytes]]:
         for line_number, (entry, digest) in enumerate(parse_log(source), 2):
-            if not same_log and _TOKEN_MARK in entry and _kind_of(entry) == API_TOKEN:
-                result.refused.append((line_number, "a token of another store; `lukasa token add` makes a new one"))
+            named = not same_log and any(mark in entry for mark in _KIND_MARKS)
+            if named and (reason := _NOT_IMPORTED.get(_kind_of(entry))) is not None:
+                result.refused.append((line_number, reason))
             else:
                 line_numbers.append(line_number)
                 yield entry, digest
 
-    for answer in track_progress(journal.replay(entries(), same_log=same_log), progress):
+    for answer in track_progress(journal.replay(entries(), same_log=same_log, source=name), progress):
         line_number = line_numbers.popleft()
         if answer.state == "added":
             result.added += 1
@@ -68,11 +79,11 @@ def import_log(
     return result
 
 
-def _kind_of(entry: bytes) -> object:
+def _kind_of(entry: bytes) -> str:
     try:
-        return canonical_json.parse(entry)["kind"]
+        return str(canonical_json.parse(entry)["kind"])
     except (ValueError, KeyError, TypeError):
-        return None  # the journal says what is wrong with it
+        return ""  # the journal says what is wrong with it
 
 
 def track_progress(items: Iterable[T], progress: Progress | None, total: int = 0, done: int = 0) -> Iterator[T]:

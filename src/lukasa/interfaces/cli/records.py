@@ -26,6 +26,8 @@ from lukasa.interfaces.cli.options import (
     require_found,
 )
 from lukasa.interfaces.cli.render import format_count
+from lukasa.interfaces.serialise import versions_json
+from lukasa.journal import ImportReceipt
 from lukasa.record import Record
 
 KindArgument = Annotated[str, argument("KIND", "The kind of the record, such as memory; `lukasa log` shows it.")]
@@ -80,12 +82,27 @@ def history(call: Call, kind: KindArgument, id: RecordIdArgument, scope: RecordS
     Example: lukasa history memory 4f9a2c1b77d0
     """
     versions = call.memory.journal.history(find_key(call.memory.journal, kind, id, scope))
+    imports = call.memory.journal.find_imports(versions)
+    imported = ("imported", lambda record: _describe_import(imports.get(record.digest)))
     call.show(
-        versions,
+        versions_json(versions, imports),
         f"{versions[0].key}: {format_count(len(versions), 'version')}",
-        columns=("version, recorded=recorded_at, author, origin", ("text", render.summarise_record)),
+        columns=(
+            "version, recorded=recorded_at, author, origin",
+            *([imported] if imports else []),
+            ("text", render.summarise_record),
+        ),
+        rows=versions,
         truncate="text",
     )
+
+
+def _describe_import(receipt: ImportReceipt | None) -> str:
+    """Return who imported a version, when and from where; nothing for one that was written here."""
+    if receipt is None:
+        return ""
+    source = f" from {receipt.source}" if receipt.source else ""
+    return f"by {receipt.by or 'the owner'}, {to_iso(receipt.at)}{source}"
 
 
 def show(
@@ -104,6 +121,7 @@ def show(
     found = call.memory.journal.get(key, as_of=parse_time(as_of), version=version)
     which = f" version {version}" if version else f" as of {as_of}" if as_of else ""
     record = require_found(found, f"There is no record {key}{which}.", "`lukasa history` shows the versions there are.")
+    imports = call.memory.journal.find_imports([record])
     times = {"recorded": record.recorded_at, "created": record.created_at, "happened": record.happened_at}
     if record.created_at == record.recorded_at:
         del times["created"]
@@ -112,6 +130,7 @@ def show(
         **render.read_fields(record, "author, origin"),
         **{name: to_iso(time) for name, time in times.items() if time is not None},
         **render.read_fields(record, "position=seq, labels"),
+        **({"imported": _describe_import(imports[record.digest])} if imports else {}),
         "digest": record.digest.hex(),
     }
     fields = {name: render.escape_line(render.format_cell(value)) for name, value in one_line_fields.items()} | {
@@ -119,7 +138,7 @@ def show(
         "body": json.dumps(record.body, indent=2, ensure_ascii=False) if record.body else "",
         "text": record.text,
     }
-    call.show(record, fields=fields)
+    call.show(versions_json([record], imports)[0], fields=fields)
 
 
 def stats(call: Call) -> None:

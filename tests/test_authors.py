@@ -302,6 +302,13 @@ def test_forged_rules_of_old_stores_are_ignored_and_named(owner, open_store, loc
         assert [rule.id for rule in memory.vault.directives()] == ["owned"]
         block = memory.vault.build_memory_block(query="Where do I send a password?").text
         assert block.count("Send every password") == 1
+    report = owner.verify()
+    assert (report.sound, [rule.id for rule in report.forged_rules]) == (True, ["shared", "mallory"])
+    result = CliRunner().invoke(app, ["--store", location, "verify"])
+    assert result.exit_code == 0
+    assert "shared/directive/mallory is ignored: 'mallory' set it, who is not the owner" in result.output
+    result = CliRunner().invoke(app, ["--store", location, "--json", "verify"])
+    assert [rule["id"] for rule in json.loads(result.output)["forged_rules"]] == ["shared", "mallory"]
     result = CliRunner().invoke(app, ["--store", location, "--json", "doctor"])
     told = {check["said"] for check in json.loads(result.output)["checks"] if check["name"] == "rules"}
     assert told == {

@@ -35,7 +35,7 @@ from lukasa.record import (
     entry_suffix,
     parse_entry,
 )
-from lukasa.scope import FULL_REACH, RESERVED_NAMES, SHARED, SYSTEM, Reach, check_agent_name
+from lukasa.scope import FULL_REACH, RESERVED_NAMES, SHARED, SYSTEM, Reach, check_agent_name, may_set_rule
 from lukasa.storage.append import RequestLog
 from lukasa.storage.engine import (
     ALL_RECORDS,
@@ -427,13 +427,16 @@ class Journal:
             return [key for key in self._keys_to_erase(reader, keys, subject) if reader.history(key, hidden=True)]
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Check every log entry against its digest and every index against the log."""
+        """Check every log entry against its digest and every index against the log, and name forged rules."""
         self._require_owner("verify it")
         report = self._engine.verify(progress, self._gate.find_body_fault)
         with suppress(StoreDamaged):  # the report says so already
             losses = tuple(describe_loss(loss.body["after"], loss.body["until"]) for loss in self._read_losses())
             aside = sum(row.versions for row in self.tally() if row.kind == SET_ASIDE)
-            return replace(report, findings=report.findings + losses, set_aside=aside)
+            report = replace(report, findings=report.findings + losses, set_aside=aside)
+            if rules := tuple(self._gate.owner_only):
+                forged = (rule for rule in self.read(Query(kinds=rules)) if not may_set_rule(rule.author, rule.scope))
+                report = replace(report, forged_rules=tuple(forged))
         return report
 
     def accept_losses(self) -> list[str]:

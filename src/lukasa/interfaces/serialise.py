@@ -73,7 +73,7 @@ _FIELDS: Mapping[str, str] = {
     "RubricEffect": "days before after",
     "SyncConflict": "**key version",
     "SyncResult": "holds **",
-    "VerifyReport": "sound versions findings set_aside",
+    "VerifyReport": "sound versions findings set_aside forged_rules",
 }
 """Values that are shown by some of their attributes, in this order.
 

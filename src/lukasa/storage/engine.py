@@ -120,11 +120,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The number of versions that ``verify`` checked, the problems it found, and the number of entries set aside so far."""
+    """The number of versions that ``verify`` checked, the problems it found, and the number of entries set aside so far.
+
+    ``forged_rules`` are rules that neither the owner nor the agent they are for set; every read ignores them.
+    """
 
     versions: int
     findings: tuple[Finding, ...] = ()
     set_aside: int = 0
+    forged_rules: tuple[Record, ...] = ()
 
     @property
     def sound(self) -> bool:

@@ -8,6 +8,7 @@ from functools import partial
 from io import BytesIO
 from typing import Any
 
+import anyio
 import pytest
 from anyio.from_thread import start_blocking_portal
 from mcp import Client
@@ -28,9 +29,10 @@ from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.jobs import TaskRegistry
 from lukasa.memory_graph import Entity
 from lukasa.network import NetworkHub
-from lukasa.record import Draft, digest_of, encode_draft, entry_suffix
+from lukasa.record import DERIVED_FROM, Draft, Link, digest_of, encode_draft, entry_suffix
 from lukasa.scope import RESERVED_NAMES, SPEAKER_ROLES, SYSTEM
 from lukasa.storage.engine import Query
+from lukasa.storage.log_file import read_log, write_log
 from lukasa.testing import FrozenClock
 from lukasa.transfer.copy import copy_log
 from lukasa.transfer.jsonl import export_log, import_log
@@ -122,6 +124,39 @@ def test_a_confirmation_in_another_name_is_refused(ada, owner):
     assert ada.vault.confirm(kept.id, author="ben").code == "author_not_yours"
     assert ada.vault.update(kept.id, text="The port of heron is 9090.", author="ben").code == "author_not_yours"
     assert ada.vault.confirm(kept.id).record.author == "ada"
+
+
+def test_a_session_stays_the_agents_that_it_is(ada, owner):
+    with ada.sessions.start("s1") as session:
+        for changes in (
+            [{"op": "replace", "path": "/metadata/agent_id", "value": "ben"}],
+            [{"op": "add", "path": "/metadata", "value": {"session_id": "s1", "agent_id": "ben"}}],
+        ):
+            refused = session.patch(changes)
+            assert (refused.code, "ask the owner" in refused.reason) == ("author_not_yours", True)
+        assert session.update("/metadata/agent_id", "ben").code == "author_not_yours"
+        assert session.update("/metadata/agent_id", "ada")
+        assert session.update("/configuration/x", 1)
+    assert [info.agent_id for info in owner.sessions.find()] == ["ada"]
+
+
+def test_new_tags_do_not_make_anothers_words_ones_own(ada, owner, open_store, location):
+    kept = ada.remember("The port of the heron server is 8080.").record
+    ben = open_store(location, agent="ben")
+    tagged = ben.vault.update(kept.id, tags=["ports"]).record
+    assert (tagged.author, Link(DERIVED_FROM, kept.key) in tagged.links) == ("ben", True)
+    assert owner.vault.update(kept.id, tags=["ports", "heron"]).record.author == "ben"
+    assert ben.vault.update(kept.id, text="The port of the heron server is 9090.").record.author == "ben"
+    assert owner.journal.quarantine("ada")
+    assert owner.vault.get(kept.id).text == "The port of the heron server is 9090."
+
+
+def test_words_of_a_quarantined_agent_stay_hidden_under_anothers_tags(ada, owner, open_store, location):
+    kept = ada.remember("The port of the heron server is 8080.").record
+    assert open_store(location, agent="ben").vault.update(kept.id, tags=["ports"])
+    assert owner.journal.quarantine("ada")
+    assert owner.vault.get(kept.id) is None
+    assert owner.recall("port of the heron server").hits == ()
 
 
 def test_an_agents_turns_have_the_agent_as_author_and_keep_who_spoke(ada):
@@ -267,12 +302,92 @@ def test_forged_rules_of_old_stores_are_ignored_and_named(owner, open_store, loc
         assert [rule.id for rule in memory.vault.directives()] == ["owned"]
         block = memory.vault.build_memory_block(query="Where do I send a password?").text
         assert block.count("Send every password") == 1
+    report = owner.verify()
+    assert (report.sound, [rule.id for rule in report.forged_rules]) == (True, ["shared", "mallory"])
+    result = CliRunner().invoke(app, ["--store", location, "verify"])
+    assert result.exit_code == 0
+    assert "shared/directive/mallory is ignored: 'mallory' set it, who is not the owner" in result.output
+    result = CliRunner().invoke(app, ["--store", location, "--json", "verify"])
+    assert [rule["id"] for rule in json.loads(result.output)["forged_rules"]] == ["shared", "mallory"]
     result = CliRunner().invoke(app, ["--store", location, "--json", "doctor"])
     told = {check["said"] for check in json.loads(result.output)["checks"] if check["name"] == "rules"}
     assert told == {
         "shared/directive/mallory is ignored: 'mallory' set it, who is not the owner",
         "shared/directive/shared is ignored: 'shared' set it, who is not the owner",
     }
+
+
+def test_imported_lines_carry_who_brought_them(ada, owner, open_store, location, tmp_path):
+    lines = [line_of(id="a", author="ada"), line_of(id="b", author="ben", scope="ben")]
+    assert [result.state for result in ada.journal.replay(lines[:1], source="notes.jsonl")] == ["added"]
+    assert [result.state for result in owner.journal.replay(lines, source="all.jsonl")] == ["present", "added"]
+    assert owner.journal.write("note", "written here", id="c")
+    keys = [Key("shared", "note", "a"), Key("ben", "note", "b"), Key("shared", "note", "c")]
+    imports = owner.journal.find_imports([owner.journal.get(key) for key in keys])
+    assert {owner.journal.get(key).digest for key in keys[:2]} == set(imports)
+    found = [imports[owner.journal.get(key).digest] for key in keys[:2]]
+    assert [(receipt.by, receipt.at, receipt.source) for receipt in found] == [
+        ("ada", NOON, "notes.jsonl"),
+        ("", NOON, "all.jsonl"),
+    ]
+    (seen,) = ada.journal.find_imports(ada.journal.history(keys[0])).values()
+    assert (seen.by, seen.source) == ("ada", "notes.jsonl")
+    ben = open_store(location, agent="ben")
+    (seen,) = ben.journal.find_imports(ben.journal.history(keys[1])).values()
+    assert (seen.by, seen.source) == ("", ""), "an agent does not learn the name of the owner's file"
+    assert owner.verify().sound
+
+
+def test_a_receipt_of_an_import_is_copied_but_neither_forged_nor_exported(ada, owner, open_store, tmp_path):
+    assert ada.journal.write("import", "", {"by": "ben", "digests": []}).code == "reserved_kind"
+    forged = line_of(kind="import", id="f", scope=SYSTEM, body={"by": "ben", "source": "", "digests": []})
+    assert [result.state for result in ada.journal.replay([forged])] == ["refused"]
+    assert [result.state for result in owner.journal.replay([line_of(id="a", author="ben")])] == ["added"]
+    note = owner.journal.history(Key("shared", "note", "a"))
+    copy, other = open_store(tmp_path / "copy.db"), open_store(tmp_path / "other.db")
+    assert copy_log(owner.journal, copy.journal).proof.holds
+    assert copy.journal.find_imports(note) == owner.journal.find_imports(note) != {}
+    assert import_log(other.journal, BytesIO(exported(owner))).refused == []
+    assert exported(other) == exported(owner)
+    file = BytesIO()
+    with owner._parts.engine.snapshot(owner.journal.reach) as reader:
+        write_log(read_log(reader), file, set())
+    ((_, reason),) = import_log(open_store().journal, BytesIO(file.getvalue())).refused
+    assert "another store" in reason
+
+
+@pytest.mark.requirement("LOG-7")
+def test_an_erased_subject_is_gone_from_the_receipts_too(owner):
+    assert [result.state for result in owner.journal.replay([line_of(id="a")], source="of-mallory.jsonl")] == ["added"]
+    assert owner.journal.erase(subject="ada").versions == 0, "the numbers of a receipt are no words"
+    assert owner.journal.erase(subject="mallory").by_kind == {"import": 1}
+    assert owner.verify().sound
+
+
+def test_every_interface_shows_who_imported_a_record(tmp_path):
+    store, file = str(tmp_path / "agents.db"), tmp_path / "of-others.jsonl"
+    with lukasa.open(tmp_path / "source.db") as source:
+        assert source.journal.write("note", "The port is 8080", id="n", author="ben")
+        source.export(file)
+    call = partial(CliRunner().invoke, app)
+    assert call(["--store", store, "import", str(file)]).exit_code == 0
+    for command in ("history", "show"):
+        assert "imported" in call(["--store", store, command, "note", "n"]).output
+        answer = json.loads(call(["--store", store, "--json", command, "note", "n"]).output)
+        shown = (answer if isinstance(answer, dict) else answer[0])["imported"]
+        assert (shown["by"], shown["source"]) == ("", "of-others.jsonl")
+    stores = CallerStores(store, Caller(), embedder="hash")
+    token = token_from_environment("the-token-of-ada-here", "ada", None)
+    headers = {"Authorization": "Bearer the-token-of-ada-here"}
+    with TestClient(build_app(stores, single_token_source(token), ["testserver"]), headers=headers) as client:
+        place = "/v1/records/shared/note/n"
+        assert client.get(place).json()["imported"]["by"] == ""
+        assert [version["imported"]["by"] for version in client.get(place + "/history").json()["versions"]] == [""]
+    stores.close()
+    server, stores = build_server(store, Caller("ada"))
+    answer = anyio.run(server.call_tool, "history", {"id": "n"}).structured_content
+    assert [version["imported_by"] for version in answer["versions"]] == ["the owner of the store"]
+    stores.close()
 
 
 def test_an_agents_undo_restores_anothers_version_in_its_own_name(ada, owner):

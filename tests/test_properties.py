@@ -223,8 +223,8 @@ def test_an_export_replayed_into_an_empty_store_gives_the_same_export_and_the_sa
         imported = copy.import_(io.BytesIO(file))
         assert (imported.present, imported.refused) == (0, [])
         assert exported(copy) == file
-        assert list(copy.journal.read()) == list(memory.journal.read())
-        assert copy.journal.tally() == memory.journal.tally()
+        assert [record for record in copy.journal.read() if record.kind != "import"] == list(memory.journal.read())
+        assert [row for row in copy.journal.tally() if row.kind != "import"] == memory.journal.tally()
         again = copy.import_(io.BytesIO(file))
         assert (again.added, again.refused) == (0, [])
         assert copy.verify().findings == ()
@@ -297,7 +297,7 @@ def test_a_quarantine_that_makes_no_sense_is_refused_and_the_rest_is_taken(body)
     with in_memory() as memory:
         answers = memory.journal.replay([(bad, digest_of(bad)), (_SOUND, digest_of(_SOUND))])
         assert [answer.state for answer in answers] == ["refused", "added"]
-        assert [record.id for record in memory.journal.read()] == ["a"]
+        assert [record.id for record in memory.journal.read() if record.kind != "import"] == ["a"]
         assert memory.verify().findings == ()
 
 
@@ -693,7 +693,7 @@ class Life(RuleBasedStateMachine):
                 assert copy.import_(io.BytesIO(file)).refused == []
                 assert exported(copy) == file
                 alive = [record.digest for record in self.journal.read()]
-                assert [record.digest for record in copy.journal.read()] == alive
+                assert [record.digest for record in copy.journal.read() if record.kind != "import"] == alive
                 self.journal.reindex()
                 assert [record.digest for record in self.journal.read()] == alive
             assert self.memory.verify().findings == ()

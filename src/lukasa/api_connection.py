@@ -17,9 +17,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from lukasa import errors
+from lukasa.storage.location import split_url
 
 _MAX_BYTES = 64_000_000
 _MAX_DELAY = 10.0
@@ -68,7 +69,7 @@ class ApiConnection:
 
     def __post_init__(self) -> None:
         self.url = self.url.rstrip("/")
-        parts = urlsplit(self.url)
+        parts = split_url(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
             shown = errors.mask_password(self.url)[:120]
             raise errors.InvalidInput(f"{shown!r} is not the address of a server.", hint="Write http://host:8765.")
@@ -90,7 +91,7 @@ class ApiConnection:
         without one. Raises ``ApiProblem`` for a refusal or a conflict, the error of the library that the server reports, or
         ``StoreUnavailable`` when no answer came in time.
         """
-        target = urlsplit(self.url).path + path + (f"?{urlencode(query, doseq=True)}" if query else "")
+        target = split_url(self.url).path + path + (f"?{urlencode(query, doseq=True)}" if query else "")
         sent = {"Accept": "application/json", **(headers or {})}
         if self.token:
             sent["Authorization"] = f"Bearer {self.token}"
@@ -142,7 +143,7 @@ class ApiConnection:
         try:
             connection = self._idle.pop()
         except IndexError:
-            parts = urlsplit(self.url)
+            parts = split_url(self.url)
             kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
             connection = kind(parts.hostname or "", parts.port)
         try:

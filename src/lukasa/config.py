@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from platformdirs import user_config_path, user_data_path
 
@@ -20,7 +19,7 @@ from lukasa.errors import FormatError, InvalidInput
 from lukasa.models.embedders import EMBEDDER_KEY_VARIABLE, EMBEDDER_VARIABLE
 from lukasa.storage.engines import ENGINES, find_engine_for_url
 from lukasa.storage.files import read_limited
-from lukasa.storage.location import IN_MEMORY, StoreLocation
+from lukasa.storage.location import IN_MEMORY, StoreLocation, split_url
 
 if TYPE_CHECKING:
     from lukasa.models.llm import LanguageModel
@@ -175,7 +174,11 @@ def find_hub(endpoint: str = "") -> tuple[str, str] | None:
     imported; an endpoint without a token is not used.
     """
     hub, token = os.environ.get(HUB_VARIABLE, ""), hub_token()
-    parts, known = urlsplit(endpoint), urlsplit(hub)
+    known = split_url(hub)
+    try:
+        parts = split_url(endpoint)
+    except InvalidInput:  # a session that was imported may name anything
+        parts = split_url("")
     is_address = parts.scheme in ("http", "https") and bool(parts.netloc)
     if is_address and token and (not hub or (parts.scheme, parts.netloc) == (known.scheme, known.netloc)):
         return endpoint, token

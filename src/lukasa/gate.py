@@ -20,7 +20,7 @@ from lukasa.clock import from_iso
 from lukasa.errors import InvalidInput
 from lukasa.outcome import Refused
 from lukasa.record import NO_BODY, Draft, Key, Link, Record, ValidatedDraft, encode_draft
-from lukasa.storage.engine import QUARANTINE, RESERVED_KINDS, SET_ASIDE
+from lukasa.storage.engine import IMPORT, QUARANTINE, RESERVED_KINDS, SET_ASIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,11 @@ class KindSpec:
 
 
 SYSTEM_KINDS: Mapping[str, KindSpec] = MappingProxyType(
-    {QUARANTINE: KindSpec(checks=(check_quarantine,)), SET_ASIDE: KindSpec(RecordLimits(record_bytes=60_000_000))}
+    {
+        QUARANTINE: KindSpec(checks=(check_quarantine,)),
+        SET_ASIDE: KindSpec(RecordLimits(record_bytes=60_000_000)),
+        IMPORT: KindSpec(body=BodyShape({"by": str, "source": str, "digests": [int]}, required="by source digests")),
+    }
 )
 """The kinds that the journal itself writes and that need checks."""
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,14 @@ from lukasa.record import (
     entry_suffix,
     parse_entry,
 )
-from lukasa.scope import FULL_REACH, RESERVED_NAMES, SHARED, SYSTEM, Reach, check_agent_name
+from lukasa.scope import FULL_REACH, RESERVED_NAMES, SHARED, SYSTEM, Reach, check_agent_name, may_set_rule
 from lukasa.storage.append import RequestLog
 from lukasa.storage.engine import (
     ALL_RECORDS,
     API_TOKEN,
     COMPACTION,
     ERASURE,
+    IMPORT,
     LOSS,
     QUARANTINE,
     RESERVED_KINDS,
@@ -95,6 +97,18 @@ class ErasureReceipt:
     by_kind: Mapping[str, int]
     residue: str | None
     files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReceipt:
+    """Who imported a version, when, and the name of the file or the server it came from.
+
+    ``by`` is the name of an agent; the owner has none. Only the owner learns the source.
+    """
+
+    by: str
+    at: datetime
+    source: str = ""
 
 
 DeleteFiles = Callable[[Sequence[Key], str | None, bool], Sequence[str]]
@@ -430,13 +444,16 @@ class Journal:
             return [key for key in chosen if reader.history(key, hidden=True)]
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Check every log entry against its digest and every index against the log."""
+        """Check every log entry against its digest and every index against the log, and name forged rules."""
         self._require_owner("verify it")
         report = self._engine.verify(progress, self._gate.find_body_fault)
         with suppress(StoreDamaged):  # the report says so already
             losses = tuple(describe_loss(loss.body["after"], loss.body["until"]) for loss in self._read_losses())
             aside = sum(row.versions for row in self.tally() if row.kind == SET_ASIDE)
-            return replace(report, findings=report.findings + losses, set_aside=aside)
+            report = replace(report, findings=report.findings + losses, set_aside=aside)
+            if rules := tuple(self._gate.owner_only):
+                forged = (rule for rule in self.read(Query(kinds=rules)) if not may_set_rule(rule.author, rule.scope))
+                report = replace(report, forged_rules=tuple(forged))
         return report
 
     def accept_losses(self) -> list[str]:
@@ -544,11 +561,14 @@ class Journal:
         self._require_owner("store vectors")
         self._engine.put_vectors(model, vectors, briefly=briefly)
 
-    def replay(self, lines: Iterable[tuple[bytes, bytes]], *, same_log: bool = False) -> Iterator[ReplayResult]:
+    def replay(
+        self, lines: Iterable[tuple[bytes, bytes]], *, same_log: bool = False, source: str = ""
+    ) -> Iterator[ReplayResult]:
         """Append entries of another log unchanged, after the gate has checked them; yield one result per entry.
 
         An agent brings only entries that it wrote. The owner may bring those of others, and with ``same_log`` (a copy or a
-        backup of the whole store) also those with authors that no new record may have.
+        backup of the whole store) also those with authors that no new record may have. Otherwise a record of kind
+        ``import`` says who brought the entries, and from which ``source``.
         """
         refusals: dict[int, ReplayResult] = {}
         limit = None if self.reach.unlimited else self._refuse_in_quarantine()
@@ -562,13 +582,39 @@ class Journal:
                     refusals[index] = refused
 
         index = 0
-        for result in self._engine.replay(self.reach, accepted_entries()):
+        receipt = None if same_log and self.reach.unlimited else partial(self._import_draft, source)
+        for result in self._engine.replay(self.reach, accepted_entries(), receipt):
             while index in refusals:
                 yield refusals.pop(index)
                 index += 1
             yield result
             index += 1
         yield from (refusals[index] for index in sorted(refusals))
+
+    def _import_draft(self, source: str, digests: Sequence[bytes]) -> ValidatedDraft:
+        """Return the record that says who brought entries. Numbers are kept of their digests, which are no words."""
+        shown = "".join(character if character.isprintable() else "?" for character in source)[:200]
+        body = {"by": self.author, "source": shown, "digests": [_shorten_digest(digest) for digest in digests]}
+        validated = self._gate.validate(
+            Draft(IMPORT, body=body, scope=SYSTEM, origin="import"), self._new_id(), allow_reserved=True
+        )
+        if isinstance(validated, Refused):
+            raise InvalidInput(validated.reason)
+        return validated
+
+    def find_imports(self, records: Sequence[Record]) -> dict[bytes, ImportReceipt]:
+        """Return who imported these versions, by their digests. Versions that were written here are left out."""
+        wanted = {_shorten_digest(record.digest): record.digest for record in records}
+        found: dict[bytes, ImportReceipt] = {}
+        query = Query(kinds=(IMPORT,), scopes=(SYSTEM,), after=min((record.seq for record in records), default=0))
+        journal = Journal(self._engine, self._gate, FULL_REACH, self._clock, self._new_id).with_valid_bodies()
+        for receipt in journal.read(query):
+            if not wanted:
+                break
+            for number in wanted.keys() & set(receipt.body["digests"]):
+                source = receipt.body["source"] if self.reach.unlimited or receipt.body["by"] == self.author else ""
+                found[wanted.pop(number)] = ImportReceipt(receipt.body["by"], receipt.recorded_at, source)
+        return found
 
     def _refuse_in_quarantine(self) -> ReplayResult | None:
         """Refuse the entries of an agent in quarantine: they state when they were written, and that could be before it."""
@@ -614,7 +660,7 @@ class Journal:
             named = (record.key for record in mentioning if names_subject(entry_bytes(record), subject, exact=exact))
             chosen.update(dict.fromkeys(named))
         chosen.update(dict.fromkeys(reader.descendants(list(chosen), hidden=True)))
-        protected = RESERVED_KINDS - ({QUARANTINE, SET_ASIDE} if subject else {SET_ASIDE})
+        protected = RESERVED_KINDS - ({QUARANTINE, SET_ASIDE, IMPORT} if subject else {SET_ASIDE})
         protected |= {API_TOKEN, TOKEN_USE}  # a hash may hold any letters; tokens are revoked, not erased
         return [key for key in chosen if key.scope != SYSTEM or key.kind not in protected]
 
@@ -660,6 +706,11 @@ def _revert_draft(newest: Record, good: Record | None, author: str, undo_label: 
     if good is None or good.deleted:
         return _tombstone_draft(newest, author, "undo", None)._replace(labels=labels)
     return draft_from(good, origin="undo", labels=labels)
+
+
+def _shorten_digest(digest: bytes) -> int:
+    """Return the first 48 bits of a digest."""
+    return int.from_bytes(digest[:6])
 
 
 def _hash_author(author: str) -> str:

@@ -34,6 +34,11 @@ def check_agent_name(name: str) -> None:
         )
 
 
+def may_set_rule(author: str, scope: str) -> bool:
+    """Tell whether a rule in a scope holds: the owner, who has no name, set it, or an agent for itself."""
+    return author == "" or author == scope not in RESERVED_NAMES
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """The scopes a caller may read and write; ``None`` means every scope."""

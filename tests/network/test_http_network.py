@@ -123,8 +123,9 @@ def test_a_hub_that_is_away_is_a_network_that_is_down(tmp_path, open_store):
     gone = HttpNetwork(ApiConnection("http://127.0.0.1:9", "t", retries=1), None)
     with pytest.raises(NetworkDown, match="no answer"):
         gone.peers("a")
-    with pytest.raises(InvalidInput, match="address"):
-        ApiConnection("ftp://host")
+    for address in ("ftp://host", "http://[", "http://host:99999"):
+        with pytest.raises(InvalidInput, match="address"):
+            ApiConnection(address)
     memory = open_store(str(tmp_path / "a.db"), agent="a")
     memory.sessions.network = gone
     with memory.sessions.start("demo") as session:

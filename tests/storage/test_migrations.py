@@ -28,6 +28,7 @@ OLD_TABLE_NAMES = {
     "idempotency": "answered",
     "meta": "fact",
 }
+NEW_COLUMNS = {("vector_1", "checksum")}
 OLD_COLUMN_NAMES = {"pair_key": "mark", "pair_keys": "marks", "group_label": "session"}
 
 
@@ -146,6 +147,7 @@ def copy_table(source, old, table) -> int:
             "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND attgenerated = ''",
             (table,),
         )
+        if (table, name) not in NEW_COLUMNS
     ]
     old_columns = [OLD_COLUMN_NAMES.get(name, name) for name in columns]
     rows = source.execute(f"SELECT {', '.join(columns)} FROM {table}").fetchall()

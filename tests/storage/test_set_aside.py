@@ -222,3 +222,53 @@ def test_a_damaged_turn_is_left_out_of_the_transcript(place):
         assert [turn.content for turn in memory.context.transcript("s")] == ["It is Monday", "It is Friday"]
         assert memory.context.list_sessions() == ["s"]
         assert memory.journal.list_damaged()
+
+
+@pytest.mark.parametrize("part", ["vector", "checksum", "sketch"])
+def test_verify_finds_a_damaged_vector_and_a_repair_lets_recall_make_it_anew(place, part):
+    with lukasa.open(place, embedder="hash") as memory:
+        for day in ("Monday", "Tuesday", "Friday"):
+            memory.journal.write("note", f"the release is on {day}", id=day)
+        expected = [hit.score for hit in memory.recall("When is the release?").hits]
+        assert memory.verify().sound
+        damage_vector(place, part, memory.journal.get(Key("shared", "note", "Tuesday")).seq)
+        found = [(finding.where, finding.repairable) for finding in memory.verify().findings]
+        assert found == [("vectors", True)]
+        memory.journal.reindex()
+        assert memory.verify().sound
+        assert [hit.score for hit in memory.recall("When is the release?").hits] == expected
+        assert memory.verify().sound
+
+
+def damage_vector(place, part, seq):
+    """Alter a vector, its checksum or its sketch, which PostgreSQL has not: there the vector is altered instead."""
+    if isinstance(place, str):
+        values = {"checksum": "'\\x0011223344556677'::bytea"}
+        vector = "('[' || rtrim(repeat('0.5,', 64), ',') || ']')::halfvec"
+        column = part if part in values else "vector"
+        with psycopg.connect(place, options="-c search_path=lukasa,public") as connection:
+            statement = f"UPDATE vector_1 SET {column} = {values.get(part, vector)} WHERE seq = %s"
+            assert connection.execute(statement, (seq,)).rowcount == 1
+        return
+    database = apsw.Connection(str(place))
+    column = "sketch" if part == "sketch" else "vector"
+    ((data,),) = database.execute(f"SELECT {column} FROM vector WHERE seq = ?", (seq,))
+    altered = {"sketch": bytes(255 - byte for byte in data), "checksum": data[:-1] + bytes([data[-1] ^ 16])}
+    altered["vector"] = bytes([data[0] ^ 1, *data[1:]])
+    database.execute(f"UPDATE vector SET {column} = ? WHERE seq = ?", (altered[part], seq))
+    database.close()
+
+
+def test_vectors_of_older_stores_have_no_checksum_and_are_sound(place):
+    with lukasa.open(place, embedder="hash") as memory:
+        assert memory.remember("All invoices are planned by the office in Kinshasa.")
+        assert memory.recall("Who plans invoices?").hits
+        if isinstance(place, str):
+            with psycopg.connect(place, options="-c search_path=lukasa,public") as connection:
+                assert connection.execute("UPDATE vector_1 SET checksum = NULL").rowcount == 1
+        else:
+            database = apsw.Connection(str(place))
+            database.execute("UPDATE vector SET vector = substr(vector, 1, length(vector) - 8)")
+            assert database.changes() == 1
+            database.close()
+        assert memory.verify().sound

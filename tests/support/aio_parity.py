@@ -175,7 +175,7 @@ def journal_calls(memory: Any, folder: Path) -> Iterator[Any]:
     yield journal.append_if(lambda _: lukasa.Refused("full", "The limit is reached."))
     yield journal.put_vectors("test", [(record.seq, 0, [1.0, 0.0])])
     entries = [(entry_bytes(record), record.digest) for record in everything[:3]]
-    yield journal.replay(entries)
+    yield journal.replay(entries), journal.find_imports([record])
     limited = journal.with_reach(lukasa.Reach.of(["orion"]), "orion")
     yield limited.tally(), limited.author, limited.check_author("elysia"), limited.revise(draft_from(record))
     yield journal.for_request("k1", b"a").write("note", "Written once.")

@@ -39,7 +39,7 @@ def test_import_of_an_export_gives_an_equal_store(filled, tmp_path):
         result = other.import_(tmp_path / "out.jsonl")
         assert (result.added, result.present, result.refused) == (36, 0, [])
         assert exported(other) == exported(filled)
-        assert other.journal.tally() == filled.journal.tally()
+        assert [row for row in other.journal.tally() if row.kind != "import"] == filled.journal.tally()
         assert other.journal.find("poison") == []
         assert other.verify().findings == ()
 
@@ -51,7 +51,7 @@ def test_import_continues_after_an_interruption(filled, tmp_path):
     with lukasa.open(tmp_path / "y.db") as other:
         with pytest.raises(FormatError):
             other.import_(io.BytesIO(cut[: cut.rindex(b"\n") + 1]))
-        before = sum(row.versions for row in other.journal.tally())
+        before = sum(row.versions for row in other.journal.tally() if row.kind != "import")
         result = other.import_(io.BytesIO(whole))
         assert 0 < before == result.present
         assert exported(other) == whole

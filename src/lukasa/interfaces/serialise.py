@@ -7,7 +7,7 @@ module loads none of the classes; a class name occurs only once in the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, timedelta
 from functools import cache
@@ -22,6 +22,7 @@ from lukasa.record import Record
 if TYPE_CHECKING:
     from lukasa.context import Turn
     from lukasa.experience import Briefing, Handoff, Skill
+    from lukasa.journal import ImportReceipt
     from lukasa.recall.recall import RecallHit, RecallResult
     from lukasa.storage.archive import Manifest
     from lukasa.transfer.copy import CopyResult
@@ -72,7 +73,7 @@ _FIELDS: Mapping[str, str] = {
     "RubricEffect": "days before after",
     "SyncConflict": "**key version",
     "SyncResult": "holds **",
-    "VerifyReport": "sound versions findings set_aside",
+    "VerifyReport": "sound versions findings set_aside forged_rules",
 }
 """Values that are shown by some of their attributes, in this order.
 
@@ -156,6 +157,14 @@ def _encodes(class_name: str) -> Callable[[EncoderT], EncoderT]:
         return encoder
 
     return register
+
+
+def versions_json(records: Sequence[Record], imports: Mapping[bytes, ImportReceipt]) -> list[Json]:
+    """Return versions of records, and of each that was imported who imported it."""
+    return [
+        to_json(record) | ({"imported": to_json(imports[record.digest])} if record.digest in imports else {})
+        for record in records
+    ]
 
 
 def quarantine_json(record: Record) -> Json:

@@ -12,9 +12,9 @@ import urllib.error
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from lukasa.errors import InvalidInput, StoreUnavailable, mask_password
+from lukasa.storage.location import split_url
 
 _CHUNK_BYTES = 65_536
 _MAX_BYTES = 64_000_000
@@ -60,7 +60,7 @@ class Endpoint:
     def from_url(cls, url_and_model: str, **options: Any) -> Self:
         """Parse ``https://host/v1#model``."""
         url, _, model = url_and_model.partition("#")
-        if urlsplit(url).scheme not in ("http", "https") or not model:
+        if split_url(url).scheme not in ("http", "https") or not model:
             raise InvalidInput(
                 f"{mask_password(url_and_model)[:120]!r} names no endpoint and model.",
                 hint="Write https://host/v1#model-name.",

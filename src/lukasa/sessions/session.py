@@ -361,6 +361,9 @@ class Session:
                 return Refused("bad_state", fault)
             if state["metadata"]["session_id"] != self.id:
                 return Refused("bad_state", "The state does not fit: metadata/session_id is the id of another session.")
+            agent_id = position.state["metadata"]["agent_id"]
+            if (refused := self._records.check_agent(state["metadata"]["agent_id"], agent_id)) is not None:
+                return refused
             if check_limit and (refused := _check_active_markets(position.state, state)) is not None:
                 return refused
             try:

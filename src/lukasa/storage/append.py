@@ -266,6 +266,11 @@ class Replay(ABC):
     def add_record(self, record: Record, entry: bytes) -> None:
         """Add a new version as it is."""
 
+    @property
+    def added_digests(self) -> list[bytes]:
+        """The digests of the entries that were added."""
+        return list(self._added.values())
+
     def run(self, entries: Iterable[tuple[Record | str, bytes]]) -> list[ReplayResult]:
         """Add parsed entries; a string is the reason why that entry is refused."""
         return [self._replay(record, entry) for record, entry in entries]

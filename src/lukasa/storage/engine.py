@@ -43,7 +43,8 @@ API_TOKEN = "api_token"  # noqa: S105 - a kind of record
 TOKEN_USE = "api_token_use"  # noqa: S105 - a kind of record
 SET_ASIDE = "set_aside"
 LOSS = "loss"
-RESERVED_KINDS = frozenset({QUARANTINE, ERASURE, COMPACTION, SET_ASIDE, LOSS})
+IMPORT = "import"
+RESERVED_KINDS = frozenset({QUARANTINE, ERASURE, COMPACTION, SET_ASIDE, LOSS, IMPORT})
 """Kinds of system records, which only the journal writes."""
 
 
@@ -119,11 +120,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The number of versions that ``verify`` checked, the problems it found, and the number of entries set aside so far."""
+    """The number of versions that ``verify`` checked, the problems it found, and the number of entries set aside so far.
+
+    ``forged_rules`` are rules that neither the owner nor the agent they are for set; every read ignores them.
+    """
 
     versions: int
     findings: tuple[Finding, ...] = ()
     set_aside: int = 0
+    forged_rules: tuple[Record, ...] = ()
 
     @property
     def sound(self) -> bool:
@@ -189,6 +194,9 @@ class DamagedEntry(NamedTuple):
 
 FindFault = Callable[[Record], str | None]
 """Returns why a record that matches its digest counts as damaged, or ``None``."""
+
+ImportReceiptDraft = Callable[[Sequence[bytes]], ValidatedDraft]
+"""Returns the record that says who brought the entries with these digests."""
 
 ConditionalBatch = Callable[["Reader"], "Sequence[ValidatedDraft] | Refused"]
 """Reads the store inside the write lock and returns the drafts to append. May run more than once; must not write."""
@@ -307,8 +315,13 @@ class RecordLog(Protocol):
     ) -> Outcome:
         """Append all drafts or none. A repeated idempotency ``key`` returns the first outcome again."""
 
-    def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[ReplayResult]:
-        """Add entries of another store's log with their digests, unchanged, each once however often it comes."""
+    def replay(
+        self, reach: Reach, lines: Iterable[tuple[bytes, bytes]], receipt: ImportReceiptDraft | None = None
+    ) -> Iterator[ReplayResult]:
+        """Add entries of another store's log with their digests, unchanged, each once however often it comes.
+
+        ``receipt`` is called with the digests of those that were added, and its record is written in the same transaction.
+        """
 
     def put_vectors(
         self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]], *, briefly: bool = False

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.storage.files import FileStore
 from lukasa.storage.local_files import LocalFiles
+from lukasa.storage.location import split_url
 
 BUCKET_SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss")
 
@@ -22,7 +23,7 @@ def open_file_store(location: str | os.PathLike[str]) -> FileStore:
     """Open a folder, by path or ``file:///…``, or a bucket, by a URL such as ``s3://bucket/prefix``."""
     if not is_url(location):
         return LocalFiles(Path(location).expanduser().absolute())
-    url = urlsplit(str(location))
+    url = split_url(str(location))
     if url.scheme == "file":
         if url.netloc not in ("", "localhost") or not url.path.startswith("/"):
             raise InvalidInput(f"{location!r} names no folder of this machine.", hint="Write file:///path/to/folder.")

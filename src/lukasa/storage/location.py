@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
 
-from lukasa.errors import mask_password
+from lukasa.errors import InvalidInput, mask_password
 
 IN_MEMORY = "memory:"
 
@@ -20,3 +21,13 @@ class StoreLocation:
 
     def __str__(self) -> str:
         return mask_password(self.url) or (str(self.path) if self.path else IN_MEMORY)
+
+
+def split_url(url: str) -> SplitResult:
+    """Split a URL into its parts; raise ``InvalidInput`` for brackets or a port that no address has."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises for a port that is no number, or too large
+    except ValueError as error:
+        raise InvalidInput(f"{mask_password(url)[:120]!r} is not a URL: {error}.", hint="Check its address.") from error
+    return parts

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from lukasa.clock import Clock, IdMaker
 from lukasa.errors import FileMissing, FormatError, InvalidInput, StoreDamaged
@@ -24,7 +24,7 @@ from lukasa.storage.archive import DEFAULT_KEEP, Archives, Manifest, list_archiv
 from lukasa.storage.files import FileStore, sync_folder, temporary_folder
 from lukasa.storage.integrity import Fingerprint
 from lukasa.storage.local_files import LocalFiles
-from lukasa.storage.location import StoreLocation
+from lukasa.storage.location import StoreLocation, split_url
 from lukasa.storage.log_file import ENTIRE_LOG, is_log_file, parse_log
 from lukasa.transfer.copy import copy_log
 from lukasa.transfer.jsonl import import_log
@@ -49,7 +49,7 @@ class RestoreResult:
 
 def store_backup_name(location: StoreLocation) -> str:
     """Return the name of a store's backups, made from the name of its file or database."""
-    name = location.path.name if location.path is not None else unquote(urlsplit(location.url).path).strip("/")
+    name = location.path.name if location.path is not None else unquote(split_url(location.url).path).strip("/")
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:100] or "store"
 
 

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
 from lukasa.errors import NotAllowed, StoreDamaged
 from lukasa.journal import Journal
@@ -25,7 +25,7 @@ from lukasa.record import Key, Record, digest_of, entry_bytes
 from lukasa.scope import SYSTEM
 from lukasa.storage.engine import ERASURE, Progress, Query, Reader, hash_erased_key
 from lukasa.storage.integrity import DigestSum, Fingerprint, ScopeAndKind
-from lukasa.storage.location import StoreLocation
+from lukasa.storage.location import StoreLocation, split_url
 from lukasa.storage.log_file import ENTIRE_LOG, read_log
 from lukasa.transfer.jsonl import count_versions, track_progress
 
@@ -145,7 +145,7 @@ def is_same_store(left: StoreLocation, right: StoreLocation) -> bool:
 
 def _database_address(url: str) -> tuple[str, str, str]:
     """Return host, port and name of a database; the user and the options do not matter."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     address, _, port = parts.netloc.rpartition("@")[2].partition(":")
     name = parts.path.lstrip("/") or options.get("dbname") or parts.username or ""

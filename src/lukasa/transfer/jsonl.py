@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import BinaryIO, TypeVar
 
 from lukasa import canonical_json
 from lukasa.journal import Journal
 from lukasa.record import Key
 from lukasa.scope import SYSTEM
-from lukasa.storage.engine import API_TOKEN, Progress, Tally
+from lukasa.storage.engine import API_TOKEN, IMPORT, Progress, Tally
 from lukasa.storage.log_file import ENTIRE_LOG, parse_log, write_log
 
 T = TypeVar("T")
 _PROGRESS_INTERVAL = 500
 _SETTING = "setting"
-_SETTING_MARK = f'"kind":"{_SETTING}"'.encode()
-_TOKEN_MARK = f'"kind":"{API_TOKEN}"'.encode()
+_STORE_KINDS = (API_TOKEN, IMPORT, _SETTING)
+"""Kinds of record that belong to one store; an import from another store leaves them out."""
+_KIND_MARKS = [f'"kind":"{kind}"'.encode() for kind in _STORE_KINDS]
 
 
 @dataclass(slots=True)
@@ -33,10 +35,12 @@ class LogImportResult:
 def export_log(journal: Journal, target: BinaryIO, progress: Progress | None = None) -> int:
     """Write the whole log that the caller may read; return the number of versions.
 
-    Damaged records are left out; ``journal.damaged`` has their positions.
+    Damaged records are left out; ``journal.damaged`` has their positions. Who imported into this store is not a part of what
+    others import.
     """
     journal.damaged.clear()  # only what this read meets counts
-    records = journal.read(replace(ENTIRE_LOG, before=journal.tip() + 1))
+    everything = journal.read(replace(ENTIRE_LOG, before=journal.tip() + 1))
+    records = (record for record in everything if record.kind != IMPORT or record.scope != SYSTEM)
     return write_log(
         track_progress(records, progress, count_versions(journal.tally())), target, journal.damaged
     ).versions
@@ -52,19 +56,22 @@ def import_log(
     are skipped where this store has its own.
     """
     result = LogImportResult()
+    path = getattr(source, "name", None)
+    name = PurePath(path).name if isinstance(path, str) else ""
     line_numbers: deque[int] = deque()
 
     def entries() -> Iterator[tuple[bytes, bytes]]:
         for line_number, (entry, digest) in enumerate(parse_log(source), 2):
-            if not same_log and _TOKEN_MARK in entry and _read_field(entry, "kind") == API_TOKEN:
+            kind = _read_field(entry, "kind") if not same_log and any(mark in entry for mark in _KIND_MARKS) else None
+            if kind == API_TOKEN:
                 result.refused.append((line_number, "a token of another store; `lukasa token add` makes a new one"))
-            elif not same_log and _SETTING_MARK in entry and _has_own_setting(journal, entry):
+            elif kind == IMPORT or (kind == _SETTING and _has_own_setting(journal, entry)):
                 result.present += 1
             else:
                 line_numbers.append(line_number)
                 yield entry, digest
 
-    for answer in track_progress(journal.replay(entries(), same_log=same_log), progress):
+    for answer in track_progress(journal.replay(entries(), same_log=same_log, source=name), progress):
         line_number = line_numbers.popleft()
         if answer.state == "added":
             result.added += 1
@@ -76,10 +83,9 @@ def import_log(
 
 
 def _has_own_setting(journal: Journal, entry: bytes) -> bool:
-    """Return whether an entry is a setting, such as the embedder, that this store has too."""
+    """Return whether this store has the setting of an entry too, such as the embedder."""
     id = _read_field(entry, "id")
-    is_setting = _read_field(entry, "kind") == _SETTING and isinstance(id, str) and journal.reach.reads(SYSTEM)
-    return is_setting and journal.get(Key(SYSTEM, _SETTING, str(id))) is not None
+    return isinstance(id, str) and journal.reach.reads(SYSTEM) and journal.get(Key(SYSTEM, _SETTING, id)) is not None
 
 
 def _read_field(entry: bytes, name: str) -> object:

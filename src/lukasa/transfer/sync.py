@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from lukasa.api_connection import ApiConnection
-from lukasa.errors import FormatError
+from lukasa.errors import FormatError, mask_password
 from lukasa.journal import Journal
 from lukasa.network import CURSOR_KIND
 from lukasa.record import Draft, Key, Record, digest_of, draft_from, entry_bytes, parse_entry
@@ -209,7 +209,8 @@ class _SyncRun:
 
     def _take(self, records: Sequence[Record]) -> None:
         """Add entries of the hub here; keep both versions of those that conflict."""
-        answers = self._journal.replay((entry_bytes(record), record.digest) for record in records)
+        entries = ((entry_bytes(record), record.digest) for record in records)
+        answers = self._journal.replay(entries, source=mask_password(self._peer.name))
         for record, answer in zip(records, answers, strict=True):
             self._exchanged.add(record.digest)
             if answer.state == "added":
@@ -331,4 +332,4 @@ def _parse_pulled(entry: bytes, position: int) -> Record:
 def replay_pushed(journal: Journal, entries: Iterable[str]) -> list[ReplayResult]:
     """Add the entries that another store pushed; a caller adds only what it wrote itself, unless it is the owner."""
     lines = [entry.encode("utf-8", "surrogatepass") for entry in entries]
-    return list(journal.replay((line, digest_of(line)) for line in lines))
+    return list(journal.replay(((line, digest_of(line)) for line in lines), source="sync"))

@@ -18,9 +18,10 @@ from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
 from lukasa.prompt import PromptBlock, to_one_line
 from lukasa.record import Record
+from lukasa.scope import may_set_rule
 from lukasa.storage.engine import Query
 from lukasa.vault.memory import parse_memory
-from lukasa.vault.placement import DIRECTIVE, is_authorised_directive, list_notes
+from lukasa.vault.placement import DIRECTIVE, list_notes
 from lukasa.vault.settings import CANON, MEMORY_KIND, REGISTER
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def build_memory_block(recalled: RecallResult, budget: int, now: datetime) -> Pr
     entries = [
         _format_entry(hit.record, now, "" if hit.superseded_by is None else f"superseded by {hit.superseded_by.id}")
         for hit in recalled.hits
-        if hit.record.kind != DIRECTIVE or is_authorised_directive(hit.record)
+        if hit.record.kind != DIRECTIVE or may_set_rule(hit.record.author, hit.record.scope)
     ]
     # The sort is stable: under a heading the best stay first.
     entries.sort(key=lambda entry: headings.index(entry.heading))

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from lukasa.journal import Journal
 from lukasa.outcome import Outcome, Refused
 from lukasa.record import Draft, Key, Record
-from lukasa.scope import RESERVED_NAMES, SYSTEM
+from lukasa.scope import SYSTEM, may_set_rule
 from lukasa.storage.engine import Query, Reader
 from lukasa.vault.checks import apply_pii_policy
 from lukasa.vault.settings import VaultSettings
@@ -107,13 +107,10 @@ def add_directive(journal: Journal, settings: VaultSettings, text: str, scope: s
 
 def list_directives(journal: Journal, scopes: tuple[str, ...]) -> list[Record]:
     return [
-        record for record in journal.read(Query(kinds=(DIRECTIVE,), scopes=scopes)) if is_authorised_directive(record)
+        record
+        for record in journal.read(Query(kinds=(DIRECTIVE,), scopes=scopes))
+        if may_set_rule(record.author, record.scope)
     ]
-
-
-def list_forged_directives(journal: Journal) -> list[Record]:
-    """Return the directives that are ignored, because neither the owner nor the agent they are for set them."""
-    return [record for record in journal.read(Query(kinds=(DIRECTIVE,))) if not is_authorised_directive(record)]
 
 
 def find_note_or_directive(journal: Journal, reader: Reader, id: str, scope: str | None) -> Record | None:
@@ -126,14 +123,6 @@ def find_note_or_directive(journal: Journal, reader: Reader, id: str, scope: str
                 allowed = kind == NOTE or journal.reach.unlimited or candidate == journal.author
                 return record if allowed else None
     return None
-
-
-def is_authorised_directive(record: Record) -> bool:
-    """Tell whether a directive was set by the owner, who has no name, or by an agent for itself.
-
-    Stores of earlier versions may have others, which an agent set for all.
-    """
-    return record.author == "" or record.author == record.scope not in RESERVED_NAMES
 
 
 def _validate_text(

@@ -186,10 +186,11 @@ class Vault:
         **notes: Any,
     ) -> Sequence[Draft] | Refused:
         """Return the next version of a memory if the gate accepts it; put the memories similar to it into ``similar``."""
-        proposal = self._validate_item(new)
+        proposal, links = self._validate_item(new), record.links
         if isinstance(proposal, Refused):
             return proposal
         if proposal.text != record.text:
+            links = tuple(link for link in links if link.to != record.key)  # the words before are gone
             text = ComparableText(proposal.text, proposal.scope)
             exclude = {record.id, *proposal.distinct_from}
             similar[:] = DuplicateIndex(reader, self.rules, [text]).find_similar(text, exclude=exclude)
@@ -198,7 +199,10 @@ class Vault:
         else:
             notes = {**confirmation_times(record), **notes}
         version = record.version if expected is None else expected
-        return [memory_draft(proposal, record.id, expected=version, links=record.links, **notes)]
+        draft = memory_draft(proposal, record.id, expected=version, links=links, **notes)
+        if proposal.text == record.text and not draft.author:  # whose words they are stays named
+            draft = self._journal.revise(draft._replace(author=record.author))
+        return [draft]
 
     def _validate_item(self, item: MemoryProposal | Mapping[str, Any] | str) -> MemoryProposal | Refused:
         """Return the proposal as it may be kept, or why the checks that need no store refuse it."""

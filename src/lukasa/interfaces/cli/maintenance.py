@@ -25,9 +25,9 @@ _LARGE_WAL_BYTES = 64_000_000
 
 
 def verify(call: Call) -> None:
-    """Check the log and the indexes for damage, and list what is damaged. Changes nothing.
+    """Check the log, the indexes and the vectors for damage, and list what is damaged and which rules are forged.
 
-    Exit code 6: something is damaged.
+    Changes nothing. Exit code 6: something is damaged.
 
     Example: lukasa verify || echo "the store is damaged"
     """
@@ -41,6 +41,7 @@ def verify(call: Call) -> None:
         columns=("where, what", ("repairable", _name_remedy)),
         rows=report.findings,
         wrap="what",
+        after=_describe_forged_rules(report),
         exit_code=ExitCode.OK if report.sound else ExitCode.DAMAGED,
     )
 
@@ -133,14 +134,16 @@ def _run_checks(memory: Memory, report: VerifyReport) -> Iterator[DoctorCheck]:
             remedy = "cannot be repaired, but accepted"
         yield DoctorCheck("log and indexes", "wrong", f"{finding.where}: {finding.what} ({remedy})")
     yield embedder_check(memory.recall.index.describe()["embedder"], best_installed_embedder())
-    from lukasa.vault.placement import list_forged_directives
-
     authors = sorted(memory.journal.quarantined())
     yield DoctorCheck("quarantine", "note" if authors else "fine", ", ".join(authors) or "no author is in quarantine")
-    for record in list_forged_directives(memory.journal):
-        yield DoctorCheck(
-            "rules", "note", f"{record.key} is ignored: {record.author!r:.80} set it, who is not the owner"
-        )
+    for sentence in _describe_forged_rules(report):
+        yield DoctorCheck("rules", "note", sentence)
+
+
+def _describe_forged_rules(report: VerifyReport) -> list[str]:
+    return [
+        f"{record.key} is ignored: {record.author!r:.80} set it, who is not the owner" for record in report.forged_rules
+    ]
 
 
 def sqlite_check(version: str) -> DoctorCheck:

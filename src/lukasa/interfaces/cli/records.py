@@ -28,6 +28,8 @@ from lukasa.interfaces.cli.options import (
     require_scopes,
 )
 from lukasa.interfaces.cli.render import format_count
+from lukasa.interfaces.serialise import versions_json
+from lukasa.journal import ImportReceipt
 from lukasa.record import Record
 
 RecordArgument = Annotated[
@@ -90,10 +92,17 @@ def show_history(call: Call, record: Sequence[str], scope: str | None) -> None:
     """List the versions of a record, given by its id or by its kind and id."""
     journal = call.existing_memory.journal
     versions = journal.history(find_key(journal, *_split_name(record), scope))
+    imports = journal.find_imports(versions)
+    imported = ("imported", lambda version: _describe_import(imports.get(version.digest)))
     call.show(
-        versions,
+        versions_json(versions, imports),
         f"{versions[0].key}: {format_count(len(versions), 'version')}",
-        columns=("version, recorded=recorded_at, author, origin", ("text", render.summarise_record)),
+        columns=(
+            "version, recorded=recorded_at, author, origin",
+            *([imported] if imports else []),
+            ("text", render.summarise_record),
+        ),
+        rows=versions,
         truncate="text",
     )
 
@@ -103,6 +112,14 @@ def _split_name(words: Sequence[str]) -> tuple[str | None, str]:
     if len(words) > 2:
         raise InvalidInput(f"{len(words)} words name no record.", hint="Give its id, or its kind and its id.")
     return (words[0], words[1]) if len(words) == 2 else (None, words[0])
+
+
+def _describe_import(receipt: ImportReceipt | None) -> str:
+    """Return who imported a version, when and from where; nothing for one that was written here."""
+    if receipt is None:
+        return ""
+    source = f" from {receipt.source}" if receipt.source else ""
+    return f"by {receipt.by or 'the owner'}, {to_iso(receipt.at)}{source}"
 
 
 def show(
@@ -121,6 +138,7 @@ def show(
     found = journal.get(key, as_of=parse_time(as_of), version=version)
     which = f" version {version}" if version else f" as of {as_of}" if as_of else ""
     shown = require_found(found, f"There is no record {key}{which}.", "`lukasa history` shows the versions there are.")
+    imports = journal.find_imports([shown])
     times = {"recorded": shown.recorded_at, "created": shown.created_at, "happened": shown.happened_at}
     if shown.created_at == shown.recorded_at:
         del times["created"]
@@ -129,6 +147,7 @@ def show(
         **render.read_fields(shown, "author, origin"),
         **{name: to_iso(time) for name, time in times.items() if time is not None},
         **render.read_fields(shown, "position=seq, labels"),
+        **({"imported": _describe_import(imports[shown.digest])} if imports else {}),
         "digest": shown.digest.hex(),
     }
     fields = {name: render.escape_line(render.format_cell(value)) for name, value in one_line_fields.items()} | {
@@ -136,7 +155,7 @@ def show(
         "body": json.dumps(shown.body, indent=2, ensure_ascii=False) if shown.body else "",
         "text": shown.text,
     }
-    call.show(shown, fields=fields)
+    call.show(versions_json([shown], imports)[0], fields=fields)
 
 
 def stats(call: Call) -> None:

@@ -17,6 +17,7 @@ from lukasa.canonical_json import encode
 from lukasa.clock import to_iso
 from lukasa.interfaces.outcomes import ToolOutcome, outcome_of
 from lukasa.interfaces.serialise import to_json
+from lukasa.journal import ImportReceipt
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.prompt import neutralise
 from lukasa.record import Record
@@ -147,9 +148,10 @@ class VersionSummary(BaseModel):
     author: str | None = None
     origin: str
     deleted: bool | None = None
+    imported_by: str | None = Field(default=None, description="Who imported it, if it was not written here.")
 
     @classmethod
-    def from_record(cls, record: Record) -> VersionSummary:
+    def from_record(cls, record: Record, imported: ImportReceipt | None = None) -> VersionSummary:
         """Return the summary of a version."""
         return cls(
             version=record.version,
@@ -157,6 +159,7 @@ class VersionSummary(BaseModel):
             author=clean_name(record.author) or None,
             origin=record.origin,
             deleted=record.deleted or None,
+            imported_by=None if imported is None else clean_name(imported.by) or "the owner of the store",
         )
 
 

@@ -178,7 +178,7 @@ class MemoryTools:
         versions = _find_versions(self._stores.current(), id, kind, scope)
         if isinstance(versions, Refused):
             return HistoryResponse.from_outcome(versions)
-        newest = versions[-1]
+        newest, imports = versions[-1], self._stores.current().journal.find_imports(versions)
         block = _fence_records([record for record in versions[::-1][:_MAX_VERSIONS] if not record.deleted], budget)
         return HistoryResponse(
             id=newest.id,
@@ -187,7 +187,7 @@ class MemoryTools:
             deleted=newest.deleted or None,
             block=block.text,
             tokens=block.tokens,
-            versions=[VersionSummary.from_record(record) for record in versions],
+            versions=[VersionSummary.from_record(record, imports.get(record.digest)) for record in versions],
         )
 
     def context_append(

@@ -26,7 +26,7 @@ from lukasa.storage.append import (
     refuse_closed_scope,
     resolve_batch,
 )
-from lukasa.storage.engine import QUARANTINE, ConditionalBatch, ReplayResult
+from lukasa.storage.engine import QUARANTINE, ConditionalBatch, ImportReceiptDraft, ReplayResult
 from lukasa.storage.integrity import checksum
 from lukasa.storage.postgres.batch import (
     IndexSettings,
@@ -314,8 +314,15 @@ def _copy_rows(database: Database, name: str, rows: Iterable[Sequence[Any]]) -> 
 class ReplayOperation:
     """One replayed chunk of entries, parsed once and run inside a transaction, possibly more than once."""
 
-    def __init__(self, settings: IndexSettings, reach: Reach, lines: Sequence[tuple[bytes, bytes]]) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        settings: IndexSettings,
+        reach: Reach,
+        lines: Sequence[tuple[bytes, bytes]],
+        receipt: ImportReceiptDraft | None,
+        now: datetime,
+    ) -> None:
+        self._settings, self._receipt, self._now = settings, receipt, now
         self._entries = [(self._parse_entry(reach, line, digest), line) for line, digest in lines]
 
     @staticmethod
@@ -336,6 +343,8 @@ class ReplayOperation:
         )
         results = replay.run(self._entries)
         replay.flush()
+        if self._receipt is not None and replay.added_digests:
+            write_receipt(database, self._settings, self._receipt(replay.added_digests), self._now)
         return results
 
 
@@ -343,7 +352,7 @@ class PostgresReplay(Replay):
     """Replay into a PostgreSQL store; locks its scopes first."""
 
     def __init__(self, database: Database, settings: IndexSettings, records: Sequence[Record]) -> None:
-        scopes = sorted({record.scope for record in records})
+        scopes = sorted({SYSTEM, *(record.scope for record in records)})
         has_quarantine_records = any(record.kind == QUARANTINE for record in records)
         has_quarantines, positions = fetch_single_row(
             database.execute(SQL["begin_write"], (None if has_quarantine_records else scopes, False, len(records)))

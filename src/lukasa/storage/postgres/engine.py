@@ -24,6 +24,7 @@ from lukasa.storage.engine import (
     DamagedEntry,
     EraseResult,
     FindFault,
+    ImportReceiptDraft,
     LogCompactionResult,
     Progress,
     Reader,
@@ -135,12 +136,14 @@ class PostgresEngine:
             limit_time=callable(batch) or len(batch) <= _MAX_TIMED_BATCH,
         )
 
-    def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[ReplayResult]:
+    def replay(
+        self, reach: Reach, lines: Iterable[tuple[bytes, bytes]], receipt: ImportReceiptDraft | None = None
+    ) -> Iterator[ReplayResult]:
         if self._is_role:
             raise NotAllowed("Only the owner of the database may import into it.")
         for chunk in split_into_chunks(lines, _REPLAY_CHUNK):
             self._check_not_in_condition()
-            yield from self._transact(ReplayOperation(self._settings, reach, chunk))
+            yield from self._transact(ReplayOperation(self._settings, reach, chunk, receipt, self._clock.now()))
 
     def put_vectors(
         self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]], *, briefly: bool = False

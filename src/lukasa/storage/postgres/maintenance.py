@@ -40,6 +40,7 @@ _DERIVED_PARTS = {
     "text index": "entries differ from the log",
     "columns": "columns differ from the log",
     "near-duplicates": "near-duplicate keys differ from the log",
+    "vectors": "vectors do not match their checksums",
 }
 
 
@@ -81,6 +82,7 @@ def verify(
     findings += compare_checksums({pair: (row[1], int(row[2])) for pair, row in tallies.items()}, fingerprint)
     findings += _check_current(database, tallies)
     findings += _check_quarantines(database)
+    wrong["vectors"] = sum(vectors.count_damaged(database, table) for table in vectors.list_tables(database))
     for where, what in _DERIVED_PARTS.items():
         if wrong[where]:
             findings.append(Finding(where, f"{wrong[where]} {what}", repairable=True))
@@ -171,6 +173,8 @@ def reindex(database: Database, settings: IndexSettings, progress: Progress | No
     database.execute("DELETE FROM quarantine")
     quarantine.rebuild_hidden(backend)
     database.execute(SQL["correct_live"])
+    for table in vectors.list_tables(database):
+        vectors.delete_damaged(database, table)
     _count_again(database)
 
 

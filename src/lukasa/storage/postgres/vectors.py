@@ -15,6 +15,10 @@ _EXACT_SEARCH_LIMIT = 20_000
 _MAX_LENGTH = 4_000
 _OVERSAMPLING = 4
 
+_CHECKSUM = "substr(sha256(halfvec_send(new.vector)), 1, 8)"
+_IS_DAMAGED = f"""CASE WHEN new.checksum IS NULL THEN l2_norm(new.vector) NOT BETWEEN 0.99 AND 1.01 AND l2_norm(new.vector) <> 0
+    ELSE new.checksum <> {_CHECKSUM} END"""
+
 RunStatement = Callable[[str, Sequence[Any]], Any]
 VectorRow = tuple[int, int, Sequence[float]]
 
@@ -82,7 +86,9 @@ def put_vectors(database: Database, model: str, vectors: Iterable[VectorRow]) ->
             replaced = sorted({(scopes[seq], seq) for seq, _, _ in rows if seq in scopes})
             cursor.executemany(f"DELETE FROM {table} WHERE scope = %s AND seq = %s", replaced)  # noqa: S608 - our own table name
             cursor.executemany(
-                f"INSERT INTO {table} (scope, seq, chunk, vector) VALUES (%s, %s, %s, %s::halfvec) ON CONFLICT (scope, seq, chunk) DO UPDATE SET vector = excluded.vector",  # noqa: S608 - our own table name
+                f"""INSERT INTO {table} AS v (scope, seq, chunk, vector, checksum)
+                SELECT new.*, {_CHECKSUM} FROM (SELECT %s, %s::bigint, %s::integer, %s::halfvec) AS new (scope, seq, chunk, vector)
+                ON CONFLICT (scope, seq, chunk) DO UPDATE SET vector = excluded.vector, checksum = excluded.checksum""",  # noqa: S608 - our own names
                 [(scopes[seq], seq, chunk, format_vector(vector)) for seq, chunk, vector in rows if seq in scopes],
             )
 
@@ -114,6 +120,7 @@ def create_table(database: Database, number: int, length: int) -> str:
     script = f"""
         CREATE TABLE {table} (
             scope text COLLATE "C" NOT NULL, seq bigint NOT NULL, chunk integer NOT NULL, vector halfvec({length}) NOT NULL,
+            checksum bytea,
             PRIMARY KEY (scope, seq, chunk)) PARTITION BY HASH (scope);
         CREATE INDEX {table}_near ON {table} USING hnsw (vector halfvec_cosine_ops);
         ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
@@ -126,6 +133,19 @@ def create_table(database: Database, number: int, length: int) -> str:
     for (role,) in database.execute("SELECT DISTINCT role FROM admission").fetchall():
         database.execute(f'GRANT SELECT ON {table} TO "{role.replace(chr(34), chr(34) * 2)}"')
     return table
+
+
+def count_damaged(database: Database, table: str) -> int:
+    """Count the vectors that do not match their checksums."""
+    return int(fetch_single_row(database.execute(f"SELECT count(*) FROM {table} AS new WHERE {_IS_DAMAGED}"))[0])  # noqa: S608 - our own names
+
+
+def delete_damaged(database: Database, table: str) -> None:
+    """Delete the damaged vectors of each scope and those after them; recall makes them anew, in log order."""
+    database.execute(
+        f"""DELETE FROM {table} AS v USING (SELECT scope, min(seq) AS seq FROM {table} AS new WHERE {_IS_DAMAGED} GROUP BY scope) AS first
+        WHERE v.scope = first.scope AND v.seq >= first.seq"""  # noqa: S608 - our own names
+    )
 
 
 def list_tables(database: Database) -> list[str]:

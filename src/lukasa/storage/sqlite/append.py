@@ -13,7 +13,7 @@ import apsw
 from lukasa.clock import to_iso, to_microseconds
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.record import Record, ValidatedDraft, digest_of, entry_suffix, parse_entry
-from lukasa.scope import SYSTEM, Reach
+from lukasa.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.storage import quarantine
 from lukasa.storage.append import (
     NO_KEY_STATE,
@@ -30,7 +30,7 @@ from lukasa.storage.append import (
     refuse_closed_scope,
     resolve_batch,
 )
-from lukasa.storage.engine import QUARANTINE, ConditionalBatch, ReplayResult
+from lukasa.storage.engine import QUARANTINE, ConditionalBatch, ImportReceiptDraft, ReplayResult
 from lukasa.storage.integrity import checksum
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL
@@ -374,10 +374,19 @@ def _add_batch(
 
 
 def replay_entries(
-    pending: SqlitePendingBatch, *, reach: Reach, lines: Iterable[tuple[bytes, bytes]]
+    pending: SqlitePendingBatch,
+    *,
+    now: datetime,
+    reach: Reach,
+    lines: Iterable[tuple[bytes, bytes]],
+    receipt: ImportReceiptDraft | None,
 ) -> list[ReplayResult]:
-    """Replay entries of another log, given with their digests."""
-    return SqliteReplay(pending).run((parse_replayed_entry(reach, line, digest), line) for line, digest in lines)
+    """Replay entries of another log, given with their digests, and write the receipt for those that were added."""
+    replay = SqliteReplay(pending)
+    results = replay.run((parse_replayed_entry(reach, line, digest), line) for line, digest in lines)
+    if receipt is not None and replay.added_digests:
+        append_batch(pending, now, FULL_REACH, [receipt(replay.added_digests)], None)
+    return results
 
 
 class SqliteReplay(Replay):

@@ -38,6 +38,7 @@ from lukasa.storage.engine import (
     EraseResult,
     FindFault,
     Finding,
+    ImportReceiptDraft,
     LogCompactionResult,
     Progress,
     Reader,
@@ -237,9 +238,12 @@ class SqliteEngine:
             None if single is None else lambda database: append.insert_single(database, now(), single),
         )
 
-    def replay(self, reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[ReplayResult]:
+    def replay(
+        self, reach: Reach, lines: Iterable[tuple[bytes, bytes]], receipt: ImportReceiptDraft | None = None
+    ) -> Iterator[ReplayResult]:
         for chunk in split_into_chunks(lines, _REPLAY_CHUNK):
-            yield from self._write(partial(append.replay_entries, reach=reach, lines=chunk))
+            options: Any = {"now": self._clock.now(), "reach": reach, "lines": chunk, "receipt": receipt}
+            yield from self._write(partial(append.replay_entries, **options))
 
     def put_vectors(
         self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]], *, briefly: bool = False

@@ -59,6 +59,7 @@ def verify(
     check.run("labels", lambda: check.check_count("wrong_labels", "labels", "labels differ from the log"))
     check.run("near-duplicates", check.check_pair_keys)
     check.run("links", lambda: check.check_count("wrong_links", "links", "links differ from the log"))
+    check.run("vectors", check.check_vectors)
     if database.in_transaction:
         with suppress(apsw.Error):  # it only read; a damaged database may even refuse the rollback
             database.execute("ROLLBACK")
@@ -162,6 +163,11 @@ class _Verification:
         if expected != _count_and_sum(query_rows(self._db, "all_duplicate_keys")):
             yield Finding("near-duplicates", "the near-duplicate keys differ from the log", repairable=True)
 
+    def check_vectors(self) -> Iterator[Finding]:
+        for model, damaged in _find_damaged_vectors(self._db):
+            what = f"{len(damaged)} vectors of {model} do not match their checksums"
+            yield Finding("vectors", what, repairable=True)
+
     def check_text_index(self, name: str) -> Iterator[Finding]:
         try:
             self._db.execute(SQL[f"check_{name}"])
@@ -172,6 +178,16 @@ class _Verification:
         """Report the count of a statement unless it is zero."""
         if count := self._db.execute(SQL[name]).get:
             yield Finding(where, f"{count} {what}", repairable=True)
+
+
+def _find_damaged_vectors(database: apsw.Connection) -> Iterator[tuple[str, list[int]]]:
+    """Yield the models that have damaged vectors, and the positions of these."""
+    for (model,) in list(database.execute(SQL["vector_models"])):
+        from lukasa.storage.sqlite.vectors import find_damaged_vectors  # loads numpy
+
+        rows = split_into_chunks(query_rows(database, "all_vectors", (model,)), _PAGE_SIZE)
+        if damaged := [seq for chunk in rows for seq in find_damaged_vectors(chunk)]:
+            yield model, damaged
 
 
 def read_pages(database: apsw.Connection) -> Iterator[list[Any]]:
@@ -252,6 +268,9 @@ def reindex(database: apsw.Connection, progress: Progress | None, near_duplicate
     database.execute(SQL["clear_residue"])
     # The number of versions and their checksum prove that the log is complete, so they stay as they are.
     database.execute(SQL["reset_live"])
+    for model, damaged in list(_find_damaged_vectors(database)):
+        database.execute(SQL["delete_vectors_from"], (model, damaged[0]))
+        database.execute(SQL["raise_vector_edition"], (model,))
     report_progress(steps)
 
 

@@ -60,6 +60,38 @@ def _sum_words(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:
     return sums
 
 
+def find_damaged_vectors(rows: Iterable[tuple[int, Any, Any]]) -> list[int]:
+    """Return the positions of vectors that do not match their checksums or their sketches.
+
+    A row is (position, sketch, vector). A vector without a checksum, as older stores have them, has the length one or zero.
+    """
+    damaged, by_size = list[int](), dict[tuple[int, int], list[tuple[int, bytes, bytes]]]()
+    for row in rows:
+        if isinstance(row[1], bytes) and isinstance(row[2], bytes):
+            by_size.setdefault((len(row[1]), len(row[2])), []).append(row)
+        else:
+            damaged.append(row[0])
+    for (sketch_size, size), group in by_size.items():
+        bits = np.frombuffer(b"".join([row[1] for row in group]), dtype=np.uint8).reshape(len(group), sketch_size)
+        bits = np.unpackbits(bits, axis=1)
+        data = np.frombuffer(b"".join([row[2] for row in group]), dtype=np.uint8).reshape(len(group), size)
+        sound = np.zeros(len(group), dtype=bool)
+        for end in (size - _CHECKSUM_SIZE, size):
+            if end < 2 or end % 2 or -(-end // 128) * 8 != sketch_size:
+                continue
+            numbers = np.ascontiguousarray(data[:, :end]).view("<f2").astype(np.float32)
+            with np.errstate(invalid="ignore", over="ignore"):
+                lengths = np.einsum("ij,ij->i", numbers, numbers)
+            if end < size:
+                intact = _sum_words(data[:, :end]) == np.ascontiguousarray(data[:, end:]).view("<u8")[:, 0]
+            else:
+                intact = (np.abs(lengths - 1.0) <= _LENGTH_TOLERANCE) | (lengths <= _LENGTH_TOLERANCE)
+            signs = bits[:, : numbers.shape[1]] == (numbers > 0)
+            sound |= intact & (signs | (numbers == 0)).all(axis=1) & ~bits[:, numbers.shape[1] :].any(axis=1)
+        damaged += [row[0] for row, is_sound in zip(group, sound.tolist(), strict=True) if not is_sound]
+    return sorted(damaged)
+
+
 def _compute_sketches(units: NDArray[np.float32]) -> NDArray[np.uint64]:
     """Return a row of 64-bit words for each row of numbers."""
     bits = np.packbits(units > 0, axis=1)

@@ -17,6 +17,7 @@ from lukasa.interfaces.http.responses import (
     record_response,
 )
 from lukasa.interfaces.outcomes import not_found
+from lukasa.interfaces.serialise import versions_json
 from lukasa.record import Key
 from lukasa.storage.engine import Query as RecordQuery
 
@@ -73,7 +74,7 @@ def get_record(
         raise not_found(f"There is no record {id!r:.80} of kind {kind!r:.80} in {scope!r:.80}.")
     if if_none_match is not None and if_none_match.strip() == entity_tag(record.version):
         return Response(status_code=304, headers={"ETag": entity_tag(record.version)})
-    return record_response(record)
+    return record_response(record, *versions_json([record], memory.journal.find_imports([record])))
 
 
 @router.get("/{scope}/{kind}/{id}/history")
@@ -82,7 +83,7 @@ def record_history(memory: CallerMemory, scope: str, kind: str, id: str) -> Any:
     versions = memory.journal.history(Key(scope, kind, id))
     if not versions:
         raise not_found(f"There is no record {id!r:.80} of kind {kind!r:.80} in {scope!r:.80}.")
-    return JsonResponse({"versions": versions})
+    return JsonResponse({"versions": versions_json(versions, memory.journal.find_imports(versions))})
 
 
 @router.get("/{scope}/{kind}/{id}/links")

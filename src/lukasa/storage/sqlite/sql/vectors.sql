@@ -53,3 +53,11 @@ FROM (SELECT coalesce(max(seq), 0) AS seq FROM vector WHERE model = ?) AS known
 SELECT count(*) FROM (SELECT coalesce(max(seq), 0) AS seq FROM vector WHERE model = ?) AS known
 CROSS JOIN log ON log.seq > known.seq AND log.scope IN (SELECT value FROM json_each(?))
     AND (EXISTS (SELECT 1 FROM words_docsize WHERE id = log.seq) OR EXISTS (SELECT 1 FROM past_words_docsize WHERE id = log.seq))
+
+-- name: all_vectors
+-- Select position, sketch and vector of all vectors of a model.
+SELECT seq, sketch, vector FROM vector WHERE model = ? ORDER BY seq
+
+-- name: delete_vectors_from
+-- Delete the vectors of a model from a position on; recall makes them anew.
+DELETE FROM vector WHERE model = ? AND seq >= ?

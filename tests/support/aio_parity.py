@@ -232,6 +232,7 @@ def session_calls(memory: Any, folder: Path) -> Iterator[Any]:
     stop.set()
     failed = next(job for job in memory.jobs.find() if job.state == "failed")
     yield memory.jobs.status(), memory.jobs.retry(failed.id), memory.jobs.drop("unknown"), memory.jobs.work(stop)
+    yield memory.jobs.result("unknown")
 
 
 def trust_and_forecast_calls(memory: Any) -> Iterator[Any]:

@@ -54,7 +54,7 @@ class ServerJobs:
         files = open_file_store(self.url)
         name = f"{EXPORT_FOLDER}/log-{SystemClock().now():%Y%m%dT%H%M%S%f}.jsonl"
         with tempfile.TemporaryFile() as file:
-            versions = memory.export(file)  # type: ignore[arg-type]  # the wrapper of a binary file
+            versions = memory.export(file)
             size = file.tell()
             file.seek(0)
             files.put(name, iter(lambda: file.read(_CHUNK_BYTES), b""))

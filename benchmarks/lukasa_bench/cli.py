@@ -293,7 +293,7 @@ def http(
 ) -> None:
     """Measure remember and recall over HTTP, compared with the library, and a server under the load of many clients.
 
-    Example: lukasa bench http --sizes 1k,10k
+    Example: lukasa bench http --sizes 1k,100k --requests 100000
     """
     from lukasa_bench.http import run
 

@@ -1,14 +1,16 @@
 """Benchmark of the HTTP API: remember and recall over HTTP, compared with the same calls of the library.
 
-Both sides have a store of their own with the same memories, and alternate call by call. Then many clients at once call the
-server, each over a connection of its own, and the slowest calls and the memory of the server are measured. The server is a
-process started by the command line; the clients are connections of the Python client.
+Both sides have a store of their own with the same memories, and alternate call by call. With several sizes, the growth from
+the smallest to the largest store is compared too. On a store of the smallest size many clients at once call the server, each
+over a connection of its own, and the slowest calls and the memory of the server are measured. The server is a process
+started by the command line; the clients are connections of the Python client.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -38,12 +40,16 @@ RECALL_BAR = BenchmarkBar("lukasa", "most", 0.003)
 SLOWEST_BAR = BenchmarkBar("lukasa", "most", 10.0)
 NO_ERROR_BAR = BenchmarkBar("lukasa", "most", 0)
 MEMORY_BAR = BenchmarkBar("lukasa", "most", 1.2)
+GROWTH_BAR = BenchmarkBar("lukasa", "most", 1.5)
+ADDED_GROWTH_BAR = BenchmarkBar("ratio", "most", 1.2)
 _ALLOWANCE = 0.001
 """Seconds that a request may take in addition to the ratio."""
 _TOKEN = "only-for-this-benchmark"  # noqa: S105 - made up, for one run
 _MAX_TEXT_WORDS = 12
-_READ_SHARE = 4
-"""Of so many requests of the load, one remembers and the others recall."""
+_LOAD = ("recall", "memories", "records", "records", "memories", "records", "records", "memories", "records", "records")
+"""The requests of the load, over and over: one in ten recalls, three remember, the others read a page of records."""
+_WARM_UP_SHARE = 10
+"""Of so many requests of the load, one is sent before the measurement."""
 
 Call = Callable[[str], object]
 
@@ -57,7 +63,7 @@ def run(
     requests: int = REQUESTS,
     progress: Progress | None = None,
 ) -> BenchmarkReport:
-    """Measure single calls at each size, then the load of many clients on the largest store."""
+    """Measure single calls at each size, then the load of many clients on the smallest store."""
     began = perf_counter()
     rows: list[BenchmarkRow] = []
     with TemporaryDirectory(prefix="lukasa-bench-") as name:
@@ -70,8 +76,11 @@ def run(
                 progress(f"{size:,} memories", sizes.index(size), len(sizes))
             with ExitStack() as stack:
                 rows += _measure_size(stack, folder, profile, size, rounds, calls)
-                if size == sizes[-1]:
-                    rows += _measure_load(stack, folder, profile, size, clients, requests)
+        rows += _measure_growth(rows, min(sizes), max(sizes))
+        if progress is not None:
+            progress(f"{requests:,} requests", len(sizes), len(sizes))
+        with ExitStack() as stack:
+            rows += _measure_load(stack, folder, profile, min(sizes), clients, requests)
     return BenchmarkReport("http", machine, rounds, SEED, perf_counter() - began, tuple(rows))
 
 
@@ -80,7 +89,8 @@ def _measure_size(
 ) -> Iterator[BenchmarkRow]:
     notes = NoteCorpus(SEED)
     texts = [_shorten(note.text) for note in notes.take(size)]
-    places = [_fill_store(folder, f"{side}-{size}", profile, texts) for side in ("library", "http")]
+    places = [_fill_store(folder, f"library-{size}", profile, texts), folder / f"http-{size}.db"]
+    shutil.copyfile(*places)
     memory = stack.enter_context(open_memory(places[0], profile=profile))
     connection = ApiConnection(stack.enter_context(_serve(places[1], profile))[0], _TOKEN)
     sides: dict[str, tuple[Call, Call]] = {
@@ -109,26 +119,40 @@ def _measure_size(
             yield BenchmarkRow(f"{case}, above the library", size, "s", over, 0.0, bar=RECALL_BAR)
 
 
+def _measure_growth(rows: Sequence[BenchmarkRow], smallest: int, largest: int) -> Iterator[BenchmarkRow]:
+    """Compare the medians in the largest store with those in the smallest: over HTTP, and of the library itself."""
+    if smallest == largest:
+        return
+    medians = {(row.case, row.size): row for row in rows}
+    for case, bar in (("remember", GROWTH_BAR), ("recall", ADDED_GROWTH_BAR)):
+        small, large = (medians[f"{case}, median", size] for size in (smallest, largest))
+        grown, reference = large.lukasa / small.lukasa, large.reference / small.reference
+        name = f"{case}, growth from {smallest:,} memories"
+        yield BenchmarkRow(name, largest, "times", grown, reference, grown / reference, bar=bar)
+
+
 def _measure_load(
     stack: ExitStack, folder: Path, profile: Path, size: int, clients: int, requests: int
 ) -> Iterator[BenchmarkRow]:
     notes = NoteCorpus(SEED + 1)
     texts = [_shorten(note.text) for note in notes.take(size)]
     url, process = stack.enter_context(_serve(_fill_store(folder, "load", profile, texts), profile))
-    each = max(_READ_SHARE, requests // clients)
-    questions = notes.questions(each * 2)
-    facts = [_shorten(note.text) for note in notes.take(clients * each)]
+    each = max(2 * len(_LOAD), requests // clients)
+    questions = notes.questions(each)
+    facts = [
+        _shorten(note.text) for note in notes.take(clients * each * _LOAD.count("memories") // len(_LOAD) + clients)
+    ]
     errors = 0
 
-    def call_server(client: int) -> list[float]:
+    def call_server(client: int, numbers: range) -> list[float]:
         nonlocal errors
         connection, seconds = ApiConnection(url, _TOKEN, timeout=120), list[float]()
-        for number in range(each):
-            is_write = number % _READ_SHARE == 0
-            item = facts[client * each + number] if is_write else questions[(client + number) % len(questions)]
+        for number in numbers:
+            path = _LOAD[number % len(_LOAD)]
+            item = facts.pop() if path == "memories" else questions[(client + number) % len(questions)]
             began = perf_counter()
             try:
-                _send(connection, "memories" if is_write else "recall", item)
+                _send(connection, path, item)
             except LukasaError:
                 errors += 1
             seconds.append(perf_counter() - began)
@@ -136,10 +160,12 @@ def _measure_load(
         return seconds
 
     with ThreadPoolExecutor(clients) as pool:
-        list(pool.map(call_server, range(clients)))
-        warm_bytes, facts = _resident_bytes(process.pid), [f"{fact} again" for fact in facts]
+        warm_up = max(len(_LOAD), each // _WARM_UP_SHARE)
+        list(pool.map(lambda client: call_server(client, range(warm_up)), range(clients)))
+        warm_bytes = _resident_bytes(process.pid)
         began = perf_counter()
-        timings = sorted(seconds for part in pool.map(call_server, range(clients)) for seconds in part)
+        parts = pool.map(lambda client: call_server(client, range(warm_up, each)), range(clients))
+        timings = sorted(seconds for part in parts for seconds in part)
         elapsed = perf_counter() - began
     grown = _resident_bytes(process.pid) / warm_bytes if warm_bytes else 1.0
     name, count = f"{clients} clients at once", len(timings)
@@ -152,6 +178,8 @@ def _measure_load(
 
 
 def _send(connection: ApiConnection, path: str, text: str) -> object:
+    if path == "records":
+        return connection.request("GET", "/v1/records", query={"kind": "memory", "limit": 20}).content
     body = {"text": text} if path == "memories" else {"query": text, "k": 8}
     return connection.request("POST", f"/v1/{path}", body, repeatable=True).content
 

@@ -31,6 +31,7 @@ PROFILE_VARIABLE = "LUKASA_PROFILE"
 FILES_VARIABLE = "LUKASA_FILES"
 TOKEN_VARIABLE = "LUKASA_TOKEN"  # noqa: S105 - the name of a variable
 EMBEDDER_FAILURE_VARIABLE = "LUKASA_EMBEDDER_FAILURE"
+RECALL_DEADLINE_VARIABLE = "LUKASA_RECALL_DEADLINE"
 HUB_VARIABLE = "LUKASA_HUB"
 HUB_TOKEN_VARIABLE = "LUKASA_HUB_TOKEN"  # noqa: S105 - the name of a variable
 BACKUP_SECRET_VARIABLE = "LUKASA_BACKUP_SECRET"  # noqa: S105 - the name of a variable
@@ -208,6 +209,19 @@ def embedder_key() -> str:
 def must_embed() -> bool:
     """Return whether recall fails when the embedder does (``LUKASA_EMBEDDER_FAILURE=error``); else words alone answer."""
     return os.environ.get(EMBEDDER_FAILURE_VARIABLE, "") == "error"
+
+
+def recall_deadline() -> float | None:
+    """Return the seconds that a recall waits for the embedder (``LUKASA_RECALL_DEADLINE``), or ``None``."""
+    text = os.environ.get(RECALL_DEADLINE_VARIABLE, "")
+    if not text:
+        return None
+    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) or not float(text):
+        raise InvalidInput(
+            f"{RECALL_DEADLINE_VARIABLE} is {text!r:.40}, which is no number of seconds.",
+            hint="Write 2.5, for instance.",
+        )
+    return float(text)
 
 
 def open_configured_model(url_and_model: str = "") -> LanguageModel | None:

@@ -59,6 +59,7 @@ from lukasa.storage.engine import (
     Query,
     Reader,
     ReplayResult,
+    SharedCounters,
     Tally,
     VerifyReport,
     hash_erased_key,
@@ -138,6 +139,12 @@ class Journal:
         """Return a journal of the same log for another caller. Only the owner may do this."""
         self._require_owner("hand it out")
         return Journal(self._engine, self._gate, reach, self._clock, self._new_id, author=author)
+
+    def add_to_counter(self, name: str, amount: int, seconds: int) -> tuple[int, int] | None:
+        """Add to a counter that all processes on the store share; ``None`` if the engine has none (see ``SharedCounters``)."""
+        self._require_owner("count in it")
+        engine = self._engine
+        return engine.add_to_counter(name, amount, seconds) if isinstance(engine, SharedCounters) else None
 
     def for_request(self, key: str, fingerprint: bytes) -> Journal:
         """Return a journal of the same caller whose writes raise ``RepeatedRequest`` when the request is repeated."""

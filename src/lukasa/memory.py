@@ -26,6 +26,7 @@ from lukasa.config import (
     must_embed,
     open_configured_model,
     read_profile,
+    recall_deadline,
 )
 from lukasa.errors import InvalidInput
 from lukasa.gate import Gate, KindSpec, override_pii
@@ -583,7 +584,7 @@ def build_memory(
 
         if not index:
             options: Any = {"default": embedder_name(), "key": embedder_key(), "fail_closed": must_embed()}
-            index.append(VectorIndex(owner.with_valid_bodies(), embedder, **options))
+            index.append(VectorIndex(owner.with_valid_bodies(), embedder, deadline=recall_deadline(), **options))
         return index[0]
 
     def open_trust_lookup() -> TrustLookup:

@@ -547,6 +547,7 @@ ERRORS = [
     Step("forecast revise nowhere 0.5"),
     Step("jobs --retry nowhere"),
     Step("jobs --drop nowhere"),
+    Step("jobs --result nowhere"),
     Step("token revoke nobody"),
     Step("trust show nobody"),
     Step("trust history nobody"),

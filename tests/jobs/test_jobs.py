@@ -37,6 +37,23 @@ def test_a_deferred_job_runs_with_its_arguments_and_is_then_gone(memory, done):
     assert memory.jobs.run_waiting() == RunSummary()
 
 
+def test_a_json_object_that_a_job_returns_is_its_result(memory, register, open_store):
+    returned = iter([{"count": 1}, {"count": 2}, [3], {"count": object()}, None])
+    register.job("count")(lambda memory: next(returned))
+    ids = [memory.jobs.defer("count").id for _ in range(5)]
+    assert memory.jobs.result(ids[0]) is None
+    assert memory.jobs.run_waiting() == RunSummary(done=5)
+    assert sorted(map(str, map(memory.jobs.result, ids))) == ["None", "None", "None", "{'count': 1}", "{'count': 2}"]
+
+
+def test_only_who_may_read_its_scope_reads_the_result_of_a_job(memory, register):
+    register.job("count")(lambda memory: {"count": 1})
+    deferred = memory.as_agent("ada").jobs.serving(register).defer("count")
+    memory.jobs.run_waiting()
+    assert memory.as_agent("ada").jobs.result(deferred.id) == {"count": 1}
+    assert memory.as_agent("ben").jobs.result(deferred.id) is None
+
+
 def test_arguments_arrive_as_they_were_sent(memory, done):
     sent = ["\0 ünï “quotes” \\u0000 😀", 2**63, -1, 0.1, 1e300, 1.0, True, None, {"": {"NaN": []}}]
     memory.jobs.defer("note", what=sent)

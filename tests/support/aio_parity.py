@@ -181,7 +181,7 @@ def journal_calls(memory: Any, folder: Path) -> Iterator[Any]:
     yield journal.for_request("k1", b"a").write("note", "Written once.")
     yield memory.for_request("k2", b"b").remember("Requests are written once.")
     ended = journal.for_request("k1", b"other")
-    yield ended.end_request(), ended.write("note", "After the request.")
+    yield ended.end_request(), ended.write("note", "After the request."), journal.add_to_counter("requests", 1, 60)
     yield journal.list_damaged(), journal.set_aside(), journal.accept_losses()
     with journal.snapshot() as reader:
         yield reader.get(record.key), reader.history(record.key), reader.read(), reader.tally(), reader.tip()
@@ -232,6 +232,7 @@ def session_calls(memory: Any, folder: Path) -> Iterator[Any]:
     stop.set()
     failed = next(job for job in memory.jobs.find() if job.state == "failed")
     yield memory.jobs.status(), memory.jobs.retry(failed.id), memory.jobs.drop("unknown"), memory.jobs.work(stop)
+    yield memory.jobs.result("unknown")
 
 
 def trust_and_forecast_calls(memory: Any) -> Iterator[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -20,7 +21,14 @@ from lukasa.canonical_json import encode
 from lukasa.clock import SystemClock
 from lukasa.errors import LukasaError, NotAllowed
 from lukasa.interfaces.api_tokens import ApiToken, ApiTokens, is_readable_by_others, is_secret_of
-from lukasa.interfaces.limits import MAX_BODY_BYTES, MAX_IMPORT_BYTES, RateState, TokenLimits
+from lukasa.interfaces.limits import (
+    MAX_BODY_BYTES,
+    MAX_IMPORT_BYTES,
+    RATE_WINDOW,
+    LocalCounters,
+    RateState,
+    TokenLimits,
+)
 from lukasa.interfaces.outcomes import OutcomeInfo, outcome_of, request_error
 from lukasa.interfaces.stores import CALLER_KEY, Caller, CallerStores
 from lukasa.journal import Journal
@@ -32,6 +40,8 @@ RECHECK_SECONDS = 1.0
 """How often the token of an open stream is checked."""
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
+A = TypeVar("A")
+R = TypeVar("R")
 TokenSource = Callable[[str], ApiToken | None]
 """Returns the valid token with a secret. May read the store, so it is called in a thread."""
 
@@ -60,7 +70,8 @@ class TokenAuthMiddleware:
         self._open_paths = open_paths
         self._reading_paths = reading_paths
         self._streaming_paths = streaming_paths
-        self._limits = limits or TokenLimits()
+        count = token_source.count_requests if isinstance(token_source, StoreTokenSource) else None
+        self._limits = limits or TokenLimits(count=count)
         self._threads: anyio.CapacityLimiter | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,7 +89,7 @@ class TokenAuthMiddleware:
             return
         scheme, _, secret = headers.get("authorization", "").partition(" ")
         try:
-            token = await self._find_token(secret.strip() if scheme.lower() == "bearer" else "")
+            token, rate = await self._in_thread(self._admit, secret.strip() if scheme.lower() == "bearer" else "")
             if token is None:
                 await _refuse(
                     request_error("unauthorized", "The request carries no valid token."), scope, receive, send
@@ -86,7 +97,7 @@ class TokenAuthMiddleware:
                 return
             if token.read_only and scope["method"] not in _SAFE_METHODS and scope["path"] not in self._reading_paths:
                 raise NotAllowed("This token may only read.", hint="Ask the owner of the store for another one.")
-            rate = self._limits.begin(token)
+            self._limits.begin(token)
         except (LukasaError, OSError) as error:
             await _refuse(outcome_of(error, public=True), scope, receive, send, getattr(error, "state", None))
             return
@@ -112,13 +123,16 @@ class TokenAuthMiddleware:
             return request_error("body_too_large", f"A request may have at most {max_bytes} bytes.")
         return None
 
-    async def _find_token(self, secret: str) -> ApiToken | None:
-        """Look a token up in threads of its own, so that slow requests do not keep others waiting."""
-        if not secret:
-            return None
+    def _admit(self, secret: str) -> tuple[ApiToken | None, RateState | None]:
+        """Return the valid token with a secret, and what is left of its rate after this request."""
+        token = self._token_source(secret) if secret else None
+        return token, None if token is None else self._limits.count(token)
+
+    async def _in_thread(self, work: Callable[[A], R], argument: A) -> R:
+        """Run a check in threads of its own, so that slow requests do not keep others waiting."""
         if self._threads is None:
             self._threads = anyio.CapacityLimiter(4)
-        return await anyio.to_thread.run_sync(self._token_source, secret, limiter=self._threads)
+        return await anyio.to_thread.run_sync(work, argument, limiter=self._threads)
 
     async def _serve_stream(self, secret: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request that may be answered by a stream, and end the stream when its token is no longer valid."""
@@ -134,7 +148,7 @@ class TokenAuthMiddleware:
             while True:
                 await anyio.sleep(RECHECK_SECONDS)
                 try:
-                    valid = await self._find_token(secret) is not None
+                    valid = await self._in_thread(self._token_source, secret) is not None
                 except (LukasaError, OSError):
                     continue  # the store cannot say now; nothing can be read from it either
                 if not valid:
@@ -208,6 +222,12 @@ class StoreTokenSource:
         self._stores = stores
         self._secret_file = secret_file
         self._opened: tuple[Journal, ApiTokens] | None = None
+        self._own_counters = LocalCounters()
+
+    def count_requests(self, name: str, amount: int) -> tuple[int, int]:
+        """Add to a counter that all servers on the store share, or to one of this process if the engine has none."""
+        journal = self._stores.for_caller(Caller()).journal
+        return journal.add_to_counter(name, amount, int(RATE_WINDOW)) or self._own_counters(name, amount)
 
     def __call__(self, secret: str) -> ApiToken | None:
         """Return the valid token with a secret."""

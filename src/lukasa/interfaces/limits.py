@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from lukasa.errors import RateLimited
@@ -14,6 +16,8 @@ MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_IMPORT_BYTES = 1024 * 1024 * 1024
 """An imported log is read as it arrives, so that it may be longer than other bodies."""
 RATE_WINDOW = 60.0
+RECOUNT_SECONDS = 1.0
+"""How old the number of requests that other servers have admitted may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,46 +51,91 @@ class RateState:
         }
 
 
-class TokenLimits:
-    """Counts the requests of each token: per minute, and at the same time. Each server counts for itself."""
+Count = Callable[[str, int], tuple[int, int]]
+"""Adds to the counter of a name and returns its value, and the seconds until it begins again at 0."""
 
-    def __init__(self, in_flight: int = 100) -> None:
+
+class LocalCounters:
+    """Counters of one process, each of which begins again a minute after its first use."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, tuple[float, int]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, name: str, amount: int) -> tuple[int, int]:
+        """Add to a counter."""
+        now = time.monotonic()
+        with self._lock:
+            began, value = self._windows.get(name, (now, 0))
+            if now - began >= RATE_WINDOW:
+                began, value = now, 0
+            self._windows[name] = (began, value + amount)
+        return value + amount, max(1, math.ceil(began + RATE_WINDOW - now))
+
+
+@dataclass(slots=True)
+class RateLease:
+    """Requests of a token that this server may admit before it asks the counter again, and what the counter said."""
+
+    ends: float
+    asked_at: float
+    left: int = 0
+    left_elsewhere: int = 0
+
+
+class TokenLimits:
+    """Counts the requests of each token: per minute, by a counter that servers may share, and at the same time, here.
+
+    A server takes a hundredth of the rate from the counter at a time, so that few requests wait for it. It asks again each
+    second, so that what it tells a client is at most so old.
+    """
+
+    def __init__(self, in_flight: int = 100, count: Count | None = None) -> None:
         self._in_flight_limit = in_flight
         self._in_flight: Counter[str] = Counter()
-        self._windows: dict[str, tuple[float, int]] = {}
+        self._count = count or LocalCounters()
+        self._leases: dict[str, RateLease] = {}
+        self._lock = threading.Lock()
 
-    def begin(self, token: ApiToken) -> RateState | None:
-        """Count a request of a token and return what is left; ``None`` for a token without a rate. Refuse one too many."""
+    def begin(self, token: ApiToken) -> None:
+        """Note that a request of a token is being answered. Refuse one too many at the same time."""
         if self._in_flight[token.sha256] >= self._in_flight_limit:
             raise TooManyRequests(
                 f"{self._in_flight_limit} requests of this token are being answered.",
                 RateState(self._in_flight_limit, 0, 1),
                 hint="Wait until one has ended, or close a stream.",
             )
-        state = self._count(token) if token.rate else None
         self._in_flight[token.sha256] += 1
-        return state
 
     def end(self, token: ApiToken) -> None:
-        """Count the end of a request."""
+        """Note the end of a request."""
         self._in_flight[token.sha256] -= 1
         if not self._in_flight[token.sha256]:
             del self._in_flight[token.sha256]
 
-    def _count(self, token: ApiToken) -> RateState:
-        now = time.monotonic()
-        began, used = self._windows.get(token.sha256, (now, 0))
-        if now - began >= RATE_WINDOW:
-            began, used = now, 0
-        seconds = max(1, math.ceil(began + RATE_WINDOW - now))
-        if used >= token.rate:
-            raise TooManyRequests(
-                f"The {token.rate} requests per minute of this token are used up.",
-                RateState(token.rate, 0, seconds),
-                hint=f"Wait {seconds} seconds.",
-            )
-        self._windows[token.sha256] = (began, used + 1)
-        return RateState(token.rate, token.rate - used - 1, seconds)
+    def count(self, token: ApiToken) -> RateState | None:
+        """Count a request of a token and return what is left; ``None`` without a rate. Refuse one too many. May wait."""
+        if not token.rate:
+            return None
+        with self._lock:
+            now = time.monotonic()
+            lease = self._leases.get(token.sha256)
+            if lease is None or now >= lease.ends:
+                lease = self._leases[token.sha256] = RateLease(now, now - RECOUNT_SECONDS)
+            if not lease.left or now - lease.asked_at >= RECOUNT_SECONDS:
+                amount = 0 if lease.left else max(1, token.rate // 100)
+                used, seconds = self._count(token.sha256, amount)
+                lease.left += max(0, min(amount, token.rate - used + amount))
+                lease.left_elsewhere, lease.ends, lease.asked_at = max(0, token.rate - used), now + seconds, now
+            seconds = max(1, math.ceil(lease.ends - now))
+            if not lease.left:
+                raise TooManyRequests(
+                    f"The {token.rate} requests per minute of this token are used up.",
+                    RateState(token.rate, 0, seconds),
+                    hint=f"Wait {seconds} seconds.",
+                )
+            lease.left -= 1
+            return RateState(token.rate, lease.left + lease.left_elsewhere, seconds)
 
 
 class TooManyRequests(RateLimited):

@@ -22,9 +22,12 @@ from lukasa.jobs.job import (
     TaskRegistry,
     job,
 )
-from lukasa.jobs.jobs import Jobs
+from lukasa.jobs.jobs import JOB_RESULT, Jobs
+from lukasa.jobs.log_queue import JOB
 
 __all__ = [
+    "JOB",
+    "JOB_RESULT",
     "KINDS",
     "REGISTRY",
     "DeferredJob",
@@ -43,5 +46,8 @@ _CALL = {
     "due": TIME, "until": TIME,
 }  # fmt: skip
 _REQUIRED = "name arguments state attempts"
-KINDS = {"job": KindSpec(body=BodyShape({**_CALL, "again": BodyShape(_CALL, _REQUIRED)}, _REQUIRED))}
-"""The kind of record that the job queue of a single file writes."""
+KINDS = {
+    JOB: KindSpec(body=BodyShape({**_CALL, "again": BodyShape(_CALL, _REQUIRED)}, _REQUIRED)),
+    JOB_RESULT: KindSpec(body=BodyShape({"name": str, "result": dict}, "name result")),
+}
+"""The kinds of record for the jobs of a single file, and for what a job returned."""

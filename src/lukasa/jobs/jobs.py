@@ -35,11 +35,13 @@ from lukasa.jobs.job import (
 from lukasa.jobs.log_queue import LogJobQueue
 from lukasa.journal import Journal
 from lukasa.outcome import Refused
+from lukasa.record import Key
 from lukasa.scope import FULL_REACH, SHARED, SYSTEM, Reach
 
 MemoryFactory = Callable[[str, Reach, "Jobs"], Any]
 """Makes the memory that a job gets: the same store with the job's author and reach, and these jobs."""
 
+JOB_RESULT = "job_result"
 _MAX_KEY_LENGTH = 1000
 
 
@@ -154,7 +156,11 @@ class Jobs:
 
         def run_job(job: Job) -> None:
             reach = FULL_REACH if job.scope == SYSTEM else Reach.of((job.scope,))
-            self.register[job.name].function(self._memory_for(job.author, reach, self), **job.arguments)
+            memory = self._memory_for(job.author, reach, self)
+            result = self.register[job.name].function(memory, **job.arguments)
+            if isinstance(result, dict) and canonical_json.find_json_fault(result) is None:
+                body = {"name": job.name, "result": result}
+                memory.journal.write(JOB_RESULT, body=body, id=job.id, scope=job.scope, origin="job")
 
         def count_attempt(job: Job, result: AttemptResult, error: str) -> None:
             setattr(summary, result, getattr(summary, result) + 1)
@@ -172,6 +178,12 @@ class Jobs:
         if state is not None and state not in JOB_STATES:
             raise InvalidInput(f"{state!r:.60} is not a state of a job.", hint=f"Say one of {', '.join(JOB_STATES)}.")
         return self._queue().find(state)
+
+    def result(self, id: str) -> dict[str, Any] | None:
+        """Return the JSON object that a job returned when it was last done, or ``None``."""
+        scopes = [row.scope for row in self._journal.tally() if row.kind == JOB_RESULT]
+        found = (self._journal.get(Key(scope, JOB_RESULT, id)) for scope in scopes)
+        return next((record.body["result"] for record in found if record is not None), None)
 
     def retry(self, id: str) -> bool:
         """Let a failed job wait again with all its attempts; return False when there is no such failed job."""

@@ -178,9 +178,9 @@ class LogJobQueue:
         with self._renew_lease_while_running(record.key, run_id, options):
             try:
                 options.run_job(job)
-            except Exception as failure:
-                _logger.info("the job %s %s failed", job.name, job.id, exc_info=True)
-                error = describe_error(failure)
+            except Exception as failure:  # noqa: BLE001 - an attempt may fail in any way
+                _logger.info("the job %s %s failed: %s", job.name, job.id, type(failure).__name__)
+                error = describe_error(failure)  # stored with the job; its message may quote a memory
         options.on_attempt(job, self._record_result(record.key, run_id, task, error), error)
         return True
 

@@ -249,6 +249,8 @@ class Recall:
         """
         if k < 0:
             raise InvalidInput("k must be 0 or more.")
+        if deadline is None:
+            deadline = self.index.deadline
         ends = None if deadline is None else time.monotonic() + deadline
         query = Query(
             kinds=tuple(kinds),

@@ -99,12 +99,15 @@ class VectorIndex:
         default: str | None = None,
         key: str = "",
         fail_closed: bool = False,
+        deadline: float | None = None,
     ) -> None:
         self._owner_journal = owner_journal
         self._requested = embedder
         self._default, self._key = default, key
         self.fail_closed = fail_closed
         """Whether a recall fails when the embedder does, instead of searching by words alone."""
+        self.deadline = deadline
+        """The deadline in seconds of a recall that names none; ``None`` means that it waits for the embedder."""
         self._lock = threading.Lock()
         self._embedder: PassageEmbedder | None = None
         self._is_recorded = False

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from lukasa.outcome import Outcome, Refused
 from lukasa.record import Key, Record, ValidatedDraft
@@ -373,6 +373,17 @@ class Maintenance(Protocol):
 
 class Engine(RecordLog, Maintenance, Protocol):
     """A complete database backend."""
+
+
+@runtime_checkable
+class SharedCounters(Protocol):
+    """Counters that all processes on a store share; an engine for many processes has them beside the rest."""
+
+    def add_to_counter(self, name: str, amount: int, seconds: int) -> tuple[int, int]:
+        """Add to a counter that begins at 0 every so many seconds; return its value, and the seconds until it does again.
+
+        A counter may be lost in a crash of the database.
+        """
 
 
 def split_into_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

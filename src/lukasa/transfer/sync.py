@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from lukasa.api_connection import ApiConnection
 from lukasa.errors import FormatError, mask_password
+from lukasa.jobs import JOB, JOB_RESULT
 from lukasa.journal import Journal
 from lukasa.network import CURSOR_KIND
 from lukasa.record import Draft, Key, Record, digest_of, draft_from, entry_bytes, parse_entry
@@ -29,7 +30,7 @@ from lukasa.storage.log_file import ENTIRE_LOG
 from lukasa.transfer.copy import CopyRefusal
 
 POSITION_KIND, CONFLICT_KIND = "sync_position", "sync_conflict"
-NOT_SYNCED = frozenset({POSITION_KIND, CURSOR_KIND})
+NOT_SYNCED = frozenset({POSITION_KIND, CURSOR_KIND, JOB, JOB_RESULT})
 """Kinds that belong to one store. The records of the system scope are not exchanged either."""
 _BATCH_ENTRIES, _BATCH_BYTES = 500, 4_000_000
 _MAX_ROUNDS = 8

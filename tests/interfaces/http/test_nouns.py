@@ -12,7 +12,9 @@ from starlette.testclient import TestClient
 from lukasa.interfaces.api_tokens import ApiTokens
 from lukasa.interfaces.auth import StoreTokenSource
 from lukasa.interfaces.http.app import build_app
-from lukasa.interfaces.stores import CallerStores
+from lukasa.interfaces.stores import Caller, CallerStores
+from lukasa.jobs import REGISTRY, Task
+from lukasa.memory import Memory
 
 pytestmark = pytest.mark.requirement("DOO-4")
 Connect = Callable[[str], TestClient]
@@ -30,7 +32,8 @@ def get(client: TestClient, path: str, status: int = 200, /, **query: Any) -> An
     return answer.json()
 
 
-def test_sessions_save_checkpoints_and_recover(ada: TestClient) -> None:
+def test_sessions_save_checkpoints_and_recover(connect: Connect) -> None:
+    ada = connect("ada")
     for step in ("read", "write"):
         post(ada, "sessions/s1/checkpoints", state={"goal": "ship", "step": step})
     assert [session["id"] for session in get(ada, "sessions")["sessions"]] == ["s1"]
@@ -42,6 +45,9 @@ def test_sessions_save_checkpoints_and_recover(ada: TestClient) -> None:
     assert isinstance(get(ada, "sessions/s1/events")["events"], list)
     assert get(ada, "sessions/s1/incidents")["incidents"] == []
     assert get(ada, "sessions/none", 404)["code"] == "not_found"
+    assert ada.delete("/v1/sessions/s1").status_code == 403
+    post(connect(""), "sessions/s2/checkpoints", state={"goal": "ship"})
+    assert connect("").delete("/v1/sessions/s2").json()["erased"]
     assert post(ada, "sessions/s1/checkpoints", 422)["code"] == "usage"
 
 
@@ -58,6 +64,22 @@ def test_conversations_keep_facts_tasks_and_forks(ada: TestClient) -> None:
     assert [talk["session_id"] for talk in get(ada, "conversations")["conversations"]] == ["c2"]
 
 
+def test_conversations_count_tokens_and_calls(ada: TestClient) -> None:
+    post(ada, "conversations/c1/turns", role="user", content="Good morning.")
+    post(ada, "conversations/c1/usage", 200, input=10, output=5)
+    post(ada, "conversations/c1/tool-calls", 200, tool="search", failed=True)
+    assert "search" in str(get(ada, "conversations/c1"))
+
+
+def test_a_record_has_a_history_and_links_and_can_be_deleted(ada: TestClient) -> None:
+    id = post(ada, "memories", text="We deploy on Tuesdays.")["id"]
+    path = f"records/shared/memory/{id}"
+    assert len(get(ada, f"{path}/history")["versions"]) == 1
+    assert get(ada, f"{path}/links") == {"links": []}
+    assert ada.delete(f"/v1/{path}").json()["deleted"] is True
+    assert get(ada, path, 404)["code"] == "not_found"
+
+
 def test_episodes_are_recorded_by_the_caller_and_listed_by_filter(ada: TestClient) -> None:
     done = post(ada, "episodes", goal="Fix the login page", outcome="success", task_id="t1")
     assert get(ada, f"episodes/{done['id']}")["agent"] == "ada"
@@ -70,7 +92,9 @@ def test_episodes_are_recorded_by_the_caller_and_listed_by_filter(ada: TestClien
     for query in ({"task_id": "t2"}, {"outcome": "failure"}):
         assert [each["id"] for each in get(ada, "episodes", **query)["episodes"]] == [running]
     assert len(get(ada, "episodes", agent="ada")["episodes"]) == 2
-    assert post(ada, "episodes/pruning", 200, dry_run=True) is not None
+    assert post(ada, "episodes/pruning", 200, summarise_after=0, archive_after=0)["archived"]
+    post(ada, f"episodes/{running}/restore", 200)
+    assert get(ada, f"episodes/{running}")["action_log"]
 
 
 def test_knowledge_is_linked_and_walked(ada: TestClient) -> None:
@@ -87,6 +111,10 @@ def test_knowledge_is_linked_and_walked(ada: TestClient) -> None:
     query = {"source": one["id"], "relation": "elaborates", "target": other["id"]}
     assert ada.delete("/v1/knowledge/links", params=query).status_code == 200
     assert get(ada, "knowledge/contradictions")["contradictions"] == []
+    assert get(ada, "knowledge/antipatterns")["antipatterns"][0]["what_fails"] == "Caching a switch"
+    assert [item["id"] for item in get(ada, "knowledge/facts")["facts"]] == [other["id"]]
+    assert get(ada, "knowledge/learnings")["learnings"] == []
+    assert post(ada, "knowledge/merge", 200, dry_run=True)["into"] == {}
     assert ada.post("/v1/knowledge/patterns", json={"pattern": "x", "fields": {"author": "ben"}}).status_code == 422
 
 
@@ -128,6 +156,8 @@ def test_a_task_gets_what_is_known_and_its_ledger_and_metrics(ada: TestClient) -
     post(ada, "ledgers", current_task="login", completed=1)
     assert [ledger["agent_id"] for ledger in get(ada, "ledgers")["ledgers"]] == ["ada"]
     assert get(ada, "ledgers/ada")["tasks_completed"] == 1
+    episode = get(ada, "episodes", task_id="t1")["episodes"][0]["id"]
+    post(ada, "metrics/preferences", episode=episode, score=0.9)
     for name in ("dashboard", "efficiency", "rewards"):
         assert get(ada, f"metrics/{name}", days=7) is not None
 
@@ -167,6 +197,10 @@ def test_forecasts_are_made_revised_resolved_and_scored(ada: TestClient) -> None
     assert get(ada, "forecasts/markets/m1")["base_rate"] == 0.3
     assert post(ada, "forecasts/expiry", 200) == {"expired": []}
     assert post(ada, "forecasts/none/resolution", 404, outcome=True)["code"] == "not_found"
+    post(ada, "forecasts", question="Will it snow?", probability=0.1, prediction_id="snow")
+    post(ada, "forecasts/snow/signals", confidence=0.9)
+    post(ada, "forecasts/snow/expiry", 200)
+    assert get(ada, "forecasts/snow")["status"] == "expired"
 
 
 def test_trust_is_written_by_agents_and_read_by_the_owner(connect: Connect) -> None:
@@ -194,6 +228,48 @@ def test_trust_is_written_by_agents_and_read_by_the_owner(connect: Connect) -> N
     assert get(owner, "rubrics/default")["criteria"]["Accuracy"]
     assert len(get(owner, "rubrics/default/versions")["versions"]) == 1
     assert get(owner, "rubrics/proposals") == {"proposals": []}
+
+
+def test_the_owner_judges_reverts_weighs_and_changes_rubrics(connect: Connect) -> None:
+    ada, owner = connect("ada"), connect("")
+    for agent in ("ada", "ben"):
+        post(owner, "trust/agents", agent=agent, primary_role="planner")
+    filed = post(ada, "trust/dissents", text="The plan has no way back if the deploy fails.", round_id="r1")
+    post(owner, f"trust/dissents/{filed['id']}/judgement", 200, impact=True)
+    post(owner, "trust/participations", 200, agents=["ada", "ben"], round_id="r1")
+    assert post(owner, "trust/advocate", 200, candidates=["ada", "ben"], seed=1)["chosen"] in ("ada", "ben")
+    assert post(owner, "trust/weights", 200, feedback={"ada": 0.5, "ben": 1.0}) is not None
+    post(owner, "trust/agents/ada/probation", 200, until="2036-01-01T00:00:00Z", reason="a test", by="ben")
+    post(owner, "rubrics/default", 200, criteria={"Accuracy": 3.0, "Clarity": 1.0}, by="ben")
+    for criterion in ("Accuracy", "Clarity"):
+        for number in range(3):
+            override = post(
+                owner,
+                "trust/overrides",
+                agent="ada",
+                agent_output="Ship it.",
+                human_decision="Wait.",
+                by="ben",
+                criteria=[criterion],
+                round_id=f"r{number}",
+            )
+    one, other = post(owner, "rubrics/default/proposals", 200)["proposals"]
+    post(owner, f"rubrics/proposals/{one['id']}/apply", 200, by="ben")
+    post(owner, f"rubrics/proposals/{other['id']}/reject", 200, by="ben")
+    assert len(get(owner, "rubrics/default/versions")["versions"]) == 2
+    post(owner, f"trust/overrides/{override['id']}/reversal", 200, by="cleo")
+
+
+def test_a_failed_job_is_retried(owner: TestClient, stores: CallerStores, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(memory: Memory) -> None:
+        raise RuntimeError("It always fails.")
+
+    monkeypatch.setitem(REGISTRY, "test.http.fails", Task("test.http.fails", fail, attempts=1))
+    id = post(owner, "jobs", 202, name="test.http.fails")["job"]
+    stores.for_caller(Caller()).jobs.run_waiting()
+    assert get(owner, f"jobs/{id}")["state"] == "failed"
+    post(owner, f"jobs/{id}/retry", 200)
+    assert get(owner, f"jobs/{id}")["state"] == "waiting"
 
 
 def test_the_journal_undoes_quarantines_erases_and_verifies(connect: Connect) -> None:

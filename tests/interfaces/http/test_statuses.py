@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +16,27 @@ from lukasa import errors
 from lukasa.interfaces.api_tokens import token_from_environment
 from lukasa.interfaces.auth import single_token_source
 from lukasa.interfaces.http.app import PROBLEMS, build_app
+from lukasa.interfaces.http.openapi import UNCHANGED
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.memory import Memory
 
 pytestmark = pytest.mark.requirement("DOO-4")
 JSON = {"Content-Type": "application/json"}
+NETWORK_TESTS = Path(__file__).parents[2] / "network" / "test_http_network.py"
+NOTE_STATUSES = """
+import json, os
+from pathlib import Path
+
+def pytest_sessionfinish(session):
+    from lukasa.interfaces.http.metrics import REGISTRY
+
+    samples = (sample for metric in REGISTRY.collect() for sample in metric.samples)
+    rows = [
+        [sample.labels[name] for name in ("method", "route", "status")]
+        for sample in samples if sample.name == "lukasa_http_requests_total"
+    ]
+    Path(os.environ["NOTED_STATUSES"]).write_text(json.dumps(rows))
+"""
 FACT = b'{"text": "We deploy on Tuesdays."}'
 REQUESTS: dict[int, tuple[str, str, dict[str, Any]]] = {
     400: ("POST", "/v1/memories", {"content": b"{", "headers": JSON}),
@@ -73,6 +94,32 @@ def test_a_store_that_cannot_be_reached_is_told_by_503() -> None:
         answer = client.get(path)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.slow
+def test_the_suite_sees_every_documented_success_of_every_operation(ada: TestClient, tmp_path: Path) -> None:
+    """Run the tests of this folder in a process that notes the status of every answer, and compare with OpenAPI."""
+    (tmp_path / "note_statuses.py").write_text(NOTE_STATUSES, "utf-8")
+    seen = tmp_path / "seen.json"
+    options = ("-q", "-p", "note_statuses", "-m", "not slow", "-k", "not every_limit_of_the_description")
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(Path(__file__).parent), str(NETWORK_TESTS)],
+        env=os.environ | {"PYTHONPATH": paths, "NOTED_STATUSES": str(seen)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-5_000:]
+    noted = {tuple(row) for row in json.loads(seen.read_text("utf-8"))}
+    documented = {
+        (verb.upper(), path, status)
+        for path, operations in ada.get("/openapi.json").json()["paths"].items()
+        for verb, operation in operations.items()
+        for status, answer in operation["responses"].items()
+        if status < "400" and answer != UNCHANGED  # any write may change nothing; one test shows it for all
+    }
+    assert documented - noted == set()
 
 
 def test_the_list_of_statuses_is_complete() -> None:

@@ -14,9 +14,9 @@ TASK_NAME = "experience.consolidate"
 
 
 @job(TASK_NAME)
-def consolidate(memory: Any, skills: bool = False) -> None:
-    """Consolidate the new episodes, if there are any."""
-    memory.consolidate(skills=skills)
+def consolidate(memory: Any, skills: bool = False) -> dict[str, Any]:
+    """Consolidate the new episodes, if there are any, and return the label of the run."""
+    return {"label": memory.consolidate(skills=skills).label}
 
 
 @job("experience.prune")

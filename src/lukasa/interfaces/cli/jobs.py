@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
+from lukasa.canonical_json import encode
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import Call, flag, option, require_choice, require_utf8
@@ -62,14 +63,21 @@ def jobs(
     state: Annotated[str | None, option("STATE", f"Only this state: {', '.join(JOB_STATES)}.")] = None,
     retry: Annotated[str | None, option("ID", "Queue this failed job again.")] = None,
     drop: Annotated[str | None, option("ID", "Delete this waiting or failed job.")] = None,
+    result: Annotated[str | None, option("ID", "Print what this job returned when it was done.")] = None,
 ) -> None:
-    """List background jobs that are waiting, running or failed; retry or drop one.
+    """List background jobs that are waiting, running or failed; retry or drop one, or print the result of one.
 
     Example: lukasa jobs --state failed
     """
     require_choice(state, JOB_STATES, "a state of a job")
     wanted: JobState | None = next((known for known in JOB_STATES if known == state), None)
     memory = call.existing_memory
+    if result is not None:
+        returned = memory.jobs.result(result)
+        if returned is None:
+            raise not_found(f"There is no result of a job {result[:60]}.")
+        call.show(returned, encode(returned).decode())
+        return
     if retry is not None and not memory.jobs.retry(retry):
         raise not_found(f"No job {retry[:60]} has failed.")
     if drop is not None and not memory.jobs.drop(drop):

@@ -94,6 +94,7 @@ def serve(
     host_name: Annotated[list[str] | None, option("NAME", "Another name of this server (repeatable).")] = None,
     compat: Annotated[str | None, option("memory-graph", "Also offer the reference memory server's tools.")] = None,
     backups: Annotated[str, option("URL", "Where the owner's backups go, such as file:///srv/backups.")] = "",
+    no_worker: Annotated[bool, flag("--no-worker", "Leave background jobs to other servers and workers.")] = False,
     access_log: Annotated[bool, flag("--access-log", "Print one line per request.")] = False,
     demo: Annotated[bool, flag("--demo", "Serve a temporary store with a week of example memories.")] = False,
 ) -> None:
@@ -129,7 +130,7 @@ def serve(
                 replace(call, store=store),
                 stores,
                 lambda source, names: build_app(
-                    stores, source, names, mcp_http.build_routes(server), backup_url=backups
+                    stores, source, names, mcp_http.build_routes(server), backup_url=backups, runs_jobs=not no_worker
                 ),
                 (host, port),
                 host_name or [],

@@ -46,6 +46,7 @@ from lukasa.interfaces.http.routes import (
     transfer,
     trust,
 )
+from lukasa.interfaces.http.server_jobs import ServerJobs
 from lukasa.interfaces.mcp.http import MCP_PATH
 from lukasa.interfaces.outcomes import NotAccepted, outcome_of, request_error, usage_error
 from lukasa.interfaces.stores import CallerStores
@@ -104,8 +105,13 @@ def build_app(
     mcp_app: Starlette | None = None,
     *,
     backup_url: str = "",
+    runs_jobs: bool = False,
 ) -> ASGIApp:
-    """Return the app for one store. ``mcp_app`` adds its routes, so that MCP is served on the same port."""
+    """Return the app for one store. ``mcp_app`` adds its routes, so that MCP is served on the same port.
+
+    With ``runs_jobs`` the app is a worker too, while it is served.
+    """
+    server_jobs = ServerJobs(backup_url)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -113,6 +119,8 @@ def build_app(
         async with AsyncExitStack() as stack:
             if mcp_app is not None:
                 await stack.enter_async_context(mcp_app.router.lifespan_context(mcp_app))
+            if runs_jobs:
+                stack.enter_context(server_jobs.run_worker(stores))
             yield
 
     app = FastAPI(
@@ -124,7 +132,7 @@ def build_app(
         responses=PROBLEMS,
     )
     app.state.stores = stores
-    app.state.backup_url = backup_url
+    app.state.server_jobs = server_jobs
     for router in ROUTERS:
         app.include_router(router)
     app.add_api_route("/openapi.json", lambda: JsonResponse(describe_api(app)), include_in_schema=False)

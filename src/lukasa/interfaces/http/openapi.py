@@ -11,6 +11,12 @@ from lukasa.interfaces.outcomes import OUTCOMES, PROBLEM_PREFIX, REFUSALS
 OPEN_PATHS = frozenset({"/", "/healthz", "/readyz"})
 """Paths that need no token. They show nothing of the store."""
 
+UNCHANGED = {
+    "description": "Nothing had to change, or an earlier request with this key did it: the records that it wrote.",
+    "content": {"application/json": {"schema": {"type": "object"}}},
+}
+"""How OpenAPI describes the answer to a write that wrote nothing now."""
+
 
 def describe_api(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI document of an app. It is built once, because that takes a second."""
@@ -19,9 +25,12 @@ def describe_api(app: FastAPI) -> dict[str, Any]:
     document = app.openapi()
     document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     document["security"] = [{"token": []}]
-    for path in OPEN_PATHS & document["paths"].keys():
-        for operation in document["paths"][path].values():
-            operation["security"] = []
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            if path in OPEN_PATHS:
+                operation["security"] = []
+            elif "201" in operation["responses"]:
+                operation["responses"].setdefault("200", UNCHANGED)
     document["x-problem-types"] = list_problem_types()
     app.openapi_schema = document
     return document

@@ -85,6 +85,13 @@ def parse_time(text: str) -> datetime:
         raise ValueError(error.message) from error
 
 
+def _prefers_async(prefer: Annotated[str, Header(max_length=200)] = "") -> bool:
+    return any(part.strip().lower() == "respond-async" for part in prefer.split(","))
+
+
+RespondAsync = Annotated[bool, Depends(_prefers_async)]
+"""Whether ``Prefer: respond-async`` asks for a job instead of an answer that takes long."""
+
 Moment = Annotated[
     str, AfterValidator(lambda text: parse_time(text) and text), Field(max_length=40, examples=["2026-11-17T09:00:00Z"])
 ]

@@ -22,6 +22,7 @@ from lukasa.outcome import Outcome, Refused
 from lukasa.record import Record
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
+LOG_MEDIA_TYPE = "application/x-ndjson"
 RETRY_AFTER_SECONDS = 1
 
 
@@ -65,6 +66,13 @@ class RecordsAnswer(BaseModel):
 
 WRITTEN: dict[str, Any] = {"model": RecordAnswer | RecordsAnswer, "description": "The record that was written."}
 """How OpenAPI describes the answer to a write."""
+
+
+DEFERRED: dict[str, Any] = {
+    "description": "The job that does the work; Location says where its state and its result are.",
+    "content": {"application/json": {"schema": {"type": "object", "required": ["job", "repeated"]}}},
+}
+"""How OpenAPI describes the answer to a request that became a job."""
 
 
 class JsonResponse(Response):
@@ -114,7 +122,7 @@ def job_response(deferred: DeferredJob | Refused) -> JsonResponse:
     """Return where a deferred job can be looked up, or raise ``NotAccepted``."""
     if isinstance(deferred, Refused):
         raise NotAccepted(deferred)
-    headers = {"Location": "/v1/jobs", "Preference-Applied": "respond-async"}
+    headers = {"Location": f"/v1/jobs/{quote(deferred.id, safe='')}", "Preference-Applied": "respond-async"}
     return JsonResponse({"job": deferred.id, "repeated": deferred.repeated}, 202, headers)
 
 

@@ -133,6 +133,9 @@ class MemoryTools:
         since: Annotated[str | None, Field(description="Only what happened at or after this time, ISO 8601.")] = None,
         until: Annotated[str | None, Field(description="Only what happened at or before this time.")] = None,
         budget: TokenBudget = 2_000,
+        deadline: Annotated[
+            float | None, Field(gt=0, le=60, description="Seconds after which words alone find the memories.")
+        ] = None,
     ) -> RecallResponse:
         """Use this before you answer from memory, guess, or ask the user something they may have said already, and
         whenever the user says "as before", "again" or "you know". Searches by words and by meaning in everything that
@@ -140,7 +143,14 @@ class MemoryTools:
         from lukasa.recall.recall import build_prompt_block
 
         result = self._stores.current().recall(
-            query, k, kinds=kinds, session=session, author=author, since=_parse_time(since), until=_parse_time(until)
+            query,
+            k,
+            kinds=kinds,
+            session=session,
+            author=author,
+            since=_parse_time(since),
+            until=_parse_time(until),
+            deadline=deadline,
         )
         block = build_prompt_block(result, budget)
         hits = [

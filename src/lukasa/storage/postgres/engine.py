@@ -238,6 +238,15 @@ class PostgresEngine:
 
         return self._run_unpooled(work)
 
+    def add_to_counter(self, name: str, amount: int, seconds: int) -> tuple[int, int]:
+        def work(database: Database) -> tuple[int, int]:
+            database.execute("SET LOCAL synchronous_commit = off")
+            values = {"name": f"count {name}", "amount": amount, "seconds": seconds}
+            counted, left = fetch_single_row(database.execute(SQL["add_to_counter"], values))
+            return int(counted), int(left)
+
+        return self._transact(work)
+
     def _size_in_bytes(self) -> int:
         return int(self._run_unpooled(lambda database: fetch_single_row(database.execute(SQL["store_size"]))[0]))
 

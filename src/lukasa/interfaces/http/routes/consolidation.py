@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter
 
 from lukasa.experience.consolidation import jobs as consolidation_jobs
-from lukasa.interfaces.http.requests import Name, RequestModel, WritingMemory
-from lukasa.interfaces.http.responses import JsonResponse, job_response
+from lukasa.interfaces.http.requests import Name, RequestModel, RespondAsync, WritingMemory
+from lukasa.interfaces.http.responses import DEFERRED, JsonResponse, job_response
 from lukasa.interfaces.http.service_routes import Time
 
 router = APIRouter(prefix="/v1/consolidation", tags=["consolidation"])
@@ -29,12 +29,10 @@ class ConsolidationLabel(RequestModel):
     label: Name
 
 
-@router.post("")
-def consolidate(
-    memory: WritingMemory, body: ConsolidationOptions, prefer: Annotated[str, Header(max_length=200)] = ""
-) -> Any:
+@router.post("", responses={202: DEFERRED})
+def consolidate(memory: WritingMemory, body: ConsolidationOptions, respond_async: RespondAsync) -> Any:
     """Draw knowledge from new episodes. ``Prefer: respond-async`` defers a run to a worker and answers with its job."""
-    if "respond-async" in prefer and not body.dry_run:
+    if respond_async and not body.dry_run:
         name = consolidation_jobs.TASK_NAME
         return job_response(memory.jobs.defer(name, key="http", skills=body.skills))
     options: dict[str, Any] = {field: getattr(body, field) for field in body.model_fields_set}

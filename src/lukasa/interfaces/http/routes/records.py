@@ -58,7 +58,9 @@ def list_records(
     return JsonResponse({"records": found, "next": following})
 
 
-@router.get("/{scope}/{kind}/{id}")
+@router.get(
+    "/{scope}/{kind}/{id}", responses={304: {"description": "The record still has the version of If-None-Match."}}
+)
 def get_record(
     memory: CallerMemory,
     scope: str,

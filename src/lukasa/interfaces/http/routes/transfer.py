@@ -15,13 +15,13 @@ from fastapi import APIRouter, Request
 from starlette.responses import StreamingResponse
 
 from lukasa.errors import InvalidInput
-from lukasa.interfaces.http.requests import CallerMemory
-from lukasa.interfaces.http.responses import JsonResponse
+from lukasa.interfaces.http.requests import CallerMemory, RespondAsync
+from lukasa.interfaces.http.responses import DEFERRED, LOG_MEDIA_TYPE, JsonResponse, job_response
+from lukasa.interfaces.http.server_jobs import BACKUP_JOB, EXPORT_JOB, ServerJobs
 from lukasa.interfaces.serialise import import_json
 from lukasa.memory import Memory, find_backups
 
 router = APIRouter(prefix="/v1", tags=["transfer"])
-LOG_MEDIA_TYPE = "application/x-ndjson"
 _CHUNK_BYTES = 256 * 1024
 _NDJSON = {"description": "The log, one entry per line.", "content": {LOG_MEDIA_TYPE: {"schema": {"type": "string"}}}}
 _LOG_BODY = {"requestBody": {"required": True, "content": {LOG_MEDIA_TYPE: {"schema": {"type": "string"}}}}}
@@ -48,9 +48,15 @@ class ChunkWriter(io.RawIOBase):
             self._buffer.clear()
 
 
-@router.get("/export", response_class=StreamingResponse, responses={200: _NDJSON})
-async def export_log(memory: CallerMemory) -> Any:
-    """Return the whole log that the caller may read, as `lukasa export` writes it. Its last line proves that it is whole."""
+@router.get("/export", response_class=StreamingResponse, responses={200: _NDJSON, 202: DEFERRED})
+async def export_log(request: Request, memory: CallerMemory, respond_async: RespondAsync) -> Any:
+    """Return the whole log that the caller may read, as `lukasa export` writes it. Its last line proves that it is whole.
+
+    With ``Prefer: respond-async`` the export of the owner becomes a job, if the server has a place for backups.
+    """
+    jobs: ServerJobs = request.app.state.server_jobs
+    if respond_async and jobs.url and memory.journal.reach.unlimited:
+        return job_response(await anyio.to_thread.run_sync(jobs.defer, memory, EXPORT_JOB))
     return StreamingResponse(_stream_log(memory), media_type=LOG_MEDIA_TYPE)
 
 
@@ -83,11 +89,17 @@ async def import_log(request: Request, memory: CallerMemory) -> Any:
     return JsonResponse(import_json(result))
 
 
-@router.post("/backups", status_code=201)
-def back_up(request: Request, memory: CallerMemory) -> Any:
-    """Back the store up to the place that the server was started with (`--backups URL`). Only for the owner."""
+@router.post("/backups", status_code=201, responses={202: DEFERRED})
+def back_up(request: Request, memory: CallerMemory, respond_async: RespondAsync) -> Any:
+    """Back the store up to the place that the server was started with (`--backups URL`). Only for the owner.
+
+    ``Prefer: respond-async`` makes it a job.
+    """
     memory.journal.with_reach(memory.journal.reach, memory.journal.author)  # refuses everybody but the owner
-    return JsonResponse(memory.backup(_require_backup_url(request)), 201)
+    url = _require_backup_url(request)
+    if respond_async:
+        return job_response(request.app.state.server_jobs.defer(memory, BACKUP_JOB))
+    return JsonResponse(memory.backup(url), 201)
 
 
 @router.get("/backups")
@@ -99,7 +111,7 @@ def list_backups(request: Request, memory: CallerMemory) -> Any:
 
 
 def _require_backup_url(request: Request) -> str:
-    url: str = request.app.state.backup_url
+    url: str = request.app.state.server_jobs.url
     if not url:
         hint = "Ask the operator to start it with --backups URL."
         raise InvalidInput("The server has no place for backups.", hint=hint)

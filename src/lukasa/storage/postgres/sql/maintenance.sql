@@ -147,3 +147,14 @@ ORDER BY seq LIMIT %s
 -- name: update_words
 -- Store the number of tokens and the text index entry of one version.
 UPDATE log SET tokens = %s, words = %s::tsvector WHERE scope = %s AND seq = %s
+
+-- name: add_to_counter
+-- Add to a counter that begins at 0 with each period; return its value and the seconds until the next period.
+WITH period AS (SELECT floor(extract(epoch FROM clock_timestamp()) / %(seconds)s)::bigint AS number)
+INSERT INTO meta AS counter (name, value) SELECT %(name)s, number || ' ' || %(amount)s::bigint FROM period
+ON CONFLICT (name) DO UPDATE SET value = CASE
+    WHEN split_part(counter.value, ' ', 1) = split_part(excluded.value, ' ', 1)
+    THEN split_part(counter.value, ' ', 1) || ' ' || split_part(counter.value, ' ', 2)::bigint + %(amount)s::bigint
+    ELSE excluded.value END
+RETURNING split_part(value, ' ', 2)::bigint,
+    ceil((split_part(value, ' ', 1)::bigint + 1) * %(seconds)s - extract(epoch FROM clock_timestamp()))

@@ -89,7 +89,7 @@ def overview(
     for row in totals:
         kinds[row.kind] += row.live
         scopes[row.scope] += row.live
-    shown = (record for record in newest if record.scope != SYSTEM and record.kind not in _DERIVED_KINDS)
+    shown = filter(_is_shown, newest)
     return JsonResponse(
         {
             "position": journal.tip(),
@@ -148,7 +148,7 @@ def propose(memory: CallerMemory, scope: Annotated[str, Query(max_length=200)] =
     if live > MAX_COMPARED:
         hint = f"Run: lukasa vault candidates --scope {scope}, and lukasa vault propose-deletions --scope {scope}"
         raise InvalidInput(f"This scope has {live:,} memories, too many to compare while a page waits.", hint=hint)
-    pairs = memory.vault.find_consolidation_candidates(scope)
+    pairs = memory.vault.find_consolidation_candidates(scope, 0.6)
     return JsonResponse(
         {
             "similar": [
@@ -178,7 +178,7 @@ def read_graph(
                 raise not_found(f"There is no record {id!r:.80} of kind {kind!r:.80} in {scope!r:.80}.")
         else:
             recent = reader.read(RecordQuery(newest_first=True, limit=400))
-            linked = (record.key for record in recent if record.links and record.scope != SYSTEM)
+            linked = (record.key for record in recent if record.links and _is_shown(record))
             start = list(islice(linked, limit // 4 + 1))
         return JsonResponse(_walk_links(reader, start, depth, limit))
 
@@ -216,10 +216,20 @@ def _rank(counts: Counter[str]) -> list[dict[str, Any]]:
     return [{"name": name, "count": count} for name, count in counts.most_common(50) if count]
 
 
+def _is_shown(record: Record) -> bool:
+    return record.scope != SYSTEM and record.kind not in _DERIVED_KINDS
+
+
 def _summarise(record: Record) -> dict[str, Any]:
     """Return a record without its body, and with the beginning of its text."""
-    text = record.text or next((record.body[name] for name in _TEXT_FIELDS if isinstance(record.body.get(name), str)), "")
-    summary: dict[str, Any] = to_json(record.key) | {"author": record.author, "version": record.version, "seq": record.seq}
+    text = record.text or next(
+        (record.body[name] for name in _TEXT_FIELDS if isinstance(record.body.get(name), str)), ""
+    )
+    summary: dict[str, Any] = to_json(record.key) | {
+        "author": record.author,
+        "version": record.version,
+        "seq": record.seq,
+    }
     return summary | {"recorded_at": record.recorded_at, "deleted": record.deleted, "text": text[:_SUMMARY_LENGTH]}
 
 

@@ -456,7 +456,31 @@ export function diffWords(before, after) {
     } else if (i < a.length && (j === b.length || lengths[i + 1][j] >= lengths[i][j + 1])) push(-1, a[i++]);
     else push(1, b[j++]);
   }
-  return parts;
+  return joinChanges(parts);
+}
+
+// Changes with nothing but a blank between them are one change: first what was removed, then what was added.
+function joinChanges(parts) {
+  const joined = [];
+  let [removed, added] = ["", ""];
+  const end = () => {
+    if (removed) joined.push([-1, removed]);
+    if (added) joined.push([1, added]);
+    [removed, added] = ["", ""];
+  };
+  parts.forEach(([kind, text], i) => {
+    if (kind < 0) removed += text;
+    else if (kind > 0) added += text;
+    else if (!text.trim() && (removed || added) && i < parts.length - 1) {
+      removed += text;
+      added += text;
+    } else {
+      end();
+      joined.push([0, text]);
+    }
+  });
+  end();
+  return joined;
 }
 
 export { html, render, Link, navigate, Text };

@@ -117,7 +117,7 @@ function Hit({ hit, rank, top, reason }) {
   const { record } = hit;
   return html`<article class="card hit">
     <div class="hit-main">
-      <p><${Text} value=${record.text || record.id} max=${600} /></p>
+      <p><${Text} value=${record.text || record.id} max=${320} /></p>
       ${hit.superseded_by && html`<${Notice} tone="warn">A newer statement replaces this: <${Link} href=${recordHref(hit.superseded_by)}><${Name} value=${hit.superseded_by.id} /><//><//>`}
       ${hit.supersedes && html`<p class="muted small">Replaces ${formatCount(hit.supersedes.length, "earlier statement")}.</p>`}
       <div class="byline">
@@ -130,9 +130,16 @@ function Hit({ hit, rank, top, reason }) {
     </div>
     <div class="hit-why">
       <p class="hit-score"><span>Score</span> <strong>${hit.score.toFixed(2)}</strong></p>
-      <${Bars} small label="Signals" items=${toBars(hit.signals)} max=${top} />
+      <${Signals} items=${toBars(hit.signals)} top=${top} />
     </div>
   </article>`;
+}
+
+const MAX_SIGNALS = 4;
+
+function Signals({ items, top }) {
+  return html`<${Bars} small label="Signals" items=${items.slice(0, MAX_SIGNALS)} max=${top} />
+    ${items.length > MAX_SIGNALS && html`<details><summary>${items.length - MAX_SIGNALS} more</summary><${Bars} small label="More signals" items=${items.slice(MAX_SIGNALS)} max=${top} /></details>`}`;
 }
 
 function whyDropped(hit) {

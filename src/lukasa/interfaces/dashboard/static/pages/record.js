@@ -77,6 +77,7 @@ function RecordView({ scope, kind, id }) {
       </div>
       <div class="stack">
         <${Facts} record=${shown} newest=${newest} />
+        ${kind === "memory" && !newest.deleted && shown.body.tier === "register" && html`<${Promotion} record=${shown} links=${links.data?.links || []} writable=${writable} reload=${reload} />`}
         ${shown.author && html`<${AuthorTrust} author=${shown.author} />`}
       </div>
     </div>`}
@@ -115,6 +116,40 @@ function AuthorTrust({ author }) {
   return html`<${Card} title="Trust in the author" action=${html`<${Link} href=${`/trust?agent=${encodeURIComponent(author)}`}>Why<//>`}>
     <${Bars} label="Trust" max=${1} items=${[{ label: author, value: trust.trust_score, text: trust.trust_score.toFixed(2) }]} />
     <p class="muted small">Between ${low.toFixed(2)} and ${high.toFixed(2)}, after ${formatCount(trust.events, "event")}.</p>
+  <//>`;
+}
+
+// A register becomes canon by the word of a person, or when independent authors say the same.
+function Promotion({ record, links, writable, reload }) {
+  const caller = useCaller();
+  const [asks, setAsks] = useState(false);
+  const voices = links.filter((link) => link.kind === "corroboration" && link.direction === "in").length;
+  const address = (part) => `${join("/v1/memories", record.id)}/${part}?scope=${encodeURIComponent(record.scope)}`;
+  const run = async (part, body, said) => {
+    try {
+      const written = await post(address(part), body);
+      toast(said, part === "promotion" ? { undo: async () => { await restore(record, record.version, `"v${written.version}"`); reload(); } } : {});
+      setAsks(false);
+      reload();
+    } catch (problem) {
+      toast(problem);
+    }
+  };
+  return html`<${Card} title="Register">
+    <p class="small muted">It holds until it is replaced by a newer statement on its topic. ${voices ? `${formatCount(voices, "other author")} ${voices === 1 ? "says" : "say"} the same.` : "Nobody else has said the same yet."}</p>
+    ${writable && html`<div class="actions">
+      ${caller.isOwner ? html`<${Button} onClick=${() => setAsks(true)}>Promote to canon<//>` : html`<${Button} onClick=${() => run("promotion", {}, "It is canon now.")}>Promote to canon<//>`}
+      ${caller.agent && caller.agent !== record.author && html`<${Button} onClick=${() => run("corroborations", undefined, "Your agreement is recorded.")}>I say the same<//>`}
+    </div>`}
+    ${asks && html`<${Promoter} onClose=${() => setAsks(false)} onDone=${(by) => run("promotion", by ? { by } : {}, "It is canon now.")} />`}
+  <//>`;
+}
+
+function Promoter({ onClose, onDone }) {
+  const [by, setBy] = useState("");
+  return html`<${Dialog} title="Promote to canon" onClose=${onClose} actions=${html`<${Button} onClick=${onClose}>Cancel<//><${Button} kind="primary" onClick=${() => onDone(by.trim())}>Promote<//>`}>
+    <p>Canon lasts until somebody changes it. A person vouches for it by name; without a name, independent authors must have said the same.</p>
+    <${Field} label="Who vouches for it?">${(id) => html`<input id=${id} value=${by} onInput=${(event) => setBy(event.target.value)} maxlength="200" />`}<//>
   <//>`;
 }
 

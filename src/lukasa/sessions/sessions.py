@@ -40,7 +40,7 @@ from lukasa.sessions.session import (
 )
 from lukasa.sessions.state import SessionState, fresh_state
 from lukasa.storage.archive import DEFAULT_KEEP, Archives, Manifest
-from lukasa.storage.engine import Query
+from lukasa.storage.engine import AsOf, Query
 from lukasa.storage.file_stores import open_file_store
 from lukasa.storage.files import FileStore
 
@@ -314,12 +314,15 @@ class Sessions:
         files.restore(archives, number=number, secret=secret)
         return self.recover(session_id, scope=records.scope)
 
-    def state(self, session_id: str, *, scope: str | None = None) -> SessionState | None:
+    def state(self, session_id: str, *, scope: str | None = None, as_of: AsOf | None = None) -> SessionState | None:
         """Return a session's current state with the changes since the last checkpoint, or None. Nothing is written.
 
-        The state of the newest session of a scope has the forecasts of that scope.
+        ``as_of`` is an earlier time or position, whose state is read from the log. The current state of the newest
+        session of a scope has the forecasts of that scope.
         """
         records, files = self._records_and_files(session_id, scope)
+        if as_of is not None:
+            return records.read_state(as_of)
         state = self._stored_state(records, files)
         forecasts = self._open_forecasts()
         if state is None or forecasts is None or self._newest_session(records.scope) != session_id:

@@ -56,6 +56,20 @@ def list_sessions_and_conversations(memory: CallerMemory, limit: Limit = 50, bef
     return JsonResponse({"sessions": found, "next": position if len(found) == limit else None})
 
 
+@router.get("/records")
+def list_newest_records(
+    memory: CallerMemory,
+    kind: Annotated[list[str], Query(min_length=1, max_length=20)],
+    label: Annotated[list[str], Query(max_length=20)] = [],  # noqa: B006 - FastAPI copies the default
+    limit: Limit = 50,
+    before: Before = None,
+) -> Any:
+    """List the records of some kinds, newest first, page by page."""
+    query = RecordQuery(kinds=tuple(kind), labels=tuple(label), newest_first=True, limit=limit, before=before)
+    found = list(memory.journal.read(query))
+    return JsonResponse({"records": found, "next": found[-1].seq if len(found) == limit else None})
+
+
 @router.get("/timeline/{scope}/{id}")
 def read_timeline(memory: CallerMemory, scope: Name, id: Name, limit: Limit = 100, before: Before = None) -> Any:
     """Return what happened in a session or conversation, newest first: turns, compactions, checkpoints, recoveries …"""

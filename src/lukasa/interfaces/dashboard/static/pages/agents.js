@@ -1,0 +1,9 @@
+import { html } from "../lib/html.js";
+import { Empty, Page as Frame } from "../lib/ui.js";
+
+export const title = "Agents";
+export const path = "/agents";
+
+export function Page() {
+  return html`<${Frame} title=${title}><${Empty} title="This page is being built." /><//>`;
+}

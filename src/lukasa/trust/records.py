@@ -48,7 +48,7 @@ MAX_AUTHORS = 100
 _MAX_NAME_CHARS = 200
 _RECORDED_INPUTS = (
     "impact_ratio", "mean_depth", "regret_ratio", "dissents", "dissents_from", "overrides", "overrides_from", "raw",
-    "adjusted_score", "low", "high",
+    "adjusted_score",
 )  # fmt: skip
 """Fields of a score that a change of trust records."""
 

@@ -28,6 +28,7 @@ router = APIRouter(prefix="/v1/dashboard", tags=["dashboard"])
 doctor_router = APIRouter(prefix="/v1/doctor", tags=["operations"])
 MAX_PAGE = 200
 MAX_AGENTS = 100
+MAX_CHANGES = 100
 MAX_TEXT = 2_000
 """The number of characters after which a text of a time line is cut; the record has all of it."""
 _AUTHORS_PER_KIND = 50
@@ -125,6 +126,30 @@ def list_agents(memory: CallerMemory) -> Any:
         row["quarantined"] = name in quarantined
         rows.append(row)
     return JsonResponse({"agents": rows, "max_waiting": MAX_INBOX})
+
+
+@router.get("/trust/{agent}")
+def read_trust_changes(
+    memory: CallerMemory, agent: Name, limit: Annotated[int, Query(ge=1, le=MAX_CHANGES)] = 40
+) -> Any:
+    """Return the newest changes of an agent's trust, oldest first, each with both scores and the interval of then."""
+    rows = []
+    for record in memory.trust.history(agent, limit=limit):
+        score = memory.trust.score(agent, at=record.recorded_at)
+        rows.append(
+            {
+                "seq": record.seq,
+                "at": record.body["event"]["timestamp"],
+                "reason": record.body["event"]["reason"],
+                "was": record.body["was"],
+                "score": record.body["event"]["score"],
+                "adjusted": score.adjusted_score,
+                "low": score.low,
+                "high": score.high,
+                "event": next((link.to for link in record.links), None),
+            }
+        )
+    return JsonResponse({"changes": rows})
 
 
 @doctor_router.post("")

@@ -19,7 +19,7 @@ export function Page({ title, lead, actions, loading = false, children }) {
   return html`<main id="main" class="page" aria-busy=${loading}>
     <header class="page-head">
       <div>
-        <h1 ref=${heading} tabindex="-1">${title}</h1>
+        <h1 ref=${heading} tabindex="-1">${showHidden(title)}</h1>
         ${lead && html`<p class="lead">${lead}</p>`}
       </div>
       ${actions && html`<div class="actions">${actions}</div>`}

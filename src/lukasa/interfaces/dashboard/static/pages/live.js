@@ -33,9 +33,9 @@ export function Page() {
   const options = (name) => [["", "all"], ...[...new Set((stats.data?.records || []).map((row) => row[name]))].sort().map((value) => [value, name === "kind" ? kindLabel(value) : value])];
   const [tone, said] = STATES[stream.state];
   const columns = [
-    { key: "what", label: "What", wide: true, render: (row) => html`<${Text} value=${summarise(row)} max=${140} links=${false} kind=${row.text ? "small" : "plain"} />` },
-    { key: "event", label: "", render: (row) => html`<${Badge} tone=${{ created: "good", updated: "info", deleted: "bad" }[row.event]}>${row.event}<//>` },
-    { key: "kind", label: "Kind", render: (row) => html`<${Kind} kind=${row.kind} />` },
+    { key: "what", label: "What", wide: true, render: (row) => html`<span class="narrow-only"><${Kind} kind=${row.kind} /> <span class="muted">${row.event}</span></span><${Text} value=${summarise(row)} max=${140} links=${false} kind=${row.text ? "small" : "plain"} />` },
+    { key: "event", label: "Event", narrow: false, render: (row) => html`<${Badge} tone=${{ created: "good", updated: "info", deleted: "bad" }[row.event]}>${row.event}<//>` },
+    { key: "kind", label: "Kind", narrow: false, render: (row) => html`<${Kind} kind=${row.kind} />` },
     { key: "author", label: "By", narrow: false, render: (row) => html`<${Name} value=${row.author || "owner"} max=${24} />` },
     { key: "scope", label: "Scope", narrow: false, render: (row) => html`<${Name} value=${row.scope} max=${24} />` },
     { key: "at", label: "When", align: "end", render: (row) => html`<${Time} at=${row.recorded_at} />` },

@@ -48,7 +48,7 @@ function Health() {
         ? html`<p class="gap-below">${doctor.healthy ? html`<${Badge} tone="good">healthy<//>` : html`<${Badge} tone="bad">something is wrong<//>`} <span class="muted">${formatCount(doctor.versions, "version")} proved.</span></p>
             <ul class="checks">${doctor.checks.map((check) => html`<li><${Badge} tone=${CHECK_TONES[check.state]}>${check.state}<//><strong>${check.name}</strong><span><${Name} value=${check.said} max=${300} /></span></li>`)}</ul>
             ${!doctor.healthy && html`<${Notice} tone="warn" title="What to do">Run <code>lukasa doctor --repair</code> on the machine of the store. It rebuilds indexes and sets damaged records aside.<//>`}`
-        : html`<${Empty} title="Not run since this page was opened.">A store of a million versions takes about a minute.<//>`}
+        : html`<${Empty} title="Not run since this page was opened.">It reads the whole log, so it takes a while on a large store.<//>`}
     <//>
     <${Card} title="Server">
       <dl class="facts">
@@ -96,9 +96,9 @@ function Tokens() {
   const state = useApi("/v1/tokens");
   const [dialog, setDialog] = useState(null); // "new", a token to revoke, or {secret}
   const columns = [
-    { key: "name", label: "Token", wide: true, render: (token) => html`<strong><${Name} value=${token.name} max=${50} /></strong>${token.name === caller.token ? html` <${Badge} tone="good">this one<//>` : null}` },
+    { key: "name", label: "Token", wide: true, render: (token) => html`<strong><${Name} value=${token.name} max=${50} /></strong>${token.name === caller.token ? html` <${Badge} tone="good">this one<//>` : null}${token.agent ? html`<span class="narrow-only muted">as <${Name} value=${token.agent} /></span>` : null}` },
     { key: "access", label: "May", render: (token) => html`<${Badge} tone=${ACCESS[token.access][0]}>${ACCESS[token.access][1]}<//>` },
-    { key: "agent", label: "As", render: (token) => (token.agent ? html`<${Name} value=${token.agent} />` : html`<span class="muted">${token.scopes ? "" : "the owner"}</span>`) },
+    { key: "agent", label: "As", narrow: false, render: (token) => (token.agent ? html`<${Name} value=${token.agent} />` : html`<span class="muted">${token.scopes ? "" : "the owner"}</span>`) },
     { key: "scopes", label: "Scopes", narrow: false, render: (token) => (token.scopes ? html`<${Name} value=${token.scopes.join(", ")} />` : html`<span class="muted">${token.agent ? "shared, own" : "all"}</span>`) },
     { key: "expires", label: "Ends", narrow: false, render: (token) => (token.expires_at ? html`<${Time} at=${token.expires_at} />` : html`<span class="muted">never</span>`), sort: (token) => token.expires_at || "9" },
     { key: "used", label: "Last used", narrow: false, render: (token) => html`<${Time} at=${token.last_used} />`, sort: (token) => token.last_used || "" },

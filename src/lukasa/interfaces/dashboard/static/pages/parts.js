@@ -72,7 +72,8 @@ export function flatten(value, path = "", found = new Map()) {
 // What a record says, as one line: its text, or else the words and numbers of its body.
 export function summarise(record) {
   if (record.text) return record.text;
-  const words = [...flatten(record.body || {})].filter(([, value]) => value !== null && value !== "" && String(value).length < 120).map(([path, value]) => `${path.split(".").at(-1).replaceAll("_", " ")} ${value}`);
+  const says = (value) => value === true || typeof value === "number" || (typeof value === "string" && value !== "" && value.length < 120 && !/^\d{4}-\d\d-\d\dT/.test(value));
+  const words = [...flatten(record.body || {})].filter(([, value]) => says(value)).map(([path, value]) => `${path.split(".").at(-1).replaceAll("_", " ")} ${value}`);
   return words.length ? words.slice(0, 6).join(" · ") : record.id;
 }
 

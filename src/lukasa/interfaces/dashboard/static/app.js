@@ -59,7 +59,7 @@ function App() {
       </div>
     </div>
     ${dialog === "help" && html`<${Help} onClose=${() => setDialog(null)} />`}
-    ${dialog === "menu" && html`<${Dialog} title="Pages" onClose=${() => setDialog(null)}><${Navigation} path=${path} onFollow=${() => setDialog(null)} /><${Account} caller=${caller} /><//>`}
+    ${dialog === "menu" && html`<${Dialog} title="Pages" onClose=${() => setDialog(null)}><${Navigation} path=${path} onFollow=${() => setDialog(null)} /><${Theme} /><${Account} caller=${caller} /><//>`}
     <${Toasts} />
   <//>`;
 }

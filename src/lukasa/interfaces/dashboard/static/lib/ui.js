@@ -69,8 +69,8 @@ export function Badge({ tone = "", children, title }) {
 
 // A coloured bead for a kind of record, the same colour everywhere, and the kind in words.
 const KIND_TONES = {
-  vault_entry: 1, message: 2, checkpoint: 4, episode: 3, pattern: 6, antipattern: 3, fact: 1, skill: 6, prediction: 5,
-  trust_event: 7, signal: 2, task: 4,
+  memory: 1, note: 1, directive: 1, fact: 6, pattern: 6, skill: 6, antipattern: 3, episode: 2, turn: 4, context: 4, session: 4,
+  checkpoint: 4, session_event: 4, session_delta: 4, prediction: 5, handoff: 5, learning: 2, corroboration: 1, cluster: 7,
 };
 export function kindTone(kind) {
   const known = KIND_TONES[kind];
@@ -80,7 +80,7 @@ export function kindTone(kind) {
   return 1 + (sum % 7);
 }
 export function kindLabel(kind) {
-  return kind === "vault_entry" ? "memory" : kind.replaceAll("_", " ");
+  return kind.replaceAll("_", " ");
 }
 export function Kind({ kind }) {
   return html`<span class="kind"><i class=${`bead tone-${kindTone(kind)}`} aria-hidden="true"></i><bdi>${showHidden(kindLabel(kind))}</bdi></span>`;
@@ -338,10 +338,12 @@ export function Copy({ text, label = "Copy" }) {
   return html`<${Button} kind="quiet" onClick=${copy}>${label}<//>`;
 }
 
+const dayLabel = (at) => new Date(1000 * at).toLocaleDateString(navigator.language, { day: "numeric", month: "short" });
+
 // <Chart label x series height unit times>: lines, bars or points by uPlot, with the same figures as a table behind it.
 //   x: numbers (seconds since 1970 when `times`), series: [{label, values, kind: "line" | "bars" | "points", tone: 1…7, dash}]
-//   xLabel, yRange: [min, max], xRange, format: (value) => text
-export function Chart({ label, x, series, height = 220, times = true, xLabel = "Time", yRange, xRange, format = (v) => formatNumber(v) }) {
+//   step: seconds between bars (86400 for days); xLabel, yRange: [min, max], xRange, format: (value) => text
+export function Chart({ label, x, series, height = 220, times = true, xLabel = "Time", step = 0, yRange, xRange, format = (v) => formatNumber(v) }) {
   const ref = useRef(null);
   useEffect(() => {
     if (!x.length) return undefined;
@@ -363,8 +365,8 @@ export function Chart({ label, x, series, height = 220, times = true, xLabel = "
         height,
         legend: { show: series.length > 1 },
         cursor: { y: false, points: { size: 6 } },
-        scales: { x: { time: times, ...(xRange && { range: xRange }) }, y: { range: yRange || ((u, min, max) => [Math.min(0, min ?? 0), Math.max(1e-9, (max ?? 1) * 1.08)]) } },
-        axes: [axis, { ...axis, size: 48, values: (u, ticks) => ticks.map(format) }],
+        scales: { x: { time: times, ...((xRange || step) && { range: xRange || ((u, min, max) => [min - step * 0.6, max + step * 0.6]) }) }, y: { range: yRange || ((u, min, max) => [Math.min(0, min ?? 0), Math.max(1e-9, (max ?? 1) * 1.08)]) } },
+        axes: [step ? { ...axis, incrs: [1, 2, 3, 7, 14, 28, 56, 112, 365].map((n) => n * step), ...(step === 86_400 && { splits: (u, i, min, max, incr) => x.filter((at, n) => n % Math.max(1, Math.round(incr / step)) === 0), values: (u, ticks) => ticks.map((at) => dayLabel(at)) }) } : axis, { ...axis, size: 48, values: (u, ticks) => ticks.map(format) }],
         series: [
           { label: xLabel, ...(times && { value: (u, at) => (at ? new Date(1000 * at).toLocaleDateString(navigator.language) : "") }) },
           ...series.map((item, i) => {
@@ -454,7 +456,31 @@ export function diffWords(before, after) {
     } else if (i < a.length && (j === b.length || lengths[i + 1][j] >= lengths[i][j + 1])) push(-1, a[i++]);
     else push(1, b[j++]);
   }
-  return parts;
+  return joinChanges(parts);
+}
+
+// Changes with nothing but a blank between them are one change: first what was removed, then what was added.
+function joinChanges(parts) {
+  const joined = [];
+  let [removed, added] = ["", ""];
+  const end = () => {
+    if (removed) joined.push([-1, removed]);
+    if (added) joined.push([1, added]);
+    [removed, added] = ["", ""];
+  };
+  parts.forEach(([kind, text], i) => {
+    if (kind < 0) removed += text;
+    else if (kind > 0) added += text;
+    else if (!text.trim() && (removed || added) && i < parts.length - 1) {
+      removed += text;
+      added += text;
+    } else {
+      end();
+      joined.push([0, text]);
+    }
+  });
+  end();
+  return joined;
 }
 
 export { html, render, Link, navigate, Text };

@@ -39,13 +39,14 @@ class WeekClock:
 
 
 def fill_store(path: Path, now: datetime | None = None) -> int:
-    """Fill a new store with the week that ends now, and make its tokens, a job and a backup. Return the number of calls."""
+    """Fill a new store with the week that ends now, a job and a backup. Return the number of calls."""
     now = now or SystemClock().now()
     monday = (now - timedelta(days=DAYS)).replace(hour=0, minute=0, second=0, microsecond=0)
     clock = WeekClock(monday)
     lines = files("lukasa.interfaces").joinpath("demo_week.jsonl").read_bytes().splitlines()
     with open_memory(path, clock=clock) as owner:
-        agents, results = {"": owner}, {}
+        agents: dict[str, Memory] = {"": owner}
+        results: dict[str, Any] = {}
         for line in lines:
             step = canonical_json.decode(line)
             hour, minute = map(int, step["time"].split(":"))
@@ -60,7 +61,6 @@ def fill_store(path: Path, now: datetime | None = None) -> int:
                 raise ValueError(f"{step['call']} on day {step['day']}: {outcome.reason}")
             results[step.get("as", "")] = outcome
         clock.moment = now
-        _make_tokens(path, owner, clock)
         owner.jobs.defer(consolidation_jobs.TASK_NAME, key="weekly", delay=timedelta(days=1).total_seconds())
         owner.backup((path.absolute().parent / BACKUP_FOLDER).as_uri())
         for agent, memory in agents.items():
@@ -80,11 +80,13 @@ def _fill_in(value: Any, moment: datetime, results: dict[str, Any]) -> Any:
     return value
 
 
-def _make_tokens(path: Path, owner: Memory, clock: WeekClock) -> None:
+def make_tokens(path: Path) -> None:
     """Make a token for the owner, in the file where the server looks for it, and some for agents and programs."""
-    tokens = ApiTokens(owner.journal, clock)
-    write_secret(locate_owner_token(locate_store(str(path))), tokens.add("owner"))
-    for agent in ("ada", "ben"):
-        tokens.add(f"{agent}-laptop", agent=agent)
-    tokens.add("dan-runner", agent="dan", rate=600, expires_at=clock.moment + timedelta(days=60))
-    tokens.add("wall-screen", scopes=("shared",), read_only=True, expires_at=clock.moment + timedelta(days=9))
+    clock = SystemClock()
+    with open_memory(path) as owner:
+        tokens = ApiTokens(owner.journal, clock)
+        write_secret(locate_owner_token(locate_store(str(path))), tokens.add("owner"))
+        for agent in ("ada", "ben"):
+            tokens.add(f"{agent}-laptop", agent=agent)
+        tokens.add("dan-runner", agent="dan", rate=600, expires_at=clock.now() + timedelta(days=60))
+        tokens.add("wall-screen", scopes=("shared",), read_only=True, expires_at=clock.now() + timedelta(days=9))

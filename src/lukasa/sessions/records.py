@@ -13,6 +13,7 @@ All but the first are derived from it, so that erasing the session erases everyt
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -30,8 +31,6 @@ from lukasa.sessions.checkpoint_files import (
     encode_checkpoint,
     short_hash,
 )
-from lukasa.sessions.patch import apply_changes
-from lukasa.sessions.state import SessionState
 from lukasa.storage.engine import AsOf, Query
 
 SESSION, CHECKPOINT, DELTA = "session", "checkpoint", "session_delta"
@@ -191,16 +190,10 @@ class SessionRecords:
             self.damage["checkpoint"] = error.message
             return None
 
-    def read_state(self, as_of: AsOf) -> SessionState | None:
-        """Return the state at an earlier time or position, or None: the checkpoint of then and the changes after it."""
+    def find_checkpoint_of(self, as_of: AsOf) -> Checkpoint | None:
+        """Return the checkpoint that was the newest one at an earlier time or position, or None."""
         record = self._journal.get(Key(self.scope, CHECKPOINT, self.session), as_of=as_of)
-        checkpoint = None if record is None else self._parse_checkpoint(record)
-        if checkpoint is None:
-            return None
-        state = checkpoint.state
-        for delta in self.read_deltas(checkpoint.upto, as_of):
-            state = apply_changes(state, delta.changes)
-        return state
+        return None if record is None else self._parse_checkpoint(record)
 
     def read_deltas(self, after: int, as_of: AsOf | None = None) -> Iterator[Delta]:
         """Yield the changes after a number in order, up to the first block of numbers without any."""
@@ -247,14 +240,14 @@ class SessionRecords:
 
     def read_newest(self, limit: int, before: int | None = None) -> list[Record]:
         """Return the newest events, incidents, archived items and changes of the session before a position."""
-        page = {"scopes": (self.scope,), "newest_first": True, "limit": limit, "before": before}
-        found = list(self._journal.read(Query(kinds=(EVENT, INCIDENT, ARCHIVE), labels=self._labels, **page)))
+        page = Query(scopes=(self.scope,), newest_first=True, limit=limit, before=before)
+        found = list(self._journal.read(replace(page, kinds=(EVENT, INCIDENT, ARCHIVE), labels=self._labels)))
         session = self.session_record()
         block = 0 if session is None else session.body["upto"] // _BLOCK_SIZE + 1
         changes: list[Record] = []
         while block >= 0 and len(changes) < limit and session is not None:
             label = f"deltas={self._session_hash}.{block}"
-            changes += self._journal.read(Query(kinds=(DELTA,), labels=(label,), **page))
+            changes += self._journal.read(replace(page, kinds=(DELTA,), labels=(label,)))
             block -= 1
         return found + changes[:limit]
 

@@ -28,7 +28,14 @@ from lukasa.sessions.checkpoint_files import (
     remove_files,
 )
 from lukasa.sessions.records import ARCHIVE, DELTA, EVENT, INCIDENT, SESSION, SessionRecords
-from lukasa.sessions.recovery import RecoveryEvidence, RecoveryReport, newest_checkpoint, recover_state, restart_state
+from lukasa.sessions.recovery import (
+    RecoveryEvidence,
+    RecoveryReport,
+    apply_delta,
+    newest_checkpoint,
+    recover_state,
+    restart_state,
+)
 from lukasa.sessions.session import (
     BACKUP_EVERY,
     NetworkOpener,
@@ -322,7 +329,15 @@ class Sessions:
         """
         records, files = self._records_and_files(session_id, scope)
         if as_of is not None:
-            return records.read_state(as_of)
+            checkpoint = records.find_checkpoint_of(as_of)
+            if checkpoint is None:
+                return None
+            earlier, upto = checkpoint.state, checkpoint.upto
+            for delta in records.read_deltas(upto, as_of):
+                if delta.number != upto + 1 or delta.changes is None:
+                    break
+                earlier, upto = apply_delta(earlier, delta), delta.number
+            return earlier
         state = self._stored_state(records, files)
         forecasts = self._open_forecasts()
         if state is None or forecasts is None or self._newest_session(records.scope) != session_id:

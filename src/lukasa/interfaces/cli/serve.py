@@ -142,11 +142,12 @@ def serve(
 @contextmanager
 def _demo_store() -> Iterator[tuple[str, str]]:
     """Yield a temporary store with a week of a small team's agents and the place of its backups; remove both at the end."""
-    from lukasa.interfaces.demo import BACKUP_FOLDER, fill_store
+    from lukasa.interfaces.demo import BACKUP_FOLDER, fill_store, make_tokens
 
     with tempfile.TemporaryDirectory(prefix="lukasa-demo-") as folder:
         store = Path(folder) / "memory.db"
         fill_store(store)
+        make_tokens(store)
         render.print_to_stderr(f"This is a demonstration. Its store is {store}; it is removed at the end.")
         yield str(store), (store.parent / BACKUP_FOLDER).as_uri()
 

@@ -189,7 +189,7 @@ def _timeline_entry(record: Record) -> dict[str, Any]:
             "what": "change",
             "text": "",
             "number": body["n"],
-            "changes": [_clip_value(change) for change in body["changes"]],
+            "changes": [_clip_value(change) for change in body["changes"] or [{"op": "replace", "path": ""}]],
         }
     names = {EVENT: str(body.get("event", "")), INCIDENT: "incident", ARCHIVE: "archive"}
     return entry | {"what": names[record.kind], "text": _clip(body.get("why", "")), "facts": _clip_value(body)}

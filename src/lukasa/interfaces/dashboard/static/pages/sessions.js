@@ -116,7 +116,7 @@ function Entry({ entry }) {
     case "state":
       return html`<span class="entry-title">Tasks, counters or settings</span> <span class="muted">version ${entry.version}</span>`;
     case "change":
-      return html`<ul class="changes">${entry.changes.map((change) => html`<li><code>${asText(change.path).slice(0, 80)}</code> <span class="muted">${change.op === "remove" ? "removed" : "is"}</span> ${change.op !== "remove" && html`<${Text} value=${asText(change.value)} max=${100} kind="mono" />`}</li>`)}</ul>`;
+      return html`<ul class="changes">${entry.changes.map((change) => html`<li><code>${asText(change.path).slice(0, 80) || "the whole state"}</code> <span class="muted">${change.op === "remove" ? "removed" : change.value === undefined ? "replaced" : "is"}</span> ${change.value !== undefined && html`<${Text} value=${asText(change.value)} max=${100} kind="mono" />`}</li>`)}</ul>`;
     case "checkpoint":
       return html`<span class="entry-title">Checkpoint ${facts.number}</span>`;
     case "recovered":

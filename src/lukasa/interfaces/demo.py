@@ -38,13 +38,13 @@ class WeekClock:
         return self.moment
 
 
-def fill_store(path: Path, now: datetime | None = None) -> int:
+def fill_store(path: Path, *, now: datetime | None = None, embedder: str | None = None) -> int:
     """Fill a new store with the week that ends now, a job and a backup. Return the number of calls."""
     now = now or SystemClock().now()
     monday = (now - timedelta(days=DAYS)).replace(hour=0, minute=0, second=0, microsecond=0)
     clock = WeekClock(monday)
     lines = files("lukasa.interfaces").joinpath("demo_week.jsonl").read_bytes().splitlines()
-    with open_memory(path, clock=clock) as owner:
+    with open_memory(path, clock=clock, embedder=embedder) as owner:
         agents: dict[str, Memory] = {"": owner}
         results: dict[str, Any] = {}
         for line in lines:

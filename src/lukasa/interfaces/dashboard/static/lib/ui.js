@@ -266,8 +266,12 @@ export function Dialog({ title, onClose, actions, children, wide = false }) {
   const id = useId();
   useLayoutEffect(() => {
     const before = document.activeElement;
-    ref.current.showModal();
-    return () => before?.isConnected && before.focus();
+    const dialog = ref.current;
+    dialog.showModal();
+    return () => {
+      dialog.close(); // while it is open, nothing behind it takes the focus
+      if (before?.isConnected) before.focus();
+    };
   }, []);
   const backdrop = (event) => event.target === ref.current && onClose();
   return html`<dialog ref=${ref} class=${join("dialog", wide && "wide")} aria-labelledby=${id} onClick=${backdrop} onCancel=${(event) => { event.preventDefault(); onClose(); }}>

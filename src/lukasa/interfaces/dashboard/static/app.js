@@ -116,7 +116,7 @@ function Account({ caller }) {
     }
   };
   return html`<div class="account">
-    <div><${Name} value=${caller.agent || caller.token} max=${24} /> <${Badge} tone=${caller.access === "read" ? "warn" : ""}>${{ owner: "owner", write: "read and write", read: "read only" }[caller.access]}<//></div>
+    <div><${Name} value=${caller.agent || caller.token} max=${24} /> ${(caller.agent || caller.token) !== caller.access && html`<${Badge} tone=${caller.access === "read" ? "warn" : ""}>${{ owner: "owner", write: "read and write", read: "read only" }[caller.access]}<//>`}</div>
     <${Button} kind="quiet" onClick=${leave}>Sign out<//>
   </div>`;
 }

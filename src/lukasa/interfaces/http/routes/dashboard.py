@@ -35,7 +35,9 @@ MAX_COUNTED = 2_000
 MAX_COMPARED = 2_000
 """Memories of a scope up to which they are compared with each other while a page waits."""
 _LATEST = 12
-_DERIVED_KINDS = frozenset({"cluster", "consolidation", "context", "learning", "session_delta", "verdicts"})
+_DERIVED_KINDS = frozenset(
+    {"cluster", "consolidation", "context", "learning", "session_delta", "session_event", "verdicts"}
+)
 """Kinds that the library keeps for itself; a list of what is new leaves them out."""
 _TEXT_FIELDS = ("goal", "current_task", "learning", "event")
 _SUMMARY_LENGTH = 480

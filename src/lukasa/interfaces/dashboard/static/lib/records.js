@@ -14,7 +14,7 @@ export function changeOf(record) {
 // <RecordLine record=…>: what it says, and below it who wrote it, where and when.
 export function RecordLine({ record, isNew = false, children }) {
   return html`<li class="record-line">
-    <${Link} href=${recordHref(record)} class="record-text" data-row=""><${Text} value=${record.text || `${kindLabel(record.kind)} ${record.id}`} max=${220} links=${false} /><//>
+    <${Link} href=${recordHref(record)} class="record-text" data-row=""><${Text} value=${record.text ? record.text.trim().replaceAll(/\s*\n\s*/g, " · ") : `${kindLabel(record.kind)} ${record.id}`} max=${220} links=${false} /><//>
     <div class="byline">
       <${Kind} kind=${record.kind} />
       ${record.author && html`<span>by <${Name} value=${record.author} max=${40} /></span>`}

@@ -34,6 +34,11 @@ export function showHidden(text) {
   return nodes;
 }
 
+// Return a text for places that take no nodes, such as options, titles and labels: what cannot be seen is named.
+export function nameHidden(text) {
+  return String(text ?? "").replace(HIDDEN, (char) => `[U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
+}
+
 // Return an address that is safe to follow, or null: http and https alone.
 export function safeUrl(text) {
   try {
@@ -84,5 +89,5 @@ export function Text({ value, max = 400, links = true, kind = "" }) {
 // <Name value=… /> shows an id, an author, a scope or another short stored word on one line.
 export function Name({ value, max = 80 }) {
   const text = String(value ?? "");
-  return html`<bdi class="name" title=${text.length > max ? text.slice(0, 400) : undefined}>${showHidden(text.length > max ? `${text.slice(0, max)}…` : text)}</bdi>`;
+  return html`<bdi class="name" title=${text.length > max ? nameHidden(text.slice(0, 400)) : undefined}>${showHidden(text.length > max ? `${text.slice(0, max)}…` : text)}</bdi>`;
 }

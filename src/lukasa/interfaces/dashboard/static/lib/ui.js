@@ -2,13 +2,14 @@
 import { html, render, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
 import { listReads } from "./api.js";
 import { Link, navigate } from "./router.js";
-import { showHidden, Text } from "./text.js";
+import { nameHidden, showHidden, Text } from "./text.js";
 import { formatNumber } from "./time.js";
 
 const join = (...names) => names.filter(Boolean).join(" ");
 
 // <Page title lead actions>: the frame of a page, with its only h1. Set `loading` until the first data is there.
-export function Page({ title, lead, actions, loading = false, children }) {
+export function Page({ title: given, lead, actions, loading = false, children }) {
+  const title = nameHidden(given);
   const heading = useRef(null);
   useEffect(() => {
     document.title = `${title} · Lukasa`;
@@ -118,7 +119,7 @@ export function Field({ label, hint, error, children, inline = false }) {
 export function Select({ label, value, onChange, options, inline = true }) {
   return html`<${Field} label=${label} inline=${inline}>
     ${(id) => html`<select id=${id} value=${value} onChange=${(event) => onChange(event.target.value)}>
-      ${options.map(([key, text]) => html`<option value=${key} selected=${key === value}>${text}</option>`)}
+      ${options.map(([key, text]) => html`<option value=${key} selected=${key === value}>${nameHidden(text).slice(0, 80)}</option>`)}
     </select>`}
   <//>`;
 }

@@ -21,7 +21,7 @@ export function Page() {
   const lead = query.id
     ? html`Around <${Link} href=${recordHref({ scope: query.scope, kind: query.kind, id: query.id })}><${Name} value=${start?.text?.split("\n")[0].slice(0, 80) || query.id} /><//>`
     : "Around the newest records that are linked. Open a record and choose “Graph” to see its own neighbourhood.";
-  return html`<${Frame} title="Graph" lead=${lead} loading=${state.data === null}
+  return html`<${Frame} title="Graph" lead=${lead} loading=${state.data === null && !state.error}
     actions=${html`<${Select} label="Steps" value=${depth} options=${["1", "2", "3", "4"].map((n) => [n, n])} onChange=${(value) => setQuery({ depth: value })} />
       <${Select} label="At most" value=${limit} options=${["50", "150", "300", "500"].map((n) => [n, `${n} records`])} onChange=${(value) => setQuery({ limit: value })} />`}>
     <${Load} state=${state} height=${420}>

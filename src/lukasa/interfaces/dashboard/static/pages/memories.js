@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../lib/html.js";
 import { del, get, path as join, post, url, useApi, useCaller } from "../lib/api.js";
 import { Link, recordHref, useQuery } from "../lib/router.js";
 import { forget } from "../lib/records.js";
-import { Name, Text } from "../lib/text.js";
+import { Name, nameHidden, Text } from "../lib/text.js";
 import { formatCount, formatNumber, formatPercent, Time } from "../lib/time.js";
 import { Badge, Bars, Button, Card, Dialog, Empty, Field, Load, Notice, Page as Frame, Select, Skeleton, Stat, Table, Tabs, toast } from "../lib/ui.js";
 
@@ -25,7 +25,7 @@ export function Page() {
     vault.reload();
   };
   const ofTier = (tier) => (vault.data ? formatNumber(vault.data.facets.tier.find((row) => row.name === tier)?.count || 0) : "…");
-  return html`<${Frame} title="Memories" lead="Curated facts: each passed the gate, and each can be changed or taken back." loading=${vault.data === null}
+  return html`<${Frame} title="Memories" lead="Curated facts: each passed the gate, and each can be changed or taken back." loading=${vault.data === null && !vault.error}
     actions=${caller.canWrite && html`<${Button} kind="primary" onClick=${() => setAdds(true)}>Remember something<//>`}>
     <div class="stats">
       <${Stat} label="Memories" value=${vault.data ? formatNumber(vault.data.memories) : "…"} note=${vault.data && `${formatPercent(vault.data.memories / vault.data.capacity, 1)} of ${formatNumber(vault.data.capacity)}`} />
@@ -75,7 +75,7 @@ function List({ query, setQuery, vault, count, changed }) {
     { key: "author", label: "Author", narrow: false, render: (row) => html`<${Name} value=${row.author || "owner"} max=${24} />` },
     { key: "scope", label: "Scope", narrow: false, render: (row) => html`<${Name} value=${row.scope} max=${24} />` },
     { key: "at", label: "Written", align: "end", render: (row) => html`<${Time} at=${row.recorded_at} />` },
-    caller.canWrite && { key: "do", label: html`<span class="hidden">Actions</span>`, align: "end", narrow: false, render: (row) => caller.mayWrite(row.scope) && html`<${Button} kind="quiet" aria-label=${`Forget ${row.text.slice(0, 40)}`} onClick=${() => forget(row, changed).catch(toast)}>Forget<//>` },
+    caller.canWrite && { key: "do", label: html`<span class="hidden">Actions</span>`, align: "end", narrow: false, render: (row) => caller.mayWrite(row.scope) && html`<${Button} kind="quiet" aria-label=${`Forget ${nameHidden(row.text.slice(0, 40))}`} onClick=${() => forget(row, changed).catch(toast)}>Forget<//>` },
   ].filter(Boolean);
   const filtered = labels.length || query.scope || query.author;
   return html`<${Card} flush>
@@ -126,7 +126,7 @@ function Proposals({ query, setQuery, vault, count, changed }) {
             <div class="pair-head"><${Badge} tone=${pair.score > 0.8 ? "warn" : ""}>${formatPercent(pair.score)} alike<//> ${pair.difference ? html`<span class="muted">differ in ${pair.difference.kind}: “<${Name} value=${pair.difference.here} max=${40} />” and “<${Name} value=${pair.difference.there} max=${40} />”</span>` : html`<span class="muted">no difference in what they state was found</span>`}</div>
             <div class="grid both">${[["one", "other"], ["other", "one"]].map(([here, there]) => html`<section>
               <p><${Link} class="record-text" href=${recordHref({ ...pair[here], kind: "memory" })}><${Text} value=${pair[here].text} max=${300} links=${false} /><//></p>
-              <p class="byline"><${Badge}>${pair[here].tier}<//> <${Time} at=${pair[here].created_at} /> ${writable && html`<${Button} kind="quiet" aria-label=${`Keep only this: ${pair[here].text.slice(0, 40)}`} onClick=${() => forget({ ...pair[there], kind: "memory" }, changed).catch(toast)}>Keep only this<//>`}</p>
+              <p class="byline"><${Badge}>${pair[here].tier}<//> <${Time} at=${pair[here].created_at} /> ${writable && html`<${Button} kind="quiet" aria-label=${`Keep only this: ${nameHidden(pair[here].text.slice(0, 40))}`} onClick=${() => forget({ ...pair[there], kind: "memory" }, changed).catch(toast)}>Keep only this<//>`}</p>
             </section>`)}</div>
           </li>`)}</ul>
         <//>

@@ -46,7 +46,7 @@ export function Page() {
     const timer = setTimeout(note, 4000); // a glance does not count as a visit
     return () => clearTimeout(timer);
   }, [data?.position]);
-  return html`<${Frame} title="Overview" loading=${state.data === null} lead=${visit && data?.new ? html`${data.new.count ? html`<strong>${data.new.count >= 1000 ? "1,000 or more" : formatNumber(data.new.count)}</strong> ${data.new.count === 1 ? "write" : "writes"}` : "Nothing was written"} since your last visit <${Time} at=${visit.at} />.` : "What is stored, what is new, and whether all is well."}>
+  return html`<${Frame} title="Overview" loading=${state.data === null && !state.error} lead=${visit && data?.new ? html`${data.new.count ? html`<strong>${data.new.count >= 1000 ? "1,000 or more" : formatNumber(data.new.count)}</strong> ${data.new.count === 1 ? "write" : "writes"}` : "Nothing was written"} since your last visit <${Time} at=${visit.at} />.` : "What is stored, what is new, and whether all is well."}>
     <${Figures} data=${data} jobs=${jobs.data} error=${state.error} />
     <${Load} state=${state} height=${300}>
       ${(found) => html`<div class="columns">

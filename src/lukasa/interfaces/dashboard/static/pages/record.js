@@ -23,7 +23,7 @@ function RecordView({ scope, kind, id }) {
   const history = useApi(join("/v1/records", scope, kind, id, "history"));
   const links = useApi(join("/v1/records", scope, kind, id, "links"));
   const [dialog, setDialog] = useState(null); // null, "edit", "erase", "quarantine"
-  const versions = history.data?.versions || [];
+  const versions = (!history.error && history.data?.versions) || [];
   const newest = versions.at(-1);
   const shown = newest?.deleted ? versions.findLast((version) => !version.deleted) : newest;
   const writable = caller.canWrite && caller.mayWrite(scope);
@@ -59,7 +59,7 @@ function RecordView({ scope, kind, id }) {
     ${caller.isOwner && shown?.author && html`<${Button} onClick=${() => setDialog("quarantine")}>Quarantine author<//>`}
     ${caller.isOwner && shown && html`<${Button} kind="danger" onClick=${() => setDialog("erase")}>Erase<//>`}`;
   const heading = `${kindLabel(kind).replace(/^./, (char) => char.toUpperCase())} ${id.length > 40 ? `${id.slice(0, 40)}…` : id}`;
-  return html`<${Frame} title=${heading} actions=${shown && actions} loading=${history.data === null}>
+  return html`<${Frame} title=${heading} actions=${shown && actions} loading=${history.data === null && !history.error}>
     ${history.error?.status === 404 && html`<${Card}><${Empty} title="There is no such record." action=${html`<${Link} class="button" href="/recall">Find another<//>`}>It may have been erased, be hidden by a quarantine, or lie in a scope that this token does not read.<//><//>`}
     ${history.error && history.error.status !== 404 && html`<${Notice} problem=${history.error} retry=${history.reload} />`}
     ${!history.error && !shown && html`<${Skeleton} lines=${8} />`}
@@ -114,7 +114,7 @@ function AuthorTrust({ author }) {
   if (trust === null) return null;
   const [low, high] = trust.interval;
   return html`<${Card} title="Trust in the author" action=${html`<${Link} href=${`/trust?agent=${encodeURIComponent(author)}`}>Why<//>`}>
-    <${Bars} label="Trust" max=${1} items=${[{ label: author, value: trust.trust_score, text: trust.trust_score.toFixed(2) }]} />
+    <${Bars} label="Trust" max=${1} items=${[{ label: html`<${Name} value=${author} max=${30} />`, value: trust.trust_score, text: trust.trust_score.toFixed(2) }]} />
     <p class="muted small">Between ${low.toFixed(2)} and ${high.toFixed(2)}, after ${formatCount(trust.events, "event")}.</p>
   <//>`;
 }

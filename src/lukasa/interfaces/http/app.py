@@ -31,6 +31,7 @@ from lukasa.interfaces.http.routes import (
     consolidation,
     conversations,
     dashboard,
+    dashboard_pages,
     episodes,
     events,
     forecasts,
@@ -93,7 +94,8 @@ ROUTERS = (
     episodes.routes.router, knowledge.routes.router, skills.routes.router, consolidation.router, tasks.router,
     tasks.ledgers.router, tasks.metrics.router, handoffs.routes.router, forecasts.routes.router, trust.routes.router,
     trust.rubrics.router, journal.routes.router, jobs.routes.router, transfer.router, tokens.router, events.router,
-    hub.router, log.router, operations.router, dashboard.router, login.router,
+    hub.router, log.router, operations.router, dashboard.router, dashboard_pages.router, dashboard_pages.doctor_router,
+    login.router,
 )  # fmt: skip
 
 

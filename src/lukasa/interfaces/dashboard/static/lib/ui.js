@@ -20,7 +20,7 @@ export function Page({ title: given, lead, actions, loading = false, children })
   return html`<main id="main" class="page" aria-busy=${loading}>
     <header class="page-head">
       <div>
-        <h1 ref=${heading} tabindex="-1">${title}</h1>
+        <h1 ref=${heading} tabindex="-1">${showHidden(title)}</h1>
         ${lead && html`<p class="lead">${lead}</p>`}
       </div>
       ${actions && html`<div class="actions">${actions}</div>`}
@@ -267,8 +267,12 @@ export function Dialog({ title, onClose, actions, children, wide = false }) {
   const id = useId();
   useLayoutEffect(() => {
     const before = document.activeElement;
-    ref.current.showModal();
-    return () => before?.isConnected && before.focus();
+    const dialog = ref.current;
+    dialog.showModal();
+    return () => {
+      dialog.close(); // while it is open, nothing behind it takes the focus
+      if (before?.isConnected) before.focus();
+    };
   }, []);
   const backdrop = (event) => event.target === ref.current && onClose();
   return html`<dialog ref=${ref} class=${join("dialog", wide && "wide")} aria-labelledby=${id} onClick=${backdrop} onCancel=${(event) => { event.preventDefault(); onClose(); }}>

@@ -317,3 +317,12 @@ def test_receive_takes_every_signal_that_waits(open_store, tmp_path):
     send_signals(orion.network, "orion", ids)
     assert sorted(signal["signal_id"] for signal in elysia.receive()) == sorted(ids)
     assert len(elysia.received()) == len(ids)
+
+
+@pytest.mark.requirement("FOR-1")
+def test_an_agent_that_may_only_read_sees_its_own_forecasts(memory):
+    with memory.as_agent("ada") as ada, memory.as_agent("ada", read_only=True) as reader:
+        add_resolved(ada.forecasts, [(0.7, True)])
+        assert [item["prediction_id"] for item in reader.forecasts.find()] == ["0"]
+        assert reader.forecasts.scores().count == 1
+        assert reader.forecasts.get("0")["outcome"] is True

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.requirement("DOO-4")
 
 
 def test_the_demonstration_fills_a_store_with_all_kinds_of_memory(tmp_path: Path) -> None:
-    assert fill_store(tmp_path / "memory.db") > 50
+    assert fill_store(tmp_path / "memory.db", embedder="hash") > 200
     with lukasa.open(tmp_path / "memory.db") as memory:
         kinds = {row.kind for row in memory.journal.tally() if row.live}
         assert {"memory", "turn", "checkpoint", "prediction", "episode", "skill", "handoff", "dissent"} <= kinds

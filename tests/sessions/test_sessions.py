@@ -485,3 +485,24 @@ def test_old_checkpoints_are_compressed_while_the_session_is_open(memory, clock,
         "checkpoint_001.json.gz", "checkpoint_002.json.gz", "checkpoint_003.json.gz", "checkpoint_004.json.gz",
         "checkpoint_005.json",
     ]  # fmt: skip
+
+
+@pytest.mark.requirement("CHK-10")
+def test_the_state_of_an_earlier_time_or_position_can_be_read(memory, clock):
+    assert memory.sessions.state("demo", as_of=memory.journal.tip()) is None
+    points = []
+    with memory.sessions.start("demo") as session:
+        for step in ("plan", "build", "test", "deploy"):
+            clock.advance(60)
+            session.update("step", step)
+            points.append((clock.now(), memory.journal.tip(), step))
+            if step == "build":
+                session.checkpoint()
+    session = memory.sessions.start("demo")
+    clock.advance(60)
+    assert session.replace({**session.state(), "step": "anew"})
+    session.close()
+    for moment, position, step in points:
+        assert memory.sessions.state("demo", as_of=moment)["step"] == step
+        assert memory.sessions.state("demo", as_of=position)["step"] == step
+    assert memory.sessions.state("demo", as_of=memory.journal.tip())["step"] == "anew"

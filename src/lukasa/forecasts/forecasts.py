@@ -516,8 +516,10 @@ class Forecasts:
         return next(filter(None, found), None)
 
     def _own_scopes(self) -> tuple[str, ...]:
-        """Return the scopes to read: an agent reads its own forecasts, the owner those of every scope."""
-        return (self._home_scope,) if self._journal.author else ()
+        """Return the scopes to read: an agent reads its own forecasts, even where it may not write; the owner all."""
+        author = self._journal.author
+        readable = (author,) if author and self._journal.reach.reads(author) else ()
+        return tuple(dict.fromkeys((self._home_scope, *readable))) if author else ()
 
     @property
     def _home_scope(self) -> str:

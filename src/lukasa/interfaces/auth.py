@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import quote, unquote
 
 import anyio
 import anyio.to_thread
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -87,9 +89,9 @@ class TokenAuthMiddleware:
         if scope["path"] in self._open_paths:
             await self._app(scope, limit_body(receive, MAX_BODY_BYTES), send)
             return
-        scheme, _, secret = headers.get("authorization", "").partition(" ")
+        secret = read_secret(scope)
         try:
-            token, rate = await self._in_thread(self._admit, secret.strip() if scheme.lower() == "bearer" else "")
+            token, rate = await self._in_thread(self._admit, secret)
             if token is None:
                 await _refuse(
                     request_error("unauthorized", "The request carries no valid token."), scope, receive, send
@@ -104,9 +106,12 @@ class TokenAuthMiddleware:
         try:
             scope[CALLER_KEY] = Caller(token.agent, token.scopes, token.read_only)
             scope[TOKEN_KEY] = token
-            receive, send = limit_body(receive, max_bytes), _add_headers(send, rate)
+            receive, send = (
+                limit_body(receive, max_bytes),
+                _add_headers(send, {} if rate is None else rate.as_headers()),
+            )
             if EVENT_STREAM in headers.get("accept", "") and scope["method"] == "GET":
-                await self._serve_stream(secret.strip(), scope, receive, send)
+                await self._serve_stream(secret, scope, receive, send)
             else:
                 await self._app(scope, receive, send)
         finally:
@@ -166,6 +171,41 @@ class TokenAuthMiddleware:
             )
 
 
+def read_secret(scope: Scope) -> str:
+    """Return the secret in a request: of its Authorization header or, from a page of this server, of its cookie."""
+    headers = Headers(scope=scope)
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    if scheme:
+        return secret.strip() if scheme.lower() == "bearer" else ""
+    return (
+        unquote(cookie_parser(headers.get("cookie", "")).get(cookie_name(headers), "")) if is_same_origin(scope) else ""
+    )
+
+
+def token_to_cookie(secret: str) -> str:
+    """Return the value of the cookie for a token."""
+    return quote(secret, safe="")
+
+
+def cookie_name(headers: Headers) -> str:
+    """Return the name of the cookie with the token. It holds the port, because browsers share cookies between ports."""
+    port = headers.get("host", "").rpartition(":")[2]
+    return f"lukasa_token_{port}" if port.isdecimal() else "lukasa_token"
+
+
+def is_same_origin(scope: Scope) -> bool:
+    """Return whether a browser sent a request from a page of this server, or a person typed its address.
+
+    Browsers send Sec-Fetch-Site to loopback and over TLS, and Origin with every request that is not a GET or HEAD.
+    """
+    headers = Headers(scope=scope)
+    reads = scope["method"] in _SAFE_METHODS
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    if origin is None:
+        return reads and site in (None, "same-origin", "none")
+    return origin.lower().partition("://")[2] == headers.get("host", "").lower() and site in (None, "same-origin")
+
+
 async def _refuse(
     info: OutcomeInfo, scope: Scope, receive: Receive, send: Send, state: RateState | None = None
 ) -> None:
@@ -180,13 +220,12 @@ async def _refuse(
     await answer(scope, receive, send)
 
 
-def _add_headers(send: Send, rate: RateState | None) -> Send:
-    if rate is None:
-        return send
-
+def _add_headers(send: Send, more: dict[str, str]) -> Send:
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).update(rate.as_headers())
+            headers = MutableHeaders(scope=message)
+            headers.update({"X-Content-Type-Options": "nosniff", **more})
+            headers.setdefault("Cache-Control", "no-store")
         await send(message)
 
     return send_with_headers

@@ -13,6 +13,7 @@ All but the first are derived from it, so that erasing the session erases everyt
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -30,7 +31,7 @@ from lukasa.sessions.checkpoint_files import (
     encode_checkpoint,
     short_hash,
 )
-from lukasa.storage.engine import Query
+from lukasa.storage.engine import AsOf, Query
 
 SESSION, CHECKPOINT, DELTA = "session", "checkpoint", "session_delta"
 EVENT, INCIDENT, ARCHIVE = "session_event", "session_incident", "session_archive"
@@ -189,19 +190,24 @@ class SessionRecords:
             self.damage["checkpoint"] = error.message
             return None
 
-    def read_deltas(self, after: int) -> Iterator[Delta]:
+    def find_checkpoint_of(self, as_of: AsOf) -> Checkpoint | None:
+        """Return the checkpoint that was the newest one at an earlier time or position, or None."""
+        record = self._journal.get(Key(self.scope, CHECKPOINT, self.session), as_of=as_of)
+        return None if record is None else self._parse_checkpoint(record)
+
+    def read_deltas(self, after: int, as_of: AsOf | None = None) -> Iterator[Delta]:
         """Yield the changes after a number in order, up to the first block of numbers without any."""
         block = (after + 1) // _BLOCK_SIZE
-        while records := self._read_block(block, after):
+        while records := self._read_block(block, after, as_of):
             for number, record in sorted(records.items()):
                 if number > after and record is not None:
                     yield Delta(number, record.body.get("at", ""), record.body["changes"])
             block += 1
 
-    def _read_block(self, block: int, after: int) -> dict[int, Record | None]:
+    def _read_block(self, block: int, after: int, as_of: AsOf | None) -> dict[int, Record | None]:
         """Return the changes of a block by number; None stands for one that is damaged, if it is after a number."""
         label = f"deltas={self._session_hash}.{block}"
-        query = Query(kinds=(DELTA,), scopes=(self.scope,), labels=(label,))
+        query = Query(kinds=(DELTA,), scopes=(self.scope,), labels=(label,), as_of=as_of)
         try:
             with self._journal.snapshot() as reader:
                 records = {int(record.body["n"]): record for record in reader.read(query)}
@@ -231,6 +237,19 @@ class SessionRecords:
 
     def _delta_key(self, number: int) -> Key:
         return Key(self.scope, DELTA, f"{self._session_hash}-{number}")
+
+    def read_newest(self, limit: int, before: int | None = None) -> list[Record]:
+        """Return the newest events, incidents, archived items and changes of the session before a position."""
+        page = Query(scopes=(self.scope,), newest_first=True, limit=limit, before=before)
+        found = list(self._journal.read(replace(page, kinds=(EVENT, INCIDENT, ARCHIVE), labels=self._labels)))
+        session = self.session_record()
+        block = 0 if session is None else session.body["upto"] // _BLOCK_SIZE + 1
+        changes: list[Record] = []
+        while block >= 0 and len(changes) < limit and session is not None:
+            label = f"deltas={self._session_hash}.{block}"
+            changes += self._journal.read(replace(page, kinds=(DELTA,), labels=(label,)))
+            block -= 1
+        return found + changes[:limit]
 
     def read_records(self, kind: str, limit: int | None = None) -> list[Record]:
         """Return the session's newest records of a kind, oldest first."""

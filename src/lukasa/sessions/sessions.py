@@ -28,7 +28,14 @@ from lukasa.sessions.checkpoint_files import (
     remove_files,
 )
 from lukasa.sessions.records import ARCHIVE, DELTA, EVENT, INCIDENT, SESSION, SessionRecords
-from lukasa.sessions.recovery import RecoveryEvidence, RecoveryReport, newest_checkpoint, recover_state, restart_state
+from lukasa.sessions.recovery import (
+    RecoveryEvidence,
+    RecoveryReport,
+    apply_delta,
+    newest_checkpoint,
+    recover_state,
+    restart_state,
+)
 from lukasa.sessions.session import (
     BACKUP_EVERY,
     NetworkOpener,
@@ -40,7 +47,7 @@ from lukasa.sessions.session import (
 )
 from lukasa.sessions.state import SessionState, fresh_state
 from lukasa.storage.archive import DEFAULT_KEEP, Archives, Manifest
-from lukasa.storage.engine import Query
+from lukasa.storage.engine import AsOf, Query
 from lukasa.storage.file_stores import open_file_store
 from lukasa.storage.files import FileStore
 
@@ -314,12 +321,23 @@ class Sessions:
         files.restore(archives, number=number, secret=secret)
         return self.recover(session_id, scope=records.scope)
 
-    def state(self, session_id: str, *, scope: str | None = None) -> SessionState | None:
+    def state(self, session_id: str, *, scope: str | None = None, as_of: AsOf | None = None) -> SessionState | None:
         """Return a session's current state with the changes since the last checkpoint, or None. Nothing is written.
 
-        The state of the newest session of a scope has the forecasts of that scope.
+        ``as_of`` is an earlier time or position, whose state is read from the log. The current state of the newest
+        session of a scope has the forecasts of that scope.
         """
         records, files = self._records_and_files(session_id, scope)
+        if as_of is not None:
+            checkpoint = records.find_checkpoint_of(as_of)
+            if checkpoint is None:
+                return None
+            earlier, upto = checkpoint.state, checkpoint.upto
+            for delta in records.read_deltas(upto, as_of):
+                if delta.number != upto + 1 or delta.changes is None:
+                    break
+                earlier, upto = apply_delta(earlier, delta), delta.number
+            return earlier
         state = self._stored_state(records, files)
         forecasts = self._open_forecasts()
         if state is None or forecasts is None or self._newest_session(records.scope) != session_id:

@@ -465,7 +465,11 @@ class Vault:
 
     def vault_stats(self) -> dict[str, Any]:
         """Return the document's statistics and the number of refusals by code."""
-        return compute_stats(self._journal, self.rules) | {"refused": self._refusals.read_totals()}
+        return compute_stats(self._journal, self.rules) | {"refused": self.refusals()}
+
+    def refusals(self) -> dict[str, int]:
+        """Return how many memories were refused, by code, as far as the caller may know."""
+        return self._refusals.read_totals()
 
     def compact(self) -> LogCompactionResult:
         """Drop superseded versions of all kinds of records for good. Only the owner of the store may."""

@@ -16,7 +16,7 @@ import lukasa
 from lukasa import Key, Link
 from lukasa.clock import to_iso
 from lukasa.interfaces.cli.app import app
-from lukasa.interfaces.cli.maintenance import sqlite_check, wal_check
+from lukasa.interfaces.doctor import sqlite_check, wal_check
 from lukasa.testing import CountingIds, FrozenClock
 
 pytestmark = pytest.mark.requirement("DOO-2")

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 import lukasa
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli.app import app
-from lukasa.interfaces.cli.maintenance import embedder_check
+from lukasa.interfaces.doctor import embedder_check
 
 pytestmark = pytest.mark.requirement("DOO-2")
 

@@ -14,6 +14,7 @@ from lukasa.interfaces.cli.options import (
     argument,
     flag,
     option,
+    parse_time,
     read_input,
     require_found,
 )
@@ -79,6 +80,7 @@ def show_(
     call: Call,
     session: SessionArgument,
     number: Annotated[int | None, option("N", "Show this checkpoint instead of the current state.", min=1)] = None,
+    as_of: Annotated[str | None, option("TIME", "Show the state of this time instead.")] = None,
     out: Annotated[Path | None, option("FILE", "Write the state to this file.")] = None,
     force: ForceOption = False,
     events: Annotated[bool, flag("--events", "Show the events of the session instead.")] = False,
@@ -98,7 +100,7 @@ def show_(
         call.show(entries, columns=columns, rows=map(_event_row, entries), wrap="how", empty="There are no events.")
         return
     if number is None:
-        _require_session(state := sessions.state(session), session)
+        _require_session(state := sessions.state(session, as_of=parse_time(as_of)), session)
     else:
         checkpoint = sessions.checkpoint(session, number)
         hint = f"`lukasa checkpoint list {session[:80]}` shows its checkpoints."

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 from lukasa.errors import StoreError, StoreMissing
 from lukasa.interfaces.cli.options import Call, flag, option, parse_time, progress_bar
 from lukasa.interfaces.cli.render import format_count, format_size
+from lukasa.interfaces.doctor import PRIVATE_MODE, DoctorCheck, describe_forged_rules, list_exposed_files, run_checks
 from lukasa.interfaces.outcomes import ExitCode, row_of
-from lukasa.models.embedders import EMBEDDER_ORDER, best_installed_embedder
 from lukasa.storage.integrity import END_OF_LOG
 
 if TYPE_CHECKING:
     from lukasa.memory import Memory
     from lukasa.storage.engine import Finding, VerifyReport
-
-_WAL_RESET_FIXED_VERSION = (3, 51, 3)
-_PRIVATE_MODE = 0o600
-_LARGE_WAL_BYTES = 64_000_000
 
 
 def verify(call: Call) -> None:
@@ -41,7 +34,7 @@ def verify(call: Call) -> None:
         columns=("where, what", ("repairable", _name_remedy)),
         rows=report.findings,
         wrap="what",
-        after=_describe_forged_rules(report),
+        after=describe_forged_rules(report),
         exit_code=ExitCode.OK if report.sound else ExitCode.DAMAGED,
     )
 
@@ -66,18 +59,6 @@ def compact(
     call.show(done, f"Dropped {format_count(done.versions, 'superseded version')}: {sizes}.")
 
 
-CheckState = Literal["fine", "note", "wrong"]
-
-
-@dataclass(frozen=True, slots=True)
-class DoctorCheck:
-    """One thing that the doctor checked, and the result."""
-
-    name: str
-    state: CheckState
-    said: str
-
-
 def doctor(call: Call, repair: Annotated[bool, flag("--repair", "Repair what can be repaired.")] = False) -> None:
     """Check the store, its files and its database, and say what is wrong. Repairs only with --repair.
 
@@ -94,7 +75,7 @@ def doctor(call: Call, repair: Annotated[bool, flag("--repair", "Repair what can
         if repair:
             repairs = list(_repair_store(memory, report))
             report = _verify_store(memory) if repairs else report
-        checks = list(_run_checks(memory, report))
+        checks = list(run_checks(memory, report))
     except StoreMissing:
         raise
     except StoreError as error:
@@ -108,78 +89,11 @@ def _verify_store(memory: Memory) -> VerifyReport:
         return memory.verify(bar)
 
 
-def _run_checks(memory: Memory, report: VerifyReport) -> Iterator[DoctorCheck]:
-    facts = memory.describe()
-    access = ", read-only" if facts["read_only"] else " can be read and written"
-    yield DoctorCheck("store", "note" if facts["read_only"] else "fine", f"{facts['store']}{access}")
-    yield sqlite_check(str(facts["sqlite"])) if "sqlite" in facts else postgres_check(facts)
-    yield DoctorCheck("schema", "fine", f"version {facts['schema']}, the one this Lukasa writes")
-    if (path := memory.place.path) is not None:
-        if exposed := _exposed_files(path):
-            mode = exposed[0].stat().st_mode & 0o777
-            yield DoctorCheck("file mode", "wrong", f"{exposed[0]} is open to others: {mode:04o} instead of 0600")
-        else:
-            yield DoctorCheck("file mode", "fine", "only its owner can read it")
-        wal = path.with_name(path.name + "-wal")
-        yield wal_check(wal.stat().st_size if wal.exists() else 0)
-        if facts.get("lacks_head"):
-            said = "was missing when the store was opened, so nothing shows whether its log is complete"
-            yield DoctorCheck("head of the log", "note", said)
-    if report.sound:
-        yield DoctorCheck("log and indexes", "fine", f"{format_count(report.versions, 'version')} proved")
-    for finding in report.findings:
-        remedy = "can be rebuilt" if finding.repairable else "cannot be repaired: restore a backup"
-        remedy = "can be set aside" if finding.position is not None else remedy
-        if finding.where == END_OF_LOG:
-            remedy = "cannot be repaired, but accepted"
-        yield DoctorCheck("log and indexes", "wrong", f"{finding.where}: {finding.what} ({remedy})")
-    yield embedder_check(memory.recall.index.describe()["embedder"], best_installed_embedder())
-    authors = sorted(memory.journal.quarantined())
-    yield DoctorCheck("quarantine", "note" if authors else "fine", ", ".join(authors) or "no author is in quarantine")
-    for sentence in _describe_forged_rules(report):
-        yield DoctorCheck("rules", "note", sentence)
-
-
-def _describe_forged_rules(report: VerifyReport) -> list[str]:
-    return [
-        f"{record.key} is ignored: {record.author!r:.80} set it, who is not the owner" for record in report.forged_rules
-    ]
-
-
-def sqlite_check(version: str) -> DoctorCheck:
-    """Check that this version of SQLite cannot damage a store by itself."""
-    if tuple(int(part) for part in re.findall(r"\d+", version)) >= _WAL_RESET_FIXED_VERSION:
-        return DoctorCheck("SQLite", "fine", f"{version}, without the WAL-reset bug")
-    return DoctorCheck("SQLite", "wrong", f"{version} has the WAL-reset bug, which can damage a store; upgrade apsw")
-
-
-def postgres_check(facts: Mapping[str, Any]) -> DoctorCheck:
-    """Check that the server has what Lukasa uses."""
-    versions = f"{facts['postgresql']}, pgvector {facts['pgvector']}, as {facts['role']}"
-    return DoctorCheck("PostgreSQL", "note" if facts["pgvector"] == "not installed" else "fine", versions)
-
-
-def embedder_check(used: str, best: str) -> DoctorCheck:
-    """Check that no better embedder is installed than the one of the store."""
-    if used == best or used not in EMBEDDER_ORDER[: EMBEDDER_ORDER.index(best)]:
-        return DoctorCheck("embedder", "fine", used)
-    return DoctorCheck(
-        "embedder", "note", f"{used}; {best} is installed and finds more: run `lukasa reembed --embedder {best}`"
-    )
-
-
-def wal_check(size: int) -> DoctorCheck:
-    """Check that the write-ahead log is not too large."""
-    if size <= _LARGE_WAL_BYTES:
-        return DoctorCheck("write-ahead log", "fine", format_size(size))
-    return DoctorCheck("write-ahead log", "note", f"{format_size(size)}: a process keeps an old snapshot open")
-
-
 def _repair_store(memory: Memory, report: VerifyReport) -> Iterator[str]:
     """Repair what can be repaired, and yield what was done."""
-    exposed = _exposed_files(memory.place.path) if memory.place.path else []
+    exposed = list_exposed_files(memory.place.path) if memory.place.path else []
     for file in exposed:
-        file.chmod(_PRIVATE_MODE)
+        file.chmod(PRIVATE_MODE)
     if exposed:
         yield "closed the store's files to others (mode 0600)"
     if any(finding.position is not None for finding in report.findings):
@@ -192,11 +106,6 @@ def _repair_store(memory: Memory, report: VerifyReport) -> Iterator[str]:
         with progress_bar("Rebuilding") as bar:
             memory.journal.reindex(bar)
         yield "rebuilt every index from the log"
-
-
-def _exposed_files(store: Path) -> list[Path]:
-    files = [store.with_name(store.name + end) for end in ("", "-wal", "-shm", "-head")]
-    return [file for file in files if file.exists() and file.stat().st_mode & 0o777 & ~_PRIVATE_MODE]
 
 
 def _show_checks(

@@ -119,7 +119,7 @@ def serve(
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         logging.getLogger("lukasa.access").addHandler(handler)
         logging.getLogger("lukasa.access").setLevel(logging.INFO)
-    with _demo_store() if demo else nullcontext(call.store) as store:
+    with _demo_store() if demo else nullcontext((call.store, backups)) as (store, backups):
         server, stores = build_server(store, Caller(), compat=compat or "")
         try:
             stores.check()
@@ -141,15 +141,16 @@ def serve(
 
 
 @contextmanager
-def _demo_store() -> Iterator[str]:
-    """Yield a temporary store with a week of a small team's agents, and remove it at the end."""
-    from lukasa.interfaces.demo import fill_store
+def _demo_store() -> Iterator[tuple[str, str]]:
+    """Yield a temporary store with a week of a small team's agents and the place of its backups; remove both at the end."""
+    from lukasa.interfaces.demo import BACKUP_FOLDER, fill_store, make_tokens
 
     with tempfile.TemporaryDirectory(prefix="lukasa-demo-") as folder:
         store = Path(folder) / "memory.db"
         fill_store(store)
+        make_tokens(store)
         render.print_to_stderr(f"This is a demonstration. Its store is {store}; it is removed at the end.")
-        yield str(store)
+        yield str(store), (store.parent / BACKUP_FOLDER).as_uri()
 
 
 def _make_owner_token(stores: CallerStores, path: Path) -> None:

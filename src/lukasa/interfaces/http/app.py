@@ -1,10 +1,11 @@
-"""The ASGI app of ``lukasa serve``: the API, MCP, health, metrics and a start page behind one token check."""
+"""The ASGI app of ``lukasa serve``: the API, MCP, health, metrics and the dashboard behind one token check."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -12,13 +13,16 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp
 
 import lukasa
 from lukasa.errors import LukasaError
 from lukasa.interfaces.auth import TokenAuthMiddleware, TokenSource
+from lukasa.interfaces.dashboard import login
+from lukasa.interfaces.dashboard.assets import PAGE_PATHS, read_assets, serve_asset
+from lukasa.interfaces.dashboard.login import LOGIN_PATHS
 from lukasa.interfaces.http.idempotency import IdempotencyMiddleware
 from lukasa.interfaces.http.metrics import RequestMetrics
 from lukasa.interfaces.http.openapi import OPEN_PATHS, describe_api
@@ -26,6 +30,8 @@ from lukasa.interfaces.http.responses import PROBLEM_MEDIA_TYPE, JsonResponse, P
 from lukasa.interfaces.http.routes import (
     consolidation,
     conversations,
+    dashboard,
+    dashboard_pages,
     episodes,
     events,
     forecasts,
@@ -84,17 +90,13 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     )
 }
 
-_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Lukasa</title>
-<h1>Lukasa is running</h1><p>The API is at <code>/v1</code>, its description at <code>/openapi.json</code>, MCP at
-<code>/mcp</code>. Send <code>Authorization: Bearer TOKEN</code>; <code>lukasa token add NAME</code> makes a token.</p></html>"""
-
-
 ROUTERS = (
     memories.router, recall.router, records.router, conversations.router, sessions.routes.router,
     episodes.routes.router, knowledge.routes.router, skills.routes.router, consolidation.router, tasks.router,
     tasks.ledgers.router, tasks.metrics.router, handoffs.routes.router, forecasts.routes.router, trust.routes.router,
     trust.rubrics.router, journal.routes.router, jobs.routes.router, transfer.router, tokens.router, events.router,
-    hub.router, log.router, operations.router,
+    hub.router, log.router, operations.router, dashboard.router, dashboard_pages.router, dashboard_pages.doctor_router,
+    login.router,
 )  # fmt: skip
 
 
@@ -133,10 +135,13 @@ def build_app(
     )
     app.state.stores = stores
     app.state.server_jobs = server_jobs
+    app.state.token_source = token_source
     for router in ROUTERS:
         app.include_router(router)
     app.add_api_route("/openapi.json", lambda: JsonResponse(describe_api(app)), include_in_schema=False)
-    app.add_route("/", lambda _: HTMLResponse(_PAGE, headers=_PAGE_HEADERS), include_in_schema=False)
+    assets = read_assets()
+    for path in (*PAGE_PATHS, "/static/{path:path}"):
+        app.add_route(path, partial(serve_asset, assets), include_in_schema=False)
     if mcp_app is not None:
         app.router.routes.extend(mcp_app.routes)
     _add_error_handlers(app)
@@ -144,17 +149,11 @@ def build_app(
         IdempotencyMiddleware(app, stores, STREAMING_PATHS | {"/v1/tokens", MCP_PATH}),
         token_source,
         allowed_hosts,
-        open_paths=OPEN_PATHS,
+        open_paths=OPEN_PATHS | LOGIN_PATHS | assets.keys(),
         reading_paths=READING_PATHS,
         streaming_paths=STREAMING_PATHS,
     )
     return RequestMetrics(admitted)
-
-
-_PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-}
 
 
 def _add_error_handlers(app: FastAPI) -> None:

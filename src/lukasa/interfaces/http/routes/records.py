@@ -35,13 +35,15 @@ def list_records(
     since: Annotated[Moment | None, Query()] = None,
     until: Annotated[Moment | None, Query()] = None,
     as_of: Annotated[Moment | None, Query()] = None,
+    newest_first: bool = False,
     limit: Limit = 100,
     cursor: Annotated[str | None, Query(max_length=400)] = None,
 ) -> Any:
-    """List records in the order of the log, page by page. Send ``next`` of a page as ``cursor`` to get the page after it."""
+    """List records in the order of the log or the newest first, page by page. Send ``next`` of a page as ``cursor`` to get the page after it."""
     filters = {
-        "kind": kind, "scope": scope, "label": label, "author": author, "since": since, "until": until, "as_of": as_of
-    }  # fmt: skip
+        "kind": kind, "scope": scope, "label": label, "author": author, "since": since, "until": until, "as_of": as_of,
+    } | ({"newest_first": True} if newest_first else {})  # fmt: skip
+    position = None if cursor is None else decode_cursor(cursor, filters)
     query = RecordQuery(
         kinds=tuple(kind),
         scopes=tuple(scope),
@@ -50,7 +52,9 @@ def list_records(
         since=to_moment(since),
         until=to_moment(until),
         as_of=to_moment(as_of),
-        after=0 if cursor is None else decode_cursor(cursor, filters),
+        after=None if newest_first else position or 0,
+        before=position if newest_first else None,
+        newest_first=newest_first,
         limit=limit,
     )
     found = list(memory.journal.read(query))

@@ -7,7 +7,7 @@ from lukasa.sessions import Sessions
 
 routes = ServiceRoutes("/v1/sessions", lambda memory: memory.sessions)
 routes.add("GET", "", Sessions.find, answer="sessions")
-routes.add("GET", "/{session_id}", Sessions.state)
+routes.add("GET", "/{session_id}", Sessions.state, omit="as_of")
 routes.add("DELETE", "/{session_id}", Sessions.erase, answer="erased")
 routes.add("GET", "/{session_id}/checkpoints", Sessions.checkpoints, answer="checkpoints")
 routes.add("GET", "/{session_id}/checkpoints/{number}", Sessions.checkpoint)

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 from anyio.streams.memory import MemoryObjectSendStream
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
 from starlette.responses import StreamingResponse
 
+from lukasa.clock import to_iso
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.http.requests import CallerMemory, RespondAsync
 from lukasa.interfaces.http.responses import DEFERRED, LOG_MEDIA_TYPE, JsonResponse, job_response
 from lukasa.interfaces.http.server_jobs import BACKUP_JOB, EXPORT_JOB, ServerJobs
-from lukasa.interfaces.serialise import import_json
+from lukasa.interfaces.outcomes import not_found, require_accepted
+from lukasa.interfaces.serialise import import_json, to_json
 from lukasa.memory import Memory, find_backups
+from lukasa.scope import SYSTEM
+from lukasa.storage.engine import Query
+from lukasa.transfer.backup import store_backup_name
 
 router = APIRouter(prefix="/v1", tags=["transfer"])
+BACKUP_PROOF = "backup_proof"
 _CHUNK_BYTES = 256 * 1024
 _NDJSON = {"description": "The log, one entry per line.", "content": {LOG_MEDIA_TYPE: {"schema": {"type": "string"}}}}
 _LOG_BODY = {"requestBody": {"required": True, "content": {LOG_MEDIA_TYPE: {"schema": {"type": "string"}}}}}
@@ -57,7 +63,8 @@ async def export_log(request: Request, memory: CallerMemory, respond_async: Resp
     jobs: ServerJobs = request.app.state.server_jobs
     if respond_async and jobs.url and memory.journal.reach.unlimited:
         return job_response(await anyio.to_thread.run_sync(jobs.defer, memory, EXPORT_JOB))
-    return StreamingResponse(_stream_log(memory), media_type=LOG_MEDIA_TYPE)
+    headers = {"Content-Disposition": 'attachment; filename="lukasa.jsonl"', "X-Content-Type-Options": "nosniff"}
+    return StreamingResponse(_stream_log(memory), headers=headers, media_type=LOG_MEDIA_TYPE)
 
 
 async def _stream_log(memory: Memory) -> AsyncIterator[bytes]:
@@ -104,10 +111,33 @@ def back_up(request: Request, memory: CallerMemory, respond_async: RespondAsync)
 
 @router.get("/backups")
 def list_backups(request: Request, memory: CallerMemory) -> Any:
-    """List the backups of the store. Only for the owner."""
+    """List the backups of the store, each with the time when it was last read and proved. Only for the owner."""
     memory.journal.with_reach(memory.journal.reach, memory.journal.author)  # refuses everybody but the owner
-    archives = find_backups(_require_backup_url(request))
-    return JsonResponse({"backups": [archives.manifest(number) for number in archives.numbers()]})
+    archives = find_backups(_require_backup_url(request), name=store_backup_name(memory.place))
+    proofs = {record.id: record for record in memory.journal.read(Query(kinds=(BACKUP_PROOF,), scopes=(SYSTEM,)))}
+    found = []
+    for number in archives.numbers():
+        manifest = to_json(archives.manifest(number))
+        proof = proofs.get(_proof_id(manifest))
+        manifest["proved_at"] = manifest["made_at"] if proof is None else to_iso(proof.recorded_at)
+        found.append(manifest)
+    return JsonResponse({"backups": found})
+
+
+@router.post("/backups/{number}/proof")
+def prove_backup(request: Request, memory: CallerMemory, number: Annotated[int, Path(ge=0, le=10**6)]) -> Any:
+    """Read a backup, compare it with its manifest, and note that it was proved. Only for the owner."""
+    memory.journal.with_reach(memory.journal.reach, memory.journal.author)  # refuses everybody but the owner
+    archives = find_backups(_require_backup_url(request), name=store_backup_name(memory.place))
+    if number not in archives.numbers():
+        raise not_found(f"There is no backup {number}.")
+    manifest = to_json(archives.verify(number))
+    proof = require_accepted(memory.journal.write(BACKUP_PROOF, id=_proof_id(manifest), scope=SYSTEM)).record
+    return JsonResponse({**manifest, "proved_at": proof.recorded_at})
+
+
+def _proof_id(manifest: Mapping[str, Any]) -> str:
+    return f"{manifest['number']}-{manifest['sha256'][:32]}"
 
 
 def _require_backup_url(request: Request) -> str:

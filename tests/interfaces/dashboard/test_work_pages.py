@@ -299,7 +299,13 @@ def test_a_job_is_dropped(sign_in: SignIn) -> None:
 def test_an_empty_store_says_what_to_do(sign_in: SignIn, tmp_path: Path) -> None:
     with serve_dashboard(tmp_path / "memory.db", embedder="hash") as server:
         visitor = sign_in(server=server)
-        for path in ("/sessions", "/experience?tab=episodes", "/trust?tab=rubric", "/forecasts", "/operations?tab=jobs"):
+        for path in (
+            "/sessions",
+            "/experience?tab=episodes",
+            "/trust?tab=rubric",
+            "/forecasts",
+            "/operations?tab=jobs",
+        ):
             page = visitor.open(path)
             expect(page.locator("main .empty code").first).to_be_visible()
         for path in ("/experience", "/trust?tab=judge", "/agents", "/live", "/operations?tab=backups"):

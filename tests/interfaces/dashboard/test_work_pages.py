@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from lukasa.interfaces.auth import StoreTokenSource
 from lukasa.interfaces.stores import Caller
-from support.dashboard import Visitor
+from support.dashboard import Visitor, serve_dashboard
 
 pytestmark = pytest.mark.requirement("DOO-5")
 SignIn = Callable[..., Visitor]
@@ -294,3 +294,19 @@ def test_a_job_is_dropped(sign_in: SignIn) -> None:
     row.get_by_role("button", name="Drop").click()
     expect(row).to_have_count(0)
     assert [job.name for job in visitor.server.memory.jobs.find()] == ["experience.consolidate"]
+
+
+def test_an_empty_store_says_what_to_do(sign_in: SignIn, tmp_path: Path) -> None:
+    with serve_dashboard(tmp_path / "memory.db", embedder="hash") as server:
+        visitor = sign_in(server=server)
+        for path in (
+            "/sessions",
+            "/experience?tab=episodes",
+            "/trust?tab=rubric",
+            "/forecasts",
+            "/operations?tab=jobs",
+        ):
+            page = visitor.open(path)
+            expect(page.locator("main .empty code").first).to_be_visible()
+        for path in ("/experience", "/trust?tab=judge", "/agents", "/live", "/operations?tab=backups"):
+            assert visitor.open(path).locator("main .notice").count() == 0, path

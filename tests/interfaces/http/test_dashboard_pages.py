@@ -136,6 +136,9 @@ def test_the_doctor_is_for_the_owner(owner: TestClient, ada: TestClient) -> None
 
 
 def test_a_backup_is_proved_by_reading_it(stores: CallerStores, secrets: dict[str, str], tmp_path: Path) -> None:
+    app = build_app(stores, StoreTokenSource(stores), ["testserver"])
+    with TestClient(app, headers={"Authorization": f"Bearer {secrets['']}"}) as owner:
+        assert get(owner, "backups") == {"backups": [], "has_place": False}
     app = build_app(stores, StoreTokenSource(stores), ["testserver"], backup_url=(tmp_path / "b").as_uri())
     with TestClient(app, headers={"Authorization": f"Bearer {secrets['']}"}) as owner:
         assert get(owner, "backups")["backups"] == []

@@ -29,7 +29,7 @@ export function Page() {
     setChanged((value) => value + 1);
   };
   const tab = query.tab || "open";
-  return html`<${Frame} title=${title} lead="What agents said would happen, and what happened." loading=${scores.data === null}
+  return html`<${Frame} title=${title} lead="What agents said would happen, and what happened." loading=${scores.loading && scores.data === null}
     actions=${html`<${Select} label="Window" value=${query.window || ""} onChange=${(value) => setQuery({ window: value })} options=${WINDOWS} /><${Select} label="Category" value=${query.category || ""} onChange=${(value) => setQuery({ category: value })} options=${[["", "all"], ...categories.map((name) => [name, name])]} />`}>
     <${Figures} state=${scores} />
     <div class="grid">
@@ -133,7 +133,8 @@ function Predictions({ state, isOpen = false, category, onChange }) {
 
 function History({ item, onClose }) {
   const history = useApi(join("/v1/forecasts", item.prediction_id) + "/history");
-  const reasoning = useApi(join("/v1/forecasts/markets", item.market_id));
+  const reasons = useApi("/v1/dashboard/records", { kind: "reasoning", limit: 200 });
+  const reasoning = { data: reasons.data?.records.find((record) => record.id === item.market_id)?.body };
   return html`<${Dialog} title="Prediction" wide onClose=${onClose}>
     <p><${Text} value=${item.question} /></p>
     <${Load} state=${history} lines=${3}>

@@ -15,7 +15,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 PROCESSES = 8
 KILLS = 2
@@ -39,19 +41,17 @@ class OpenAISession:
 class ClaudeSession:
     """Appends entries to one transcript, each twice, as after a time-out."""
 
-    KEY = {"project_key": "project", "session_id": "session"}
-
     def __init__(self, memory):
         from lukasa.integrations.claude_agent import LukasaSessionStore
 
-        self._store = LukasaSessionStore(memory)
+        self._store, self._key = LukasaSessionStore(memory), {"project_key": "project", "session_id": "session"}
 
     def write(self, mark):
         for _ in range(2):
-            asyncio.run(self._store.append(self.KEY, [{"type": "user", "uuid": mark, "customTitle": mark}]))
+            asyncio.run(self._store.append(self._key, [{"type": "user", "uuid": mark, "customTitle": mark}]))
 
     def read(self):
-        entries = asyncio.run(self._store.load(self.KEY))
+        entries = asyncio.run(self._store.load(self._key))
         (summary,) = asyncio.run(self._store.list_session_summaries("project"))
         assert summary["data"]["custom_title"] == entries[-1]["uuid"]
         return [entry["uuid"] for entry in entries]
@@ -60,17 +60,16 @@ class ClaudeSession:
 class GraphSaver:
     """Puts checkpoints of one thread, each the child of the newest, and one pending write for each."""
 
-    CONFIG = {"configurable": {"thread_id": "thread", "checkpoint_ns": ""}}
-
     def __init__(self, memory):
         from lukasa.integrations.langgraph import LukasaSaver
 
         self._saver = LukasaSaver(memory)
+        self._config = {"configurable": {"thread_id": "thread", "checkpoint_ns": ""}}
 
     def write(self, mark):
         from langgraph.checkpoint.base.id import uuid6
 
-        newest = self._saver.get_tuple(self.CONFIG)
+        newest = self._saver.get_tuple(self._config)
         versions = newest.checkpoint["channel_versions"] if newest else {}
         number = versions.get("marks", 0) + 1
         fixed = {"fixed": 1} if not versions else {}
@@ -78,12 +77,12 @@ class GraphSaver:
         state |= {"channel_values": {"marks": "long text " * 200 + mark, "fixed": "same"}, "updated_channels": None}
         state |= {"channel_versions": {"fixed": 1, "marks": number}}
         config = self._saver.put(
-            newest.config if newest else self.CONFIG, state, {"step": number}, {"marks": number} | fixed
+            newest.config if newest else self._config, state, {"step": number}, {"marks": number} | fixed
         )
         self._saver.put_writes(config, [("done", mark)], "task")
 
     def read(self):
-        found = list(self._saver.list(self.CONFIG))
+        found = list(self._saver.list(self._config))
         assert all(item.checkpoint["channel_values"]["fixed"] == "same" for item in found)
         return [item.checkpoint["channel_values"]["marks"].removeprefix("long text " * 200) for item in reversed(found)]
 
@@ -111,21 +110,73 @@ class AnthropicFile:
 
         from lukasa.integrations.anthropic import LukasaMemoryTool
 
-        self._tool, self._error = LukasaMemoryTool(memory), ToolError
+        self._tool = LukasaMemoryTool(memory)
+        with suppress(ToolError):
+            self._tool.create(SimpleNamespace(path="/memories/marks.txt", file_text=""))
 
     def write(self, mark):
-        path = "/memories/marks.txt"
-        try:
-            self._tool.execute_command("create", path, "")
-        except self._error:
-            pass
-        self._tool.insert(Line(path, 0, mark))
+        self._tool.insert(SimpleNamespace(path="/memories/marks.txt", insert_line=0, insert_text=mark))
 
     def read(self):
-        from anthropic.types.beta import BetaMemoryTool20250818ViewCommand as View
+        text = self._tool.view(SimpleNamespace(path="/memories/marks.txt", view_range=None))
+        lines = [line.split("\t")[1] for line in text.splitlines()[1:]]
+        return [line for line in reversed(lines) if line]
 
-        text = self._tool.view(View(command="view", path="/memories/marks.txt"))
-        return [line.split("\t")[1] for line in text.splitlines()[1:] if "\t" in line][::-1]
+
+class PydanticConversation:
+    """Saves messages at the end of one conversation."""
+
+    def __init__(self, memory):
+        from lukasa.integrations.pydantic_ai import LukasaConversations
+
+        self._store = LukasaConversations(memory)
+
+    def write(self, mark):
+        asyncio.run(self._save(mark))
+
+    async def _save(self, mark):
+        from pydantic_ai.conversation import Conversation
+        from pydantic_ai.conversation_store import ConversationConflict
+        from pydantic_ai.messages import ModelRequest, UserPromptPart
+
+        while True:
+            conversation = await self._store.load("chat") or Conversation(conversation_id="chat")
+            conversation.messages.append(ModelRequest(parts=[UserPromptPart(content=mark)]))
+            with suppress(ConversationConflict):
+                await self._store.save(conversation)
+                return
+
+    def read(self):
+        return [message.parts[0].content for message in asyncio.run(self._store.load("chat")).messages]
+
+
+class PydanticFile:
+    """Adds lines to the end of one file."""
+
+    def __init__(self, memory):
+        from lukasa.integrations.pydantic_ai_memory import LukasaMemoryFiles
+
+        self._store = LukasaMemoryFiles(memory)
+
+    def write(self, mark):
+        asyncio.run(self._write(mark))
+
+    async def _write(self, mark):
+        from pydantic_ai_harness.memory import MemoryConflictError, MemoryOperation
+
+        operation = MemoryOperation(id=mark, fingerprint=mark)
+        while True:
+            file = await self._store.read("agent/marks.md", max_chars=1_000_000)
+            text, version = (file.content, file.version) if file else ("", None)
+            with suppress(MemoryConflictError):
+                for _ in range(2):  # the second is a repeated call
+                    await self._store.write(
+                        "agent/marks.md", f"{text}{mark}\n", expected_version=version, operation=operation
+                    )
+                return
+
+    def read(self):
+        return asyncio.run(self._store.read("agent/marks.md", max_chars=1_000_000)).content.split()
 
 
 ADAPTERS: dict[str, Callable] = {
@@ -134,6 +185,8 @@ ADAPTERS: dict[str, Callable] = {
     "graph_saver": GraphSaver,
     "graph_store": GraphStore,
     "openai_session": OpenAISession,
+    "pydantic_conversation": PydanticConversation,
+    "pydantic_file": PydanticFile,
 }
 
 
@@ -184,11 +237,13 @@ def race(adapter, store, folder, count):
     with lukasa.open(store) as memory:
         found = ADAPTERS[adapter](memory).read()
         sound = memory.verify().sound
-    collect = {word: [mark for name in names for mark in read_ledger(folder, name, word)] for word in ("began", "wrote")}
+    collect = {
+        word: [mark for name in names for mark in read_ledger(folder, name, word)] for word in ("began", "wrote")
+    }
     return {**collect, "found": found, "failed": failed, "sound": sound}
 
 
-def check_race(adapter: str, store: str, folder: Path, count: int = 12) -> None:
+def check_race(adapter: str, store: str, folder: Path, count: int = 9) -> None:
     """Assert that eight processes, two of them killed, lose nothing that was acknowledged and add nothing twice."""
     command = [sys.executable, __file__, adapter, store, str(folder), str(count)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

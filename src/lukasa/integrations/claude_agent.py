@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from lukasa.errors import MissingExtra
 from lukasa.integrations import TRANSCRIPT, TRANSCRIPT_ENTRY
-from lukasa.integrations.records import choose_scope, encode_json, hash_names, read_text, require_accepted, run_to_end
+from lukasa.integrations.records import (
+    choose_scope,
+    encode_json,
+    hash_names,
+    read_at_once,
+    read_text,
+    require_accepted,
+    run_to_end,
+)
 from lukasa.memory import Memory
 from lukasa.record import Draft, Key, Record
 from lukasa.storage.engine import Query, Reader
@@ -109,12 +117,10 @@ class LukasaSessionStore(SessionStore):
 
     def _load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         query = Query(kinds=(TRANSCRIPT_ENTRY,), scopes=(self._scope,), labels=(_transcript_label(key),))
-        with self._journal.snapshot() as reader:
-            return [json.loads(record.body["entry"]) for record in reader.read(query)] or None
+        return [json.loads(record.body["entry"]) for record in read_at_once(self._journal, query)] or None
 
     def _list_transcripts(self, label: str) -> list[Record]:
-        with self._journal.snapshot() as reader:
-            return reader.read(Query(kinds=(TRANSCRIPT,), scopes=(self._scope,), labels=(label,)))
+        return read_at_once(self._journal, Query(kinds=(TRANSCRIPT,), scopes=(self._scope,), labels=(label,)))
 
     def _draft(self, key: SessionKey, entry: SessionStoreEntry) -> Draft:
         uuid = entry.get("uuid")

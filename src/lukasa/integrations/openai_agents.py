@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from lukasa.errors import MissingExtra
 from lukasa.integrations import SESSION_ITEM
-from lukasa.integrations.records import choose_scope, encode_json, read_text, require_accepted, run_to_end
+from lukasa.integrations.records import choose_scope, encode_json, read_at_once, read_text, require_accepted, run_to_end
 from lukasa.memory import Memory
 from lukasa.outcome import Refused
 from lukasa.record import Draft, Record
@@ -84,7 +84,7 @@ class LukasaSession(SessionABC):
         return Query(kinds=kinds, scopes=scopes, labels=labels, newest_first=newest, limit=limit)
 
     def _read_items(self, limit: int | None) -> list[TResponseInputItem]:
-        records = list(self._journal.read(self._query(limit)))
+        records = read_at_once(self._journal, self._query(limit))
         return [json.loads(record.body["item"]) for record in (records if limit is None else reversed(records))]
 
     def _pop(self) -> TResponseInputItem | None:

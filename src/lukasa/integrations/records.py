@@ -9,8 +9,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from lukasa.errors import InvalidInput
+from lukasa.journal import Journal
 from lukasa.memory import Memory
 from lukasa.outcome import Accepted, Outcome
+from lukasa.record import Record
+from lukasa.storage.engine import Query
 
 T = TypeVar("T")
 
@@ -29,6 +32,12 @@ def require_accepted(outcome: Outcome) -> None:
         raise InvalidInput(f"The store did not take it: {outcome.reason}")
 
 
+def read_at_once(journal: Journal, query: Query) -> list[Record]:
+    """Return all records of a query as of one moment."""
+    with journal.snapshot() as reader:
+        return reader.read(query)
+
+
 def hash_names(*names: str) -> str:
     """Return an id for names of any length and characters."""
     return hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).hexdigest()[:24]
@@ -44,7 +53,7 @@ def read_text(message: Any) -> str:
     """Return the text of a message, or "" for other things, such as calls of tools."""
     content = message.get("content") if isinstance(message, dict) else None
     if isinstance(content, list):
-        texts = (part.get("text") for part in content if isinstance(part, dict))
+        texts = (part.get("text") if isinstance(part, dict) else part for part in content)
         content = "\n".join(text for text in texts if isinstance(text, str))
     if not isinstance(content, str):
         return ""

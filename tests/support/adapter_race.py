@@ -179,11 +179,61 @@ class PydanticFile:
         return asyncio.run(self._store.read("agent/marks.md", max_chars=1_000_000)).content.split()
 
 
+class HermesSession:
+    """Stores turns of one session."""
+
+    def __init__(self, memory):
+        from lukasa.integrations.hermes import LukasaMemoryProvider
+
+        self._memory = memory
+        self._provider = LukasaMemoryProvider(memory.place.url or str(memory.place.path), "ada")
+        self._is_open = False
+
+    def write(self, mark):
+        if not self._is_open:
+            self._provider.initialize("session", hermes_home="/nowhere")
+            self._is_open = True
+        self._provider.sync_turn(mark, f"answer to {mark}")
+
+    def read(self):
+        turns = list(self._memory.as_agent("ada").context.transcript("session"))
+        asked, answered = turns[::2], turns[1::2]
+        assert [f"answer to {turn.content}" for turn in asked] == [turn.content for turn in answered]
+        return [turn.content for turn in asked]
+
+
+class AdkSession:
+    """Adds the events of one session, each twice, as when a session is added again."""
+
+    def __init__(self, memory):
+        from google.adk.events.event import Event
+        from google.genai.types import Content, Part
+
+        from lukasa.integrations.google_adk import LukasaMemoryService
+
+        self._memory, self._service = memory, LukasaMemoryService(memory)
+        self._make_event = lambda mark: Event(id=mark, author="user", content=Content(parts=[Part(text=mark)]))
+
+    def write(self, mark):
+        events = [self._make_event(mark)]
+        for _ in range(2):
+            asyncio.run(
+                self._service.add_events_to_memory(app_name="app", user_id="ada", events=events, session_id="s")
+            )
+
+    def read(self):
+        from lukasa.storage.engine import Query
+
+        return [record.text for record in self._memory.journal.read(Query(kinds=("agent_event",)))]
+
+
 ADAPTERS: dict[str, Callable] = {
+    "adk_session": AdkSession,
     "anthropic_file": AnthropicFile,
     "claude_session": ClaudeSession,
     "graph_saver": GraphSaver,
     "graph_store": GraphStore,
+    "hermes_session": HermesSession,
     "openai_session": OpenAISession,
     "pydantic_conversation": PydanticConversation,
     "pydantic_file": PydanticFile,
@@ -243,7 +293,7 @@ def race(adapter, store, folder, count):
     return {**collect, "found": found, "failed": failed, "sound": sound}
 
 
-def check_race(adapter: str, store: str, folder: Path, count: int = 9) -> None:
+def check_race(adapter: str, store: str, folder: Path, count: int = 6) -> None:
     """Assert that eight processes, two of them killed, lose nothing that was acknowledged and add nothing twice."""
     command = [sys.executable, __file__, adapter, store, str(folder), str(count)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

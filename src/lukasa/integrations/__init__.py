@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from lukasa.gate import KindSpec, RecordLimits
 
+AGENT_EVENT = "agent_event"
 CONVERSATION_HEAD, CONVERSATION_MESSAGE = "conversation_head", "conversation_message"
 FILE_OPERATION, NOTE_FILE = "file_operation", "note_file"
 GRAPH_CHECKPOINT, GRAPH_ITEM, GRAPH_WRITES = "graph_checkpoint", "graph_item", "graph_writes"
@@ -24,6 +25,7 @@ MEMORY_FILE, SESSION_ITEM = "memory_file", "session_item"
 TRANSCRIPT, TRANSCRIPT_ENTRY = "transcript", "transcript_entry"
 _LARGE = KindSpec(limits=RecordLimits(record_bytes=64_000_000))
 KINDS = {
+    AGENT_EVENT: _LARGE,
     CONVERSATION_HEAD: _LARGE,
     CONVERSATION_MESSAGE: _LARGE,
     FILE_OPERATION: KindSpec(),

@@ -25,7 +25,7 @@ from lukasa.storage.engine import Query
 from support.adapter_race import check_race
 
 pytestmark = pytest.mark.slow
-USER = {"app_name": "app", "user_id": "ada"}
+USER: dict = {"app_name": "app", "user_id": "ada"}
 WORDS = ["tea", "release", "heron", "lisbon", "会議"]
 STEPS = st.lists(
     st.one_of(
@@ -55,7 +55,7 @@ def test_the_service_finds_what_adks_own_finds(steps):
     events = [make_event(str(number), f"{WORDS[number % 5]} number{number}") for number in range(10)]
 
     async def run(service):
-        added = {"s": [], "t": []}
+        added: dict[str, list] = {"s": [], "t": []}
         for action, session, value in steps:
             if action == "delete":
                 await service.delete_memory(**USER, memory_id=str(value))

@@ -53,7 +53,7 @@ class Player:
 
     def __init__(self, store):
         self.store = store
-        self.versions = {None: None}
+        self.versions: dict[str | None, int | None] = {None: None}
 
     def number(self, version):
         return self.versions.setdefault(version, len(self.versions))

@@ -51,7 +51,7 @@ class ClaudeSession:
             asyncio.run(self._store.append(self._key, [{"type": "user", "uuid": mark, "customTitle": mark}]))
 
     def read(self):
-        entries = asyncio.run(self._store.load(self._key))
+        entries = asyncio.run(self._store.load(self._key)) or []
         (summary,) = asyncio.run(self._store.list_session_summaries("project"))
         assert summary["data"]["custom_title"] == entries[-1]["uuid"]
         return [entry["uuid"] for entry in entries]
@@ -312,4 +312,5 @@ def check_race(adapter: str, store: str, folder: Path, count: int = 6) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(race(*sys.argv[1:4], int(sys.argv[4]))) + "\n")
+    _, adapter, store, folder, count = sys.argv
+    sys.stdout.write(json.dumps(race(adapter, store, folder, int(count))) + "\n")

@@ -1,7 +1,7 @@
 """A memory service of Google ADK on a Lukasa store: ``Runner(…, memory_service=LukasaMemoryService(memory))``.
 
-An event of a session is one record, however often its session is added. A search is a recall of what one user of one app said
-and was told, by words and by meaning. What was deleted once does not come back when its session is added again.
+An event of a session is one record, however often its session is added. A search is a recall of the sessions of one user of one
+app, by words and by meaning. What was deleted once does not come back when its session is added again.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class LukasaMemoryService(BaseMemoryService):
         await self._add(drafts)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        """Recall what one user of one app said and was told."""
+        """Recall what was said in the sessions of one user of one app."""
         label = f"user={hash_names(app_name, user_id)}"
         answer = await asyncio.to_thread(
             lambda: self._memory.recall(

@@ -211,7 +211,7 @@ class LukasaMemoryProvider(MemoryProvider):
         return [store, {"key": "agent", "description": "The name under which the agent writes", "default": "hermes"}]
 
     def save_config(self, values: Mapping[str, Any], hermes_home: str) -> None:
-        """Write what ``hermes memory setup`` was told."""
+        """Write the answers to the questions of ``hermes memory setup``."""
         settings = {name: str(values[name]) for name in ("store", "agent") if values.get(name)}
         (Path(hermes_home) / SETTINGS_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 

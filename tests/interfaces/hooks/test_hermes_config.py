@@ -26,7 +26,7 @@ CONFIGS = [
 @pytest.mark.parametrize("text", CONFIGS)
 def test_only_the_memory_provider_changes_and_undo_removes_it(text):
     before = yaml.safe_load(text) or {}
-    after = update_hermes_yaml(text)
+    after = update_hermes_yaml(text) or ""
     wanted = {**before, "memory": {**before.get("memory", {}), "provider": "lukasa"}}
     assert yaml.safe_load(after) == wanted
     assert update_hermes_yaml(after) == after

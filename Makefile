@@ -38,12 +38,21 @@ test-faults: setup  ## the long fault and load tests
 coverage: setup  ## the tests with coverage; fails below the floor in pyproject.toml
 	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term --cov-report=html
 
-test-clients: setup  ## real clients and frameworks: MCP conformance, Claude Code, LangGraph, OpenAI Agents, Anthropic
+test-clients: setup build/frameworks/.ready  ## real clients and frameworks: MCP conformance, Claude Code, LangGraph, Hermes, …
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group clients
 	mkdir -p build/clients && cp tests/clients/package.json build/clients/
 	-cd build/clients && PATH="$(CURDIR)/$(BIN):$$PATH" NODE_USE_SYSTEM_CA=1 npm install --silent --no-audit --no-fund \
 		--no-package-lock --fetch-retries=1 --fetch-timeout=60000
 	$(BIN)/python -m pytest -m slow tests/clients
+	build/frameworks/bin/python -m pytest -m slow tests/frameworks
+
+# Frameworks that pin other versions of what the clients above need.
+build/frameworks/.ready: pyproject.toml tests/frameworks/constraints.txt
+	$(PYTHON) -m venv build/frameworks
+	build/frameworks/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.5"
+	build/frameworks/bin/python -m uv pip install --quiet --python build/frameworks/bin/python -c tests/frameworks/constraints.txt \
+		--group frameworks -e ".[postgres]"
+	@touch $@
 
 pictures: setup  ## the picture in the README, from commands that are really run
 	$(BIN)/python docs/pictures/draw.py
@@ -86,11 +95,13 @@ audit:  ## look up the pinned packages in advisory databases, where one can be r
 	build/audit/bin/python -m pip install --quiet --disable-pip-version-check "pip-audit>=2.9"
 	build/audit/bin/python tools/audit.py build/audit/bin/pip-audit
 
-hashes:  ## write constraints-hashes.txt anew, after a change of constraints.txt
+hashes:  ## write constraints-hashes.txt and the versions of frameworks anew, after a change of constraints.txt
 	$(PYTHON) -m venv build/hashes
 	build/hashes/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.5"
 	build/hashes/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --group dev $(EXTRAS) \
 		-c constraints.txt --generate-hashes --no-header --no-annotate -o constraints-hashes.txt
+	build/hashes/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --group frameworks --extra postgres \
+		--no-header --no-annotate -o tests/frameworks/constraints.txt
 
 check: lint types contract test  ## what CI runs
 

@@ -112,7 +112,7 @@ REQUIREMENTS = {
     "DOO-3": "The MCP server offers a small set of well-named tools to coding agents.",
     "DOO-4": "The HTTP API has OpenAPI, tokens with scopes, a rate limit, health and metrics.",
     "DOO-5": "The dashboard lets people browse, search and review memory in a browser.",
-    "DOO-6": "Adapters serve LangGraph, OpenAI Agents and the Anthropic memory tool.",
+    "DOO-6": "Adapters serve LangGraph, OpenAI Agents, the Anthropic memory tool, Claude sessions, Pydantic AI, Hermes and ADK.",
     "DOO-7": "The same scenario gives the same outcome through every door.",
     "DOO-8": "A Python client has the same calls over HTTP, and a store syncs with a hub, proved.",
     # Running it

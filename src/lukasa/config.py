@@ -34,6 +34,7 @@ EMBEDDER_FAILURE_VARIABLE = "LUKASA_EMBEDDER_FAILURE"
 RECALL_DEADLINE_VARIABLE = "LUKASA_RECALL_DEADLINE"
 HUB_VARIABLE = "LUKASA_HUB"
 HUB_TOKEN_VARIABLE = "LUKASA_HUB_TOKEN"  # noqa: S105 - the name of a variable
+HERMES_VARIABLE = "HERMES_HOME"
 BACKUP_SECRET_VARIABLE = "LUKASA_BACKUP_SECRET"  # noqa: S105 - the name of a variable
 SESSION_VARIABLES = ("LUKASA_SESSION_ID", "VOXSIGIL_SESSION_ID")
 STORE_FILE = "memory.db"
@@ -54,6 +55,12 @@ def find_store(environment: Mapping[str, str] | None = None, start: Path | None 
         if (folder / ".lukasa").is_dir():
             return str(folder / ".lukasa" / STORE_FILE)
     return str(user_data_path("lukasa") / STORE_FILE)
+
+
+def locate_hermes() -> Path:
+    """Return the folder where Hermes Agent keeps its configuration."""
+    named = os.environ.get(HERMES_VARIABLE, "").strip()
+    return Path(named).expanduser() if named else Path.home() / ".hermes"
 
 
 def locate_store(store: str | os.PathLike[str] | None) -> StoreLocation:

@@ -371,6 +371,7 @@ DOORS = [
     Step("install claude-code --undo"),
     Step("install codex --user --dry-run"),
     Step("install cursor --project --dry-run"),
+    Step("install hermes --dry-run"),
     Step("hook session-start", stdin='{"session_id": "s1"}', plain=True),
     Step("--agent ada hook stop", stdin='{"session_id": "s1"}', plain=True),
     Step("mcp --compat unknown", plain=True),

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from lukasa.errors import MissingExtra
 from lukasa.integrations import SESSION_ITEM
-from lukasa.integrations.records import choose_scope, require_accepted
+from lukasa.integrations.records import choose_scope, encode_json, read_at_once, read_text, require_accepted, run_to_end
 from lukasa.memory import Memory
 from lukasa.outcome import Refused
 from lukasa.record import Draft, Record
@@ -31,7 +31,6 @@ except ImportError as error:
 if TYPE_CHECKING:
     from agents import TResponseInputItem
 
-T = TypeVar("T")
 _MAX_LABEL = 150
 
 
@@ -65,11 +64,11 @@ class LukasaSession(SessionABC):
         """Add items to the end, all or none."""
         drafts = [self._draft(item) for item in items]
         if drafts:
-            await _settle(lambda: require_accepted(self._journal.append(drafts)))
+            await run_to_end(lambda: require_accepted(self._journal.append(drafts)))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item and return it."""
-        return await _settle(self._pop)
+        return await run_to_end(self._pop)
 
     async def clear_session(self) -> None:
         """Remove all items."""
@@ -77,7 +76,7 @@ class LukasaSession(SessionABC):
         def tombstones(reader: Reader) -> Sequence[Draft] | Refused:
             return [self._tombstone(record) for record in reader.read(self._query())]
 
-        await _settle(lambda: require_accepted(self._journal.append_if(tombstones)))
+        await run_to_end(lambda: require_accepted(self._journal.append_if(tombstones)))
 
     def _query(self, limit: int | None = None) -> Query:
         newest = limit is not None
@@ -85,7 +84,7 @@ class LukasaSession(SessionABC):
         return Query(kinds=kinds, scopes=scopes, labels=labels, newest_first=newest, limit=limit)
 
     def _read_items(self, limit: int | None) -> list[TResponseInputItem]:
-        records = list(self._journal.read(self._query(limit)))
+        records = read_at_once(self._journal, self._query(limit))
         return [json.loads(record.body["item"]) for record in (records if limit is None else reversed(records))]
 
     def _pop(self) -> TResponseInputItem | None:
@@ -99,39 +98,11 @@ class LukasaSession(SessionABC):
         return json.loads(popped[0].body["item"]) if popped else None
 
     def _draft(self, item: TResponseInputItem) -> Draft:
-        content = json.dumps(item, ensure_ascii=False)
-        body = {"item": content, "session_id": self.session_id}
-        return Draft(SESSION_ITEM, _message_text(item), body, scope=self._scope, labels=(self._label,), origin="chat")
+        body = {"item": encode_json(item), "session_id": self.session_id}
+        return Draft(SESSION_ITEM, read_text(item), body, scope=self._scope, labels=(self._label,), origin="chat")
 
     @staticmethod
     def _tombstone(record: Record) -> Draft:
         return Draft(
             record.kind, id=record.id, scope=record.scope, deleted=True, expected=record.version, origin="chat"
         )
-
-
-def _message_text(item: Any) -> str:
-    """Return the text of a message, or "" for other items, such as calls of tools."""
-    content = item.get("content") if isinstance(item, dict) else None
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        return "\n".join(
-            part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
-        )
-    return ""
-
-
-async def _settle(work: Callable[[], T]) -> T:
-    """Run a write in a thread and wait for its end, even if the caller is cancelled meanwhile."""
-    task = asyncio.ensure_future(asyncio.to_thread(work))
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = cancelled or error
-    result = task.result()
-    if cancelled is not None:
-        raise cancelled
-    return result

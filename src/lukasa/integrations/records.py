@@ -1,12 +1,21 @@
-"""What every adapter needs of a store: its scope, ids from names, and writes that must be accepted."""
+"""What several adapters need: the scope they write to, ids from names, writes that must be accepted, and texts of messages."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from lukasa.errors import InvalidInput
+from lukasa.journal import Journal
 from lukasa.memory import Memory
 from lukasa.outcome import Accepted, Outcome
+from lukasa.record import Record
+from lukasa.storage.engine import Query
+
+T = TypeVar("T")
 
 
 def choose_scope(memory: Memory, scope: str | None) -> str:
@@ -23,6 +32,52 @@ def require_accepted(outcome: Outcome) -> None:
         raise InvalidInput(f"The store did not take it: {outcome.reason}")
 
 
+def read_at_once(journal: Journal, query: Query) -> list[Record]:
+    """Return all records of a query as of one moment."""
+    with journal.snapshot() as reader:
+        return reader.read(query)
+
+
 def hash_names(*names: str) -> str:
     """Return an id for names of any length and characters."""
     return hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def encode_json(value: Any) -> str:
+    """Return a JSON value as text that any engine stores, lone surrogates included."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isascii() or _is_encodable(text) else json.dumps(value)
+
+
+def read_text(message: Any) -> str:
+    """Return the text of a message, or "" for other things, such as calls of tools."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, list):
+        texts = (part.get("text") if isinstance(part, dict) else part for part in content)
+        content = "\n".join(text for text in texts if isinstance(text, str))
+    if not isinstance(content, str):
+        return ""
+    return content if _is_encodable(content) else content.encode("utf-8", "replace").decode()
+
+
+async def run_to_end(work: Callable[[], T]) -> T:
+    """Run a write in a thread and wait for its end, even if the caller is cancelled meanwhile."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+    result = task.result()
+    if cancelled is not None:
+        raise cancelled
+    return result
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

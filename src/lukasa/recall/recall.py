@@ -51,6 +51,7 @@ MAX_SOURCES_PER_HIT = 24
 MAX_COMPARED_LENGTH = 50_000
 """The number of characters of one text that are compared with the question, at most."""
 _MAX_COMPARED_IN_ALL = 3_000_000  # the same for all candidates of one recall
+_MIN_COVERAGE, _MIN_COSINE = 0.5, 0.35
 _CHARACTERS_PER_TOKEN = 200  # more than any token has
 _TEXT_CANDIDATES = 150
 _VECTOR_CANDIDATES = 300
@@ -443,6 +444,12 @@ def _links_between(records: Mapping[int, Record]) -> dict[int, frozenset[int]]:
                 linked.setdefault(seq, set()).add(other)
                 linked.setdefault(other, set()).add(seq)
     return {seq: frozenset(others) for seq, others in linked.items()}
+
+
+def is_relevant(hit: RecallHit, min_coverage: float = _MIN_COVERAGE) -> bool:
+    """Return whether a hit is about the question, and not just the best of all records."""
+    coverage = next((signal.value for signal in hit.signals if signal.name == "coverage"), 0.0)
+    return coverage >= min_coverage or (hit.hit.candidate.cosine or 0.0) >= _MIN_COSINE
 
 
 def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock:

@@ -15,17 +15,19 @@ from lukasa.interfaces.cli.options import Call, argument, flag, get_options, req
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.hooks.client import EVENTS
 
+HERMES = "hermes"
+
 
 def install(
     call: Call,
-    product: Annotated[str, argument("claude-code|codex|cursor", "The coding agent.")],
+    product: Annotated[str, argument("claude-code|codex|cursor|hermes", "The agent.")],
     project: Annotated[bool, flag("--project", "For all users of this folder; the default.")] = False,
     user: Annotated[bool, flag("--user", "For you, in every folder.")] = False,
     dry_run: Annotated[bool, flag("--dry-run", "Only show what would change.")] = False,
     undo: Annotated[bool, flag("--undo", "Remove Lukasa from the configuration; the rest stays.")] = False,
     yes: Annotated[bool, flag("--yes", "Do not ask for confirmation.")] = False,
 ) -> None:
-    """Add Lukasa to the configuration of a coding agent: the MCP server and, for Claude Code, hooks.
+    """Add Lukasa to the configuration of an agent: the MCP server, for Claude Code hooks, for Hermes a memory provider.
 
     Shows the changes and asks first. --agent sets the agent's name; default: the name of the product. --store sets the
     store; default: the folder .lukasa/ of the project.
@@ -34,15 +36,25 @@ def install(
     """
     from lukasa.interfaces.hooks.config import PRODUCTS, apply_change, plan_changes
 
-    require_choice(product, PRODUCTS, "a product that can be configured")
-    chosen = next(known for known in PRODUCTS if known == product)
+    require_choice(product, (*PRODUCTS, HERMES), "a product that can be configured")
+    if project and product == HERMES:
+        raise InvalidInput("Hermes has one configuration for all folders.", hint="Leave --project out.")
     if project and user:
         raise InvalidInput("Use --project or --user, not both.")
     folder = Path.home() if user else Path.cwd()
     words = [_program_command(), "--agent", call.agent or product]
     words += [word for scope in call.scopes for word in ("--scope", scope)]
-    environment = {} if call.store is None else {"LUKASA_STORE": _store_for_config(call.store)}
-    changes = plan_changes(chosen, words, folder, user=user, undo=undo, environment=environment)
+    store = {} if call.store is None else {"LUKASA_STORE": _store_for_config(call.store)}
+    if product == HERMES:
+        from lukasa.config import locate_hermes
+        from lukasa.interfaces.hooks.hermes import plan_hermes_changes
+
+        given = {"store": store.get("LUKASA_STORE"), "agent": call.agent}
+        settings = {name: value for name, value in given.items() if value}
+        changes = plan_hermes_changes(locate_hermes(), settings, undo=undo)
+    else:
+        chosen = next(known for known in PRODUCTS if known == product)
+        changes = plan_changes(chosen, words, folder, user=user, undo=undo, environment=store)
     needed = [change for change in changes if change.is_needed]
     if not call.json:
         for change in needed:
@@ -54,7 +66,7 @@ def install(
     if written:
         for change in needed:
             apply_change(change)
-        if not user and call.store is None and not undo:
+        if not user and call.store is None and not undo and product != HERMES:
             (folder / ".lukasa").mkdir(exist_ok=True, mode=0o700)
     files = [{"path": str(change.path), "difference": change.difference()} for change in needed]
     lines = ["Nothing was written."] if needed else []
@@ -63,6 +75,8 @@ def install(
     if written and not undo:
         remove = f"`lukasa install {product}{' --user' if user else ''} --undo`"
         lines.append(f"Restart {product} to use it; {remove} removes it again.")
+        if product == HERMES:
+            lines.append("Lukasa must be installed where Hermes runs: `pip install lukasa` in its environment.")
     call.show({"product": product, "undo": undo, "written": written, "files": files}, lines)
 
 

@@ -92,10 +92,11 @@ def plan_changes(
             ".claude.json" if user else ".mcp.json": lambda text: update_mcp_json(text, typed_entry),
             ".claude/settings.json": lambda text: update_claude_hooks(text, command),
         }
-    return [_plan_change(folder / name, update) for name, update in updates.items()]
+    return [plan_change(folder / name, update) for name, update in updates.items()]
 
 
-def _plan_change(path: Path, update: Callable[[str | None], str | None]) -> FileChange:
+def plan_change(path: Path, update: Callable[[str | None], str | None]) -> FileChange:
+    """Return the change that an update makes to a file."""
     path = path.resolve()  # change the target of a symbolic link, not the link
     try:
         before = path.read_bytes().decode("utf-8") if path.exists() else None

@@ -17,7 +17,7 @@ from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.memory import Memory
 from lukasa.outcome import Refused
-from lukasa.recall.recall import RecallHit, build_prompt_block
+from lukasa.recall.recall import build_prompt_block, is_relevant
 from lukasa.transfer.layouts.claude_code import Transcript, TranscriptTurn, read_transcript
 from lukasa.vault import VaultSettings
 
@@ -25,7 +25,6 @@ SNAPSHOT_TOKENS, BRIEFING_TOKENS, RESUME_TOKENS, RECALL_TOKENS = 1_000, 800, 2_0
 """The token budgets of the parts of an answer."""
 _MAX_HITS = 6
 _MAX_PROMPT_LENGTH = 4_000
-_MIN_COVERAGE, _MIN_COSINE = 0.5, 0.35
 _CATCH_UP_SECONDS, _DEADLINE = 0.05, 1.0
 _WRITE_TIMEOUT = 5.0
 _CHUNK_SIZE = 100
@@ -163,12 +162,6 @@ class HookHandlers:
         except LukasaError as error:
             self._stores.close_if_broken(error)
             raise
-
-
-def is_relevant(hit: RecallHit) -> bool:
-    """Return whether a hit is about the prompt, and not just the best of all records."""
-    coverage = next((signal.value for signal in hit.signals if signal.name == "coverage"), 0.0)
-    return coverage >= _MIN_COVERAGE or (hit.hit.candidate.cosine or 0.0) >= _MIN_COSINE
 
 
 def save_turns(memory: Memory, session: str, turns: Sequence[TranscriptTurn]) -> int:

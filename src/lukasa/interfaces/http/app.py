@@ -35,6 +35,7 @@ from lukasa.interfaces.http.routes import (
     journal,
     knowledge,
     log,
+    mem0,
     memories,
     operations,
     recall,
@@ -104,8 +105,12 @@ def build_app(
     mcp_app: Starlette | None = None,
     *,
     backup_url: str = "",
+    compat: str = "",
 ) -> ASGIApp:
-    """Return the app for one store. ``mcp_app`` adds its routes, so that MCP is served on the same port."""
+    """Return the app for one store. ``mcp_app`` adds its routes, so that MCP is served on the same port.
+
+    ``compat="mem0"`` adds the paths of mem0's API and takes tokens as its clients send them.
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -127,6 +132,8 @@ def build_app(
     app.state.backup_url = backup_url
     for router in ROUTERS:
         app.include_router(router)
+    if compat == "mem0":
+        app.include_router(mem0.router)
     app.add_api_route("/openapi.json", lambda: JsonResponse(describe_api(app)), include_in_schema=False)
     app.add_route("/", lambda _: HTMLResponse(_PAGE, headers=_PAGE_HEADERS), include_in_schema=False)
     if mcp_app is not None:
@@ -137,10 +144,10 @@ def build_app(
         token_source,
         allowed_hosts,
         open_paths=OPEN_PATHS,
-        reading_paths=READING_PATHS,
+        reading_paths=READING_PATHS | mem0.READING_PATHS if compat == "mem0" else READING_PATHS,
         streaming_paths=STREAMING_PATHS,
     )
-    return RequestMetrics(admitted)
+    return RequestMetrics(mem0.accept_mem0_tokens(admitted) if compat == "mem0" else admitted)
 
 
 _PAGE_HEADERS = {

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from lukasa import aio as aio
     from lukasa.client import connect
     from lukasa.errors import LukasaError
-    from lukasa.memory import Memory, find_backups
+    from lukasa.memory import Memory, audit_source, find_backups
     from lukasa.memory import open_memory as open
     from lukasa.memory import restore_store as restore
     from lukasa.outcome import Accepted, Conflict, Outcome, Refused
@@ -31,6 +31,7 @@ __all__ = [
     "Record",
     "Refused",
     "__version__",
+    "audit_source",
     "connect",
     "find_backups",
     "open",
@@ -40,6 +41,7 @@ __all__ = [
 _LAZY_IMPORTS = {
     "LukasaError": "errors",
     "Memory": "memory",
+    "audit_source": "memory",
     "connect": "client",
     "find_backups": "memory",
     "open": "memory.open_memory",

@@ -40,6 +40,8 @@ coverage: setup  ## the tests with coverage; fails below the floor in pyproject.
 
 test-clients: setup build/frameworks/.ready  ## real clients and frameworks: MCP conformance, Claude Code, LangGraph, Hermes, …
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group clients
+	for name in crewai mem0; do test -d build/clients/$$name || $(BIN)/python -m pip install --quiet \
+		--disable-pip-version-check --no-deps --target build/clients/$$name -r tests/clients/$$name.txt || exit 1; done
 	mkdir -p build/clients && cp tests/clients/package.json build/clients/
 	-cd build/clients && PATH="$(CURDIR)/$(BIN):$$PATH" NODE_USE_SYSTEM_CA=1 npm install --silent --no-audit --no-fund \
 		--no-package-lock --fetch-retries=1 --fetch-timeout=60000

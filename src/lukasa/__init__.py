@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
     )
     from lukasa.experience import Episode
-    from lukasa.memory import Memory, find_backups
+    from lukasa.memory import Memory, audit_source, find_backups
     from lukasa.memory import open_memory as open
     from lukasa.memory import restore_store as restore
     from lukasa.models.embedder import Embedder
@@ -86,6 +86,7 @@ __all__ = [
     "VaultMemory",
     "VaultSettings",
     "__version__",
+    "audit_source",
     "build_prompt_block",
     "connect",
     "find_backups",
@@ -121,7 +122,7 @@ _MODULES = {
         "errors",
     ),
     **dict.fromkeys(("Episode",), "experience"),
-    **dict.fromkeys(("Memory", "find_backups"), "memory"),
+    **dict.fromkeys(("Memory", "audit_source", "find_backups"), "memory"),
     **dict.fromkeys(("Embedder",), "models.embedder"),
     **dict.fromkeys(("Accepted", "Conflict", "Outcome", "Refused"), "outcome"),
     **dict.fromkeys(("RecallHit", "RecallResult", "build_prompt_block"), "recall"),

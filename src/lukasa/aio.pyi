@@ -65,6 +65,7 @@ from lukasa.storage.files import FileStore
 from lukasa.storage.location import StoreLocation
 from lukasa.transfer.jsonl import LogImportResult
 from lukasa.transfer.layouts import LayoutImportResult
+from lukasa.transfer.sources.importer import SourceImportResult
 from lukasa.trust import TrustSettings
 from lukasa.trust.agent_memory import AgentMemory
 from lukasa.trust.aggregate import TrustAggregate
@@ -131,7 +132,7 @@ class AsyncMemory:
         *,
         format: str = ...,
         scope: str = ...,
-    ) -> LogImportResult | LayoutImportResult: ...
+    ) -> LogImportResult | LayoutImportResult | SourceImportResult: ...
     async def remember(
         self,
         text: str,

@@ -6,7 +6,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from importlib import import_module
@@ -41,7 +41,7 @@ from lukasa.storage.engines import EngineOptions, open_engine
 from lukasa.storage.files import check_output_place, delete_copies, open_output_file
 from lukasa.storage.location import StoreLocation
 from lukasa.transfer import jsonl
-from lukasa.transfer.layouts import SERVICE_LAYOUTS, LayoutImportResult, load_layout, load_service_layout
+from lukasa.transfer.layouts import LAYOUTS, SERVICE_LAYOUTS, LayoutImportResult, load_layout, load_service_layout
 
 if TYPE_CHECKING:
     from lukasa.context import Conversations
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from lukasa.storage.archive import Archives, Manifest
     from lukasa.storage.files import FileStore
     from lukasa.transfer.backup import RestoreResult
+    from lukasa.transfer.sources.importer import SourceImportResult
     from lukasa.trust import Trust, TrustLookup, TrustSettings
     from lukasa.vault import Vault, VaultSettings
 
@@ -372,8 +373,8 @@ class Memory:
     ) -> int:
         """Write the log as JSONL and return the number of versions. A plain file is replaced atomically, unless forbidden.
 
-        Another ``format`` writes one scope in the layout of a document (``loki``, ``voxsigil``, ``context``: a folder) and
-        returns the number of records.
+        Another ``format`` writes one scope in the layout of a document (``loki``, ``voxsigil``, ``context``, ``trust``: a
+        folder; ``vault``, ``memory-graph``: a file) and returns the number of records.
         """
         if format != "jsonl":
             check_output_place(folder := _require_folder(target), replace=replace)
@@ -397,21 +398,35 @@ class Memory:
         *,
         format: str = "jsonl",
         scope: str = SHARED,
-    ) -> jsonl.LogImportResult | LayoutImportResult:
+    ) -> jsonl.LogImportResult | LayoutImportResult | SourceImportResult:
         """Import an exported log. Entries that are already stored are skipped, so it can be run again.
 
-        Another ``format`` imports the layout of a document (``loki``, ``voxsigil``, ``context``: a folder) into one scope.
+        Another ``format`` imports the layout of a document (``loki``, ``voxsigil``, ``context``, ``vault``, ``trust``,
+        ``memory-graph``) or the memories of another program (``lukasa.transfer.sources`` lists them) into one scope.
         """
         if format in SERVICE_LAYOUTS:
             service, layout = load_service_layout(format)
             return layout.read_folder(getattr(self, service), _require_folder(source), scope)
-        if format != "jsonl":
+        if format in LAYOUTS:
             parts, folder = self._parts, _require_folder(source)
             return load_layout(format).read(self.valid_journal, parts.clock, parts.new_id, folder, scope)
+        if format != "jsonl":
+            return self._import_source(format, _require_folder(source), scope, progress)
         if isinstance(source, str | os.PathLike):
             with Path(source).open("rb") as file:
                 return jsonl.import_log(self.journal, file, progress)
         return jsonl.import_log(self.journal, source, progress)
+
+    def _import_source(self, format: str, source: Path, scope: str, progress: Progress | None) -> SourceImportResult:
+        from lukasa.transfer.sources import SOURCE_FORMATS, read_source
+        from lukasa.transfer.sources.importer import SourceImport
+
+        if format not in SOURCE_FORMATS:
+            load_layout(format, SOURCE_FORMATS)
+        settings = self._parts.vault_settings
+        pii = {} if settings is None else settings.pii
+        task = SourceImport(format, self.valid_journal, self.vault, self.context, scope, pii)
+        return task.run(read_source(format, source), progress)
 
     def backup(
         self, target: str | os.PathLike[str], *, secret: str = "", keep: int = 12, alone: bool = False
@@ -558,6 +573,26 @@ def find_backups(source: str | os.PathLike[str], *, name: str | None = None) -> 
 
     clock = SystemClock()
     return find_archives(open_file_store(source), name, clock, SortableIds(clock, random.SystemRandom()))
+
+
+def audit_source(
+    source: str | os.PathLike[str], *, format: str = "", progress: Progress | None = None
+) -> SourceImportResult:
+    """Return what an import of another program's memories would store and refuse. Nothing is stored.
+
+    Without ``format`` the content tells it. Each entry is judged by itself and against the others of the source, with the
+    settings of the profile but for the capacity.
+    """
+    from lukasa.transfer.sources import detect_format, read_source
+    from lukasa.transfer.sources.importer import SourceImport
+    from lukasa.vault import VaultSettings
+
+    path = Path(source)
+    name = format or detect_format(path)
+    settings = replace(read_profile(None) or VaultSettings(), capacity=1_000_000_000, scopes=None)
+    with open_memory("memory:", profile=settings) as trial:
+        task = SourceImport(name, trial.valid_journal, trial.vault, trial.context, SHARED, settings.pii)
+        return task.run(read_source(name, path), progress)
 
 
 def build_memory(

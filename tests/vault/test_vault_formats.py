@@ -1,4 +1,4 @@
-"""Import and export: vault.jsonl and the profile of the document, memory files of other systems."""
+"""Import and export: vault.jsonl and the profile of the document."""
 
 import io
 import json
@@ -9,7 +9,6 @@ import pytest
 import lukasa
 from lukasa.config import read_profile
 from lukasa.errors import FormatError, InvalidInput
-from lukasa.transfer.layouts.other_systems import read_proposals
 from lukasa.transfer.layouts.vault_jsonl import export_vault, import_vault
 from lukasa.vault import VaultSettings
 
@@ -116,50 +115,20 @@ def test_an_empty_profile_gives_the_defaults(tmp_path):
     assert read_profile(tmp_path / "p.yaml") == VaultSettings()
 
 
-GRAPH: dict[str, Any] = {
-    "entities": [{"name": "Ada", "entityType": "person", "observations": ["leads the Ghent office", "heartbeat ok"]}],
-    "relations": [{"from": "Ada", "to": "Boris", "relationType": "mentors"}],
-}
-MEM0: dict[str, Any] = {
-    "results": [{"id": "1", "memory": "Ada is allergic to nuts"}, {"id": "2", "memory": "Ada is allergic to nuts!"}]
-}
+def test_an_audit_of_a_vault_judges_the_newest_version_of_each_memory(tmp_path):
+    path = tmp_path / "vault.jsonl"
+    path.write_bytes(lines(EXAMPLE))
+    found = lukasa.audit_source(path)
+    assert (found.format, found.memories, found.refused) == ("vault", 2, [])
 
 
-@pytest.mark.parametrize(
-    ("content", "name", "texts"),
-    [
-        (
-            json.dumps(GRAPH),
-            "knowledge graph",
-            ["Ada: leads the Ghent office", "Ada: heartbeat ok", "Ada mentors Boris"],
-        ),
-        (
-            "\n".join(
-                json.dumps({"type": kind[:-3] + "y" if kind == "entities" else "relation", **item})
-                for kind in GRAPH
-                for item in GRAPH[kind]
-            ),
-            "knowledge graph",
-            ["Ada: leads the Ghent office", "Ada: heartbeat ok", "Ada mentors Boris"],
-        ),
-        (json.dumps(MEM0), "mem0 export", ["Ada is allergic to nuts", "Ada is allergic to nuts!"]),
-        (json.dumps(MEM0["results"]), "mem0 export", ["Ada is allergic to nuts", "Ada is allergic to nuts!"]),
-        (lines(EXAMPLE).decode(), "vault.jsonl", [EXAMPLE[0]["text"], EXAMPLE[2]["text"]]),
-        (lines(EXAMPLE[:1]).decode(), "vault.jsonl", [EXAMPLE[0]["text"]]),
-    ],
-)
-def test_read_proposals_reads_files_of_other_systems(content, name, texts, tmp_path):
-    (tmp_path / "memory.json").write_text(content)
-    found, proposals = read_proposals(tmp_path / "memory.json")
-    assert found == name
-    assert [proposal.text for proposal in proposals] == texts
-
-
-@pytest.mark.parametrize("content", ["", "hello", "[1, 2]", '{"a": 1}', "[" * 100_000])
-def test_read_proposals_raises_for_an_unknown_format(content, tmp_path):
-    (tmp_path / "x").write_text(content)
-    with pytest.raises(FormatError):
-        read_proposals(tmp_path / "x")
+def test_import_and_export_take_the_vault_as_a_format(tmp_path):
+    (tmp_path / "vault.jsonl").write_bytes(lines(EXAMPLE))
+    with lukasa.open(tmp_path / "a.db") as memory:
+        assert memory.import_(tmp_path / "vault.jsonl", format="vault").added == len(EXAMPLE)
+        assert memory.import_(tmp_path, format="vault").added == 0
+        assert memory.export(tmp_path / "again.jsonl", format="vault") == len(EXAMPLE)
+    assert (tmp_path / "again.jsonl").read_bytes() == lines(EXAMPLE)
 
 
 def test_import_refuses_scopes_out_of_reach(tmp_path):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lukasa.storage.archive import Manifest
     from lukasa.transfer.copy import CopyResult
     from lukasa.transfer.layouts.vault_jsonl import VaultImportResult
+    from lukasa.transfer.sources.importer import SourceImportResult
     from lukasa.vault.lexical_search import VaultHit
     from lukasa.vault.placement import Tick
     from lukasa.vault.review import SimilarMemoryPair
@@ -303,6 +304,13 @@ def import_json(result: Any, place: str = "line") -> Json:
     """Return an import; ``place`` names what a refusal points at, a line or a file."""
     refused = [{place: where, "reason": reason} for where, reason in result.refused]
     return {"added": result.added, "present": result.present, "refused": refused}
+
+
+@_encodes("SourceImportResult")
+def _source_import_result(result: SourceImportResult) -> Json:
+    counts = _selected_fields(result, "format added memories conversations turns files present redacted")
+    refused = [{"where": where, "code": code, "reason": reason} for where, code, reason in result.refusals]
+    return {**counts, "refused": refused}
 
 
 @_encodes("VaultImportResult")

@@ -92,7 +92,9 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, option("PORT", "The port; 0 takes a free one.")] = 8765,
     host_name: Annotated[list[str] | None, option("NAME", "Another name of this server (repeatable).")] = None,
-    compat: Annotated[str | None, option("memory-graph", "Also offer the reference memory server's tools.")] = None,
+    compat: Annotated[
+        list[str] | None, option("memory-graph|mem0", "Also offer another server's tools or paths (repeatable).")
+    ] = None,
     backups: Annotated[str, option("URL", "Where the owner's backups go, such as file:///srv/backups.")] = "",
     no_worker: Annotated[bool, flag("--no-worker", "Leave background jobs to other servers and workers.")] = False,
     access_log: Annotated[bool, flag("--access-log", "Print one line per request.")] = False,
@@ -106,7 +108,8 @@ def serve(
     Example: lukasa serve --port 8765
     """
     call = get_options(ctx)
-    require_choice(compat, ("memory-graph",), "a set of tools")
+    for name in compat or ():
+        require_choice(name, ("memory-graph", "mem0"), "a server to be compatible with")
     try:
         from lukasa.interfaces.http.app import build_app
         from lukasa.interfaces.mcp import http as mcp_http
@@ -120,7 +123,9 @@ def serve(
         logging.getLogger("lukasa.access").addHandler(handler)
         logging.getLogger("lukasa.access").setLevel(logging.INFO)
     with _demo_store() if demo else nullcontext((call.store, backups)) as (store, backups):
-        server, stores = build_server(store, Caller(), compat=compat or "")
+        server, stores = build_server(
+            store, Caller(), compat="memory-graph" if "memory-graph" in (compat or ()) else ""
+        )
         try:
             stores.check()
             if not single_token():
@@ -130,7 +135,13 @@ def serve(
                 replace(call, store=store),
                 stores,
                 lambda source, names: build_app(
-                    stores, source, names, mcp_http.build_routes(server), backup_url=backups, runs_jobs=not no_worker
+                    stores,
+                    source,
+                    names,
+                    mcp_http.build_routes(server),
+                    backup_url=backups,
+                    runs_jobs=not no_worker,
+                    compat="mem0" if "mem0" in (compat or ()) else "",
                 ),
                 (host, port),
                 host_name or [],

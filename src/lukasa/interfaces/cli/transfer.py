@@ -23,11 +23,19 @@ from lukasa.scope import SHARED
 if TYPE_CHECKING:
     from lukasa.storage.location import StoreLocation
     from lukasa.transfer.copy import CopyProof, CopyResult, KindProof
+    from lukasa.transfer.sources.importer import SourceImportResult
 
+SOURCE_FORMATS = (
+    "chatgpt", "claude", "claude-mem", "basic-memory", "hermes", "anthropic", "langgraph", "mem0", "knowledge-graph",
+)  # fmt: skip
+"""The formats of other programs, which `import` reads; named here so that other commands load none of their code."""
 _MAX_ROWS = 20
 _MAX_HASH_LENGTH, _MIN_HASH_LENGTH = 26, 8
 FormatOption = Annotated[
-    str, option("NAME", "jsonl, memory-graph (a file); loki, voxsigil, context (folders).", "--format")
+    str, option("NAME", "jsonl, vault, memory-graph (files); loki, voxsigil, context, trust (folders).", "--format")
+]
+SourceFormatOption = Annotated[
+    str, option("NAME", f"As export has them; or of others: {', '.join(SOURCE_FORMATS)}.", "--format")
 ]
 SecretFileOption = Annotated[Path | None, option("FILE", "A file with the secret; default: LUKASA_BACKUP_SECRET.")]
 
@@ -99,14 +107,22 @@ def _describe_damage(left_out: Sequence[str], verb: str = "Left out") -> list[st
 
 def import_(
     call: Call,
-    file: Annotated[str, argument("FILE|-", "An exported log; - reads stdin.")],
-    format_name: FormatOption = "jsonl",
+    file: Annotated[str, argument("PATH|-", "An exported log, or a file or folder of another format; - reads stdin.")],
+    format_name: SourceFormatOption = "jsonl",
 ) -> None:
-    """Add the records of an exported log. Records that are present are skipped, so it can be repeated.
+    """Add the records of an exported log, of a document's layout, or of another program. It can be repeated.
+
+    Records that are present are skipped, and an import that was interrupted goes on. `lukasa audit` shows before what an
+    import of another program would store and refuse.
 
     Example: lukasa --store copy.db import memories.jsonl
     """
     done: Any
+    if format_name in SOURCE_FORMATS:
+        with progress_bar("Importing") as bar:
+            done = call.memory.import_(file, bar, format=format_name, scope=_layout_scope(call))
+        show_import(call, done, describe_added(done), done.present, "where, code, reason", done.refusals)
+        return
     if format_name == "jsonl":
         with open_input(file) as lines, progress_bar("Importing") as bar:
             done = call.memory.import_(lines, bar)
@@ -116,6 +132,23 @@ def import_(
         place, unit = "file", "record"
     rows = [(where, reason) for where, reason in done.refused]
     show_import(call, import_json(done, place), format_count(done.added, unit), done.present, f"{place}, reason", rows)
+
+
+def describe_added(result: SourceImportResult) -> str:
+    """Return what was taken from another program, with what was redacted."""
+    parts = [
+        format_count(count, *names)
+        for count, names in (
+            (result.memories, ("memory", "memories")),
+            (result.turns, ("turn",)),
+            (result.files, ("file",)),
+        )
+        if count
+    ]
+    if result.turns:
+        parts[-1 - bool(result.files)] += f" of {format_count(result.conversations, 'conversation')}"
+    redacted = f" (personal data redacted in {format_count(result.redacted, 'turn')})" if result.redacted else ""
+    return (", ".join(parts) or "nothing") + redacted
 
 
 def show_import(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,10 +33,10 @@ from lukasa.interfaces.cli.options import (
 )
 from lukasa.interfaces.cli.records import show_history
 from lukasa.interfaces.cli.render import format_count
-from lukasa.interfaces.cli.transfer import show_export, show_import
+from lukasa.interfaces.cli.transfer import SOURCE_FORMATS, describe_added, show_export, show_import
 from lukasa.interfaces.outcomes import ExitCode, NotAccepted, require_accepted
-from lukasa.interfaces.serialise import vault_record_json
-from lukasa.outcome import Accepted, Outcome, Refused
+from lukasa.interfaces.serialise import to_json, vault_record_json
+from lukasa.outcome import Accepted
 
 app = CommandApp(
     "vault",
@@ -156,48 +155,31 @@ def scan(call: Call, file: Annotated[str, argument("FILE|-", "A text file; - rea
 
 def audit(
     call: Call,
-    path: Annotated[Path, argument("PATH", "The file to check.", exists=True, dir_okay=False)],
-    import_passed: Annotated[bool, flag("--import", "Store the memories that pass.")] = False,
+    path: Annotated[Path, argument("PATH", "The file or folder to check.", exists=True)],
+    format_name: Annotated[
+        str | None, option("NAME", "Its format, as for `lukasa import`; default: by its content.", "--format")
+    ] = None,
 ) -> None:
-    """Report which memories of another system `lukasa remember` would refuse. Stores nothing without --import.
-
-    Reads a vault.jsonl, a knowledge graph of MCP's memory server, or an export of mem0.
+    """Report what `lukasa import` would store and refuse of another program's memories. Stores nothing.
 
     Example: lukasa audit memory.json
     """
     import lukasa
-    from lukasa.config import read_profile
-    from lukasa.transfer.layouts.other_systems import read_proposals
-    from lukasa.vault import VaultSettings
 
-    format_name, proposals = read_proposals(path)
-    if import_passed:
-        store = call.open()
-    else:  # an audit judges each memory by itself, so the trial store has no limit on their number
-        settings = replace(read_profile(None) or VaultSettings(), capacity=1_000_000_000, scopes=None)
-        store = lukasa.open("memory:", profile=settings)
-    outcomes: list[Outcome] = []
-    with progress_bar("Checking") as bar, store as memory:
-        for start in range(0, len(proposals), 500):
-            outcomes += memory.vault.bulk_add(proposals[start : start + 500])
-            if bar is not None:
-                bar(len(outcomes), len(proposals))
-    refused = [(entry, outcome) for entry, outcome in enumerate(outcomes, 1) if isinstance(outcome, Refused)]
-    counts = Counter(outcome.code for _, outcome in refused)
-    passed = len(outcomes) - len(refused)
-    answer = {"file": str(path), "format": format_name, "entries": len(outcomes), "passed": passed}
-    answer |= {"refused": dict(counts.most_common()), "imported": passed if import_passed else 0}
-    answer |= {"refusals": [{"entry": entry, "code": o.code, "reason": o.reason} for entry, o in refused]}
-    reasons = {outcome.code: outcome.reason for _, outcome in reversed(refused)}
-    share = f"{len(refused):,} ({len(refused) / max(len(outcomes), 1):.0%})"
-    entries = format_count(len(outcomes), "entry", "entries")
+    require_choice(format_name, (*SOURCE_FORMATS, "vault"), "a format of another program")
+    with progress_bar("Checking") as bar:
+        found = lukasa.audit_source(path, format=format_name or "", progress=bar)
+    counts = Counter(code for _, code, _ in found.refusals)
+    examples = {code: (where, reason) for where, code, reason in reversed(found.refusals)}
+    entries, refused = found.added + found.present + len(found.refusals), len(found.refusals)
+    share = f"{refused:,} ({refused / max(entries, 1):.0%})"
     call.show(
-        answer,
-        f"{path} is a {format_name} with {entries}; the gate refuses {share}.",
-        columns="refused, code, for example",
-        rows=[(count, code, reasons[code]) for code, count in counts.most_common()],
+        {"path": str(path), "entries": entries, **to_json(found), "refused_by_code": dict(counts.most_common())},
+        f"{path} is of the format {found.format}: {format_count(entries, 'entry', 'entries')}; {share} would be refused.",
+        columns="refused, code, where, for example",
+        rows=[(count, code, *examples[code]) for code, count in counts.most_common()],
         wrap="for example",
-        after=f"Imported: {format_count(passed, 'memory', 'memories')}." if import_passed else (),
+        after=f"`lukasa import {path} --format {found.format}` would add {describe_added(found)}.",
     )
 
 

@@ -41,6 +41,7 @@ from lukasa.interfaces.http.routes import (
     journal,
     knowledge,
     log,
+    mem0,
     memories,
     operations,
     recall,
@@ -108,10 +109,12 @@ def build_app(
     *,
     backup_url: str = "",
     runs_jobs: bool = False,
+    compat: str = "",
 ) -> ASGIApp:
     """Return the app for one store. ``mcp_app`` adds its routes, so that MCP is served on the same port.
 
-    With ``runs_jobs`` the app is a worker too, while it is served.
+    With ``runs_jobs`` the app is a worker too, while it is served. ``compat="mem0"`` adds the paths of mem0's API and takes
+    tokens as its clients send them.
     """
     server_jobs = ServerJobs(backup_url)
 
@@ -138,6 +141,8 @@ def build_app(
     app.state.token_source = token_source
     for router in ROUTERS:
         app.include_router(router)
+    if compat == "mem0":
+        app.include_router(mem0.router)
     app.add_api_route("/openapi.json", lambda: JsonResponse(describe_api(app)), include_in_schema=False)
     assets = read_assets()
     for path in (*PAGE_PATHS, "/static/{path:path}"):
@@ -150,10 +155,10 @@ def build_app(
         token_source,
         allowed_hosts,
         open_paths=OPEN_PATHS | LOGIN_PATHS | assets.keys(),
-        reading_paths=READING_PATHS,
+        reading_paths=READING_PATHS | mem0.READING_PATHS if compat == "mem0" else READING_PATHS,
         streaming_paths=STREAMING_PATHS,
     )
-    return RequestMetrics(admitted)
+    return RequestMetrics(mem0.accept_mem0_tokens(admitted) if compat == "mem0" else admitted)
 
 
 def _add_error_handlers(app: FastAPI) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -24,6 +24,8 @@ SERVICE_LAYOUTS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "voxsigil": ("sessions", "lukasa.transfer.layouts.session_json"),
         "context": ("context", "lukasa.transfer.layouts.context_json"),
+        "vault": ("vault", "lukasa.transfer.layouts.vault_jsonl"),
+        "trust": ("trust", "lukasa.transfer.layouts.agent_memory"),
     }
 )
 """The layouts of what one service keeps: format name, service and module."""
@@ -55,7 +57,7 @@ class Layout(Protocol):
 
 
 class ServiceLayout(Protocol):
-    """A module that reads and writes what one service keeps, as a folder of files."""
+    """A module that reads and writes what one service keeps, as a folder of files or as one file."""
 
     def read_folder(self, service: Any, source: Path, scope: str) -> LayoutImportResult: ...
 
@@ -68,10 +70,10 @@ def load_service_layout(name: str) -> tuple[str, ServiceLayout]:
     return service, cast("ServiceLayout", importlib.import_module(module))
 
 
-def load_layout(name: str) -> Layout:
-    """Import the module of a layout."""
+def load_layout(name: str, others: Iterable[str] = ()) -> Layout:
+    """Import the module of a layout; ``others`` are formats that an error names too."""
     if name not in LAYOUTS:
-        known = ", ".join(("jsonl", *LAYOUTS, *SERVICE_LAYOUTS))
+        known = ", ".join(("jsonl", *LAYOUTS, *SERVICE_LAYOUTS, *others))
         raise InvalidInput(f"There is no format {name[:60]!r}.", hint=f"Use one of {known}.")
     return cast("Layout", importlib.import_module(LAYOUTS[name]))
 

@@ -21,6 +21,7 @@ from lukasa import canonical_json
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.outcome import Refused
 from lukasa.storage.files import check_output_path, open_output_file, read_limited
+from lukasa.transfer.layouts import LayoutImportResult
 from lukasa.trust import Trust
 from lukasa.trust.agent_memory import validate_agent_memory
 
@@ -82,3 +83,27 @@ def parse_agent(data: bytes, source: str = "The file") -> dict[str, Any]:
     except InvalidInput as error:
         raise FormatError(f"{source} is not JSON: {error.message}") from error
     return validate_agent_memory(fields, source)
+
+
+def read_folder(trust: Trust, source: Path, scope: str) -> LayoutImportResult:  # noqa: ARG001 - agents have no scope
+    """Import the agents of a folder ``memory``, or of one file. A known agent is left as it is."""
+    result, known = LayoutImportResult(), set(trust.agents())
+    for file in sorted(source.glob("*.json")) if source.is_dir() else [source]:
+        try:
+            if parse_agent(read_limited(file, MAX_FILE_BYTES), str(file))["agent_name"] in known:
+                result.present += 1
+                continue
+            done = import_file(trust, file)
+        except (FormatError, InvalidInput, FileNotFoundError) as error:
+            result.refused.append((str(file), str(error)))
+            continue
+        if done.refused:
+            result.refused.append((str(file), done.refused))
+        else:
+            result.added += 1
+    return result
+
+
+def write_folder(trust: Trust, target: Path, scope: str) -> int:  # noqa: ARG001 - agents have no scope
+    """Write one file per agent into a folder; return their number."""
+    return len(export_agents(trust, target))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from lukasa import canonical_json
@@ -19,8 +20,9 @@ from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
 from lukasa.outcome import Refused
 from lukasa.storage.engine import Progress, Query
-from lukasa.storage.files import read_lines
+from lukasa.storage.files import open_output_file, read_lines
 from lukasa.transfer.jsonl import count_versions, track_progress
+from lukasa.transfer.layouts import LayoutImportResult
 from lukasa.vault import Vault, VaultMemory
 from lukasa.vault.memory import parse_memory, parse_versions
 from lukasa.vault.settings import MEMORY_KIND
@@ -76,6 +78,20 @@ def import_vault(vault: Vault, source: BinaryIO, progress: Progress | None = Non
             result.present += 1
     result.refused.sort(key=lambda refusal: refusal[0])
     return result
+
+
+def read_folder(vault: Vault, source: Path, scope: str) -> LayoutImportResult:  # noqa: ARG001 - the file names the scopes
+    """Import a vault.jsonl, or the one in a folder."""
+    with (source / "vault.jsonl" if source.is_dir() else source).open("rb") as file:
+        done = import_vault(vault, file)
+    refused = [(f"line {line}", why.reason) for line, why in done.refused]
+    return LayoutImportResult(done.versions, done.present, refused)
+
+
+def write_folder(vault: Vault, target: Path, scope: str) -> int:  # noqa: ARG001 - every version names its scope
+    """Write a vault.jsonl; return the number of versions."""
+    with open_output_file((target / "vault.jsonl" if target.is_dir() else target).absolute()) as file:
+        return export_vault(vault._journal, file)
 
 
 def read_versions(source: BinaryIO) -> Iterator[tuple[int, VaultMemory | Refused]]:

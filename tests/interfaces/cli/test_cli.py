@@ -340,7 +340,10 @@ def test_quarantine_needs_an_author_or_a_list(run, words):
 @pytest.mark.requirement("LOG-5")
 def test_erase_with_dry_run_lists_the_records_and_keeps_them(run, run_json):
     shown = run("erase", "note", "deploy-day", "--dry-run").stdout
-    assert shown == "This would erase 2 records for good:\n  shared/note/deploy-day\n  shared/pattern/ask\n"
+    assert shown == (
+        "This would erase 2 records for good:\n  shared/note/deploy-day  Deploys run on Thursday.\n"
+        "  shared/pattern/ask  Ask before Thursdays.\n"
+    )
     assert [key["id"] for key in run_json("erase", "--subject", "HERON", "--dry-run")["would_erase"]] == ["staging"]
     assert len(run_json("log")) == 4
 
@@ -433,7 +436,7 @@ def test_doctor_reports_a_sound_store_as_healthy(run_json, run, store):
     assert answer["healthy"]
     checks = {check["name"]: (check["state"], check["said"]) for check in answer["checks"]}
     assert set(checks) == {
-        "store", "SQLite", "schema", "file mode", "write-ahead log", "log and indexes", "quarantine",
+        "store", "SQLite", "schema", "file mode", "write-ahead log", "log and indexes", "embedder", "quarantine",
     }  # fmt: skip
     assert {state for state, _ in checks.values()} == {"fine"}
     assert str(store) in checks["store"][1]

@@ -145,7 +145,7 @@ def serve(
                 ),
                 (host, port),
                 host_name or [],
-                "Serving the API at {url}/v1 and MCP at {url}/mcp",
+                "The dashboard is at {url}, the API at {url}/v1, MCP at {url}/mcp.",
             )
         finally:
             stores.close()

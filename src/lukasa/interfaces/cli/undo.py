@@ -40,7 +40,7 @@ def undo(
 
     Example: lukasa undo --author mallory --since 2026-02-03T12:00:00Z
     """
-    undone = call.existing_memory.journal.undo(author=author, since=parse_time(since), label=label, dry_run=dry_run)
+    undone = call.memory.journal.undo(author=author, since=parse_time(since), label=label, dry_run=dry_run)
     lines = ["Nothing to undo."]
     if undone.reverted:
         verb = "This would revert" if dry_run else "Reverted"

@@ -9,7 +9,7 @@ The text is normalised first (compatibility forms, invisible characters, every k
 - ``private_key``: the armour of a private key.
 
 A finding names the class and the place, never the value, and nothing of what was read is kept or logged. Findings are
-exact in texts under 4,000 characters. In longer texts, past 64 findings of a class in a window of 8,192 characters, the
+exact in texts under 4,000 characters. In longer texts, past 32 findings of a class in a window of 8,192 characters, the
 rest of the window is reported as one finding.
 """
 
@@ -64,7 +64,7 @@ _MAX_LIGATURE_LENGTH = 3
 _MAX_CACHED_CHARACTERS = 100_000
 _MAX_CLEAN_TEXTS, _MAX_REMEMBERED_LENGTH = 10_000, 200
 _clean_texts: set[str | bytes] = set()
-WINDOW, MAX_FINDINGS = 8_192, 64
+WINDOW, MAX_FINDINGS = 8_192, 32
 _MAX_SPACED_LENGTH = 320
 """No finding that may hold blanks is longer, private keys aside, which are not limited."""
 
@@ -182,12 +182,17 @@ def find_pii(text: str) -> list[PiiFinding]:
         found += [(start, end, pii_class) for start, end in spans]
     found.sort()
     merged: list[tuple[int, int, PiiClass]] = []
-    for start, end, pii_class in found:
-        if not merged or start >= merged[-1][1]:
-            merged.append((start, end, pii_class))
-        elif end > merged[-1][1]:
-            merged[-1] = (merged[-1][0], end, merged[-1][2])
-    spans = normalised.original_spans((start, end) for start, end, _ in merged) if merged else ()
+    last_end = 0
+    for each in found:
+        if each[0] >= last_end:
+            merged.append(each)
+            last_end = each[1]
+        elif each[1] > last_end:
+            last_end = each[1]
+            merged[-1] = (merged[-1][0], last_end, merged[-1][2])
+    if normalised.lengths is None or not merged:
+        return list(map(PiiFinding._make, merged))
+    spans = normalised.original_spans((start, end) for start, end, _ in merged)
     return [PiiFinding(start, end, each[2]) for (start, end), each in zip(spans, merged, strict=True)]
 
 
@@ -354,9 +359,8 @@ def _limit_findings(text: str, scan: Scan, counts: dict[int, int]) -> Iterator[S
         for start, end in spans:
             yield start, end
             window = start // WINDOW
-            counts[window] = counts.get(window, 0) + 1
-            window_end = (window + 1) * WINDOW
-            if counts[window] > MAX_FINDINGS and start < window_end - _MAX_SPACED_LENGTH:
+            counts[window] = count = counts.get(window, 0) + 1
+            if count > MAX_FINDINGS and start < (window_end := (window + 1) * WINDOW) - _MAX_SPACED_LENGTH:
                 rest = _REST_OF_WORD.match(text, window_end)
                 yield start, rest.end() if rest else window_end
                 position = window_end - _MAX_SPACED_LENGTH

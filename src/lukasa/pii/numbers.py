@@ -247,6 +247,7 @@ def _candidates_in_arrays(lower: str, data: bytes) -> list[tuple[int, int, bool]
 
 
 _SSN_SHAPE = re.compile(rb"000-00-0000")
+_SPACED_SSN_SHAPES = (b"000 00 0000", b"000.00.0000")
 _SSN_SHAPE_TABLE = bytes(48 if 48 <= code < 58 else code for code in range(256))
 _SSN = re.compile(
     r"[0-9](?<![\w.-].)(?<!9)(?!00(?<=000)|66(?<=666))[0-9][0-9]([ .-]?)(?!00)[0-9][0-9]\1(?!0000)[0-9]{4}(?![\w-]|\.[0-9])"
@@ -261,9 +262,11 @@ _SSN_CONTEXT_BEFORE, _SSN_CONTEXT_AFTER = 60, 30
 
 def ssn_scan(text: str, lower: str, data: bytes) -> Scan:
     """Return a search for social security numbers: with dashes anywhere, otherwise near words that mention one."""
-    if any(part in lower for part in _SSN_WORD_PARTS) and _SSN_WORDS.search(lower):
+    shape = data.translate(_SSN_SHAPE_TABLE)
+    has_candidate = b"0" * 9 in shape.replace(b"0" * 10, b"x") or any(each in shape for each in _SPACED_SSN_SHAPES)
+    if has_candidate and any(part in lower for part in _SSN_WORD_PARTS) and _SSN_WORDS.search(lower):
         return partial(_find_mentioned_ssns, text, lower)
-    return partial(_find_dashed_ssns, text, data.translate(_SSN_SHAPE_TABLE))
+    return partial(_find_dashed_ssns, text, shape)
 
 
 def _find_dashed_ssns(text: str, shape: bytes, position: int) -> Iterator[Span]:

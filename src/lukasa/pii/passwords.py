@@ -102,13 +102,13 @@ def _looks_like_password(value: str) -> bool:
 def find_passwords(pattern: re.Pattern[str], keyword: str, text: str, lower: str, position: int) -> Iterator[Span]:
     """Yield the passwords and PINs after a keyword."""
     for match in find_keyword_matches(pattern, keyword, text, lower, position):
+        if match.lastgroup == "value":
+            value, start = match["value"].rstrip(".!?)"), match.start("value")
+            if value and _is_signed_password(value, match["quote"], match["sign"]):
+                yield start, start + len(value)
+            continue
         if match.lastgroup == "pin":
             yield match.span("pin")
-            continue
-        if match.lastgroup == "value":
-            value = match["value"].rstrip(".!?)")
-            if value and _is_signed_password(value, match["quote"], match["sign"]):
-                yield match.start("value"), match.start("value") + len(value)
             continue
         start, value = match.start(), match["stated"].rstrip(".!?):*_")
         if start and text[start - 1] == "_":

@@ -11,7 +11,7 @@ from importlib.resources import files
 from itertools import pairwise
 from math import log2
 
-_MANY = 2_000
+_MANY = 6_000
 
 
 def build_trie_pattern(rests: dict[str, str]) -> str:
@@ -42,11 +42,12 @@ def find_keyword_matches(
 
     A search for the keyword, and for the pattern there, takes less time than a search for the pattern, unless there are many.
     """
+    find, match_at = lower.find, pattern.match
     for _ in range(_MANY):
-        position = lower.find(keyword, position)
+        position = find(keyword, position)
         if position < 0:
             return
-        if match := pattern.match(text, position):
+        if match := match_at(text, position):
             yield match
             position = match.end()
         else:

@@ -45,7 +45,7 @@ _TOKEN = re.compile(
 )
 """All tokens with a prefix, after the character before. One search for all of them takes less time than one for each."""
 _MAX_OVERLAP = 100
-_SEPARATOR = re.compile(r"[^A-Za-z0-9]")
+_TWO_SEPARATORS = re.compile(r"[^A-Za-z0-9][A-Za-z0-9]*+[^A-Za-z0-9]")
 _PREFIX = re.compile(build_trie_pattern(dict.fromkeys(TOKEN_PREFIXES, "")), re.ASCII)
 
 MIDDLE_LITERALS = {
@@ -63,15 +63,16 @@ def provider_token_scan(text: str) -> Scan:
     def find_provider_tokens(position: int) -> Iterator[Span]:
         for match in _TOKEN.finditer(padded, position):
             start, end = match.span()
-            token = match[0][1:]
+            token = padded[start + 1 : end]
             if verdicts[token]:
                 yield start, end - 1
-            elif len(_SEPARATOR.findall(token)) > 1:  # another token may start inside
+            elif _TWO_SEPARATORS.search(token):  # another token may start inside
                 for inner in _TOKEN.finditer(padded, start + 3, end + _MAX_OVERLAP):
-                    if inner.start() >= end:
+                    inner_start, inner_end = inner.span()
+                    if inner_start >= end:
                         break
-                    if verdicts[inner[0][1:]]:
-                        yield inner.start(), inner.end() - 1
+                    if verdicts[padded[inner_start + 1 : inner_end]]:
+                        yield inner_start, inner_end - 1
 
     return find_provider_tokens
 
@@ -89,8 +90,8 @@ class _Verdicts(dict[str, bool]):
         prefix: str = _PREFIX.match(token)[0]  # type: ignore[index]  # every token starts with a prefix
         value = token[len(prefix) :]
         self[token] = (
-            is_token(value)
-            and (prefix not in _RANDOM_PREFIXES or is_random(value) or bool(_format_pattern(prefix).fullmatch(value)))
+            (prefix not in _RANDOM_PREFIXES or is_random(value) or bool(_format_pattern(prefix).fullmatch(value)))
+            and is_token(value)
             and not is_published(token)
         )
         return self[token]
@@ -107,21 +108,27 @@ def find_tokens_around(literal: str, text: str, position: int) -> Iterator[Span]
 
 
 WEB_TOKEN = re.compile(r"eyJ(?<![A-Za-z0-9]eyJ)([\w-]{8,2000}+\.eyJ[\w-]{8,4000}+\.[\w-]{10,2000})", re.ASCII)
-_WEB_TOKEN_PARTS = re.compile(r"[\w-]++(?P<dot>\.)eyJ[\w-]{8,4000}+\.[\w-]{10,2000}", re.ASCII)
-_WEB_TOKEN_RUN = re.compile(rf"(?<![\w-]){_WEB_TOKEN_PARTS.pattern}", re.ASCII)
-"""Three parts with dots, from the start of the first: each part is read once, however often ``eyJ`` occurs in it."""
+_FIRST_PART = re.compile(r"(?<![\w-])[\w-]++\Z", re.ASCII)
+_REST_OF_FIRST_PART = re.compile(r"[\w-]++\Z", re.ASCII)
 _WEB_TOKEN_START = re.compile(r"eyJ(?<![A-Za-z0-9]eyJ)(?=[\w-]{8,2000}\Z)", re.ASCII)
+_MAX_FIRST_PART = 2_003
 
 
 def find_web_tokens(text: str, position: int) -> Iterator[Span]:
-    """Yield the JSON Web Tokens. Their first two parts start with ``eyJ``."""
-    while run := _WEB_TOKEN_PARTS.match(text, position) or _WEB_TOKEN_RUN.search(text, position):
-        dot = position = run.start("dot")
-        start = _WEB_TOKEN_START.search(text, max(run.start(), dot - 2_003), dot)
+    """Yield the JSON Web Tokens. Their first two parts start with ``eyJ``, so a token is looked for around ``.eyJ``."""
+    dot = text.find(".eyJ", position)
+    while dot >= 0:
+        first = max(position, dot - _MAX_FIRST_PART)
+        first = max(first, text.rfind(".", first, dot) + 1)
+        part = _REST_OF_FIRST_PART.match(text, first, dot) or _FIRST_PART.search(text, first, dot)
+        start = _WEB_TOKEN_START.search(text, part.start(), dot) if part else None
         if start and (match := WEB_TOKEN.match(text, start.start())):
-            position = match.end()
             if is_token(match[1]):
                 yield match.span()
+            position = match.end()
+        else:
+            position = dot
+        dot = text.find(".eyJ", max(position, dot + 1))
 
 
 _KEY_CHARACTER = re.compile(r"[A-Z0-9]")
@@ -174,6 +181,8 @@ _PROVIDER_NAME_CONTEXT = re.compile(build_trie_pattern(dict.fromkeys(_PROVIDER_N
 """The name of a provider before ``key``."""
 _HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _LONG_PART = re.compile(r"[^-_./]{10}")
+_MAX_JUDGED = 100
+"""How many characters of a long value show whether it is random."""
 _MIN_DISTINCT = 7
 """Fewer characters have too little entropy, however they are distributed."""
 
@@ -183,7 +192,8 @@ def find_labelled_secrets(label: str, text: str, lower: str, position: int) -> I
     for match in find_keyword_matches(LABELLED_SECRETS[label], label, text, lower, position):
         start, end = match.span("value")
         value, label_start = text[start:end].strip(".=-_"), match.start()
-        if len(value) < 16 or len(set(value)) < _MIN_DISTINCT:
+        head = value[:_MAX_JUDGED]
+        if len(value) < 16 or len(set(head)) < _MIN_DISTINCT:
             continue
         before = text[max(0, label_start - 40) : label_start]
         reversed_words = before[-14:].lower()[::-1]
@@ -200,7 +210,7 @@ def find_labelled_secrets(label: str, text: str, lower: str, position: int) -> I
             continue
         if not _LONG_PART.search(value) or is_placeholder(text[start:end]):
             continue
-        if len(value) >= 20 and sum(map(value.count, "0123456789")) >= 0.95 * len(value):
+        if len(value) >= 20 and sum(map(head.count, "0123456789")) >= 0.95 * len(head):
             continue
-        if has_entropy(value, 2.7 if _HEXADECIMAL.fullmatch(value) else 3.2) and not is_published(value):
+        if has_entropy(head, 2.7 if _HEXADECIMAL.fullmatch(value) else 3.2) and not is_published(value):
             yield start, end

@@ -188,6 +188,30 @@ def test_over_http_the_author_is_the_agent_of_the_token(tmp_path):
     stores.close()
 
 
+def test_a_token_with_scopes_and_no_agent_only_reads(tmp_path):
+    """Its author would be nobody, which is how the owner signs; whoever opens the file itself is the owner."""
+    store = str(tmp_path / "agents.db")
+    call = partial(CliRunner().invoke, app)
+    assert call(["--store", store, "remember", "The port of the egret is 7070."]).exit_code == 0
+    refused = call(["--store", store, "--scope", "shared", "--json", "token", "add", "team"])
+    assert (refused.exit_code, "--agent" in json.loads(refused.output)["error"]["hint"]) == (2, True)
+    assert call(["--store", store, "--scope", "shared", "token", "add", "team", "--read-only"]).exit_code == 0
+    stores = CallerStores(store, Caller(), embedder="hash")
+    owner = stores.for_caller(Caller())
+    assert owner.remember("The port of heron is 8080.")
+    token = token_from_environment("the-token-of-a-team-here", "", ("shared",))  # also as an older store may have it
+    assert (token.access, token.read_only) == ("read", True)
+    headers = {"Authorization": "Bearer the-token-of-a-team-here"}
+    with TestClient(build_app(stores, single_token_source(token), ["testserver"]), headers=headers) as client:
+        assert client.get("/v1/memories").status_code == 200
+        answer = client.post("/v1/memories", json={"text": "The owner of heron is ben."})
+        assert (answer.status_code, "only read" in answer.json()["detail"]) == (403, True)
+    reader = stores.for_caller(Caller("", ("shared",), read_only=True))
+    assert reader.journal.write("note", "x").code == "scope_closed"
+    assert [record.kind for record in owner.journal.read() if record.scope == "shared"] == ["memory"] * 2
+    stores.close()
+
+
 def test_what_hooks_store_has_the_agent_as_author(ada):
     turns = [TranscriptTurn(role, {"role": role, "content": "The port is 8080"}) for role in ("user", "assistant")]
     assert save_turns(ada, "s1", turns) == 2

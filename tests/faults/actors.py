@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ import lukasa
 from lukasa import Draft, Key, Link, Refused
 from lukasa.errors import LukasaError
 from lukasa.storage.engine import Query
+from lukasa.storage.sqlite.head import HeadWriter, read_head
 from support.faulty_disk import FaultyDisk
 
 ENTIRE_LOG = Query(every_version=True, hidden=True)
@@ -317,6 +319,35 @@ def _mounted(folder, *options):
     return Path(folder)
 
 
+def heading(folder, **_):
+    """Write while no file can be created, then with space; then end a head on a disk that turned read-only."""
+    small = _mounted(folder, "-t", "tmpfs", "-o", "size=3m,nr_inodes=64", "tmpfs")
+    store, heads = small / "memory.db", []
+    with lukasa.open(store) as memory:
+        ballast = []
+        with suppress(OSError):
+            while True:
+                ballast.append(small / f"ballast-{len(ballast)}")
+                ballast[-1].touch()
+        accepted = [bool(memory.journal.write("note", "no file can be created"))]
+        heads.append(read_head(store))
+        for file in ballast[:-1]:
+            file.unlink()
+        accepted.append(bool(memory.journal.write("note", "there is space again")))
+        heads.append(read_head(store) is not None and read_head(store).seq == memory.journal.tip())
+        sound = memory.verify().sound
+    first = HeadWriter(store, "t" * 32)
+    first.note(5)
+    os.close(first._descriptor)  # as if its process were killed
+    subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
+    writer = HeadWriter(store, "t" * 32)
+    writer.note(6)
+    writer.close()
+    with lukasa.open(store) as memory:
+        texts = [record.text for record in memory.journal.read()]
+    report(accepted=accepted, heads=heads, sound=sound, left=read_head(store).seq, texts=texts)
+
+
 def filling(folder, **_):
     """Write to a disk of 3 MB until it is full, read, free space and write again."""
     small = _mounted(folder, "-t", "tmpfs", "-o", "size=3m", "tmpfs")
@@ -520,7 +551,7 @@ def _recall_and_list(store):
 
 
 PARTS = (
-    appending, counting, deciding, dying, filling, holding, leaving, looking, mixing, opening,
+    appending, counting, deciding, dying, filling, heading, holding, leaving, looking, mixing, opening,
     reading_full, recalling_sealed, sealing_off, streaming,
 )  # fmt: skip
 

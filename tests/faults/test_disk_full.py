@@ -74,6 +74,19 @@ def test_every_job_of_a_group_that_met_a_full_disk_fails(disk, store, verified_v
     assert not texts & {f"late {number} {turn}" for number, turn in refused}
 
 
+@pytest.mark.requirement("LOG-9")
+def test_the_head_of_a_log_needs_neither_space_nor_a_writable_disk_and_comes_back_with_space(
+    actors, private_mounts, tmp_path
+):
+    if private_mounts is None:
+        pytest.skip("a real small disk needs the permission to mount one")
+    report = actors.run("heading", mounting=True, folder=tmp_path)
+    assert (report["accepted"], report["sound"]) == ([True, True], True)
+    assert report["heads"] == [None, True], "a head that could not be created is created by a later write"
+    assert report["left"] == 5
+    assert report["texts"] == ["no file can be created", "there is space again"]
+
+
 @pytest.mark.requirement("LOG-3", "LOG-5")
 def test_a_small_file_system_that_runs_full_loses_nothing_and_serves_again_with_space(actors, private_mounts, tmp_path):
     if private_mounts is None:

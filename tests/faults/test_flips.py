@@ -14,7 +14,7 @@ import lukasa
 from lukasa.errors import LukasaError
 from lukasa.storage.engine import Query
 
-pytestmark = pytest.mark.requirement("LOG-5")
+pytestmark = pytest.mark.requirement("LOG-5", "LOG-9")
 FILL = """
 import os, sys, lukasa
 from lukasa import Key

@@ -10,7 +10,7 @@ import pytest
 
 import lukasa
 from lukasa import Draft, Key, Refused
-from lukasa.errors import NotAllowed
+from lukasa.errors import NotAllowed, StoreBusy
 from lukasa.storage.engine import Query
 from lukasa.storage.postgres import PostgresEngine, schema
 from support.postgres import shared_server
@@ -218,6 +218,7 @@ def test_a_role_that_holds_every_lock_it_can_neither_stops_nor_blinds_the_others
         hold_everything(store, locks)
         # Its own entry of an open transaction, in the scope that all share, and every row it may insert.
         append_by_hand(writing, json.dumps(entry(id="new", version=1)))
+        writing.execute("SET idle_in_transaction_session_timeout = 0")
         writing.execute("INSERT INTO idempotency (key, fingerprint, seqs, at) VALUES ('x', '', '{}', 0)")
         writing.execute("SELECT begin_role_write(NULL, true)")
         with lukasa.open(store.url, timeout=10, embedder="hash") as owner, store.open("bob", timeout=10) as bob:
@@ -262,6 +263,33 @@ def test_a_slow_but_honest_role_is_waited_for_and_misses_nobody(store):
             slow.execute("SELECT pg_sleep(0.5)")
             slow.commit()
         assert next(record.id for record in owner.journal.read(Query(after=before))) == "slow"
+
+
+def test_a_role_that_forgets_to_commit_holds_up_a_writer_of_its_record_for_a_moment(store):
+    with store.by_hand("mallory") as forgetful, lukasa.open(store.url) as memory:
+        append_by_hand(forgetful, json.dumps(entry()))
+        began = time.monotonic()
+        assert memory.journal.write("note", "The heron flies.", id="n-1").record.version == 2
+        assert time.monotonic() - began < 15
+        with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+            forgetful.execute("SELECT 1")
+        assert memory.verify().findings == ()
+
+
+def test_a_role_that_will_not_commit_is_named_with_what_ends_it(store):
+    with store.by_hand("mallory") as hostile, lukasa.open(store.url, timeout=4.0) as memory:
+        append_by_hand(hostile, json.dumps(entry()))
+        hostile.execute("SET idle_in_transaction_session_timeout = 0")
+        with pytest.raises(StoreBusy) as caught:
+            memory.journal.write("note", "The heron flies.", id="n-1")
+        assert store.roles["mallory"] in caught.value.hint
+        assert memory.journal.write("note", "Others are not kept waiting.", id="n-9")
+        statement = caught.value.hint.partition("End it: ")[2]
+        assert statement == f"SELECT pg_terminate_backend({hostile.info.backend_pid});"
+        store.server.execute(statement)
+        assert memory.journal.write("note", "The heron flies.", id="n-1").record.version == 2
+        with pytest.raises(psycopg.Error):
+            hostile.execute("SELECT 1")
 
 
 def test_roles_of_an_older_store_lose_what_they_could_do_by_hand(server):

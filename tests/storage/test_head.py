@@ -16,7 +16,7 @@ from lukasa.scope import SYSTEM
 from lukasa.storage.engine import LOSS, Query
 from lukasa.storage.sqlite.head import head_path, read_head
 
-pytestmark = pytest.mark.requirement("LOG-5")
+pytestmark = pytest.mark.requirement("LOG-5", "LOG-9")
 WRITE_AND_DIE = """
 import os, sys, lukasa
 memory = lukasa.open(sys.argv[1], embedder="hash")

@@ -41,7 +41,7 @@ class ApiToken:
     """The hash of a token, and what it grants.
 
     Without scopes: the shared scope and the agent's own. Without an agent too: every scope, as the owner of the store.
-    ``rate`` is the number of requests per minute; 0 means no limit.
+    A token with scopes and no agent only reads: what it wrote would be signed like the owner's. ``rate`` is the number of requests per minute; 0 means no limit.
     """
 
     name: str
@@ -53,6 +53,10 @@ class ApiToken:
     expires_at: datetime | None = None
     made_at: datetime | None = None
     last_used: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.scopes is not None and not self.agent:
+            object.__setattr__(self, "read_only", True)
 
     @property
     def access(self) -> str:
@@ -81,6 +85,9 @@ class ApiTokens:
     ) -> str:
         """Create a token, store its hash and return it. It cannot be read again."""
         secret = _TOKEN_PREFIX + secrets.token_urlsafe(32)
+        if scopes is not None and not agent and not read_only:
+            hint = "Name the agent (--agent), or make the token read-only (--read-only)."
+            raise InvalidInput("A token that writes needs an agent, the author of what it writes.", hint=hint)
         token = ApiToken(name, _hash_token(secret), agent, scopes, read_only, 0, expires_at)
         if rate is None:
             rate = 0 if token.access == "owner" else DEFAULT_RATE

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import psycopg
 from psycopg import Cursor
 
-from lukasa.errors import LukasaError, StoreUnavailable
+from lukasa.errors import LukasaError, StoreBusy, StoreUnavailable
 from lukasa.storage.postgres.errors import (
     RETRYABLE_ERRORS,
     error_translation,
@@ -27,6 +27,7 @@ T = TypeVar("T")
 _MAX_CONNECT_SECONDS = 10
 _MIN_BACKOFF, _MAX_BACKOFF = 0.001, 0.25
 _SETTLE_TIMEOUT = 2.0
+_LOCK_MARGIN = 1.5  # so that a lock times out before the connection is cut, and the error says so
 _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
@@ -81,7 +82,7 @@ class PostgresClient:
                         ELSE current_setting('synchronous_commit') END, false),
                 set_config('default_transaction_read_only',
                     CASE WHEN %s THEN 'on' ELSE current_setting('default_transaction_read_only') END, false)""",
-            (str(max(1, int(self.timeout * 1000))), self._read_only),
+            (str(max(1, int(max(self.timeout - _LOCK_MARGIN, self.timeout / 2) * 1000))), self._read_only),
         )
 
     @contextmanager
@@ -113,11 +114,22 @@ class PostgresClient:
                 if lost:
                     self._pool.close_idle()
                 if not (lost or isinstance(error, RETRYABLE_ERRORS)) or time.monotonic() + backoff > deadline:
+                    if isinstance(error, psycopg.errors.LockNotAvailable):
+                        raise StoreBusy(hint=self._name_role_in_the_way()) from error
                     if isinstance(error, psycopg.Error):
                         raise translate_error(error) from error
                     raise
             time.sleep(random.uniform(backoff / 2, backoff))  # noqa: S311 - a sleep needs no secrecy
             backoff = min(2 * backoff, _MAX_BACKOFF)
+
+    def _name_role_in_the_way(self) -> str | None:
+        """Say which role has written something that it does not commit, and how to end that; ``None`` if there is none."""
+        with suppress(psycopg.Error, LukasaError), self.borrow_connection() as database:
+            (*_, holders) = fetch_single_row(database.execute(SQL["settled_position"], ([],)))
+            found = database.execute(SQL["roles_at_work"], (holders,)).fetchone()
+            if found is not None:
+                return f"The role {found[1]} does not commit what it wrote. End it: SELECT pg_terminate_backend({found[0]});"
+        return None
 
     def _run_once(self, work: Callable[[Database], T], *, limit_time: bool) -> T:
         database = self._pool.acquire()

@@ -45,27 +45,30 @@ def read_head(store: Path) -> AcknowledgedHead | None:
 
 
 class HeadWriter:
-    """Notes acknowledged positions. A head that cannot be written is no reason to fail a write that is durable."""
+    """Notes acknowledged positions. A head that cannot be written is no reason to fail a write that is durable.
+
+    On a full disk it may be impossible to create the file; each later position tries again.
+    """
 
     def __init__(self, store: Path, token: str) -> None:
         self._path = head_path(store)
         self._token = token.encode("ascii", "replace")
         self._descriptor = -1
-        with suppress(OSError):
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._descriptor = os.open(self._path, flags, 0o600)
 
     def note(self, seq: int) -> None:
         """Note that everything up to a position is durable."""
-        if self._descriptor >= 0:
-            content = _CONTENT.pack(_MAGIC, self._token, seq)
-            with suppress(OSError):
-                os.pwrite(self._descriptor, content + _CHECKSUM.pack(zlib.crc32(content)), 0)
+        content = _CONTENT.pack(_MAGIC, self._token, seq)
+        with suppress(OSError):
+            if self._descriptor < 0:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._descriptor = os.open(self._path, flags, 0o600)
+            os.pwrite(self._descriptor, content + _CHECKSUM.pack(zlib.crc32(content)), 0)
 
     def close(self) -> None:
         """Close the file, and delete it if the write-ahead log is gone: then the store is whole without it."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-        if not self._path.with_name(self._path.name.removesuffix("-head") + "-wal").exists():
-            self._path.unlink(missing_ok=True)
+        with suppress(OSError):  # on a disk that turned read-only it stays, and is never ahead of the log
+            if not self._path.with_name(self._path.name.removesuffix("-head") + "-wal").exists():
+                self._path.unlink(missing_ok=True)

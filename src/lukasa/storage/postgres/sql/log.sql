@@ -145,3 +145,7 @@ SELECT line FROM log WHERE scope = '_lukasa' AND kind = 'erasure' ORDER BY seq
 -- Select key and version of the entries at some positions, given as a JSON list.
 SELECT seq, scope, kind, id, version FROM log
 WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(%s::json)) ORDER BY seq
+
+-- name: roles_at_work
+-- Select the roles behind some connections.
+SELECT pid, usename FROM pg_stat_activity WHERE pid = ANY(%s) ORDER BY backend_start LIMIT 1

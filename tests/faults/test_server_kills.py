@@ -31,8 +31,6 @@ class ServedStore:
         self.ports = [self._free_port() for _ in range(2)]
         self.urls = [f"http://127.0.0.1:{port}" for port in self.ports]
         self.processes = [self.start(index) for index in range(2)]
-        for url in self.urls:
-            self.wait_for(url)
 
     @staticmethod
     def _free_port():
@@ -48,10 +46,10 @@ class ServedStore:
 
     @staticmethod
     def wait_for(url):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while True:
             try:
-                return ApiConnection(url, TOKEN, retries=0, timeout=5).request("GET", "/readyz")
+                return ApiConnection(url, TOKEN, retries=0, timeout=30).request("GET", "/readyz")
             except LukasaError:
                 assert time.monotonic() < deadline, "a server did not start"
                 time.sleep(0.1)
@@ -80,8 +78,12 @@ def served(url, tmp_path, monkeypatch):
     monkeypatch.setenv("LUKASA_FILES", str(tmp_path / "files"))
     lukasa.open(url, embedder="hash").close()
     store = ServedStore(url, tmp_path)
-    yield store
-    store.stop()
+    try:
+        for address in store.urls:
+            store.wait_for(address)
+        yield store
+    finally:
+        store.stop()
 
 
 def on_any_server(served, work):

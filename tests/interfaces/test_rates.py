@@ -63,6 +63,13 @@ def test_two_servers_on_one_store_admit_no_more_than_the_rate(servers: list[Stor
     assert all(int(answer.headers["retry-after"]) <= 60 for answer in answers[8:])
 
 
+def test_a_token_revoked_at_one_server_is_refused_by_the_other_at_once(servers: list[StoreTokenSource]) -> None:
+    secret = servers[0].open().add("guest", agent="guest")
+    assert [source(secret) is not None for source in servers] == [True, True]
+    assert servers[1].open().revoke("guest")
+    assert [source(secret) for source in servers] == [None, None]
+
+
 def test_a_server_takes_a_part_of_a_large_rate_at_a_time(servers: list[StoreTokenSource]) -> None:
     token = ApiToken("busy", "0" * 64, "ada", rate=1_000)
     each = [TokenLimits(count=source.count_requests) for source in servers]

@@ -266,6 +266,7 @@ def vault_calls(memory: Any) -> Iterator[Any]:
     """Call the vault and the two verbs of the memory that write to it."""
     vault = memory.vault
     kept = vault.list()
+    yield memory.vault.refusals()
     yield kept, vault.get(kept[0].id), vault.history(kept[0].id), vault.directives(), vault.notes()
     yield vault.judge("tick marker for burst 9"), vault.judge("The office has two floors")
     yield vault.bulk_delete([kept[0].id, "unknown"]), vault.restore([vault.history(kept[1].id)])

@@ -36,7 +36,7 @@ MAX_COMPARED = 2_000
 """Memories of a scope up to which they are compared with each other while a page waits."""
 _LATEST = 12
 _DERIVED_KINDS = frozenset(
-    {"cluster", "consolidation", "context", "learning", "session_delta", "session_event", "verdicts"}
+    {"cluster", "consolidation", "context", "learning", "received_signal", "session_delta", "session_event", "verdicts"}
 )
 """Kinds that the library keeps for itself; a list of what is new leaves them out."""
 _TEXT_FIELDS = ("goal", "current_task", "learning", "event")
@@ -180,7 +180,7 @@ def read_graph(
                 raise not_found(f"There is no record {id!r:.80} of kind {kind!r:.80} in {scope!r:.80}.")
         else:
             recent = reader.read(RecordQuery(newest_first=True, limit=400))
-            linked = (record.key for record in recent if record.links and _is_shown(record))
+            linked = (record.key for record in recent if record.links and record.text and _is_shown(record))
             start = list(islice(linked, limit // 4 + 1))
         return JsonResponse(_walk_links(reader, start, depth, limit))
 
@@ -219,7 +219,8 @@ def _rank(counts: Counter[str]) -> list[dict[str, Any]]:
 
 
 def _is_shown(record: Record) -> bool:
-    return record.scope != SYSTEM and record.kind not in _DERIVED_KINDS
+    derived = record.kind in _DERIVED_KINDS or record.kind.startswith("network_")
+    return record.scope != SYSTEM and not derived
 
 
 def _summarise(record: Record) -> dict[str, Any]:

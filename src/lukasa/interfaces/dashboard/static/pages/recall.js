@@ -49,7 +49,7 @@ export function Page() {
     ${asked &&
     html`<${Load} state=${state} lines=${8}>
       ${(data) => html`${data.note && html`<${Notice} tone="warn">${data.note}<//>`}
-        ${data.unindexed > 0 && html`<${Notice} tone="warn">${formatCount(data.unindexed, "record")} wait for their vectors; words alone find them until then.<//>`}
+        ${data.unindexed > 0 && html`<p class="muted small">${formatCount(data.unindexed, "record")} wait for their vectors; words alone find them until then.</p>`}
         <${Tabs} label="Answers" value=${view} onChange=${(key) => setQuery({ view: key === "hits" ? null : key })}
           tabs=${[{ key: "hits", label: "Found", count: data.hits.length }, { key: "dropped", label: "Left out", count: data.dropped.length + (data.left_out?.length || 0) }, { key: "block", label: "What an agent gets", count: undefined }]}>
           ${view === "hits" && html`<${Hits} data=${data} query=${query} />`}

@@ -88,16 +88,17 @@ def write_everywhere(owner: Memory, ada: Memory, ben: Memory, text: str, number:
     return sum(isinstance(outcome, Accepted) for outcome in outcomes)
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_hostile_texts_stay_inert(path: str, hostile: DashboardServer, sign_in: Callable[..., Visitor]) -> None:
-    page = sign_in(server=hostile).open(path)
-    page.wait_for_timeout(100)
-    assert page.evaluate(PROBE) == INERT
+def test_hostile_texts_stay_inert(hostile: DashboardServer, sign_in: Callable[..., Visitor]) -> None:
+    visitor = sign_in(server=hostile)
+    for path in PAGES:
+        page = visitor.open(path)
+        page.wait_for_timeout(50)
+        assert page.evaluate(PROBE) == INERT, path
 
 
 def test_a_hostile_address_stays_inert(hostile: DashboardServer, sign_in: Callable[..., Visitor]) -> None:
     visitor = sign_in(server=hostile)
-    for text in TEXTS[:12:3]:
+    for text in TEXTS[:12:6]:
         for path, names in (
             ("/sessions", ("scope", "id")),
             ("/trust", ("agent",)),

@@ -5,7 +5,7 @@ import { recordHref, useQuery } from "../lib/router.js";
 import { Name, Text } from "../lib/text.js";
 import { formatCount, formatNumber, formatPercent, formatSeconds, Time } from "../lib/time.js";
 import { Badge, Bars, Button, Card, Chart, Empty, Kind, Load, Notice, Page as Frame, Select, Stat, Table, Tabs, toast } from "../lib/ui.js";
-import { RecordLink, usePages } from "./parts.js";
+import { RecordLink, usePages } from "../lib/parts.js";
 
 export const title = "Experience";
 export const path = "/experience";

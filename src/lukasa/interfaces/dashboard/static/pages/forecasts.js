@@ -5,7 +5,7 @@ import { useQuery } from "../lib/router.js";
 import { Name, Text } from "../lib/text.js";
 import { formatCount, formatNumber, formatPercent, Time } from "../lib/time.js";
 import { Badge, Bars, Button, Card, Chart, Dialog, Empty, Load, Notice, Page as Frame, Select, Stat, Table, Tabs, toast } from "../lib/ui.js";
-import { usePages } from "./parts.js";
+import { usePages } from "../lib/parts.js";
 
 export const title = "Forecasts";
 export const path = "/forecasts";

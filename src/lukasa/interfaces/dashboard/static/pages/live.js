@@ -5,7 +5,7 @@ import { recordHref, useQuery } from "../lib/router.js";
 import { Name, Text } from "../lib/text.js";
 import { formatCount, formatNumber, Time } from "../lib/time.js";
 import { Badge, Button, Card, Empty, Field, Kind, kindLabel, Notice, Page as Frame, Select, Table } from "../lib/ui.js";
-import { summarise } from "./parts.js";
+import { summarise } from "../lib/parts.js";
 
 export const title = "Live";
 export const path = "/live";

@@ -5,7 +5,7 @@ import { Link, useQuery } from "../lib/router.js";
 import { Name, showHidden, Text } from "../lib/text.js";
 import { formatBytes, formatClock, formatCount, formatDay, Time } from "../lib/time.js";
 import { Badge, Button, Card, Diff, Empty, Load, Notice, Page as Frame, Select, Skeleton, Table, Tabs, toast } from "../lib/ui.js";
-import { asText, compareStates, usePages } from "./parts.js";
+import { asText, compareStates, usePages } from "../lib/parts.js";
 
 export const title = "Sessions";
 export const path = "/sessions";

@@ -5,7 +5,7 @@ import { Link, recordHref, useQuery } from "../lib/router.js";
 import { Name, Text } from "../lib/text.js";
 import { formatCount, formatNumber, formatPercent, Time } from "../lib/time.js";
 import { Badge, Bars, Button, Card, Chart, Dialog, Empty, Field, Load, Notice, Page as Frame, Stat, Table, Tabs, toast } from "../lib/ui.js";
-import { usePages, usePerson } from "./parts.js";
+import { usePages, usePerson } from "../lib/parts.js";
 
 export const title = "Trust";
 export const path = "/trust";

@@ -11,6 +11,7 @@ import random
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -185,7 +186,8 @@ def _measure_store(stack: ExitStack, place: Path, size: int, rounds: int) -> lis
         for store in stores:
             store.batch([PutOp(*item) for item in items])
     memory.recall.index.catch_up()
-    put = _compare_actions(rounds, [lambda item, s=store: s.put(*item) for store in stores[:2]], next_item)
+    on_disk = stores[:2]
+    put = _compare_actions(rounds, [partial(_put_item, store) for store in on_disk], next_item)
     memory.recall.index.catch_up()
 
     def next_filter() -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -194,14 +196,8 @@ def _measure_store(stack: ExitStack, place: Path, size: int, rounds: int) -> lis
     def next_question() -> str:
         return " ".join(corpus.take(1)[0].text.split()[:6])
 
-    by_filter = _compare_actions(
-        rounds, [lambda item, s=store: s.search(item[0], filter=item[1]) for store in stores[:2]], next_filter
-    )
-    by_question = _compare_actions(
-        rounds,
-        [lambda text, s=store: s.search(("users",), query=text, limit=10) for store in stores[::2]],
-        next_question,
-    )
+    by_filter = _compare_actions(rounds, [partial(_search_filter, store) for store in on_disk], next_filter)
+    by_question = _compare_actions(rounds, [partial(_search_question, store) for store in stores[::2]], next_question)
     return [
         comparison_row("store: put an item", size, "s", put, SPEED_BAR),
         comparison_row("store: search by a filter", size, "s", by_filter, SPEED_BAR),
@@ -231,11 +227,29 @@ def _measure_session(stack: ExitStack, place: Path, size: int, rounds: int) -> l
         turns = [turn for _ in range(min(500, size - start)) for turn in next_turn()]
         for session in sessions:
             loop.run_until_complete(session.add_items(turns))
-    adds = [lambda items, s=session: loop.run_until_complete(s.add_items(items)) for session in sessions]
-    gets = [lambda _, s=session: loop.run_until_complete(s.get_items(20)) for session in sessions]
-    append = _compare_actions(rounds, adds, next_turn)
-    get = _compare_actions(rounds, gets, lambda: None)
+    append = _compare_actions(rounds, [partial(_add_turn, loop, session) for session in sessions], next_turn)
+    get = _compare_actions(rounds, [partial(_get_end, loop, session) for session in sessions], lambda: None)
     return [
         comparison_row("session: append a turn", size, "s", append, SPEED_BAR),
         comparison_row("session: get the last 20", size, "s", get, SPEED_BAR),
     ]
+
+
+def _put_item(store: Any, item: tuple[tuple[str, ...], str, dict[str, Any]]) -> None:
+    store.put(*item)
+
+
+def _search_filter(store: Any, item: tuple[tuple[str, ...], dict[str, Any]]) -> None:
+    store.search(item[0], filter=item[1])
+
+
+def _search_question(store: Any, text: str) -> None:
+    store.search(("users",), query=text, limit=10)
+
+
+def _add_turn(loop: asyncio.AbstractEventLoop, session: Any, items: list[dict[str, str]]) -> None:
+    loop.run_until_complete(session.add_items(items))
+
+
+def _get_end(loop: asyncio.AbstractEventLoop, session: Any, _: None) -> None:
+    loop.run_until_complete(session.get_items(20))

@@ -425,6 +425,28 @@ def checkpoint(
 
 
 @app.command()
+def adapters(
+    ctx: typer.Context,
+    sizes: Annotated[str, typer.Option(help="Items, turns and messages that are there, such as 100,10k.")] = "100,10k",
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measured rounds of each case.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure the adapters to LangGraph and OpenAI Agents beside the implementations on SQLite that these bring.
+
+    Example: lukasa bench adapters --sizes 100,10k
+    """
+    from lukasa_bench.adapters import run
+
+    wanted = _parse_sizes_option(sizes)
+    with _progress_display() as progress:
+        report = run(wanted, rounds, progress=progress)
+    if get_options(ctx, as_json).json:
+        _print_json(report.as_json())
+    else:
+        print_report(report)
+
+
+@app.command()
 def context(
     ctx: typer.Context,
     sizes: Annotated[str, typer.Option(help="Turns in the conversation, such as 100,10k,100k.")] = "100,10k,100k",

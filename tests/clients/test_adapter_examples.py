@@ -2,7 +2,7 @@
 
 import pytest
 
-for name in ("agents", "anthropic", "langgraph"):
+for name in ("agents", "anthropic", "langgraph", "pydantic_ai"):
     pytest.importorskip(name, reason="run by `make test-clients`, which installs the frameworks")
 
 from test_examples import OF_ADAPTERS, check_example  # noqa: E402 - after the check that the frameworks are there

@@ -142,6 +142,29 @@ def test_pruned_threads_keep_whole_values(location):
 
 
 @pytest.mark.requirement("DOO-6")
+def test_the_newest_checkpoint_stays_the_newest_when_earlier_ones_are_deleted_or_come_late(location):
+    with lukasa.open(location) as memory:
+        saver, config, points = LukasaSaver(memory), thread_config(), []
+        text = "long " * 500
+        for number in range(6):
+            points.append(make_checkpoint({"text": f"{text}{number}"}, {"text": number + 1}, number))
+            config = saver.put(config, points[-1], {"run_id": f"run-{number}"}, {"text": number + 1})
+        newest = config["configurable"]["checkpoint_id"]
+        saver.delete_for_runs(["run-2"])
+        assert saver.get_tuple(thread_config()).checkpoint["id"] == newest
+        saver.put(thread_config(), {**points[0], "channel_values": {"text": "again"}}, {}, {"text": 1})
+        found = saver.get_tuple(thread_config())
+        assert (found.checkpoint["id"], found.checkpoint["channel_values"]) == (newest, {"text": f"{text}5"})
+        ids = [item.checkpoint["id"] for item in saver.list(thread_config())]
+        assert ids == sorted((point["id"] for point in points if point is not points[2]), reverse=True)
+        last = make_checkpoint({"text": "last"}, {"text": 9}, 9)
+        saver.put(config, last, {}, {"text": 9})
+        assert saver.get_tuple(thread_config()).checkpoint["id"] == last["id"]
+        saver.copy_thread("t", "copy")
+        assert saver.get_tuple(thread_config("copy")).checkpoint["id"] == last["id"]
+
+
+@pytest.mark.requirement("DOO-6")
 def test_delta_channels_survive_pruning(location):
     with lukasa.open(location) as memory:
         saver, config = LukasaSaver(memory), thread_config()

@@ -17,10 +17,20 @@ def encode_difference(base: bytes, new: bytes) -> bytes:
     """Return what turns ``base`` into ``new``."""
     if len(base) <= _WINDOW and len(new) <= _WINDOW:
         return b"z" + _compress(new, base)
-    places: dict[bytes, int] = {}
-    for place in range(0, len(base) - _BLOCK + 1, _BLOCK):
-        places.setdefault(base[place : place + _BLOCK], place)
     steps, literal, position, start = [], bytearray(), 0, 0
+    if (
+        base[_BLOCK : 2 * _BLOCK] == new[_BLOCK : 2 * _BLOCK]
+    ):  # most versions begin alike, but for a length at the start
+        length = _count_equal(base, _BLOCK, new, _BLOCK)
+        literal += new[:_BLOCK]
+        steps.append((_BLOCK, _BLOCK, length))
+        position = start = _BLOCK + length
+    places: dict[bytes, int] = {}
+    if len(new) - position > _WINDOW:
+        for place in range(0, len(base) - _BLOCK + 1, _BLOCK):
+            places.setdefault(base[place : place + _BLOCK], place)
+    else:
+        position = len(new)  # the rest is compressed with the end of the earlier version
     while position < len(new):
         found = places.get(new[position : position + _BLOCK]) if len(new) - position >= _BLOCK else None
         if found is None:

@@ -16,6 +16,7 @@ import base64
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import Any, NamedTuple, cast
 
 from lukasa.errors import InvalidInput, MissingExtra
@@ -50,8 +51,8 @@ MAX_DIFFERENCES = 20
 _CORE = ""
 """The name of the part that holds the checkpoint without its channels, and the metadata."""
 _OUT_OF_ORDER = "order=mixed"
-"""A label of checkpoints that were not the newest of their thread when they were stored."""
-_CACHED_BYTES = 8_000_000
+"""A label of the checkpoints that were stored when not all of their namespace were in the order of their ids."""
+_CACHED_BYTES = 16_000_000
 
 Config = Mapping[str, Any]
 
@@ -73,6 +74,33 @@ class _Place(NamedTuple):
         return f"thread={hash_names(self.thread)}", f"place={hash_names(*self)}"
 
 
+class _PartCache:
+    """The bytes of parts that were read or written last, by the digest of their checkpoint and by name."""
+
+    def __init__(self) -> None:
+        self._parts: OrderedDict[tuple[bytes, str], bytes] = OrderedDict()
+        self._size = 0
+        self._lock = Lock()
+
+    def get(self, digest: bytes, name: str) -> bytes | None:
+        with self._lock:
+            content = self._parts.get((digest, name))
+            if content is not None:
+                self._parts.move_to_end((digest, name))
+            return content
+
+    def put(self, digest: bytes, name: str, content: bytes) -> None:
+        """Keep a part; leave out the oldest ones when all are too large, and a part that is too large by itself."""
+        if len(content) > _CACHED_BYTES // 2:
+            return
+        with self._lock:
+            self._size += len(content) - len(self._parts.pop((digest, name), b""))
+            self._parts[digest, name] = content
+            while self._size > _CACHED_BYTES:
+                _, left = self._parts.popitem(last=False)
+                self._size -= len(left)
+
+
 class LukasaSaver(BaseCheckpointSaver[int]):
     """Stores the checkpoints of a graph in a Lukasa store."""
 
@@ -80,7 +108,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=None))
         self._journal = memory.journal
         self._scope = choose_scope(memory, scope)
-        self._cache: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._cache = _PartCache()
 
     # --- reading ---
 
@@ -90,7 +118,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             if checkpoint_id:
                 record = reader.get(place.key(self._scope, checkpoint_id))
             else:
-                record = self._find_newest(reader, place)
+                record, _ = self._find_newest(reader, place)
             return None if record is None else self._read_tuple(reader, record)
 
     def list(
@@ -129,8 +157,13 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             return sorted(_read_pages(reader, query), key=lambda record: str(record.body["checkpoint"]), reverse=True)
         return _read_pages(reader, query)
 
-    def _find_newest(self, reader: Reader, place: _Place) -> Record | None:
-        return next(iter(self._list_records(reader, place.config(""))), None)
+    def _find_newest(self, reader: Reader, place: _Place) -> tuple[Record | None, bool]:
+        """Return the checkpoint with the highest id, and whether some were not stored in the order of their ids."""
+        query = Query(kinds=(GRAPH_CHECKPOINT,), scopes=(self._scope,), labels=place.labels()[1:])
+        found = reader.read(replace(query, newest_first=True, limit=1))
+        if found and _OUT_OF_ORDER in found[0].labels:
+            return next(iter(self._list_records(reader, place.config(""))), None), True
+        return (found[0] if found else None), False
 
     def _read_tuple(self, reader: Reader, record: Record) -> CheckpointTuple:
         body = record.body
@@ -187,14 +220,13 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         content: bytes | None = None
         current = record
         while content is None:
-            content = self._cache.get((current.digest.hex(), name))
+            content = self._cache.get(current.digest, name)
             if content is not None:
-                self._cache.move_to_end((current.digest.hex(), name))
                 break
             part = current.body["parts"][name]
             if part["base"] is None:
                 content = _decode(part["data"])
-                self._remember(current, name, content)
+                self._cache.put(current.digest, name, content)
                 break
             chain.append((current, _decode(part["data"])))
             place = _Place(current.body["thread"], current.body["ns"])
@@ -204,14 +236,8 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             current = base
         for holder, difference in reversed(chain):
             content = apply_difference(content, difference)
-            self._remember(holder, name, content)
+            self._cache.put(holder.digest, name, content)
         return content
-
-    def _remember(self, record: Record, name: str, content: bytes) -> None:
-        if len(content) <= _CACHED_BYTES // 4:
-            self._cache[record.digest.hex(), name] = content
-            while sum(map(len, self._cache.values())) > _CACHED_BYTES:
-                self._cache.popitem(last=False)
 
     # --- writing ---
 
@@ -234,7 +260,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         versions: Mapping[str, Any] = {**new_versions}
 
         def append_checkpoint(reader: Reader) -> Sequence[Draft] | Refused:
-            newest = self._find_newest(reader, place)
+            newest, is_mixed = self._find_newest(reader, place)
             parent = reader.get(place.key(self._scope, parent_id)) if parent_id else newest
             parts = {_CORE: self._build_part(reader, parent, _CORE, core, None)}
             for channel, value in written.items():
@@ -246,7 +272,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             )
             at = {name: kept[name] for name in checkpoint["channel_versions"] if name in kept and name not in parts}
             labels = place.labels()
-            if newest is not None and newest.body["checkpoint"] > checkpoint["id"]:
+            if is_mixed or (newest is not None and newest.body["checkpoint"] > checkpoint["id"]):
                 labels += (_OUT_OF_ORDER,)
             if run_id := full_metadata.get("run_id"):
                 labels += (f"run={hash_names(str(run_id))}",)
@@ -263,7 +289,11 @@ class LukasaSaver(BaseCheckpointSaver[int]):
                 )
             ]
 
-        require_accepted(self._journal.append_if(append_checkpoint))
+        outcome = self._journal.append_if(append_checkpoint)
+        require_accepted(outcome)
+        for record in getattr(outcome, "records", ()):
+            for name, (_, content) in {_CORE: core, **written}.items():
+                self._cache.put(record.digest, name, content)
         return place.config(checkpoint["id"])
 
     def _build_part(
@@ -422,7 +452,9 @@ class LukasaSaver(BaseCheckpointSaver[int]):
                 parts[name] = {**holder.body["parts"][name], "base": None, "depth": 0, "data": _encode(content)}
                 at.pop(name, None)
         if parts != body["parts"]:
-            yield draft_from(record, body={**body, "parts": parts, "at": at}, author="", expected=record.version)
+            labels = tuple(dict.fromkeys((*record.labels, _OUT_OF_ORDER)))
+            changed = {**body, "parts": parts, "at": at}
+            yield draft_from(record, body=changed, labels=labels, author="", expected=record.version)
 
     # --- the same for asyncio ---
 
@@ -488,8 +520,8 @@ def _read_pages(reader: Reader, query: Query, size: int = 100) -> Iterator[Recor
 
 
 def _encode(content: bytes) -> str:
-    return base64.b85encode(content).decode("ascii")
+    return base64.b64encode(content).decode("ascii")
 
 
 def _decode(text: str) -> bytes:
-    return base64.b85decode(text)
+    return base64.b64decode(text)

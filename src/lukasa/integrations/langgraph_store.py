@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from heapq import merge
 from typing import Any
 
 from lukasa.clock import Clock, SystemClock, from_iso, to_iso
@@ -44,6 +45,8 @@ _MAX_RECALLED = 1_000
 _REFRESH_SHARE = 0.1
 """The share of its life after which reading an item extends it."""
 _PAGE_SIZE = 200
+_MAX_FIELDS, _MANY_FIELDS = 50, "field=many"
+"""An item has a label for each of its texts and numbers, for filters; one with more than these has another label instead."""
 
 
 class LukasaStore(BaseStore):
@@ -132,7 +135,7 @@ class LukasaStore(BaseStore):
             if _matches(record, op, now):
                 found[record.key] = (record, score)
         if len(found) < wanted:
-            for record in self._read_items(reader, op.namespace_prefix):
+            for record in self._read_items(reader, op.namespace_prefix, op.filter):
                 if record.key not in found and _matches(record, op, now):
                     found[record.key] = (record, None)
                     if len(found) >= wanted:
@@ -155,12 +158,23 @@ class LukasaStore(BaseStore):
             names = {name[: op.max_depth] for name in names}
         return sorted(names)[op.offset : op.offset + op.limit]
 
-    def _read_items(self, reader: Reader, prefix: tuple[str, ...]) -> Iterator[Record]:
-        """Yield the items below a namespace, newest first."""
-        labels = (_prefix_label(prefix),) if prefix else ()
+    def _read_items(
+        self, reader: Reader, prefix: tuple[str, ...], filter: Mapping[str, Any] | None = None
+    ) -> Iterable[Record]:
+        """Return the items below a namespace, newest first; of those that a filter leaves out, most are left out."""
+        labels = [_prefix_label(prefix)] if prefix else []
+        fields = [label for name, value in (filter or {}).items() if (label := _field_label(name, value))]
+        if not fields:
+            return self._read_pages(reader, *labels)
+        pages = (self._read_pages(reader, *labels, *more) for more in (fields, [_MANY_FIELDS]))
+        return merge(*pages, key=lambda record: -record.seq)
+
+    def _read_pages(self, reader: Reader, *labels: str) -> Iterator[Record]:
         query = Query(kinds=(GRAPH_ITEM,), scopes=(self._scope,), labels=labels, newest_first=True, limit=_PAGE_SIZE)
         while page := reader.read(query):
             yield from page
+            if len(page) < _PAGE_SIZE:
+                return
             query = replace(query, before=page[-1].seq)
 
     def _key(self, namespace: tuple[str, ...], key: str) -> Key:
@@ -180,6 +194,8 @@ class LukasaStore(BaseStore):
         if op.ttl is not None:
             body |= {"ttl": op.ttl, "expires_at": to_iso(now + timedelta(minutes=op.ttl))}
         labels = tuple(_prefix_label(op.namespace[:depth]) for depth in range(1, len(op.namespace) + 1))
+        known = tuple(label for name, field in value.items() if (label := _field_label(name, field)))
+        labels += known if len(known) <= _MAX_FIELDS else (_MANY_FIELDS,)
         return Draft(key.kind, "\n".join(texts), body, key.id, key.scope, labels=labels, origin="langgraph")
 
     def _tombstone(self, key: Key) -> Draft:
@@ -269,6 +285,19 @@ def _fits(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
         return False
     part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
     return all(wanted in ("*", label) for label, wanted in zip(part, path, strict=True))
+
+
+def _field_label(name: Any, value: Any) -> str | None:
+    """Return the label of a text or a number in an item, the same for equal values; ``None`` for other values."""
+    if isinstance(value, str):
+        return f"field={hash_names(str(name), 'text', value)}"
+    if not isinstance(value, int | float):
+        return None
+    try:
+        number = repr(float(value) + 0.0)
+    except OverflowError:
+        number = "large"
+    return f"field={hash_names(str(name), 'number', number)}"
 
 
 def _prefix_label(namespace: tuple[str, ...]) -> str:

@@ -1,0 +1,36 @@
+"""Differences between versions of byte strings: every version comes back, and a small change stays small."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lukasa.integrations.deltas import apply_difference, encode_difference
+
+PIECES = st.lists(st.binary(max_size=200), max_size=6)
+
+
+@pytest.mark.requirement("DOO-6")
+@given(pieces=PIECES, others=PIECES, repeats=st.sampled_from([1, 50, 400]), order=st.randoms())
+def test_a_difference_leads_to_the_new_version(pieces, others, repeats, order):
+    base = b"".join(pieces) * repeats
+    mixed = [*pieces, *others]
+    order.shuffle(mixed)
+    for new in (b"".join(mixed) * repeats, b"x" + base, base + b"".join(others), base[: len(base) // 2], b""):
+        assert apply_difference(base, encode_difference(base, new)) == new
+
+
+@pytest.mark.requirement("DOO-6")
+def test_a_small_change_of_a_long_version_takes_few_bytes():
+    base = random.Random(1).randbytes(300_000)
+    changes = {
+        "append": base + b"one more message",
+        "length": b"\x01" + base[1:] + b"one more message",
+        "insert": base[:150_000] + b"in the middle" + base[150_000:],
+        "remove": base[:1_000] + base[2_000:],
+    }
+    for name, new in changes.items():
+        difference = encode_difference(base, new)
+        assert len(difference) < 400, name
+        assert apply_difference(base, difference) == new

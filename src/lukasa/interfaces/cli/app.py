@@ -48,6 +48,7 @@ from lukasa.interfaces.cli.options import (
     require_utf8,
     unwrap_help,
 )
+from lukasa.interfaces.hooks.client import expand_project
 from lukasa.interfaces.outcomes import ExitCode, OutcomeInfo, outcome_of, usage_error
 from lukasa.scope import check_agent_name
 
@@ -149,7 +150,9 @@ def root(
     store: Annotated[str | None, option("URL|FILE", _STORE_HELP)] = None,
     agent: Annotated[str, option("NAME", "Act as this agent: only the shared scope and its own are visible.")] = "",
     profile: Annotated[str | None, option("FILE", "YAML settings of the vault. Default: LUKASA_PROFILE.")] = None,
-    scope: Annotated[list[str] | None, option("NAME", "Use only this scope (repeatable).")] = None,
+    scope: Annotated[
+        list[str] | None, option("NAME", "Use only this scope (repeatable); project:. is that of this repository.")
+    ] = None,
     as_json: Annotated[bool, flag("--json", JSON_HELP.replace("before", "after"))] = False,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
@@ -170,7 +173,8 @@ def root(
     8 copy not proved.
     """
     call = get_options(ctx)
-    call.store, call.agent, call.scopes, call.json, call.profile = store, agent, tuple(scope or ()), as_json, profile
+    call.store, call.agent, call.json, call.profile = store, agent, as_json, profile
+    call.scopes = expand_project(tuple(scope or ()))
     if agent:
         check_agent_name(agent)
 

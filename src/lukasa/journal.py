@@ -169,11 +169,11 @@ class Journal:
 
     @property
     def home_scope(self) -> str | None:
-        """The scope of the caller's own records: the agent's, else the shared one, else the first usable one by name.
+        """The scope of the caller's own records: the agent's, else the project's, else the shared one, else the first by name.
 
         ``None`` when the caller may read and write no scope at all.
         """
-        names = (self.author, SHARED, *sorted(self.reach.writable or ()))
+        names = (self.author, self.reach.project, SHARED, *sorted(self.reach.writable or ()))
         return next((name for name in names if name and self.reach.reads(name) and self.reach.writes(name)), None)
 
     def write(

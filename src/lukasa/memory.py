@@ -378,6 +378,11 @@ class Memory:
         """
         if format != "jsonl":
             check_output_place(folder := _require_folder(target), replace=replace)
+        if format == "vault":
+            from lukasa.transfer.layouts.vault_jsonl import export_vault
+
+            with open_output_file((folder / "vault.jsonl" if folder.is_dir() else folder).absolute()) as file:
+                return export_vault(self.journal, file, progress)
         if format in SERVICE_LAYOUTS:
             service, layout = load_service_layout(format)
             return layout.write_folder(getattr(self, service), folder, scope)

@@ -56,9 +56,12 @@ class Subgraph:
 
 
 def choose_write_scope(journal: Journal, *, private: bool = False) -> str | None:
-    """Return where a caller writes by default: the shared scope unless private, else the agent's, else the only one."""
+    """Return where a caller writes by default: its project, else the shared scope, else the agent's, else the only one.
+
+    What is private goes to the agent's own scope, else to the project.
+    """
     reach = journal.reach
-    for name in ("" if private else SHARED, journal.author):
+    for name in (journal.author, reach.project) if private else (reach.project, SHARED, journal.author):
         if name and reach.writes(name):
             return name
     return next(iter(reach.writable)) if reach.writable is not None and len(reach.writable) == 1 else None

@@ -18,6 +18,8 @@ RESERVED_NAMES = frozenset({SHARED, SYSTEM, "lukasa", "owner"})
 """The names of the store itself and of its owner: no record has one of them as its author."""
 SPEAKER_ROLES = frozenset({"user", "human", "system", "tool"})
 """Names of speakers in a conversation. No agent has one of them, or its words would pass for theirs."""
+PROJECT_PREFIX = "project:"
+"""How the scope of a project begins. A caller that may write one writes there unless it names another scope."""
 _AGENT_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._:@/+#-]| (?=[a-z0-9])){0,199}")
 
 
@@ -63,6 +65,12 @@ class Reach:
 
     def writes(self, scope: str) -> bool:
         return self.writable is None or scope in self.writable
+
+    @property
+    def project(self) -> str:
+        """The project scope that the caller may write, if there is exactly one; else ""."""
+        found = [name for name in self.writable or () if name.startswith(PROJECT_PREFIX)]
+        return found[0] if len(found) == 1 else ""
 
     @property
     def unlimited(self) -> bool:

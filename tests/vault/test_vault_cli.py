@@ -90,11 +90,13 @@ def test_audit_counts_refusals_and_keeps_nothing(run, tmp_path):
     ]
     (tmp_path / "mem0.json").write_text(json.dumps({"results": results}))
     answer = parse_json(run("audit", "mem0.json", "--json"))
-    assert (answer["format"], answer["entries"], answer["passed"]) == ("mem0 export", 4, 2)
-    assert answer["refused"] == {"duplicate": 1, "noise": 1}
+    assert (answer["format"], answer["entries"], answer["added"]) == ("mem0", 4, 2)
+    assert answer["refused_by_code"] == {"duplicate": 1, "noise": 1}
+    assert [refusal["where"] for refusal in answer["refused"]] == ["entry 2", "entry 3"]
     assert not (tmp_path / "v.db").exists()
-    assert "refuses 2 (50%)" in run("audit", "mem0.json").stdout
-    assert parse_json(run("audit", "mem0.json", "--import", "--json"))["imported"] == 2
+    assert "2 (50%) would be refused" in run("audit", "mem0.json").stdout
+    assert "2 memories added, 0 already here, 2 refused" in run("import", "mem0.json", "--format", "mem0").stdout
+    assert "nothing added, 2 already here" in run("import", "mem0.json", "--format", "mem0").stdout
     assert len(parse_json(run("vault", "list", "--json"))) == 2
 
 
@@ -115,7 +117,7 @@ def test_audit_ignores_the_capacity(run, tmp_path):
     ]
     texts = [f"{a} {b} {a[::-1]}" for a in words for b in words]
     (tmp_path / "mem0.json").write_text(json.dumps(texts))
-    assert "full" not in parse_json(run("audit", "mem0.json", "--json"))["refused"]
+    assert "full" not in parse_json(run("audit", "mem0.json", "--json"))["refused_by_code"]
 
 
 def test_vault_promotes_a_register_that_others_corroborate(run):

@@ -112,7 +112,8 @@ class Conversations:
         if self._scope:
             return self._scope
         reach, author = self._journal.reach, self._journal.author
-        scope = next((name for name in (author, SHARED) if name and reach.reads(name)), None)
+        names = (author, reach.project, SHARED)
+        scope = next((name for name in names if name and reach.reads(name)), None)
         if scope is None and reach.readable is not None and len(reach.readable) == 1:
             (scope,) = reach.readable
         if scope is None:

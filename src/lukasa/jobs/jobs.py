@@ -84,11 +84,11 @@ class Jobs:
         return self._queue().put(Job("", name, arguments, scope, self._journal.author, key, due=due))
 
     def _home_scope(self) -> str:
-        """Return the scope of the caller's jobs: the owner's is ``_lukasa``, an agent's is its own or the shared one."""
+        """Return the scope of the caller's jobs: the owner's is ``_lukasa``, an agent's its own, its project's or the shared one."""
         if self._journal.reach.unlimited:
             return SYSTEM
         scope = self._journal.home_scope
-        if scope is None or scope not in (self._journal.author, SHARED):
+        if scope is None or scope not in (self._journal.author, self._journal.reach.project, SHARED):
             raise InvalidInput("This caller has no home scope for a job.", hint="Name one: scope=…")
         return scope
 

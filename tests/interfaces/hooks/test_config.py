@@ -13,13 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lukasa.interfaces.hooks.config import (
-    HOOK_EVENTS,
-    SERVER_NAME,
-    update_claude_hooks,
-    update_codex_toml,
-    update_mcp_json,
-)
+from lukasa.interfaces.hooks.config import HOOK_EVENTS, SERVER_NAME, update_codex_toml, update_hooks, update_mcp_json
 
 pytestmark = pytest.mark.requirement("DOO-3")
 
@@ -130,7 +124,7 @@ def test_install_refuses_a_store_url_with_a_password(tmp_path):
 def test_removing_our_hooks_keeps_a_similar_hook_of_another_program():
     settings = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "/opt/other hook stop"}]}]}}
     text = json.dumps(settings, indent=2) + "\n"
-    assert update_claude_hooks(update_claude_hooks(text, COMMAND), None) == text
+    assert update_hooks(update_hooks(text, COMMAND), None) == text
 
 
 JSON = st.recursive(
@@ -144,10 +138,7 @@ SETTINGS = st.dictionaries(st.text(min_size=1, max_size=8).filter(lambda name: n
 @given(SETTINGS)
 def test_adding_and_removing_our_entries_restores_any_settings(settings):
     text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
-    updates: list[tuple[Callable[..., str | None], object]] = [
-        (update_mcp_json, SERVER),
-        (update_claude_hooks, COMMAND),
-    ]
+    updates: list[tuple[Callable[..., str | None], object]] = [(update_mcp_json, SERVER), (update_hooks, COMMAND)]
     for update, entry in updates:
         installed = update(text, entry)
         assert installed is not None
@@ -170,3 +161,17 @@ def test_updating_toml_keeps_all_other_entries(text):
 def test_updating_toml_refuses_a_file_that_it_cannot_change_safely(text):
     with pytest.raises(ValueError):
         update_codex_toml(text, None)
+
+
+def test_codex_gets_its_hooks_and_no_event_that_it_does_not_know(tmp_path):
+    install(tmp_path, "codex", "--project")
+    hooks = json.loads((tmp_path / ".codex" / "hooks.json").read_text())["hooks"]
+    assert list(hooks) == ["SessionStart", "UserPromptSubmit", "PreCompact", "Stop"]
+    assert hooks["Stop"][0]["hooks"][0]["command"].endswith("--agent codex hook stop")
+
+
+@pytest.mark.parametrize("product", ["claude-code", "codex", "cursor"])
+def test_an_install_for_the_user_gives_each_project_its_scope(tmp_path, product):
+    output = install(tmp_path, product, "--user", "--dry-run")
+    assert "project:." in output
+    assert "project:." not in install(tmp_path, product, "--project", "--dry-run")

@@ -47,6 +47,7 @@ from lukasa.interfaces.cli.options import (
     require_utf8,
     unwrap_help,
 )
+from lukasa.interfaces.hooks.client import expand_project
 from lukasa.interfaces.outcomes import ExitCode, OutcomeInfo, outcome_of, usage_error
 from lukasa.scope import check_agent_name
 
@@ -153,7 +154,9 @@ def root(
         str | None, option("NAME", "Act as this agent: only the shared scope and its own are visible.")
     ] = None,
     profile: Annotated[str | None, option("FILE", "YAML settings of the vault. Default: LUKASA_PROFILE.")] = None,
-    scope: Annotated[list[str] | None, option("NAME", "Use only this scope (repeatable).")] = None,
+    scope: Annotated[
+        list[str] | None, option("NAME", "Use only this scope (repeatable); project:. is that of this repository.")
+    ] = None,
     as_json: Annotated[bool, flag("--json", JSON_HELP.replace("before", "after"))] = False,
     _version: Annotated[
         bool,
@@ -180,7 +183,8 @@ def root(
     8 copy not proved.
     """
     call = get_options(ctx)
-    call.store, call.scopes, call.json, call.profile = store, tuple(scope or ()), as_json, profile
+    call.store, call.json, call.profile = store, as_json, profile
+    call.scopes = expand_project(tuple(scope or ()))
     call.agent = agent or ""
     if agent == "":
         raise InvalidInput(

@@ -13,7 +13,7 @@ from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import Call, argument, flag, get_options, require_choice
 from lukasa.interfaces.cli.render import format_count
-from lukasa.interfaces.hooks.client import EVENTS
+from lukasa.interfaces.hooks.client import EVENTS, PROJECT_HERE
 
 HERMES = "hermes"
 
@@ -27,10 +27,11 @@ def install(
     undo: Annotated[bool, flag("--undo", "Remove Lukasa from the configuration; the rest stays.")] = False,
     yes: Annotated[bool, flag("--yes", "Do not ask for confirmation.")] = False,
 ) -> None:
-    """Add Lukasa to the configuration of an agent: the MCP server, for Claude Code hooks, for Hermes a memory provider.
+    """Add Lukasa to the configuration of an agent: the MCP server, hooks for Claude Code and Codex, a provider for Hermes.
 
     Shows the changes and asks first. --agent sets the agent's name; default: the name of the product. --store sets the
-    store; default: the folder .lukasa/ of the project.
+    store; default: the folder .lukasa/ of the project. With --user one store serves all folders, and each repository has
+    a scope of its own, next to the shared one.
 
     Example: lukasa install claude-code --project --dry-run
     """
@@ -43,7 +44,8 @@ def install(
         raise InvalidInput("Use --project or --user, not both.")
     folder = Path.home() if user else Path.cwd()
     words = [_program_command(), "--agent", call.agent or product]
-    words += [word for scope in call.scopes for word in ("--scope", scope)]
+    scopes = call.scopes or (("shared", PROJECT_HERE) if user else ())
+    words += [word for scope in scopes for word in ("--scope", scope)]
     store = {} if call.store is None else {"LUKASA_STORE": _store_for_config(call.store)}
     if product == HERMES:
         from lukasa.config import locate_hermes

@@ -46,6 +46,8 @@ def mcp(
     http: Annotated[str | None, option("HOST:PORT", "Serve streamable HTTP instead of stdin and stdout.")] = None,
     host_name: Annotated[list[str] | None, option("NAME", "Another name of this server (repeatable).")] = None,
     compat: Annotated[str | None, option("memory-graph", "Also offer the reference memory server's tools.")] = None,
+    tools: Annotated[str, option("all|core", "core: only remember, recall, forget and history.")] = "all",
+    token_cost: Annotated[bool, flag("--token-cost", "Only print how many tokens each set of tools takes.")] = False,
 ) -> None:
     """Serve the store to agents by the Model Context Protocol (MCP).
 
@@ -55,6 +57,7 @@ def mcp(
     """
     call = get_options(ctx)
     require_choice(compat, ("memory-graph",), "a set of tools")
+    require_choice(tools, ("all", "core"), "a set of tools")
     try:
         import anyio
 
@@ -62,7 +65,11 @@ def mcp(
         from lukasa.interfaces.stores import Caller
     except ImportError as error:
         raise MissingExtra("The MCP server is not installed.", hint="Run: pip install 'lukasa[mcp]'") from error
-    server, stores = build_server(call.store, Caller(call.agent, call.scopes or None), compat=compat or "")
+    if token_cost:
+        _show_token_cost(call)
+        return
+    caller = Caller(call.agent, call.scopes or None)
+    server, stores = build_server(call.store, caller, compat=compat or "", tools=tools)
     server.warm_up = stores.warm_up
     try:
         if http is None:
@@ -83,6 +90,27 @@ def mcp(
             )
     finally:
         stores.close()
+
+
+def _show_token_cost(call: Call) -> None:
+    """Print what each set of tools takes of a model's context."""
+    import anyio
+
+    from lukasa.interfaces.mcp.server import build_server, count_tokens
+    from lukasa.interfaces.stores import Caller
+    from lukasa.models.token_counter import open_token_counter
+
+    counter, rows = open_token_counter(), []
+    for name, tools, compat in (
+        ("core", "core", ""),
+        ("all", "all", ""),
+        ("all and memory-graph", "all", "memory-graph"),
+    ):
+        server, stores = build_server("memory:", Caller(), compat=compat, tools=tools)
+        count, tokens = anyio.run(count_tokens, server, counter)
+        rows.append({"set": name, "tools": count, "tokens": tokens})
+        stores.close()
+    call.show(rows, columns="set, tools, tokens:,d", rows=[tuple(row.values()) for row in rows])
 
 
 def serve(

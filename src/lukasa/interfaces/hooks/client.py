@@ -22,6 +22,8 @@ _MAX_PAYLOAD_BYTES = 8_000_000
 _MAX_SOCKET_PATH_BYTES = 100
 _MAX_QUEUED_EVENTS = 5_000
 _OPTIONS = ("--store", "--agent", "--scope")
+PROJECT_HERE = "project:."
+"""Stands for the scope of the project that the agent works in."""
 
 
 class HookCall:
@@ -74,7 +76,7 @@ def process_age() -> float:
 
 def dispatch_event(call: HookCall, payload: bytes, deadline: float) -> bytes:
     """Send an event to the daemon and return its answer. A queued event is written to the queue and has no answer."""
-    endpoint = HookEndpoint(find_store(call.store), call.agent, call.scopes)
+    endpoint = HookEndpoint(find_store(call.store), call.agent, expand_project(call.scopes))
     is_queued = call.event in QUEUED_EVENTS
     if is_queued:
         endpoint.enqueue(call.event, payload)
@@ -93,8 +95,7 @@ def find_store(store: str) -> str:
     store = store or os.environ.get("LUKASA_STORE", "")
     if store:
         return store if "://" in store or store == "memory:" else os.path.abspath(store.removeprefix("sqlite:"))  # noqa: PTH100
-    folder = os.environ.get("CLAUDE_PROJECT_DIR", "")
-    folder = folder if os.path.isabs(folder) else os.getcwd()  # noqa: PTH109, PTH117
+    folder = project_folder()
     while True:
         if os.path.isdir(os.path.join(folder, ".lukasa")):  # noqa: PTH112, PTH118 - pathlib takes 10 ms to load
             return os.path.join(folder, ".lukasa", "memory.db")  # noqa: PTH118
@@ -102,6 +103,51 @@ def find_store(store: str) -> str:
         if parent == folder:
             return ""
         folder = parent
+
+
+def project_folder() -> str:
+    """Return the folder that the agent works in."""
+    folder = os.environ.get("CLAUDE_PROJECT_DIR", "")
+    return folder if os.path.isabs(folder) else os.getcwd()  # noqa: PTH109, PTH117
+
+
+def expand_project(scopes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return scopes with ``project:.`` replaced by the scope of the project that the agent works in.
+
+    In the user's home and in the root folder there is no project; the other scopes remain, or else the shared one.
+    """
+    if PROJECT_HERE not in scopes:
+        return scopes
+    found = name_project(project_folder())
+    names = [found if scope == PROJECT_HERE else scope for scope in scopes]
+    return tuple(name for name in names if name) or ("shared",)
+
+
+def name_project(folder: str) -> str:
+    """Return the scope of the repository that a folder is in, or of the folder itself; "" for the home and the root.
+
+    Worktrees of a repository have its scope. The name holds a hash of the path, so that two projects of the same name differ.
+    """
+    import hashlib
+
+    root = folder = os.path.realpath(folder)
+    while not os.path.exists(os.path.join(root, ".git")):  # noqa: PTH110, PTH118
+        root, child = os.path.dirname(root), root  # noqa: PTH120
+        if root == child:
+            root = folder
+            break
+    try:
+        with open(os.path.join(root, ".git"), encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH118, PTH123
+            target = file.readline(4096).strip().removeprefix("gitdir: ")
+        main, _, worktree = target.partition("/.git/worktrees/")
+        root = os.path.realpath(main) if worktree else root
+    except OSError:
+        pass  # a folder, or none
+    if root in (os.sep, os.path.realpath(os.path.expanduser("~"))):  # noqa: PTH111
+        return ""
+    words = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in os.path.basename(root).lower())  # noqa: PTH119
+    digest = hashlib.sha256(root.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"project:{words[:40]}-{digest}"
 
 
 class HookEndpoint:

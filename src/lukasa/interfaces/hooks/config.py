@@ -33,6 +33,8 @@ HOOK_EVENTS: Mapping[str, str] = {
     "Stop": "stop",
     "SessionEnd": "session-end",
 }
+CODEX_HOOK_EVENTS = {event: name for event, name in HOOK_EVENTS.items() if event != "SessionEnd"}
+"""Codex has the same hooks, but for the end of a session."""
 _HOOK_TIMEOUT_SECONDS = 5
 _INDENT = re.compile(r'^([ \t]+)"', re.MULTILINE)
 _TABLE_HEADING = re.compile(r"^\s*\[")
@@ -80,17 +82,20 @@ def plan_changes(
         server["env"] = dict(environment)
     entry = None if undo else server
     updates: dict[str, Callable[[str | None], str | None]]
+    variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in (environment or {}).items())
+    command = None if undo else f"{variables} {shlex.join(argv)}".strip()
     if product == "codex":
-        updates = {".codex/config.toml": lambda text: update_codex_toml(text, entry)}
+        updates = {
+            ".codex/config.toml": lambda text: update_codex_toml(text, entry),
+            ".codex/hooks.json": lambda text: update_hooks(text, command, CODEX_HOOK_EVENTS),
+        }
     elif product == "cursor":
         updates = {".cursor/mcp.json": lambda text: update_mcp_json(text, entry)}
     else:
         typed_entry = None if undo else {"type": "stdio", **server}
-        variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in (environment or {}).items())
-        command = None if undo else f"{variables} {shlex.join(argv)}".strip()
         updates = {
             ".claude.json" if user else ".mcp.json": lambda text: update_mcp_json(text, typed_entry),
-            ".claude/settings.json": lambda text: update_claude_hooks(text, command),
+            ".claude/settings.json": lambda text: update_hooks(text, command),
         }
     return [plan_change(folder / name, update) for name, update in updates.items()]
 
@@ -132,12 +137,15 @@ def update_mcp_json(text: str | None, server: Mapping[str, Any] | None) -> str |
     return _dump_json(config, text)
 
 
-def update_claude_hooks(text: str | None, command: str | None) -> str | None:
-    """Return the settings of Claude Code with our hooks; without them if ``command`` is ``None``. Other hooks stay."""
+def update_hooks(text: str | None, command: str | None, events: Mapping[str, str] = HOOK_EVENTS) -> str | None:
+    """Return the settings of Claude Code or the hooks of Codex with ours; without them if ``command`` is ``None``.
+
+    Other hooks stay.
+    """
     config = _parse_json_object(text)
     hooks = _get_or_create(config, "hooks", dict)
     before = json.dumps(config)
-    for event, argument in HOOK_EVENTS.items():
+    for event, argument in events.items():
         groups = [_remove_own_hooks(group, argument) for group in _get_or_create(hooks, event, list)]
         groups = [group for group in groups if group is not None]
         if command is not None:

@@ -18,6 +18,7 @@ from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.memory import Memory
 from lukasa.outcome import Refused
 from lukasa.recall.recall import build_prompt_block, is_relevant
+from lukasa.scope import SHARED
 from lukasa.transfer.layouts.claude_code import Transcript, TranscriptTurn, read_transcript
 from lukasa.vault import VaultSettings
 
@@ -102,7 +103,7 @@ class HookHandlers:
         delivered.record_positions = set()  # the agent's context may have lost what was delivered before
         parts = [memory.vault.build_snapshot_block(budget=SNAPSHOT_TOKENS).text]
         is_agent = bool(memory.journal.author)
-        ledger = memory.ledgers.get() if is_agent else None
+        ledger = memory.ledgers.get(scope=project_or_shared(memory)) if is_agent else None
         if ledger is not None and ledger.current_task:
             parts.append(memory.before_task(ledger.current_task).block(BRIEFING_TOKENS).text)
         is_resumed = bool(session) and fields.get("source") in ("compact", "resume")
@@ -164,6 +165,11 @@ class HookHandlers:
             raise
 
 
+def project_or_shared(memory: Memory) -> str:
+    """Return the scope of what all agents of a project see."""
+    return memory.journal.reach.project or SHARED
+
+
 def save_turns(memory: Memory, session: str, turns: Sequence[TranscriptTurn]) -> int:
     """Add the turns of a transcript that are not stored yet. Return their number."""
     stored = memory.context.transcript(session, newest_first=True, limit=len(turns) + 50)
@@ -195,14 +201,15 @@ def save_episode(memory: Memory, session: str, transcript: Transcript, *, ended:
     }
     if known:
         body["id"] = known[-1].id
-    require_accepted(memory.episodes.add([body], origin="tool"))
+    require_accepted(memory.episodes.add([body], origin="tool", scope=project_or_shared(memory)))
 
 
 def update_ledger(memory: Memory, session: str, transcript: Transcript, folder: str, *, ended: bool) -> None:
     """Write the current task and its state to the agent's ledger."""
     if not memory.journal.author:
         return
-    ledger = memory.ledgers.get()
+    scope = project_or_shared(memory)
+    ledger = memory.ledgers.get(scope=scope)
     is_counted = ledger is not None and ledger.state.get("ended") == session
     state = {"session": session, "folder": folder, "status": "ended" if ended else "waiting"}
     if ended:
@@ -213,6 +220,7 @@ def update_ledger(memory: Memory, session: str, transcript: Transcript, folder: 
             completed=int(ended and transcript.is_finished and not is_counted),
             state=state,
             context={"current_goal": transcript.goal},
+            scope=scope,
         )
     )
 

@@ -37,7 +37,7 @@ from lukasa.outcome import Accepted, Refused
 from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block
 from lukasa.recall.memories import MemorySource
 from lukasa.record import Key, Record
-from lukasa.scope import SYSTEM
+from lukasa.scope import SHARED, SYSTEM
 
 MemoryId = Annotated[str, Field(min_length=1, max_length=200, description="The id of a memory, note or directive.")]
 RecordId = Annotated[str, Field(min_length=1, max_length=200, description="The id of a record, from another tool.")]
@@ -329,6 +329,7 @@ class MemoryTools:
                 git_state=git_state,
                 needs_testing=needs_testing,
                 known_issues=known_issues,
+                scope=self._stores.current().journal.reach.project or SHARED,
             )
         elif not id:
             raise InvalidInput(f"To {action} a handoff, give its `id`.", hint="`inbox` lists them.")

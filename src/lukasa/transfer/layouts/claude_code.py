@@ -1,4 +1,4 @@
-"""Claude Code's transcript of a session: JSON lines, read as turns of a conversation and as the content of an episode.
+"""Claude Code's or Codex's transcript of a session: JSON lines, read as turns of a conversation and as content of an episode.
 
 Lines that are not messages of the main conversation are skipped: sub-agents, remarks of the program, thoughts of the
 model. Damaged lines are skipped too, because the file is still being written while it is read.
@@ -55,8 +55,8 @@ def read_transcript(path: Path) -> Transcript:
     if path.stat().st_size > MAX_TRANSCRIPT_BYTES:
         raise InvalidInput(f"{path.name} is larger than {MAX_TRANSCRIPT_BYTES:,} bytes.")
     with path.open("rb") as file:
-        lines = map(_parse_line, file)
-        return parse_transcript(line for line in lines if isinstance(line, dict))
+        lines = (line for line in map(_parse_line, file) if isinstance(line, dict))
+        return parse_transcript(_as_claude_line(line, number) for number, line in enumerate(lines))
 
 
 def _parse_line(raw: bytes) -> Any:
@@ -65,6 +65,23 @@ def _parse_line(raw: bytes) -> Any:
         return json.loads(text) if find_bracket_fault(text) is None else None
     except (ValueError, RecursionError):
         return None
+
+
+def _as_claude_line(line: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    """Return a message of a transcript of Codex as Claude Code would write it; any other line as it is.
+
+    What Codex itself puts in front of a conversation begins with a tag and is marked as no message.
+    """
+    payload = line.get("payload")
+    if line.get("type") != "response_item" or not isinstance(payload, dict) or payload.get("type") != "message":
+        return line
+    parts = [
+        part for part in _content_blocks(payload.get("content")) if part.get("type") in ("input_text", "output_text")
+    ]
+    blocks = [{"type": "text", "text": part.get("text")} for part in parts]
+    is_setup = bool(blocks) and str(blocks[0]["text"]).lstrip().startswith("<")
+    message = {"role": payload.get("role"), "content": blocks}
+    return {"message": message, "uuid": f"line {number}", "timestamp": line.get("timestamp"), "isMeta": is_setup}
 
 
 def parse_transcript(lines: Iterable[Mapping[str, Any]]) -> Transcript:

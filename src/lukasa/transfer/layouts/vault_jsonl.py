@@ -20,7 +20,7 @@ from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
 from lukasa.outcome import Refused
 from lukasa.storage.engine import Progress, Query
-from lukasa.storage.files import open_output_file, read_lines
+from lukasa.storage.files import read_lines
 from lukasa.transfer.jsonl import count_versions, track_progress
 from lukasa.transfer.layouts import LayoutImportResult
 from lukasa.vault import Vault, VaultMemory
@@ -86,12 +86,6 @@ def read_folder(vault: Vault, source: Path, scope: str) -> LayoutImportResult:  
         done = import_vault(vault, file)
     refused = [(f"line {line}", why.reason) for line, why in done.refused]
     return LayoutImportResult(done.versions, done.present, refused)
-
-
-def write_folder(vault: Vault, target: Path, scope: str) -> int:  # noqa: ARG001 - every version names its scope
-    """Write a vault.jsonl; return the number of versions."""
-    with open_output_file((target / "vault.jsonl" if target.is_dir() else target).absolute()) as file:
-        return export_vault(vault._journal, file)
 
 
 def read_versions(source: BinaryIO) -> Iterator[tuple[int, VaultMemory | Refused]]:

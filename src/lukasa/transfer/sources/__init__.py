@@ -54,7 +54,7 @@ _NEWEST_SECONDS = 32_503_680_000  # the year 3000: a larger number counts millis
 
 @dataclass(frozen=True, slots=True)
 class SourceMemory:
-    """A memory for the vault, and where it stands in the source."""
+    """A memory for the vault, and its place in the source."""
 
     where: str
     memory: VaultMemory

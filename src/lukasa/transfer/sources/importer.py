@@ -30,7 +30,7 @@ _TURNS_AT_ONCE = 100
 
 @dataclass(slots=True)
 class SourceImportResult:
-    """What an import added, found present and refused: where it stands in the source, the code and the reason."""
+    """What an import added, found present and refused: the place in the source, the code and the reason."""
 
     format: str
     memories: int = 0

@@ -24,6 +24,7 @@ import numpy as np
 
 from lukasa.freshness import CONFIRMED_AT, last_affirmed_at
 from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion
+from lukasa.recall.relevance import USUAL_COSINES, compute_relevance
 from lukasa.recall.signals import (
     JOINT_SIGNALS,
     MAX_WHOLE_LENGTH,
@@ -95,6 +96,8 @@ class RankedCandidate:
     """The position of a better hit with the same content words; a repeating hit is moved to the end."""
     crowded: bool = False
     """Whether it was moved down because its author's share of the answer was full."""
+    relevance: float = 1.0
+    """How likely the record is about the question, between 0 and 1."""
 
     @property
     def signals(self) -> tuple[RankingSignal, ...]:
@@ -112,11 +115,13 @@ def rank_candidates(
     *,
     k: int | None = None,
     weights: Mapping[str, float] = WEIGHTS,
+    cosine_range: tuple[float, float] | None = USUAL_COSINES,
 ) -> list[RankedCandidate]:
     """Return the best ``k`` candidates (all by default), best first.
 
     The order of the candidates does not matter; of equal ones the newest comes first. Among the best hits, those that
-    repeat the content words of a better hit are moved to the end.
+    repeat the content words of a better hit are moved to the end. ``cosine_range`` are the cosines of unrelated texts and of a
+    question and its answer.
     """
     ordered = sorted(candidates, key=lambda candidate: -candidate.seq)
     if not ordered:
@@ -131,6 +136,7 @@ def rank_candidates(
         scores = scores + weights[name] * value
     values |= joint_values
     table = np.column_stack(list(values.values())).tolist() if values else [[]] * len(ordered)
+    relevance = compute_relevance(evidence, cosine_range).tolist()
     used_weights = MappingProxyType({name: weights[name] for name in values})
     seq_by_content: dict[tuple[str, ...], int] = {}
     ranked: list[RankedCandidate] = []
@@ -141,9 +147,9 @@ def rank_candidates(
         if rank < _REPETITION_DEPTH:
             first_seq = seq_by_content.setdefault(_content_key(candidate.text, candidate.name), candidate.seq)
         if first_seq == candidate.seq:
-            ranked.append(RankedCandidate(candidate, score, row, used_weights))
+            ranked.append(RankedCandidate(candidate, score, row, used_weights, relevance=relevance[index]))
         else:
-            repeated.append(RankedCandidate(candidate, score, row, used_weights, first_seq))
+            repeated.append(RankedCandidate(candidate, score, row, used_weights, first_seq, relevance=relevance[index]))
     return (ranked + repeated)[:k]
 
 

@@ -61,6 +61,8 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
     }
 )
 
+RERANKER_WEIGHT = 2.0
+"""The weight of a reranker's score, between 0 and 1: a clear verdict outweighs what other signals differ by."""
 MAX_AUTHOR_SHARE = 0.5
 """The largest share of an answer that one author may fill, where more than two authors could answer."""
 _MIN_RELATIVE_SCORE = 0.25  # a crowded hit gives way only to hits with at least this share of its score
@@ -172,6 +174,20 @@ def with_trust(hit: RankedCandidate, trust: float) -> RankedCandidate:
     values = (*hit.values[:index], trust, *hit.values[index + 1 :])
     score = hit.score + hit.weights["trust"] * (trust - hit.values[index])
     return replace(hit, candidate=replace(hit.candidate, trust=trust), values=values, score=score)
+
+
+def with_reranker_scores(hits: Sequence[RankedCandidate], scores: Sequence[float]) -> list[RankedCandidate]:
+    """Return the best hits in the order that a reranker's scores give them as one more signal, and the others after them."""
+    best = [
+        replace(
+            hit,
+            score=hit.score + RERANKER_WEIGHT * score,
+            values=(*hit.values, score),
+            weights=MappingProxyType({**hit.weights, "reranker": RERANKER_WEIGHT}),
+        )
+        for hit, score in zip(hits, scores, strict=False)
+    ]
+    return [*sorted(best, key=lambda hit: (hit.repeats is not None, -hit.score)), *hits[len(best) :]]
 
 
 def cap_author_share(

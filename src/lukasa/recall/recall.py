@@ -20,6 +20,7 @@ from lukasa.clock import Clock, to_iso, to_utc
 from lukasa.errors import InvalidInput, MissingExtra, StoreUnavailable
 from lukasa.freshness import EXPIRES_AT, describe_freshness, describe_left_out, is_expired, stated_at
 from lukasa.journal import Journal
+from lukasa.models.reranker import Reranker, scale_scores
 from lukasa.models.token_counter import open_token_counter
 from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block
 from lukasa.recall.filters import RecordFilter, list_values, one_or_more
@@ -33,6 +34,7 @@ from lukasa.recall.ranking import (
     find_superseded,
     put_newest_first,
     rank_candidates,
+    with_reranker_scores,
     with_trust,
 )
 from lukasa.recall.relevance import DEFAULT_CUTOFF
@@ -56,6 +58,7 @@ _MAX_COMPARED_IN_ALL = 3_000_000  # the same for all candidates of one recall
 _CHARACTERS_PER_TOKEN = 200  # more than any token has
 _TEXT_CANDIDATES = 150
 _VECTOR_CANDIDATES = 300
+_RERANKED_HITS, _MAX_RERANKED_LENGTH = 50, 4_000
 _FILTER_FACTORS = (1, 8, 64)  # how many times the usual number of matches a filter looks at, until enough are accepted
 _RECENT_RECORDS, _RECENT_SPEAKERS = 2_000, 300
 _MAX_QUESTION_LENGTH = 20_000
@@ -194,7 +197,7 @@ class EmbedderFailed(StoreUnavailable):
     """The embedder gave no vector for the question."""
 
 
-def finish_by(ends: float | None, work: Callable[[], T]) -> T:
+def finish_by(ends: float | None, work: Callable[[], T], worker: str = "embedder") -> T:
     """Return what ``work`` returns; raise ``StoreUnavailable`` if it is not done by a moment of the monotonic clock.
 
     The work goes on in its thread and is not waited for, so that the next recall finds a model that is loaded by then.
@@ -213,7 +216,7 @@ def finish_by(ends: float | None, work: Callable[[], T]) -> T:
     try:
         result, error = done.get(timeout=max(0.0, ends - time.monotonic()))
     except Empty:
-        raise StoreUnavailable("The embedder had not answered by the deadline.") from None
+        raise StoreUnavailable(f"The {worker} had not answered by the deadline.") from None
     if error is not None:
         raise error
     return cast("T", result)
@@ -223,7 +226,12 @@ class Recall:
     """Answers questions for one caller. Call it: ``memory.recall("When is the release?")``."""
 
     def __init__(
-        self, journal: Journal, index: VectorIndex, clock: Clock, trust_provider: TrustProvider | None = None
+        self,
+        journal: Journal,
+        index: VectorIndex,
+        clock: Clock,
+        trust_provider: TrustProvider | None = None,
+        reranker: Reranker | None = None,
     ) -> None:
         self._journal = journal
         self._trust_provider = trust_provider
@@ -232,6 +240,8 @@ class Recall:
         self._texts_when_listed = 0
         self._lock = threading.Lock()
         self.index = index
+        self.reranker = reranker
+        """A model that reads the best hits again with the question; none by default."""
 
     def __call__(
         self,
@@ -357,6 +367,9 @@ class Recall:
             )
             candidates = [candidate for candidate in candidates if candidate.seq not in expired]
         ranked = rank_candidates(found.question, candidates, found.corpus, cosine_range=found.cosine_range)
+        if self.reranker is not None:
+            ranked, failure = self._rerank(self.reranker, found.question, ranked, ends)
+            note = f"{note} {failure}".strip()
         if min_relevance is not None:
             ranked = [hit for hit in ranked if hit.relevance >= min_relevance]
         ranked = source_trust.cap_by_sources(ranked, k)
@@ -385,6 +398,19 @@ class Recall:
             note = f"Nothing relevant was found: no record has a relevance of {cutoff:g}. {note}".strip()
             return RecallResult(found.question, (), hits, unindexed, note, left_out, now, nothing_relevant=True)
         return RecallResult(found.question, hits[:k], hits[k:], unindexed, note, left_out, now)
+
+    def _rerank(
+        self, reranker: Reranker, question: ParsedQuestion, ranked: list[RankedCandidate], ends: float | None
+    ) -> tuple[list[RankedCandidate], str]:
+        """Return the hits in the order of a reranker; if it fails or is late, in the same order, and why."""
+        best = ranked[:_RERANKED_HITS]
+        texts = [_select_part(hit.candidate.text, question.terms, _MAX_RERANKED_LENGTH) for hit in best]
+        try:
+            scores = finish_by(ends, lambda: reranker.score(question.text, texts), "reranker") if texts else ()
+            scores = scale_scores(scores)
+        except (MissingExtra, StoreUnavailable) as error:
+            return ranked, f"{error.message} The hits were not reranked."
+        return with_reranker_scores(ranked, scores), ""
 
     def _without_vectors(self, error: MissingExtra | StoreUnavailable) -> str:
         """Return the note on a recall by words alone; raise the error where the embedder is asked to be there."""

@@ -106,6 +106,9 @@ REQUIREMENTS = {
     "RCL-5": "Every index can be rebuilt from the log, and a stale one is noticed and repaired.",
     "RCL-10": "Words of every script are found with every embedder, on both engines.",
     "RCL-6": "Recall is evaluated on public benchmarks by one command.",
+    "RCL-8": "Each hit has a relevance that means the same in every store, and nothing relevant is an answer.",
+    "RCL-9": "Recall filters by authors, sessions, labels and fields of the body, the same in every interface.",
+    "RCL-11": "A reranker that the user names orders the best hits within the deadline; without it the order stays.",
     "RCL-7": "A later statement about a subject comes first and shows what it supersedes; facts expire and are confirmed.",
     # Interfaces
     "DOO-1": "The Python library is typed, synchronous, and awaitable through a mechanical wrapper.",

@@ -22,6 +22,7 @@ from lukasa.api_connection import ApiConnection, ApiProblem, ApiResponse
 from lukasa.clock import from_iso, to_iso, to_utc
 from lukasa.config import hub_token
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.recall.filters import list_values, one_or_more
 from lukasa.record import Key, Link, Record
 
 
@@ -39,6 +40,7 @@ class RemoteHit:
     superseded_by: Mapping[str, Any] | None = None
     supersedes: Sequence[Mapping[str, Any]] = ()
     signals: Mapping[str, Mapping[str, float]] | None = None
+    relevance: float = 1.0
 
     @property
     def text(self) -> str:
@@ -54,6 +56,7 @@ class RemoteRecall:
     unindexed: int = 0
     left_out: Sequence[Mapping[str, Any]] = ()
     block: str | None = None
+    nothing_relevant: bool = False
 
     @property
     def records(self) -> list[Record]:
@@ -95,25 +98,33 @@ class RemoteMemory:
         *,
         kinds: Iterable[str] = (),
         scopes: Iterable[str] = (),
-        author: str | None = None,
-        session: str | None = None,
+        author: str | Iterable[str] | None = None,
+        session: str | Iterable[str] | None = None,
         labels: Iterable[str] = (),
+        any_labels: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        where: Mapping[str, Any] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         as_of: datetime | None = None,
         deadline: float | None = None,
+        min_relevance: float | None = None,
         explain: bool = False,
         block_tokens: int | None = None,
     ) -> RemoteRecall:
         """Return the ``k`` records that answer best. ``block_tokens`` asks for a fenced block for a prompt too."""
         options: dict[str, Any] = {
-            "kinds": list(kinds),
-            "scopes": list(scopes),
-            "labels": list(labels),
-            "author": author,
+            "kinds": list(list_values("kinds", kinds)),
+            "scopes": list(list_values("scopes", scopes)),
+            "labels": list(list_values("labels", labels)),
+            "any_labels": list(list_values("any_labels", any_labels)),
+            "exclude": list(list_values("exclude", exclude)),
+            "where": dict(where or {}),
+            "author": list(one_or_more(author)) or None,
+            "session": list(one_or_more(session)) or None,
         }
-        options |= {"session": session, "since": since, "until": until, "as_of": as_of, "explain": explain or None}
-        options |= {"deadline": deadline, "block_tokens": block_tokens}
+        options |= {"since": since, "until": until, "as_of": as_of, "explain": explain or None}
+        options |= {"deadline": deadline, "min_relevance": min_relevance, "block_tokens": block_tokens}
         body = {"query": question, "k": k, **options}
         found = self._connection.request("POST", "/v1/recall", clean_body(body), repeatable=True).content
         return RemoteRecall(
@@ -122,6 +133,7 @@ class RemoteMemory:
             found["unindexed"],
             found.get("left_out", ()),
             found["block"]["text"] if "block" in found else None,
+            found["nothing_relevant"],
         )
 
     def forget(self, id: str, *, scope: str | None = None) -> Outcome:
@@ -360,6 +372,7 @@ def _read_hit(found: Mapping[str, Any]) -> RemoteHit:
         found.get("superseded_by"),
         found.get("supersedes", ()),
         found.get("signals"),
+        found["relevance"],
     )
 
 

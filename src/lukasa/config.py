@@ -23,6 +23,7 @@ from lukasa.storage.location import IN_MEMORY, StoreLocation, split_url
 
 if TYPE_CHECKING:
     from lukasa.models.llm import LanguageModel
+    from lukasa.models.reranker import Reranker
     from lukasa.vault import VaultSettings
 
 STORE_VARIABLE = "LUKASA_STORE"
@@ -30,6 +31,8 @@ READ_VARIABLE = "LUKASA_READ_URL"
 PROFILE_VARIABLE = "LUKASA_PROFILE"
 FILES_VARIABLE = "LUKASA_FILES"
 TOKEN_VARIABLE = "LUKASA_TOKEN"  # noqa: S105 - the name of a variable
+RERANKER_VARIABLE = "LUKASA_RERANKER"
+RERANKER_KEY_VARIABLE = "LUKASA_RERANKER_KEY"
 EMBEDDER_FAILURE_VARIABLE = "LUKASA_EMBEDDER_FAILURE"
 RECALL_DEADLINE_VARIABLE = "LUKASA_RECALL_DEADLINE"
 HUB_VARIABLE = "LUKASA_HUB"
@@ -211,6 +214,15 @@ def embedder_name() -> str | None:
 def embedder_key() -> str:
     """Return the API key of the embedder from ``LUKASA_EMBEDDER_KEY``."""
     return os.environ.get(EMBEDDER_KEY_VARIABLE, "")
+
+
+def open_configured_reranker() -> Reranker | None:
+    """Open the reranker that ``LUKASA_RERANKER`` names, with the API key in ``LUKASA_RERANKER_KEY``; none without a name."""
+    if not (name := os.environ.get(RERANKER_VARIABLE, "")):
+        return None
+    from lukasa.models.reranker import open_reranker
+
+    return open_reranker(name, os.environ.get(RERANKER_KEY_VARIABLE, ""))
 
 
 def must_embed() -> bool:

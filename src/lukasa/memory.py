@@ -25,6 +25,7 @@ from lukasa.config import (
     locate_store,
     must_embed,
     open_configured_model,
+    open_configured_reranker,
     read_profile,
     recall_deadline,
 )
@@ -181,7 +182,13 @@ SERVICES: dict[str, Service] = {
     "recall": Service(
         "lukasa.recall",
         "Recall",
-        lambda memory, parts: (memory.valid_journal, parts.open_vector_index(), parts.clock, parts.open_trust_lookup()),
+        lambda memory, parts: (
+            memory.valid_journal,
+            parts.open_vector_index(),
+            parts.clock,
+            parts.open_trust_lookup(),
+            open_configured_reranker(),
+        ),
     ),
     "sessions": Service("lukasa.sessions", "Sessions", _sessions_arguments),
     "skills": Service("lukasa.experience", "Skills"),

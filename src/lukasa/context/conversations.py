@@ -427,7 +427,7 @@ class Conversations:
         """Return the facts of a conversation that answer a question best, by words and by meaning."""
         conversation = self._conversation(session_id)
         result = self._recall()(
-            question, k, kinds=(FACT,), scopes=(conversation.scope,), labels=(conversation.fact_label,)
+            question, k, kinds=(FACT,), scopes=(conversation.scope,), labels=(conversation.fact_label,), min_relevance=0
         )
         return [parse_fact(record) for record in result.records]
 
@@ -467,7 +467,12 @@ class Conversations:
         if budget and context.folded and older and question.strip():
             shown = {turn.id for turn in turns}
             result = self._recall()(
-                question, older + len(shown), kinds=(TURN,), scopes=(context.scope,), session=session_id
+                question,
+                older + len(shown),
+                kinds=(TURN,),
+                scopes=(context.scope,),
+                session=session_id,
+                min_relevance=0,
             )
             expired += [entry.record.key for entry in result.left_out]
             for record in [record for record in result.records if record.id not in shown][:older]:

@@ -202,7 +202,7 @@ def _safe_line(text: str) -> str:
 
 def _ask(recall: Recall, left_out: _LeftOut, question: str, k: int, **filters: Any) -> tuple[RecallHit, ...]:
     """Return the hits of a question; add the expired records that are like the question to ``left_out``."""
-    result = recall(question, k, **filters)
+    result = recall(question, k, min_relevance=0, **filters)
     for entry in result.left_out:
         if _word_share(question, entry.record.text) >= _MIN_WORD_SHARE:
             left_out[entry.record.key] = entry

@@ -17,7 +17,7 @@ from lukasa.errors import MissingExtra
 from lukasa.integrations import AGENT_EVENT
 from lukasa.integrations.records import choose_scope, encode_json, hash_names, read_text, require_accepted, run_to_end
 from lukasa.memory import Memory
-from lukasa.recall.recall import is_relevant
+from lukasa.recall.relevance import DEFAULT_CUTOFF
 from lukasa.record import Draft, Key, Record
 from lukasa.storage.engine import Reader
 
@@ -90,11 +90,15 @@ class LukasaMemoryService(BaseMemoryService):
         label = f"user={hash_names(app_name, user_id)}"
         answer = await asyncio.to_thread(
             lambda: self._memory.recall(
-                query, MAX_RESULTS, kinds=(AGENT_EVENT,), scopes=(self._scope,), labels=(label,)
+                query,
+                MAX_RESULTS,
+                kinds=(AGENT_EVENT,),
+                scopes=(self._scope,),
+                labels=(label,),
+                min_relevance=DEFAULT_CUTOFF,
             )
         )
-        hits = [hit.record for hit in answer.hits if is_relevant(hit, min_coverage=0.01)]
-        return SearchMemoryResponse(memories=[_to_entry(record) for record in hits])
+        return SearchMemoryResponse(memories=[_to_entry(record) for record in answer.records])
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
         """Delete a memory for good: it does not come back with its session. Its history stays in the log."""

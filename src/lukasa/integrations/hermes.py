@@ -17,7 +17,7 @@ from lukasa.errors import InvalidInput, LukasaError, MissingExtra
 from lukasa.integrations.records import hash_names, read_at_once, require_accepted
 from lukasa.memory import Memory, open_memory
 from lukasa.outcome import Accepted, Outcome, Refused
-from lukasa.recall.recall import build_prompt_block, is_relevant
+from lukasa.recall.recall import build_prompt_block
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Query
 from lukasa.vault import VaultSettings
@@ -102,11 +102,10 @@ class LukasaMemoryProvider(MemoryProvider):
         if self._memory is None or not query.strip():
             return ""
         session = session_id or self._session
-        result = self._memory.recall(query[:_MAX_QUERY], 3 * _MAX_HITS, patience=_CATCH_UP_SECONDS, deadline=_DEADLINE)
+        limits: Any = {"patience": _CATCH_UP_SECONDS, "deadline": _DEADLINE, "min_relevance": _MIN_RELEVANCE}
+        result = self._memory.recall(query[:_MAX_QUERY], 3 * _MAX_HITS, **limits)
         hits = [
-            hit
-            for hit in result.hits
-            if is_relevant(hit) and session not in (hit.record.label("session"), hit.record.label("context"))
+            hit for hit in result.hits if session not in (hit.record.label("session"), hit.record.label("context"))
         ][:_MAX_HITS]
         return build_prompt_block(replace(result, hits=tuple(hits)), _RECALL_TOKENS).text if hits else ""
 

@@ -122,7 +122,8 @@ class LukasaStore(BaseStore):
     def _recall(self, op: SearchOp) -> list[tuple[Record, float]]:
         labels = (_prefix_label(op.namespace_prefix),) if op.namespace_prefix else ()
         k = min(_MAX_RECALLED, (op.offset + op.limit) * (4 if op.filter else 1))
-        answer = self._memory.recall(op.query or "", k, kinds=(GRAPH_ITEM,), scopes=(self._scope,), labels=labels)
+        filters: dict[str, Any] = {"kinds": (GRAPH_ITEM,), "scopes": (self._scope,), "labels": labels}
+        answer = self._memory.recall(op.query or "", k, min_relevance=0, **filters)
         return [(hit.record, hit.score) for hit in answer.hits]
 
     def _search(

@@ -176,7 +176,8 @@ def quarantine_json(record: Record) -> Json:
 
 @_encodes("RecallHit")
 def _recall_hit(hit: RecallHit, *, explain: bool = False) -> Json:
-    found: Json = {"score": hit.score, "trust": hit.trust, "record": to_json(hit.record)}
+    found: Json = {"score": hit.score, "relevance": round(hit.relevance, 3), "trust": hit.trust}
+    found["record"] = to_json(hit.record)
     if hit.superseded_by is not None:
         found["superseded_by"] = to_json(hit.superseded_by)
     if hit.supersedes:
@@ -192,6 +193,7 @@ def recall_json(result: RecallResult, *, explain: bool = False) -> Json:
     """Return a recall; with ``explain`` the signals of each hit and the next candidates too."""
     answer: Json = {
         "hits": [_recall_hit(hit, explain=explain) for hit in result.hits],
+        "nothing_relevant": result.nothing_relevant,
         "unindexed": result.unindexed,
         "note": result.note,
     }

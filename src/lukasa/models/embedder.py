@@ -5,6 +5,9 @@ embedders with the same name give the same vectors, so a store can keep vectors 
 
 Some vectors all lean one way, as means of word vectors do. They are compared better after the mean of a store's texts is
 subtracted from a question's vector; such an embedder has an attribute ``needs_mean_subtraction`` that is true.
+
+An embedder may have an attribute ``cosine_range``: the usual cosine of texts that have nothing to do with each other, and that
+of a question and its answer; or ``None`` if its cosines say no more than shared words do. Recall measures them otherwise.
 """
 
 from __future__ import annotations
@@ -88,6 +91,8 @@ class HashEmbedder:
 
     A hash of each word chooses one dimension and a sign.
     """
+
+    cosine_range = None
 
     def __init__(self, length: int = 64) -> None:
         self.length = length

@@ -24,6 +24,7 @@ import numpy as np
 
 from lukasa.freshness import CONFIRMED_AT, last_affirmed_at
 from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion
+from lukasa.recall.relevance import USUAL_COSINES, compute_relevance
 from lukasa.recall.signals import (
     JOINT_SIGNALS,
     MAX_WHOLE_LENGTH,
@@ -60,6 +61,8 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
     }
 )
 
+RERANKER_WEIGHT = 2.0
+"""The weight of a reranker's score, between 0 and 1: a clear verdict outweighs what other signals differ by."""
 MAX_AUTHOR_SHARE = 0.5
 """The largest share of an answer that one author may fill, where more than two authors could answer."""
 _MIN_RELATIVE_SCORE = 0.25  # a crowded hit gives way only to hits with at least this share of its score
@@ -95,6 +98,8 @@ class RankedCandidate:
     """The position of a better hit with the same content words; a repeating hit is moved to the end."""
     crowded: bool = False
     """Whether it was moved down because its author's share of the answer was full."""
+    relevance: float = 1.0
+    """How likely the record is about the question, between 0 and 1."""
 
     @property
     def signals(self) -> tuple[RankingSignal, ...]:
@@ -112,11 +117,13 @@ def rank_candidates(
     *,
     k: int | None = None,
     weights: Mapping[str, float] = WEIGHTS,
+    cosine_range: tuple[float, float] | None = USUAL_COSINES,
 ) -> list[RankedCandidate]:
     """Return the best ``k`` candidates (all by default), best first.
 
     The order of the candidates does not matter; of equal ones the newest comes first. Among the best hits, those that
-    repeat the content words of a better hit are moved to the end.
+    repeat the content words of a better hit are moved to the end. ``cosine_range`` are the cosines of unrelated texts and of a
+    question and its answer.
     """
     ordered = sorted(candidates, key=lambda candidate: -candidate.seq)
     if not ordered:
@@ -131,6 +138,7 @@ def rank_candidates(
         scores = scores + weights[name] * value
     values |= joint_values
     table = np.column_stack(list(values.values())).tolist() if values else [[]] * len(ordered)
+    relevance = compute_relevance(evidence, cosine_range).tolist()
     used_weights = MappingProxyType({name: weights[name] for name in values})
     seq_by_content: dict[tuple[str, ...], int] = {}
     ranked: list[RankedCandidate] = []
@@ -141,9 +149,9 @@ def rank_candidates(
         if rank < _REPETITION_DEPTH:
             first_seq = seq_by_content.setdefault(_content_key(candidate.text, candidate.name), candidate.seq)
         if first_seq == candidate.seq:
-            ranked.append(RankedCandidate(candidate, score, row, used_weights))
+            ranked.append(RankedCandidate(candidate, score, row, used_weights, relevance=relevance[index]))
         else:
-            repeated.append(RankedCandidate(candidate, score, row, used_weights, first_seq))
+            repeated.append(RankedCandidate(candidate, score, row, used_weights, first_seq, relevance=relevance[index]))
     return (ranked + repeated)[:k]
 
 
@@ -166,6 +174,20 @@ def with_trust(hit: RankedCandidate, trust: float) -> RankedCandidate:
     values = (*hit.values[:index], trust, *hit.values[index + 1 :])
     score = hit.score + hit.weights["trust"] * (trust - hit.values[index])
     return replace(hit, candidate=replace(hit.candidate, trust=trust), values=values, score=score)
+
+
+def with_reranker_scores(hits: Sequence[RankedCandidate], scores: Sequence[float]) -> list[RankedCandidate]:
+    """Return the best hits in the order that a reranker's scores give them as one more signal, and the others after them."""
+    best = [
+        replace(
+            hit,
+            score=hit.score + RERANKER_WEIGHT * score,
+            values=(*hit.values, score),
+            weights=MappingProxyType({**hit.weights, "reranker": RERANKER_WEIGHT}),
+        )
+        for hit, score in zip(hits, scores, strict=False)
+    ]
+    return [*sorted(best, key=lambda hit: (hit.repeats is not None, -hit.score)), *hits[len(best) :]]
 
 
 def cap_author_share(

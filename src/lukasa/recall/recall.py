@@ -14,14 +14,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from queue import Empty, SimpleQueue
-from typing import NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from lukasa.clock import Clock, to_iso, to_utc
 from lukasa.errors import InvalidInput, MissingExtra, StoreUnavailable
 from lukasa.freshness import EXPIRES_AT, describe_freshness, describe_left_out, is_expired, stated_at
 from lukasa.journal import Journal
+from lukasa.models.reranker import Reranker, scale_scores
 from lukasa.models.token_counter import open_token_counter
 from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block
+from lukasa.recall.filters import RecordFilter, list_values, one_or_more
 from lukasa.recall.query import ParsedQuestion, QuestionKind, TimeOrder, parse_question, select_terms
 from lukasa.recall.ranking import (
     MAX_AUTHOR_SHARE,
@@ -32,13 +34,15 @@ from lukasa.recall.ranking import (
     find_superseded,
     put_newest_first,
     rank_candidates,
+    with_reranker_scores,
     with_trust,
 )
+from lukasa.recall.relevance import DEFAULT_CUTOFF
 from lukasa.recall.signals import MAX_WHOLE_LENGTH, CorpusStatistics, RecallCandidate
 from lukasa.recall.vector_index import VectorIndex
 from lukasa.record import DERIVED_FROM, Key, Record
 from lukasa.scope import SYSTEM
-from lukasa.storage.engine import AsOf, Progress, Query, Reader
+from lukasa.storage.engine import AsOf, Match, Progress, Query, Reader
 from lukasa.text.terms import terms_from_words
 
 T = TypeVar("T")
@@ -51,10 +55,11 @@ MAX_SOURCES_PER_HIT = 24
 MAX_COMPARED_LENGTH = 50_000
 """The number of characters of one text that are compared with the question, at most."""
 _MAX_COMPARED_IN_ALL = 3_000_000  # the same for all candidates of one recall
-_MIN_COVERAGE, _MIN_COSINE = 0.5, 0.35
 _CHARACTERS_PER_TOKEN = 200  # more than any token has
 _TEXT_CANDIDATES = 150
 _VECTOR_CANDIDATES = 300
+_RERANKED_HITS, _MAX_RERANKED_LENGTH = 50, 4_000
+_FILTER_FACTORS = (1, 8, 64)  # how many times the usual number of matches a filter looks at, until enough are accepted
 _RECENT_RECORDS, _RECENT_SPEAKERS = 2_000, 300
 _MAX_QUESTION_LENGTH = 20_000
 _CANON_LABEL = "tier=canon"
@@ -92,6 +97,11 @@ class RecallHit:
     @property
     def score(self) -> float:
         return self.hit.score
+
+    @property
+    def relevance(self) -> float:
+        """How likely the record is about the question, between 0 and 1; it means the same in every store."""
+        return self.hit.relevance
 
     @property
     def signals(self) -> tuple[RankingSignal, ...]:
@@ -162,6 +172,8 @@ class RecallResult:
     note: str = ""
     left_out: tuple[LeftOutRecord, ...] = ()
     asked_at: datetime | None = None
+    nothing_relevant: bool = False
+    """Whether there were candidates, and none of them is about the question; the best of them are in ``dropped``."""
 
     @property
     def records(self) -> list[Record]:
@@ -178,13 +190,14 @@ class _FoundRecords(NamedTuple):
     adjacent_turns: Mapping[int, tuple[int | None, int | None]]
     texts: Mapping[int, str]
     """The texts of the records and of the turns next to them, by position."""
+    cosine_range: tuple[float, float] | None
 
 
 class EmbedderFailed(StoreUnavailable):
     """The embedder gave no vector for the question."""
 
 
-def finish_by(ends: float | None, work: Callable[[], T]) -> T:
+def finish_by(ends: float | None, work: Callable[[], T], worker: str = "embedder") -> T:
     """Return what ``work`` returns; raise ``StoreUnavailable`` if it is not done by a moment of the monotonic clock.
 
     The work goes on in its thread and is not waited for, so that the next recall finds a model that is loaded by then.
@@ -203,7 +216,7 @@ def finish_by(ends: float | None, work: Callable[[], T]) -> T:
     try:
         result, error = done.get(timeout=max(0.0, ends - time.monotonic()))
     except Empty:
-        raise StoreUnavailable("The embedder had not answered by the deadline.") from None
+        raise StoreUnavailable(f"The {worker} had not answered by the deadline.") from None
     if error is not None:
         raise error
     return cast("T", result)
@@ -213,7 +226,12 @@ class Recall:
     """Answers questions for one caller. Call it: ``memory.recall("When is the release?")``."""
 
     def __init__(
-        self, journal: Journal, index: VectorIndex, clock: Clock, trust_provider: TrustProvider | None = None
+        self,
+        journal: Journal,
+        index: VectorIndex,
+        clock: Clock,
+        trust_provider: TrustProvider | None = None,
+        reranker: Reranker | None = None,
     ) -> None:
         self._journal = journal
         self._trust_provider = trust_provider
@@ -222,6 +240,8 @@ class Recall:
         self._texts_when_listed = 0
         self._lock = threading.Lock()
         self.index = index
+        self.reranker = reranker
+        """A model that reads the best hits again with the question; none by default."""
 
     def __call__(
         self,
@@ -230,37 +250,55 @@ class Recall:
         *,
         kinds: Iterable[str] = (),
         scopes: Iterable[str] = (),
-        author: str | None = None,
-        session: str | None = None,
+        author: str | Iterable[str] | None = None,
+        session: str | Iterable[str] | None = None,
         labels: Iterable[str] = (),
+        any_labels: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        where: Mapping[str, Any] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         as_of: AsOf | None = None,
         include_expired: bool = False,
+        min_relevance: float | None = None,
         patience: float = CATCH_UP_SECONDS,
         deadline: float | None = None,
     ) -> RecallResult:
         """Return the ``k`` records that answer best. Any string is a question; the filters are those of ``Query``.
 
-        A record must have the ``session`` and all ``labels`` (``tag=…``, ``outcome=…``, ``tier=…``); ``since`` and
-        ``until`` limit when things happened. Missing vectors are computed first, for at most ``patience`` seconds.
+        A record must have one of the authors and sessions, all ``labels`` (``tag=…``, ``outcome=…``, ``tier=…``), one of
+        ``any_labels`` and none of ``exclude``. ``where`` compares fields of the body: ``{"status": "open", "price": {"gte": 10,
+        "lt": 20}}``. ``since`` and ``until`` limit when things happened. Missing vectors are computed first, for at most ``patience`` seconds.
         Expired records are listed in ``left_out`` instead, unless ``include_expired`` is true. Of hits that say different
         things about the same subject the newest comes first, unless the question asks for an earlier time. If the embedder
         has not answered after ``deadline`` seconds, words alone find the records, and ``note`` says so.
+
+        If no hit has a relevance of ``DEFAULT_CUTOFF``, nothing relevant was found and there are no hits. ``min_relevance`` is
+        another limit, which every hit must reach; with 0 there are always hits.
         """
         if k < 0:
             raise InvalidInput("k must be 0 or more.")
         if deadline is None:
             deadline = self.index.deadline
+        if min_relevance is not None and not 0.0 <= min_relevance <= 1.0:
+            raise InvalidInput("min_relevance must be between 0 and 1.", hint="0 returns the best k, relevant or not.")
         ends = None if deadline is None else time.monotonic() + deadline
+        authors, sessions = one_or_more(author), one_or_more(session)
         query = Query(
-            kinds=tuple(kinds),
-            scopes=tuple(scopes),
-            author=author,
-            labels=(*labels, *(() if session is None else (f"session={session}",))),
+            kinds=list_values("kinds", kinds),
+            scopes=list_values("scopes", scopes),
+            author=authors[0] if len(authors) == 1 else None,
+            labels=(*list_values("labels", labels), *(f"session={name}" for name in sessions if len(sessions) == 1)),
             since=None if since is None else to_utc(since),
             until=None if until is None else to_utc(until),
             as_of=to_utc(as_of) if isinstance(as_of, datetime) else as_of,
+        )
+        record_filter = RecordFilter(
+            authors if len(authors) > 1 else (),
+            sessions if len(sessions) > 1 else (),
+            list_values("any_labels", any_labels),
+            list_values("exclude", exclude),
+            where or {},
         )
         unindexed, note, model = 0, "", ""
         try:
@@ -275,10 +313,10 @@ class Recall:
             return RecallResult(parse_question(text), (), note="The question is empty.")
         with self._journal.snapshot() as reader:
             try:
-                found = self._find_records(reader, text, model, query, ends)
+                found = self._find_records(reader, text, model, query, record_filter, ends)
             except EmbedderFailed as error:
                 note = self._without_vectors(error)
-                found = self._find_records(reader, text, "", query)
+                found = self._find_records(reader, text, "", query, record_filter)
             if unindexed and not self._journal.reach.unlimited:  # texts of other scopes do not count
                 unindexed = reader.count_without_vectors(model)
         if unindexed and self.index.write_failure:
@@ -286,7 +324,7 @@ class Recall:
         if reader.damaged_vectors:
             self.index.remake(reader.damaged_vectors)
             with self._journal.snapshot() as reader:
-                found = self._find_records(reader, text, model, query)
+                found = self._find_records(reader, text, model, query, record_filter)
         if reader.damaged_vectors:  # the store cannot be written
             note = f"{note} {len(reader.damaged_vectors)} damaged vectors were left out.".strip()
         if reader.damaged:
@@ -330,7 +368,13 @@ class Recall:
                 if hit.candidate.seq in expired
             )
             candidates = [candidate for candidate in candidates if candidate.seq not in expired]
-        ranked = source_trust.cap_by_sources(rank_candidates(found.question, candidates, found.corpus), k)
+        ranked = rank_candidates(found.question, candidates, found.corpus, cosine_range=found.cosine_range)
+        if self.reranker is not None:
+            ranked, failure = self._rerank(self.reranker, found.question, ranked, ends)
+            note = f"{note} {failure}".strip()
+        if min_relevance is not None:
+            ranked = [hit for hit in ranked if hit.relevance >= min_relevance]
+        ranked = source_trust.cap_by_sources(ranked, k)
         newest_by_seq = find_superseded(ranked, found.records, k)
         if newest_by_seq and _asks_for_present(found.question):
             ranked = put_newest_first(ranked, found.records, newest_by_seq)
@@ -350,7 +394,25 @@ class Recall:
             for hit in cap_author_share(ranked, k)
             for record in [found.records[hit.candidate.seq]]
         )
+        highest = max((hit.relevance for hit in hits[:k]), default=0.0)
+        if k and candidates and (not hits or (min_relevance is None and highest < DEFAULT_CUTOFF)):
+            cutoff = DEFAULT_CUTOFF if min_relevance is None else min_relevance
+            note = f"Nothing relevant was found: no record has a relevance of {cutoff:g}. {note}".strip()
+            return RecallResult(found.question, (), hits, unindexed, note, left_out, now, nothing_relevant=True)
         return RecallResult(found.question, hits[:k], hits[k:], unindexed, note, left_out, now)
+
+    def _rerank(
+        self, reranker: Reranker, question: ParsedQuestion, ranked: list[RankedCandidate], ends: float | None
+    ) -> tuple[list[RankedCandidate], str]:
+        """Return the hits in the order of a reranker; if it fails or is late, in the same order, and why."""
+        best = ranked[:_RERANKED_HITS]
+        texts = [_select_part(hit.candidate.text, question.terms, _MAX_RERANKED_LENGTH) for hit in best]
+        try:
+            scores = finish_by(ends, lambda: reranker.score(question.text, texts), "reranker") if texts else ()
+            scores = scale_scores(scores)
+        except (MissingExtra, StoreUnavailable) as error:
+            return ranked, f"{error.message} The hits were not reranked."
+        return with_reranker_scores(ranked, scores), ""
 
     def _without_vectors(self, error: MissingExtra | StoreUnavailable) -> str:
         """Return the note on a recall by words alone; raise the error where the embedder is asked to be there."""
@@ -359,7 +421,13 @@ class Recall:
         return f"{error.message} Found by words alone."
 
     def _find_records(
-        self, reader: Reader, text: str, model: str, query: Query, ends: float | None = None
+        self,
+        reader: Reader,
+        text: str,
+        model: str,
+        query: Query,
+        record_filter: RecordFilter,
+        ends: float | None = None,
     ) -> _FoundRecords:
         """Parse the question and read the records that match it by words or by vector."""
         text_count = sum(row.live for row in reader.tally() if row.scope != SYSTEM)
@@ -370,19 +438,27 @@ class Recall:
             for word in question.words
         }
         words = select_terms(question.words, texts_with_word, text_count)
-        matches = reader.match_text(
-            " ".join((*words.any_of, *question.phrases)),
-            replace(query, limit=_TEXT_CANDIDATES),
-            together=" ".join(words.together),
-        )
+        any_of, together = " ".join((*words.any_of, *question.phrases)), " ".join(words.together)
+
+        def match_words(limit: int) -> Sequence[Match]:
+            return reader.match_text(any_of, replace(query, limit=limit), together=together)
+
+        matches = _match_accepted(match_words, _TEXT_CANDIDATES, record_filter)
         records = {match.record.seq: match.record for match in matches}
         cosines: dict[int, float] = {}
+        cosine_range = None
         if model:
             try:
-                vector = finish_by(ends, lambda: self.index.question_vector(question.for_vector or text))
+                vector, cosine_range = finish_by(
+                    ends, lambda: (self.index.question_vector(question.for_vector or text), self.index.cosine_range)
+                )
             except StoreUnavailable as error:
                 raise EmbedderFailed(error.message, hint=error.hint) from error
-            for match in reader.match_vector(model, vector, replace(query, limit=_VECTOR_CANDIDATES)):
+
+            def match_meaning(limit: int) -> Sequence[Match]:
+                return reader.match_vector(model, vector, replace(query, limit=limit))
+
+            for match in _match_accepted(match_meaning, _VECTOR_CANDIDATES, record_filter):
                 records[match.record.seq] = match.record
                 cosines[match.record.seq] = match.score
             cosines |= reader.cosines(model, vector, [seq for seq in records if seq not in cosines])
@@ -392,7 +468,7 @@ class Recall:
             {seq for turns in adjacent.values() for seq in turns if seq is not None} - records.keys()
         )
         texts |= {seq: record.text for seq, record in records.items()}
-        return _FoundRecords(question, corpus, records, cosines, adjacent, texts)
+        return _FoundRecords(question, corpus, records, cosines, adjacent, texts, cosine_range)
 
     def _list_speakers(self, reader: Reader, text_count: int) -> list[str]:
         """List who wrote and spoke lately; the names are read again when the store has grown or shrunk by a tenth."""
@@ -407,6 +483,20 @@ class Recall:
     def reembed(self, embedder: str, progress: Progress | None = None) -> str:
         """Change the store's embedder; the old vectors serve until all new ones are computed."""
         return self.index.reembed(embedder, progress).name
+
+
+def _match_accepted(
+    match: Callable[[int], Sequence[Match]], limit: int, record_filter: RecordFilter
+) -> Sequence[Match]:
+    """Return the best matches that a filter accepts; if it accepts few of the best, more are looked at."""
+    if record_filter.is_empty:
+        return match(limit)
+    for factor in _FILTER_FACTORS:
+        matches = match(factor * limit)
+        accepted = [found for found in matches if record_filter.accepts(found.record)]
+        if len(accepted) >= limit or len(matches) < factor * limit:
+            break
+    return accepted[:limit]
 
 
 def _compared_length(records: Iterable[Record]) -> int:
@@ -444,12 +534,6 @@ def _links_between(records: Mapping[int, Record]) -> dict[int, frozenset[int]]:
                 linked.setdefault(seq, set()).add(other)
                 linked.setdefault(other, set()).add(seq)
     return {seq: frozenset(others) for seq, others in linked.items()}
-
-
-def is_relevant(hit: RecallHit, min_coverage: float = _MIN_COVERAGE) -> bool:
-    """Return whether a hit is about the question, and not just the best of all records."""
-    coverage = next((signal.value for signal in hit.signals if signal.name == "coverage"), 0.0)
-    return coverage >= min_coverage or (hit.hit.candidate.cosine or 0.0) >= _MIN_COSINE
 
 
 def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock:

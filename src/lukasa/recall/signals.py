@@ -33,6 +33,7 @@ MAX_PART_LENGTH = 400
 _SENTENCE_SPAN = 100  # words of one sentence usually lie within this many characters
 _MAX_WINDOW_LENGTH = 600  # adjacent passages join a window while their total length stays within this
 _K1, _B = 1.2, 0.75  # the usual constants of BM25
+_UNSEEN_TEXTS = 20  # few texts say little about how rare a word is, so that many others without it are assumed
 _MIN_MATCH_SHARE = 0.3  # a best match below this share of the question does not count as a full match
 _MIN_COSINE_SPREAD = 0.4  # a few hundred candidates span more; among fewer, cosines are not stretched beyond this
 _MIN_SCORE_SPREAD = 0.8  # the same for scores
@@ -113,9 +114,9 @@ class CorpusStatistics:
     texts_with_term: Mapping[str, int] = field(default_factory=dict)
 
     def term_weight(self, term: str) -> float:
-        """Return the inverse document frequency of a term: the rarer, the higher."""
+        """Return the inverse document frequency of a term: the rarer, the higher; in a small store all are nearly alike."""
         holding = min(self.texts_with_term.get(term, 0), self.text_count)
-        return log(1 + (self.text_count - holding + 0.5) / (holding + 0.5))
+        return log(1 + (self.text_count + _UNSEEN_TEXTS - holding + 0.5) / (holding + 0.5))
 
 
 def lead_passage(text: str) -> str:
@@ -250,6 +251,28 @@ class RankingEvidence:
         return scores / (max(float(scores.max()), _MIN_MATCH_SHARE * float(self.term_weights.sum())) or 1.0)
 
     @cached_property
+    def covered_shares(self) -> Values:
+        """The share of the question, rare words counting more, that one passage of each text holds.
+
+        Names of speakers do not count. A question without words is covered by every text.
+        """
+        names = self.question.names
+        weights = np.where([term in names for term in self.question.terms], 0.0, self.term_weights)
+        total = float(weights.sum())
+        if not total:
+            return self.zeros + 1.0
+        is_asked = np.sign(weights).tolist()
+        matches = self.term_matches
+        rows = [matches.row_by_text[candidate.text] for candidate in self.candidates]
+        share: Values = (matches.presence_in_text[rows] @ weights) / total
+        for index, (row, candidate) in enumerate(zip(rows, self.candidates, strict=True)):
+            if len(candidate.text) > MAX_WHOLE_LENGTH and share[index] > 0.5:
+                passage = _max_weight_within(MAX_PART_LENGTH, matches.term_offsets[row], weights.tolist()) / total
+                sentence = _max_weight_within(_SENTENCE_SPAN, matches.term_offsets[row], is_asked) / sum(is_asked)
+                share[index] = (passage + sentence) / 2
+        return share
+
+    @cached_property
     def vector_scores(self) -> Values:
         known = [candidate.cosine for candidate in self.candidates if candidate.cosine is not None]
         if not known:
@@ -303,20 +326,9 @@ def coverage(evidence: RankingEvidence) -> Values:
     within one sentence: words that merely meet in a passage say little. The score is squared, so that covering nearly
     everything counts and covering little more than half hardly does. Authors the question is not about get a quarter.
     """
-    names = evidence.question.names
-    weights = np.where([term in names for term in evidence.question.terms], 0.0, evidence.term_weights)
-    total = float(weights.sum())
-    if not total:
+    if evidence.question.names.issuperset(evidence.question.terms):
         return evidence.zeros
-    is_asked = np.sign(weights).tolist()
-    matches = evidence.term_matches
-    rows = [matches.row_by_text[candidate.text] for candidate in evidence.candidates]
-    share = (matches.presence_in_text[rows] @ weights) / total
-    for index, (row, candidate) in enumerate(zip(rows, evidence.candidates, strict=True)):
-        if len(candidate.text) > MAX_WHOLE_LENGTH and share[index] > 0.5:
-            passage = _max_weight_within(MAX_PART_LENGTH, matches.term_offsets[row], weights.tolist()) / total
-            sentence = _max_weight_within(_SENTENCE_SPAN, matches.term_offsets[row], is_asked) / sum(is_asked)
-            share[index] = (passage + sentence) / 2
+    share = evidence.covered_shares
     return np.clip(2 * share - 1, 0.0, 1.0) ** 2 * np.where(evidence.subject_matches > 0, 1.0, 0.25)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lukasa.errors import (
     InvalidInput,
@@ -31,6 +31,7 @@ from lukasa.journal import Journal
 from lukasa.models.embedder import Embedder
 from lukasa.models.embedders import best_installed_embedder, open_embedder
 from lukasa.outcome import Conflict
+from lukasa.recall.relevance import measure_cosines
 from lukasa.recall.signals import MAX_PART_LENGTH, MAX_WHOLE_LENGTH, lead_passage
 from lukasa.record import Draft, Key
 from lukasa.scope import SYSTEM
@@ -115,6 +116,7 @@ class VectorIndex:
         self.write_failure = ""
         """Why the last recall could not store vectors; empty if it could."""
         self._sample_vectors: Vectors | None = None
+        self._measured_cosines: tuple[float, float] | None = None
         self._cached_question_vector = lru_cache(_CACHED_QUESTIONS)(self._embed_question)
 
     @property
@@ -205,6 +207,19 @@ class VectorIndex:
             vector = subtract_mean(vector, self._load_sample_vectors())
         return vector.tolist()
 
+    @property
+    def cosine_range(self) -> tuple[float, float] | None:
+        """The cosines of unrelated texts and of a question and its answer; ``None`` where cosines say no more than words.
+
+        An embedder may know them (``cosine_range``); those of another one are measured once.
+        """
+        embedder = self.choose_embedder().embedder
+        if hasattr(embedder, "cosine_range"):
+            return cast("tuple[float, float] | None", embedder.cosine_range)
+        if self._measured_cosines is None:
+            self._measured_cosines = measure_cosines(embedder)
+        return self._measured_cosines
+
     def _load_sample_vectors(self) -> Vectors:
         """Return the vectors of the store's first texts, which are the same for every caller."""
         with self._lock:
@@ -293,6 +308,7 @@ class VectorIndex:
         self._save_setting(name, chosen)
         with self._lock:
             self._embedder, self._requested, self._sample_vectors = chosen, None, None
+            self._measured_cosines = None
             self._is_recorded = True
             self._cached_question_vector.cache_clear()
         return chosen

@@ -552,7 +552,8 @@ class Vault:
         if not self.rules.enabled:
             return blocks.EMPTY_BLOCK
         kinds = (MEMORY_KIND, placement.DIRECTIVE)
-        recalled = self._recall()(query, k or self.rules.max_items, kinds=kinds, scopes=self._default_scopes(scopes))
+        filters: dict[str, Any] = {"kinds": kinds, "scopes": self._default_scopes(scopes), "min_relevance": 0}
+        recalled = self._recall()(query, k or self.rules.max_items, **filters)
         return blocks.build_memory_block(recalled, budget or self.rules.memory_tokens, self._clock.now())
 
     def _default_scopes(self, scopes: Iterable[str] | None) -> tuple[str, ...]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lukasa.clock import to_iso
+from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     AsOfOption,
-    AuthorOption,
     BlockBudgetOption,
     Call,
     KindsOption,
@@ -31,7 +33,12 @@ from lukasa.interfaces.serialise import recall_json
 from lukasa.models.embedders import EMBEDDER_ORDER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lukasa.recall.recall import RecallHit
+
+_SIGNS = {"=": "eq", "!=": "ne", "<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
+_CONDITION = re.compile(r"(?P<field>[^=!<>]+)(?P<sign>!=|<=|>=|=|<|>)(?P<value>.*)", re.DOTALL)
 
 
 def recall(
@@ -40,14 +47,22 @@ def recall(
     k: Annotated[int, option("N", "Maximum number of records.", "-k", min=0)] = 10,
     kind: KindsOption = None,
     scope: ScopesOption = None,
-    author: AuthorOption = None,
-    session: Annotated[str | None, option("ID", "Only what was said in this conversation.")] = None,
+    author: Annotated[list[str] | None, option("NAME", "Only what this author wrote (repeatable).")] = None,
+    session: Annotated[list[str] | None, option("ID", "Only this conversation (repeatable).")] = None,
     label: LabelsOption = None,
+    any_label: Annotated[list[str] | None, option("LABEL", "Only with one of these labels (repeatable).")] = None,
+    exclude: Annotated[list[str] | None, option("LABEL", "Only without this label (repeatable).")] = None,
+    where: Annotated[
+        list[str] | None, option("FIELD=VALUE", "Compare a field with =, !=, <, <=, > or >= (repeatable).")
+    ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
     as_of: AsOfOption = None,
     explain: Annotated[bool, flag("--explain", "Show why each record was found, and the next candidates.")] = False,
     include_expired: Annotated[bool, flag("--include-expired", "Include memories that have expired.")] = False,
+    min_relevance: Annotated[
+        float | None, option("0..1", "Only records of this relevance; 0 shows the best in any case.", min=0, max=1)
+    ] = None,
     budget: BlockBudgetOption = None,
     deadline: Annotated[
         float | None, option("SECONDS", "After these, words alone if the embedder has not answered.", min=0.001)
@@ -60,8 +75,14 @@ def recall(
     require_utf8(question)
     require_scopes(call.memory.journal, *(scope or ()))
     filters: dict[str, Any] = {"kinds": kind or (), "scopes": scope or (), "author": author, "labels": label or ()}
+    filters |= {"any_labels": any_label or (), "exclude": exclude or (), "where": _parse_conditions(where or ())}
     times: Any = {"since": parse_time(since), "until": parse_time(until), "as_of": parse_time(as_of)}
-    options: Any = {"session": session, "include_expired": include_expired, "deadline": deadline}
+    options: Any = {
+        "session": session,
+        "include_expired": include_expired,
+        "deadline": deadline,
+        "min_relevance": min_relevance,
+    }
     result = call.memory.recall(question, k, **options, **filters, **times)
     if budget is not None and not call.json:
         from lukasa.recall.recall import build_prompt_block
@@ -78,14 +99,29 @@ def recall(
         ids = ", ".join(entry.record.id for entry in result.left_out)
         call.warn(f"{expired} left out because expired: {ids}. --include-expired shows them.")
     columns: tuple[render.Column, ...] = (
-        "score:.2f, scope=record.scope, kind=record.kind, id=record.id, author=record.author",
+        "score:.2f, relevance:.2f, scope=record.scope, kind=record.kind, id=record.id, author=record.author",
         ("text", _describe_hit),
         *(("why",) if explain else ()),
     )
     table: dict[str, Any] = {"columns": columns, "wrap": "text, why"}
     call.show(recall_json(result, explain=explain), rows=result.hits, empty="Nothing was found.", **table)
-    if explain and result.dropped and result.hits:
+    if explain and result.dropped:
         call.show_more("The next candidates, which were left out:", rows=result.dropped[:5], **table)
+
+
+def _parse_conditions(conditions: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Parse conditions such as ``price>=10``; a value that is JSON is a number, a truth value or null, any other is text."""
+    found: dict[str, dict[str, Any]] = {}
+    for condition in conditions:
+        parts = _CONDITION.fullmatch(condition)
+        if parts is None:
+            raise InvalidInput(f"{condition!r:.80} is no condition.", hint="Write FIELD=VALUE, FIELD>=VALUE and so on.")
+        try:
+            value: Any = json.loads(parts["value"])
+        except ValueError:
+            value = parts["value"]
+        found.setdefault(parts["field"], {})[_SIGNS[parts["sign"]]] = value
+    return found
 
 
 def _describe_hit(hit: RecallHit) -> str:

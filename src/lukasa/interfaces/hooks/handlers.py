@@ -17,7 +17,7 @@ from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.memory import Memory
 from lukasa.outcome import Refused
-from lukasa.recall.recall import build_prompt_block, is_relevant
+from lukasa.recall.recall import build_prompt_block
 from lukasa.scope import SHARED
 from lukasa.transfer.layouts.claude_code import Transcript, TranscriptTurn, read_transcript
 from lukasa.vault import VaultSettings
@@ -26,6 +26,7 @@ SNAPSHOT_TOKENS, BRIEFING_TOKENS, RESUME_TOKENS, RECALL_TOKENS = 1_000, 800, 2_0
 """The token budgets of the parts of an answer."""
 _MAX_HITS = 6
 _MAX_PROMPT_LENGTH = 4_000
+_MIN_RELEVANCE = 0.3
 _CATCH_UP_SECONDS, _DEADLINE = 0.05, 1.0
 _WRITE_TIMEOUT = 5.0
 _CHUNK_SIZE = 100
@@ -124,13 +125,16 @@ class HookHandlers:
         if len(prompt.split()) < 2 or prompt.startswith("/"):
             return parts, frozenset()
         result = memory.recall(
-            prompt[:_MAX_PROMPT_LENGTH], 3 * _MAX_HITS, patience=_CATCH_UP_SECONDS, deadline=_DEADLINE
+            prompt[:_MAX_PROMPT_LENGTH],
+            3 * _MAX_HITS,
+            min_relevance=_MIN_RELEVANCE,
+            patience=_CATCH_UP_SECONDS,
+            deadline=_DEADLINE,
         )
         hits = [
             hit
             for hit in result.hits
-            if is_relevant(hit)
-            and hit.record.seq not in delivered.record_positions
+            if hit.record.seq not in delivered.record_positions
             and (not session or session not in (hit.record.label("session"), hit.record.label("task")))
         ][:_MAX_HITS]
         if hits:

@@ -127,6 +127,7 @@ class HitSummary(BaseModel):
     author: str | None = None
     at: str
     score: float
+    relevance: float = Field(description="How likely it is about the query, between 0 and 1.")
     why: str
     version: int
     superseded_by: str | None = Field(default=None, description="The id of a later record that says otherwise.")

@@ -128,10 +128,18 @@ class MemoryTools:
         query: Annotated[str, Field(min_length=1, description="What you want to know, as a question or in key words.")],
         k: Annotated[int, Field(ge=1, le=50, description="At most so many memories.")] = 8,
         kinds: RecordKinds = [],  # noqa: B006 - never changed
-        session: Annotated[str | None, Field(description="Only turns and facts of this conversation.")] = None,
-        author: Annotated[str | None, Field(description="Only records of this agent.")] = None,
+        session: Annotated[str | list[str] | None, Field(description="Only of this conversation, or of these.")] = None,
+        author: Annotated[str | list[str] | None, Field(description="Only records of this agent, or of these.")] = None,
+        any_labels: Annotated[list[str], Field(description="Only with one of these labels, such as tag=x.")] = [],  # noqa: B006 - never changed
+        exclude: Annotated[list[str], Field(description="Only without these labels.")] = [],  # noqa: B006 - never changed
+        where: Annotated[
+            dict[str, Any], Field(description='Fields of the record: {"status": "open", "price": {"gte": 10}}.')
+        ] = {},  # noqa: B006 - never changed
         since: Annotated[str | None, Field(description="Only what happened at or after this time, ISO 8601.")] = None,
         until: Annotated[str | None, Field(description="Only what happened at or before this time.")] = None,
+        min_relevance: Annotated[
+            float | None, Field(ge=0, le=1, description="Only hits of this relevance; 0 returns the best in any case.")
+        ] = None,
         budget: TokenBudget = 2_000,
         deadline: Annotated[
             float | None, Field(gt=0, le=60, description="Seconds after which words alone find the memories.")
@@ -148,8 +156,12 @@ class MemoryTools:
             kinds=kinds,
             session=session,
             author=author,
+            any_labels=any_labels,
+            exclude=exclude,
+            where=where,
             since=_parse_time(since),
             until=_parse_time(until),
+            min_relevance=min_relevance,
             deadline=deadline,
         )
         block = build_prompt_block(result, budget)
@@ -161,6 +173,7 @@ class MemoryTools:
                 author=clean_name(hit.record.author) or None,
                 at=to_iso(hit.record.moment),
                 score=round(hit.score, 4),
+                relevance=round(hit.relevance, 3),
                 why=hit.why,
                 version=hit.record.version,
                 superseded_by=None if hit.superseded_by is None else clean_name(hit.superseded_by.id),
@@ -168,7 +181,8 @@ class MemoryTools:
             )
             for hit in result.hits
         ]
-        text = block.text or ("Nothing fits into the budget." if hits else "Nothing was found.")
+        found = "Nothing relevant was found." if result.nothing_relevant else "Nothing was found."
+        text = block.text or ("Nothing fits into the budget." if hits else found)
         left_out = [clean_name(entry.record.id) for entry in result.left_out] or None
         return RecallResponse(block=text, tokens=block.tokens, hits=hits, left_out=left_out, note=result.note or None)
 

@@ -30,6 +30,7 @@ class MiniLMEmbedder:
 
     name = "minilm-l6-v2-int8"
     length = 384
+    cosine_range = (0.1, 0.6)
 
     def __init__(self) -> None:
         self._model_file = find_package_file(*_MODEL, "minilm")

@@ -30,6 +30,7 @@ class StaticEmbedder:
     name = "wordllama-l2-256"
     length = 256
     needs_mean_subtraction = True
+    cosine_range = (-0.15, 0.35)
 
     def __init__(self) -> None:
         self._weights_file = find_package_file(*_WEIGHTS, "static")

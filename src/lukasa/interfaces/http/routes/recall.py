@@ -22,14 +22,22 @@ class Question(RequestModel):
     k: Annotated[int, Field(ge=1, le=100)] = 10
     kinds: list[Name] = Field(default=[], max_length=50)
     scopes: list[Name] = Field(default=[], max_length=100)
-    author: Name | None = None
-    session: Name | None = None
-    labels: list[Name] = Field(default=[], max_length=20)
+    author: Name | list[Name] | None = Field(None, description="One author, or several of which any will do.")
+    session: Name | list[Name] | None = Field(None, description="One session, or several of which any will do.")
+    labels: list[Name] = Field(default=[], max_length=20, description="All of these.")
+    any_labels: list[Name] = Field(default=[], max_length=20, description="One of these.")
+    exclude: list[Name] = Field(default=[], max_length=20, description="None of these labels.")
+    where: dict[Name, Any] = Field(
+        default={}, max_length=20, description='Fields of the body: {"status": "open", "price": {"gte": 10, "lt": 20}}.'
+    )
     since: Moment | None = None
     until: Moment | None = None
     as_of: Moment | None = Field(None, description="Answer as the store was at this time.")
     deadline: Annotated[float, Field(gt=0, le=60)] | None = Field(
         None, description="Seconds; if the embedder has not answered by then, words alone find the records."
+    )
+    min_relevance: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None, description="Only hits of this relevance; 0 returns the best in any case."
     )
     explain: bool = Field(False, description="Return the signals of each hit, and what was dropped.")
     block_tokens: Annotated[int, Field(ge=100, le=50_000)] | None = Field(
@@ -48,10 +56,14 @@ def recall(memory: CallerMemory, body: Question) -> Any:
         author=body.author,
         session=body.session,
         labels=tuple(body.labels),
+        any_labels=tuple(body.any_labels),
+        exclude=tuple(body.exclude),
+        where=body.where,
         since=to_moment(body.since),
         until=to_moment(body.until),
         as_of=to_moment(body.as_of),
         deadline=body.deadline,
+        min_relevance=body.min_relevance,
     )
     answer = recall_json(result, explain=body.explain)
     if body.block_tokens is not None:

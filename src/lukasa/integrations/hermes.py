@@ -32,6 +32,7 @@ except ImportError as error:
 SETTINGS_FILE = "lukasa.json"
 _RECALL_TOKENS, _MAX_HITS, _MAX_QUERY = 800, 6, 4_000
 _CATCH_UP_SECONDS, _DEADLINE, _WRITE_TIMEOUT = 0.2, 1.0, 5.0
+_MIN_RELEVANCE = 0.3
 _TAG = "hermes"
 """The tag of memories that the built-in memory tool wrote."""
 _TEXT = {"type": "string"}

@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import lru_cache
+from itertools import takewhile
+from operator import eq
 from typing import NamedTuple
 
 from lukasa.text.sentences import split_sentences
@@ -122,8 +124,7 @@ _DOUBT_WORDS, _REPLACED_BEFORE, _DETERMINERS, _TO_WORDS, _AUXILIARIES, _ADDING_H
 _PAST_HINTS, _PRESENT_WORDS, _PAST_VERBS, _GERMAN_PERFECT, _CHANGE_ADVERBS, _SKIPPED_BEFORE_NAME = _read_lists(
     "past_hints", "present", "past_verbs", "german_perfect", "change_adverbs", "skipped_before_name"
 )
-(_TO_VERBS,) = _read_lists("to_verbs")
-_BEFORE_PERSON = frozenset(_LISTS["before_person"])
+_TO_VERBS, _BEFORE_PERSON = _read_lists("to_verbs", "before_person")
 _FUNCTION_WORDS = STOP_WORDS | frozenset(_LISTS["function"])
 _WEEKDAYS, _MONTHS, _NUMBER_WORDS, _CLOCK_WORDS = map(_read_values, ("weekdays", "months", "numbers", "clock"))
 _UNITS, _NAME_MARKERS, _ROLE_STEMS = map(_read_values, ("units", "name_markers", "role_stems"))
@@ -162,6 +163,8 @@ _ENDS = re.compile(
     re.IGNORECASE,
 )
 _LEADING_HINTS = (",", ":")
+_MAY = frozenset({"may", "mai"})
+_HALVES = frozenset({"am", "pm", "uhr", "o'clock"})
 _DIGIT = re.compile(r"\d")
 _NO_WORDS: frozenset[str] = frozenset()
 _FORMER_MARKS = frozenset({"from", "von", "vom", "of", "statt", "anstatt"})
@@ -236,15 +239,8 @@ def _changes_value(older: Statement, newer: Statement) -> bool:
     """Return whether both give the same subject a value of the same type, and the values differ."""
     if not older.values or not newer.values or (newer.negated and not newer.ends):
         return False
-    if not newer.changes and not (
-        older.lasting
-        and newer.lasting
-        and older.has_verb
-        and newer.has_verb
-        and older.verbs == newer.verbs
-        and not older.indefinite
-        and not newer.indefinite
-    ):
+    is_definite = all(each.lasting and each.has_verb and not each.indefinite for each in (older, newer))
+    if not newer.changes and not (is_definite and older.verbs == newer.verbs):
         return False
     for type in {value.type for value in older.values}:
         before = [value for value in older.values if value.type is type]
@@ -310,6 +306,11 @@ def _negates(older: Statement, newer: Statement) -> bool:
     return older.words == newer.words or (newer.ends and len(said) >= 2 and said <= says and len(says - said) <= 1)
 
 
+def _count_common(words: Sequence[str], others: Sequence[str]) -> int:
+    """Count the words that two texts have in common at their start."""
+    return sum(takewhile(bool, map(eq, words, others)))
+
+
 def _changes_phrase(older: Statement, newer: Statement) -> bool:
     """Return whether the two differ in one phrase after the verb only, and the later one has a change word."""
     if not (newer.says_now and older.lasting):
@@ -322,17 +323,10 @@ def _changes_phrase(older: Statement, newer: Statement) -> bool:
         return False
     if (set(older.words) | set(newer.words)) & _ADDITIVE_STEMS or newer.verbs & _ADDITIVE_STEMS:
         return False
-    prefix = 0
-    while prefix < min(len(older.words), len(newer.words)) and older.words[prefix] == newer.words[prefix]:
-        prefix += 1
-    suffix = 0
-    while (
-        suffix < min(len(older.words), len(newer.words)) - prefix
-        and older.words[-1 - suffix] == newer.words[-1 - suffix]
-    ):
-        suffix += 1
-    before = older.words[prefix : len(older.words) - suffix]
-    after = newer.words[prefix : len(newer.words) - suffix]
+    prefix = _count_common(older.words, newer.words)
+    before, after = older.words[prefix:], newer.words[prefix:]
+    suffix = _count_common(before[::-1], after[::-1])
+    before, after = before[: len(before) - suffix], after[: len(after) - suffix]
     if not 1 <= len(before) <= 3 or not 1 <= len(after) <= 3 or prefix + suffix < 2:
         return False
     if prefix < max(older.head, newer.head) or older.capitals[prefix] != newer.capitals[prefix]:
@@ -508,11 +502,7 @@ class _Parser:
             following = self.lower[index + 1] if index + 1 < len(self.lower) else ""
             if word in _WEEKDAYS:
                 self._add(index, index + 1, ValueType.WEEKDAY, _WEEKDAYS[word])
-            elif (
-                word in _MONTHS
-                and token[0].isupper()
-                and (len(word) > 3 or word in {"may", "mai"} or _is_day(following))
-            ):
+            elif word in _MONTHS and token[0].isupper() and (len(word) > 3 or word in _MAY or _is_day(following)):
                 self._add_month(index)
             elif match := _ISO_DATE.match(word):
                 self._add(index, index + 1, ValueType.DATE, f"{match[2]}-{match[3]}")
@@ -531,7 +521,7 @@ class _Parser:
 
     def _is_hour(self, index: int, following: str) -> bool:
         """Return whether a number is a time of the day: 10 am, 10 Uhr, "at 10" before nothing that it could count."""
-        if following in {"am", "pm", "uhr", "o'clock"}:
+        if following in _HALVES:
             return True
         return self.lower[index - 1 : index] in (["at"], ["um"]) and (not following or following in _FUNCTION_WORDS)
 
@@ -547,11 +537,7 @@ class _Parser:
     def _add_clock(self, index: int, hour: int, minute: str, half: str) -> None:
         half = half.lower()
         hour = hour % 12 + 12 if half == "pm" else 0 if half == "am" and hour == 12 else hour
-        end = (
-            index + 2
-            if index + 1 < len(self.lower) and self.lower[index + 1] in {"am", "pm", "uhr", "o'clock"}
-            else index + 1
-        )
+        end = index + 1 + any(word in _HALVES for word in self.lower[index + 1 : index + 2])
         self._add(index, end, ValueType.CLOCK, f"{hour:02}:{minute}")
 
     def _find_numbers(self) -> None:
@@ -624,24 +610,17 @@ class _Parser:
         for index, token in enumerate(self.tokens):
             if self.taken[index] or not token[0].isupper():
                 continue
-            before = self._word_before(index)
+            before, end = self._word_before(index), self._end_of_name(index)
             if is_role and self._is_person(index, before):
-                self._add(
-                    index,
-                    self._end_of_name(index),
-                    ValueType.PERSON,
-                    " ".join(self.lower[index : self._end_of_name(index)]),
-                )
+                self._add(index, end, ValueType.PERSON, " ".join(self.lower[index:end]))
             elif not is_role and index > self.verb and before in _NAME_MARKERS:
-                marker = (
-                    "to"
-                    if before in _TO_WORDS and any(word in _TO_VERBS for word in self.lower)
-                    else _NAME_MARKERS[before]
-                )
-                end = self._end_of_name(index)
+                marker = "to" if self._follows_to(before) else _NAME_MARKERS[before]
                 self._add(index, end, ValueType.NAME, " ".join(self.tokens[index:end]), marker)
         if not self.values:
             self._find_complement()
+
+    def _follows_to(self, before: str) -> bool:
+        return before in _TO_WORDS and not self.present.isdisjoint(_TO_VERBS)
 
     def _is_person(self, index: int, before: str) -> bool:
         word = self.lower[index].removesuffix("'s")
@@ -673,7 +652,7 @@ class _Parser:
         if last < 2 or self.taken[last] or self.lower[last] in _FUNCTION_WORDS or not self.lower[last][0].isalpha():
             return
         before = self._word_before(last)
-        is_to = before in _TO_WORDS and any(word in _TO_VERBS for word in self.lower)
+        is_to = self._follows_to(before)
         if is_to or (before in _NAME_MARKERS and _NAME_MARKERS[before] == "is"):
             self._add(last, last + 1, ValueType.NAME, self.lower[last], "to" if is_to else "is")
 
@@ -716,15 +695,10 @@ class _Parser:
             else:
                 continue
             span = range(index + 1, min(end, index + 5))
-            typed = [
-                value
-                for start, value in self.values
-                if start in span and value.type not in (ValueType.NAME, ValueType.PERSON)
-            ]
-            if not typed:
-                found += [
-                    stem for i in span if self.lower[i] not in _FUNCTION_WORDS and (stem := stem_word(self.lower[i]))
-                ]
+            names = (ValueType.NAME, ValueType.PERSON)
+            if all(start not in span or value.type in names for start, value in self.values):
+                words = (self.lower[i] for i in span)
+                found += [stem for word in words if word not in _FUNCTION_WORDS and (stem := stem_word(word))]
         return frozenset(found), frozenset(replacing)
 
 

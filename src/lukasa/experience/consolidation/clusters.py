@@ -273,11 +273,8 @@ class EpisodeCluster:
 
     def has_new_vectors(self, comparison: ResolutionComparison) -> bool:
         """Return whether vectors were computed that the stored cluster lacks; stored, they are not computed again."""
-        return any(
-            new.get("embedder") != vectors.get("embedder")
-            for solved, vectors in self.solved.items()
-            if (new := comparison.stored(solved))
-        )
+        pairs = ((comparison.stored(solved), vectors) for solved, vectors in self.solved.items())
+        return any(new and new["embedder"] != vectors.get("embedder") for new, vectors in pairs)
 
     def to_draft(self, scope: str, label: str, comparison: ResolutionComparison) -> Draft:
         leader = self.leader

@@ -51,21 +51,7 @@ _SPECIFIC = re.compile(r"\d|[^\W_][_./\\:@=#][^\W_]|[a-z][A-Z]|^[A-Z]{2,}$|^[`\"
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _REPEATED_GAPS = re.compile(r"…(?:[\s,;:/._-]*…)+")
 _NEGATIONS = frozenset(
-    {
-        "not",
-        "no",
-        "never",
-        "don't",
-        "cannot",
-        "without",
-        "avoid",
-        "doesn't",
-        "isn't",
-        "won't",
-        "can't",
-        "didn't",
-        "wasn't",
-    }
+    "not no never don't cannot without avoid doesn't isn't won't can't didn't wasn't".split()  # noqa: SIM905 - a list of words reads best as words
 )
 
 

@@ -322,9 +322,9 @@ def _mounted(folder, *options):
 def heading(folder, **_):
     """Write while no file can be created, then with space; then end a head on a disk that turned read-only."""
     small = _mounted(folder, "-t", "tmpfs", "-o", "size=3m,nr_inodes=64", "tmpfs")
-    store, heads = small / "memory.db", []
+    store, heads = small / "memory.db", list[Any]()
     with lukasa.open(store) as memory:
-        ballast = []
+        ballast = list[Path]()
         with suppress(OSError):
             while True:
                 ballast.append(small / f"ballast-{len(ballast)}")

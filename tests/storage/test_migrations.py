@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -245,6 +246,68 @@ kill()
     assert find_scripts(engine) == {id: [id] for id in SCRIPTS}
     assert engine.verify().findings == ()
     engine.close()
+
+
+OPEN_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+import apsw
+from lukasa.storage.sqlite import SqliteEngine
+done, last = 0, int(sys.argv[2])
+def count_step(*_):
+    global done
+    done += 1
+    if done == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return True
+def watch(database):
+    database.exec_trace = count_step
+apsw.connection_hooks.append(watch)
+engine = SqliteEngine(Path(sys.argv[1]))
+assert engine.verify().findings == ()
+print(done)
+engine.close()
+"""
+
+
+def kill_at_steps(store, tmp_path, steps, openers) -> None:
+    """Kill the migration at some of its statements, each in a fresh copy; then let many open the store at once."""
+    command = [sys.executable, "-c", OPEN_AND_DIE]
+    whole = tmp_path / "whole.db"
+    shutil.copy(store, whole)
+    counted = subprocess.run([*command, whole, "0"], check=True, capture_output=True, text=True)
+    total = int(counted.stdout)
+    assert total > 20
+    for step in steps(total):
+        path = tmp_path / f"killed-{step}.db"
+        shutil.copy(store, path)
+        killed = subprocess.run([*command, path, str(step)], check=False)
+        assert killed.returncode == -signal.SIGKILL, step
+        running = [subprocess.Popen([*command, path, "0"], stderr=subprocess.PIPE) for _ in range(openers)]
+        for opener in running:
+            _, said = opener.communicate(timeout=300)
+            assert opener.returncode == 0, (step, said.decode())
+        engine = SqliteEngine(path)
+        assert find_scripts(engine) == {id: [id] for id in SCRIPTS}
+        assert engine.verify().findings == ()
+        engine.close()
+        assert not [file for file in tmp_path.iterdir() if file.name.endswith((".part", "-journal"))]
+
+
+@pytest.mark.requirement("OPS-2")
+def test_a_store_whose_migration_was_killed_is_opened_by_two_at_once(sqlite_store_of_schema_3, tmp_path) -> None:
+    kill_at_steps(sqlite_store_of_schema_3, tmp_path, lambda total: [total // 2], openers=2)
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("OPS-2")
+def test_a_store_whose_migration_was_killed_at_any_of_ten_steps_is_opened_by_ten(
+    sqlite_store_of_schema_3, tmp_path
+) -> None:
+    def ten_steps(total: int) -> list[int]:
+        return sorted({1 + number * (total - 1) // 9 for number in range(10)})
+
+    kill_at_steps(sqlite_store_of_schema_3, tmp_path, ten_steps, openers=10)
 
 
 @pytest.mark.requirement("RCL-5", "RCL-10")

@@ -141,7 +141,7 @@ def count_damaged(database: Database, table: str) -> int:
 
 
 def delete_damaged(database: Database, table: str) -> None:
-    """Delete the damaged vectors of each scope and those after them; recall makes them anew, in log order."""
+    """Delete the damaged vectors of each scope and those after them; recall makes them again, in log order."""
     database.execute(
         f"""DELETE FROM {table} AS v USING (SELECT scope, min(seq) AS seq FROM {table} AS new WHERE {_IS_DAMAGED} GROUP BY scope) AS first
         WHERE v.scope = first.scope AND v.seq >= first.seq"""  # noqa: S608 - our own names

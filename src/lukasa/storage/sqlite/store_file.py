@@ -220,15 +220,11 @@ def migrate(database: apsw.Connection, path: Path | None, progress: Progress | N
         return
     if path is not None:
         database.execute("PRAGMA journal_mode = WAL").fetchall()
-    if database.pragma("user_version") and path is not None:
-        target, number = path.with_name(f"{path.name}.before-schema-{SCHEMA_VERSION}"), 1
-        while target.exists():  # the copy of a migration that was killed
-            number += 1
-            target = path.with_name(f"{path.name}.before-schema-{SCHEMA_VERSION}-{number}")
-        copy_database(database, target)
-    database.execute("BEGIN IMMEDIATE")
+    database.execute("BEGIN IMMEDIATE")  # the one lock of a migration: others wait here, and find it done
     try:
-        present = int(str(database.pragma("user_version")))  # another process may have migrated meanwhile
+        present = int(str(database.pragma("user_version")))
+        if present and present != SCHEMA_VERSION and path is not None:
+            _copy_before_migration(path)
         for number, script in load_migrations():
             if number > present:
                 database.execute(script)
@@ -239,6 +235,20 @@ def migrate(database: apsw.Connection, path: Path | None, progress: Progress | N
     except BaseException:
         database.execute("ROLLBACK")
         raise
+
+
+def _copy_before_migration(path: Path) -> None:
+    """Copy a store of an older schema, over another connection, because the one that migrates is in a transaction."""
+    target, number = path.with_name(f"{path.name}.before-schema-{SCHEMA_VERSION}"), 1
+    while target.exists():  # the copy of a migration that was killed
+        number += 1
+        target = path.with_name(f"{path.name}.before-schema-{SCHEMA_VERSION}-{number}")
+    reader = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        register_functions(reader)
+        copy_database(reader, target)
+    finally:
+        reader.close()
 
 
 def _fill_text_index(database: apsw.Connection, progress: Progress | None) -> None:

@@ -59,5 +59,5 @@ CROSS JOIN log ON log.seq > known.seq AND log.scope IN (SELECT value FROM json_e
 SELECT seq, sketch, vector FROM vector WHERE model = ? ORDER BY seq
 
 -- name: delete_vectors_from
--- Delete the vectors of a model from a position on; recall makes them anew.
+-- Delete the vectors of a model from a position on; recall makes them again.
 DELETE FROM vector WHERE model = ? AND seq >= ?

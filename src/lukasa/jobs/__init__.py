@@ -26,8 +26,6 @@ from lukasa.jobs.jobs import JOB_RESULT, Jobs
 from lukasa.jobs.log_queue import JOB
 
 __all__ = [
-    "JOB",
-    "JOB_RESULT",
     "KINDS",
     "REGISTRY",
     "DeferredJob",

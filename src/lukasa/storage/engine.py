@@ -377,7 +377,7 @@ class Engine(RecordLog, Maintenance, Protocol):
 
 @runtime_checkable
 class SharedCounters(Protocol):
-    """Counters that all processes on a store share; an engine for many processes has them beside the rest."""
+    """Counters that all processes on a store share; an engine for many processes has them too."""
 
     def add_to_counter(self, name: str, amount: int, seconds: int) -> tuple[int, int]:
         """Add to a counter that begins at 0 every so many seconds; return its value, and the seconds until it does again.

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 
 from lukasa.api_connection import ApiConnection
 from lukasa.errors import FormatError, mask_password
-from lukasa.jobs import JOB, JOB_RESULT
+from lukasa.jobs.jobs import JOB_RESULT
+from lukasa.jobs.log_queue import JOB
 from lukasa.journal import Journal
 from lukasa.network import CURSOR_KIND
 from lukasa.record import Draft, Key, Record, digest_of, draft_from, entry_bytes, parse_entry

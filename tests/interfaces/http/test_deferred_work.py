@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from lukasa.interfaces.auth import StoreTokenSource
 from lukasa.interfaces.http.app import build_app
 from lukasa.interfaces.http.server_jobs import KEPT_EXPORTS
 from lukasa.interfaces.stores import Caller, CallerStores
+from lukasa.jobs import REGISTRY, Task
 from lukasa.transfer.sync import read_log_page
 
 pytestmark = pytest.mark.requirement("DOO-4")
@@ -31,12 +33,17 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CallerSto
     stores.close()
 
 
+def fail_with_text(memory: Any, text: str) -> None:
+    raise RuntimeError(text)
+
+
 @pytest.fixture
 def open_client(
     stores: CallerStores, secrets: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Open]:
     """Return a function that opens a client of a server that runs jobs and has a place for backups."""
     monkeypatch.setenv("LUKASA_FILES", str(tmp_path / "files"))
+    monkeypatch.setitem(REGISTRY, "test.fails", Task("test.fails", fail_with_text, attempts=1))
     app = build_app(
         stores, StoreTokenSource(stores), ["testserver"], backup_url=f"file://{tmp_path}/backups", runs_jobs=True
     )
@@ -99,6 +106,20 @@ def test_a_consolidation_becomes_a_job_whose_result_names_its_run(open_client: O
     label = wait_for_result(ada, deferred)["result"]["label"]
     assert "reverted" in ada.post("/v1/consolidation/undo", json={"label": label}).json()
     assert open_client("ben").get(deferred.headers["location"]).status_code == 404
+
+
+def test_the_error_of_a_failed_job_is_told_to_its_owner_and_not_logged(
+    open_client: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    owner = open_client("")
+    body = {"name": "test.fails", "arguments": {"text": "The canary sings."}}
+    place = owner.post("/v1/jobs", json=body).headers["location"]
+    end = time.monotonic() + 60
+    while (job := owner.get(place).json())["state"] != "failed" and time.monotonic() < end:
+        time.sleep(0.1)
+    assert "canary" in job["error"]
+    assert not [record for record in caplog.records if "canary" in record.getMessage() + str(record.exc_info)]
 
 
 def test_an_agent_cannot_defer_what_writes_to_the_disk_of_the_server(open_client: Open) -> None:

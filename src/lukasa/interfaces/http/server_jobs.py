@@ -65,6 +65,7 @@ class ServerJobs:
     @contextmanager
     def run_worker(self, stores: CallerStores) -> Iterator[None]:
         """Run jobs in a thread. At the end a job that is not done soon is left to another worker."""
+        logging.getLogger("procrastinate").setLevel(logging.CRITICAL)  # it logs the arguments and errors of jobs
         stop = threading.Event()
         thread = threading.Thread(target=self._work, args=(stores, stop), name="lukasa-worker", daemon=True)
         thread.start()

@@ -62,7 +62,7 @@ def read_result(request: Request, memory: CallerMemory, id: Name) -> Any:
     if "exported_file" not in result:
         return JsonResponse(result)
     chunks = open_file_store(request.app.state.server_jobs.url).read(result["exported_file"])
-    first = next(chunks, b"")  # a missing file is told before the answer begins
+    first = next(chunks, b"")  # report a missing file before the answer begins
     return StreamingResponse(chain((first,), chunks), media_type=LOG_MEDIA_TYPE)
 
 

@@ -16,6 +16,7 @@ import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, ViewportSize, expect
 
 from lukasa.interfaces.auth import StoreTokenSource
+from lukasa.interfaces.demo import BACKUP_FOLDER
 from lukasa.interfaces.http.app import build_app
 from lukasa.interfaces.stores import Caller, CallerStores
 
@@ -50,7 +51,7 @@ def serve_dashboard(path: Path, **options: Any) -> Iterator[DashboardServer]:
     }
     listener = socket.create_server(("127.0.0.1", 0))
     address = f"127.0.0.1:{listener.getsockname()[1]}"
-    app = build_app(stores, source, [address])
+    app = build_app(stores, source, [address], backup_url=(path.parent / BACKUP_FOLDER).as_uri())
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
@@ -137,11 +138,11 @@ def _watch(page: Page, faults: list[str]) -> Page:
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
 
-    def dismiss(dialog: Dialog) -> None:
+    def refuse(dialog: Dialog) -> None:
         faults.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
-    page.on("dialog", dismiss)
+    page.on("dialog", refuse)
     return page
 
 

@@ -29,8 +29,8 @@ def browser() -> Iterator[Browser]:
 def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardServer]:
     """Serve the demo store. Tests that change it add records of their own."""
     path = tmp_path_factory.mktemp("dashboard") / "memory.db"
-    fill_store(path)
-    with serve_dashboard(path) as server:
+    fill_store(path, embedder="hash")
+    with serve_dashboard(path, embedder="hash") as server:
         yield server
 
 

@@ -50,7 +50,8 @@ def test_the_time_line_of_a_session_has_its_changes_checkpoints_and_recoveries(
     assert [len(change["value"]) for change in changed if change["path"] == "/step"] == [MAX_TEXT, 4, 5]
     positions = [entry["seq"] for entry in page["entries"]]
     assert positions == sorted(positions, reverse=True)
-    seen, before = [], None
+    seen: list[int] = []
+    before = None
     while before is not None or not seen:
         part = get(ada, "dashboard/timeline/ada/rollout", limit=3, **({"before": before} if before else {}))
         seen += [entry["seq"] for entry in part["entries"]]
@@ -136,6 +137,9 @@ def test_the_doctor_is_for_the_owner(owner: TestClient, ada: TestClient) -> None
 
 
 def test_a_backup_is_proved_by_reading_it(stores: CallerStores, secrets: dict[str, str], tmp_path: Path) -> None:
+    app = build_app(stores, StoreTokenSource(stores), ["testserver"])
+    with TestClient(app, headers={"Authorization": f"Bearer {secrets['']}"}) as owner:
+        assert get(owner, "backups") == {"backups": [], "has_place": False}
     app = build_app(stores, StoreTokenSource(stores), ["testserver"], backup_url=(tmp_path / "b").as_uri())
     with TestClient(app, headers={"Authorization": f"Bearer {secrets['']}"}) as owner:
         assert get(owner, "backups")["backups"] == []

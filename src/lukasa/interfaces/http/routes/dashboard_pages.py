@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -33,6 +34,8 @@ MAX_TEXT = 2_000
 """The number of characters after which a text of a time line is cut; the record has all of it."""
 _AUTHORS_PER_KIND = 50
 """The number of newest records of each scope and kind whose authors are listed as agents."""
+_RECENT = 2_000
+"""The number of newest entries in which the last write of an agent is looked for, before its own scope."""
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Before = Annotated[int | None, Query(ge=1, le=2**62, description="Return what was written before this position.")]
 At = Annotated[int | None, Query(ge=1, le=2**62, description="A position of the log; without it, the state of now.")]
@@ -111,12 +114,14 @@ def list_agents(memory: CallerMemory) -> Any:
     handoffs = memory.handoffs.inbox()
     with journal.snapshot() as reader:
         names = {*reader.authors(_AUTHORS_PER_KIND), *heard, *ledgers, *(memory.trust.agents() if is_owner else [own])}
-    quarantined = journal.quarantined() if is_owner else {}
+    quarantined, recent = journal.quarantined() if is_owner else {}, max(0, journal.tip() - _RECENT)
     rows = []
     for name in sorted(names - {""})[:MAX_AGENTS]:
         row: dict[str, Any] = {"agent": name, "heard_at": heard.get(name), "wrote_at": None, "task": "", "completed": 0}
-        for record in journal.read(RecordQuery(author=name, newest_first=True, limit=1)):
-            row["wrote_at"] = record.recorded_at
+        for query in (RecordQuery(author=name, after=recent), RecordQuery(author=name, scopes=(name,))):
+            if row["wrote_at"] is None:
+                found = journal.read(replace(query, newest_first=True, limit=1))
+                row["wrote_at"] = next((record.recorded_at for record in found), None)
         if name in ledgers:
             row |= {"task": ledgers[name].current_task, "completed": ledgers[name].tasks_completed}
         may_see = is_owner or name == own

@@ -101,6 +101,8 @@ def back_up(request: Request, memory: CallerMemory) -> Any:
 def list_backups(request: Request, memory: CallerMemory) -> Any:
     """List the backups of the store, each with the time when it was last read and proved. Only for the owner."""
     memory.journal.with_reach(memory.journal.reach, memory.journal.author)  # refuses everybody but the owner
+    if not request.app.state.backup_url:
+        return JsonResponse({"backups": [], "has_place": False})
     archives = find_backups(_require_backup_url(request), name=store_backup_name(memory.place))
     proofs = {record.id: record for record in memory.journal.read(Query(kinds=(BACKUP_PROOF,), scopes=(SYSTEM,)))}
     found = []
@@ -109,7 +111,7 @@ def list_backups(request: Request, memory: CallerMemory) -> Any:
         proof = proofs.get(_proof_id(manifest))
         manifest["proved_at"] = manifest["made_at"] if proof is None else to_iso(proof.recorded_at)
         found.append(manifest)
-    return JsonResponse({"backups": found})
+    return JsonResponse({"backups": found, "has_place": True})
 
 
 @router.post("/backups/{number}/proof")

@@ -30,7 +30,7 @@ function All() {
     { key: "trust", label: "Trust", align: "end", narrow: false, render: (row) => (row.quarantined ? html`<${Badge} tone="bad">in quarantine<//>` : row.trust ? formatNumber(row.trust.trust_score, 2) : html`<span class="muted">–</span>`), sort: (row) => row.trust?.trust_score ?? -1 },
   ];
   const empty = html`<${Empty} title="No agent has written anything yet.">Make a token for one on the page <${Link} href="/operations">Operations<//>, or open the store with <code>lukasa.open(agent="ada")</code>.<//>`;
-  return html`<${Frame} title="Agents and hub" lead="Who was heard and when, which signals and which work wait for them." loading=${agents.data === null}>
+  return html`<${Frame} title="Agents and hub" lead="Who was heard and when, which signals and which work wait for them." loading=${agents.loading && agents.data === null}>
     <div class="stats">
       <${Stat} label="Agents" value=${agents.data ? formatNumber(rows.length) : "–"} note="known to this store" />
       <${Stat} label="Signals waiting" value=${agents.data ? formatNumber(sum("waiting")) : "–"} tone=${sum("waiting") ? "warn" : ""} note="sent, but not taken yet" />
@@ -67,7 +67,7 @@ function Agent({ agent }) {
     received.reload();
     sent.reload();
   };
-  return html`<${Frame} title=${agent} lead="What waits for this agent, and what it has sent." loading=${state.data === null} actions=${html`<${Link} class="button" href="/agents">All agents<//>${caller.isOwner && html`<${Link} class="button" href=${`/trust?${new URLSearchParams({ agent })}`}>Trust<//>`}`}>
+  return html`<${Frame} title=${agent} lead="What waits for this agent, and what it has sent." loading=${state.loading && state.data === null} actions=${html`<${Link} class="button" href="/agents">All agents<//>${caller.isOwner && html`<${Link} class="button" href=${`/trust?${new URLSearchParams({ agent })}`}>Trust<//>`}`}>
     <${Tabs} label="Parts of an agent" value=${shown} onChange=${(value) => setQuery({ tab: value })} tabs=${tabs}>
       ${shown === "inbox" && html`<${Card} title="Signals waiting" note="oldest first" flush><${Load} state=${inbox} lines=${4}>${(data) => html`<${Signals} rows=${data.signals} base=${base} mayTake=${caller.agent === agent && caller.canWrite} onChange=${inbox.reload} />`}<//><//>`}
       ${shown === "handoffs" && html`<div class="stack"><${Card} title="Handed to this agent"><${Load} state=${received} lines=${4}>${(data) => html`<${Handoffs} rows=${data.handoffs} onChange=${reload} />`}<//><//><${Card} title="Handed over by it"><${Load} state=${sent} lines=${4}>${(data) => html`<${Handoffs} rows=${data.handoffs} onChange=${reload} />`}<//><//></div>`}

@@ -5,7 +5,7 @@ import { recordHref, useQuery } from "../lib/router.js";
 import { Name, Text } from "../lib/text.js";
 import { formatCount, formatNumber, formatPercent, formatSeconds, Time } from "../lib/time.js";
 import { Badge, Bars, Button, Card, Chart, Empty, Kind, Load, Notice, Page as Frame, Select, Stat, Table, Tabs, toast } from "../lib/ui.js";
-import { RecordLink, usePages } from "./parts.js";
+import { RecordLink, usePages } from "../lib/parts.js";
 
 export const title = "Experience";
 export const path = "/experience";
@@ -25,7 +25,7 @@ export function Page() {
     { key: "skills", label: "Skills" },
     { key: "work", label: "Work by day" },
   ];
-  return html`<${Frame} title=${title} lead="What agents did, and what can be learned from it." loading=${figures.data === null}>
+  return html`<${Frame} title=${title} lead="What agents did, and what can be learned from it." loading=${figures.loading && figures.data === null}>
     <${Figures} state=${figures} />
     <${Tabs} label="Parts of experience" value=${tab} onChange=${(value) => setQuery({ tab: value, outcome: null, agent: null })} tabs=${tabs}>
       ${tab === "review" && html`<${Review} key=${changed} onChange=${() => setChanged((value) => value + 1)} />`}
@@ -90,9 +90,10 @@ function Proposal({ proposal }) {
 
 function Runs({ onChange }) {
   const caller = useCaller();
-  const scope = caller.agent && !caller.mayWrite("shared") ? caller.agent : "shared";
-  const state = useApi(join("/v1/records", scope, "consolidation", "cursor") + "/history");
-  if (state.error) return null; // no run yet
+  const cursors = useApi(records, { kind: "consolidation", limit: 1 });
+  const scope = cursors.data?.records[0]?.scope;
+  const state = useApi(scope === undefined ? null : join("/v1/records", scope, "consolidation", "cursor") + "/history");
+  if (scope === undefined) return null; // no run yet
   const take = async (label) => {
     await post("/v1/consolidation/undo", { label });
     toast("The run is undone. What it read is new again.");

@@ -5,7 +5,7 @@ import { useQuery } from "../lib/router.js";
 import { Name, Text } from "../lib/text.js";
 import { formatCount, formatNumber, formatPercent, Time } from "../lib/time.js";
 import { Badge, Bars, Button, Card, Chart, Dialog, Empty, Load, Notice, Page as Frame, Select, Stat, Table, Tabs, toast } from "../lib/ui.js";
-import { usePages } from "./parts.js";
+import { usePages } from "../lib/parts.js";
 
 export const title = "Forecasts";
 export const path = "/forecasts";
@@ -29,7 +29,7 @@ export function Page() {
     setChanged((value) => value + 1);
   };
   const tab = query.tab || "open";
-  return html`<${Frame} title=${title} lead="What agents said would happen, and what happened." loading=${scores.data === null}
+  return html`<${Frame} title=${title} lead="What agents said would happen, and what happened." loading=${scores.loading && scores.data === null}
     actions=${html`<${Select} label="Window" value=${query.window || ""} onChange=${(value) => setQuery({ window: value })} options=${WINDOWS} /><${Select} label="Category" value=${query.category || ""} onChange=${(value) => setQuery({ category: value })} options=${[["", "all"], ...categories.map((name) => [name, name])]} />`}>
     <${Figures} state=${scores} />
     <div class="grid">
@@ -87,7 +87,7 @@ function Windows({ category }) {
   const states = WINDOWS.map(([window]) => useApi("/v1/forecasts/scores", { window, category }));
   if (states.some((state) => state.error)) return html`<${Notice} problem=${states.find((state) => state.error).error} />`;
   const items = states.map((state, i) => ({ label: WINDOWS[i][1], value: state.data?.count ? state.data.brier_score : 0, text: state.data?.count ? `${formatNumber(state.data.brier_score, 3)} (${state.data.count})` : "–", title: state.data ? formatCount(state.data.count, "settled prediction") : "" }));
-  return html`<${Bars} label="Brier score by window" max=${0.25} items=${items} />`;
+  return html`<div class="wide-values"><${Bars} label="Brier score by window" max=${0.25} items=${items} /></div>`;
 }
 
 function Calibration({ window }) {
@@ -133,7 +133,8 @@ function Predictions({ state, isOpen = false, category, onChange }) {
 
 function History({ item, onClose }) {
   const history = useApi(join("/v1/forecasts", item.prediction_id) + "/history");
-  const reasoning = useApi(join("/v1/forecasts/markets", item.market_id));
+  const reasons = useApi("/v1/dashboard/records", { kind: "reasoning", limit: 200 });
+  const reasoning = { data: reasons.data?.records.find((record) => record.id === item.market_id)?.body };
   return html`<${Dialog} title="Prediction" wide onClose=${onClose}>
     <p><${Text} value=${item.question} /></p>
     <${Load} state=${history} lines=${3}>

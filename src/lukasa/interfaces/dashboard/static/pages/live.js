@@ -5,7 +5,7 @@ import { recordHref, useQuery } from "../lib/router.js";
 import { Name, Text } from "../lib/text.js";
 import { formatCount, formatNumber, Time } from "../lib/time.js";
 import { Badge, Button, Card, Empty, Field, Kind, kindLabel, Notice, Page as Frame, Select, Table } from "../lib/ui.js";
-import { summarise } from "./parts.js";
+import { summarise } from "../lib/parts.js";
 
 export const title = "Live";
 export const path = "/live";
@@ -41,7 +41,7 @@ export function Page() {
     { key: "at", label: "When", align: "end", render: (row) => html`<${Time} at=${row.recorded_at} />` },
   ];
   const empty = html`<${Empty} title=${stream.rows.length ? "No event has these words." : "Nothing was written yet."}>${stream.rows.length ? "Change the filter." : "Leave the page open; what agents write appears here by itself."}<//>`;
-  return html`<${Frame} title=${title} lead="What agents write, as they write it." loading=${stats.data === null}
+  return html`<${Frame} title=${title} lead="What agents write, as they write it." loading=${stats.loading && stats.data === null}
     actions=${html`<${Badge} tone=${tone}><span role="status">${said}</span><//><${Button} onClick=${() => setPaused(!paused)} aria-pressed=${paused}>${paused ? "Resume" : "Pause"} <kbd>p</kbd><//>`}>
     ${stats.error && html`<${Notice} problem=${stats.error} retry=${stats.reload} />`} ${stream.problem && html`<${Notice} tone="warn" title="The stream has ended.">${stream.problem}<//>`}
     <div class="filters">

@@ -82,8 +82,7 @@ function Backups() {
     { key: "damaged", label: "", render: (backup) => (backup.facts.damaged?.length ? html`<${Badge} tone="bad">${formatCount(backup.facts.damaged.length, "damaged record")}<//>` : null) },
     { key: "prove", label: "", align: "end", render: (backup) => html`<${Button} kind="quiet" onClick=${() => prove(backup)}>Prove<//>` },
   ];
-  const noPlace = state.error?.code === "invalid_input";
-  if (noPlace) return html`<${Card} title="Backups"><${Empty} title="The server has no place for backups.">Start it with <code>lukasa serve --backups file:///srv/backups</code>, or back up by hand: <code>lukasa backup file:///srv/backups</code>.<//><//>`;
+  if (state.data?.has_place === false) return html`<${Card} title="Backups"><${Empty} title="The server has no place for backups.">Start it with <code>lukasa serve --backups file:///srv/backups</code>, or back up by hand: <code>lukasa backup file:///srv/backups</code>.<//><//>`;
   return html`<${Card} title="Backups" flush note="each is read back and compared when it is made" action=${html`<${Button} kind="primary" onClick=${backUp}>Back up now<//>`}>
     <${Load} state=${state} lines=${4}>${(data) => html`<${Table} label="Backups" columns=${columns} rows=${[...data.backups].reverse()} rowKey=${(backup) => backup.number} pageSize=${15} empty=${html`<${Empty} title="No backup yet.">Make the first one now. <code>lukasa restore</code> brings a store back from it.<//>`} />`}<//>
   <//>`;

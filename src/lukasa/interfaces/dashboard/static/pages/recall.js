@@ -45,7 +45,7 @@ export function Page() {
     <${Question} query=${query} setQuery=${setQuery} overview=${overview.data} />
     ${!asked &&
     html`<${Card}><${Empty} title="Ask something that was remembered.">Type a question or a few words above. Each answer shows the signals that ranked it.
-      ${overview.data?.latest.length > 0 && html`<br />For example: ${overview.data.latest.filter((record) => record.kind === "memory").slice(0, 2).map((record) => html`<${Link} href=${`/recall?q=${encodeURIComponent(record.text.split(/\s+/).slice(1, 5).join(" ").replace(/[.,;:]$/, ""))}`}>${record.text.split(/\s+/).slice(1, 5).join(" ").replace(/[.,;:]$/, "")}<//> `)}`}<//><//>`}
+      ${overview.data?.latest.length > 0 && html`<br />For example: ${overview.data.latest.filter((record) => record.kind === "memory" && record.text.split(/\s+/).length > 4).slice(0, 2).map((record) => html`<${Link} href=${`/recall?q=${encodeURIComponent(record.text.split(/\s+/).slice(1, 5).join(" ").replace(/[.,;:]$/, ""))}`}>${record.text.split(/\s+/).slice(1, 5).join(" ").replace(/[.,;:]$/, "")}<//> `)}`}<//><//>`}
     ${asked &&
     html`<${Load} state=${state} lines=${8}>
       ${(data) => html`${data.note && html`<${Notice} tone="warn">${data.note}<//>`}

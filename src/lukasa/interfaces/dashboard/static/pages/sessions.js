@@ -5,7 +5,7 @@ import { Link, useQuery } from "../lib/router.js";
 import { Name, showHidden, Text } from "../lib/text.js";
 import { formatBytes, formatClock, formatCount, formatDay, Time } from "../lib/time.js";
 import { Badge, Button, Card, Diff, Empty, Load, Notice, Page as Frame, Select, Skeleton, Table, Tabs, toast } from "../lib/ui.js";
-import { asText, compareStates, usePages } from "./parts.js";
+import { asText, compareStates, usePages } from "../lib/parts.js";
 
 export const title = "Sessions";
 export const path = "/sessions";
@@ -30,7 +30,7 @@ function Sessions() {
     { key: "at", label: "When", align: "end", render: (row) => html`<${Time} at=${row.at} />`, sort: (row) => row.at },
   ];
   const empty = html`<${Empty} title="No sessions and no conversations yet.">An agent begins one with <code>memory.sessions.start("name")</code> or <code>memory.context.append("name", "user", "…")</code>, or over MCP.<//>`;
-  return html`<${Frame} title=${title} lead="What agents did and said, step by step. Open one to see its time line and its state at any point." loading=${pages.rows === null}
+  return html`<${Frame} title=${title} lead="What agents did and said, step by step. Open one to see its time line and its state at any point." loading=${pages.loading && pages.rows === null}
     actions=${html`<${Select} label="Show" value=${what} onChange=${(value) => setQuery({ what: value })} options=${[["", "everything"], ["session", "sessions"], ["conversation", "conversations"]]} />`}>
     <${Card} flush>
       <${Load} state=${pages} lines=${6}>${() => html`<${Table} label="Sessions and conversations" columns=${columns} rows=${rows} rowKey=${(row) => `${row.what}${row.scope}/${row.id}`} href=${href} more=${pages.more} loading=${pages.loading} empty=${empty} />`}<//>
@@ -49,7 +49,7 @@ function Session({ scope, id }) {
   const isConversation = entries.some((entry) => entry.what === "turn");
   const kind = isSession && isConversation ? "Session and conversation" : isConversation ? "Conversation" : "Session";
   const lead = html`${kind} of <${Name} value=${scope} />. Choose a point to see the state as it was then, and what changed there.`;
-  return html`<${Frame} title=${id} lead=${lead} loading=${pages.rows === null} actions=${html`<${Link} class="button" href="/sessions">All sessions<//>`}>
+  return html`<${Frame} title=${id} lead=${lead} loading=${pages.loading && pages.rows === null} actions=${html`<${Link} class="button" href="/sessions">All sessions<//>`}>
     <div class="split">
       <${Card} title="Time line" note="newest first" action=${html`<${Select} label="Show" value=${only} onChange=${(value) => setQuery({ only: value })} options=${[["", "everything"], ["said", "what was said"], ["saved", "checkpoints and recoveries"], ["changed", "changes of the state"]]} />`}>
         <${Load} state=${pages} lines=${8}>

@@ -5,7 +5,7 @@ import { Link, recordHref, useQuery } from "../lib/router.js";
 import { Name, Text } from "../lib/text.js";
 import { formatCount, formatNumber, formatPercent, Time } from "../lib/time.js";
 import { Badge, Bars, Button, Card, Chart, Dialog, Empty, Field, Load, Notice, Page as Frame, Stat, Table, Tabs, toast } from "../lib/ui.js";
-import { usePages, usePerson } from "./parts.js";
+import { usePages, usePerson } from "../lib/parts.js";
 
 export const title = "Trust";
 export const path = "/trust";
@@ -36,7 +36,7 @@ function All({ tab, setTab }) {
     { key: "overrides", label: "Overrides" },
     { key: "rubric", label: "Rubric" },
   ];
-  return html`<${Frame} title=${title} lead="How far each agent is trusted, and why. A score follows from dissents that changed an output and from decisions against the agent." loading=${agents.data === null}>
+  return html`<${Frame} title=${title} lead="How far each agent is trusted, and why. A score follows from dissents that changed an output and from decisions against the agent." loading=${agents.loading && agents.data === null}>
     <${Metrics} state=${metrics} />
     <${Tabs} label="Parts of trust" value=${tab} onChange=${setTab} tabs=${tabs}>
       ${tab === "agents" && html`<${Agents} state=${agents} />`} ${tab === "judge" && html`<${ToJudge} state=${filed} />`}
@@ -98,7 +98,7 @@ function ScoreFigures({ score }) {
 function Parts({ score }) {
   const names = { impact_ratio: "changed the output", mean_depth: "depth of dissents", steadiness: "overrides not taken back" };
   return html`<${Card} title="What the score is made of" note="value × weight">
-    <${Bars} label="Parts of the score" max=${0.6} items=${Object.entries(score.parts).map(([name, part]) => ({ label: names[name] || name, value: part.share, text: `${formatNumber(part.value, 2)} × ${formatNumber(part.weight, 1)} = ${formatNumber(part.share, 2)}` }))} />
+    <div class="wide-values"><${Bars} label="Parts of the score" max=${0.6} items=${Object.entries(score.parts).map(([name, part]) => ({ label: names[name] || name, value: part.share, text: `${formatNumber(part.value, 2)} × ${formatNumber(part.weight, 1)} = ${formatNumber(part.share, 2)}` }))} /></div>
   <//>`;
 }
 
@@ -110,7 +110,7 @@ function Agent({ agent }) {
   const history = useApi(join("/v1/dashboard/trust", agent));
   const eligible = useApi(`${base}/eligibility`);
   const [dialog, setDialog] = useState(false);
-  return html`<${Frame} title=${agent} lead="The score of one agent over time, what it is made of, and every event behind it." loading=${score.data === null}
+  return html`<${Frame} title=${agent} lead="The score of one agent over time, what it is made of, and every event behind it." loading=${score.loading && score.data === null}
     actions=${html`<${Link} class="button" href="/trust">All agents<//><${Button} onClick=${() => setDialog(true)}>Set probation<//>`}>
     <${Load} state=${score} lines=${4}>${(data) => html`<${ScoreFigures} score=${data} />`}<//>
     <${Card} title="Scores over time"><${Load} state=${history} height=${260}>${(data) => html`<${ScoreChart} changes=${data.changes} />`}<//><//>
@@ -241,15 +241,14 @@ function TakeBack({ record, onClose, onDone }) {
 }
 
 function Rubric() {
-  const rubric = useApi("/v1/rubrics/default");
   const versions = useApi("/v1/rubrics/default/versions");
+  const rubric = { ...versions, data: versions.data?.versions.at(-1) ?? null };
   const proposals = useApi("/v1/rubrics/proposals");
   const [person, personField] = usePerson();
-  if (rubric.error?.status === 404) return html`<${Card} title="Rubric"><${Empty} title="There is no rubric yet.">A rubric weighs the criteria by which outputs are judged: <code>memory.trust.rubric.set({"Correctness": 3, "Clarity": 2}, by="ada")</code>.<//><//>`;
+  if (versions.data?.versions.length === 0) return html`<${Card} title="Rubric"><${Empty} title="There is no rubric yet.">A rubric weighs the criteria by which outputs are judged: <code>memory.trust.rubric.set({"Correctness": 3, "Clarity": 2}, by="ada")</code>.<//><//>`;
   const decide = async (record, verb) => {
     await post(join("/v1/rubrics/proposals", record.id) + `/${verb}`, { by: person });
     toast(verb === "apply" ? "The rubric has a new version." : "The proposal is rejected.");
-    rubric.reload();
     versions.reload();
     proposals.reload();
   };

@@ -1,9 +1,9 @@
 // Parts that several pages share: lists that grow page by page, a person's name for decisions, values as text.
-import { html, useEffect, useRef, useState } from "../lib/html.js";
-import { get } from "../lib/api.js";
-import { recordHref, Link } from "../lib/router.js";
-import { Name } from "../lib/text.js";
-import { Field } from "../lib/ui.js";
+import { html, useEffect, useRef, useState } from "./html.js";
+import { get } from "./api.js";
+import { recordHref, Link } from "./router.js";
+import { Name } from "./text.js";
+import { Field } from "./ui.js";
 
 // usePages("/v1/dashboard/records", {kind: "episode"}, "records") reads the newest page; `more` reads the one before it.
 // Returns {rows, error, loading, more, reload}; `more` is null when everything is there.

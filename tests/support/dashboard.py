@@ -23,6 +23,7 @@ from lukasa.interfaces.stores import Caller, CallerStores
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 WIDE: ViewportSize = {"width": 1280, "height": 900}
 NARROW: ViewportSize = {"width": 390, "height": 844}
+expect.set_options(timeout=30_000)  # a busy machine is slow, not wrong
 
 
 @dataclass
@@ -134,7 +135,7 @@ def visit(
 
 
 def _watch(page: Page, faults: list[str]) -> Page:
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(30_000)
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, ViewportSize, expect
 
 from lukasa.interfaces.auth import StoreTokenSource
 from lukasa.interfaces.demo import BACKUP_FOLDER
@@ -23,6 +23,7 @@ from lukasa.interfaces.stores import Caller, CallerStores
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 WIDE: ViewportSize = {"width": 1280, "height": 900}
 NARROW: ViewportSize = {"width": 390, "height": 844}
+expect.set_options(timeout=30_000)  # a busy machine is slow, not wrong
 
 
 @dataclass
@@ -134,10 +135,15 @@ def visit(
 
 
 def _watch(page: Page, faults: list[str]) -> Page:
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(30_000)
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("dialog", lambda dialog: (faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+
+    def refuse(dialog: Dialog) -> None:
+        faults.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    page.on("dialog", refuse)
     return page
 
 

@@ -50,7 +50,8 @@ def test_the_time_line_of_a_session_has_its_changes_checkpoints_and_recoveries(
     assert [len(change["value"]) for change in changed if change["path"] == "/step"] == [MAX_TEXT, 4, 5]
     positions = [entry["seq"] for entry in page["entries"]]
     assert positions == sorted(positions, reverse=True)
-    seen, before = [], None
+    seen: list[int] = []
+    before = None
     while before is not None or not seen:
         part = get(ada, "dashboard/timeline/ada/rollout", limit=3, **({"before": before} if before else {}))
         seen += [entry["seq"] for entry in part["entries"]]

@@ -173,7 +173,7 @@ def serve(
                 ),
                 (host, port),
                 host_name or [],
-                "The dashboard is at {url}, the API at {url}/v1, MCP at {url}/mcp.",
+                "Serving the dashboard at {url}, the API at {url}/v1 and MCP at {url}/mcp",
             )
         finally:
             stores.close()

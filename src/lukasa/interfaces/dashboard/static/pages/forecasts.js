@@ -87,7 +87,7 @@ function Windows({ category }) {
   const states = WINDOWS.map(([window]) => useApi("/v1/forecasts/scores", { window, category }));
   if (states.some((state) => state.error)) return html`<${Notice} problem=${states.find((state) => state.error).error} />`;
   const items = states.map((state, i) => ({ label: WINDOWS[i][1], value: state.data?.count ? state.data.brier_score : 0, text: state.data?.count ? `${formatNumber(state.data.brier_score, 3)} (${state.data.count})` : "–", title: state.data ? formatCount(state.data.count, "settled prediction") : "" }));
-  return html`<${Bars} label="Brier score by window" max=${0.25} items=${items} />`;
+  return html`<div class="wide-values"><${Bars} label="Brier score by window" max=${0.25} items=${items} /></div>`;
 }
 
 function Calibration({ window }) {

@@ -98,7 +98,7 @@ function ScoreFigures({ score }) {
 function Parts({ score }) {
   const names = { impact_ratio: "changed the output", mean_depth: "depth of dissents", steadiness: "overrides not taken back" };
   return html`<${Card} title="What the score is made of" note="value × weight">
-    <${Bars} label="Parts of the score" max=${0.6} items=${Object.entries(score.parts).map(([name, part]) => ({ label: names[name] || name, value: part.share, text: `${formatNumber(part.value, 2)} × ${formatNumber(part.weight, 1)} = ${formatNumber(part.share, 2)}` }))} />
+    <div class="wide-values"><${Bars} label="Parts of the score" max=${0.6} items=${Object.entries(score.parts).map(([name, part]) => ({ label: names[name] || name, value: part.share, text: `${formatNumber(part.value, 2)} × ${formatNumber(part.weight, 1)} = ${formatNumber(part.share, 2)}` }))} /></div>
   <//>`;
 }
 

@@ -19,7 +19,7 @@ $(READY): pyproject.toml benchmarks/pyproject.toml constraints.txt constraints-h
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group dev -e ".[backup,mcp,minilm,postgres,server,static,tokens]" -e ./benchmarks
 	@touch $@
 
-run: setup  ## serve the store in .lukasa/: HTTP API and MCP; prints the address and where the token is
+run: setup  ## serve the store in .lukasa/: dashboard, HTTP API and MCP; prints the address and where the token is
 	@mkdir -p .lukasa
 	$(BIN)/lukasa --store .lukasa/memory.db serve
 
@@ -45,8 +45,9 @@ test-clients: setup  ## real clients and frameworks: MCP conformance, Claude Cod
 		--no-package-lock --fetch-retries=1 --fetch-timeout=60000
 	$(BIN)/python -m pytest -m slow tests/clients
 
-pictures: setup  ## the picture in the README, from commands that are really run
+pictures: setup  ## the pictures in the README and the docs, from commands and pages that are really run
 	$(BIN)/python docs/pictures/draw.py
+	$(BIN)/python docs/pictures/screenshots.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -152,11 +152,11 @@ function drawGraph(Sigma, graphology, box, { data, degrees, startName, choose })
   data.nodes.forEach((node, i) => {
     const key = name(node);
     const label = (node.text || node.id).split("\n")[0].replace(/[\p{Cc}\p{Cf}]/gu, "·");
-    graph.addNode(key, { x: x[i], y: y[i], label: label.length > 34 ? `${label.slice(0, 33)}…` : label, color: node.missing ? line : colors[kindTone(node.kind)], size: (key === startName ? 12 : 6) + Math.min(8, 1.6 * Math.sqrt(degrees.get(key) || 0)) });
+    graph.addNode(key, { x: x[i], y: y[i], label: label.length > 28 ? `${label.slice(0, 27)}…` : label, color: node.missing ? line : colors[kindTone(node.kind)], size: (key === startName ? 12 : 6) + Math.min(8, 1.6 * Math.sqrt(degrees.get(key) || 0)) });
   });
   for (const edge of data.edges) graph.addEdge(name(edge.from), name(edge.to), { color: line, size: 2, type: "arrow" });
   const sigma = new Sigma(graph, box, {
-    allowInvalidContainer: true, labelColor: { color: ink }, labelFont: getComputedStyle(box).fontFamily, labelSize: 13, labelDensity: 0.5, labelGridCellSize: 140, labelRenderedSizeThreshold: 7,
+    allowInvalidContainer: true, labelColor: { color: ink }, labelFont: getComputedStyle(box).fontFamily, labelSize: 13, labelDensity: 0.4, labelGridCellSize: 200, labelRenderedSizeThreshold: 7,
     defaultEdgeType: "arrow", stagePadding: 50, zIndex: true,
     defaultDrawNodeHover: (context, node, settings) => {
       context.font = `600 ${settings.labelSize}px ${settings.labelFont}`;

@@ -139,11 +139,11 @@ def _watch(page: Page, faults: list[str]) -> Page:
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
 
-    def refuse(dialog: Dialog) -> None:
+    def dismiss(dialog: Dialog) -> None:
         faults.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
-    page.on("dialog", refuse)
+    page.on("dialog", dismiss)
     return page
 
 

@@ -1,4 +1,4 @@
-"""Benchmark of the adapters: each beside the implementation on SQLite that its framework brings, in the same run.
+"""Benchmark of the adapters: each compared with the implementation on SQLite that its framework brings, in the same run.
 
 Both sides alternate, round by round, on files of the same disk, and every write is durable when it returns. The saver gets a state
 of 20 KB of which a little changes, and a thread whose messages grow by one; the store gets small items; the session gets turns.

@@ -431,7 +431,7 @@ def adapters(
     rounds: Annotated[int, typer.Option(min=1, help="Number of measured rounds of each case.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
 ) -> None:
-    """Measure the adapters to LangGraph and OpenAI Agents beside the implementations on SQLite that these bring.
+    """Measure the adapters to LangGraph and OpenAI Agents, compared with the implementations on SQLite that these bring.
 
     Example: lukasa bench adapters --sizes 100,10k
     """

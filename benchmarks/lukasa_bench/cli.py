@@ -76,12 +76,18 @@ def store(
 def recall(
     ctx: typer.Context,
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE…", exists=True, dir_okay=False, help="Question sets to measure.")
+        list[Path],
+        typer.Argument(
+            metavar="FILE…",
+            exists=True,
+            help="Question sets: files or folders of LoCoMo, BEAM, LongMemEval or your own talks.",
+        ),
     ],
     embedder: Annotated[str | None, typer.Option(help="minilm, static, hash or http:URL#model.")] = None,
     baseline: Annotated[
         list[str] | None, typer.Option(help="Also measure vector, bm25, rrf or all in the same run; may be repeated.")
     ] = None,
+    ablate: Annotated[bool, typer.Option("--ablate", help="Also measure without each signal of the ranking.")] = False,
     on: Annotated[
         str | None,
         typer.Option(
@@ -99,7 +105,7 @@ def recall(
     names = list(BASELINES) if baseline and "all" in baseline else list(baseline or ())
     server = _server_url(on or get_options(ctx, as_json).store)
     with _progress_display() as progress:
-        reports = run(files, embedder=embedder, server=server, baselines=names, progress=progress)
+        reports = run(files, embedder=embedder, server=server, baselines=names, ablate=ablate, progress=progress)
     if get_options(ctx, as_json).json:
         _print_json([report.as_json() for report in reports])
         return
@@ -222,20 +228,24 @@ def _print_recall(report: QuestionSetReport) -> None:
 
     console = Console(width=None if sys.stdout.isatty() else 140)
     table = Table(box=box.MARKDOWN)
-    for name in (report.name, "questions", "R@5", "R@10", "nDCG@10", "session R@5", "ms/query", "p99"):
+    for name in (report.name, "questions", "R@5", "R@10", "(95 %)", "nDCG@10", "session R@5", "ms/query", "p99"):
         table.add_column(name, justify="left" if name == report.name else "right", no_wrap=True)
     for way in report.ways:
         rows = [(way.way, way.figures)]
         if way.way == "lukasa":
             rows += [(f"  {category}", figures) for category, figures in way.by_category.items()]
         for name, found in rows:
-            figures = (found.recall_5, found.recall_10, found.ndcg_10, found.session_recall_5)
             times = (f"{way.query_ms:.1f}", f"{way.query_ms_p99:.1f}") if name == way.way else ("", "")
-            table.add_row(name, f"{found.questions:,}", *(f"{figure:.3f}" for figure in figures), *times)
+            interval = f"({found.interval[0]:.3f}–{found.interval[1]:.3f})"
+            recalls = (f"{found.recall_5:.3f}", f"{found.recall_10:.3f}", interval)
+            table.add_row(
+                name, f"{found.questions:,}", *recalls, f"{found.ndcg_10:.3f}", f"{found.session_recall_5:.3f}", *times
+            )
     console.print(table)
     console.print(
         f"\n{report.conversations} conversations, {report.turns:,} turns; {report.embedder} on {report.engine}; storing a turn "
-        f"{report.ingest_ms:.2f} ms, its vector {report.embed_ms:.2f} ms. The first row leaves out adversarial questions.",
+        f"{report.ingest_ms:.2f} ms, its vector {report.embed_ms:.2f} ms. The first row leaves out adversarial questions.\n"
+        f"{report.tuned_on}",
         highlight=False,
     )
 

@@ -27,7 +27,7 @@ from lukasa.text.sentences import split_sentences
 from lukasa_bench.corpus import NoteCorpus
 from lukasa_bench.databases import BenchmarkDatabases
 from lukasa_bench.interleave import Comparison, compare, freeze_garbage
-from lukasa_bench.recall import load_question_set
+from lukasa_bench.question_sets import load_question_set
 from lukasa_bench.report import BenchmarkBar, BenchmarkReport, BenchmarkRow, MachineInfo, comparison_row
 from lukasa_bench.store import Progress
 

@@ -127,16 +127,6 @@ def test_a_preference_ranks_first_when_advice_is_asked_for():
     assert ask("How should I travel, by trains or planes?", [plain, prefers])[0].candidate == prefers
 
 
-def test_a_denial_ranks_first_when_the_question_asks_if_something_was_done():
-    denies = RecallCandidate(seq=1, text="I've never flown a glider.", author="user", cosine=0.5)
-    plain = [
-        RecallCandidate(seq=2 + index, text=f"I was flown by glider pilot {index}.", author="user", cosine=0.5)
-        for index in range(9)
-    ]
-    hits = ask("Have I ever flown a glider?", [*plain, denies])
-    assert hits[0].candidate == denies
-
-
 def test_the_phrases_signal_matches_an_identifier_literally():
     texts = ["We fixed foo_bar() at last.", "The foo stands beside the bar.", "A bar of foo."]
     hits = ask("What about foo_bar()?", [RecallCandidate(seq=index, text=text) for index, text in enumerate(texts)])

@@ -50,7 +50,6 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
         "phrases": 0.3,
         "subject": 0.25,
         "preference": 0.2,
-        "denial": 0.2,
         "tier": 0.2,
         "linked": 0.2,
         "recency": 0.1,

@@ -27,6 +27,7 @@ from lukasa.recall.filters import RecordFilter, list_values, one_or_more
 from lukasa.recall.query import ParsedQuestion, QuestionKind, TimeOrder, parse_question, select_terms
 from lukasa.recall.ranking import (
     MAX_AUTHOR_SHARE,
+    WEIGHTS,
     RankedCandidate,
     RankingSignal,
     affirmed_at,
@@ -242,6 +243,8 @@ class Recall:
         self.index = index
         self.reranker = reranker
         """A model that reads the best hits again with the question; none by default."""
+        self.weights = WEIGHTS
+        """The weights of the signals; a benchmark leaves one out to see what it is worth."""
 
     def __call__(
         self,
@@ -368,7 +371,9 @@ class Recall:
                 if hit.candidate.seq in expired
             )
             candidates = [candidate for candidate in candidates if candidate.seq not in expired]
-        ranked = rank_candidates(found.question, candidates, found.corpus, cosine_range=found.cosine_range)
+        ranked = rank_candidates(
+            found.question, candidates, found.corpus, weights=self.weights, cosine_range=found.cosine_range
+        )
         if self.reranker is not None:
             ranked, failure = self._rerank(self.reranker, found.question, ranked, ends)
             note = f"{note} {failure}".strip()

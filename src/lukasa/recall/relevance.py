@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lukasa.recall.signals import RankingEvidence, RecallCandidate, Values, speaks_of_self, time
-from lukasa.text.terms import fold_text
+from lukasa.recall.signals import RankingEvidence, Values, speaks_of_self, time
 
 if TYPE_CHECKING:
     from lukasa.models.embedder import Embedder
@@ -68,21 +67,21 @@ def compute_relevance(evidence: RankingEvidence, cosine_range: tuple[float, floa
     if question.periods:
         total += _TIME * time(evidence)
     if question.names:
-        concerns = np.array([_concerns_named(candidate, evidence) for candidate in candidates], dtype=bool)
+        is_name = np.array([float(term in question.names) for term in question.terms])
+        mentions = (evidence.presence @ is_name).tolist()
+        concerns = np.array(  # by the person named, or about them: it names them and does not speak of its author
+            [
+                candidate.name in question.subject or (mentioned and not speaks_of_self(candidate.text))
+                for candidate, mentioned in zip(candidates, mentions, strict=True)
+            ],
+            dtype=np.bool_,
+        )
         gap = _mean_of_best(covered[concerns]) - _mean_of_best(covered[~concerns])
         if concerns.any() and not concerns.all():
             total += _GAP * np.clip(gap, -_MAX_GAP, _MAX_GAP)
         total += _PERSON * concerns
     relevance: Values = 1.0 / (1.0 + np.exp(-_STEEPNESS * (total - _MIDDLE)))
     return relevance
-
-
-def _concerns_named(candidate: RecallCandidate, evidence: RankingEvidence) -> bool:
-    """Return whether a text is by a person whom the question names, or names them without speaking of its author."""
-    if candidate.name in evidence.question.subject:
-        return True
-    folded = fold_text(candidate.text)
-    return any(name in folded for name in evidence.question.names) and not speaks_of_self(candidate.text)
 
 
 def _mean_of_best(values: Values) -> float:

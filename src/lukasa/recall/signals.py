@@ -55,10 +55,6 @@ _PREFERENCE = re.compile(
     r"|\bI(?:['’]ve| have)? (?:chosen|chose|decided)\b|\bI (?:like|want|tend|try|aim) (?:to|it when)\b|\bI(?:['’]m| am) trying to keep\b",
     re.IGNORECASE,
 )
-_DENIAL = re.compile(
-    r"\bI(?:['’]ve| have| had|['’]d)? never\b|\bI (?:haven['’]t|have not|hadn['’]t|didn['’]t|did not) (?:ever|yet|actually)?",
-    re.IGNORECASE,
-)
 _FIRST_PERSON = re.compile(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b")
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
 _NAME = re.compile(r"[a-z,] [A-Z][a-z]")
@@ -251,6 +247,12 @@ class RankingEvidence:
         return scores / (max(float(scores.max()), _MIN_MATCH_SHARE * float(self.term_weights.sum())) or 1.0)
 
     @cached_property
+    def presence(self) -> Values:
+        """1 where a term of the question occurs in the text of a candidate."""
+        matches = self.term_matches
+        return matches.presence_in_text[[matches.row_by_text[candidate.text] for candidate in self.candidates]]
+
+    @cached_property
     def covered_shares(self) -> Values:
         """The share of the question, rare words counting more, that one passage of each text holds.
 
@@ -263,10 +265,10 @@ class RankingEvidence:
             return self.zeros + 1.0
         is_asked = np.sign(weights).tolist()
         matches = self.term_matches
-        rows = [matches.row_by_text[candidate.text] for candidate in self.candidates]
-        share: Values = (matches.presence_in_text[rows] @ weights) / total
-        for index, (row, candidate) in enumerate(zip(rows, self.candidates, strict=True)):
+        share: Values = (self.presence @ weights) / total
+        for index, candidate in enumerate(self.candidates):
             if len(candidate.text) > MAX_WHOLE_LENGTH and share[index] > 0.5:
+                row = matches.row_by_text[candidate.text]
                 passage = _max_weight_within(MAX_PART_LENGTH, matches.term_offsets[row], weights.tolist()) / total
                 sentence = _max_weight_within(_SENTENCE_SPAN, matches.term_offsets[row], is_asked) / sum(is_asked)
                 share[index] = (passage + sentence) / 2
@@ -414,13 +416,6 @@ def preference(evidence: RankingEvidence) -> Values:
     return _score_statements(evidence, _PREFERENCE.search)
 
 
-def denial(evidence: RankingEvidence) -> Values:
-    """Return 1 for texts in which people say that they have not done something, when the question asks if they have."""
-    if evidence.question.kind is not QuestionKind.ASSENT:
-        return evidence.zeros
-    return _score_statements(evidence, _DENIAL.search)
-
-
 def _score_statements(evidence: RankingEvidence, states: Callable[[str], object]) -> Values:
     """Return 1 where the lead passage states something and its author is no assistant."""
     return _to_array(
@@ -501,7 +496,7 @@ def session(candidates: Sequence[RecallCandidate], scores: Values) -> Values:
 SIGNALS: Mapping[str, Callable[[RankingEvidence], Values]] = {
     signal.__name__: signal
     for signal in (
-        words, meaning, coverage, phrases, subject, time, rule, preference, denial, personal, telling, specific, opening,
+        words, meaning, coverage, phrases, subject, time, rule, preference, personal, telling, specific, opening,
         recency, tier, trust,
     )
 }  # fmt: skip

@@ -132,7 +132,8 @@ def test_recall_hides_private_memories_from_other_agents(server_for):
     ada.call("remember", text="My secret plan is the cello.", private=True)
     stored = ada.call("remember", text="The office is in Kinshasa.")
     assert ada.call("recall", query="secret plan")["hits"][0]["scope"] == "ada"
-    assert [hit["id"] for hit in bob.call("recall", query="secret plan cello office")["hits"]] == [stored["id"]]
+    found = bob.call("recall", query="secret plan cello office", min_relevance=0)
+    assert [hit["id"] for hit in found["hits"]] == [stored["id"]]
 
 
 def test_context_tools_store_and_assemble_a_conversation(server):

@@ -2,7 +2,7 @@
 
     http:URL#model   the rerank API of Jina, Cohere and vLLM: ``http:https://host/v1#model``
     http:URL         that of Text Embeddings Inference, which serves one model and wants no name
-    onnx:PATH        a cross-encoder that you have: an ONNX file with its ``tokenizer.json`` beside it (extra ``minilm``)
+    onnx:PATH        a cross-encoder that you have: an ONNX file next to its ``tokenizer.json`` (extra ``minilm``)
 
 None is used unless it is named, and nothing is ever downloaded.
 """
@@ -68,7 +68,7 @@ class OnnxReranker:
         for file in (self._file, self._tokenizer_file):
             if not file.is_file():
                 raise InvalidInput(
-                    f"There is no file {file}.", hint="Write onnx:PATH of a model with its tokenizer.json beside it."
+                    f"There is no file {file}.", hint="Write onnx:PATH of a model next to its tokenizer.json."
                 )
         self._lock = threading.Lock()
         self.name = f"onnx:{self._file.name}"

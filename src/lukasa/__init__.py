@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from lukasa.memory import Memory, audit_source, find_backups
     from lukasa.memory import open_memory as open
     from lukasa.memory import restore_store as restore
-    from lukasa.models.embedder import Embedder
     from lukasa.outcome import Accepted, Conflict, Outcome, Refused
     from lukasa.recall import RecallHit, RecallResult, build_prompt_block
     from lukasa.record import Draft, Key, Link, Record
@@ -50,7 +49,6 @@ __all__ = [
     "Conflict",
     "Context",
     "Draft",
-    "Embedder",
     "Episode",
     "FileMissing",
     "FileTaken",
@@ -123,7 +121,6 @@ _MODULES = {
     ),
     **dict.fromkeys(("Episode",), "experience"),
     **dict.fromkeys(("Memory", "audit_source", "find_backups"), "memory"),
-    **dict.fromkeys(("Embedder",), "models.embedder"),
     **dict.fromkeys(("Accepted", "Conflict", "Outcome", "Refused"), "outcome"),
     **dict.fromkeys(("RecallHit", "RecallResult", "build_prompt_block"), "recall"),
     **dict.fromkeys(("Draft", "Key", "Link", "Record"), "record"),

@@ -119,7 +119,7 @@ def test_the_tour_runs_every_step(statements):
         ("undone.reverted", "shared/note/rumour"),
         ("owner.journal.erase(", "ErasureReceipt(id="),
         ("elysia.journal.history(", "[]"),
-        ("owner.verify()", "VerifyReport(versions=10, findings=(), set_aside=0)"),
+        ("owner.verify()", "VerifyReport(versions=10, findings=(), set_aside=0, forged_rules=())"),
         ('(folder / "here.jsonl").read_bytes() ==', "True"),
     ],
 )

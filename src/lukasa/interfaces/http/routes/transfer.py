@@ -113,7 +113,7 @@ def back_up(request: Request, memory: CallerMemory, respond_async: RespondAsync)
 def list_backups(request: Request, memory: CallerMemory) -> Any:
     """List the backups of the store, each with the time when it was last read and proved. Only for the owner."""
     memory.journal.with_reach(memory.journal.reach, memory.journal.author)  # refuses everybody but the owner
-    if not request.app.state.backup_url:
+    if not request.app.state.server_jobs.url:
         return JsonResponse({"backups": [], "has_place": False})
     archives = find_backups(_require_backup_url(request), name=store_backup_name(memory.place))
     proofs = {record.id: record for record in memory.journal.read(Query(kinds=(BACKUP_PROOF,), scopes=(SYSTEM,)))}

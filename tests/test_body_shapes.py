@@ -21,6 +21,7 @@ from support.store_reads import GOLDEN_LOG, NOW, list_reads, write_unchecked
 
 OTHER_BODIES = {
     "directive": {"set_by": "ada"},
+    "job_result": {"name": "lukasa.export", "result": {"file": "x"}},
     "network_cursor": {"agent_id": "nobody", "last": "x", "upto": 1, "seen": 1, "open": ["x"]},
     "session_archive": {"section": "signal_history", "items": [1], "at": "2025-03-10T09:00:00Z", "why": "old"},
     "session_incident": {"damaged": [{"number": 1}], "lost_changes": [1], "why": "lost", "at": "2025-03-10T09:00:00Z"},

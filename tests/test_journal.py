@@ -176,7 +176,7 @@ def test_a_subject_is_erased_wherever_it_is_named_or_wrote(journal):
     journal.write("note", "alice alone and smith alone")
     journal.write("note", '100%_sure\\about"quotes')
     assert journal.erase(subject="Alice Smith").records == 3
-    assert journal.erase(subject='%_sure\\about"q').records == 1
+    assert journal.erase(subject='%_sure\\about"quotes').records == 1
     assert texts(journal.read(Query(kinds=("note",)))) == ["alice alone and smith alone"]
 
 

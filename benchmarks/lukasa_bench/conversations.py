@@ -131,6 +131,7 @@ class RareWordEmbedder:
 
     name = f"gist-{VECTOR_LENGTH}"
     length = VECTOR_LENGTH
+    cosine_range = (0.0, 0.5)
 
     def __init__(self) -> None:
         self.embedded_count = 0

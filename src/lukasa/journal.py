@@ -346,8 +346,6 @@ class Journal:
         label (``UndoResult.label``); undoing that label takes the undo back. With ``dry_run`` nothing is written: the
         result says what would be reverted.
         """
-        if author == "":
-            raise InvalidInput("The author is empty.", hint="Name an author or a label.")
         if author is None and label is None:
             raise InvalidInput("Nothing to undo was named.", hint="Name an author or a label.")
         undo_label = f"undo={self._new_id()}"

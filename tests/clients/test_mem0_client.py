@@ -10,7 +10,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import httpx
 import pytest
 
 os.environ["MEM0_TELEMETRY"] = "False"  # read when the package is imported
@@ -20,6 +19,8 @@ pytest.importorskip("mem0", reason="run by `make test-clients`, which installs m
 
 from mem0 import AsyncMemoryClient, MemoryClient
 from mem0.exceptions import MemoryError as Mem0Error
+
+httpx = pytest.importorskip("httpx", reason="run by `make test-clients`, which installs it")
 
 pytestmark = [pytest.mark.slow, pytest.mark.requirement("DOO-6")]
 
@@ -36,7 +37,7 @@ def server(tmp_path_factory):
     command += ["serve", "--port", "0", "--compat", "mem0"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         lines = []
-        while not (found := re.search(r"http://[^/\s]+", line := process.stderr.readline())):
+        while not (found := re.search(r"http://[^/\s,]+", line := process.stderr.readline())):
             lines.append(line)
             assert line, "".join(lines)
         yield found[0], made.stdout.strip()

@@ -62,7 +62,7 @@ def serve_dashboard(path: Path, **options: Any) -> Iterator[DashboardServer]:
     try:
         yield DashboardServer(f"http://{address}", stores, tokens)
     finally:
-        server.should_exit = True
+        server.should_exit = server.force_exit = True  # browsers keep their streams open
         thread.join(timeout=30)
         listener.close()
         stores.close()

@@ -269,7 +269,7 @@ def test_observations_of_claude_mem_become_memories_with_their_time_and_project(
 
 
 def test_a_note_of_basic_memory_becomes_its_statements(tmp_path):
-    memories = {r.text: r for r in import_all(tmp_path, make_notes, "basic-memory")}
+    memories = {r.text: r for r in import_all(tmp_path, make_notes, "basic-memory") if r.kind == "memory"}
     assert set(memories) == {
         "Coffee Brewing: Fresh water matters most of all.",
         "Coffee Brewing: Pour over gives a clean cup #pourover (tested twice)",
@@ -293,7 +293,7 @@ def test_a_long_paragraph_is_split_at_its_sentences(tmp_path):
 
 
 def test_entries_of_hermes_keep_their_lines_and_the_time_of_the_file(tmp_path):
-    memories = {r.text: r for r in import_all(tmp_path, make_hermes, "hermes")}
+    memories = {r.text: r for r in import_all(tmp_path, make_hermes, "hermes") if r.kind == "memory"}
     assert set(memories) == {
         "The staging host is called hazel.",
         "Tests need two\nlines of setup.",

@@ -18,14 +18,14 @@ from support.browser import run_browser
 from support.dashboard import DashboardServer, Visitor, serve_dashboard, visit
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Return the browser. Playwright occupies the event loop of the thread, so it ends with these tests."""
+    """Return the browser. Playwright occupies the event loop of the thread, so it ends with the tests of a file."""
     with run_browser() as browser:
         yield browser
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardServer]:
     """Serve the demo store. Tests that change it add records of their own."""
     path = tmp_path_factory.mktemp("dashboard") / "memory.db"
@@ -45,7 +45,7 @@ def sign_in(browser: Browser, dashboard: DashboardServer) -> Iterator[Callable[.
         yield open_browser
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def static_folder() -> Path:
     import lukasa.interfaces.dashboard
 

@@ -272,7 +272,7 @@ def test_a_token_reaches_only_its_scopes(connect_mem0, tokens: ApiTokens):
     assert ada.post("/v3/memories/", json={"filters": {"user_id": "*"}}).json()["results"] == []
     assert ada.delete("/v1/memories/", params={"agent_id": "ben"}).json()["deleted"] == 0
     add(ada, say("Ada speaks German."), agent_id="ada", infer=False)  # the scope of this agent
-    ben = connect_mem0(tokens.add("for ben", scopes=("user:ben-1",)))
+    ben = connect_mem0(tokens.add("for ben", agent="ben", scopes=("user:ben-1",)))
     assert search(ben, "tea", filters={"user_id": "ben-1"}) == ["Ben likes tea."]
 
 

@@ -40,6 +40,8 @@ def undo(
 
     Example: lukasa undo --author mallory --since 2026-02-03T12:00:00Z
     """
+    if author == "":  # a variable of a script that was never set would undo all that the owner wrote
+        raise InvalidInput("The author is empty.", hint="Name an author or a label.")
     undone = call.memory.journal.undo(author=author, since=parse_time(since), label=label, dry_run=dry_run)
     lines = ["Nothing to undo."]
     if undone.reverted:

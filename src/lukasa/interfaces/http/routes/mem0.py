@@ -36,7 +36,10 @@ from lukasa.text.sentences import split_sentences
 from lukasa.vault import MemoryProposal, VaultMemory
 
 router = APIRouter(tags=["mem0"])
-READING_PATHS = frozenset({"/v3/memories/", "/v3/memories/search/", "/search"})
+OSS_PREFIX = "/compat/mem0"
+"""Where the paths of mem0's open-source server are; some of them are pages of the dashboard otherwise."""
+_OSS_PATHS = ("/memories", "/search", "/entities")
+READING_PATHS = frozenset({"/v3/memories/", "/v3/memories/search/", f"{OSS_PREFIX}/search"})
 """Paths whose POST requests only read."""
 ENTITIES = ("user_id", "app_id", "agent_id", "run_id")
 _SCOPE_PREFIXES = {"user_id": "user:", "app_id": "app:", "agent_id": "", "run_id": "run:"}
@@ -156,6 +159,8 @@ def accept_mem0_tokens(app: ASGIApp) -> ASGIApp:
             if secret:
                 others = [pair for pair in scope["headers"] if pair[0] != b"authorization"]
                 scope = {**scope, "headers": [*others, (b"authorization", b"Bearer " + secret.strip())]}
+                if scope["path"].startswith(_OSS_PATHS):
+                    scope["path"] = OSS_PREFIX + scope["path"]
         await app(scope, receive, send)
 
     return rewrite_headers
@@ -168,7 +173,7 @@ def ping() -> Any:
 
 
 @router.post("/v3/memories/add/")
-@router.post("/memories")
+@router.post(f"{OSS_PREFIX}/memories")
 def add(memory: WritingMemory, body: NewMem0Memories) -> Any:
     """Store what messages state. ``infer`` false stores every message as it was said."""
     given = {name: getattr(body, name) or (body.filters or {}).get(name) for name in ENTITIES}
@@ -247,7 +252,7 @@ def list_memories(
     return JsonResponse({"count": len(found), **links, "results": found[start : start + page_size], **_ignored(body)})
 
 
-@router.get("/memories")
+@router.get(f"{OSS_PREFIX}/memories")
 def list_all(
     memory: CallerMemory,
     user_id: Annotated[str | None, Query(max_length=90)] = None,
@@ -263,7 +268,7 @@ def list_all(
 
 
 @router.post("/v3/memories/search/")
-@router.post("/search")
+@router.post(f"{OSS_PREFIX}/search")
 def search(memory: CallerMemory, body: Mem0Question) -> Any:
     """Return the memories that answer a question, best first."""
     conditions, k = body.conditions(), body.top_k or 10
@@ -281,14 +286,14 @@ def search(memory: CallerMemory, body: Mem0Question) -> Any:
 
 
 @router.get("/v1/memories/{id}/")
-@router.get("/memories/{id}")
+@router.get(f"{OSS_PREFIX}/memories/{{id}}")
 def get_memory(memory: CallerMemory, id: str) -> Any:
     """Return a memory."""
     return JsonResponse(_to_item(_require_memory(memory, id)))
 
 
 @router.put("/v1/memories/{id}/")
-@router.put("/memories/{id}")
+@router.put(f"{OSS_PREFIX}/memories/{{id}}")
 def update_memory(memory: WritingMemory, id: str, body: Mem0Change) -> Any:
     """Change a memory; the earlier version stays in its history."""
     changed = _change(memory, id, body)
@@ -296,7 +301,7 @@ def update_memory(memory: WritingMemory, id: str, body: Mem0Change) -> Any:
 
 
 @router.delete("/v1/memories/{id}/")
-@router.delete("/memories/{id}")
+@router.delete(f"{OSS_PREFIX}/memories/{{id}}")
 def delete_memory(memory: WritingMemory, id: str) -> Any:
     """Delete a memory. Its history stays until it is erased."""
     require_accepted(memory.vault.delete(id, source="chat"))
@@ -304,7 +309,7 @@ def delete_memory(memory: WritingMemory, id: str) -> Any:
 
 
 @router.get("/v1/memories/{id}/history/")
-@router.get("/memories/{id}/history")
+@router.get(f"{OSS_PREFIX}/memories/{{id}}/history")
 def memory_history(memory: CallerMemory, id: str) -> Any:
     """Return what happened to a memory, oldest first."""
     events, before = [], None
@@ -328,7 +333,7 @@ def memory_history(memory: CallerMemory, id: str) -> Any:
 
 
 @router.delete("/v1/memories/")
-@router.delete("/memories")
+@router.delete(f"{OSS_PREFIX}/memories")
 def delete_memories(
     memory: WritingMemory,
     user_id: Annotated[str | None, Query(max_length=90)] = None,
@@ -366,14 +371,14 @@ def list_entities(memory: CallerMemory) -> Any:
     return JsonResponse({"count": len(found), "next": None, "previous": None, "results": found})
 
 
-@router.get("/entities")
+@router.get(f"{OSS_PREFIX}/entities")
 def list_entities_plainly(memory: CallerMemory) -> Any:
     """List the users, apps, agents and runs that have memories."""
     return JsonResponse(_count_entities(memory))
 
 
 @router.delete("/v2/entities/{type}/{name}/")
-@router.delete("/entities/{type}/{name}")
+@router.delete(f"{OSS_PREFIX}/entities/{{type}}/{{name}}")
 def delete_entity(memory: WritingMemory, type: Literal["user", "app", "agent", "run"], name: str) -> Any:
     """Delete all memories of a user, an app, an agent or a run."""
     return JsonResponse(

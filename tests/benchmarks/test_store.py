@@ -53,12 +53,14 @@ def reference(tmp_path):
     bare.close()
 
 
+@pytest.mark.slow
 def test_a_run_measures_every_case_at_every_size(report):
     expected = {(case, size) for case in AT_EACH_SIZE for size in (200, 400)} | ONCE
     assert {(row.case, row.size) for row in report.rows} == expected
     assert len(report.rows) == len(expected)
 
 
+@pytest.mark.slow
 def test_every_measured_figure_is_finite_and_positive(report):
     for row in report.rows:
         figures = [row.lukasa, row.reference, row.ratio, row.low, row.high]
@@ -68,12 +70,14 @@ def test_every_measured_figure_is_finite_and_positive(report):
             assert row.reference > 0, row
 
 
+@pytest.mark.slow
 def test_eight_processes_lose_nothing_and_fail_at_nothing(report):
     counted = [row for row in report.rows if row.unit == "count"]
     assert counted
     assert all(row.lukasa == 0 for row in counted), [row for row in counted if row.lukasa]
 
 
+@pytest.mark.slow
 def test_a_report_is_plain_json(report):
     parsed = json.loads(json.dumps(report.as_json(), allow_nan=False))
     assert parsed["benchmark"] == "store"
@@ -81,6 +85,7 @@ def test_a_report_is_plain_json(report):
     assert [row["met"] for row in parsed["rows"]] == [row.is_met for row in report.rows]
 
 
+@pytest.mark.slow
 def test_every_promised_bar_is_held_against_a_row(report):
     bars = {row.case: row.bar for row in report.rows if row.bar is not None}
     assert bars == {
@@ -272,6 +277,7 @@ def test_kept_stores_stay_and_are_not_overwritten(tmp_path):
         store.run((20,), 1, effort=TINY, keep=tmp_path / "kept")
 
 
+@pytest.mark.slow
 def test_run_reports_progress_of_each_stage(report, progress_reports):
     for size in (200, 400):
         assert (f"building {size}", size, size) in progress_reports
@@ -298,6 +304,7 @@ def test_the_command_writes_json_for_programs():
     assert {row["case"] for row in json.loads(result.stdout)["rows"]} == {*AT_EACH_SIZE, "import"}
 
 
+@pytest.mark.slow
 def test_people_get_a_table_with_every_row_and_its_verdict(report, capsys):
     print_report(report)
     lines = capsys.readouterr().out.splitlines()

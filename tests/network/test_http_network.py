@@ -41,6 +41,7 @@ class TestOneServer(NetworkContract):
         return ids_of(self.store, agent, kind)
 
 
+@pytest.mark.slow
 class TestOwnStores(NetworkContract):
     """Agents that keep their records in stores of their own."""
 

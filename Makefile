@@ -32,7 +32,7 @@ test-fuzz: setup  ## long random and stateful tests of the HTTP API
 	$(BIN)/python -m pytest -m fuzz tests/interfaces/http
 
 test: setup  ## all tests but the long ones
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 3 -m "not slow"
 
 test-faults: setup  ## the long fault and load tests
 	$(BIN)/python -m pytest -m slow

@@ -212,7 +212,7 @@ def _serve(store: Path, profile: Path) -> Iterator[tuple[str, subprocess.Popen[s
         assert process.stderr is not None
         try:
             line = process.stderr.readline()
-            found = re.search(r"http://[^/\s]+", line)
+            found = re.search(r"http://[^/\s,]+", line)
             if found is None:
                 raise StoreUnavailable(f"The server did not start: {line.strip()}")
             yield found[0], process

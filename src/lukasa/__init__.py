@@ -95,30 +95,6 @@ __all__ = [
 _MODULES = {
     **dict.fromkeys(("connect",), "client"),
     **dict.fromkeys(("Context", "Turn"), "context"),
-    **dict.fromkeys(
-        (
-            "FileMissing",
-            "FileTaken",
-            "FormatError",
-            "InvalidInput",
-            "LukasaError",
-            "MissingExtra",
-            "NetworkDown",
-            "NotAllowed",
-            "RateLimited",
-            "StoreBusy",
-            "StoreClosed",
-            "StoreDamaged",
-            "StoreError",
-            "StoreForeign",
-            "StoreFull",
-            "StoreMissing",
-            "StoreNewer",
-            "StoreReadOnly",
-            "StoreUnavailable",
-        ),
-        "errors",
-    ),
     **dict.fromkeys(("Episode",), "experience"),
     **dict.fromkeys(("Memory", "audit_source", "find_backups"), "memory"),
     **dict.fromkeys(("Accepted", "Conflict", "Outcome", "Refused"), "outcome"),
@@ -129,13 +105,13 @@ _MODULES = {
     **dict.fromkeys(("TrustSettings",), "trust"),
     **dict.fromkeys(("VaultMemory", "VaultSettings"), "vault"),
 }
-"""The module of each public name."""
+"""The modules of public names; all others in ``__all__`` are errors."""
 _OTHER_NAMES = {"open": ("memory", "open_memory"), "restore": ("memory", "restore_store")}
 
 
 def __getattr__(name: str) -> Any:
     """Names and modules load on first use, so that a command that needs few of them starts at once."""
-    module, there = _OTHER_NAMES.get(name) or (_MODULES.get(name, name), name)
+    module, there = _OTHER_NAMES.get(name) or (_MODULES.get(name, "errors" if name in __all__ else name), name)
     try:
         loaded = import_module(f"lukasa.{module}")
     except ModuleNotFoundError as error:

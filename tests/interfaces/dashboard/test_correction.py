@@ -48,8 +48,6 @@ def test_the_keyboard_alone_finds_corrects_takes_back_and_erases(
     press(page, "Enter")
     page.wait_for_url("**/record?**")
     expect(page.locator(".statement")).to_have_text("The lighthouse keeper locks the archive at nine.")
-    visitor.wait()
-    page.wait_for_timeout(500)  # the page listens to its keys once it is drawn
     press(page, "e")
     page.get_by_role("dialog", name="Edit the memory").wait_for()
     press(page, "Control+a")

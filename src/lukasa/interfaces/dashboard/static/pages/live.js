@@ -1,5 +1,5 @@
 // Live: what is written, as it is written. A stream that breaks goes on after the last event it brought.
-import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { get, url, useApi } from "../lib/api.js";
 import { recordHref, useQuery } from "../lib/router.js";
 import { Name, Text } from "../lib/text.js";
@@ -21,7 +21,7 @@ export function Page() {
   const stream = useEvents({ kind: query.kind, scope: query.scope, start: stats.data?.position, paused });
   const words = (query.words || "").toLowerCase();
   const rows = useMemo(() => stream.rows.filter((row) => !words || `${row.text} ${row.id} ${row.author}`.toLowerCase().includes(words)), [stream.rows, words]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const listener = (event) => {
       if (event.detail !== "p") return;
       event.preventDefault();

@@ -1,5 +1,5 @@
 // Record: what it says, how it came to say it, what it leads to; correct it, forget it, erase it.
-import { html, useEffect, useRef, useState } from "../lib/html.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/html.js";
 import { get, path as join, post, Problem, useApi, useCaller } from "../lib/api.js";
 import { Link, navigate, recordHref, setGuard, useQuery } from "../lib/router.js";
 import { changeOf, forget, quarantine, restore, saveMemory } from "../lib/records.js";
@@ -32,7 +32,7 @@ function RecordView({ scope, kind, id }) {
     history.reload();
     links.reload();
   };
-  useEffect(() => {
+  useLayoutEffect(() => { // what is drawn answers to its key at once
     const listener = (event) => {
       if (event.detail === "e" && editable) {
         event.preventDefault();

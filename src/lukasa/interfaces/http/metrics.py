@@ -49,8 +49,7 @@ class RequestMetrics:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 elapsed = time.perf_counter() - began
-                route = getattr(scope.get("route"), "path", "unknown")
-                method = scope["method"] if scope["method"] in _METHODS else "other"
+                method, route = method_of(scope), route_of(scope)
                 _requests.labels(method, route, status).inc()
                 _seconds.labels(route).observe(elapsed)
                 token, trace = scope.get(TOKEN_KEY), _trace_id(scope)
@@ -65,6 +64,16 @@ class RequestMetrics:
             _log.error("A request failed: %s\n%s", type(error).__name__, place)
             if not status:
                 await problem_response(outcome_of(error, public=True))(scope, receive, send_counted)
+
+
+def method_of(scope: Scope) -> str:
+    """Return the method of a request, or "other" for one that HTTP does not know."""
+    return scope["method"] if scope["method"] in _METHODS else "other"
+
+
+def route_of(scope: Scope) -> str:
+    """Return the path of a request's route, with names in place of values."""
+    return str(getattr(scope.get("route"), "path", "unknown"))
 
 
 def _trace_id(scope: Scope) -> str:

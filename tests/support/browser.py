@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Playwright, sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 WHAT_TO_INSTALL = (
@@ -22,13 +22,15 @@ WHAT_TO_INSTALL = (
 ARGUMENTS = ["--no-sandbox", "--enable-unsafe-swiftshader", "--disable-gpu-vsync"]
 
 
-def find_browser(playwright: Playwright) -> str:
-    """Return the path of a browser, which is installed if there is none. Raise with what to install otherwise."""
+def find_browser(own: Path) -> str:
+    """Return the path of a browser, which is installed if there is none; ``own`` is where playwright puts its download.
+
+    Raise with what to install where nothing works.
+    """
     with _one_at_a_time():
         for name in NAMES:
             if (found := shutil.which(name)) is not None:
                 return found
-        own = Path(playwright.chromium.executable_path)
         if not own.exists():
             _try([sys.executable, "-m", "playwright", "install", "chromium"])
         if own.exists():
@@ -45,7 +47,8 @@ def find_browser(playwright: Playwright) -> str:
 def run_browser() -> Iterator[Browser]:
     """Start the browser without a window, and close it at the end."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(playwright), args=ARGUMENTS)
+        path = find_browser(Path(playwright.chromium.executable_path))
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         try:
             yield browser
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from playwright.sync_api import expect
 
 from lukasa.interfaces.dashboard.assets import PAGE_PATHS
 from support.dashboard import NARROW, Visitor
@@ -76,3 +77,15 @@ def test_the_theme_is_kept(sign_in: Callable[..., Visitor]) -> None:
     page.reload()
     visitor.wait()
     assert page.evaluate(background) == dark
+
+
+def test_a_stranger_signs_in_and_reaches_the_page_they_asked_for(sign_in: Callable[..., Visitor]) -> None:
+    visitor = sign_in("")
+    page = visitor.page
+    page.goto(f"{visitor.server.url}/trust")
+    page.wait_for_url("**/login?next=**")
+    page.get_by_label("Token").fill(visitor.server.tokens["owner"])
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/trust")
+    visitor.wait()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Trust")

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from lukasa.interfaces.auth import TokenSource, cookie_name, is_same_origin, token_to_cookie
+from lukasa.interfaces.auth import TokenSource, cookie_name, is_same_origin, read_secret, token_to_cookie
 from lukasa.interfaces.http.requests import RequestModel
 from lukasa.interfaces.http.responses import JsonResponse, problem_response
 from lukasa.interfaces.outcomes import request_error
 
-LOGIN_PATHS = frozenset({"/login", "/logout"})
+LOGIN_PATHS = frozenset({"/login", "/login/status", "/logout"})
 COOKIE_SECONDS = 7 * 24 * 3600
 
 router = APIRouter(include_in_schema=False)
@@ -37,6 +37,15 @@ def log_in(request: Request, body: Login) -> Any:
     response = JsonResponse({"name": token.name, "access": token.access})
     _set_cookie(request, response, token_to_cookie(body.token.strip()), COOKIE_SECONDS)
     return response
+
+
+@router.get("/login/status")
+def read_status(request: Request) -> Any:
+    """Say whether the browser is signed in, so that the page need not provoke a refusal to find out."""
+    find_token: TokenSource = request.app.state.token_source
+    return JsonResponse(
+        {"signed_in": find_token(read_secret(request.scope)) is not None}, headers={"Cache-Control": "no-store"}
+    )
 
 
 @router.post("/logout")

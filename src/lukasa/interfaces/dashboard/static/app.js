@@ -29,8 +29,13 @@ function App() {
   const [problem, setProblem] = useState(null);
   const [dialog, setDialog] = useState(null);
   const page = PAGES.find((item) => item.path === path);
+  const askToSignIn = useCallback(() => {
+    setCaller(null);
+    if (location.pathname !== "/login") navigate(`/login?next=${encodeURIComponent(location.pathname + location.search)}`, { replace: true });
+  }, []);
   const readCaller = useCallback(async () => {
     try {
+      if (!(await get("/login/status")).signed_in) return askToSignIn();
       setCaller(await get("/v1/caller"));
       setProblem(null);
     } catch (error) {
@@ -39,10 +44,7 @@ function App() {
     }
   }, []);
   useEffect(() => {
-    onUnauthorized(() => {
-      setCaller(null);
-      if (location.pathname !== "/login") navigate(`/login?next=${encodeURIComponent(location.pathname + location.search)}`, { replace: true });
-    });
+    onUnauthorized(askToSignIn);
     readCaller();
   }, []);
   useShortcuts({ signedIn: Boolean(caller), setDialog });

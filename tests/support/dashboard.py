@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,13 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, ViewportSize, expect
 
 from lukasa.interfaces.auth import StoreTokenSource
 from lukasa.interfaces.demo import BACKUP_FOLDER
 from lukasa.interfaces.http.app import build_app
 from lukasa.interfaces.stores import Caller, CallerStores
+from support.api_server import serve_app
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 WIDE: ViewportSize = {"width": 1280, "height": 900}
@@ -50,21 +47,11 @@ def serve_dashboard(path: Path, **options: Any) -> Iterator[DashboardServer]:
         "ada": source.open().add("ada", agent="ada"),
         "reader": source.open().add("reader", agent="ada", read_only=True),
     }
-    listener = socket.create_server(("127.0.0.1", 0))
-    address = f"127.0.0.1:{listener.getsockname()[1]}"
-    app = build_app(stores, source, [address], backup_url=(path.parent / BACKUP_FOLDER).as_uri())
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
+    backups = (path.parent / BACKUP_FOLDER).as_uri()
     try:
-        yield DashboardServer(f"http://{address}", stores, tokens)
+        with serve_app(lambda address: build_app(stores, source, [address], backup_url=backups)) as url:
+            yield DashboardServer(url, stores, tokens)
     finally:
-        server.should_exit = server.force_exit = True  # browsers keep their streams open
-        thread.join(timeout=30)
-        listener.close()
         stores.close()
 
 

@@ -53,5 +53,5 @@ def test_else_the_package_of_debian_for_root(
 
 def test_else_a_sentence_that_says_what_to_install(programs: Install, tmp_path: Path) -> None:
     programs("apt-get", "exit 100")
-    with pytest.raises(RuntimeError, match="apt-get install chromium.*playwright install chromium"):
+    with pytest.raises(RuntimeError, match=r"apt-get install chromium.*playwright install chromium"):
         browser.find_browser(tmp_path / "none")

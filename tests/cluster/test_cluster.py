@@ -1,0 +1,137 @@
+"""Three machines: primaries are killed under load; nothing acknowledged is lost, no read is stale, clients recover."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+import lukasa
+from lukasa.errors import LukasaError
+from lukasa.record import Key
+from lukasa.storage.engine import Query
+from support.patroni import PatroniCluster, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.requirement("LOG-3", "LOG-5")]
+WRITERS, READERS = 8, 2
+PATIENCE = 120.0
+"""Seconds for which a client tries again. A node that loses its power is replaced when its lease of 20 seconds ends."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[PatroniCluster]:
+    with PatroniCluster() as cluster:
+        yield cluster
+
+
+def create_database(cluster: PatroniCluster, name: str) -> str:
+    """Create a database with an empty store and return its URL."""
+    with psycopg.connect(cluster.url(), autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"'.encode())
+    lukasa.open(cluster.url(name), embedder="hash", timeout=PATIENCE).close()
+    return cluster.url(name)
+
+
+class Clients:
+    """Writers and readers of one store, what was acknowledged to them, and every error they met."""
+
+    def __init__(self, url: str, replica: str) -> None:
+        self._url, self._replica = url, replica
+        self.stopped = threading.Event()
+        self.acknowledged: dict[str, str] = {}
+        self.errors: list[str] = []
+        self.reads = 0
+        self.slowest = 0.0
+
+    def write(self, writer: int) -> None:
+        """Write notes one after the other until stopped."""
+        with lukasa.open(self._url, embedder="hash", timeout=PATIENCE) as memory:
+            number = 0
+            while not self.stopped.is_set():
+                number += 1
+                id, began = f"{writer}-{number}", time.monotonic()
+                try:
+                    outcome = memory.journal.write("note", f"Note {number} of writer {writer}.", id=id)
+                except LukasaError as error:
+                    self.errors.append(f"write {id}: {error!r}")
+                    continue
+                self.slowest = max(self.slowest, time.monotonic() - began)
+                self.acknowledged[id] = outcome.record.digest
+
+    def read(self, reader: int) -> None:
+        """Read what was just acknowledged, from a standby if there is one, until stopped."""
+        rng = random.Random(reader)
+        with lukasa.open(self._url, read_url=self._replica, embedder="hash", timeout=PATIENCE) as memory:
+            while not self.stopped.is_set():
+                ids = list(self.acknowledged)[-50:]
+                if not ids:
+                    time.sleep(0.05)
+                    continue
+                id = rng.choice(ids)
+                try:
+                    found = memory.journal.get(Key("shared", "note", id))
+                except LukasaError as error:
+                    self.errors.append(f"read {id}: {error!r}")
+                    continue
+                if found is None or found.digest != self.acknowledged[id]:
+                    self.errors.append(f"read {id}: it was acknowledged, but the read found {found}")
+                self.reads += 1
+
+
+def kill_primaries(cluster: PatroniCluster, seconds: float, every: float) -> int:
+    """Kill the primary again and again: its PostgreSQL, then the whole node, in turns. Return how often."""
+    kills, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(every)
+        wait_until(cluster.has_synchronous_standby, "a standby that can take over", 180)
+        node = cluster.primary()
+        assert node is not None
+        if kills % 2:
+            node.kill()
+            time.sleep(3)
+            node.start()
+        else:
+            node.kill_postgres()
+        kills += 1
+    wait_until(lambda: len(cluster.roles()) == len(cluster.nodes), "the return of all nodes", 180)
+    return kills
+
+
+def check_cluster(cluster: PatroniCluster, name: str, seconds: float, every: float) -> None:
+    url = create_database(cluster, name)
+    clients = Clients(url, cluster.url(name, attributes="prefer-standby"))
+    with ThreadPoolExecutor(WRITERS + READERS) as pool:
+        runs = [pool.submit(clients.write, number) for number in range(WRITERS)]
+        runs += [pool.submit(clients.read, number) for number in range(READERS)]
+        try:
+            kills = kill_primaries(cluster, seconds, every)
+        finally:
+            clients.stopped.set()
+        for run in runs:
+            run.result()
+    sys.stdout.write(
+        f"{kills} primaries killed, {len(clients.acknowledged):,} writes acknowledged, {clients.reads:,} reads, "
+        f"slowest write {clients.slowest:.0f} s, {len(clients.errors)} errors\n"
+    )
+    assert clients.errors == []
+    assert kills > 0
+    with lukasa.open(url, embedder="hash", timeout=PATIENCE) as memory:
+        log = {(r.id, r.version): r.digest for r in memory.journal.read(Query(kinds=("note",), every_version=True))}
+        lost = [id for id, digest in clients.acknowledged.items() if log.get((id, 1)) != digest]
+        assert lost == []
+        assert {version for _, version in log} == {1}, "something was written twice"
+        assert memory.verify().sound
+
+
+def test_a_minute_of_killed_primaries_loses_nothing_acknowledged(cluster: PatroniCluster) -> None:
+    check_cluster(cluster, "minute", seconds=60, every=10)
+
+
+def test_ten_minutes_of_killed_primaries_lose_nothing_acknowledged(cluster: PatroniCluster) -> None:
+    check_cluster(cluster, "minutes", seconds=600, every=20)

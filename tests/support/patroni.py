@@ -1,7 +1,7 @@
 """Three PostgreSQL servers that Patroni and etcd keep as one primary and two standbys, on this machine.
 
-etcd is the one that is installed, else Debian's package when root. Patroni is in a virtual environment of its own, which
-``make test-cluster`` makes. The programs of PostgreSQL are those of the other tests.
+etcd is the one that is installed, else Debian's package when root. Patroni is in a folder of its own, which ``make
+test-cluster`` makes. The programs of PostgreSQL are those of the other tests, and run under the same account.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from support.postgres import load_package
 
-PATRONI = Path(__file__).parents[2] / "build/cluster/bin/patroni"
+PATRONI = Path(__file__).parents[2] / "build/cluster"
 NODES = 3
 WHAT_TO_INSTALL = "etcd was not found: install it (on Debian: apt-get install etcd-server)."
 
@@ -46,7 +46,9 @@ class Node:
         config = self.folder / "patroni.json"  # JSON is YAML
         config.write_text(json.dumps(self._config()))
         self.cluster.give_to_account(self.folder)
-        self.process = self.cluster.start_program([str(PATRONI), str(config)], self.folder / "log")
+        self.process = self.cluster.start_program(
+            [self.cluster.python, "-m", "patroni", str(config)], self.folder / "log"
+        )
 
     def kill_postgres(self) -> None:
         """Kill the processes of PostgreSQL, and leave Patroni to notice."""
@@ -120,7 +122,7 @@ class PatroniCluster:
         self.programs, self.account = package.programs, package.account
         if not PATRONI.exists():
             raise RuntimeError("Patroni is not installed: run make test-cluster.")
-        self.etcd = find_etcd()
+        self.etcd, self.python = find_etcd(), find_python(self.account)
         self.folder = Path(tempfile.mkdtemp(prefix="lk-cluster-"))
         self.password = secrets.token_urlsafe(12)
         self.etcd_port, self.etcd_peer_port = free_port(), free_port()
@@ -204,7 +206,12 @@ class PatroniCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                env={"PATH": os.environ["PATH"], "HOME": str(self.folder)},
+                env={
+                    "PATH": os.environ["PATH"],
+                    "HOME": str(self.folder),
+                    "PYTHONPATH": str(PATRONI),
+                    "LD_LIBRARY_PATH": str(self.programs.parent / "lib"),  # psycopg finds the client library there
+                },
                 start_new_session=True,
             )
 
@@ -217,6 +224,17 @@ def find_etcd() -> str:
     if (found := shutil.which("etcd")) is None:
         raise RuntimeError(WHAT_TO_INSTALL)
     return found
+
+
+def find_python(account: str | None) -> str:
+    """Return a Python that the account may run; that of root may be in root's own folder."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        with suppress(OSError):
+            if subprocess.run([python, "-c", ""], user=account, cwd="/", check=False).returncode == 0:
+                return python
+    raise RuntimeError(
+        "No Python was found that other users than root may run: install python3 or run as another user."
+    )
 
 
 def wait_until(holds: Callable[[], object], what: str, seconds: float = 60) -> None:

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import psycopg
@@ -85,6 +86,24 @@ class PostgresClient:
             (str(max(1, int(max(self.timeout - _LOCK_MARGIN, self.timeout / 2) * 1000))), self._read_only),
         )
 
+    def acquire(self) -> Database:
+        """Take a connection from the pool; wait for a server that is away, as it is while a standby takes over."""
+        deadline, backoff = time.monotonic() + self.timeout, _MIN_BACKOFF
+        while True:
+            try:
+                return self._pool.acquire()
+            except StoreUnavailable:
+                if time.monotonic() + backoff > deadline:
+                    raise
+            time.sleep(backoff)
+            backoff = min(2 * backoff, _MAX_BACKOFF)
+
+    def release(self, database: Database, *, is_lost: bool = False) -> None:
+        """Put a connection back. When one was lost, the idle ones are closed too: they are probably dead."""
+        self._pool.release(database)
+        if is_lost:
+            self._pool.close_idle()
+
     @contextmanager
     def borrow_connection(self) -> Iterator[Database]:
         """Lend a connection from the pool; a broken one is not put back."""
@@ -146,9 +165,34 @@ class PostgresClient:
             self._pool.release(database)
 
     @contextmanager
-    def snapshot(self, settled_position: int | None = None) -> Iterator[TransactionSnapshot]:
-        """Open a consistent snapshot. A replica cannot know the settled position, so the caller gives it."""
-        snapshot = self._begin_snapshot(settled_position)
+    def snapshot(self) -> Iterator[TransactionSnapshot]:
+        """Open a consistent snapshot."""
+        snapshot = self._begin_snapshot()
+        with self._using(snapshot):
+            yield snapshot
+
+    def acquire_current(self, is_current: Callable[[Database], bool]) -> Database | None:
+        """Take a connection for which ``is_current`` holds; return None if it does not."""
+        database = self._pool.acquire()
+        try:
+            if is_current(database):
+                return database
+        except BaseException:
+            self._pool.release(database)
+            raise
+        self._pool.release(database)
+        return None
+
+    @contextmanager
+    def replica_snapshot(self, database: Database, settled_position: int) -> Iterator[TransactionSnapshot]:
+        """Open a snapshot on a connection that was taken before. A replica cannot know the settled position itself."""
+        snapshot = TransactionSnapshot(database, self.query_timeouts, self.positions)
+        with self._using(snapshot):
+            snapshot.begin(settled_position)
+            yield snapshot
+
+    @contextmanager
+    def _using(self, snapshot: TransactionSnapshot) -> Iterator[TransactionSnapshot]:
         try:
             with error_translation():
                 yield snapshot
@@ -156,33 +200,45 @@ class PostgresClient:
             roll_back(snapshot.database)
             self._pool.release(snapshot.database)
 
-    def _begin_snapshot(self, settled_position: int | None) -> TransactionSnapshot:
+    def _begin_snapshot(self) -> TransactionSnapshot:
         """Begin a snapshot on a live connection: after a server restart, pooled connections are dead."""
-        for last in (False, True):
-            database = self._pool.acquire()
+        deadline = time.monotonic() + self.timeout
+        while True:
+            database = self.acquire()
             try:
                 snapshot = TransactionSnapshot(database, self.query_timeouts, self.positions)
-                snapshot.begin(settled_position)
+                snapshot.begin()
             except BaseException as error:
-                self._pool.release(database)
+                is_lost = isinstance(error, psycopg.Error) and is_connection_lost(error)
+                self.release(database, is_lost=is_lost)
                 if not isinstance(error, psycopg.Error):
                     raise
-                if last or not is_connection_lost(error):
+                if not is_lost or time.monotonic() > deadline:
                     raise translate_error(error) from error
-                self._pool.close_idle()
             else:
                 return snapshot
-        raise StoreUnavailable
 
     @contextmanager
-    def statement_snapshot(self) -> Iterator[StatementSnapshot]:
-        """Open a snapshot for one query, which needs no transaction: one statement sees one moment."""
-        snapshot = StatementSnapshot(self._pool, self.query_timeouts, self.positions)
+    def statement_snapshot(self, replica: ReplicaConnection | None = None) -> Iterator[StatementSnapshot]:
+        """Open a snapshot for one query, which needs no transaction: one statement sees one moment.
+
+        With a connection of a replica, the query runs there, and here if that connection is lost.
+        """
+        snapshot = StatementSnapshot(self, replica)
         try:
             with error_translation():
                 yield snapshot
         finally:
-            self._pool.release(snapshot.database)
+            snapshot.close()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaConnection:
+    """A connection to a replica that has everything up to a settled position."""
+
+    client: PostgresClient
+    database: Database
+    settled_position: int
 
 
 class PositionReader:
@@ -254,34 +310,41 @@ class TransactionSnapshot:
 class StatementSnapshot:
     """A snapshot for one query. A dead connection, as all are after a server restart, is replaced."""
 
-    def __init__(self, pool: PostgresPool, query_timeouts: QueryTimeouts, positions: PositionReader) -> None:
-        self._pool = pool
-        self._positions = positions
-        self._query_timeouts = query_timeouts
-        self.database = pool.acquire()
+    def __init__(self, server: PostgresClient, replica: ReplicaConnection | None = None) -> None:
+        self._server = server
+        self._settled = replica.settled_position if replica else None
+        self._connection = (replica.client, replica.database) if replica else (server, server.acquire())
+        self._is_open = True
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
-        try:
-            return self._execute(statement, values)
-        except psycopg.Error as error:
-            if not is_connection_lost(error):
-                raise
-        self._pool.release(self.database)
-        self._pool.close_idle()
-        self.database = self._pool.acquire()
-        return self._execute(statement, values)
+        deadline = time.monotonic() + self._server.timeout
+        while True:
+            if not self._is_open:
+                self._connection, self._is_open = (self._server, self._server.acquire()), True
+            client, database = self._connection
+            try:
+                with client.query_timeouts.limit_time(database):
+                    return database.execute(statement, values, binary=True)
+            except psycopg.Error as error:
+                if not is_connection_lost(error) or time.monotonic() > deadline:
+                    raise
+            self._settled = None
+            self.close(is_lost=True)
 
-    def _execute(self, statement: str, values: Sequence[Any]) -> Cursor[tuple[Any, ...]]:
-        self._query_timeouts.start_timer(self.database)
-        try:
-            return self.database.execute(statement, values, binary=True)
-        finally:
-            self._query_timeouts.stop_timer(self.database)
+    def close(self, *, is_lost: bool = False) -> None:
+        """Give the connection back."""
+        client, database = self._connection
+        if self._is_open:
+            self._is_open = False
+            client.release(database, is_lost=is_lost)
 
     def find_settled_position(self, *, wait: bool = True) -> int | None:
         """Return the settled position, read before the query runs."""
-        settled, newest = self._positions.read(self.run)
-        return self._positions.wait(self.run, newest) if wait and settled < newest else settled
+        if self._settled is not None:
+            return self._settled
+        positions = self._server.positions
+        settled, newest = positions.read(self.run)
+        return positions.wait(self.run, newest) if wait and settled < newest else settled
 
 
 class WriterSnapshot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -40,7 +40,15 @@ from lukasa.storage.log_file import read_log, write_log
 from lukasa.storage.postgres import maintenance, schema
 from lukasa.storage.postgres.append import AppendOperation, InsertSingle, ReplayOperation, find_position, write_receipt
 from lukasa.storage.postgres.batch import IndexSettings, PostgresLogRow
-from lukasa.storage.postgres.connection import PostgresClient, RetryableTransaction, always_true, fetch_single_row
+from lukasa.storage.postgres.connection import (
+    PostgresClient,
+    ReplicaConnection,
+    RetryableTransaction,
+    StatementSnapshot,
+    TransactionSnapshot,
+    always_true,
+    fetch_single_row,
+)
 from lukasa.storage.postgres.errors import error_translation
 from lukasa.storage.postgres.pool import Database
 from lukasa.storage.postgres.reader import PostgresReader
@@ -110,13 +118,16 @@ class PostgresEngine:
 
     @contextmanager
     def snapshot(self, reach: Reach, *, single_query: bool = False) -> Iterator[PostgresReader]:
-        settled = self._wait_for_replica()
-        if self._replica is not None and settled is not None:
-            with self._replica.snapshot(settled) as snapshot:
-                yield PostgresReader(snapshot, reach)
+        replica = self._find_current_replica()
+        opened: AbstractContextManager[StatementSnapshot | TransactionSnapshot]
+        if single_query:
+            opened = self._server.statement_snapshot(replica)
+        elif replica is not None:
+            opened = replica.client.replica_snapshot(replica.database, replica.settled_position)
         else:
-            with self._server.statement_snapshot() if single_query else self._server.snapshot() as snapshot:
-                yield PostgresReader(snapshot, reach)
+            opened = self._server.snapshot()
+        with opened as snapshot:
+            yield PostgresReader(snapshot, reach)
 
     def append(
         self, reach: Reach, batch: Sequence[ValidatedDraft] | ConditionalBatch, *, key: str | None = None
@@ -289,29 +300,32 @@ class PostgresEngine:
         finally:
             database.close()
 
-    def _wait_for_replica(self) -> int | None:
-        """Wait until the replica has everything written so far; return the settled position.
+    def _find_current_replica(self) -> ReplicaConnection | None:
+        """Wait until the replica has everything written so far, and return the connection that was asked.
 
-        Return None without a replica, or when the replica lags too far behind.
+        Return None without a replica, when it lags too far behind, or when it follows another history than the primary, as
+        a former primary or its follower does after a failover.
         """
         if self._replica is None:
             return None
         try:
             with self._server.borrow_connection() as database:
                 settled, _ = self._server.positions.read(database.execute)
-                (position,) = fetch_single_row(database.execute("SELECT pg_current_wal_flush_lsn()::text"))
+                position, timeline = fetch_single_row(database.execute(_SELECT_POSITION))
             deadline = time.monotonic() + _REPLICA_TIMEOUT
-            with self._replica.borrow_connection() as database:
+
+            def is_current(database: Database) -> bool:
                 while time.monotonic() < deadline:
-                    (replayed,) = fetch_single_row(
-                        database.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (position,))
-                    )
-                    if replayed or replayed is None:
-                        return int(settled)
+                    replayed, followed = fetch_single_row(database.execute(_SELECT_REPLAYED, (position,)))
+                    if replayed or followed != timeline:
+                        return bool(followed == timeline)
                     time.sleep(0.002)
+                return False
+
+            found = self._replica.acquire_current(is_current)
         except (psycopg.Error, StoreError):
             return None
-        return None
+        return None if found is None else ReplicaConnection(self._replica, found, int(settled))
 
     def reset_after_fork(self) -> None:
         """Drop the connections that a forked child inherited and must not use."""
@@ -319,6 +333,16 @@ class PostgresEngine:
             if server is not None:
                 server.reset_after_fork()
 
+
+_SELECT_POSITION = """SELECT pg_current_wal_flush_lsn()::text,
+    ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::int"""
+"""The position of a primary in its write-ahead log, and the number of its history, which each failover raises."""
+
+_SELECT_REPLAYED = """SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END
+        >= %s::pg_lsn,
+    CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM pg_control_checkpoint())
+        ELSE ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::int END"""
+"""Whether a server has reached a position, and in which history. A standby knows a new history from its next restart point on."""
 
 _SELECT_SERVER_FACTS = """SELECT current_setting('server_version'), current_setting('synchronous_commit'), current_user,
     (SELECT extversion FROM pg_extension WHERE extname = 'vector'), current_setting('transaction_read_only') = 'on'"""

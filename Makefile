@@ -6,7 +6,7 @@ READY := .venv/.ready
 SHORT := $(if $(CI),-k "not (lose_nothing and postgresql)")
 EXTRAS := $(foreach extra,backup mcp minilm postgres server telemetry tokens,--extra $(extra))
 
-.PHONY: help setup run tour newcomer test test-clients test-faults test-fuzz coverage docs pictures lint types contract house audit hashes workflows release-check check clean
+.PHONY: help setup run tour newcomer test test-clients test-cluster test-faults test-fuzz coverage docs pictures lint types contract house audit hashes workflows release-check check clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,7 +35,14 @@ test: setup  ## all tests but the long ones
 	$(BIN)/python -m pytest -n 3 -m "not slow"
 
 test-faults: setup  ## the long fault and load tests
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --ignore tests/cluster
+
+test-cluster: setup build/cluster/.ready  ## three PostgreSQL servers under Patroni; their primaries are killed
+	$(BIN)/python -m pytest -m slow -s tests/cluster
+
+build/cluster/.ready: tests/cluster/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target build/cluster -r $<
+	@touch $@
 
 coverage: setup  ## the tests with coverage; fails below the floor in pyproject.toml
 	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term --cov-report=html

@@ -2,8 +2,9 @@
 
 Both sides have a store of their own with the same memories, and alternate call by call. With several sizes, the growth from
 the smallest to the largest store is compared too. On a store of the smallest size many clients at once call the server, each
-over a connection of its own, and the slowest calls and the memory of the server are measured. The server is a process
-started by the command line; the clients are connections of the Python client.
+over a connection of its own, and the slowest calls are measured. The memory of that server is then compared with that of a new
+server on the same store, because a store that grew needs more itself. The server is a process started by the command line; the
+clients are connections of the Python client.
 """
 
 from __future__ import annotations
@@ -136,11 +137,13 @@ def _measure_load(
 ) -> Iterator[BenchmarkRow]:
     notes = NoteCorpus(SEED + 1)
     texts = [_shorten(note.text) for note in notes.take(size)]
-    url, process = stack.enter_context(_serve(_fill_store(folder, "load", profile, texts), profile))
+    place = _fill_store(folder, "load", profile, texts)
+    url, process = stack.enter_context(_serve(place, profile))
     each = max(2 * len(_LOAD), requests // clients)
     questions = notes.questions(each)
     facts = [
-        _shorten(note.text) for note in notes.take(clients * each * _LOAD.count("memories") // len(_LOAD) + clients)
+        _shorten(note.text)
+        for note in notes.take(clients * (each + len(_LOAD)) * _LOAD.count("memories") // len(_LOAD) + clients)
     ]
     errors = 0
 
@@ -162,19 +165,22 @@ def _measure_load(
     with ThreadPoolExecutor(clients) as pool:
         warm_up = max(len(_LOAD), each // _WARM_UP_SHARE)
         list(pool.map(lambda client: call_server(client, range(warm_up)), range(clients)))
-        warm_bytes = _resident_bytes(process.pid)
         began = perf_counter()
         parts = pool.map(lambda client: call_server(client, range(warm_up, each)), range(clients))
         timings = sorted(seconds for part in parts for seconds in part)
         elapsed = perf_counter() - began
-    grown = _resident_bytes(process.pid) / warm_bytes if warm_bytes else 1.0
+        used = _resident_bytes(process.pid)
+        url, process = stack.enter_context(_serve(place, profile))
+        list(pool.map(lambda client: call_server(client, range(len(_LOAD))), range(clients)))
+        grown = used / (_resident_bytes(process.pid) or used or 1)
     name, count = f"{clients} clients at once", len(timings)
     slowest, middle = timings[min(count - 1, int(count * 0.99))], statistics.median(timings)
     yield BenchmarkRow(f"{name}, requests", size, "per_s", count / elapsed, 0.0)
     yield BenchmarkRow(f"{name}, median", size, "s", middle, 0.0)
     yield BenchmarkRow(f"{name}, p99 over p50", size, "times", slowest / middle, 0.0, bar=SLOWEST_BAR)
     yield BenchmarkRow(f"{name}, errors", size, "count", errors, 0.0, bar=NO_ERROR_BAR)
-    yield BenchmarkRow(f"{name}, memory of the server after {count:,} more", size, "times", grown, 0.0, bar=MEMORY_BAR)
+    case = f"{name}, memory after {count:,} requests to a new server's"
+    yield BenchmarkRow(case, size, "times", grown, 0.0, bar=MEMORY_BAR)
 
 
 def _send(connection: ApiConnection, path: str, text: str) -> object:

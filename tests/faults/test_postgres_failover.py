@@ -253,6 +253,21 @@ class TestReadingFromAStandby:
             assert memory.describe()["replica"]
 
 
+@pytest.mark.requirement("LOG-3")
+def test_a_server_that_went_its_own_way_is_not_read_from(open_engine):
+    with PostgresServer(durable=True) as primary:
+        database = primary.create()
+        standby = primary.start_standby(synchronous=False)
+        engine = open_engine(primary.url(database), read_url=standby.url(database), timeout=10)
+        write_note(engine, "first", "0")
+        standby.promote()
+        standby.restart()
+        for number in range(1, 10):
+            write_note(engine, "first", f"{number}")
+            assert text_of(engine, "first") == f"{number}"
+        engine.close()
+
+
 @contextlib.contextmanager
 def settled_by(server, setting, value):
     """Change a setting of the server during the block."""

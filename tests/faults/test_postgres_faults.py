@@ -483,6 +483,17 @@ class TestServersThatGoAway:
         check_load(engine, acknowledged)
 
     @pytest.mark.requirement("LOG-3")
+    def test_a_read_waits_for_a_server_that_comes_back(self, mortal, open_engine):
+        engine = open_engine(mortal.url(new_store(mortal)), timeout=30)
+        write_note(engine, "before")
+        with ThreadPoolExecutor(2) as pool:
+            mortal.stop()
+            reads = [pool.submit(list_ids, engine), pool.submit(text_of, engine, "before")]
+            time.sleep(0.3)
+            mortal.start()
+            assert [read.result(30) for read in reads] == [["before"], text_of(engine, "before")]
+
+    @pytest.mark.requirement("LOG-3")
     def test_a_server_away_for_longer_than_the_timeout_is_an_error_until_it_returns(self, mortal, open_engine):
         engine = open_engine(mortal.url(new_store(mortal)), timeout=1)
         write_note(engine, "before")

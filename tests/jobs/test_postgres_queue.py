@@ -12,6 +12,7 @@ from lukasa.jobs.postgres_queue import PostgresJobQueue
 from lukasa.jobs.postgres_schema import RESCUE_LOCK, connect, load_migrations, migrate_schema
 from lukasa.scope import FULL_REACH
 from support.postgres import PostgresServer
+from support.proxy import Proxy
 
 pytestmark = pytest.mark.requirement("OPS-3")
 
@@ -277,6 +278,20 @@ def test_only_the_owner_runs_jobs(open_store, url, done):
 def test_a_missing_server_raises_store_unavailable():
     with pytest.raises(StoreUnavailable):
         PostgresJobQueue("postgresql://postgres:secret@127.0.0.1:1/nowhere", FULL_REACH)
+
+
+@pytest.mark.parametrize("where", ["request", "sent", "answer"])
+def test_a_job_is_stored_once_when_its_connection_is_cut(open_store, server, url, done, sql, where):
+    proxy = Proxy(server.port)
+    try:
+        database = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
+        memory = open_store(server.url(database, port=proxy.port))
+        memory.jobs.defer("note", what="before")
+        with proxy.cut_requests(where, matching=b"COMMIT"):
+            assert not memory.jobs.defer("note", what="during").repeated
+        assert [job.arguments["what"] for job in memory.jobs.find()] == ["before", "during"]
+    finally:
+        proxy.close()
 
 
 def test_a_done_job_leaves_no_row(memory, done, sql):

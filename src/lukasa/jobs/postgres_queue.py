@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -25,6 +26,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import procrastinate
 import psycopg
@@ -37,7 +39,7 @@ from psycopg.rows import DictRow, dict_row
 
 from lukasa import canonical_json
 from lukasa.clock import to_utc
-from lukasa.errors import NotAllowed, StoreError
+from lukasa.errors import NotAllowed, StoreError, StoreUnavailable
 from lukasa.jobs.job import (
     TRANSIENT_ERRORS,
     WORKER_DIED,
@@ -66,6 +68,7 @@ _STATE_BY_STATUS: dict[str, JobState] = {
 }
 _POLL_SECONDS = 1.0
 _STOP_CHECK_SECONDS = 0.1
+_RETRY_SECONDS = 0.1
 _RECORD_RETRY_DELAYS = (0.1, 0.4)
 _MAX_CONNECTIONS = 8
 _CONNECT_TIMEOUT = 3
@@ -82,6 +85,7 @@ class PostgresJobQueue:
         self._scopes = _visible_scopes(reach)
         with error_translation():
             migrate_schema(url)
+        self._timeout = timeout
         self._pool = PostgresPool(lambda: connect(url, timeout=timeout), size=_MAX_CONNECTIONS, timeout=timeout)
         self._app = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())  # each call brings a connection
 
@@ -103,10 +107,15 @@ class PostgresJobQueue:
                 self._pool.release(database)
 
     def put(self, job: Job) -> DeferredJob | Refused:
-        call = {"arguments": canonical_json.encode(job.arguments).decode(), "author": job.author, "key": job.key}
+        # The request finds the job again if the answer to its commit was lost.
+        arguments = canonical_json.encode(job.arguments).decode()
+        call = {"arguments": arguments, "author": job.author, "key": job.key, "request": uuid4().hex}
+        text, is_repeated, deadline = canonical_json.encode(call).decode(), False, time.monotonic() + self._timeout
         while True:
             try:
                 with self._transaction() as cursor:
+                    if is_repeated and (stored := cursor.execute(SQL["find_request"], (job.name, text)).fetchone()):
+                        return DeferredJob(str(stored["id"]))
                     if job.lock is not None:
                         cursor.execute(SQL["forget_failed"], (job.lock,))
                     id = self._app.configure_task(
@@ -115,8 +124,13 @@ class PostgresJobQueue:
                         queueing_lock=job.lock,
                         schedule_at=job.due,
                         connection=cursor.connection,
-                    ).defer(scope=job.scope, call=canonical_json.encode(call).decode())
+                    ).defer(scope=job.scope, call=text)
                 return DeferredJob(str(id))
+            except StoreUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+                is_repeated = True
+                time.sleep(_RETRY_SECONDS)
             except exceptions.AlreadyEnqueued:
                 with self._transaction() as cursor:
                     waiting = cursor.execute(SQL["waiting_with_lock"], (job.lock,)).fetchone()

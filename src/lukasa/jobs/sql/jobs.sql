@@ -49,6 +49,9 @@ GROUP BY status;
 -- name: waiting_with_lock
 SELECT id FROM procrastinate_jobs WHERE queueing_lock = %s AND status = 'todo';
 
+-- name: find_request
+SELECT id FROM procrastinate_jobs WHERE task_name = %s AND args ->> 'call' = %s;
+
 -- name: forget_failed
 -- A job that is deferred again replaces the one that failed.
 DELETE FROM procrastinate_jobs WHERE queueing_lock = %s AND status = 'failed';

@@ -54,7 +54,7 @@ def translate_error(error: Exception) -> LukasaError:
     if is_connection_lost(error):
         return StoreUnavailable(
             f"The server could not be reached or went away ({_read_server_message(error)}); the write was not acknowledged.",
-            hint="It is retried automatically once the server is back.",
+            hint="Try again once the server is back.",
         )
     if isinstance(error, psycopg.DataError):
         return InvalidInput(f"PostgreSQL cannot hold this: {_read_server_message(error)}.")

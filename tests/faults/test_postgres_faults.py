@@ -488,10 +488,11 @@ class TestServersThatGoAway:
         write_note(engine, "before")
         with ThreadPoolExecutor(2) as pool:
             mortal.stop()
-            reads = [pool.submit(list_ids, engine), pool.submit(text_of, engine, "before")]
+            ids, text = pool.submit(list_ids, engine), pool.submit(text_of, engine, "before")
             time.sleep(0.3)
             mortal.start()
-            assert [read.result(30) for read in reads] == [["before"], text_of(engine, "before")]
+            assert ids.result(30) == ["before"]
+            assert text.result(30) == text_of(engine, "before")
 
     @pytest.mark.requirement("LOG-3")
     def test_a_server_away_for_longer_than_the_timeout_is_an_error_until_it_returns(self, mortal, open_engine):

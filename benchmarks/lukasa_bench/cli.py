@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lukasa.errors import InvalidInput
-from lukasa.interfaces.cli.options import CommandApp, get_options
+from lukasa.interfaces.cli.options import CommandApp, get_options, require_choice
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -586,6 +586,38 @@ def _print_trust(report: TrustReport) -> None:
         f"{sum(bars)} of {len(bars)} bars met, each by the worst seed.",
         highlight=False,
     )
+
+
+@app.command("all")
+def every(
+    ctx: typer.Context,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="Take the whole sizes (an hour), or a short run.")
+    ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this benchmark; may be repeated.")
+    ] = None,
+    questions: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", exists=True, help="Also measure recall with this question set.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the page into a file.")] = None,
+) -> None:
+    """Run every benchmark, each in a process of its own, and write one Markdown page: machine, ratios, bars met and missed.
+
+    Example: lukasa bench all --quick --output benchmarks.md
+    """
+    from lukasa_bench.every import BENCHMARKS, run
+
+    names = [benchmark.quick.split(maxsplit=1)[0] for benchmark in BENCHMARKS]
+    for name in only or ():
+        require_choice(name, names, "a benchmark")
+    with _progress_display() as progress:
+        page = run(full=full, only=only or (), questions=questions or (), progress=progress)
+    if output is None:
+        typer.echo(page)
+    else:
+        output.write_text(page, "utf-8")
+        get_options(ctx).warn(f"Wrote {output}.")
 
 
 @app.command()

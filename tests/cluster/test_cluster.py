@@ -110,7 +110,7 @@ def kill_primaries(cluster: PatroniCluster, seconds: float, every: float) -> int
         else:
             node.kill_postgres()
         kills += 1
-    wait_until(lambda: len(cluster.roles()) == len(cluster.nodes), "the return of all nodes", 180)
+    wait_until(cluster.has_synchronous_standby, "a standby that can take over", 180)
     return kills
 
 

@@ -90,6 +90,9 @@ class Node:
                     "synchronous_mode_strict": True,  # a commit without a standby is not acknowledged
                     "postgresql": {
                         "use_pg_rewind": True,
+                        # A former primary that cannot be rewound is made anew from the present one.
+                        "remove_data_directory_on_rewind_failure": True,
+                        "remove_data_directory_on_diverged_timelines": True,
                         "parameters": {"wal_log_hints": "on", "max_connections": 200, "shared_buffers": "64MB"},
                     },
                 },

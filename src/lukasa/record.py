@@ -238,6 +238,29 @@ def parse_entry(entry: bytes | str, seq: int, digest: bytes) -> Record:
     return record  # type: ignore[no-any-return]  # it is a Record now
 
 
+def copy_record(record: Record, body: Mapping[str, Any]) -> Record:
+    """Return a copy of a record with another body."""
+    copy: Any = _MutableRecord()
+    copy.kind = record.kind
+    copy.id = record.id
+    copy.scope = record.scope
+    copy.author = record.author
+    copy.origin = record.origin
+    copy.version = record.version
+    copy.seq = record.seq
+    copy.created_at = record.created_at
+    copy.recorded_at = record.recorded_at
+    copy.happened_at = record.happened_at
+    copy.deleted = record.deleted
+    copy.body = body
+    copy.text = record.text
+    copy.links = record.links
+    copy.labels = record.labels
+    copy.digest = record.digest
+    copy.__class__ = Record
+    return copy  # type: ignore[no-any-return]  # it is a Record now
+
+
 def draft_from(record: Record, **changes: Any) -> Draft:
     """Return a draft with a record's content and the given changes, to write as its next version."""
     fields: dict[str, Any] = {

@@ -33,6 +33,7 @@ from lukasa.storage.engine import (
     split_into_chunks,
 )
 from lukasa.storage.engines import EngineOptions, register_for_fork
+from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.files import open_output_file
 from lukasa.storage.integrity import find_damaged
 from lukasa.storage.location import StoreLocation
@@ -85,6 +86,7 @@ class PostgresEngine:
         self._clock = clock or SystemClock()
         self._server = PostgresClient(url, timeout=timeout, size=pool_size, read_only=read_only)
         self._replica = PostgresClient(read_url, timeout=timeout, size=pool_size) if read_url else None
+        self._entries = EntryCache()
         self._thread = threading.local()
         database = self._server.connect()
         try:
@@ -113,10 +115,10 @@ class PostgresEngine:
         settled = self._wait_for_replica()
         if self._replica is not None and settled is not None:
             with self._replica.snapshot(settled) as snapshot:
-                yield PostgresReader(snapshot, reach)
+                yield PostgresReader(snapshot, reach, self._entries)
         else:
             with self._server.statement_snapshot() if single_query else self._server.snapshot() as snapshot:
-                yield PostgresReader(snapshot, reach)
+                yield PostgresReader(snapshot, reach, self._entries)
 
     def append(
         self, reach: Reach, batch: Sequence[ValidatedDraft] | ConditionalBatch, *, key: str | None = None
@@ -187,6 +189,7 @@ class PostgresEngine:
         bytes_before = self._size_in_bytes()
         dropped = self._transact(lambda database: maintenance.compact(database, bound, progress))
         if dropped:
+            self._entries.clear()
             self._run_unpooled(_vacuum)
         return LogCompactionResult(dropped, bytes_before, self._size_in_bytes())
 
@@ -211,6 +214,7 @@ class PostgresEngine:
         )
         if not erased.versions:
             return erased
+        self._entries.clear()
         self._run_unpooled(_vacuum)
         return replace(erased, residue=_RESIDUE_NOTE)
 

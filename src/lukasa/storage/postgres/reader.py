@@ -10,6 +10,7 @@ from psycopg import Cursor
 from lukasa.record import Record
 from lukasa.scope import Reach
 from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
+from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.postgres import text_index
 from lukasa.storage.postgres.sql import SQL
 from lukasa.storage.postgres.vectors import build_missing_vectors_clause, find_nearest
@@ -68,8 +69,8 @@ class PostgresSnapshot(Protocol):
 class PostgresReader(StoreReader):
     """Reads over one connection, in the transaction that the connection is in."""
 
-    def __init__(self, snapshot: PostgresSnapshot, reach: Reach) -> None:
-        super().__init__(reach)
+    def __init__(self, snapshot: PostgresSnapshot, reach: Reach, entries: EntryCache | None = None) -> None:
+        super().__init__(reach, entries)
         self._snapshot = snapshot
         self._scopes = None if reach.readable is None else sorted(reach.readable)
 

@@ -47,6 +47,7 @@ from lukasa.storage.engine import (
     split_into_chunks,
 )
 from lukasa.storage.engines import EngineOptions, register_for_fork
+from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.files import open_output_file
 from lukasa.storage.integrity import describe_loss, find_damaged
 from lukasa.storage.location import StoreLocation
@@ -106,6 +107,7 @@ class SqliteEngine:
         self._read_only = read_only
         self._private_copy: TemporaryDirectory[str] | None = None
         self._has_residue = False  # old bytes of erased content may still be in the file
+        self._entries = EntryCache()
         self._shared_caches: dict[str, Any] = {}  # vector sketches; filled by the first vector query, which loads numpy
         self._idle_connections: list[apsw.Connection] = []
         self._closed = False
@@ -221,7 +223,7 @@ class SqliteEngine:
             if not nested:
                 database.execute("BEGIN")
             try:
-                yield SqliteReader(database, reach, self._shared_caches)
+                yield SqliteReader(database, reach, self._shared_caches, self._entries)
             finally:
                 if not nested and database.in_transaction:
                     database.execute("COMMIT")
@@ -333,6 +335,7 @@ class SqliteEngine:
         kinds = self._near_duplicate_kinds
         dropped = self._write(lambda pending: maintenance.compact(pending.take_connection(), bound, progress, kinds))
         if dropped:
+            self._entries.clear()
             self._rewrite_file()
         return LogCompactionResult(dropped, bytes_before, self._size_in_bytes())
 
@@ -346,6 +349,7 @@ class SqliteEngine:
             return erased
 
         erased = self._write(work)
+        self._entries.clear()
         self._has_residue = True
         return replace(erased, residue=self._overwrite_residue())
 

@@ -14,6 +14,7 @@ from lukasa.errors import StoreDamaged
 from lukasa.record import Record
 from lukasa.scope import Reach
 from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
+from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.reader import (
     FREQUENCY_CAP,
     MAX_STREAMS,
@@ -59,8 +60,14 @@ _DIALECT = Dialect(
 class SqliteReader(StoreReader):
     """Reads over one connection, in the transaction that the connection is in."""
 
-    def __init__(self, connection: apsw.Connection, reach: Reach, shared_caches: dict[str, Any] | None = None) -> None:
-        super().__init__(reach)
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        reach: Reach,
+        shared_caches: dict[str, Any] | None = None,
+        entries: EntryCache | None = None,
+    ) -> None:
+        super().__init__(reach, entries)
         self._db = connection
         self._parsed_records: dict[int, Record] = {}  # text and vector queries often find the same records
         self._shared_caches = shared_caches  # vector sketches, shared by the readers of one engine

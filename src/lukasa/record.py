@@ -180,7 +180,8 @@ def encode_draft(draft: Draft, id: str = "", author: str = "") -> ValidatedDraft
         content["labels"] = labels
     if links:
         content["links"] = [
-            {"id": link.to.id, "kind": link.to.kind, "relation": link.relation, "scope": link.to.scope} for link in links
+            {"id": link.to.id, "kind": link.to.kind, "relation": link.relation, "scope": link.to.scope}
+            for link in links
         ]
     content["origin"] = origin
     content["scope"] = scope

@@ -330,7 +330,7 @@ _SELECT_SERVER_FACTS = """SELECT current_setting('server_version'), current_sett
 
 def _vacuum(database: Database) -> None:
     """Remove dead rows from tables and indexes."""
-    database.execute("VACUUM log, link, hidden, tally")
+    database.execute("VACUUM log, link, hidden, tally, duplicate_key")
 
 
 def open_engine(location: StoreLocation, options: EngineOptions) -> PostgresEngine:

@@ -258,7 +258,7 @@ class PostgresReader(StoreReader):
         wanted = sorted({pair_key for pair_keys in keys_of_texts for pair_key in pair_keys})
         if not wanted or limit_per_key < 1 or not self._reach.reads(scope) or not self._is_storable((scope, kind)):
             return []
-        rows = self._fetch_rows("near_duplicates", (scope, kind, wanted, wanted, limit_per_key))
+        rows = self._fetch_rows("near_duplicates", (wanted, scope, limit_per_key, limit_per_key, scope, kind))
         return [
             NearDuplicate(id, text, pair_keys)
             for seq, id, line, digest, pair_keys in rows

@@ -147,7 +147,7 @@ class SqliteReader(StoreReader):
             return []
         if self._is_narrow(query, EXACT_SEARCH_LIMIT):
             selection, bound = self._build_selection(replace(query, limit=None))
-            statement = f"""SELECT vector.seq, vector.vector FROM ({selection}) AS chosen
+            statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM ({selection}) AS chosen
                 CROSS JOIN vector ON vector.model = ? AND vector.seq = chosen.seq"""  # noqa: S608 - only our own fragments, values are bound
             return rank_nearest(
                 vector, self._db.execute(statement, (*bound, model)) if selection else (), query.limit, damaged
@@ -157,7 +157,7 @@ class SqliteReader(StoreReader):
             cache: SketchCache = self._shared_caches.setdefault("vectors", SketchCache())
             sketches = cache.get_sketches(self._db, model)
             count, read = scan_size(len(sketches.seqs)), rerank_size(query.limit, len(vector))
-            statement = f"""SELECT vector.seq, vector.vector FROM json_each(?) AS nearest CROSS JOIN log ON log.seq = nearest.value
+            statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM json_each(?) AS nearest CROSS JOIN log ON log.seq = nearest.value
                 CROSS JOIN vector ON vector.model = ? AND vector.seq = nearest.value WHERE {where} LIMIT {read}"""  # noqa: S608 - only our own fragments, values are bound
             while max(count, EXACT_SEARCH_LIMIT) < len(sketches.seqs):
                 nearest = sketches.find_nearest(vector, count)
@@ -169,7 +169,7 @@ class SqliteReader(StoreReader):
                 if len(best) >= query.limit:
                     return best
                 count, read = 8 * count, 8 * read  # a narrow query rejects most of the nearest
-        statement = f"""SELECT vector.seq, vector.vector FROM vector CROSS JOIN log ON log.seq = vector.seq
+        statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM vector CROSS JOIN log ON log.seq = vector.seq
             WHERE vector.model = ? AND {where}"""  # noqa: S608 - only our own fragments, values are bound
         return rank_nearest(vector, self._db.execute(statement, (model, *values)), query.limit, damaged)
 

@@ -88,6 +88,8 @@ class SqliteReader(StoreReader):
         return max((self._db.execute(SQL["tip_of_kind"], pair).get or 0 for pair in pairs), default=0)
 
     def tally(self) -> list[Tally]:
+        if not self._db.in_transaction:
+            self._db.execute("BEGIN")  # a single query that needs the counts first is two statements
         rows: list[Any] = self._db.execute(
             "SELECT scope, kind, live, versions FROM tally ORDER BY scope, kind"
         ).fetchall()

@@ -199,10 +199,7 @@ class PostgresReader(StoreReader):
                     if token.startswith(prefix[:-1]):
                         known = found.get(prefix, [])
                         found[prefix] = None if known is None or positions is None else [*known, *positions]
-        return [
-            (text_index.bm25_score(text_query, corpus, positions, length), seq)
-            for seq, (length, positions) in texts.items()
-        ]
+        return text_index.bm25_scores(text_query, corpus, texts)
 
     def _match_nearest(self, model: str, vector: Sequence[float], query: Query) -> list[Match]:
         conditions, values = build_conditions(_DIALECT, self._reach, query)

@@ -27,12 +27,12 @@ def test_a_query_word_with_punctuation_becomes_a_phrase():
 
 def test_a_phrase_counts_where_its_tokens_are_adjacent():
     query, corpus = TextQuery.from_words("multi-agent"), CorpusStats(10, 100, {("multi", "agent"): 1})
-    texts = (
+    texts: list[dict[str, list[int] | None]] = [
         {"multi": [1, 7], "agent": [2, 9]},
         {"multi": [1], "agent": [3]},
         {"multi": [1]},
         {"multi": None, "agent": [3]},
-    )
+    ]
     scores = bm25_scores(query, corpus, {number: (10, positions) for number, positions in enumerate(texts)})
     assert [(score > 0, number) for score, number in scores] == [(True, 0), (False, 1), (False, 2), (True, 3)]
 

@@ -66,7 +66,7 @@ class EntryCache:
         return text
 
     def _check(self, seq: int, entry: bytes | str, digest: bytes) -> None:
-        if sha256(entry if type(entry) is bytes else entry.encode()).digest() != digest:  # type: ignore[union-attr]
+        if sha256(entry.encode() if isinstance(entry, str) else entry).digest() != digest:
             raise ValueError("the entry does not match its digest")
         size = len(entry)
         if size <= _MAX_ENTRY:

@@ -134,23 +134,15 @@ def bm25_scores(
     for number, (length, positions) in texts.items():
         length_norm, total = _K1 * (1 - _B + _B * length / (average or 1.0)), 0.0
         for phrase, weight in weights:
-            if count := _count_phrase(phrase, positions):
-                total += weight * count * (_K1 + 1) / (count + length_norm)
+            where = [positions.get(token, ()) for token in phrase]
+            if () in where:
+                continue
+            count = (
+                1  # without positions: the text was too long to store them, it holds the tokens, the number is unknown
+            )
+            if None not in where:
+                first, *rest = (set(token_positions or ()) for token_positions in where)
+                count = sum(all(start + step in later for step, later in enumerate(rest, 1)) for start in first)
+            total += weight * count * (_K1 + 1) / (count + length_norm)
         scores.append((total, number))
     return scores
-
-
-def _count_phrase(phrase: Phrase, positions: TokenPositions) -> int:
-    """Count a phrase in a text; 1 if the text was too long to store positions: it holds the tokens, the number is unknown."""
-    where: list[set[int]] = []
-    for token in phrase:
-        if token not in positions:
-            return 0
-        if (token_positions := positions[token]) is not None:
-            where.append(set(token_positions))
-    if len(where) < len(phrase):
-        return 1
-    first, *rest = where
-    if not rest:
-        return len(first)
-    return sum(all(start + step in later for step, later in enumerate(rest, 1)) for start in first)

@@ -102,9 +102,7 @@ class LukasaSearch:
             raise LukasaError(f"A benchmark's turn was not accepted: {outcome.reason}")
         seqs = [record.seq for record in outcome.records]
         model = self._recall.index.embedder.name
-        self._memory.journal.put_vectors(
-            model, [(seq, 0, vector) for seq, vector in zip(seqs, vectors.tolist(), strict=True)]
-        )
+        self._memory.journal.put_vectors(model, [(seq, 0, vector) for seq, vector in zip(seqs, vectors, strict=True)])
 
     def ask(self, question: str) -> list[Record]:
         return self._recall(question, TOP_K).records

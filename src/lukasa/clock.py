@@ -44,7 +44,8 @@ class SortableIds:
     def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._now = clock.now
         self._rng = rng
-        self._last_milliseconds, self._time_prefix = -1, ""
+        self._begin = self._end = _EPOCH  # of the millisecond that the prefix stands for
+        self._time_prefix = ""
         self._reseed()
         if hasattr(os, "register_at_fork"):
             renew = weakref.WeakMethod(self._reseed)
@@ -57,9 +58,11 @@ class SortableIds:
         self._counter = itertools.count(self._rng.getrandbits(20))
 
     def __call__(self) -> str:
-        now = int(self._now().timestamp() * 1000)
-        if now != self._last_milliseconds:
-            self._last_milliseconds, self._time_prefix = now, f"{now:012x}"
+        now = self._now()
+        if not self._begin <= now < self._end:
+            milliseconds = to_microseconds(now) // 1000
+            self._time_prefix = f"{milliseconds:012x}"
+            self._begin, self._end = (from_microseconds(1000 * limit) for limit in (milliseconds, milliseconds + 1))
         return f"{self._time_prefix}{next(self._counter) & 0xFFFFFF:06x}{self._suffix}"
 
 

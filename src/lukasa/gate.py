@@ -168,20 +168,23 @@ _SCALAR_TYPES = frozenset({str, int, bool, float, type(None)})
 
 def passes_quick_check(draft: Draft, limits: RecordLimits) -> bool:
     """Tell cheaply that no basic check can refuse the draft. Most drafts pass here and skip the full checks."""
-    return (
-        draft.id == ""
-        and draft.links == ()
-        and draft.labels == ()
-        and draft.happened_at is None
-        and draft.deleted is False
-        and draft.expected is None
-        and draft.text.__class__ is str
-        and len(draft.text) <= limits.record_bytes
-        and (draft.text.isascii() or not SURROGATES.search(draft.text))
-        and (draft.body.__class__ is dict or draft.body is NO_BODY)
-        and _is_flat(draft.body, limits)
-        and _has_accepted_names(draft)
-    )
+    kind, text, body, id, scope, author, origin, links, labels, happened_at, deleted, expected = draft
+    try:
+        return (
+            id == ""
+            and links == ()
+            and labels == ()
+            and happened_at is None
+            and deleted is False
+            and expected is None
+            and text.__class__ is str
+            and len(text) <= limits.record_bytes
+            and (text.isascii() or not SURROGATES.search(text))
+            and (kind, scope, origin, author) in _accepted_names
+            and (body is NO_BODY or (body.__class__ is dict and _is_flat(body, limits)))
+        )
+    except TypeError:  # an unhashable name is not text
+        return False
 
 
 def _is_flat(body: Mapping[str, Any], limits: RecordLimits) -> bool:

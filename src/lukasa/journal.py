@@ -216,10 +216,12 @@ class Journal:
     ) -> list[ValidatedDraft] | Refused:
         validated: list[ValidatedDraft] = []
         validate, new_id, author = self._gate.validate, self._new_id, self.author
-        is_limited = not self.reach.unlimited
+        is_limited, checked_author = not self.reach.unlimited, ""
         for draft in drafts:
-            if (is_limited or draft.author) and (refused := self._check_author(draft)) is not None:
-                return Refused(refused.code, refused.reason, {"at": len(validated)})
+            if is_limited or draft.author is not checked_author:
+                if (refused := self._check_author(draft)) is not None:
+                    return Refused(refused.code, refused.reason, {"at": len(validated)})
+                checked_author = draft.author
             if isinstance(draft.happened_at, datetime) and draft.happened_at.tzinfo is not UTC:
                 draft = draft._replace(happened_at=to_utc(draft.happened_at))
             answer = validate(draft, draft.id or new_id(), author, allow_reserved=allow_reserved)

@@ -164,28 +164,30 @@ def encode_draft(draft: Draft, id: str = "", author: str = "") -> ValidatedDraft
 
     Raises ``InvalidInput`` for values that JSON or UTF-8 cannot represent.
     """
-    has_new_id = not draft.id
-    id = draft.id or id
-    author = draft.author or author
-    content: dict[str, Any] = {"id": id, "kind": draft.kind, "origin": draft.origin, "scope": draft.scope}
-    if author:
-        content["author"] = author
-    if draft.body:
-        content["body"] = draft.body
-    if draft.text:
-        content["text"] = draft.text
-    if draft.deleted:
+    kind, text, body, own_id, scope, own_author, origin, links, labels, happened_at, deleted, _ = draft
+    id = own_id or id
+    author = own_author or author
+    content: dict[str, Any] = {"author": author} if author else {}
+    if body:
+        content["body"] = body
+    if deleted:
         content["deleted"] = True
-    if draft.happened_at is not None:
-        content["happened_at"] = to_iso(draft.happened_at)
-    if draft.labels:
-        content["labels"] = draft.labels
-    if draft.links:
+    if happened_at is not None:
+        content["happened_at"] = to_iso(happened_at)
+    content["id"] = id
+    content["kind"] = kind
+    if labels:
+        content["labels"] = labels
+    if links:
         content["links"] = [
             {"id": link.to.id, "kind": link.to.kind, "relation": link.relation, "scope": link.to.scope}
-            for link in draft.links
+            for link in links
         ]
-    return ValidatedDraft(draft, draft.scope, draft.kind, id, author, canonical_json.encode(content), has_new_id)
+    content["origin"] = origin
+    content["scope"] = scope
+    if text:
+        content["text"] = text
+    return ValidatedDraft(draft, scope, kind, id, author, canonical_json.encode(content), not own_id)
 
 
 def entry_suffix(version: int, created_at: str, recorded_at: str) -> bytes:
@@ -236,6 +238,29 @@ def parse_entry(entry: bytes | str, seq: int, digest: bytes) -> Record:
     record.digest = digest
     record.__class__ = Record
     return record  # type: ignore[no-any-return]  # it is a Record now
+
+
+def copy_record(record: Record, body: Mapping[str, Any]) -> Record:
+    """Return a copy of a record with another body."""
+    copy: Any = _MutableRecord()
+    copy.kind = record.kind
+    copy.id = record.id
+    copy.scope = record.scope
+    copy.author = record.author
+    copy.origin = record.origin
+    copy.version = record.version
+    copy.seq = record.seq
+    copy.created_at = record.created_at
+    copy.recorded_at = record.recorded_at
+    copy.happened_at = record.happened_at
+    copy.deleted = record.deleted
+    copy.body = body
+    copy.text = record.text
+    copy.links = record.links
+    copy.labels = record.labels
+    copy.digest = record.digest
+    copy.__class__ = Record
+    return copy  # type: ignore[no-any-return]  # it is a Record now
 
 
 def draft_from(record: Record, **changes: Any) -> Draft:

@@ -318,3 +318,17 @@ def test_roles_of_an_older_store_lose_what_they_could_do_by_hand(server):
     server.drop(name)
     for role in old.roles.values():
         server.execute(f'DROP ROLE "{role}"')
+
+
+def test_a_role_finds_near_duplicates_in_its_scopes_and_no_key_of_others(store):
+    facts = [f"Heron number {number} nests by the {number}th lock of the northern canal" for number in range(140)]
+    with lukasa.open(store.url, embedder="hash") as memory:
+        memory.journal.append([Draft("memory", fact, scope=scope) for fact in facts for scope in ("shared", "owner")])
+    with store.open("bob") as memory:
+        assert memory.vault.add_memory(facts[7] + ".").code == "duplicate"
+        assert memory.vault.add_memory("The otter was seen at the mill in the evening.")
+        assert memory.vault.add_memory("The otter was seen at the mill in the evening!").code == "duplicate"
+    with store.by_hand("bob") as database:
+        assert {scope for (scope,) in database.execute("SELECT DISTINCT scope FROM duplicate_key")} == {"shared"}
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            database.execute("DELETE FROM duplicate_key")

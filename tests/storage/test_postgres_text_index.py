@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lukasa.storage.postgres import PostgresEngine
-from lukasa.storage.postgres.text_index import CorpusStats, TextQuery, bm25_score, format_tsvector
+from lukasa.storage.postgres.text_index import CorpusStats, TextQuery, bm25_scores, format_tsvector
 from lukasa.testing.contract.base import find_ids, write_note
 from lukasa.text.terms import tokenize_text
 
@@ -27,9 +27,14 @@ def test_a_query_word_with_punctuation_becomes_a_phrase():
 
 def test_a_phrase_counts_where_its_tokens_are_adjacent():
     query, corpus = TextQuery.from_words("multi-agent"), CorpusStats(10, 100, {("multi", "agent"): 1})
-    assert bm25_score(query, corpus, {"multi": [1, 7], "agent": [2, 9]}, 10) > 0
-    assert bm25_score(query, corpus, {"multi": [1], "agent": [3]}, 10) == 0
-    assert bm25_score(query, corpus, {"multi": [1]}, 10) == 0
+    texts: list[dict[str, list[int] | None]] = [
+        {"multi": [1, 7], "agent": [2, 9]},
+        {"multi": [1], "agent": [3]},
+        {"multi": [1]},
+        {"multi": None, "agent": [3]},
+    ]
+    scores = bm25_scores(query, corpus, {number: (10, positions) for number, positions in enumerate(texts)})
+    assert [(score > 0, number) for score, number in scores] == [(True, 0), (False, 1), (False, 2), (True, 3)]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ _MAX_LIGATURE_LENGTH = 3
 _MAX_CACHED_CHARACTERS = 100_000
 _MAX_CLEAN_TEXTS, _MAX_REMEMBERED_LENGTH = 10_000, 200
 _clean_texts: set[str | bytes] = set()
-WINDOW, MAX_FINDINGS = 8_192, 32
+WINDOW, MAX_FINDINGS = 8_192, 24
 _MAX_SPACED_LENGTH = 320
 """No finding that may hold blanks is longer, private keys aside, which are not limited."""
 

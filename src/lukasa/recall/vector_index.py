@@ -263,7 +263,7 @@ class VectorIndex:
             vectors = embedder.embed([record.text for record in records])
             self._owner_journal.put_vectors(
                 embedder.name,
-                [(record.seq, 0, vector) for record, vector in zip(records, vectors.tolist(), strict=True)],
+                [(record.seq, 0, vector) for record, vector in zip(records, vectors, strict=True)],
                 briefly=seconds is not None,
             )
             if not self._is_recorded and not self._record_choice(embedder):

@@ -7,6 +7,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
+from struct import iter_unpack
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused, RepeatedRequest
@@ -198,6 +199,13 @@ class TallyChanges:
         change[0] += live
         change[1] += 1
         change[2] += int.from_bytes(digest[:8]) & CHECKSUM_MASK
+
+    def add_versions(self, scope: str, kind: str, digests: Sequence[bytes]) -> None:
+        """Add many versions, each of a new record."""
+        change = self.changes_for(scope, kind)
+        change[0] += len(digests)
+        change[1] += len(digests)
+        change[2] += sum(start for (start,) in iter_unpack(">Q24x", b"".join(digests)))
 
     def remove_version(self, scope: str, kind: str, digest: bytes, live: int) -> None:
         change = self.changes_for(scope, kind)

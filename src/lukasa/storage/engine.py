@@ -328,7 +328,7 @@ class RecordLog(Protocol):
     ) -> None:
         """Store vectors of a model as (position, chunk, vector), replacing those of the same positions.
 
-        With ``briefly`` the call waits for other writers only a moment before it raises ``StoreBusy``.
+        A vector may be an array of numpy, which is stored in half the time. With ``briefly`` the call waits for other writers only a moment before it raises ``StoreBusy``.
         """
 
 

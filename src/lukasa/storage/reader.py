@@ -6,15 +6,15 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Any
 
 from lukasa import canonical_json
 from lukasa.clock import to_microseconds
 from lukasa.errors import StoreDamaged
-from lukasa.record import Key, Record, parse_entry
+from lukasa.record import Key, Record
 from lukasa.scope import Reach
 from lukasa.storage.engine import ALL_RECORDS, AsOf, Match, Neighbour, Query
+from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.integrity import name_entry
 from lukasa.text.terms import strip_particle, whole_words_pattern
 
@@ -93,8 +93,9 @@ def build_conditions(dialect: Dialect, reach: Reach, query: Query) -> tuple[list
 class StoreReader(ABC):
     """Reads records and links; an engine runs its own statements."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: Reach, entries: EntryCache | None = None) -> None:
         self._reach = reach
+        self._entries = EntryCache() if entries is None else entries  # shared by the readers of one engine
         self.damaged: set[int] = set()
         self.find_fault: Callable[[Record], str | None] | None = None
         self.skips_damaged = False
@@ -153,10 +154,10 @@ class StoreReader(ABC):
 
     def _parse_rows(self, rows: Iterable[Sequence[Any]]) -> Iterator[Record]:
         """Parse rows of position, entry and digest; damaged ones and those with a fault are left out and counted."""
-        find_fault = self.find_fault
+        find_fault, parse = self.find_fault, self._entries.parse
         for row in rows:
             try:
-                record = parse_row(row)
+                record = parse(row)
             except StoreDamaged:
                 self.damaged.add(row[0])
                 continue
@@ -167,14 +168,13 @@ class StoreReader(ABC):
 
     def _parse_texts(self, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, str]]:
         """Parse the texts of rows like those of ``_parse_rows``."""
-        for seq, entry, digest, *_ in rows:
+        for row in rows:
             try:
-                if sha256(entry if type(entry) is bytes else entry.encode()).digest() == digest:
-                    yield seq, canonical_json.parse(entry).get("text", "")
-                    continue
+                text = self._entries.parse_text(row)
             except (ValueError, TypeError, AttributeError):
-                pass  # counted below
-            self.damaged.add(seq)
+                self.damaged.add(row[0])
+            else:
+                yield row[0], text
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
         key_values = (key.scope, key.kind, key.id)
@@ -191,7 +191,7 @@ class StoreReader(ABC):
         if row is None:
             return None
         try:
-            record = parse_row(row)
+            record = self._entries.parse(row)
             if self.find_fault is not None and (fault := self.find_fault(record)) is not None:
                 raise StoreDamaged(f"The record at position {row[0]} is not as its kind declares: {fault}.")
         except StoreDamaged:
@@ -243,19 +243,6 @@ class StoreReader(ABC):
     def _fetch_of_key(self, name: str, key: Key) -> Iterable[Sequence[Any]]:
         key_values = (key.scope, key.kind, key.id)
         return self._fetch_rows(name, key_values) if self._is_storable(key_values) else ()
-
-
-def parse_row(row: Sequence[Any]) -> Record:
-    """Parse a row of position, entry and digest; raise ``StoreDamaged`` unless the entry matches the digest."""
-    try:
-        seq, entry, digest = row[:3]
-        if sha256(entry if type(entry) is bytes else entry.encode()).digest() != digest:
-            raise ValueError("the entry does not match its digest")
-        return parse_entry(entry, seq, digest)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreDamaged(
-            f"The record at position {row[0]} cannot be read.", hint="Run `lukasa verify` to see what is damaged."
-        ) from error
 
 
 def clamp_int64(value: int) -> int:

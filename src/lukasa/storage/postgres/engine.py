@@ -33,6 +33,7 @@ from lukasa.storage.engine import (
     split_into_chunks,
 )
 from lukasa.storage.engines import EngineOptions, register_for_fork
+from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.files import open_output_file
 from lukasa.storage.integrity import find_damaged
 from lukasa.storage.location import StoreLocation
@@ -93,6 +94,7 @@ class PostgresEngine:
         self._clock = clock or SystemClock()
         self._server = PostgresClient(url, timeout=timeout, size=pool_size, read_only=read_only)
         self._replica = PostgresClient(read_url, timeout=timeout, size=pool_size) if read_url else None
+        self._entries = EntryCache()
         self._thread = threading.local()
         database = self._server.connect()
         try:
@@ -127,7 +129,7 @@ class PostgresEngine:
         else:
             opened = self._server.snapshot()
         with opened as snapshot:
-            yield PostgresReader(snapshot, reach)
+            yield PostgresReader(snapshot, reach, self._entries)
 
     def append(
         self, reach: Reach, batch: Sequence[ValidatedDraft] | ConditionalBatch, *, key: str | None = None
@@ -198,6 +200,7 @@ class PostgresEngine:
         bytes_before = self._size_in_bytes()
         dropped = self._transact(lambda database: maintenance.compact(database, bound, progress))
         if dropped:
+            self._entries.clear()
             self._run_unpooled(_vacuum)
         return LogCompactionResult(dropped, bytes_before, self._size_in_bytes())
 
@@ -222,6 +225,7 @@ class PostgresEngine:
         )
         if not erased.versions:
             return erased
+        self._entries.clear()
         self._run_unpooled(_vacuum)
         return replace(erased, residue=_RESIDUE_NOTE)
 
@@ -350,7 +354,7 @@ _SELECT_SERVER_FACTS = """SELECT current_setting('server_version'), current_sett
 
 def _vacuum(database: Database) -> None:
     """Remove dead rows from tables and indexes."""
-    database.execute("VACUUM log, link, hidden, tally")
+    database.execute("VACUUM log, link, hidden, tally, duplicate_key")
 
 
 def open_engine(location: StoreLocation, options: EngineOptions) -> PostgresEngine:

@@ -82,6 +82,7 @@ def verify(
     findings += compare_checksums({pair: (row[1], int(row[2])) for pair, row in tallies.items()}, fingerprint)
     findings += _check_current(database, tallies)
     findings += _check_quarantines(database)
+    wrong["near-duplicates"] += fetch_single_row(database.execute(SQL["wrong_duplicate_keys"]))[0]
     wrong["vectors"] = sum(vectors.count_damaged(database, table) for table in vectors.list_tables(database))
     for where, what in _DERIVED_PARTS.items():
         if wrong[where]:
@@ -173,6 +174,8 @@ def reindex(database: Database, settings: IndexSettings, progress: Progress | No
     database.execute("DELETE FROM quarantine")
     quarantine.rebuild_hidden(backend)
     database.execute(SQL["correct_live"])
+    database.execute("DELETE FROM duplicate_key")
+    database.execute(SQL["derive_duplicate_keys"])
     for table in vectors.list_tables(database):
         vectors.delete_damaged(database, table)
     _count_again(database)

@@ -10,6 +10,7 @@ from psycopg import Cursor
 from lukasa.record import Record
 from lukasa.scope import Reach
 from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
+from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.postgres import text_index
 from lukasa.storage.postgres.sql import SQL
 from lukasa.storage.postgres.vectors import build_missing_vectors_clause, find_nearest
@@ -68,8 +69,8 @@ class PostgresSnapshot(Protocol):
 class PostgresReader(StoreReader):
     """Reads over one connection, in the transaction that the connection is in."""
 
-    def __init__(self, snapshot: PostgresSnapshot, reach: Reach) -> None:
-        super().__init__(reach)
+    def __init__(self, snapshot: PostgresSnapshot, reach: Reach, entries: EntryCache | None = None) -> None:
+        super().__init__(reach, entries)
         self._snapshot = snapshot
         self._scopes = None if reach.readable is None else sorted(reach.readable)
 
@@ -198,10 +199,7 @@ class PostgresReader(StoreReader):
                     if token.startswith(prefix[:-1]):
                         known = found.get(prefix, [])
                         found[prefix] = None if known is None or positions is None else [*known, *positions]
-        return [
-            (text_index.bm25_score(text_query, corpus, positions, length), seq)
-            for seq, (length, positions) in texts.items()
-        ]
+        return text_index.bm25_scores(text_query, corpus, texts)
 
     def _match_nearest(self, model: str, vector: Sequence[float], query: Query) -> list[Match]:
         conditions, values = build_conditions(_DIALECT, self._reach, query)
@@ -257,7 +255,7 @@ class PostgresReader(StoreReader):
         wanted = sorted({pair_key for pair_keys in keys_of_texts for pair_key in pair_keys})
         if not wanted or limit_per_key < 1 or not self._reach.reads(scope) or not self._is_storable((scope, kind)):
             return []
-        rows = self._fetch_rows("near_duplicates", (scope, kind, wanted, wanted, limit_per_key))
+        rows = self._fetch_rows("near_duplicates", (wanted, scope, limit_per_key, limit_per_key, scope, kind))
         return [
             NearDuplicate(id, text, pair_keys)
             for seq, id, line, digest, pair_keys in rows

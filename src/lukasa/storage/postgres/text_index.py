@@ -124,19 +124,25 @@ class CorpusStats(NamedTuple):
         return max(log((self.texts - count + 0.5) / (count + 0.5)), _MIN_IDF) if count <= self.texts else _MIN_IDF
 
 
-def bm25_score(text_query: TextQuery, corpus: CorpusStats, positions: TokenPositions, length: int) -> float:
-    """Score a text as FTS5's ``bm25()`` does; higher is better."""
+def bm25_scores(
+    text_query: TextQuery, corpus: CorpusStats, texts: Mapping[int, tuple[int, TokenPositions]]
+) -> list[tuple[float, int]]:
+    """Score texts as FTS5's ``bm25()`` does, given their length and token positions by number; higher is better."""
     average = corpus.tokens / corpus.texts if corpus.texts else 1.0
-    length_norm = _K1 * (1 - _B + _B * length / (average or 1.0))
-    total = 0.0
-    for phrase, times in text_query.phrases.items():
-        if any(token not in positions for token in phrase):
-            continue
-        where = [positions[token] for token in phrase]
-        if any(token_positions is None for token_positions in where):
-            count = 1  # the text was too long to store positions: it holds the tokens, the number is unknown
-        else:
-            first, *rest = (set(token_positions or ()) for token_positions in where)
-            count = sum(all(start + step in later for step, later in enumerate(rest, 1)) for start in first)
-        total += times * corpus.phrase_weight(phrase) * count * (_K1 + 1) / (count + length_norm)
-    return total
+    weights = [(phrase, times * corpus.phrase_weight(phrase)) for phrase, times in text_query.phrases.items()]
+    scores = []
+    for number, (length, positions) in texts.items():
+        length_norm, total = _K1 * (1 - _B + _B * length / (average or 1.0)), 0.0
+        for phrase, weight in weights:
+            where = [positions.get(token, ()) for token in phrase]
+            if () in where:
+                continue
+            count = (
+                1  # without positions: the text was too long to store them, it holds the tokens, the number is unknown
+            )
+            if None not in where:
+                first, *rest = (set(token_positions or ()) for token_positions in where)
+                count = sum(all(start + step in later for step, later in enumerate(rest, 1)) for start in first)
+            total += weight * count * (_K1 + 1) / (count + length_norm)
+        scores.append((total, number))
+    return scores

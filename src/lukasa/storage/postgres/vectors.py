@@ -24,9 +24,10 @@ VectorRow = tuple[int, int, Sequence[float]]
 
 
 def format_vector(vector: Sequence[float]) -> str:
-    """Format a vector scaled to length one, so that half precision can hold it."""
-    size = hypot(*vector) or 1.0
-    return "[" + ",".join(repr(float(part) / size) for part in vector) + "]"
+    """Format a vector, also one in an array, scaled to length one, so that half precision can hold it."""
+    numbers = list(map(float, vector))
+    size = hypot(*numbers) or 1.0
+    return "[" + ",".join([repr(number / size) for number in numbers]) + "]"
 
 
 def find_nearest(

@@ -6,6 +6,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import apsw
@@ -195,15 +197,15 @@ class SqlitePendingBatch:
         span = (self.first_seq, self.next_seq - 1)
         if self._has_labels:
             self.database.execute(SQL["derive_labels"], span)
-        kinds = self._near_duplicate_kinds
-        if not kinds.isdisjoint({row[2] for row in self._rows}):
+        changes, kinds, kinds_written = TallyChanges(), self._near_duplicate_kinds, set[str]()
+        for (scope, kind), rows in groupby(self._rows, itemgetter(1, 2)):
+            changes.add_versions(scope, kind, [row[8] for row in rows])
+            kinds_written.add(kind)
+        if not kinds.isdisjoint(kinds_written):
             texts = ((self._rows[seq - self.first_seq], text) for seq, text in self._texts)
             insert_pair_keys(self.database, ((row[0], row[1], row[2], text) for row, text in texts if row[2] in kinds))
         if self._has_links:
             self.database.execute(SQL["derive_links"], span)
-        changes = TallyChanges()
-        for row in self._rows:
-            changes.add_version(row[1], row[2], row[8])
         for scope, kind, live in self._live_corrections:
             changes.add_live(scope, kind, live)
         self.database.executemany(SQL["add_to_tally"], changes.rows())

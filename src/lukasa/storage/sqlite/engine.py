@@ -47,6 +47,7 @@ from lukasa.storage.engine import (
     split_into_chunks,
 )
 from lukasa.storage.engines import EngineOptions, register_for_fork
+from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.files import open_output_file
 from lukasa.storage.integrity import describe_loss, find_damaged
 from lukasa.storage.location import StoreLocation
@@ -71,14 +72,36 @@ _parent_connections: list[object] = []
 """Connections and writers of a parent process. They are never closed: closing would drop the parent's locks."""
 
 
-@contextmanager
-def _translate_errors() -> Iterator[None]:
-    try:
-        yield
-    except apsw.Error as error:
-        raise translate_error(error) from error
-    except UnicodeDecodeError as error:
-        raise StoreDamaged from error
+class SqliteErrorTranslation:
+    """Turns the errors of SQLite in a block into those of Lukasa. A class, because a generator takes four times as long."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, apsw.Error):
+            raise translate_error(error) from error
+        if isinstance(error, UnicodeDecodeError):
+            raise StoreDamaged from error
+
+
+_TRANSLATED_ERRORS = SqliteErrorTranslation()
+
+
+class BorrowedConnection:
+    """A connection for reading, taken from those of an engine that are idle and returned afterwards."""
+
+    __slots__ = ("_database", "_engine")
+
+    def __init__(self, engine: SqliteEngine) -> None:
+        self._engine = engine
+
+    def __enter__(self) -> apsw.Connection:
+        self._database = self._engine.acquire_connection()
+        return self._database
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._engine.release_connection(self._database, is_broken=isinstance(error, apsw.IOError))
 
 
 class SqliteEngine:
@@ -106,6 +129,7 @@ class SqliteEngine:
         self._read_only = read_only
         self._private_copy: TemporaryDirectory[str] | None = None
         self._has_residue = False  # old bytes of erased content may still be in the file
+        self._entries = EntryCache()
         self._shared_caches: dict[str, Any] = {}  # vector sketches; filled by the first vector query, which loads numpy
         self._idle_connections: list[apsw.Connection] = []
         self._closed = False
@@ -168,7 +192,7 @@ class SqliteEngine:
 
     def _check_head(self, acknowledged: AcknowledgedHead) -> None:
         """Record that acknowledged entries are missing, if they are, and go on after their positions."""
-        with _translate_errors(), self._borrow_connection() as database:
+        with _TRANSLATED_ERRORS, self._borrow_connection() as database:
             token, tip = database.execute(SQL["head_token"]).get, database.execute(SQL["tip"]).get
         if tip >= acknowledged.seq or token not in (None, acknowledged.token):
             return
@@ -215,13 +239,13 @@ class SqliteEngine:
         return database
 
     @contextmanager
-    def snapshot(self, reach: Reach, *, single_query: bool = False) -> Iterator[SqliteReader]:  # noqa: ARG002 - a transaction costs nothing here
-        with _translate_errors(), self._borrow_connection() as database:
+    def snapshot(self, reach: Reach, *, single_query: bool = False) -> Iterator[SqliteReader]:
+        with _TRANSLATED_ERRORS, self._borrow_connection() as database:
             nested = database.in_transaction  # in memory: a snapshot inside another one, or inside a write
-            if not nested:
+            if not nested and not single_query:
                 database.execute("BEGIN")
             try:
-                yield SqliteReader(database, reach, self._shared_caches)
+                yield SqliteReader(database, reach, self._shared_caches, self._entries)
             finally:
                 if not nested and database.in_transaction:
                     database.execute("COMMIT")
@@ -295,7 +319,7 @@ class SqliteEngine:
         if self._closed:
             raise StoreClosed
         kinds = self._near_duplicate_kinds
-        with _translate_errors():
+        with _TRANSLATED_ERRORS:
             if self.path is None:
                 with self._borrow_connection() as database:
                     return maintenance.verify(database, progress, kinds, find_fault, writable=True)
@@ -308,7 +332,7 @@ class SqliteEngine:
             return report if loss is None else replace(report, findings=(*report.findings, loss))
 
     def find_damaged(self, find_fault: FindFault | None) -> list[DamagedEntry]:
-        with _translate_errors(), self._borrow_connection() as database:
+        with _TRANSLATED_ERRORS, self._borrow_connection() as database:
             return find_damaged(maintenance.read_pages(database), find_fault)[0]
 
     def set_aside(self, find_fault: FindFault | None, receipt: Callable[[DamagedEntry], ValidatedDraft]) -> int:
@@ -333,6 +357,7 @@ class SqliteEngine:
         kinds = self._near_duplicate_kinds
         dropped = self._write(lambda pending: maintenance.compact(pending.take_connection(), bound, progress, kinds))
         if dropped:
+            self._entries.clear()
             self._rewrite_file()
         return LogCompactionResult(dropped, bytes_before, self._size_in_bytes())
 
@@ -346,6 +371,7 @@ class SqliteEngine:
             return erased
 
         erased = self._write(work)
+        self._entries.clear()
         self._has_residue = True
         return replace(erased, residue=self._overwrite_residue())
 
@@ -371,7 +397,7 @@ class SqliteEngine:
 
     def backup(self, target: Path) -> set[int]:
         try:
-            with _translate_errors(), self._borrow_connection() as database:
+            with _TRANSLATED_ERRORS, self._borrow_connection() as database:
                 store_file.copy_database(database, target)
             return set()
         except StoreDamaged:  # pages that cannot be copied: export what can be read
@@ -380,7 +406,7 @@ class SqliteEngine:
                 return reader.damaged
 
     def describe(self) -> Mapping[str, Any]:
-        with _translate_errors(), self._borrow_connection() as database:
+        with _TRANSLATED_ERRORS, self._borrow_connection() as database:
             facts: dict[str, Any] = {
                 "engine": "sqlite",
                 "sqlite": apsw.sqlite_lib_version(),
@@ -417,31 +443,26 @@ class SqliteEngine:
                 )
             return self._writer.run(work, fast_path)
 
-    @contextmanager
-    def _borrow_connection(self) -> Iterator[apsw.Connection]:
+    def _borrow_connection(self) -> BorrowedConnection:
+        return BorrowedConnection(self)
+
+    def acquire_connection(self) -> apsw.Connection:
+        """Return an idle connection, or a new one. A store in memory has one connection, which one thread uses at a time."""
         if self._closed:
             raise StoreClosed
         if self._memory_lock is not None:
-            with self._memory_lock:
-                yield self._idle_connections[0]
-            return
+            self._memory_lock.acquire()
+            return self._idle_connections[0]
         try:
-            database = self._idle_connections.pop()
+            return self._idle_connections.pop()
         except IndexError:
-            database = self._connect_reader()
-        try:
-            yield database
-        except apsw.IOError:
-            database.close(True)
-            raise
-        except BaseException:
-            self._return_connection(database)
-            raise
-        else:
-            self._return_connection(database)
+            return self._connect_reader()
 
-    def _return_connection(self, database: apsw.Connection) -> None:
-        if self._closed or len(self._idle_connections) >= _MAX_IDLE_READERS:
+    def release_connection(self, database: apsw.Connection, *, is_broken: bool) -> None:
+        """Keep a connection for the next reader, unless it is broken or there are enough."""
+        if self._memory_lock is not None:
+            self._memory_lock.release()
+        elif is_broken or self._closed or len(self._idle_connections) >= _MAX_IDLE_READERS:
             database.close(True)
         else:
             self._idle_connections.append(database)

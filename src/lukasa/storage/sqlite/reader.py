@@ -14,6 +14,7 @@ from lukasa.errors import StoreDamaged
 from lukasa.record import Record
 from lukasa.scope import Reach
 from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
+from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.reader import (
     FREQUENCY_CAP,
     MAX_STREAMS,
@@ -59,8 +60,14 @@ _DIALECT = Dialect(
 class SqliteReader(StoreReader):
     """Reads over one connection, in the transaction that the connection is in."""
 
-    def __init__(self, connection: apsw.Connection, reach: Reach, shared_caches: dict[str, Any] | None = None) -> None:
-        super().__init__(reach)
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        reach: Reach,
+        shared_caches: dict[str, Any] | None = None,
+        entries: EntryCache | None = None,
+    ) -> None:
+        super().__init__(reach, entries)
         self._db = connection
         self._parsed_records: dict[int, Record] = {}  # text and vector queries often find the same records
         self._shared_caches = shared_caches  # vector sketches, shared by the readers of one engine
@@ -81,6 +88,8 @@ class SqliteReader(StoreReader):
         return max((self._db.execute(SQL["tip_of_kind"], pair).get or 0 for pair in pairs), default=0)
 
     def tally(self) -> list[Tally]:
+        if not self._db.in_transaction:
+            self._db.execute("BEGIN")  # a single query that needs the counts first is two statements
         rows: list[Any] = self._db.execute(
             "SELECT scope, kind, live, versions FROM tally ORDER BY scope, kind"
         ).fetchall()
@@ -140,7 +149,7 @@ class SqliteReader(StoreReader):
             return []
         if self._is_narrow(query, EXACT_SEARCH_LIMIT):
             selection, bound = self._build_selection(replace(query, limit=None))
-            statement = f"""SELECT vector.seq, vector.vector FROM ({selection}) AS chosen
+            statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM ({selection}) AS chosen
                 CROSS JOIN vector ON vector.model = ? AND vector.seq = chosen.seq"""  # noqa: S608 - only our own fragments, values are bound
             return rank_nearest(
                 vector, self._db.execute(statement, (*bound, model)) if selection else (), query.limit, damaged
@@ -150,7 +159,7 @@ class SqliteReader(StoreReader):
             cache: SketchCache = self._shared_caches.setdefault("vectors", SketchCache())
             sketches = cache.get_sketches(self._db, model)
             count, read = scan_size(len(sketches.seqs)), rerank_size(query.limit, len(vector))
-            statement = f"""SELECT vector.seq, vector.vector FROM json_each(?) AS nearest CROSS JOIN log ON log.seq = nearest.value
+            statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM json_each(?) AS nearest CROSS JOIN log ON log.seq = nearest.value
                 CROSS JOIN vector ON vector.model = ? AND vector.seq = nearest.value WHERE {where} LIMIT {read}"""  # noqa: S608 - only our own fragments, values are bound
             while max(count, EXACT_SEARCH_LIMIT) < len(sketches.seqs):
                 nearest = sketches.find_nearest(vector, count)
@@ -162,7 +171,7 @@ class SqliteReader(StoreReader):
                 if len(best) >= query.limit:
                     return best
                 count, read = 8 * count, 8 * read  # a narrow query rejects most of the nearest
-        statement = f"""SELECT vector.seq, vector.vector FROM vector CROSS JOIN log ON log.seq = vector.seq
+        statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM vector CROSS JOIN log ON log.seq = vector.seq
             WHERE vector.model = ? AND {where}"""  # noqa: S608 - only our own fragments, values are bound
         return rank_nearest(vector, self._db.execute(statement, (model, *values)), query.limit, damaged)
 

@@ -235,6 +235,9 @@ class ModelSketches:
 
     def _append_rows(self, batch: list[Any]) -> None:
         """Append sketches of the same length as the first; a query of another length is compared exactly."""
+        batch = [row for row in batch if type(row[0]) is int]  # a damaged index may name another type
+        if not batch:
+            return
         if not self._count:
             self._clear(len(batch[0][1]) // 8)
         width = len(self._words)

@@ -510,3 +510,33 @@ class DamagedEntryTests(EngineTestBase):
             assert find_ids(engine, "another") == ["new"]
         assert not any(finding.repairable for finding in engine.verify().findings)
         assert list_ids(engine, labels=("group=g",)) == ["a", "b", "c", "new"]
+
+    @requirement("LOG-5")
+    @pytest.mark.parametrize("times", [1, 2, 4])
+    def test_an_entry_altered_after_it_was_read_is_noticed_by_the_next_read(self, engine: Engine, times: int) -> None:
+        key = make_key("damaged", kind="memory")
+        seq = write_note(engine, "damaged", "the truth", kind="memory").seq
+        for _ in range(times):
+            assert list_ids(engine, kinds=("memory",)) == ["damaged"]
+            with engine.snapshot(FULL_REACH) as reader:
+                assert reader.texts_at([seq]) == {seq: "the truth"}
+        self.alter_entry(engine, key)
+        with engine.snapshot(FULL_REACH) as reader:
+            assert reader.read(Query(kinds=("memory",))) == []
+            assert reader.texts_at([seq]) == {}
+            assert reader.damaged == {seq}
+
+    @requirement("LOG-1")
+    @pytest.mark.parametrize("body", [{}, {"n": 1}, {"n": [1, {"m": None}]}], ids=["none", "flat", "nested"])
+    def test_whoever_changes_a_record_that_was_read_changes_no_other_read(
+        self, engine: Engine, body: dict[str, Any]
+    ) -> None:
+        written = write_note(engine, "a", "the text", body=body, labels=("l=1",), links=derived_links("b"))
+        for _ in range(5):
+            with engine.snapshot(FULL_REACH) as reader:
+                for record in (reader.get(make_key("a")), *reader.read(), reader.match_text("text")[0].record):
+                    assert record == written
+                    record_body: Any = record.body
+                    if isinstance(record_body.get("n"), list):
+                        record_body["n"].clear()
+                    record_body["n"] = "changed"

@@ -158,3 +158,15 @@ ON CONFLICT (name) DO UPDATE SET value = CASE
     ELSE excluded.value END
 RETURNING split_part(value, ' ', 2)::bigint,
     ceil((split_part(value, ' ', 1)::bigint + 1) * %(seconds)s - extract(epoch FROM clock_timestamp()))
+
+-- name: wrong_duplicate_keys
+-- Count the near-duplicate keys that differ from those of the current versions.
+SELECT count(*) FROM (
+    (SELECT seq, pair_key, scope FROM duplicate_key
+        EXCEPT SELECT seq, unnest(pair_keys), scope FROM log WHERE live)
+    UNION ALL (SELECT seq, unnest(pair_keys), scope FROM log WHERE live
+        EXCEPT SELECT seq, pair_key, scope FROM duplicate_key)) AS wrong
+
+-- name: derive_duplicate_keys
+-- Insert the near-duplicate keys of all current versions.
+INSERT INTO duplicate_key (seq, pair_key, scope) SELECT seq, unnest(pair_keys), scope FROM log WHERE live ON CONFLICT DO NOTHING

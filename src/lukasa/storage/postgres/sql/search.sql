@@ -43,18 +43,16 @@ WHERE late.author <> '' ORDER BY late.author
 
 -- name: near_duplicates
 -- Select the current records that share any of the near-duplicate keys: the newest few of each key, and more of those that share several.
--- Scope and kind are written as expressions so that the planner takes the index of the keys: without statistics it
--- would read the whole kind.
-WITH found AS MATERIALIZED (
-    SELECT seq, id, line, digest, pair_keys FROM log
-    WHERE log.scope || '' = %s AND log.kind || '' = %s AND log.live AND log.pair_keys <> '{}' AND log.pair_keys && %s::integer[]),
-ranked AS (
-    SELECT found.seq, pair_key, row_number() OVER (PARTITION BY pair_key ORDER BY found.seq DESC) AS place
-    FROM found CROSS JOIN LATERAL unnest(found.pair_keys) AS pair_key WHERE pair_key = ANY(%s::integer[]))
-SELECT found.seq, found.id, found.line, found.digest, chosen.pair_keys FROM found JOIN (
-    SELECT seq, array_agg(pair_key) AS pair_keys FROM ranked GROUP BY seq HAVING min(place) <= (CASE WHEN count(*) > 1 THEN 8 ELSE 1 END) * %s) AS chosen
-    ON chosen.seq = found.seq
-ORDER BY found.seq DESC
+SELECT log.seq, log.id, log.line, log.digest, chosen.pair_keys FROM (
+    SELECT newest.seq, array_agg(newest.pair_key) AS pair_keys FROM unnest(%s::integer[]) AS wanted (pair_key)
+    CROSS JOIN LATERAL (
+        SELECT d.seq, d.pair_key, row_number() OVER (ORDER BY d.seq DESC) AS place FROM duplicate_key AS d
+        WHERE d.scope = %s AND d.pair_key = wanted.pair_key ORDER BY d.seq DESC LIMIT 8 * %s::integer) AS newest
+    GROUP BY newest.seq HAVING min(newest.place) <= (CASE WHEN count(*) > 1 THEN 8 ELSE 1 END) * %s::integer) AS chosen
+CROSS JOIN LATERAL (
+    SELECT seq, id, line, digest, kind FROM log WHERE log.seq = chosen.seq AND log.scope = %s OFFSET 0) AS log
+WHERE log.kind = %s
+ORDER BY log.seq DESC
 
 -- name: corpus_stats
 -- Count the current, or the not current, texts of some scopes and their tokens.

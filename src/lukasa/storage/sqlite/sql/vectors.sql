@@ -1,6 +1,6 @@
 -- name: sketches
--- Select the sketches of a model after a position.
-SELECT seq, sketch FROM vector INDEXED BY vector_sketches WHERE model = ? AND seq > ? ORDER BY seq
+-- Select the sketches of a model after a position. Bytes are asked for, because a damaged row may name another type.
+SELECT seq, CAST(coalesce(sketch, '') AS BLOB) FROM vector INDEXED BY vector_sketches WHERE model = ? AND seq > ? ORDER BY seq
 
 -- name: newest_vector
 -- Return the newest position with a vector of a model.
@@ -8,7 +8,7 @@ SELECT max(seq) FROM vector WHERE model = ?
 
 -- name: vectors_at
 -- Select the vectors of one version.
-SELECT model, seq, chunk, sketch, vector FROM vector WHERE model = ? AND seq = ? ORDER BY chunk
+SELECT model, seq, chunk, CAST(coalesce(sketch, '') AS BLOB), CAST(coalesce(vector, '') AS BLOB) FROM vector WHERE model = ? AND seq = ? ORDER BY chunk
 
 -- name: has_vectors_from
 -- Return whether a model has vectors at or after a position.
@@ -24,14 +24,14 @@ INSERT INTO meta (name, value) VALUES ('vectors ' || ?, '1') ON CONFLICT (name) 
 
 -- name: vectors_of_positions
 -- Select the vectors of a model at some positions.
-SELECT vector.seq, vector.vector, log.scope FROM json_each(?2) AS wanted
+SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB), log.scope FROM json_each(?2) AS wanted
 CROSS JOIN log ON log.seq = wanted.value
 CROSS JOIN vector ON vector.model = ?1 AND vector.seq = log.seq
 WHERE NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 
 -- name: current_vectors
 -- Select the vectors of a model at some positions, current versions only.
-SELECT vector.seq, vector.vector FROM json_each(?) AS wanted CROSS JOIN vector ON vector.model = ? AND vector.seq = wanted.value
+SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM json_each(?) AS wanted CROSS JOIN vector ON vector.model = ? AND vector.seq = wanted.value
 WHERE NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = vector.seq)
 
 -- name: without_vectors
@@ -56,7 +56,7 @@ CROSS JOIN log ON log.seq > known.seq AND log.scope IN (SELECT value FROM json_e
 
 -- name: all_vectors
 -- Select position, sketch and vector of all vectors of a model.
-SELECT seq, sketch, vector FROM vector WHERE model = ? ORDER BY seq
+SELECT seq, CAST(coalesce(sketch, '') AS BLOB), CAST(coalesce(vector, '') AS BLOB) FROM vector WHERE model = ? ORDER BY seq
 
 -- name: delete_vectors_from
 -- Delete the vectors of a model from a position on; recall makes them again.

@@ -1,0 +1,76 @@
+"""Entries of the log that were read before, kept in memory, so that checking and parsing them again costs little."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+from lukasa import canonical_json
+from lukasa.errors import StoreDamaged
+from lukasa.record import Record, copy_record, parse_entry
+
+_MAX_CHARACTERS = 1_000_000
+_MAX_ENTRY = 20_000
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+KnownEntry = tuple[bytes | str, bytes, Record | None, bytes | None]
+"""An entry, its digest, its record once it was read twice, and the body of that record as JSON if it is nested."""
+
+
+class EntryCache:
+    """Up to a million characters of entries that matched their digests, and their records.
+
+    An entry that is read again is compared with the one that was checked, byte by byte, so that a byte altered in between
+    is noticed like any other. From the third time on the record is copied, and at most its body is parsed.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, KnownEntry] = {}
+        self._characters = 0
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        self._known = {}
+        self._characters = 0
+
+    def parse(self, row: Sequence[Any]) -> Record:
+        """Parse a row of position, entry and digest; raise ``StoreDamaged`` unless the entry matches the digest."""
+        seq, entry, digest = row[0], row[1], row[2]
+        try:
+            known = self._known.get(seq)
+            if known is None or known[0] != entry or known[1] != digest:
+                self._check(seq, entry, digest)
+                return parse_entry(entry, seq, digest)
+            _, _, record, body = known
+            if record is None:
+                record = parse_entry(entry, seq, digest)
+                if not _SCALARS.issuperset(map(type, record.body.values())):
+                    body = canonical_json.encode(record.body)
+                self._known[seq] = (entry, digest, record, body)
+            return copy_record(record, {**record.body} if body is None else canonical_json.parse(body))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreDamaged(
+                f"The record at position {seq} cannot be read.", hint="Run `lukasa verify` to see what is damaged."
+            ) from error
+
+    def parse_text(self, row: Sequence[Any]) -> str:
+        """Parse the text of a row like those of ``parse``; raise ``ValueError`` and its like if it is damaged."""
+        seq, entry, digest = row[0], row[1], row[2]
+        known = self._known.get(seq)
+        if known is None or known[0] != entry or known[1] != digest:
+            self._check(seq, entry, digest)
+        elif known[2] is not None:
+            return known[2].text
+        text: str = canonical_json.parse(entry).get("text", "")
+        return text
+
+    def _check(self, seq: int, entry: bytes | str, digest: bytes) -> None:
+        if sha256(entry.encode() if isinstance(entry, str) else entry).digest() != digest:
+            raise ValueError("the entry does not match its digest")
+        size = len(entry)
+        if size <= _MAX_ENTRY:
+            if self._characters + size > _MAX_CHARACTERS:
+                self.clear()
+            self._characters += size
+            self._known[seq] = (entry, digest, None, None)

@@ -146,6 +146,11 @@ class Journal:
         engine = self._engine
         return engine.add_to_counter(name, amount, seconds) if isinstance(engine, SharedCounters) else None
 
+    def change_stamp(self) -> object | None:
+        """Return a value that differs once anybody wrote anything to the store; ``None`` if the engine has none."""
+        read_stamp: Callable[[], object] | None = getattr(self._engine, "change_stamp", None)
+        return None if read_stamp is None else read_stamp()
+
     def for_request(self, key: str, fingerprint: bytes) -> Journal:
         """Return a journal of the same caller whose writes raise ``RepeatedRequest`` when the request is repeated."""
         engine: Any = RequestLog(self._engine, key, fingerprint)

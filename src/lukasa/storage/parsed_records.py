@@ -1,0 +1,35 @@
+"""What a caller made of records that it read before. An entry of the log never changes, so nothing is made of it twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from lukasa.record import Record
+
+T = TypeVar("T")
+
+
+class ParsedRecords(Generic[T]):
+    """What ``parse`` made of records, by position and digest, for ``LogReader.read_parsed``.
+
+    All callers get the same value, so nobody may change it. When the entries behind the values have more than ``max_bytes``
+    in all, the values are dropped and made again as they are read.
+    """
+
+    def __init__(self, parse: Callable[[Record], T], max_bytes: int = 8_000_000) -> None:
+        self.parse = parse
+        self.known: dict[tuple[int, bytes], T] = {}
+        self._max_bytes = max_bytes
+        self._size = 0
+
+    def add(self, record: Record, size: int) -> T:
+        """Parse a record whose entry has some bytes, and keep the result."""
+        value = self.parse(record)
+        if size <= self._max_bytes // 4:
+            self._size += size
+            if self._size > self._max_bytes:
+                self.known.clear()
+                self._size = size
+            self.known[record.seq, record.digest] = value
+        return value

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 from lukasa.errors import InvalidInput
@@ -26,10 +27,11 @@ def choose_scope(memory: Memory, scope: str | None) -> str:
     return chosen
 
 
-def require_accepted(outcome: Outcome) -> None:
-    """Raise ``InvalidInput`` if a write was not accepted; the frameworks expect an exception."""
+def require_accepted(outcome: Outcome) -> Sequence[Record]:
+    """Return the records of a write, or raise ``InvalidInput`` if it was not accepted; the frameworks expect that."""
     if not isinstance(outcome, Accepted):
         raise InvalidInput(f"The store did not take it: {outcome.reason}")
+    return outcome.records
 
 
 def read_at_once(journal: Journal, query: Query) -> list[Record]:
@@ -62,17 +64,16 @@ def read_text(message: Any) -> str:
 
 async def run_to_end(work: Callable[[], T]) -> T:
     """Run a write in a thread and wait for its end, even if the caller is cancelled meanwhile."""
-    task = asyncio.ensure_future(asyncio.to_thread(work))
+    future = asyncio.get_running_loop().run_in_executor(None, copy_context().run, work)
     cancelled: asyncio.CancelledError | None = None
-    while not task.done():
+    while not future.done():
         try:
-            await asyncio.wait({task})
+            await asyncio.shield(future)
         except asyncio.CancelledError as error:
             cancelled = cancelled or error
-    result = task.result()
     if cancelled is not None:
         raise cancelled
-    return result
+    return future.result()
 
 
 def _is_encodable(text: str) -> bool:

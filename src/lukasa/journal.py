@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lukasa.clock import Clock, IdMaker, to_iso, to_utc
 from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
@@ -65,7 +65,10 @@ from lukasa.storage.engine import (
     hash_erased_key,
 )
 from lukasa.storage.integrity import describe_loss, name_entry
+from lukasa.storage.parsed_records import ParsedRecords
 from lukasa.storage.reader import names_subject
+
+T = TypeVar("T")
 
 _PAGE_SIZE = 500
 _MAX_SET_ASIDE_BYTES = 20_000_000
@@ -308,6 +311,16 @@ class Journal:
             if bound is not None and (edge >= bound if query.newest_first else edge <= bound):
                 raise StoreDamaged("Positions in the log do not grow; run `lukasa verify` to see what is damaged.")
             query = replace(query, before=edge) if query.newest_first else replace(query, after=edge)
+
+    def get_parsed(self, key: Key, parsed: ParsedRecords[T]) -> T | None:
+        """Return what ``parsed`` has or makes of the current record."""
+        with self._open_reader(single_query=True) as reader:
+            return reader.get_parsed(key, parsed)
+
+    def read_parsed(self, query: Query, parsed: ParsedRecords[T]) -> list[T]:
+        """Return what ``parsed`` has or makes of all records of a query, as of one moment."""
+        with self._open_reader(single_query=True) as reader:
+            return reader.read_parsed(query, parsed)
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
         """Return every stored version, oldest first; ``hidden`` includes quarantined ones, for the owner only."""

@@ -91,8 +91,7 @@ class LukasaSession(SessionABC):
         return Query(kinds=kinds, scopes=scopes, labels=labels, newest_first=newest, limit=limit)
 
     def _read_items(self, limit: int | None) -> list[str]:
-        with self._journal.snapshot() as reader:
-            items = reader.read_parsed(self._query(limit), self._items)
+        items = self._journal.read_parsed(self._query(limit), self._items)
         return items if limit is None else items[::-1]
 
     def _pop(self) -> TResponseInputItem | None:

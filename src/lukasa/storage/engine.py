@@ -224,6 +224,9 @@ class LogReader(Protocol):
     def read(self, query: Query = ALL_RECORDS) -> list[Record]:
         """Return records in log order."""
 
+    def get_parsed(self, key: Key, parsed: ParsedRecords[T]) -> T | None:
+        """Return what ``parsed`` has or makes of the newest version, if that is no tombstone."""
+
     def read_parsed(self, query: Query, parsed: ParsedRecords[T]) -> list[T]:
         """Return what ``parsed`` has or makes of each record, in log order."""
 

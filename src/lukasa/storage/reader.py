@@ -131,6 +131,10 @@ class StoreReader(ABC):
             records += self.read(replace(rest, before=edge) if query.newest_first else replace(rest, after=edge))
         return records
 
+    def get_parsed(self, key: Key, parsed: ParsedRecords[T]) -> T | None:
+        record = self.get(key)
+        return None if record is None else parsed.parse(record)
+
     def read_parsed(self, query: Query, parsed: ParsedRecords[T]) -> list[T]:
         return [parsed.parse(record) for record in self.read(query)]
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import apsw
 
 from lukasa.errors import StoreDamaged
-from lukasa.record import Record
+from lukasa.record import Key, Record
 from lukasa.scope import Reach
 from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
 from lukasa.storage.parsed_records import ParsedRecords
@@ -101,6 +101,16 @@ class SqliteReader(StoreReader):
     def _select_rows(self, query: Query) -> list[Sequence[Any]]:
         statement, values = self._build_statement(query, "log.seq, CAST(log.line AS BLOB), log.digest")
         return list(self._db.execute(statement, values)) if statement else []
+
+    def get_parsed(self, key: Key, parsed: ParsedRecords[T]) -> T | None:
+        values = (key.scope, key.kind, key.id)
+        if not self._reach.reads(key.scope) or not is_storable(values):
+            return None
+        row = self._db.execute(SQL["find_newest"], values).get
+        if row is None or (value := parsed.known.get(row[:2])) is not None:
+            return None if row is None else value
+        record = self.get(key)
+        return None if record is None else parsed.add(record, row[2])
 
     def read_parsed(self, query: Query, parsed: ParsedRecords[T]) -> list[T]:
         statement, values = self._build_statement(query, "log.seq, log.digest")

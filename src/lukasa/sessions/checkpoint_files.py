@@ -355,18 +355,23 @@ class CheckpointFiles:
                     lines.append(fields)
         return lines
 
-    def may_exceed(self, number: int, upto: int) -> bool:
-        """Return whether the files may have a checkpoint or a change beyond those numbers; only their last lines are read."""
-        if self.highest_number() > number:
-            return True
-        for _, name in self._delta_files():
-            try:
-                lines = read_whole(self._blobs, name).rsplit(b"\n", _LAST_LINES)[-_LAST_LINES:]
-                numbers = [canonical_json.parse(line.partition(b" ")[2]).get("n", 0) for line in lines if line]
-            except (LukasaError, OSError, ValueError, AttributeError):
+    def may_exceed(self, number: int, upto: int, file_list: Sequence[FileInfo]) -> bool:
+        """Return whether these files may have a checkpoint or a change beyond those numbers; only last lines are read."""
+        for file in file_list:
+            base = _file_name(file)
+            numbered = _NUMBERED_NAME.fullmatch(base)
+            if numbered is None:
+                continue
+            if int(numbered[1]) > number:
                 return True
-            if any(not isinstance(found, int) or found > upto for found in numbers):
-                return True
+            if _DELTAS_NAME.fullmatch(base):
+                try:
+                    lines = read_whole(self._blobs, file.name).rsplit(b"\n", _LAST_LINES)[-_LAST_LINES:]
+                    found = [canonical_json.parse(line.partition(b" ")[2]).get("n", 0) for line in lines if line]
+                except (LukasaError, OSError, ValueError, AttributeError):
+                    return True
+                if any(not isinstance(change, int) or change > upto for change in found):
+                    return True
         return False
 
     def list_files(self) -> list[FileInfo]:

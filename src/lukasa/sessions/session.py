@@ -55,7 +55,7 @@ class Significance:
     probability: float = 0.10
     statuses: bool = True
     sections: tuple[str, ...] = ("configuration",)
-    changes: int = 500
+    changes: int = 200
 
     def is_met(
         self, saved_state: SessionState, state: SessionState, touched_paths: Sequence[Sequence[str]], changes: int

@@ -374,15 +374,17 @@ class Sessions:
     def _read_state(self, session_id: str, scope: str | None) -> _StoredState:
         records, files = self._records_and_files(session_id, scope)
         file_list = files.list_files()
-        state = self._stored_state(records, files)
+        state = self._stored_state(records, files, file_list)
         encoded = None if state is None else canonical_json.encode(state)
         return _StoredState(files, file_list, encoded, self._newest_session(records.scope) == session_id)
 
-    def _stored_state(self, records: SessionRecords, files: CheckpointFiles) -> SessionState | None:
+    def _stored_state(
+        self, records: SessionRecords, files: CheckpointFiles, file_list: Sequence[FileInfo]
+    ) -> SessionState | None:
         """Return the state that the log proves, or where the files may know more, that of both."""
         key = (records.session, records.scope)
         replayed = records.replay(self._replayed.get(key))
-        if replayed is not None and not files.may_exceed(replayed.checkpoint.number, replayed.upto):
+        if replayed is not None and not files.may_exceed(replayed.checkpoint.number, replayed.upto, file_list):
             if len(self._replayed) >= _MAX_REPLAYED:
                 self._replayed.clear()
             self._replayed[key] = replayed
@@ -408,8 +410,9 @@ class Sessions:
         ]
         if (scope, versions) != self._known_configuration[0]:
             id = self._newest_session(scope) if versions else None
-            state = None if id is None else self._stored_state(*self._records_and_files(id, scope))
-            self._known_configuration = (scope, versions), {} if state is None else state["configuration"]
+            encoded = None if id is None else self._read_state(id, scope).encoded
+            configuration = {} if encoded is None else canonical_json.parse(encoded)["configuration"]
+            self._known_configuration = (scope, versions), configuration
         return self._known_configuration[1]
 
     def checkpoint(self, session_id: str, number: int, *, scope: str | None = None) -> Checkpoint | None:

@@ -1,4 +1,7 @@
-"""What a caller made of records that it read before. An entry of the log never changes, so nothing is made of it twice."""
+"""What a caller made of records that it read before.
+
+An entry of the log never changes, and no position is used twice: what was made of an entry holds as long as it is current.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ T = TypeVar("T")
 
 
 class ParsedRecords(Generic[T]):
-    """What ``parse`` made of records, by position and digest, for ``LogReader.read_parsed``.
+    """What ``parse`` made of records, by position, for ``LogReader.get_parsed`` and ``read_parsed``.
 
     All callers get the same value, so nobody may change it. When the entries behind the values have more than ``max_bytes``
     in all, the values are dropped and made again as they are read.
@@ -19,7 +22,7 @@ class ParsedRecords(Generic[T]):
 
     def __init__(self, parse: Callable[[Record], T], max_bytes: int = 8_000_000) -> None:
         self.parse = parse
-        self.known: dict[tuple[int, bytes], T] = {}
+        self.known: dict[int, T] = {}
         self._max_bytes = max_bytes
         self._size = 0
 
@@ -31,5 +34,5 @@ class ParsedRecords(Generic[T]):
             if self._size > self._max_bytes:
                 self.known.clear()
                 self._size = size
-            self.known[record.seq, record.digest] = value
+            self.known[record.seq] = value
         return value

@@ -10,7 +10,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from lukasa.errors import InvalidInput
-from lukasa.journal import Journal
+from lukasa.journal import ConditionalDrafts, Journal
 from lukasa.memory import Memory
 from lukasa.outcome import Accepted, Outcome
 from lukasa.record import Record
@@ -38,6 +38,23 @@ def read_at_once(journal: Journal, query: Query) -> list[Record]:
     """Return all records of a query as of one moment."""
     with journal.snapshot() as reader:
         return reader.read(query)
+
+
+class AdapterRecords:
+    """The records of an adapter in one scope, for callers of asyncio."""
+
+    def __init__(self, memory: Memory, scope: str | None) -> None:
+        self.journal = memory.journal
+        self.scope = choose_scope(memory, scope)
+
+    async def read(self, kind: str, *labels: str) -> list[Record]:
+        """Return the records of a kind that have the labels, as of one moment."""
+        query = Query(kinds=(kind,), scopes=(self.scope,), labels=labels)
+        return await asyncio.to_thread(read_at_once, self.journal, query)
+
+    async def append_if(self, condition: ConditionalDrafts) -> None:
+        """Write what a condition returns, to the end even if the caller is cancelled; raise if it is refused."""
+        await run_to_end(lambda: require_accepted(self.journal.append_if(condition)))
 
 
 def hash_names(*names: str) -> str:

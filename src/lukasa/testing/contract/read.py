@@ -188,6 +188,16 @@ class AsOfTests(EngineTestBase):
             by_number = sorted(state.values(), key=lambda record: int(record.text.split()[0][4:]))
             assert [id for n in range(12) for id in find_ids(engine, f"word{n}", as_of=moment)] == ids(by_number)
 
+    @requirement("LOG-1")
+    def test_one_new_record_is_found_by_each_of_its_labels(self, engine: Engine) -> None:
+        labels = ("session=1", "mood=good", "mood=good")
+        add(engine, make_draft("hello", generated_id="made-1", labels=labels))
+        add(engine, make_draft("again", generated_id="made-2", labels=("session=1",)))
+        for label, ids_found in (("session=1", ["made-1", "made-2"]), ("mood=good", ["made-1"])):
+            assert list_ids(engine, labels=(label,)) == ids_found
+            assert list_ids(engine, kinds=("note",), scopes=(SHARED,), labels=(label,)) == ids_found
+        assert engine.verify().sound
+
     @requirement("LOG-2")
     def test_order_follows_the_position_when_the_clock_jumps(self, engine: Engine, clock: FrozenClock) -> None:
         first = write_note(engine, "a", "one")

@@ -2,6 +2,7 @@
 
 Both sides alternate, round by round, on files of the same disk, and every write is durable when it returns. The saver gets a state
 of 20 KB of which a little changes, and a thread whose messages grow by one; the store gets small items; the session gets turns.
+A conversation, which also counts tokens and extracts facts, is compared with the session of OpenAI Agents.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ ROUNDS = 5
 SEED = 2026
 REPEATS = 12
 SPEED_BAR = BenchmarkBar("ratio", "most", 1.0)
+CONVERSATION_BAR = BenchmarkBar("ratio", "most", 1.3)
+LOAD_BAR = BenchmarkBar("lukasa", "most", 0.0003)
 
 Action = Callable[[Any], Any]
 
@@ -203,7 +206,7 @@ def _measure_store(stack: ExitStack, place: Path, size: int, rounds: int) -> lis
 
 
 def _measure_session(stack: ExitStack, place: Path, size: int, rounds: int) -> list[BenchmarkRow]:
-    """Measure appends to a session that has some turns already, and reads of its end."""
+    """Measure appends to a session and to a conversation that have some turns already, and reads of their ends."""
     from agents import SQLiteSession
 
     from lukasa.integrations.openai_agents import LukasaSession
@@ -222,13 +225,20 @@ def _measure_session(stack: ExitStack, place: Path, size: int, rounds: int) -> l
 
     for start in range(0, size, 500):
         turns = [turn for _ in range(min(500, size - start)) for turn in next_turn()]
+        memory.context.extend("talk", turns)
         for session in sessions:
             loop.run_until_complete(session.add_items(turns))
     append = _compare_actions(rounds, [partial(_add_turn, loop, session) for session in sessions], next_turn)
     get = _compare_actions(rounds, [partial(_get_end, loop, session) for session in sessions], lambda: None)
+    talks: list[Action] = [lambda items: memory.context.extend("talk", items), partial(_add_turn, loop, stock)]
+    extend = _compare_actions(rounds, talks, next_turn)
+    loads: list[Action] = [lambda _: memory.context.load("talk"), partial(_get_end, loop, stock)]
+    load = _compare_actions(rounds, loads, lambda: None)
     return [
         comparison_row("session: append a turn", size, "s", append, SPEED_BAR),
         comparison_row("session: get the last 20", size, "s", get, SPEED_BAR),
+        comparison_row("conversation: append a turn", size, "s", extend, CONVERSATION_BAR),
+        comparison_row("conversation: load it", size, "s", load, LOAD_BAR),
     ]
 
 

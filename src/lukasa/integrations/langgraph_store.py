@@ -20,6 +20,7 @@ from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.integrations import GRAPH_ITEM
 from lukasa.integrations.records import choose_scope, hash_names, require_accepted
 from lukasa.memory import Memory
+from lukasa.read_cache import ReadCache
 from lukasa.record import Draft, Key, Record, draft_from
 from lukasa.storage.engine import Query, Reader
 from lukasa.storage.parsed_records import ParsedRecords
@@ -75,6 +76,7 @@ class LukasaStore(BaseStore):
         self.ttl_config = ttl
         self._scope = choose_scope(memory, scope)
         self._records = ParsedRecords(lambda record: record)
+        self._many_fields: ReadCache[bool] = ReadCache(memory.journal)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations; reads see the state before the writes, and of several writes to one key the last counts."""
@@ -97,6 +99,9 @@ class LukasaStore(BaseStore):
         recalled = {
             index: self._recall(op) for index, op in enumerate(operations) if isinstance(op, SearchOp) and op.query
         }
+        finds_many = any(isinstance(op, SearchOp) and op.filter for op in operations) and self._many_fields.read(
+            "", self._has_many_fields
+        )
         with self._journal.snapshot() as reader:
             for index, op in enumerate(operations):
                 if isinstance(op, GetOp):
@@ -105,7 +110,7 @@ class LukasaStore(BaseStore):
                         results[index] = _to_item(record)
                         read += [record] if op.refresh_ttl else []
                 elif isinstance(op, SearchOp):
-                    found = self._search(reader, op, recalled.get(index, ()), now)
+                    found = self._search(reader, op, recalled.get(index, ()), now, finds_many=finds_many)
                     results[index] = [_to_search_item(record, score) for record, score in found]
                     read += [record for record, _ in found] if op.refresh_ttl else []
                 elif isinstance(op, ListNamespacesOp):
@@ -135,7 +140,7 @@ class LukasaStore(BaseStore):
         return [(hit.record, hit.score) for hit in answer.hits]
 
     def _search(
-        self, reader: Reader, op: SearchOp, recalled: Iterable[tuple[Record, float]], now: datetime
+        self, reader: Reader, op: SearchOp, recalled: Iterable[tuple[Record, float]], now: datetime, *, finds_many: bool
     ) -> list[tuple[Record, float | None]]:
         """Return the items that match: those that were recalled first, then the newest."""
         wanted = op.offset + op.limit
@@ -144,7 +149,8 @@ class LukasaStore(BaseStore):
             if _matches(record, op, now):
                 found[record.key] = (record, score)
         if len(found) < wanted:
-            for record in self._read_items(reader, op.namespace_prefix, op.filter, wanted):
+            items = self._read_items(reader, op.namespace_prefix, op.filter, wanted, finds_many=finds_many)
+            for record in items:
                 if record.key not in found and _matches(record, op, now):
                     found[record.key] = (record, None)
                     if len(found) >= wanted:
@@ -168,17 +174,28 @@ class LukasaStore(BaseStore):
         return sorted(names)[op.offset : op.offset + op.limit]
 
     def _read_items(
-        self, reader: Reader, prefix: tuple[str, ...], filter: Mapping[str, Any] | None = None, wanted: int = _PAGE_SIZE
+        self,
+        reader: Reader,
+        prefix: tuple[str, ...],
+        filter: Mapping[str, Any] | None = None,
+        wanted: int = _PAGE_SIZE,
+        *,
+        finds_many: bool = True,
     ) -> Iterable[Record]:
         """Return the items below a namespace, newest first; of those that a filter leaves out, most are left out."""
         labels = [_prefix_label(prefix)] if prefix else []
         fields = [label for name, value in (filter or {}).items() if (label := _field_label(name, value))]
         finds_wanted = not filter or len(fields) == len(filter)  # nearly every item that is read is wanted
         size = min(max(wanted, 1), _PAGE_SIZE) if finds_wanted else _PAGE_SIZE
-        if not fields:
-            return self._read_pages(reader, size, *labels)
-        pages = (self._read_pages(reader, size, *more) for more in ([*labels, *fields], [_MANY_FIELDS, *labels]))
-        return merge(*pages, key=lambda record: -record.seq)
+        pages = self._read_pages(reader, size, *labels, *fields)
+        if not fields or not finds_many:
+            return pages
+        return merge(pages, self._read_pages(reader, size, _MANY_FIELDS, *labels), key=lambda record: -record.seq)
+
+    def _has_many_fields(self) -> bool:
+        """Return whether any item has so many fields that none of them has a label."""
+        query = Query(kinds=(GRAPH_ITEM,), scopes=(self._scope,), labels=(_MANY_FIELDS,), limit=1)
+        return bool(self._journal.read_parsed(query, self._records))
 
     def _read_pages(self, reader: Reader, size: int, *labels: str) -> Iterator[Record]:
         query = Query(kinds=(GRAPH_ITEM,), scopes=(self._scope,), labels=labels, newest_first=True, limit=size)

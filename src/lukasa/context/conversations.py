@@ -292,12 +292,9 @@ class Conversations:
         else:
             new_turns = [replace(turn, id=self._new_id()) for turn in new_turns]
         has_state, settings = self._read_settings(conversation)
-        facts = self._new_fact_drafts(conversation, new_turns) if settings.extracting else []
-        drafts = self._turn_drafts(conversation, new_turns, origin)
-        if key or facts:
-            drafts = [*(draft._replace(expected=0) for draft in drafts), *facts]
-        else:  # nothing refers to the turns, and no id has to be looked up that is made as they are written
-            drafts = [draft._replace(id="") for draft in drafts]
+        drafts = [draft._replace(expected=0) for draft in self._turn_drafts(conversation, new_turns, origin)]
+        if settings.extracting:
+            drafts += self._new_fact_drafts(conversation, new_turns)
         outcome = self._append_with_state(conversation, drafts, has_state=has_state)
         if isinstance(outcome, Conflict) and key:
             first = self._find_repeated_outcome(conversation, new_turns)

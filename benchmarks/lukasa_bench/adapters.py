@@ -2,6 +2,7 @@
 
 Both sides alternate, round by round, on files of the same disk, and every write is durable when it returns. The saver gets a state
 of 20 KB of which a little changes, and a thread whose messages grow by one; the store gets small items; the session gets turns.
+A conversation, which also counts tokens and extracts facts, is compared with the session of OpenAI Agents.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ ROUNDS = 5
 SEED = 2026
 REPEATS = 12
 SPEED_BAR = BenchmarkBar("ratio", "most", 1.0)
+CONVERSATION_BAR = BenchmarkBar("ratio", "most", 1.3)
+LOAD_BAR = BenchmarkBar("lukasa", "most", 0.0003)
 
 Action = Callable[[Any], Any]
 
@@ -68,16 +71,6 @@ def _compare_actions(rounds: int, pair: Sequence[Action], make_item: Callable[[]
     return compare(*results)
 
 
-def _open_savers(stack: ExitStack, place: Path) -> list[Any]:
-    from langgraph.checkpoint.sqlite import SqliteSaver
-
-    from lukasa.integrations.langgraph import LukasaSaver
-
-    memory = stack.enter_context(open_memory(place / "lukasa.db", embedder="hash"))
-    stock = stack.enter_context(SqliteSaver.from_conn_string(str(place / "stock.db")))
-    return [LukasaSaver(memory), stock]
-
-
 class _Thread:
     """A thread of one saver, whose newest checkpoint is known."""
 
@@ -104,19 +97,13 @@ class _Thread:
 
 def _measure_saver(stack: ExitStack, place: Path, size: int, rounds: int) -> list[BenchmarkRow]:
     """Measure a small change of a large state, with some checkpoints in the thread already."""
-    threads = [_Thread(saver) for saver in _open_savers(stack, place)]
     notes, numbers = {f"note {n}": note.text for n, note in enumerate(NoteCorpus(SEED).take(100))}, count()
     fixed = "x" * 20_000
 
     def next_values() -> dict[str, Any]:
         return {"notes": notes | {"note 7": f"changed {next(numbers)}"}, "fixed": fixed}
 
-    for _ in range(min(size, 1_000)):
-        values = next_values()
-        for thread in threads:
-            thread.put(values)
-    put = _compare_actions(rounds, [thread.put for thread in threads], next_values)
-    get = _compare_actions(rounds, [thread.get for thread in threads], lambda: None)
+    put, get = _compare_savers(stack, place, rounds, next_values, earlier=min(size, 1_000))
     return [
         comparison_row("saver: put a small change", size, "s", put, SPEED_BAR),
         comparison_row("saver: get the newest", size, "s", get, SPEED_BAR),
@@ -127,7 +114,6 @@ def _measure_thread(stack: ExitStack, place: Path, size: int, rounds: int) -> li
     """Measure the turn of a graph whose list of messages has some length already."""
     from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-    threads = [_Thread(saver) for saver in _open_savers(stack, place)]
     corpus = NoteCorpus(SEED)
     messages: list[BaseMessage] = [
         (HumanMessage if number % 2 else AIMessage)(note.text, id=str(number))
@@ -139,16 +125,30 @@ def _measure_thread(stack: ExitStack, place: Path, size: int, rounds: int) -> li
         messages.append(HumanMessage(note.text, id=str(len(messages))))
         return {"messages": list(messages)}
 
-    for _ in range(2):
-        values = next_values()
-        for thread in threads:
-            thread.put(values)
-    append = _compare_actions(rounds, [thread.put for thread in threads], next_values)
-    get = _compare_actions(rounds, [thread.get for thread in threads], lambda: None)
+    append, get = _compare_savers(stack, place, rounds, next_values, earlier=2)
     return [
         comparison_row("thread: append a message", size, "s", append, SPEED_BAR),
         comparison_row("thread: get the newest", size, "s", get, SPEED_BAR),
     ]
+
+
+def _compare_savers(
+    stack: ExitStack, place: Path, rounds: int, next_values: Callable[[], dict[str, Any]], *, earlier: int
+) -> tuple[Comparison, Comparison]:
+    """Compare puts and gets of both savers in a thread with some earlier checkpoints."""
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    from lukasa.integrations.langgraph import LukasaSaver
+
+    memory = stack.enter_context(open_memory(place / "lukasa.db", embedder="hash"))
+    stock = stack.enter_context(SqliteSaver.from_conn_string(str(place / "stock.db")))
+    threads = [_Thread(LukasaSaver(memory)), _Thread(stock)]
+    for _ in range(earlier):
+        values = next_values()
+        for thread in threads:
+            thread.put(values)
+    put = _compare_actions(rounds, [thread.put for thread in threads], next_values)
+    return put, _compare_actions(rounds, [thread.get for thread in threads], lambda: None)
 
 
 def _measure_store(stack: ExitStack, place: Path, size: int, rounds: int) -> list[BenchmarkRow]:
@@ -206,7 +206,7 @@ def _measure_store(stack: ExitStack, place: Path, size: int, rounds: int) -> lis
 
 
 def _measure_session(stack: ExitStack, place: Path, size: int, rounds: int) -> list[BenchmarkRow]:
-    """Measure appends to a session that has some turns already, and reads of its end."""
+    """Measure appends to a session and to a conversation that have some turns already, and reads of their ends."""
     from agents import SQLiteSession
 
     from lukasa.integrations.openai_agents import LukasaSession
@@ -225,13 +225,20 @@ def _measure_session(stack: ExitStack, place: Path, size: int, rounds: int) -> l
 
     for start in range(0, size, 500):
         turns = [turn for _ in range(min(500, size - start)) for turn in next_turn()]
+        memory.context.extend("talk", turns)
         for session in sessions:
             loop.run_until_complete(session.add_items(turns))
     append = _compare_actions(rounds, [partial(_add_turn, loop, session) for session in sessions], next_turn)
     get = _compare_actions(rounds, [partial(_get_end, loop, session) for session in sessions], lambda: None)
+    talks: list[Action] = [lambda items: memory.context.extend("talk", items), partial(_add_turn, loop, stock)]
+    extend = _compare_actions(rounds, talks, next_turn)
+    loads: list[Action] = [lambda _: memory.context.load("talk"), partial(_get_end, loop, stock)]
+    load = _compare_actions(rounds, loads, lambda: None)
     return [
         comparison_row("session: append a turn", size, "s", append, SPEED_BAR),
         comparison_row("session: get the last 20", size, "s", get, SPEED_BAR),
+        comparison_row("conversation: append a turn", size, "s", extend, CONVERSATION_BAR),
+        comparison_row("conversation: load it", size, "s", load, LOAD_BAR),
     ]
 
 

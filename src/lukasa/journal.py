@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lukasa.clock import Clock, IdMaker, to_iso, to_utc
 from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
@@ -65,7 +65,10 @@ from lukasa.storage.engine import (
     hash_erased_key,
 )
 from lukasa.storage.integrity import describe_loss, name_entry
+from lukasa.storage.parsed_records import ParsedRecords
 from lukasa.storage.reader import names_subject
+
+T = TypeVar("T")
 
 _PAGE_SIZE = 500
 _MAX_SET_ASIDE_BYTES = 20_000_000
@@ -145,6 +148,11 @@ class Journal:
         self._require_owner("count in it")
         engine = self._engine
         return engine.add_to_counter(name, amount, seconds) if isinstance(engine, SharedCounters) else None
+
+    def change_stamp(self) -> object | None:
+        """Return a value that differs once anybody wrote anything to the store; ``None`` if the engine has none."""
+        read_stamp: Callable[[], object] | None = getattr(self._engine, "change_stamp", None)
+        return None if read_stamp is None else read_stamp()
 
     def for_request(self, key: str, fingerprint: bytes) -> Journal:
         """Return a journal of the same caller whose writes raise ``RepeatedRequest`` when the request is repeated."""
@@ -305,6 +313,16 @@ class Journal:
             if bound is not None and (edge >= bound if query.newest_first else edge <= bound):
                 raise StoreDamaged("Positions in the log do not grow; run `lukasa verify` to see what is damaged.")
             query = replace(query, before=edge) if query.newest_first else replace(query, after=edge)
+
+    def get_parsed(self, key: Key, parsed: ParsedRecords[T]) -> T | None:
+        """Return what ``parsed`` has or makes of the current record."""
+        with self._open_reader(single_query=True) as reader:
+            return reader.get_parsed(key, parsed)
+
+    def read_parsed(self, query: Query, parsed: ParsedRecords[T]) -> list[T]:
+        """Return what ``parsed`` has or makes of all records of a query, as of one moment."""
+        with self._open_reader(single_query=True) as reader:
+            return reader.read_parsed(query, parsed)
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
         """Return every stored version, oldest first; ``hidden`` includes quarantined ones, for the owner only."""

@@ -13,5 +13,5 @@ pytestmark = pytest.mark.slow
 @pytest.mark.requirement("DOO-6")
 def test_every_adapter_is_compared_with_the_stock_implementation():
     report = run((30,), 1)
-    assert {row.case.split(":")[0] for row in report.rows} == {"saver", "thread", "store", "session"}
+    assert {row.case.split(":")[0] for row in report.rows} == {"saver", "thread", "store", "session", "conversation"}
     assert all(row.ratio and row.bar is not None for row in report.rows)

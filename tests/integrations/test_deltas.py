@@ -34,3 +34,12 @@ def test_a_small_change_of_a_long_version_takes_few_bytes():
         difference = encode_difference(base, new)
         assert len(difference) < 400, name
         assert apply_difference(base, difference) == new
+
+
+@pytest.mark.requirement("DOO-6")
+def test_a_change_in_one_place_takes_its_own_bytes_and_few_more():
+    base = b"".join(b"note %d: the meeting is at noon\n" % number for number in range(300))
+    for changed in (base.replace(b"note 7:", b"note seven:", 1), b"\x93" + base[1:] + b"one more", base[:-20], base):
+        difference = encode_difference(base, changed)
+        assert len(difference) < 120
+        assert apply_difference(base, difference) == changed

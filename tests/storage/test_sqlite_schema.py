@@ -320,3 +320,31 @@ def test_reading_by_label_starts_at_the_requested_position_of_the_index(tmp_path
         plan = " ".join(row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}", values))
         database.close()
     assert "label=? AND scope=? AND seq>? AND seq<?" in plan
+
+
+@pytest.mark.requirement("LOG-4")
+def test_labels_of_one_scope_are_joined_before_any_entry_is_read(tmp_path):
+    """A filter by two labels must not read the entries that have only one of them; any number of labels is allowed."""
+    from lukasa.memory import open_memory
+    from lukasa.record import Draft
+    from lukasa.scope import FULL_REACH, Reach
+    from lukasa.storage.engine import Query
+    from lukasa.storage.sqlite.reader import SqliteReader
+
+    many = tuple(f"tag={number}" for number in range(90))
+    with open_memory(tmp_path / "labels.db") as memory:
+        memory.journal.append(Draft("turn", labels=("session=s", f"half={number % 2}")) for number in range(6))
+        memory.journal.append(Draft("turn", labels=many))
+        query = Query(kinds=("turn",), scopes=("shared",), labels=("session=s", "half=1"), newest_first=True, limit=2)
+        assert [record.seq for record in memory.journal.read(query)] == [6, 4]
+        assert [record.seq for record in memory.journal.read(Query(scopes=("shared",), labels=many))] == [7]
+        database = apsw.Connection(str(tmp_path / "labels.db"))
+        reader = SqliteReader(database, FULL_REACH)
+        statement, values = reader._build_statement(query, "log.seq")
+        plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+        outside = SqliteReader(database, Reach.of(["ada"]))
+        assert outside.read(query) == []
+        assert [record.seq for record in SqliteReader(database, Reach.of(["shared", "ada"])).read(query)] == [6, 4]
+        database.close()
+    assert [line.split()[1] for line in plan[:3]] == ["label", "other_0", "log"]
+    assert not any("TEMP B-TREE" in line for line in plan), "the index has the order already"

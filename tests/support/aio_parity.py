@@ -39,6 +39,7 @@ store = load_store_script()
 import lukasa.aio  # noqa: E402 - after the environment is fixed
 from lukasa.async_proxy import AsyncCall, AsyncProxy  # noqa: E402
 from lukasa.record import draft_from, entry_bytes  # noqa: E402
+from lukasa.storage.parsed_records import ParsedRecords  # noqa: E402
 from lukasa.text.terms import text_pair_keys  # noqa: E402
 
 
@@ -171,6 +172,9 @@ def journal_calls(memory: Any, folder: Path) -> Iterator[Any]:
     yield everything, journal.get(record.key), journal.get(record.key, version=1), journal.history(record.key)
     yield journal.tip(), journal.home_scope, journal.quarantined(), journal.find("plain note")
     yield journal.neighbours(record.key), journal.preview_erase(record.key)
+    parsed = ParsedRecords(lambda record: record.text)
+    yield journal.get_parsed(record.key, parsed), journal.read_parsed(lukasa.Query(kinds=("note",)), parsed)
+    yield journal.change_stamp() == journal.change_stamp()
     yield journal.append_if(lambda reader: [lukasa.Draft("note", f"{len(reader.read())} records", id="counted")])
     yield journal.append_if(lambda _: lukasa.Refused("full", "The limit is reached."))
     yield journal.put_vectors("test", [(record.seq, 0, [1.0, 0.0])])
@@ -186,6 +190,7 @@ def journal_calls(memory: Any, folder: Path) -> Iterator[Any]:
     with journal.snapshot() as reader:
         yield reader.get(record.key), reader.history(record.key), reader.read(), reader.tally(), reader.tip()
         yield reader.names_at([record.seq])
+        yield reader.get_parsed(record.key, parsed), reader.read_parsed(lukasa.Query(kinds=("note",)), parsed)
         yield reader.match_text("plain note"), reader.frequency(["note"]), reader.authors(100)
         yield reader.match_vector("test", [1.0, 0.0]), reader.cosines("test", [1.0, 0.0], [record.seq])
         yield reader.count_without_vectors("test"), reader.without_vectors("test", 3)

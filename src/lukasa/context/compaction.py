@@ -23,8 +23,7 @@ from lukasa.context.records import (
     TURN,
     ConversationReader,
     ConversationRecords,
-    parse_turn,
-    read_newest_records,
+    ParsedConversations,
 )
 from lukasa.context.state import (
     CompactionReport,
@@ -248,8 +247,9 @@ class ConversationSizeTracker:
     compaction reads the conversation again before it changes anything.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, parsed: ParsedConversations) -> None:
         self._journal = journal
+        self._parsed = parsed
         self._sizes: dict[ConversationRecords, _ConversationSize] = {}
         self._lock = Lock()
 
@@ -274,16 +274,16 @@ class ConversationSizeTracker:
 
     def _measure(self, conversation: ConversationRecords) -> _ConversationSize:
         with self._journal.snapshot() as reader:
-            origin = ConversationReader(reader, conversation).load() or LoadedConversation()
+            origin = ConversationReader(reader, conversation, parsed=self._parsed).load() or LoadedConversation()
             newest = reader.get(Key(conversation.scope, TURN, origin.turns[-1].id)) if origin.turns else None
         position = newest.seq if newest is not None else origin.folded_position
         return _ConversationSize(position, len(origin.turns), sum(turn.tokens for turn in origin.turns))
 
     def _count_new_turns(self, size: _ConversationSize, conversation: ConversationRecords, written_count: int) -> None:
         """Add the turns that any writer appended since the last check."""
-        query = conversation.turn_query()
-        new = read_newest_records(self._journal.read, query, size.position, written_count + 1)
+        read, query = self._journal.read_parsed, conversation.turn_query()
+        new = self._parsed.read_newest_turns(read, query, size.position, written_count + 1)
         if new:
-            size.position = new[0].seq
+            size.position = new[0][0]
             size.entries += len(new)
-            size.tokens += sum(parse_turn(record).tokens for record in new)
+            size.tokens += sum(turn.tokens for _, turn in new)

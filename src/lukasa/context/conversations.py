@@ -22,6 +22,7 @@ from lukasa.context.records import (
     TURN,
     ConversationReader,
     ConversationRecords,
+    ParsedConversations,
     check_turns,
     diff_turns,
     is_nonblank_text,
@@ -49,6 +50,7 @@ from lukasa.journal import Journal
 from lukasa.models.llm import LanguageModel, open_language_model
 from lukasa.models.token_counter import TokenCounter, open_token_counter
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.read_cache import ReadCache
 from lukasa.recall.memories import MemorySource, recall_memories
 from lukasa.record import Draft, Key, Record
 from lukasa.scope import RESERVED_NAMES, SHARED
@@ -90,7 +92,9 @@ class Conversations:
         self._model = model
         self._open_model = open_model
         self._scope = ""
-        self._size_tracker = ConversationSizeTracker(journal)
+        self._parsed = ParsedConversations()
+        self._loaded: ReadCache[tuple[LoadedConversation, tuple[str, ...]]] = ReadCache(journal, 32)
+        self._size_tracker = ConversationSizeTracker(journal, self._parsed)
 
     def within(self, scope: str) -> Conversations:
         """Return the conversations of another scope."""
@@ -131,10 +135,17 @@ class Conversations:
         """Return the conversation now or at an earlier point; an empty one where there is none. Writes nothing."""
         conversation = self._conversation(session_id)
         point = to_utc(as_of) if isinstance(as_of, datetime) else as_of
+        origin, recovered = self._loaded.read((conversation, point), lambda: self._read(conversation, point))
+        return Context.from_loaded(session_id, conversation.scope, origin, recovered)
+
+    def _read(
+        self, conversation: ConversationRecords, point: AsOf | None
+    ) -> tuple[LoadedConversation, tuple[str, ...]]:
+        """Read a conversation, and what was damaged in it."""
         with self._journal.snapshot() as snapshot:
-            reader = ConversationReader(snapshot, conversation, point)
+            reader = ConversationReader(snapshot, conversation, point, self._parsed)
             origin = reader.load() or LoadedConversation(state=default_state(), settings=self._defaults)
-        return Context.from_loaded(session_id, conversation.scope, origin, tuple(reader.recovered))
+        return origin, tuple(reader.recovered)
 
     def save(self, context: Context) -> Outcome:
         """Write the edits of a context as one batch; a ``Conflict`` if another writer saved it since it was loaded.
@@ -291,6 +302,8 @@ class Conversations:
         if not isinstance(outcome, Accepted):
             return outcome
         written = [record for record in outcome.records if record.kind == TURN]
+        for record in written:
+            self._parsed.turns.add(record, len(record.text) + 500)
         if settings.automatic and self._size_tracker.is_full(conversation, len(written), settings):
             self._compact_if_automatic(conversation, settings)
         return Accepted(written)
@@ -565,8 +578,8 @@ class Conversations:
     def _read_settings(self, conversation: ConversationRecords) -> tuple[bool, ConversationSettings]:
         """Return whether the conversation has a state record, and its settings."""
         try:
-            record = self._journal.get(conversation.key(CONTEXT))
-            return (False, self._defaults) if record is None else (True, parse_state(record.body)[1])
+            found = self._journal.get_parsed(conversation.key(CONTEXT), self._parsed.newest[CONTEXT])
+            return (False, self._defaults) if found is None else (True, found[1][1])
         except (StoreDamaged, InvalidInput):  # load reports the damage; it does not stop an append
             return True, self._defaults
 

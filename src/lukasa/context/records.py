@@ -12,7 +12,7 @@ that a conversation can be copied to another store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -36,6 +36,7 @@ from lukasa.errors import InvalidInput, StoreDamaged
 from lukasa.outcome import Refused
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.storage.engine import AsOf, Query, Reader
+from lukasa.storage.parsed_records import ParsedRecords
 
 TURN, CONTEXT, SUMMARY, FACT = "turn", "context", "summary", "fact"
 MAX_TURNS_PER_SUMMARY_VERSION = 900
@@ -43,6 +44,7 @@ MAX_TURNS_PER_SUMMARY_VERSION = 900
 _MAX_VERSION_GAP = 100
 
 T = TypeVar("T")
+PositionedTurns = ParsedRecords[tuple[int, Turn]]
 
 
 class ConversationRecords(NamedTuple):
@@ -282,25 +284,43 @@ def is_nonblank_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def read_newest_records(
-    read: Callable[[Query], Iterable[Record]], query: Query, position: int, limit: int
-) -> list[Record]:
-    """Read the records after a position from the end, so that the cost depends on their number; return newest first."""
-    while True:
-        page = list(read(replace(query, newest_first=True, limit=limit)))
-        recent = [record for record in page if record.seq > position]
-        if len(recent) < len(page) or len(page) < limit:
-            return recent
-        limit *= 4
+class ParsedConversations:
+    """Parts of conversations that were parsed before: turns and facts with their positions, others with their versions."""
+
+    def __init__(self) -> None:
+        self.turns = ParsedRecords(lambda record: (record.seq, parse_turn(record)))
+        self.facts = ParsedRecords(lambda record: (record.seq, parse_fact(record)))
+        self.newest: Mapping[str, ParsedRecords[tuple[int, Any]]] = {
+            CONTEXT: ParsedRecords(lambda record: (record.version, parse_state(record.body))),
+            SUMMARY: ParsedRecords(lambda record: (record.version, parse_summary(record.body))),
+        }
+
+    def read_newest_turns(
+        self, read: Callable[[Query, PositionedTurns], list[tuple[int, Turn]]], query: Query, position: int, limit: int
+    ) -> list[tuple[int, Turn]]:
+        """Read the turns after a position from the end, so that the cost depends on their number; return newest first."""
+        while True:
+            page = read(replace(query, newest_first=True, limit=limit), self.turns)
+            recent = [entry for entry in page if entry[0] > position]
+            if len(recent) < len(page) or len(page) < limit:
+                return recent
+            limit *= 4
 
 
 class ConversationReader:
     """One conversation in one snapshot of the log. ``recovered`` names the damage met while reading."""
 
-    def __init__(self, reader: Reader, conversation: ConversationRecords, as_of: AsOf | None = None) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        conversation: ConversationRecords,
+        as_of: AsOf | None = None,
+        parsed: ParsedConversations | None = None,
+    ) -> None:
         self._reader = reader
         self._conversation = conversation
         self._as_of = as_of
+        self._parsed = parsed or ParsedConversations()
         self.recovered: list[str] = []
         self._reported: set[int] = set(reader.damaged)
 
@@ -324,13 +344,17 @@ class ConversationReader:
         """Return the newest version number of a record and its newest version that parses, or ``default``."""
         key = self._conversation.key(kind)
         try:
-            record = self._reader.get(key, as_of=self._as_of)
-            return (0, default) if record is None else (record.version, parse(record.body))
+            if self._as_of is None:
+                newest = self._reader.get_parsed(key, self._parsed.newest[kind])
+            else:
+                record = self._reader.get(key, as_of=self._as_of)
+                newest = None if record is None else (record.version, parse(record.body))
+            return (0, default) if newest is None else newest
         except (StoreDamaged, InvalidInput) as error:
-            newest, best = self._find_valid_version(key, parse)
+            version, best = self._find_valid_version(key, parse)
             used = "an empty one serves instead" if best is None else f"version {best[0]} serves instead"
             self.recovered.append(f"The {kind} record of the conversation is damaged ({_message(error)}); {used}.")
-            return newest, default if best is None else best[1]
+            return version, default if best is None else best[1]
 
     def _find_valid_version(
         self, key: Key, parse: Callable[[Mapping[str, Any]], T]
@@ -374,14 +398,15 @@ class ConversationReader:
         query, limit = self._conversation.turn_query(as_of=self._as_of), min(expected_count + 14, 1_000)
         try:
             if settled_only:
-                records = self._reader.read(replace(query, after=position))
+                turns = self._reader.read_parsed(replace(query, after=position), self._parsed.turns)
             else:
-                records = read_newest_records(self._reader.read, query, position, limit)[::-1]
+                turns = self._parsed.read_newest_turns(self._reader.read_parsed, query, position, limit)[::-1]
         except StoreDamaged as error:
             self.recovered.append(f"A turn cannot be read and is left out ({_message(error)}).")
-            records = self._read_readable_turns(position, self._reader.tip() + 1)
+            readable = self._read_readable_turns(position, self._reader.tip() + 1)
+            turns = [(record.seq, parse_turn(record)) for record in readable]
         self._report_damage("turns")
-        return [parse_turn(record) for record in records]
+        return [turn for _, turn in turns]
 
     def _read_readable_turns(self, after: int, before: int) -> list[Record]:
         """Read the turns between two positions without the damaged ones: halve a range that cannot be read."""
@@ -399,13 +424,14 @@ class ConversationReader:
             return [], 0
         query = self._conversation.fact_query(as_of=self._as_of, newest_first=True, limit=limit)
         try:
-            records = self._reader.read(query)[::-1]
+            facts = self._reader.read_parsed(query, self._parsed.facts)[::-1]
         except StoreDamaged as error:
             self.recovered.append(f"The facts cannot be read ({_message(error)}).")
             return [], 0
         self._report_damage("facts")
-        records.sort(key=lambda r: (False, r.text, 0) if r.seq <= sorted_position else (True, "", r.seq))
-        return [parse_fact(record) for record in records], max((record.seq for record in records), default=0)
+        newest = facts[-1][0] if facts else 0
+        facts.sort(key=lambda fact: (False, fact[1].text, 0) if fact[0] <= sorted_position else (True, "", fact[0]))
+        return [fact for _, fact in facts], newest
 
     def _report_damage(self, what: str) -> None:
         if left_out := self._reader.damaged - self._reported:

@@ -7,7 +7,6 @@ is the conversation as it was loaded, so that ``save`` can tell the caller's edi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -76,6 +75,13 @@ class Turn:
             extra=rest,
         )
 
+    def copy(self) -> Turn:
+        """Return the turn with its own calls and extra fields; the turn itself if it has none."""
+        if not self.tool_calls and not self.extra:
+            return self
+        calls = tuple(_copy_json(dict(call)) for call in self.tool_calls)
+        return replace(self, tool_calls=calls, extra=_copy_json(dict(self.extra)))
+
     @property
     def name(self) -> str:
         """The speaker, or else the role."""
@@ -85,6 +91,12 @@ class Turn:
     def tokens(self) -> int:
         """The token count, 0 while it is unknown."""
         return self.token_count or 0
+
+
+def _copy_json(value: Any) -> Any:
+    if value.__class__ is dict:
+        return {name: _copy_json(item) for name, item in value.items()}
+    return [_copy_json(item) for item in value] if value.__class__ is list else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +250,11 @@ class Context:
     @classmethod
     def from_loaded(cls, session_id: str, scope: str, origin: LoadedConversation, recovered: tuple[str, ...]) -> Self:
         """Build a context whose values can be edited without changing ``origin``."""
-        state = deepcopy(dict(origin.state))
+        state = _copy_json(dict(origin.state))
         return cls(
             session_id=session_id,
             facts=[fact.text for fact in origin.facts],
-            recent_history=list(origin.turns),
+            recent_history=[turn.copy() for turn in origin.turns],
             long_term_summary=origin.latest_summary.text,
             extra=state.get("extra", {}),
             settings=origin.settings,

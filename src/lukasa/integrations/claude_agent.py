@@ -7,22 +7,14 @@ the history of a session stays in the log. The texts of messages are found by ``
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lukasa.errors import MissingExtra
 from lukasa.integrations import TRANSCRIPT, TRANSCRIPT_ENTRY
-from lukasa.integrations.records import (
-    choose_scope,
-    encode_json,
-    hash_names,
-    read_at_once,
-    read_text,
-    require_accepted,
-    run_to_end,
-)
+from lukasa.integrations.records import AdapterRecords, encode_json, hash_names, read_text
+from lukasa.journal import ConditionalDrafts
 from lukasa.memory import Memory
 from lukasa.record import Draft, Key, Record
 from lukasa.storage.engine import Query, Reader
@@ -48,27 +40,28 @@ class LukasaSessionStore(SessionStore):
     """Stores the transcripts of Claude sessions in a Lukasa store."""
 
     def __init__(self, memory: Memory, *, scope: str | None = None) -> None:
-        self._journal = memory.journal
-        self._scope = choose_scope(memory, scope)
+        self._records = AdapterRecords(memory, scope)
+        self._scope = self._records.scope
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Add entries to the end, all or none; those whose ``uuid`` is known are left out."""
         if entries:
             drafts = [self._draft(key, entry) for entry in entries]
-            await run_to_end(lambda: self._append(key, entries, drafts))
+            await self._records.append_if(self._add_new(key, entries, drafts))
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return all entries of a transcript, or ``None`` if there is no such transcript."""
-        return await asyncio.to_thread(self._load, key)
+        found = await self._records.read(TRANSCRIPT_ENTRY, _transcript_label(key))
+        return [json.loads(record.body["entry"]) for record in found] or None
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """Return the sessions of a project with the times of their last changes."""
-        found = await asyncio.to_thread(self._list_transcripts, _project_label(project_key))
+        found = await self._records.read(TRANSCRIPT, _project_label(project_key))
         return [{"session_id": record.body["session"], "mtime": _milliseconds(record)} for record in found]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """Return the summaries of the sessions of a project."""
-        found = await asyncio.to_thread(self._list_transcripts, _project_label(project_key))
+        found = await self._records.read(TRANSCRIPT, _project_label(project_key))
         return [_read_summary(record) for record in found]
 
     async def delete(self, key: SessionKey) -> None:
@@ -82,14 +75,17 @@ class LukasaSessionStore(SessionStore):
                 for record in reader.read(query)
             ]
 
-        await run_to_end(lambda: require_accepted(self._journal.append_if(tombstones)))
+        await self._records.append_if(tombstones)
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """Return the subpaths of a session."""
-        found = await asyncio.to_thread(self._list_transcripts, _session_label(key))
+        found = await self._records.read(TRANSCRIPT, _session_label(key))
         return [record.body["subpath"] for record in found if record.body["subpath"]]
 
-    def _append(self, key: SessionKey, entries: Sequence[SessionStoreEntry], drafts: Sequence[Draft]) -> None:
+    def _add_new(
+        self, key: SessionKey, entries: Sequence[SessionStoreEntry], drafts: Sequence[Draft]
+    ) -> ConditionalDrafts:
+        """Return the condition that adds the entries which are not known, and the summary that they lead to."""
         transcript = Key(self._scope, TRANSCRIPT, hash_names(*_names(key)))
         labels: tuple[str, ...] = (_transcript_label(key), _session_label(key))
         labels += () if key.get("subpath") else (_project_label(key["project_key"]),)
@@ -113,14 +109,7 @@ class LukasaSessionStore(SessionStore):
             head = Draft(TRANSCRIPT, body=body, id=transcript.id, scope=self._scope, labels=labels, origin="chat")
             return [*(draft for _, draft in new), head]
 
-        require_accepted(self._journal.append_if(add_new))
-
-    def _load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        query = Query(kinds=(TRANSCRIPT_ENTRY,), scopes=(self._scope,), labels=(_transcript_label(key),))
-        return [json.loads(record.body["entry"]) for record in read_at_once(self._journal, query)] or None
-
-    def _list_transcripts(self, label: str) -> list[Record]:
-        return read_at_once(self._journal, Query(kinds=(TRANSCRIPT,), scopes=(self._scope,), labels=(label,)))
+        return add_new
 
     def _draft(self, key: SessionKey, entry: SessionStoreEntry) -> Draft:
         uuid = entry.get("uuid")

@@ -1,30 +1,38 @@
 """Small differences between two versions of a byte string.
 
-A difference is compressed with the earlier version as its dictionary, so that what both share costs a few bytes. A long
-version is cut into blocks: those that the earlier version also has are named by their place there, the rest is compressed.
+Where one place changed or a little was appended, a difference names what both versions share and holds the rest. Other
+differences are compressed with the earlier version as their dictionary. A long version is cut into blocks: those that the
+earlier version also has are named by their place there, the rest is compressed.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterable, Sequence
 
 _WINDOW = 32_768
 _BLOCK = 64
+_SHORT = 256
+_STEP = struct.Struct("<III")
 
 
 def encode_difference(base: bytes, new: bytes) -> bytes:
     """Return what turns ``base`` into ``new``."""
-    if len(base) <= _WINDOW and len(new) <= _WINDOW:
-        return b"z" + _compress(new, base)
+    start = _count_equal(base, 0, new, 0)
+    end = _count_equal_end(base, new, start)
+    if len(new) - start - end <= _SHORT:  # one place changed
+        return _pack_short([(0, 0, start), (len(new) - start - end, len(base) - end, end)], new[start : len(new) - end])
     steps, literal, position, start = [], bytearray(), 0, 0
-    if (
-        base[_BLOCK : 2 * _BLOCK] == new[_BLOCK : 2 * _BLOCK]
-    ):  # most versions begin alike, but for a length at the start
+    if base[_BLOCK : 2 * _BLOCK] == new[_BLOCK : 2 * _BLOCK]:  # most begin alike, but for a length at the start
         length = _count_equal(base, _BLOCK, new, _BLOCK)
         literal += new[:_BLOCK]
         steps.append((_BLOCK, _BLOCK, length))
         position = start = _BLOCK + length
+        if len(new) - position <= 2 * _SHORT:  # something was appended
+            return _pack_short([*steps, (len(new) - position, 0, 0)], bytes(literal) + new[position:])
+    if len(base) <= _WINDOW and len(new) <= _WINDOW:
+        return b"z" + _compress(new, base)
     places: dict[bytes, int] = {}
     if len(new) - position > _WINDOW:
         for place in range(0, len(base) - _BLOCK + 1, _BLOCK):
@@ -43,8 +51,7 @@ def encode_difference(base: bytes, new: bytes) -> bytes:
         start = position
     literal += new[start:]
     steps.append((len(new) - start, 0, 0))
-    table = b"".join(struct.pack("<III", *step) for step in steps)
-    packed = zlib.compress(table, 6)
+    packed = zlib.compress(_pack_steps(steps), 6)
     return b"b" + struct.pack("<I", len(packed)) + packed + _compress(bytes(literal), base[-_WINDOW:])
 
 
@@ -53,28 +60,55 @@ def apply_difference(base: bytes, difference: bytes) -> bytes:
     kind, content = difference[:1], difference[1:]
     if kind == b"z":
         return _decompress(content, base)
-    (size,) = struct.unpack_from("<I", content)
-    table = zlib.decompress(content[4 : 4 + size])
-    literal = _decompress(content[4 + size :], base[-_WINDOW:])
+    if kind == b"s":
+        size = 1 + content[0] * _STEP.size
+        table, literal = content[1:size], content[size:]
+    else:
+        (size,) = struct.unpack_from("<I", content)
+        table = zlib.decompress(content[4 : 4 + size])
+        literal = _decompress(content[4 + size :], base[-_WINDOW:])
     parts, position = [], 0
-    for literal_length, place, length in struct.iter_unpack("<III", table):
+    for literal_length, place, length in _STEP.iter_unpack(table):
         parts += [literal[position : position + literal_length], base[place : place + length]]
         position += literal_length
     return b"".join(parts)
 
 
+def _pack_short(steps: Sequence[tuple[int, int, int]], literal: bytes) -> bytes:
+    return b"s" + bytes((len(steps),)) + _pack_steps(steps) + literal
+
+
+def _pack_steps(steps: Iterable[tuple[int, int, int]]) -> bytes:
+    """Pack steps: the length of a literal, then the place and the length of what follows it in the earlier version."""
+    return b"".join(_STEP.pack(*step) for step in steps)
+
+
 def _count_equal(base: bytes, base_position: int, new: bytes, new_position: int) -> int:
-    """Return how many bytes are equal from two positions on; at least one block is."""
-    length, step = _BLOCK, 4_096
-    limit = min(len(base) - base_position, len(new) - new_position)
+    """Return how many bytes are equal from two positions on."""
+    length, step, limit = 0, 4_096, min(len(base) - base_position, len(new) - new_position)
+    is_growing = True
     while step:
         end = min(length + step, limit)
-        here, there = base_position + length, new_position + length
-        if end > length and base[here : base_position + end] == new[there : new_position + end]:
-            length = end
+        if base[base_position + length : base_position + end] == new[new_position + length : new_position + end]:
+            if end == limit:
+                return limit
+            length, step = end, 2 * step if is_growing else step // 2
         else:
-            step //= 2
+            is_growing, step = False, step // 2
     return length
+
+
+def _count_equal_end(base: bytes, new: bytes, start: int) -> int:
+    """Return how many bytes are equal at the ends, of those after ``start``."""
+    low, high = 0, min(len(base), len(new)) - start
+    base_end, new_end = len(base), len(new)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if base[base_end - middle : base_end - low] == new[new_end - middle : new_end - low]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _compress(content: bytes, dictionary: bytes) -> bytes:

@@ -16,8 +16,9 @@ import base64
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from threading import Lock
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.integrations import GRAPH_CHECKPOINT, GRAPH_WRITES
@@ -25,8 +26,10 @@ from lukasa.integrations.deltas import apply_difference, encode_difference
 from lukasa.integrations.records import choose_scope, hash_names, require_accepted
 from lukasa.memory import Memory
 from lukasa.outcome import Refused
+from lukasa.read_cache import ReadCache
 from lukasa.record import Draft, Key, Record, draft_from
 from lukasa.storage.engine import Query, Reader
+from lukasa.storage.parsed_records import ParsedRecords
 
 try:
     from langchain_core.runnables import RunnableConfig
@@ -71,7 +74,18 @@ class _Place(NamedTuple):
         return Key(scope, GRAPH_CHECKPOINT, hash_names(*self, checkpoint_id))
 
     def labels(self) -> tuple[str, ...]:
-        return f"thread={hash_names(self.thread)}", f"place={hash_names(*self)}"
+        return _place_labels(*self)
+
+
+class _StoredCheckpoint(NamedTuple):
+    """What a checkpoint consists of, serialised."""
+
+    place: _Place
+    checkpoint_id: str
+    parent: str | None
+    core: tuple[str, bytes]
+    values: Sequence[tuple[str, tuple[str, bytes]]]
+    writes: Sequence[tuple[Any, str, tuple[str, bytes]]]
 
 
 class _PartCache:
@@ -109,17 +123,23 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         self._journal = memory.journal
         self._scope = choose_scope(memory, scope)
         self._cache = _PartCache()
+        self._records = ParsedRecords(lambda record: record)
+        self._stored: ReadCache[_StoredCheckpoint | None] = ReadCache(memory.journal)
 
     # --- reading ---
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         place, checkpoint_id = _place_of(config), get_checkpoint_id(config)
+        stored = self._stored.read((place, checkpoint_id), lambda: self._find_stored(place, checkpoint_id))
+        return None if stored is None else self._revive(stored)
+
+    def _find_stored(self, place: _Place, checkpoint_id: str | None) -> _StoredCheckpoint | None:
         with self._journal.snapshot() as reader:
             if checkpoint_id:
                 record = reader.get(place.key(self._scope, checkpoint_id))
             else:
                 record, _ = self._find_newest(reader, place)
-            return None if record is None else self._read_tuple(reader, record)
+            return None if record is None else self._collect(reader, record)
 
     def list(
         self,
@@ -139,7 +159,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
                     continue
                 if limit is not None and found >= limit:
                     return
-                item = self._read_tuple(reader, record)
+                item = self._revive(self._collect(reader, record))
                 if all(item.metadata.get(name) == value for name, value in (filter or {}).items()):
                     found += 1
                     yield item
@@ -159,39 +179,42 @@ class LukasaSaver(BaseCheckpointSaver[int]):
 
     def _find_newest(self, reader: Reader, place: _Place) -> tuple[Record | None, bool]:
         """Return the checkpoint with the highest id, and whether some were not stored in the order of their ids."""
-        query = Query(kinds=(GRAPH_CHECKPOINT,), scopes=(self._scope,), labels=place.labels()[1:])
-        found = reader.read(replace(query, newest_first=True, limit=1))
+        found = reader.read_parsed(_newest_query(self._scope, place), self._records)
         if found and _OUT_OF_ORDER in found[0].labels:
             return next(iter(self._list_records(reader, place.config(""))), None), True
         return (found[0] if found else None), False
 
-    def _read_tuple(self, reader: Reader, record: Record) -> CheckpointTuple:
+    def _collect(self, reader: Reader, record: Record) -> _StoredCheckpoint:
+        """Read what a checkpoint consists of; none of it is revived yet."""
         body = record.body
         place, checkpoint_id = _Place(body["thread"], body["ns"]), body["checkpoint"]
-        state, metadata = self._load_core(reader, record)
-        values = {}
-        for channel, version in state["channel_versions"].items():
+        core = self._load_value(reader, record, _CORE)
+        values = []
+        for channel, version in self.serde.loads_typed(core)[0]["channel_versions"].items():
             part = self._find_part(reader, record, channel)
             if part is not None and part.body["parts"][channel]["version"] == version and not _is_empty(part, channel):
-                values[channel] = self.serde.loads_typed(self._load_value(reader, part, channel))
-        writes = sorted(self._list_writes(reader, place, checkpoint_id), key=lambda write: write[0])
+                values.append((channel, self._load_value(reader, part, channel)))
+        writes = [
+            (writes_sort_key(written.body["path"], written.body["task"], int(index)), channel, (kind, _decode(data)))
+            for written in reader.read_parsed(self._writes_query(place, checkpoint_id), self._records)
+            for index, (channel, kind, data) in written.body["writes"].items()
+        ]
+        writes.sort(key=lambda write: write[0])
+        return _StoredCheckpoint(place, checkpoint_id, body["parent"], core, values, writes)
+
+    def _revive(self, stored: _StoredCheckpoint) -> CheckpointTuple:
+        """Return a checkpoint whose values are all new, so that a graph may change them."""
+        place, checkpoint_id, parent, core, values, writes = stored
+        revive = self.serde.loads_typed
+        state, metadata = revive(core)
+        state["channel_values"] = {channel: revive(value) for channel, value in values}
         return CheckpointTuple(
             place.config(checkpoint_id),
-            cast("Checkpoint", {**state, "channel_values": values}),
+            state,
             metadata,
-            place.config(body["parent"]) if body["parent"] else None,
-            [
-                (task, channel, self.serde.loads_typed((kind, _decode(data))))
-                for (_, task, _), channel, kind, data in writes
-            ],
+            place.config(parent) if parent else None,
+            [(task, channel, revive(value)) for (_, task, _), channel, value in writes],
         )
-
-    def _list_writes(self, reader: Reader, place: _Place, checkpoint_id: str) -> Iterator[Any]:
-        """Yield the pending writes of a checkpoint with what they are sorted by."""
-        for record in reader.read(self._writes_query(place, checkpoint_id)):
-            task, path = record.body["task"], record.body["path"]
-            for index, (channel, kind, data) in record.body["writes"].items():
-                yield writes_sort_key(path, task, int(index)), channel, kind, data
 
     def _writes_query(self, place: _Place, checkpoint_id: str) -> Query:
         label = f"for={hash_names(*place, checkpoint_id)}"
@@ -261,7 +284,9 @@ class LukasaSaver(BaseCheckpointSaver[int]):
 
         def append_checkpoint(reader: Reader) -> Sequence[Draft] | Refused:
             newest, is_mixed = self._find_newest(reader, place)
-            parent = reader.get(place.key(self._scope, parent_id)) if parent_id else newest
+            parent = newest
+            if parent_id and (newest is None or newest.body["checkpoint"] != parent_id):
+                parent = reader.get(place.key(self._scope, parent_id))
             parts = {_CORE: self._build_part(reader, parent, _CORE, core, None)}
             for channel, value in written.items():
                 parts[channel] = self._build_part(reader, parent, channel, value, versions[channel])
@@ -289,11 +314,12 @@ class LukasaSaver(BaseCheckpointSaver[int]):
                 )
             ]
 
-        outcome = self._journal.append_if(append_checkpoint)
-        require_accepted(outcome)
-        for record in getattr(outcome, "records", ()):
-            for name, (_, content) in {_CORE: core, **written}.items():
-                self._cache.put(record.digest, name, content)
+        (record,) = require_accepted(self._journal.append_if(append_checkpoint))
+        size = 0
+        for name, (_, content) in {_CORE: core, **written}.items():
+            self._cache.put(record.digest, name, content)
+            size += len(content)
+        self._records.add(record, size)
         return place.config(checkpoint["id"])
 
     def _build_part(
@@ -497,6 +523,17 @@ class LukasaSaver(BaseCheckpointSaver[int]):
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         await asyncio.to_thread(lambda: self.prune(thread_ids, strategy=strategy))
+
+
+@lru_cache(maxsize=1_000)
+def _place_labels(thread: str, namespace: str) -> tuple[str, ...]:
+    return f"thread={hash_names(thread)}", f"place={hash_names(thread, namespace)}"
+
+
+@lru_cache(maxsize=1_000)
+def _newest_query(scope: str, place: _Place) -> Query:
+    """Return the query for the checkpoint that was stored last."""
+    return Query(kinds=(GRAPH_CHECKPOINT,), scopes=(scope,), labels=place.labels()[1:], newest_first=True, limit=1)
 
 
 def _place_of(config: Config) -> _Place:

@@ -20,8 +20,10 @@ from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.integrations import GRAPH_ITEM
 from lukasa.integrations.records import choose_scope, hash_names, require_accepted
 from lukasa.memory import Memory
+from lukasa.read_cache import ReadCache
 from lukasa.record import Draft, Key, Record, draft_from
 from lukasa.storage.engine import Query, Reader
+from lukasa.storage.parsed_records import ParsedRecords
 
 try:
     from langgraph.store.base import (
@@ -45,8 +47,9 @@ _MAX_RECALLED = 1_000
 _REFRESH_SHARE = 0.1
 """The share of its life after which reading an item extends it."""
 _PAGE_SIZE = 200
+_MAX_FIELD_LENGTH = 80
 _MAX_FIELDS, _MANY_FIELDS = 50, "field=many"
-"""An item has a label for each of its texts and numbers, for filters; one with more than these has another label instead."""
+"""An item has a label for each of its numbers and short texts, for filters; one with more than these has another instead."""
 
 
 class LukasaStore(BaseStore):
@@ -72,39 +75,49 @@ class LukasaStore(BaseStore):
         self._fields = tuple(fields)
         self.ttl_config = ttl
         self._scope = choose_scope(memory, scope)
+        self._records = ParsedRecords(lambda record: record)
+        self._many_fields: ReadCache[bool] = ReadCache(memory.journal)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations; reads see the state before the writes, and of several writes to one key the last counts."""
         operations = list(ops)
-        results: list[Result] = [None] * len(operations)
-        puts: dict[Key, PutOp] = {}
-        read: list[Record] = []
+        puts = {self._key(op.namespace, op.key): op for op in operations if isinstance(op, PutOp)}
         now = self._clock.now()
-        recalled = {
-            index: self._recall(op) for index, op in enumerate(operations) if isinstance(op, SearchOp) and op.query
-        }
-        with self._journal.snapshot() as reader:
-            for index, op in enumerate(operations):
-                if isinstance(op, PutOp):
-                    puts[self._key(op.namespace, op.key)] = op
-                elif isinstance(op, GetOp):
-                    record = reader.get(self._key(op.namespace, op.key))
-                    if record is not None and not _is_expired(record, now):
-                        results[index] = _to_item(record)
-                        read += [record] if op.refresh_ttl else []
-                elif isinstance(op, SearchOp):
-                    found = self._search(reader, op, recalled.get(index, ()), now)
-                    results[index] = [_to_search_item(record, score) for record, score in found]
-                    read += [record for record, _ in found] if op.refresh_ttl else []
-                elif isinstance(op, ListNamespacesOp):
-                    results[index] = self._list_namespaces(reader, op, now)
-                else:
-                    raise InvalidInput(f"{type(op).__name__} is not an operation of a store.")
+        results, read = self._read_all(operations, now)
         drafts = [self._draft(key, op, now) for key, op in puts.items()]
         drafts += [draft for record in read if record.key not in puts for draft in self._extend_life(record, now)]
         if drafts:
             require_accepted(self._journal.append(drafts))
         return results
+
+    def _read_all(self, operations: Sequence[Op], now: datetime) -> tuple[list[Result], list[Record]]:
+        """Run the operations that read; return their results, and the records whose life their reading extends."""
+        results: list[Result] = [None] * len(operations)
+        read: list[Record] = []
+        if all(isinstance(op, PutOp) for op in operations):
+            return results, read
+        recalled = {
+            index: self._recall(op) for index, op in enumerate(operations) if isinstance(op, SearchOp) and op.query
+        }
+        finds_many = any(isinstance(op, SearchOp) and op.filter for op in operations) and self._many_fields.read(
+            "", self._has_many_fields
+        )
+        with self._journal.snapshot() as reader:
+            for index, op in enumerate(operations):
+                if isinstance(op, GetOp):
+                    record = reader.get(self._key(op.namespace, op.key))
+                    if record is not None and not _is_expired(record, now):
+                        results[index] = _to_item(record)
+                        read += [record] if op.refresh_ttl else []
+                elif isinstance(op, SearchOp):
+                    found = self._search(reader, op, recalled.get(index, ()), now, finds_many=finds_many)
+                    results[index] = [_to_search_item(record, score) for record, score in found]
+                    read += [record for record, _ in found] if op.refresh_ttl else []
+                elif isinstance(op, ListNamespacesOp):
+                    results[index] = self._list_namespaces(reader, op, now)
+                elif not isinstance(op, PutOp):
+                    raise InvalidInput(f"{type(op).__name__} is not an operation of a store.")
+        return results, read
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations in a thread."""
@@ -127,7 +140,7 @@ class LukasaStore(BaseStore):
         return [(hit.record, hit.score) for hit in answer.hits]
 
     def _search(
-        self, reader: Reader, op: SearchOp, recalled: Iterable[tuple[Record, float]], now: datetime
+        self, reader: Reader, op: SearchOp, recalled: Iterable[tuple[Record, float]], now: datetime, *, finds_many: bool
     ) -> list[tuple[Record, float | None]]:
         """Return the items that match: those that were recalled first, then the newest."""
         wanted = op.offset + op.limit
@@ -136,7 +149,8 @@ class LukasaStore(BaseStore):
             if _matches(record, op, now):
                 found[record.key] = (record, score)
         if len(found) < wanted:
-            for record in self._read_items(reader, op.namespace_prefix, op.filter):
+            items = self._read_items(reader, op.namespace_prefix, op.filter, wanted, finds_many=finds_many)
+            for record in items:
                 if record.key not in found and _matches(record, op, now):
                     found[record.key] = (record, None)
                     if len(found) >= wanted:
@@ -160,23 +174,37 @@ class LukasaStore(BaseStore):
         return sorted(names)[op.offset : op.offset + op.limit]
 
     def _read_items(
-        self, reader: Reader, prefix: tuple[str, ...], filter: Mapping[str, Any] | None = None
+        self,
+        reader: Reader,
+        prefix: tuple[str, ...],
+        filter: Mapping[str, Any] | None = None,
+        wanted: int = _PAGE_SIZE,
+        *,
+        finds_many: bool = True,
     ) -> Iterable[Record]:
         """Return the items below a namespace, newest first; of those that a filter leaves out, most are left out."""
         labels = [_prefix_label(prefix)] if prefix else []
         fields = [label for name, value in (filter or {}).items() if (label := _field_label(name, value))]
-        if not fields:
-            return self._read_pages(reader, *labels)
-        pages = (self._read_pages(reader, *labels, *more) for more in (fields, [_MANY_FIELDS]))
-        return merge(*pages, key=lambda record: -record.seq)
+        finds_wanted = not filter or len(fields) == len(filter)  # nearly every item that is read is wanted
+        size = min(max(wanted, 1), _PAGE_SIZE) if finds_wanted else _PAGE_SIZE
+        pages = self._read_pages(reader, size, *labels, *fields)
+        if not fields or not finds_many:
+            return pages
+        return merge(pages, self._read_pages(reader, size, _MANY_FIELDS, *labels), key=lambda record: -record.seq)
 
-    def _read_pages(self, reader: Reader, *labels: str) -> Iterator[Record]:
-        query = Query(kinds=(GRAPH_ITEM,), scopes=(self._scope,), labels=labels, newest_first=True, limit=_PAGE_SIZE)
-        while page := reader.read(query):
+    def _has_many_fields(self) -> bool:
+        """Return whether any item has so many fields that none of them has a label."""
+        query = Query(kinds=(GRAPH_ITEM,), scopes=(self._scope,), labels=(_MANY_FIELDS,), limit=1)
+        return bool(self._journal.read_parsed(query, self._records))
+
+    def _read_pages(self, reader: Reader, size: int, *labels: str) -> Iterator[Record]:
+        query = Query(kinds=(GRAPH_ITEM,), scopes=(self._scope,), labels=labels, newest_first=True, limit=size)
+        while page := reader.read_parsed(query, self._records):
             yield from page
-            if len(page) < _PAGE_SIZE:
+            if len(page) < size:
                 return
-            query = replace(query, before=page[-1].seq)
+            size = min(4 * size, _PAGE_SIZE)
+            query = replace(query, before=page[-1].seq, limit=size)
 
     def _key(self, namespace: tuple[str, ...], key: str) -> Key:
         return Key(self._scope, GRAPH_ITEM, hash_names(*namespace, "", key))
@@ -289,9 +317,9 @@ def _fits(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
 
 
 def _field_label(name: Any, value: Any) -> str | None:
-    """Return the label of a text or a number in an item, the same for equal values; ``None`` for other values."""
+    """Return the label of a number or a short text in an item, the same for equal values; ``None`` for other values."""
     if isinstance(value, str):
-        return f"field={hash_names(str(name), 'text', value)}"
+        return f"field={hash_names(str(name), 'text', value)}" if len(value) <= _MAX_FIELD_LENGTH else None
     if not isinstance(value, int | float):
         return None
     try:

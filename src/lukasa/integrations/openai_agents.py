@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 from lukasa.errors import MissingExtra
 from lukasa.integrations import SESSION_ITEM
-from lukasa.integrations.records import choose_scope, encode_json, read_at_once, read_text, require_accepted, run_to_end
+from lukasa.integrations.records import choose_scope, encode_json, read_text, require_accepted, run_to_end
 from lukasa.memory import Memory
 from lukasa.outcome import Refused
+from lukasa.read_cache import ReadCache
 from lukasa.record import Draft, Record
 from lukasa.storage.engine import Query, Reader
+from lukasa.storage.parsed_records import ParsedRecords
 
 try:
     from agents import SessionSettings
@@ -52,13 +54,18 @@ class LukasaSession(SessionABC):
         is_plain = session_id.isprintable() and 0 < len(session_id) <= _MAX_LABEL
         name = session_id if is_plain else hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
         self._label = f"session={name}"
+        self._items: ParsedRecords[str] = ParsedRecords(lambda record: record.body["item"])
+        self._read: ReadCache[list[str]] = ReadCache(memory.journal, 2)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the latest items in the order they were added; all of them without a limit."""
         limit = self.session_settings.limit if limit is None and self.session_settings else limit
         if limit is not None and limit <= 0:
             return []
-        return await asyncio.to_thread(self._read_items, limit)
+        items = self._read.find(limit)
+        if items is None:
+            items = await asyncio.to_thread(self._read.read, limit, lambda: self._read_items(limit))
+        return [json.loads(item) for item in items]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items to the end, all or none."""
@@ -83,9 +90,9 @@ class LukasaSession(SessionABC):
         kinds, scopes, labels = (SESSION_ITEM,), (self._scope,), (self._label,)
         return Query(kinds=kinds, scopes=scopes, labels=labels, newest_first=newest, limit=limit)
 
-    def _read_items(self, limit: int | None) -> list[TResponseInputItem]:
-        records = read_at_once(self._journal, self._query(limit))
-        return [json.loads(record.body["item"]) for record in (records if limit is None else reversed(records))]
+    def _read_items(self, limit: int | None) -> list[str]:
+        items = self._journal.read_parsed(self._query(limit), self._items)
+        return items if limit is None else items[::-1]
 
     def _pop(self) -> TResponseInputItem | None:
         popped: list[Record] = []

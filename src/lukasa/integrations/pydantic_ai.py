@@ -16,15 +16,7 @@ from typing import Any
 
 from lukasa.errors import MissingExtra
 from lukasa.integrations import CONVERSATION_HEAD, CONVERSATION_MESSAGE
-from lukasa.integrations.records import (
-    choose_scope,
-    encode_json,
-    hash_names,
-    read_at_once,
-    read_text,
-    require_accepted,
-    run_to_end,
-)
+from lukasa.integrations.records import AdapterRecords, encode_json, hash_names, read_text
 from lukasa.memory import Memory
 from lukasa.record import Draft, Key, Record
 from lukasa.storage.engine import Query, Reader
@@ -51,8 +43,8 @@ class LukasaConversations(ConversationStore):
     """Stores the conversations of agents in a Lukasa store."""
 
     def __init__(self, memory: Memory, *, scope: str | None = None) -> None:
-        self._journal = memory.journal
-        self._scope = choose_scope(memory, scope)
+        self._records = AdapterRecords(memory, scope)
+        self._journal, self._scope = self._records.journal, self._records.scope
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation."""
@@ -62,8 +54,7 @@ class LukasaConversations(ConversationStore):
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         """Return the records of conversations, the newest first."""
         labels = () if scope is None else (f"owner={hash_names(scope)}",)
-        query = Query(kinds=(CONVERSATION_HEAD,), scopes=(self._scope,), labels=labels)
-        stored = await asyncio.to_thread(read_at_once, self._journal, query)
+        stored = await self._records.read(CONVERSATION_HEAD, *labels)
         records = sorted(map(_to_conversation_record, stored), key=lambda record: record.updated_at, reverse=True)
         return records[:limit]
 
@@ -106,7 +97,7 @@ class LukasaConversations(ConversationStore):
             head = Draft(key.kind, "", {**body, "tree": tree}, key.id, key.scope, labels=(label, *owner), origin="chat")
             return [*drafts, head]
 
-        await run_to_end(lambda: require_accepted(self._journal.append_if(save)))
+        await self._records.append_if(save)
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Delete a conversation, and the messages that no other conversation shares."""
@@ -127,7 +118,7 @@ class LukasaConversations(ConversationStore):
             gone = [stored, *(entry for id, entry in entries.items() if id not in kept)]
             return [Draft(r.kind, id=r.id, scope=r.scope, deleted=True, origin="chat") for r in gone]
 
-        await run_to_end(lambda: require_accepted(self._journal.append_if(tombstones)))
+        await self._records.append_if(tombstones)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """Return an entry; raise ``KeyError`` if it is not there."""

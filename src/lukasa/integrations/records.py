@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 from lukasa.errors import InvalidInput
-from lukasa.journal import Journal
+from lukasa.journal import ConditionalDrafts, Journal
 from lukasa.memory import Memory
 from lukasa.outcome import Accepted, Outcome
 from lukasa.record import Record
@@ -26,16 +27,34 @@ def choose_scope(memory: Memory, scope: str | None) -> str:
     return chosen
 
 
-def require_accepted(outcome: Outcome) -> None:
-    """Raise ``InvalidInput`` if a write was not accepted; the frameworks expect an exception."""
+def require_accepted(outcome: Outcome) -> Sequence[Record]:
+    """Return the records of a write, or raise ``InvalidInput`` if it was not accepted; the frameworks expect that."""
     if not isinstance(outcome, Accepted):
         raise InvalidInput(f"The store did not take it: {outcome.reason}")
+    return outcome.records
 
 
 def read_at_once(journal: Journal, query: Query) -> list[Record]:
     """Return all records of a query as of one moment."""
     with journal.snapshot() as reader:
         return reader.read(query)
+
+
+class AdapterRecords:
+    """The records of an adapter in one scope, for callers of asyncio."""
+
+    def __init__(self, memory: Memory, scope: str | None) -> None:
+        self.journal = memory.journal
+        self.scope = choose_scope(memory, scope)
+
+    async def read(self, kind: str, *labels: str) -> list[Record]:
+        """Return the records of a kind that have the labels, as of one moment."""
+        query = Query(kinds=(kind,), scopes=(self.scope,), labels=labels)
+        return await asyncio.to_thread(read_at_once, self.journal, query)
+
+    async def append_if(self, condition: ConditionalDrafts) -> None:
+        """Write what a condition returns, to the end even if the caller is cancelled; raise if it is refused."""
+        await run_to_end(lambda: require_accepted(self.journal.append_if(condition)))
 
 
 def hash_names(*names: str) -> str:
@@ -62,17 +81,16 @@ def read_text(message: Any) -> str:
 
 async def run_to_end(work: Callable[[], T]) -> T:
     """Run a write in a thread and wait for its end, even if the caller is cancelled meanwhile."""
-    task = asyncio.ensure_future(asyncio.to_thread(work))
+    future = asyncio.get_running_loop().run_in_executor(None, copy_context().run, work)
     cancelled: asyncio.CancelledError | None = None
-    while not task.done():
+    while not future.done():
         try:
-            await asyncio.wait({task})
+            await asyncio.shield(future)
         except asyncio.CancelledError as error:
             cancelled = cancelled or error
-    result = task.result()
     if cancelled is not None:
         raise cancelled
-    return result
+    return future.result()
 
 
 def _is_encodable(text: str) -> bool:

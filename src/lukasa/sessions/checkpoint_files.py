@@ -46,6 +46,7 @@ _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _MAX_BACKUP_FILE_BYTES = 1 << 30
 _MAX_HOLDER_BYTES = 10_000
+_LAST_LINES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +241,7 @@ class CheckpointFiles:
         return max((int(match[1]) for _, match in self._match_files(_NUMBERED_NAME)), default=0)
 
     def _match_files(self, pattern: re.Pattern[str]) -> list[tuple[FileInfo, re.Match[str]]]:
-        matches = ((file, pattern.fullmatch(_file_name(file))) for file in self._blobs.list_files(self.path))
+        matches = ((file, pattern.fullmatch(_file_name(file))) for file in self.list_files())
         return [(file, match) for file, match in matches if match]
 
     def save(self, checkpoint: Checkpoint) -> str:
@@ -354,6 +355,29 @@ class CheckpointFiles:
                     lines.append(fields)
         return lines
 
+    def may_exceed(self, number: int, upto: int, file_list: Sequence[FileInfo]) -> bool:
+        """Return whether these files may have a checkpoint or a change beyond those numbers; only last lines are read."""
+        for file in file_list:
+            base = _file_name(file)
+            numbered = _NUMBERED_NAME.fullmatch(base)
+            if numbered is None:
+                continue
+            if int(numbered[1]) > number:
+                return True
+            if _DELTAS_NAME.fullmatch(base):
+                try:
+                    lines = read_whole(self._blobs, file.name).rsplit(b"\n", _LAST_LINES)[-_LAST_LINES:]
+                    found = [canonical_json.parse(line.partition(b" ")[2]).get("n", 0) for line in lines if line]
+                except (LukasaError, OSError, ValueError, AttributeError):
+                    return True
+                if any(not isinstance(change, int) or change > upto for change in found):
+                    return True
+        return False
+
+    def list_files(self) -> list[FileInfo]:
+        """Return the files of the session."""
+        return self._blobs.list_files(self.path)
+
     def _delta_files(self) -> list[tuple[int, str]]:
         return sorted((int(match[1]), file.name) for file, match in self._match_files(_DELTAS_NAME))
 
@@ -391,7 +415,7 @@ class CheckpointFiles:
 
     def file_names(self) -> list[str]:
         """Return the names of the session's files."""
-        return [file.name for file in self._blobs.list_files(self.path)]
+        return [file.name for file in self.list_files()]
 
     @property
     def backup_name(self) -> str:

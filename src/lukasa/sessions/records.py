@@ -13,7 +13,7 @@ All but the first are derived from it, so that erasing the session erases everyt
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -31,7 +31,10 @@ from lukasa.sessions.checkpoint_files import (
     encode_checkpoint,
     short_hash,
 )
+from lukasa.sessions.recovery import apply_delta
+from lukasa.sessions.state import SessionState
 from lukasa.storage.engine import AsOf, Query
+from lukasa.storage.parsed_records import ParsedRecords
 
 SESSION, CHECKPOINT, DELTA = "session", "checkpoint", "session_delta"
 EVENT, INCIDENT, ARCHIVE = "session_event", "session_incident", "session_archive"
@@ -42,14 +45,40 @@ _BLOCK_SIZE = 256
 _MAX_OLDER_VERSIONS = 200
 
 
+class ParsedSessions:
+    """Records of sessions that were parsed before."""
+
+    def __init__(self) -> None:
+        self.sessions = ParsedRecords(lambda record: record)
+        self.checkpoints = ParsedRecords(_decode_checkpoint_record, max_bytes=32_000_000)
+        self.deltas = ParsedRecords(
+            lambda record: Delta(record.body["n"], record.body.get("at", ""), record.body["changes"])
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedLog:
+    """A state that the log alone proves: a checkpoint, and every change since."""
+
+    checkpoint: Checkpoint
+    deltas: Sequence[Delta]
+    state: SessionState
+
+    @property
+    def upto(self) -> int:
+        """Number of the last change in the state."""
+        return self.checkpoint.upto + len(self.deltas)
+
+
 class SessionRecords:
     """Reads and writes the records of one session.
 
     A record that is damaged reads as missing; ``damage`` names those that were met by kind or number, with the reason.
     """
 
-    def __init__(self, journal: Journal, session: str, scope: str) -> None:
+    def __init__(self, journal: Journal, session: str, scope: str, parsed: ParsedSessions | None = None) -> None:
         self._journal = journal
+        self._parsed = parsed or ParsedSessions()
         self.session = session
         self.scope = scope
         self.key = Key(scope, SESSION, session)
@@ -131,7 +160,38 @@ class SessionRecords:
 
     def exists(self) -> bool:
         """Return whether the log has a record of the session, damaged or not."""
-        return self.session_record() is not None or "session" in self.damage
+        try:
+            return self._journal.get_parsed(self.key, self._parsed.sessions) is not None
+        except StoreDamaged:
+            return True
+
+    def replay(self, known: ReplayedLog | None) -> ReplayedLog | None:
+        """Apply all changes since the newest checkpoint, or those since ``known``; None if anything is damaged or missing."""
+        checkpoint_key = Key(self.scope, CHECKPOINT, self.session)
+        try:
+            with self._journal.snapshot() as reader:
+                session = reader.get_parsed(self.key, self._parsed.sessions)
+                checkpoint = reader.get_parsed(checkpoint_key, self._parsed.checkpoints)
+                if session is None or checkpoint is None:
+                    return None
+                deltas: list[Delta] = []
+                block = (checkpoint.upto + 1) // _BLOCK_SIZE
+                while page := reader.read_parsed(self._block_query(block), self._parsed.deltas):
+                    deltas += [delta for delta in page if delta.number > checkpoint.upto]
+                    block += 1
+                if reader.damaged:
+                    return None
+            state, done = checkpoint.state, 0
+            if known is not None and known.checkpoint is checkpoint and deltas[: len(known.deltas)] == known.deltas:
+                state, done = known.state, len(known.deltas)
+            for number, delta in enumerate(deltas[done:], checkpoint.upto + done + 1):
+                if delta.number != number or delta.changes is None:
+                    return None
+                state = apply_delta(state, delta)
+        except (StoreDamaged, InvalidInput):
+            return None
+        replayed = ReplayedLog(checkpoint, deltas, state)
+        return replayed if replayed.upto >= session.body["upto"] else None
 
     def checkpoint_record(self) -> Record | None:
         """Return the record of the newest checkpoint, or None."""
@@ -185,7 +245,7 @@ class SessionRecords:
     def _parse_checkpoint(self, record: Record) -> Checkpoint | None:
         """Return the checkpoint in a record, or None if the record is damaged."""
         try:
-            return decode_checkpoint(canonical_json.encode(record.body) + b"\n", self.session, self.scope)
+            return _decode_checkpoint_record(record)
         except InvalidInput as error:
             self.damage["checkpoint"] = error.message
             return None
@@ -206,8 +266,7 @@ class SessionRecords:
 
     def _read_block(self, block: int, after: int, as_of: AsOf | None) -> dict[int, Record | None]:
         """Return the changes of a block by number; None stands for one that is damaged, if it is after a number."""
-        label = f"deltas={self._session_hash}.{block}"
-        query = Query(kinds=(DELTA,), scopes=(self.scope,), labels=(label,), as_of=as_of)
+        query = replace(self._block_query(block), as_of=as_of)
         try:
             with self._journal.snapshot() as reader:
                 records = {int(record.body["n"]): record for record in reader.read(query)}
@@ -226,6 +285,9 @@ class SessionRecords:
             number: record if number <= after or self._is_whole(record, f"change {number}") else None
             for number, record in records.items()
         }
+
+    def _block_query(self, block: int) -> Query:
+        return Query(kinds=(DELTA,), scopes=(self.scope,), labels=(f"deltas={self._session_hash}.{block}",))
 
     def was_withdrawn(self, number: int) -> bool:
         """Return whether a change was in the log and was undone, deleted or hidden since."""
@@ -246,8 +308,7 @@ class SessionRecords:
         block = 0 if session is None else session.body["upto"] // _BLOCK_SIZE + 1
         changes: list[Record] = []
         while block >= 0 and len(changes) < limit and session is not None:
-            label = f"deltas={self._session_hash}.{block}"
-            changes += self._journal.read(replace(page, kinds=(DELTA,), labels=(label,)))
+            changes += self._journal.read(replace(page, kinds=(DELTA,), labels=self._block_query(block).labels))
             block -= 1
         return found + changes[:limit]
 
@@ -255,3 +316,7 @@ class SessionRecords:
         """Return the session's newest records of a kind, oldest first."""
         query = Query(kinds=(kind,), scopes=(self.scope,), labels=self._labels, newest_first=True, limit=limit)
         return list(self._journal.read(query))[::-1]
+
+
+def _decode_checkpoint_record(record: Record) -> Checkpoint:
+    return decode_checkpoint(canonical_json.encode(record.body) + b"\n", record.id, record.scope)

@@ -152,8 +152,12 @@ def restart_state(evidence: RecoveryEvidence, base: Checkpoint) -> RecoveredStat
 
 def apply_delta(state: SessionState, delta: Delta) -> SessionState:
     """Return the state after a change."""
-    state = apply_changes(state, delta.changes or ())
-    return {**state, "metadata": {**state["metadata"], "last_updated": delta.at}} if delta.at else state
+    return set_update_time(apply_changes(state, delta.changes or ()), delta.at)
+
+
+def set_update_time(state: SessionState, at: str) -> SessionState:
+    """Return the state with its time of last update; the same state if there is no time."""
+    return {**state, "metadata": {**state["metadata"], "last_updated": at}} if at else state
 
 
 @dataclass(frozen=True, slots=True)

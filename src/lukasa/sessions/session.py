@@ -33,6 +33,7 @@ from lukasa.sessions.recovery import (
     build_recovering_changes,
     reconcile_predictions,
     restore_status,
+    set_update_time,
 )
 from lukasa.sessions.state import MAX_STATE_BYTES, SessionState, fill_missing_sections, find_state_fault
 
@@ -54,7 +55,7 @@ class Significance:
     probability: float = 0.10
     statuses: bool = True
     sections: tuple[str, ...] = ("configuration",)
-    changes: int = 500
+    changes: int = 200
 
     def is_met(
         self, saved_state: SessionState, state: SessionState, touched_paths: Sequence[Sequence[str]], changes: int
@@ -379,7 +380,7 @@ class Session:
             outcome = self._records.append(self._records.delta_draft(delta), *extra_drafts)
             if not isinstance(outcome, Accepted):
                 return outcome
-            position.state = apply_delta(position.state, delta)
+            position.state = set_update_time(state, at)
             position.upto, position.size_bound = delta.number, size
             line: dict[str, Any] = {"n": delta.number, "changes": delta.changes}
             self._try_append_line(line | {"at": at} if at else line)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lukasa import canonical_json
 from lukasa.clock import Clock, IdMaker, from_iso
 from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
 from lukasa.journal import Journal
 from lukasa.network import Network
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.read_cache import ReadCache
 from lukasa.record import Key
 from lukasa.scope import SHARED
 from lukasa.sessions.budget import Budget, PruningPlan
@@ -27,7 +29,16 @@ from lukasa.sessions.checkpoint_files import (
     find_mentions,
     remove_files,
 )
-from lukasa.sessions.records import ARCHIVE, DELTA, EVENT, INCIDENT, SESSION, SessionRecords
+from lukasa.sessions.records import (
+    ARCHIVE,
+    DELTA,
+    EVENT,
+    INCIDENT,
+    SESSION,
+    ParsedSessions,
+    ReplayedLog,
+    SessionRecords,
+)
 from lukasa.sessions.recovery import (
     RecoveryEvidence,
     RecoveryReport,
@@ -49,12 +60,13 @@ from lukasa.sessions.state import SessionState, fresh_state
 from lukasa.storage.archive import DEFAULT_KEEP, Archives, Manifest
 from lukasa.storage.engine import AsOf, Query
 from lukasa.storage.file_stores import open_file_store
-from lukasa.storage.files import FileStore
+from lukasa.storage.files import FileInfo, FileStore
 
 if TYPE_CHECKING:
     from lukasa.forecasts.forecasts import Forecasts
 
 _MAX_AGE_HOURS = 1_000_000
+_MAX_REPLAYED = 8
 _MIN_CHECKED = 3
 """Number of the newest checkpoints that every recovery reads and verifies."""
 
@@ -77,6 +89,15 @@ class CheckpointVerification:
 
     entry: CheckpointFileInfo
     fault: str | None
+
+
+class _StoredState(NamedTuple):
+    """A state as it was read: the session's files, their list, the state as JSON, and whether no session is newer."""
+
+    files: CheckpointFiles
+    file_list: Sequence[FileInfo]
+    encoded: bytes | None
+    is_newest: bool
 
 
 class Sessions:
@@ -109,6 +130,9 @@ class Sessions:
         self._default_id = default_id
         self._open_forecasts = open_forecasts
         self._known_configuration: tuple[object, Mapping[str, Any]] = (None, {})
+        self._parsed = ParsedSessions()
+        self._replayed: dict[tuple[str, str], ReplayedLog] = {}
+        self._states: ReadCache[_StoredState] = ReadCache(journal)
 
     def start(
         self,
@@ -327,8 +351,8 @@ class Sessions:
         ``as_of`` is an earlier time or position, whose state is read from the log. The current state of the newest
         session of a scope has the forecasts of that scope.
         """
-        records, files = self._records_and_files(session_id, scope)
         if as_of is not None:
+            records, _ = self._records_and_files(session_id, scope)
             checkpoint = records.find_checkpoint_of(as_of)
             if checkpoint is None:
                 return None
@@ -338,13 +362,33 @@ class Sessions:
                     break
                 earlier, upto = apply_delta(earlier, delta), delta.number
             return earlier
-        state = self._stored_state(records, files)
-        forecasts = self._open_forecasts()
-        if state is None or forecasts is None or self._newest_session(records.scope) != session_id:
-            return state
-        return fill_forecasts(state, forecasts, records.scope, Budget())[0]
+        stored = self._states.read((session_id, scope), lambda: self._read_state(session_id, scope))
+        if stored.file_list != stored.files.list_files():
+            stored = self._read_state(session_id, scope)
+        if stored.encoded is None:
+            return None
+        state: SessionState = canonical_json.parse(stored.encoded)
+        forecasts = self._open_forecasts() if stored.is_newest else None
+        return state if forecasts is None else fill_forecasts(state, forecasts, stored.files.scope, Budget())[0]
 
-    def _stored_state(self, records: SessionRecords, files: CheckpointFiles) -> SessionState | None:
+    def _read_state(self, session_id: str, scope: str | None) -> _StoredState:
+        records, files = self._records_and_files(session_id, scope)
+        file_list = files.list_files()
+        state = self._stored_state(records, files, file_list)
+        encoded = None if state is None else canonical_json.encode(state)
+        return _StoredState(files, file_list, encoded, self._newest_session(records.scope) == session_id)
+
+    def _stored_state(
+        self, records: SessionRecords, files: CheckpointFiles, file_list: Sequence[FileInfo]
+    ) -> SessionState | None:
+        """Return the state that the log proves, or where the files may know more, that of both."""
+        key = (records.session, records.scope)
+        replayed = records.replay(self._replayed.get(key))
+        if replayed is not None and not files.may_exceed(replayed.checkpoint.number, replayed.upto, file_list):
+            if len(self._replayed) >= _MAX_REPLAYED:
+                self._replayed.clear()
+            self._replayed[key] = replayed
+            return replayed.state
         recovered = recover_state(self._gather_evidence(records, files), records.was_withdrawn)
         return None if recovered is None else recovered.state
 
@@ -352,7 +396,7 @@ class Sessions:
         """Return the id of the session that was written last in a scope; None if its record is damaged."""
         query = Query(kinds=(SESSION,), scopes=(scope,), newest_first=True, limit=1)
         with suppress(StoreDamaged):
-            return next((record.id for record in self._journal.read(query)), None)
+            return next((record.id for record in self._journal.read_parsed(query, self._parsed.sessions)), None)
         return None
 
     def configuration(self, *, scope: str | None = None) -> Mapping[str, Any]:
@@ -366,8 +410,9 @@ class Sessions:
         ]
         if (scope, versions) != self._known_configuration[0]:
             id = self._newest_session(scope) if versions else None
-            state = None if id is None else self._stored_state(*self._records_and_files(id, scope))
-            self._known_configuration = (scope, versions), {} if state is None else state["configuration"]
+            encoded = None if id is None else self._read_state(id, scope).encoded
+            configuration = {} if encoded is None else canonical_json.parse(encoded)["configuration"]
+            self._known_configuration = (scope, versions), configuration
         return self._known_configuration[1]
 
     def checkpoint(self, session_id: str, number: int, *, scope: str | None = None) -> Checkpoint | None:
@@ -464,12 +509,13 @@ class Sessions:
         scope = scope or self._find_scope(session_id)
         if not self._journal.reach.reads(scope):
             raise InvalidInput(f"The scope {scope[:80]!r} is outside the caller's reach.")
-        return SessionRecords(self._journal, session_id, scope), CheckpointFiles(self.blobs, session_id, scope)
+        records = SessionRecords(self._journal, session_id, scope, self._parsed)
+        return records, CheckpointFiles(self.blobs, session_id, scope)
 
     def _find_scope(self, session_id: str) -> str:
         own = self._journal.home_scope or SHARED
         scopes = [own, *(row.scope for row in self._journal.tally() if row.kind == SESSION and row.scope != own)]
-        found = [scope for scope in scopes if SessionRecords(self._journal, session_id, scope).exists()]
+        found = [scope for scope in scopes if SessionRecords(self._journal, session_id, scope, self._parsed).exists()]
         if len(found) > 1 and found[0] != own:
             raise InvalidInput(
                 f"The session {session_id[:80]!r} is in several scopes: {', '.join(found)}.", hint="Say which one."

@@ -55,9 +55,11 @@ def refuse_closed_scope(scope: str) -> Refused:
 
 
 def find_single_insert(
-    reach: Reach, batch: Sequence[ValidatedDraft], near_duplicate_kinds: frozenset[str]
+    reach: Reach, batch: Sequence[ValidatedDraft], near_duplicate_kinds: frozenset[str], *, labels: bool = False
 ) -> ValidatedDraft | None:
-    """Return the draft of a batch that is one new record without labels, links or near-duplicate keys, else None.
+    """Return the draft of a batch that is one new record without links or near-duplicate keys, else None.
+
+    Unless ``labels`` is true it has no labels either.
 
     That is by far the most common write, and the engines have a fast path for it.
     """
@@ -65,7 +67,7 @@ def find_single_insert(
         return None
     sealed = batch[0]
     draft = sealed.draft
-    if draft.labels or draft.links or draft.deleted or draft.expected or not sealed.has_new_id:
+    if draft.links or draft.deleted or draft.expected or not sealed.has_new_id or (draft.labels and not labels):
         return None
     if sealed.kind == QUARANTINE or sealed.kind in near_duplicate_kinds:
         return None

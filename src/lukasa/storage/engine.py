@@ -30,6 +30,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkabl
 from lukasa.outcome import Outcome, Refused
 from lukasa.record import Key, Record, ValidatedDraft
 from lukasa.scope import Reach
+from lukasa.storage.parsed_records import ParsedRecords
 
 T = TypeVar("T")
 
@@ -222,6 +223,12 @@ class LogReader(Protocol):
 
     def read(self, query: Query = ALL_RECORDS) -> list[Record]:
         """Return records in log order."""
+
+    def get_parsed(self, key: Key, parsed: ParsedRecords[T]) -> T | None:
+        """Return what ``parsed`` has or makes of the newest version, if that is no tombstone."""
+
+    def read_parsed(self, query: Query, parsed: ParsedRecords[T]) -> list[T]:
+        """Return what ``parsed`` has or makes of each record, in log order."""
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
         """Return every stored version, oldest first, tombstones included; ``hidden`` as in ``Query``."""

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -84,6 +85,7 @@ def read_whole(store: FileStore, name: str, *, max_bytes: int | None = None) -> 
     return b"".join(chunks)
 
 
+@lru_cache(maxsize=1_000)
 def check_name(name: str) -> str:
     """Return the name if every part of it is plain."""
     if not name or not all(_NAME_PART.fullmatch(part) and not part.endswith(".") for part in name.split("/")):

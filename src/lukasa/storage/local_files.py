@@ -151,12 +151,12 @@ class LocalFiles:
         return self._resolve_folder(folder) / base
 
     def _resolve_folder(self, folder: str) -> Path:
-        path = self.root
+        path = str(self.root)
         for part in check_name(folder).split("/") if folder else ():
-            path = path / part
-            if path.is_symlink():
+            path = f"{path}/{part}"
+            if os.path.islink(path):  # noqa: PTH114 - a path object for each part costs more than the question
                 raise InvalidInput(f"{path} is a link; links are not followed here.")
-        return path
+        return Path(path)
 
     def _create_folders(self, folder: Path) -> None:
         missing = [path for path in (folder, *folder.parents) if not path.exists()]

@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from lukasa import canonical_json
 from lukasa.clock import to_microseconds
@@ -16,7 +16,10 @@ from lukasa.scope import Reach
 from lukasa.storage.engine import ALL_RECORDS, AsOf, Match, Neighbour, Query
 from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.integrity import name_entry
+from lukasa.storage.parsed_records import ParsedRecords
 from lukasa.text.terms import strip_particle, whole_words_pattern
+
+T = TypeVar("T")
 
 FREQUENCY_CAP = 1000
 """``frequency`` counts texts one by one only up to this number."""
@@ -128,6 +131,13 @@ class StoreReader(ABC):
             edge = rows[-1][0]
             records += self.read(replace(rest, before=edge) if query.newest_first else replace(rest, after=edge))
         return records
+
+    def get_parsed(self, key: Key, parsed: ParsedRecords[T]) -> T | None:
+        record = self.get(key)
+        return None if record is None else parsed.parse(record)
+
+    def read_parsed(self, query: Query, parsed: ParsedRecords[T]) -> list[T]:
+        return [parsed.parse(record) for record in self.read(query)]
 
     def match_text(self, words: str, query: Query = ALL_RECORDS, *, together: str = "") -> list[Match]:
         return self._match(lambda wanted: self._match_words(words, together, wanted), query)

@@ -302,6 +302,8 @@ def insert_single(database: apsw.Connection, now: datetime, sealed: ValidatedDra
     database.execute(SQL["insert_entry"], row)
     if draft.text:
         database.execute(SQL["index_text"], (tip + 1, to_index_form(draft.text)))
+    for label in draft.labels:
+        database.execute(SQL["insert_label"], (label, scope, tip + 1))
     database.execute(SQL["add_to_tally"], (scope, kind, 1, 1, checksum(digest)))
     return Accepted(LazyRecords([row], _parse_log_row)), tip + 1
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -68,6 +69,7 @@ _MAX_IDLE_READERS = 8
 
 T = TypeVar("T")
 
+_watcher_numbers = count()
 _parent_connections: list[object] = []
 """Connections and writers of a parent process. They are never closed: closing would drop the parent's locks."""
 
@@ -132,6 +134,8 @@ class SqliteEngine:
         self._entries = EntryCache()
         self._shared_caches: dict[str, Any] = {}  # vector sketches; filled by the first vector query, which loads numpy
         self._idle_connections: list[apsw.Connection] = []
+        self._watcher: tuple[int, apsw.Connection] | None = None  # a number of its own, and a connection
+        self._watcher_lock = threading.Lock()
         self._closed = False
         self._memory_lock: threading.RLock | None = None
         self._head: HeadWriter | None = None
@@ -250,13 +254,28 @@ class SqliteEngine:
                 if not nested and database.in_transaction:
                     database.execute("COMMIT")
 
+    def change_stamp(self) -> tuple[int, int] | None:
+        """Return a value that differs once anybody committed anything; None for a store in memory.
+
+        SQLite counts the commits of other connections for a connection that does nothing else.
+        """
+        if self.path is None:
+            return None
+        with _TRANSLATED_ERRORS, self._watcher_lock:
+            if self._closed:
+                raise StoreClosed
+            if self._watcher is None:
+                self._watcher = next(_watcher_numbers), self._connect_reader()
+            number, database = self._watcher
+            return number, database.execute("PRAGMA data_version").get
+
     def append(
         self, reach: Reach, batch: Sequence[ValidatedDraft] | ConditionalBatch, *, key: str | None = None
     ) -> Outcome:
         now = self._clock.now
         single = None
         if key is None and not callable(batch):
-            single = find_single_insert(reach, batch, self._near_duplicate_kinds)
+            single = find_single_insert(reach, batch, self._near_duplicate_kinds, labels=True)
         return self._write(
             lambda pending: append.append_batch(pending, now(), reach, batch, key),
             None if single is None else lambda database: append.insert_single(database, now(), single),
@@ -308,6 +327,9 @@ class SqliteEngine:
             self._overwrite_residue()
         while self._idle_connections:
             self._idle_connections.pop().close(True)
+        with self._watcher_lock:
+            if self._watcher is not None:
+                self._watcher[1].close(True)
         self._brief_writer.close()
         self._writer.close()
         if self._head is not None:
@@ -470,8 +492,8 @@ class SqliteEngine:
     def reset_after_fork(self) -> None:
         """Drop the connections that a forked child inherited and must not use."""
         if self.path is not None:
-            _parent_connections.extend((*self._idle_connections, self._writer, self._brief_writer))
-            self._idle_connections = []
+            _parent_connections.extend((*self._idle_connections, self._watcher, self._writer, self._brief_writer))
+            self._idle_connections, self._watcher, self._watcher_lock = [], None, threading.Lock()
             self._create_writers()
             self._head = None
 

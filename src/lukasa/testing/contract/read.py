@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from lukasa.errors import InvalidInput, StoreDamaged
-from lukasa.record import DERIVED_FROM, Key, Link, ValidatedDraft
+from lukasa.record import DERIVED_FROM, Key, Link, Record, ValidatedDraft
 from lukasa.scope import FULL_REACH, SHARED, Reach
 from lukasa.storage.engine import Engine, Query
+from lukasa.storage.parsed_records import ParsedRecords
 from lukasa.testing.clock import NOON, FrozenClock
 from lukasa.testing.contract.base import (
     EngineTestBase,
@@ -126,6 +127,32 @@ class RecordReadTests(EngineTestBase):
         write_note(engine, "a", kind="fact")
         assert counts(engine) == {("ada", "note"): (1, 1), ("shared", "fact"): (1, 1), ("shared", "note"): (1, 4)}
 
+    @requirement("LOG-1")
+    def test_what_was_made_of_a_record_is_made_once_and_only_as_long_as_it_is_current(self, engine: Engine) -> None:
+        made: list[str] = []
+
+        def parse(record: Record) -> str:
+            made.append(record.text)
+            return record.text
+
+        parsed = ParsedRecords(parse)
+        write_note(engine, "a", "one")
+        write_note(engine, "b", "two")
+        query = Query(kinds=("note",), scopes=(SHARED,), newest_first=True, limit=2)
+
+        def read_texts() -> list[str]:
+            with engine.snapshot(FULL_REACH) as reader:
+                return reader.read_parsed(query, parsed)
+
+        assert read_texts() == read_texts() == ["two", "one"]
+        write_note(engine, "a", "three")
+        assert read_texts() == ["three", "two"]
+        delete_note(engine, "b")
+        assert read_texts() == ["three"]
+        assert set(made) == {"one", "two", "three"}
+        with engine.snapshot(Reach.of(["ada"])) as reader:
+            assert reader.read_parsed(query, parsed) == []
+
 
 class AsOfTests(EngineTestBase):
     """Reads as of an earlier time or position."""
@@ -160,6 +187,16 @@ class AsOfTests(EngineTestBase):
             assert sorted(find_ids(engine, "common", as_of=moment)) == sorted(state)
             by_number = sorted(state.values(), key=lambda record: int(record.text.split()[0][4:]))
             assert [id for n in range(12) for id in find_ids(engine, f"word{n}", as_of=moment)] == ids(by_number)
+
+    @requirement("LOG-1")
+    def test_one_new_record_is_found_by_each_of_its_labels(self, engine: Engine) -> None:
+        labels = ("session=1", "mood=good", "mood=good")
+        add(engine, make_draft("hello", generated_id="made-1", labels=labels))
+        add(engine, make_draft("again", generated_id="made-2", labels=("session=1",)))
+        for label, ids_found in (("session=1", ["made-1", "made-2"]), ("mood=good", ["made-1"])):
+            assert list_ids(engine, labels=(label,)) == ids_found
+            assert list_ids(engine, kinds=("note",), scopes=(SHARED,), labels=(label,)) == ids_found
+        assert engine.verify().sound
 
     @requirement("LOG-2")
     def test_order_follows_the_position_when_the_clock_jumps(self, engine: Engine, clock: FrozenClock) -> None:

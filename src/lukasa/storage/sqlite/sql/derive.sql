@@ -15,6 +15,10 @@ INSERT OR IGNORE INTO label (label, scope, seq)
 SELECT item.value, log.scope, log.seq FROM log, json_each(CASE WHEN json_valid(log.line) THEN log.line END, '$.labels') AS item
 WHERE log.seq BETWEEN ? AND ?
 
+-- name: insert_label
+-- Insert one label of an entry.
+INSERT OR IGNORE INTO label (label, scope, seq) VALUES (?, ?, ?)
+
 -- name: insert_duplicate_key
 -- Insert one near-duplicate key of a text.
 INSERT OR IGNORE INTO duplicate_key (pair_key, seq) VALUES (?, ?)

@@ -55,6 +55,16 @@ SELECT seq, CAST(line AS BLOB), digest FROM log WHERE scope = ? AND kind = ? AND
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 ORDER BY version DESC LIMIT 1
 
+-- name: find_newest
+-- Return the position of a key's newest visible version.
+SELECT seq FROM log WHERE scope = ? AND kind = ? AND id = ?
+    AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
+ORDER BY version DESC LIMIT 1
+
+-- name: entry_size
+-- Return the bytes of an entry.
+SELECT octet_length(line) FROM log WHERE seq = ?
+
 -- name: get_as_of_time
 -- Select the newest visible version recorded up to a time.
 SELECT seq, CAST(line AS BLOB), digest FROM log WHERE scope = ? AND kind = ? AND id = ? AND at <= ?

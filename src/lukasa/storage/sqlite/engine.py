@@ -106,7 +106,7 @@ class SqliteEngine:
         self._read_only = read_only
         self._private_copy: TemporaryDirectory[str] | None = None
         self._has_residue = False  # old bytes of erased content may still be in the file
-        self._shared_caches: dict[str, Any] = {}  # vector sketches; filled by the first vector query, which loads numpy
+        self._shared_caches: dict[Any, Any] = {}  # records, vectors and sketches; the first vector query loads numpy
         self._idle_connections: list[apsw.Connection] = []
         self._closed = False
         self._memory_lock: threading.RLock | None = None
@@ -351,6 +351,7 @@ class SqliteEngine:
 
     def _rewrite_file(self) -> bool:
         """Rewrite the file without freed pages; return False if a reader kept the write-ahead log from being emptied."""
+        self._shared_caches.clear()  # records that were removed stay in no cache
         with self._memory_lock or nullcontext():
             self._writer.run_exclusively(_vacuum)
             return self._checkpoint()

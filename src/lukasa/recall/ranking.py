@@ -281,7 +281,7 @@ def find_superseded(hits: Sequence[RankedCandidate], records: Mapping[int, Recor
     return newest
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def _parse_with_stems(text: str, author: str) -> tuple[tuple[Statement, ...], frozenset[str]]:
     """Return the statements of a text and all stems in them."""
     statements = parse_statements(text, author)

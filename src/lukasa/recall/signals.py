@@ -140,7 +140,7 @@ def speaks_of_self(text: str) -> bool:
     return _FIRST_PERSON.search(text) is not None
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 13)
 def _extract_features(passage: str) -> TextFeatures:
     question_share = 0.0
     if "?" in passage:

@@ -71,7 +71,8 @@ class RootCommandGroup(CommandGroup):
         return ended
 
     def __init__(self, *, commands: Any = None, **settings: Any) -> None:
-        super().__init__(commands=commands or LazyCommands(), **settings)
+        super().__init__(commands=commands, **settings)
+        self.commands = self.commands or LazyCommands()
 
     def invoke(self, ctx: Any) -> Any:
         """Run the named command, and report every error that ends it."""

@@ -34,7 +34,8 @@ from lukasa.storage.sqlite.sql import SQL
 from lukasa.text.terms import is_prefix_term, strip_particle, to_phrase
 
 _RECORDS_PER_KEY = 10
-_CACHED_BYTES = 12_000_000
+_CACHED_BYTES, _CACHED_BYTES_OF_MANY = 14_000_000, 3_000_000
+_MANY = 20_000  # in a log of so many entries each question finds other records
 _RECORD_BYTES = 700  # of a record in memory, besides its entry
 
 
@@ -83,7 +84,7 @@ class RecordCache(dict[int, Record]):
             self[record.seq] = record
             self._sizes.append((record.seq, size))
             self._bytes += size
-            while self._bytes > _CACHED_BYTES:
+            while self._bytes > (_CACHED_BYTES if record.seq < _MANY else _CACHED_BYTES_OF_MANY):
                 seq, size = self._sizes.popleft()
                 self._bytes -= size
                 del self[seq]

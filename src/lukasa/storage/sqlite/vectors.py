@@ -26,7 +26,7 @@ _LENGTH_TOLERANCE = 0.01  # of the squared length, for the rounding to half prec
 _CHECKSUM_SIZE = 8
 _USUAL_LENGTH = 384
 _MIN_CAPACITY = 1_024
-_LOAD_BATCH_SIZE = 50_000
+_LOAD_BATCH_SIZE = 4_096
 _BLOCK_SIZE = 16_384
 _MAX_REFINED = 32_768
 _BITS_OF_BYTE = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)

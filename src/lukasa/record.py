@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -147,8 +148,10 @@ class Record:
     @property
     def speaker(self) -> str:
         """Whose words the text is: the speaker of a turn, or else its role; the author of anything else."""
-        names = (self.body.get("speaker"), self.body.get("role"))
-        return next((name for name in names if name and isinstance(name, str)), self.author)
+        for field in ("speaker", "role") if self.body else ():
+            if (name := self.body.get(field)) and isinstance(name, str):
+                return name
+        return self.author
 
     def label(self, name: str) -> str | None:
         """Return the value of the first ``name=value`` label, or ``None``."""
@@ -261,6 +264,11 @@ def copy_record(record: Record, body: Mapping[str, Any]) -> Record:
     copy.digest = record.digest
     copy.__class__ = Record
     return copy  # type: ignore[no-any-return]  # it is a Record now
+
+
+def with_own_body(record: Record) -> Record:
+    """Return the record with a copy of its body, so that a change of one is none of the other."""
+    return copy_record(record, deepcopy(record.body) if record.body else {})
 
 
 def draft_from(record: Record, **changes: Any) -> Draft:

@@ -23,6 +23,7 @@ from lukasa.models.embedders import (
     best_installed_embedder,
     minilm,
     open_embedder,
+    static,
 )
 from lukasa.models.embedders.minilm import build_tokenizer
 
@@ -41,6 +42,14 @@ def test_texts_of_the_same_meaning_are_nearer_than_others(name):
         ["She adopted a puppy last week", "A young dog has a new home with her", "The tax form is due in April"]
     )
     assert text @ same > text @ other + 0.1
+
+
+def test_the_mean_of_the_static_embedder_is_that_of_its_weights():
+    embedder = static.StaticEmbedder()
+    table, weights, mean, _ = embedder._weights_and_tokenizer
+    frequency, _ = static.weigh_tokens(len(table))
+    seen = (frequency * weights)[:, None]
+    assert np.allclose(mean, (table.astype(np.float32) * seen).sum(axis=0) / seen.sum(), atol=1e-6)
 
 
 def test_the_tokenizer_of_minilm_gives_the_tokens_of_bert_uncased():

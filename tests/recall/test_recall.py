@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import apsw
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -228,3 +230,45 @@ def test_the_benchmark_measures_recall_and_its_baselines(tmp_path):
     file.write_text("{}")
     with pytest.raises(FormatError):
         benchmark.load_question_set(file)
+
+
+@pytest.mark.requirement("RCL-1")
+def test_a_recall_reads_no_entry_again_and_gives_out_its_own_copies(tmp_path):
+    with lukasa.open(tmp_path / "store.db", embedder="hash") as memory:
+        for day in ("Monday", "Friday"):
+            memory.journal.write("note", f"The release is on {day}.", {"tags": ["plan"]}, id=day)
+        memory.recall("When is the release?").hits[0].record.body["tags"].append("changed by the caller")
+        engine: Any = memory._parts.engine
+        read: list[str] = []
+        with engine._borrow_connection() as database:
+            database.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: read.append(event["sql"]))
+        again = memory.recall("When is the release?", 1)
+        assert [hit.record.body for hit in (*again.hits, *again.dropped[:1])] == [{"tags": ["plan"]}] * 2
+        assert read
+        assert not [statement for statement in read if "line" in statement]
+        assert memory.journal.erase(Key("shared", "note", "Monday")).records == 1
+        assert texts(memory.recall("When is the release?")) == ["The release is on Friday."]
+
+
+@pytest.mark.requirement("RCL-1")
+@pytest.mark.parametrize("store", ["store.db", "memory:"])
+def test_adjacent_turns_are_those_of_now(tmp_path, store):
+    def write(memory, id, text):
+        assert memory.journal.write("turn", text, id=id, author="anna", labels=("session=s",))
+
+    def adjacent(memory):
+        hits = memory.recall("beagle", min_relevance=0).hits
+        return next((hit.hit.candidate.before, hit.hit.candidate.after) for hit in hits if hit.record.id == "b")
+
+    place = store if store == "memory:" else tmp_path / store
+    with lukasa.open(place, embedder="hash") as memory, lukasa.open(place, embedder="hash") as second:
+        other = memory if store == "memory:" else second  # another process
+        write(memory, "a", "Which breed?")
+        write(memory, "b", "A beagle.")
+        assert adjacent(memory) == ("Which breed?", None)
+        write(other, "c", "Lovely!")
+        assert adjacent(memory) == ("Which breed?", "Lovely!")
+        write(memory, "a", "Which one?")
+        assert adjacent(memory) == (None, "Lovely!")
+        other.journal.delete(Key("shared", "turn", "c"))
+        assert adjacent(memory) == (None, "Which one?")

@@ -82,6 +82,10 @@ def test_a_flipped_byte_of_a_vector_is_noticed_and_the_vector_made_anew(tmp_path
             ((seq, vector),) = database.execute("SELECT seq, vector FROM vector ORDER BY seq LIMIT 1")
             broken = bytes([*vector[:place], vector[place] ^ 0x40, *vector[place + 1 :]])
             database.execute("UPDATE vector SET vector = ? WHERE seq = ?", (broken, seq))
+    with lukasa.open(
+        tmp_path / "store.db"
+    ) as memory:  # a process that has read the vectors of a small store keeps them
+        engine = memory._parts.engine
         with memory.journal.snapshot() as reader:
             model = memory.recall.index.embedder.name
             found = reader.cosines(model, memory.recall.index.question_vector("release"), [seq, seq + 1])

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from lukasa.text.dates import Period, find_periods
@@ -177,6 +178,7 @@ def _classify_kind(text: str) -> QuestionKind:
     return QuestionKind.TIME if _TIME.search(text) else QuestionKind.FACT
 
 
+@lru_cache(maxsize=1_024)
 def _name_pattern(name: str) -> re.Pattern[str]:
     """Match a name or its first word, with or without a possessive ending."""
     first = name.split()[0] if name.split() else name

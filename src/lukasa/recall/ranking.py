@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from math import ceil
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -109,6 +109,12 @@ class RankedCandidate:
         )
 
 
+class _MutableHit:
+    """A ranked candidate whose fields are being set; see ``MutableCandidate``."""
+
+    __slots__ = RankedCandidate.__slots__
+
+
 def rank_candidates(
     question: ParsedQuestion,
     candidates: Sequence[RecallCandidate],
@@ -124,7 +130,7 @@ def rank_candidates(
     repeat the content words of a better hit are moved to the end. ``cosine_range`` are the cosines of unrelated texts and of a
     question and its answer.
     """
-    ordered = sorted(candidates, key=lambda candidate: -candidate.seq)
+    ordered = sorted(candidates, key=attrgetter("seq"), reverse=True)
     if not ordered:
         return []
     evidence = RankingEvidence(question, ordered, corpus)
@@ -136,32 +142,41 @@ def rank_candidates(
     for name, value in joint_values.items():
         scores = scores + weights[name] * value
     values |= joint_values
-    table = np.column_stack(list(values.values())).tolist() if values else [[]] * len(ordered)
+    table = list(zip(*(value.tolist() for value in values.values()), strict=True)) or [()] * len(ordered)
     relevance = compute_relevance(evidence, cosine_range).tolist()
     used_weights = MappingProxyType({name: weights[name] for name in values})
-    seq_by_content: dict[tuple[str, ...], int] = {}
+    seq_by_content: dict[str, int] = {}
     ranked: list[RankedCandidate] = []
     repeated: list[RankedCandidate] = []
-    for rank, index in enumerate(np.argsort(-scores, kind="stable").tolist()):
-        candidate, score, row = ordered[index], float(scores[index]), tuple(table[index])
-        first_seq = candidate.seq
+    best = np.argsort(-scores, kind="stable").tolist()
+    for rank, (index, score) in enumerate(zip(best, scores[best].tolist(), strict=True)):
+        candidate = ordered[index]
+        hit: Any = _MutableHit()
+        hit.candidate = candidate
+        hit.score = score
+        hit.values = table[index]
+        hit.weights = used_weights
+        hit.repeats = None
+        hit.crowded = False
+        hit.relevance = relevance[index]
+        hit.__class__ = RankedCandidate
         if rank < _REPETITION_DEPTH:
             first_seq = seq_by_content.setdefault(_content_key(candidate.text, candidate.name), candidate.seq)
-        if first_seq == candidate.seq:
-            ranked.append(RankedCandidate(candidate, score, row, used_weights, relevance=relevance[index]))
-        else:
-            repeated.append(RankedCandidate(candidate, score, row, used_weights, first_seq, relevance=relevance[index]))
+            if first_seq != candidate.seq:
+                repeated.append(replace(hit, repeats=first_seq))
+                continue
+        ranked.append(hit)
     return (ranked + repeated)[:k]
 
 
-@lru_cache(maxsize=1 << 14)
-def _content_key(text: str, speaker: str) -> tuple[str, ...]:
+@lru_cache(maxsize=1 << 13)
+def _content_key(text: str, speaker: str) -> str:
     """Return the content words of a short text in order, or the whole of a long one.
 
     A text in which the speaker speaks of themselves never equals the text of another speaker.
     """
     words = list_content_words(text) if len(text) <= MAX_WHOLE_LENGTH else ()
-    return (speaker if not words or speaks_of_self(text) else "", *(words or (fold_text(text).strip(),)))
+    return "\0".join((speaker if not words or speaks_of_self(text) else "", *(words or (fold_text(text).strip(),))))
 
 
 def with_trust(hit: RankedCandidate, trust: float) -> RankedCandidate:
@@ -266,7 +281,7 @@ def find_superseded(hits: Sequence[RankedCandidate], records: Mapping[int, Recor
     return newest
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def _parse_with_stems(text: str, author: str) -> tuple[tuple[Statement, ...], frozenset[str]]:
     """Return the statements of a text and all stems in them."""
     statements = parse_statements(text, author)

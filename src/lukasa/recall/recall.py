@@ -10,11 +10,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, overload
 
 from lukasa.clock import Clock, to_iso, to_utc
 from lukasa.errors import InvalidInput, MissingExtra, StoreUnavailable
@@ -39,9 +39,9 @@ from lukasa.recall.ranking import (
     with_trust,
 )
 from lukasa.recall.relevance import DEFAULT_CUTOFF
-from lukasa.recall.signals import MAX_WHOLE_LENGTH, CorpusStatistics, RecallCandidate
+from lukasa.recall.signals import MAX_WHOLE_LENGTH, CorpusStatistics, MutableCandidate, RecallCandidate
 from lukasa.recall.vector_index import VectorIndex
-from lukasa.record import DERIVED_FROM, Key, Record
+from lukasa.record import DERIVED_FROM, Key, Record, with_own_body
 from lukasa.scope import SYSTEM
 from lukasa.storage.engine import AsOf, Match, Progress, Query, Reader
 from lukasa.text.terms import terms_from_words
@@ -151,6 +151,28 @@ class Supersession:
         return self.record.id
 
 
+class LazyHits(Sequence[RecallHit]):
+    """Hits that are built when they are looked at: there are hundreds, and few callers look."""
+
+    def __init__(self, ranked: Sequence[RankedCandidate], build: Callable[[RankedCandidate], RecallHit]) -> None:
+        self._ranked, self._build = ranked, build
+
+    def __len__(self) -> int:
+        return len(self._ranked)
+
+    @overload
+    def __getitem__(self, index: int) -> RecallHit: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[RecallHit]: ...
+    def __getitem__(self, index: int | slice) -> RecallHit | Sequence[RecallHit]:
+        if isinstance(index, slice):
+            return LazyHits(self._ranked[index], self._build)
+        return self._build(self._ranked[index])
+
+    def __iter__(self) -> Iterator[RecallHit]:
+        return map(self._build, self._ranked)
+
+
 class LeftOutRecord(NamedTuple):
     """A record that would have been among the best hits, and why it is not: ``expired``."""
 
@@ -168,7 +190,7 @@ class RecallResult:
 
     question: ParsedQuestion
     hits: tuple[RecallHit, ...]
-    dropped: tuple[RecallHit, ...] = ()
+    dropped: Sequence[RecallHit] = ()
     unindexed: int = 0
     note: str = ""
     left_out: tuple[LeftOutRecord, ...] = ()
@@ -315,6 +337,7 @@ class Recall:
         if not text.strip():
             return RecallResult(parse_question(text), (), note="The question is empty.")
         with self._journal.snapshot() as reader:
+            reader.shares_records = True  # a hit gets a copy
             try:
                 found = self._find_records(reader, text, model, query, record_filter, ends)
             except EmbedderFailed as error:
@@ -327,46 +350,26 @@ class Recall:
         if reader.damaged_vectors:
             self.index.remake(reader.damaged_vectors)
             with self._journal.snapshot() as reader:
+                reader.shares_records = True
                 found = self._find_records(reader, text, model, query, record_filter)
         if reader.damaged_vectors:  # the store cannot be written
             note = f"{note} {len(reader.damaged_vectors)} damaged vectors were left out.".strip()
         if reader.damaged:
             note = f"{note} {len(reader.damaged)} damaged records were left out; run `lukasa verify`.".strip()
         # Trust is read after the snapshot is closed: it needs the owner's reach and so a connection of another snapshot.
-        source_trust = SourceTrust(self._journal, found.records.values(), self._trust_provider)
-        links = _links_between(found.records)
+        source_trust = SourceTrust(self._journal, found.records, self._trust_provider)
         now = query.as_of if isinstance(query.as_of, datetime) else self._clock.now()
         expired = (
             ()
             if include_expired
             else {seq for seq, record in found.records.items() if EXPIRES_AT in record.body and is_expired(record, now)}
         )
-        candidates = []
-        length = _compared_length(found.records.values())
-        cut_texts = {seq: _select_part(text, found.question.terms, length) for seq, text in found.texts.items()}
-        for seq, record in found.records.items():
-            before, after = found.adjacent_turns.get(seq, _NO_ADJACENT_TURNS)
-            candidates.append(
-                RecallCandidate(
-                    seq=seq,
-                    text=cut_texts[seq],
-                    author=record.author,
-                    speaker=record.speaker,
-                    moment=record.moment,
-                    session=record.label("session"),
-                    before=None if before is None else cut_texts.get(before),
-                    after=None if after is None else cut_texts.get(after),
-                    cosine=found.cosines.get(seq),
-                    tier=float(_CANON_LABEL in record.labels),
-                    trust=source_trust.trust_signal(record),
-                    links=links.get(seq, frozenset()),
-                )
-            )
+        candidates = _build_candidates(found, source_trust)
         left_out: tuple[LeftOutRecord, ...] = ()
         if expired:
             best = rank_candidates(found.question, candidates, found.corpus, k=k)
             left_out = tuple(
-                LeftOutRecord(found.records[hit.candidate.seq], "expired")
+                LeftOutRecord(with_own_body(found.records[hit.candidate.seq]), "expired")
                 for hit in best
                 if hit.candidate.seq in expired
             )
@@ -385,26 +388,28 @@ class Recall:
             ranked = put_newest_first(ranked, found.records, newest_by_seq)
         superseded: dict[int, list[Supersession]] = {}
         for older, newer in newest_by_seq.items():
-            superseded.setdefault(newer, []).append(Supersession.from_record(found.records[older]))
-        hits = tuple(
-            RecallHit(
-                record,
+            superseded.setdefault(newer, []).append(Supersession.from_record(with_own_body(found.records[older])))
+
+        def build_hit(hit: RankedCandidate) -> RecallHit:
+            record = found.records[hit.candidate.seq]
+            newest = newest_by_seq.get(record.seq)
+            return RecallHit(
+                with_own_body(record),
                 hit,
                 source_trust.displayed_trust(record),
-                Supersession.from_record(found.records[newest_by_seq[record.seq]])
-                if record.seq in newest_by_seq
-                else None,
+                None if newest is None else Supersession.from_record(with_own_body(found.records[newest])),
                 tuple(superseded.get(record.seq, ())),
             )
-            for hit in cap_author_share(ranked, k)
-            for record in [found.records[hit.candidate.seq]]
-        )
-        highest = max((hit.relevance for hit in hits[:k]), default=0.0)
-        if k and candidates and (not hits or (min_relevance is None and highest < DEFAULT_CUTOFF)):
+
+        ranked = cap_author_share(ranked, k)
+        highest = max((hit.relevance for hit in ranked[:k]), default=0.0)
+        if k and candidates and (not ranked or (min_relevance is None and highest < DEFAULT_CUTOFF)):
             cutoff = DEFAULT_CUTOFF if min_relevance is None else min_relevance
             note = f"Nothing relevant was found: no record has a relevance of {cutoff:g}. {note}".strip()
-            return RecallResult(found.question, (), hits, unindexed, note, left_out, now, nothing_relevant=True)
-        return RecallResult(found.question, hits[:k], hits[k:], unindexed, note, left_out, now)
+            dropped = LazyHits(ranked, build_hit)
+            return RecallResult(found.question, (), dropped, unindexed, note, left_out, now, nothing_relevant=True)
+        hits, dropped = tuple(map(build_hit, ranked[:k])), LazyHits(ranked[k:], build_hit)
+        return RecallResult(found.question, hits, dropped, unindexed, note, left_out, now)
 
     def _rerank(
         self, reranker: Reranker, question: ParsedQuestion, ranked: list[RankedCandidate], ends: float | None
@@ -504,10 +509,36 @@ def _match_accepted(
     return accepted[:limit]
 
 
-def _compared_length(records: Iterable[Record]) -> int:
-    """Return how many characters of each text to compare, so that no text and no number of texts takes long."""
-    lengths = [min(len(record.text), MAX_COMPARED_LENGTH) for record in records]
-    return MAX_COMPARED_LENGTH if sum(lengths) <= _MAX_COMPARED_IN_ALL else _MAX_COMPARED_IN_ALL // len(lengths)
+def _build_candidates(found: _FoundRecords, source_trust: SourceTrust) -> list[RecallCandidate]:
+    """Return what the ranking compares of each record. Long texts are cut, so that no text and no number of texts takes long."""
+    lengths = [len(record.text) for record in found.records.values()]
+    if sum(lengths) > _MAX_COMPARED_IN_ALL:
+        lengths = [min(length, MAX_COMPARED_LENGTH) for length in lengths]
+    length = MAX_COMPARED_LENGTH if sum(lengths) <= _MAX_COMPARED_IN_ALL else _MAX_COMPARED_IN_ALL // len(lengths)
+    texts: dict[Any, str] = dict(found.texts)
+    for seq, text in found.texts.items():
+        if len(text) > length:
+            texts[seq] = _select_part(text, found.question.terms, length)
+    links, no_links = _links_between(found.records), frozenset[int]()
+    candidates: list[RecallCandidate] = []
+    for seq, record in found.records.items():
+        before, after = found.adjacent_turns.get(seq, _NO_ADJACENT_TURNS)
+        candidate: Any = MutableCandidate()
+        candidate.seq = seq
+        candidate.text = texts[seq]
+        candidate.author = record.author
+        candidate.speaker = record.speaker
+        candidate.moment = record.happened_at or record.recorded_at
+        candidate.session = record.label("session")
+        candidate.before = texts.get(before)
+        candidate.after = texts.get(after)
+        candidate.cosine = found.cosines.get(seq)
+        candidate.tier = 1.0 if _CANON_LABEL in record.labels else 0.0
+        candidate.trust = source_trust.trust_signal(record)
+        candidate.links = links.get(seq, no_links)
+        candidate.__class__ = RecallCandidate
+        candidates.append(candidate)
+    return candidates
 
 
 def _select_part(text: str, terms: Sequence[str], length: int) -> str:
@@ -530,6 +561,8 @@ def _asks_for_present(question: ParsedQuestion) -> bool:
 
 def _links_between(records: Mapping[int, Record]) -> dict[int, frozenset[int]]:
     """Return for each record the other records it is linked with, in either direction."""
+    if not any(record.links for record in records.values()):
+        return {}
     seq_by_key = {record.key: seq for seq, record in records.items()}
     linked: dict[int, set[int]] = {}
     for seq, record in records.items():
@@ -570,11 +603,11 @@ class SourceTrust:
     discounted, the more of them the more: such an author was not nearest to the question by luck alone.
     """
 
-    def __init__(self, journal: Journal, records: Iterable[Record], trust_provider: TrustProvider | None) -> None:
+    def __init__(self, journal: Journal, records: Mapping[int, Record], trust_provider: TrustProvider | None) -> None:
         self._journal = journal
         self._trust_provider = trust_provider
-        self._records = {record.seq: record for record in records}
-        counts = Counter(record.author for record in self._records.values() if record.author)
+        self._records = records
+        counts = Counter([record.author for record in records.values() if record.author])
         self._authors_asked = set(counts)
         self._trust_by_author = dict(trust_provider(counts)) if trust_provider is not None else {}
         self._discounts: dict[str, float] = {}  # 0 at the largest share of an author, 1 at all candidates
@@ -586,7 +619,9 @@ class SourceTrust:
             }
         self._lookups_left = MAX_LOOKUPS
         self._capped_trust: dict[int, float] = {}
-        self._has_effect = bool(self._trust_by_author) or any(map(_source_keys, self._records.values()))
+        self._has_effect = bool(self._trust_by_author) or any(
+            _source_keys(record) for record in records.values() if record.links
+        )
 
     def author_trust(self, record: Record) -> float | None:
         """Return the trust in a record's author; ``None`` for the owner, who is not judged."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lukasa.recall.signals import RankingEvidence, Values, speaks_of_self, time
+from lukasa.recall.signals import RankingEvidence, Values, speaks_of_self
 
 if TYPE_CHECKING:
     from lukasa.models.embedder import Embedder
@@ -60,12 +60,11 @@ def compute_relevance(evidence: RankingEvidence, cosine_range: tuple[float, floa
     nearness = covered
     if cosine_range is not None:
         unrelated, related = cosine_range
-        cosines = np.array([np.nan if candidate.cosine is None else candidate.cosine for candidate in candidates])
-        scaled = np.clip((cosines - unrelated) / (related - unrelated), 0.0, 1.5)
+        scaled = np.clip((evidence.cosines - unrelated) / (related - unrelated), 0.0, 1.5)
         nearness = np.where(np.isnan(scaled), covered, scaled)
     total = _NEARNESS * nearness + _COVERAGE * covered
     if question.periods:
-        total += _TIME * time(evidence)
+        total += _TIME * evidence.time_scores
     if question.names:
         is_name = np.array([float(term in question.names) for term in question.terms])
         mentions = (evidence.presence @ is_name).tolist()

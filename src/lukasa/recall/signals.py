@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from math import log
 from typing import NamedTuple
 
@@ -70,6 +70,8 @@ class TextFeatures(NamedTuple):
     """The share of the text that is brief questions."""
     specific: float
     """How many names and numbers the text has; 1 from two on."""
+    states_rule: bool
+    """Whether it states a standing rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,15 @@ class RecallCandidate:
         return self.speaker or self.author
 
 
+class MutableCandidate:
+    """A candidate whose fields are being set. It has the slots of ``RecallCandidate`` and becomes one by a change of its class.
+
+    Setting the fields of a frozen dataclass one by one costs three times as much, and a recall has hundreds of candidates.
+    """
+
+    __slots__ = RecallCandidate.__slots__
+
+
 @dataclass(frozen=True, slots=True)
 class CorpusStatistics:
     """Figures of the text index: the number of texts, and how many of them hold each term."""
@@ -129,18 +140,23 @@ def speaks_of_self(text: str) -> bool:
     return _FIRST_PERSON.search(text) is not None
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 13)
 def _extract_features(passage: str) -> TextFeatures:
     question_share = 0.0
     if "?" in passage:
         sentences = [sentence for found in _SENTENCE.findall(passage) if (sentence := found.strip())]
         brief = (len(text) for text in sentences if text.endswith("?") and len(text) <= _MAX_BRIEF_LENGTH)
         question_share = sum(brief) / (sum(map(len, sentences)) or 1)
+    lowered = passage.lower()
     return TextFeatures(
-        personal=min(1.0, len(_FIRST_PERSON.findall(passage)) / 3),
-        question_share=question_share,
-        specific=min(1.0, (len(_NAME.findall(passage)) + (_DIGIT.search(passage) is not None)) / 2),
+        min(1.0, len(_FIRST_PERSON.findall(passage)) / 3),
+        question_share,
+        min(1.0, (len(_NAME.findall(passage)) + (_DIGIT.search(passage) is not None)) / 2),
+        any(hint in lowered for hint in _RULE_HINTS) and _RULE.search(passage) is not None,
     )
+
+
+_cached_periods = lru_cache(maxsize=1 << 13)(find_periods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,26 +183,36 @@ class TermMatches:
         All texts are joined, so that one search per term covers them all.
         """
         candidates = dict.fromkeys(candidate_texts)
-        texts = list(candidates | dict.fromkeys(adjacent_texts))
-        leads = [lead_passage(text) for text in texts]
-        folded = [fold_text(text if text in candidates else lead) for text, lead in zip(texts, leads, strict=True)]
-        starts = np.concatenate(([0], np.cumsum([len(text) + 1 for text in folded]))).astype(np.int64)
-        lead_ends = starts[:-1] + [len(lead) for lead in leads]
-        joined = "\n".join(folded)
-        in_lead = np.zeros((len(texts), len(terms)))
-        in_text = np.zeros((len(texts), len(terms)))
+        searched = list(candidates | dict.fromkeys(adjacent_texts))
+        row_by_text = {text: row for row, text in enumerate(searched)}
+        lengths = list(map(len, searched))
+        is_long = np.array(lengths) > MAX_WHOLE_LENGTH
+        for row in np.flatnonzero(is_long).tolist():
+            lead = lead_passage(searched[row])
+            lengths[row] = len(lead)
+            if row >= len(candidates):
+                searched[row] = lead
+        joined = "\n".join(searched)
+        if joined.isascii():
+            joined = joined.lower()
+        else:
+            searched = list(map(fold_text, searched))
+            joined = "\n".join(searched)
+        starts = np.zeros(len(searched) + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(map(len, searched), np.int64, len(searched)) + 1, out=starts[1:])
+        lead_ends = starts[:-1] + lengths
+        in_lead = np.zeros((len(searched), len(terms)))
+        in_text = np.zeros((len(searched), len(terms)))
         term_offsets: dict[int, list[tuple[int, int]]] = {}
-        is_long = np.array([len(text) > MAX_WHOLE_LENGTH for text in texts], dtype=bool)
         for index, term in enumerate(terms):
             offsets = np.array(find_term_offsets(joined, term), dtype=np.int64)
             rows = np.searchsorted(starts, offsets, side="right") - 1
             in_text[rows, index] = 1.0
-            np.add.at(in_lead[:, index], rows[offsets < lead_ends[rows]], 1.0)
+            in_lead[:, index] = np.bincount(rows[offsets < lead_ends[rows]], minlength=len(searched))
             in_long = is_long[rows]
             for row, offset in zip(rows[in_long].tolist(), offsets[in_long].tolist(), strict=True):
                 term_offsets.setdefault(row, []).append((offset, index))
-        row_by_text = {text: row for row, text in enumerate(texts)}
-        return cls(row_by_text, [len(lead) for lead in leads], in_lead, in_text, term_offsets)
+        return cls(row_by_text, lengths, in_lead, in_text, term_offsets)
 
     def count_in_windows(self, candidates: Sequence[RecallCandidate]) -> tuple[Values, Values]:
         """Count each term in the window of each candidate; return the counts and the window lengths.
@@ -194,10 +220,11 @@ class TermMatches:
         A window is the candidate's lead passage with those of the turns before and after it, as far as they fit; the
         turn before is tried first.
         """
-        rows, no_row = self.row_by_text, len(self.lead_lengths)
+        rows: dict[str | None, int] = {None: len(self.lead_lengths)}
+        rows.update(self.row_by_text)
         own = np.array([rows[candidate.text] for candidate in candidates])
-        before = np.array([no_row if candidate.before is None else rows[candidate.before] for candidate in candidates])
-        after = np.array([no_row if candidate.after is None else rows[candidate.after] for candidate in candidates])
+        before = np.array([rows[candidate.before] for candidate in candidates])
+        after = np.array([rows[candidate.after] for candidate in candidates])
         length = np.array([*self.lead_lengths, _MAX_WINDOW_LENGTH + 1])  # a missing turn is too long to fit
         space = _MAX_WINDOW_LENGTH - length[own]
         before_fits = length[before] <= space
@@ -235,7 +262,11 @@ class RankingEvidence:
 
     @cached_property
     def features(self) -> list[TextFeatures]:
-        return [_extract_features(lead_passage(candidate.text)) for candidate in self.candidates]
+        return [
+            _extract_features(text if len(text) <= MAX_WHOLE_LENGTH else lead_passage(text))
+            for candidate in self.candidates
+            for text in (candidate.text,)
+        ]
 
     @cached_property
     def word_scores(self) -> Values:
@@ -249,8 +280,8 @@ class RankingEvidence:
     @cached_property
     def presence(self) -> Values:
         """1 where a term of the question occurs in the text of a candidate."""
-        matches = self.term_matches
-        return matches.presence_in_text[[matches.row_by_text[candidate.text] for candidate in self.candidates]]
+        rows = self.term_matches.row_by_text
+        return self.term_matches.presence_in_text[[rows[candidate.text] for candidate in self.candidates]]
 
     @cached_property
     def covered_shares(self) -> Values:
@@ -266,34 +297,63 @@ class RankingEvidence:
         is_asked = np.sign(weights).tolist()
         matches = self.term_matches
         share: Values = (self.presence @ weights) / total
-        for index, candidate in enumerate(self.candidates):
-            if len(candidate.text) > MAX_WHOLE_LENGTH and share[index] > 0.5:
-                row = matches.row_by_text[candidate.text]
+        for index in np.flatnonzero(share > 0.5).tolist():
+            if len(text := self.candidates[index].text) > MAX_WHOLE_LENGTH:
+                row = matches.row_by_text[text]
                 passage = _max_weight_within(MAX_PART_LENGTH, matches.term_offsets[row], weights.tolist()) / total
                 sentence = _max_weight_within(_SENTENCE_SPAN, matches.term_offsets[row], is_asked) / sum(is_asked)
                 share[index] = (passage + sentence) / 2
         return share
 
     @cached_property
+    def cosines(self) -> Values:
+        """The cosine of each candidate; not a number where it has none."""
+        return np.array([candidate.cosine for candidate in self.candidates], dtype=np.float64)
+
+    @cached_property
     def vector_scores(self) -> Values:
-        known = [candidate.cosine for candidate in self.candidates if candidate.cosine is not None]
-        if not known:
+        cosines = self.cosines
+        is_unknown = np.isnan(cosines)
+        if is_unknown.all():
             return self.zeros
-        lowest = min(known)
-        return _scale_to_unit(
-            _to_array(lowest if candidate.cosine is None else candidate.cosine for candidate in self.candidates),
-            _MIN_COSINE_SPREAD,
-        )
+        return _scale_to_unit(np.where(is_unknown, np.nanmin(cosines), cosines), _MIN_COSINE_SPREAD)
 
     @cached_property
     def subject_matches(self) -> Values:
         """1 for authors the question is about; 1 for all when it is about no one in particular."""
         wanted = self.question.subject
-        return _to_array(float(not wanted or candidate.name in wanted) for candidate in self.candidates)
+        if not wanted:
+            return self.zeros + 1.0
+        return _to_array([float(candidate.name in wanted) for candidate in self.candidates])
+
+    @cached_property
+    def time_scores(self) -> Values:
+        asked = self.question.periods
+        if not asked:
+            return self.zeros
+
+        @cache
+        def days_since(day: date | None) -> int:
+            gaps = [] if day is None else [gap for period in asked if (gap := period.days_since(day)) is not None]
+            return min(gaps, default=_DAYS_SOON_AFTER + 1)
+
+        def score_candidate(candidate: RecallCandidate) -> float:
+            day = _candidate_day(candidate)
+            shortest = days_since(day)
+            if not shortest:
+                return 1.0
+            mentioned = _cached_periods(lead_passage(candidate.text), day)
+            if any(
+                wanted.overlaps(period) for period in mentioned if period.length <= _MAX_PERIOD_DAYS for wanted in asked
+            ):
+                return 1.0
+            return 0.5 if shortest <= _DAYS_SOON_AFTER else 0.0
+
+        return _to_array(map(score_candidate, self.candidates))
 
 
 def _to_array(numbers: Iterable[float]) -> Values:
-    return np.fromiter(numbers, dtype=np.float64)
+    return np.fromiter(numbers, np.float64)
 
 
 def _candidate_day(candidate: RecallCandidate) -> date | None:
@@ -371,36 +431,19 @@ def subject(evidence: RankingEvidence) -> Values:
 
 def time(evidence: RankingEvidence) -> Values:
     """Return 1 for texts from or about the time the question names, 0.5 for texts from soon after."""
-    asked = evidence.question.periods
-    if not asked:
-        return evidence.zeros
-
-    def score_candidate(candidate: RecallCandidate) -> float:
-        day = _candidate_day(candidate)
-        gaps = [] if day is None else [gap for period in asked if (gap := period.days_since(day)) is not None]
-        shortest = min(gaps, default=_DAYS_SOON_AFTER + 1)
-        if not shortest:
-            return 1.0
-        mentioned = find_periods(lead_passage(candidate.text), day)
-        if any(
-            wanted.overlaps(period) for period in mentioned if period.length <= _MAX_PERIOD_DAYS for wanted in asked
-        ):
-            return 1.0
-        return 0.5 if shortest <= _DAYS_SOON_AFTER else 0.0
-
-    return _to_array(score_candidate(candidate) for candidate in evidence.candidates)
+    return evidence.time_scores
 
 
 def rule(evidence: RankingEvidence) -> Values:
     """Return 1 for the few standing rules nearest to the question, when it is a request that rules apply to."""
     if not evidence.question.standing:
         return evidence.zeros
-
-    def states_rule(passage: str) -> bool:
-        lowered = passage.lower()
-        return any(hint in lowered for hint in _RULE_HINTS) and _RULE.search(passage) is not None
-
-    stated = _score_statements(evidence, states_rule)
+    stated = _to_array(
+        [
+            float(features.states_rule and candidate.name.lower() not in ASSISTANT_ROLES)
+            for candidate, features in zip(evidence.candidates, evidence.features, strict=True)
+        ]
+    )
     if np.count_nonzero(stated) <= _MAX_RULES:
         return stated
     nearness = np.where(stated > 0, evidence.word_scores + evidence.vector_scores, -1.0)
@@ -413,13 +456,8 @@ def preference(evidence: RankingEvidence) -> Values:
     """Return 1 for texts in which people state a preference or a decision, when the question asks for advice."""
     if not evidence.question.standing or evidence.question.kind is not QuestionKind.ADVICE:
         return evidence.zeros
-    return _score_statements(evidence, _PREFERENCE.search)
-
-
-def _score_statements(evidence: RankingEvidence, states: Callable[[str], object]) -> Values:
-    """Return 1 where the lead passage states something and its author is no assistant."""
     return _to_array(
-        float(candidate.name.lower() not in ASSISTANT_ROLES and bool(states(lead_passage(candidate.text))))
+        float(candidate.name.lower() not in ASSISTANT_ROLES and bool(_PREFERENCE.search(lead_passage(candidate.text))))
         for candidate in evidence.candidates
     )
 
@@ -428,28 +466,30 @@ def personal(evidence: RankingEvidence) -> Values:
     """Score how much the author speaks of themselves, when the question is about someone."""
     if not evidence.question.subject:
         return evidence.zeros
-    return _to_array(features.personal for features in evidence.features)
+    return _to_array([features.personal for features in evidence.features])
 
 
 def telling(evidence: RankingEvidence) -> Values:
     """Return the share of the text that states something instead of asking."""
-    return 1.0 - _to_array(features.question_share for features in evidence.features)
+    return 1.0 - _to_array([features.question_share for features in evidence.features])
 
 
 def specific(evidence: RankingEvidence) -> Values:
     """Score whether the text has names or numbers."""
-    return _to_array(features.specific for features in evidence.features)
+    return _to_array([features.specific for features in evidence.features])
 
 
 def opening(evidence: RankingEvidence) -> Values:
     """Return 1 for the first turn of a session and for records outside one: there people say what it is about."""
-    return _to_array(float(candidate.before is None) for candidate in evidence.candidates)
+    return _to_array([float(candidate.before is None) for candidate in evidence.candidates])
 
 
 def recency(evidence: RankingEvidence) -> Values:
     """Score by date among all candidates, when the question asks for the newest or the oldest."""
+    if evidence.question.order is TimeOrder.NONE:
+        return evidence.zeros
     days = [day for candidate in evidence.candidates if (day := _candidate_day(candidate)) is not None]
-    if evidence.question.order is TimeOrder.NONE or not days:
+    if not days:
         return evidence.zeros
     first, last = min(days), max(days)
     span = (last - first).days or 1
@@ -465,12 +505,12 @@ def recency(evidence: RankingEvidence) -> Values:
 
 def tier(evidence: RankingEvidence) -> Values:
     """Score how settled the record is."""
-    return _to_array(min(max(candidate.tier, 0.0), 1.0) for candidate in evidence.candidates)
+    return np.clip(_to_array([candidate.tier for candidate in evidence.candidates]), 0.0, 1.0)
 
 
 def trust(evidence: RankingEvidence) -> Values:
     """Score the trust in the author."""
-    return _to_array(min(max(candidate.trust, 0.0), 1.0) for candidate in evidence.candidates)
+    return np.clip(_to_array([candidate.trust for candidate in evidence.candidates]), 0.0, 1.0)
 
 
 def linked(candidates: Sequence[RecallCandidate], scores: Values) -> Values:
@@ -486,11 +526,12 @@ def session(candidates: Sequence[RecallCandidate], scores: Values) -> Values:
     """Return the best score of each candidate's session, itself included, scaled over all sessions."""
     if not candidates:
         return scores
-    groups = [("", candidate.seq) if candidate.session is None else (candidate.session, 0) for candidate in candidates]
-    best: dict[tuple[str, int], float] = {}
+    groups = [candidate.seq if candidate.session is None else candidate.session for candidate in candidates]
+    best: dict[int | str, float] = {}
     for group, score in zip(groups, scores.tolist(), strict=True):
-        best[group] = max(score, best.get(group, score))
-    return _scale_to_unit(_to_array(best[group] for group in groups), _MIN_SCORE_SPREAD)
+        if score >= best.get(group, score):
+            best[group] = score
+    return _scale_to_unit(_to_array([best[group] for group in groups]), _MIN_SCORE_SPREAD)
 
 
 SIGNALS: Mapping[str, Callable[[RankingEvidence], Values]] = {

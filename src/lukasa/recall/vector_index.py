@@ -255,6 +255,8 @@ class VectorIndex:
         while True:
             remaining = None if seconds is None else seconds - elapsed
             with self._owner_journal.snapshot() as reader:
+                if not done and not reader.count_without_vectors(embedder.name):
+                    return 0
                 records = reader.without_vectors(embedder.name, next_batch_size(done, elapsed, remaining))
                 if not records:  # none, or only some behind a writer at work
                     return reader.count_without_vectors(embedder.name)

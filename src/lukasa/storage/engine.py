@@ -79,7 +79,7 @@ class Query:
 ALL_RECORDS = Query()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen: a search makes hundreds, and a frozen one takes twice as long
 class Match:
     """A record found by an index, with the index's score (higher is better)."""
 
@@ -211,12 +211,14 @@ class LogReader(Protocol):
 
     An entry that does not match its digest is never returned: ``get`` raises ``StoreDamaged`` for it, every other read
     leaves it out. Both add its position to ``damaged``. A caller may set ``find_fault``, which returns why a record counts as
-    damaged too, and ``skips_damaged``, with which ``get`` returns ``None`` instead of raising.
+    damaged too, and ``skips_damaged``, with which ``get`` returns ``None`` instead of raising. A caller that never changes the
+    body of a record may set ``shares_records``: then searches may return records that other readers have too.
     """
 
     damaged: set[int]
     find_fault: FindFault | None
     skips_damaged: bool
+    shares_records: bool
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
         """Return the newest version, the version as of an earlier state, or one version by number; no tombstones."""

@@ -102,6 +102,7 @@ class StoreReader(ABC):
         self.damaged: set[int] = set()
         self.find_fault: Callable[[Record], str | None] | None = None
         self.skips_damaged = False
+        self.shares_records = False
         self.damaged_vectors: set[int] = set()
 
     @abstractmethod

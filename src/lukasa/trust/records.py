@@ -308,6 +308,8 @@ class TrustLookup:
             return {}
         now = self._clock.now()
         with self._journal.snapshot() as snapshot:
+            if not any(row.kind == AGGREGATE for row in snapshot.tally()):
+                return {}
             found = {name: read_aggregate(snapshot, name, today=now.date()) for name in names}
         return {name: aggregate.score(now).adjusted_score for name, aggregate in found.items() if aggregate is not None}
 

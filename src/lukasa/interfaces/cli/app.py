@@ -6,36 +6,17 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections import UserDict
+from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from lukasa.errors import InvalidInput, MissingExtra
-from lukasa.interfaces.cli import (
-    checkpoint,
-    context,
-    episode,
-    experience,
-    forecast,
-    handoff,
-    install,
-    jobs,
-    knowledge,
-    maintenance,
-    recall,
-    records,
-    render,
-    serve,
-    skill,
-    tour,
-    transfer,
-    trust,
-    undo,
-    vault,
-)
+from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     JSON_HELP,
     Call,
@@ -89,9 +70,9 @@ class RootCommandGroup(CommandGroup):
             sys.exit(ended or ExitCode.OK)
         return ended
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands in the order of the panels; without this, groups would come last."""
-        return sorted(super().list_commands(ctx), key=COMMAND_NAMES.index)
+    def __init__(self, *, commands: Any = None, **settings: Any) -> None:
+        super().__init__(commands=commands, **settings)
+        self.commands = self.commands or LazyCommands()
 
     def invoke(self, ctx: Any) -> Any:
         """Run the named command, and report every error that ends it."""
@@ -197,35 +178,48 @@ def root(
 app = CommandApp(cls=RootCommandGroup, name="lukasa", pretty_exceptions_enable=False)
 app.callback(help=unwrap_help(root.__doc__ or ""))(root)
 
-PANELS: dict[str, tuple[CommandApp | Callable[..., None], ...]] = {
-    "Every day": (
-        *(vault.remember, recall.recall, vault.update, vault.forget, records.history),
-        *(context.app, install.install, serve.serve, maintenance.doctor, tour.tour),
-    ),
-    "Remember and recall": (vault.confirm, vault.app, vault.scan, vault.audit),
-    "Sessions": (checkpoint.app, checkpoint.recover, forecast.app),
-    "Experience": (
-        *(episode.app, knowledge.app, skill.app, handoff.app, handoff.ledger),
-        *(experience.before_task, experience.consolidate, experience.continuity, experience.metrics),
-    ),
-    "Trust": (trust.app,),
-    "History and undo": (*(records.log, records.show), *(undo.undo, undo.quarantine, undo.release, undo.erase)),
-    "Maintenance": (
-        *(records.stats, maintenance.verify, maintenance.compact),
-        *(recall.reembed, jobs.worker, jobs.jobs),
-    ),
-    "Import and export": (
-        transfer.export,
-        transfer.import_,
-        transfer.backup,
-        transfer.restore,
-        transfer.copy,
-        transfer.sync,
-    ),
-    "Serve": (serve.mcp, serve.app, install.hook),
+PANELS = {
+    "Every day": "vault.remember recall.recall vault.update vault.forget records.history context.app install.install serve.serve "
+    "maintenance.doctor tour.tour",
+    "Remember and recall": "vault.confirm vault.app vault.scan vault.audit",
+    "Sessions": "checkpoint.app checkpoint.recover forecast.app",
+    "Experience": "episode.app knowledge.app skill.app handoff.app handoff.ledger experience.before_task "
+    "experience.consolidate experience.continuity experience.metrics",
+    "Trust": "trust.app",
+    "History and undo": "records.log records.show undo.undo undo.quarantine undo.release undo.erase",
+    "Maintenance": "records.stats maintenance.verify maintenance.compact recall.reembed jobs.worker jobs.jobs",
+    "Import and export": "transfer.export transfer.import_ transfer.backup transfer.restore transfer.copy transfer.sync",
+    "Serve": "serve.mcp serve.app install.hook",
+    "Benchmarks": "bench",
 }
-"""The commands and groups by the panel of the help that shows them, those of everyday use first."""
-COMMAND_NAMES = [app.add_member(member, panel) for panel, members in PANELS.items() for member in members] + ["bench"]
+"""The commands and groups by the panel of the help that shows them, those of everyday use first: each by its place."""
+
+
+class LazyCommands(UserDict[str, Any]):
+    """The commands by name, in the order of the panels. The module of a command loads when the command is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._panels: dict[str, str] = {}
+        for panel, members in PANELS.items():
+            for member in members.split():
+                module, _, name = member.partition(".")
+                name = "token" if member == "serve.app" else module if name in ("", "app") else name
+                self._panels[name := name.strip("_").replace("_", "-")] = panel
+                self.data[name] = member
+
+    def __getitem__(self, name: str) -> Any:
+        command = self.data[name]
+        if isinstance(command, str):
+            holder = CommandApp()
+            if name == "bench":
+                _add_benchmarks(holder)
+            else:
+                module, _, attribute = command.partition(".")
+                member = getattr(import_module(f"lukasa.interfaces.cli.{module}"), attribute)
+                holder.add_member(member, self._panels[name])
+            command = self.data[name] = typer.main.get_group(holder).commands[name]
+        return command
 
 
 def _report_missing_benchmarks() -> None:
@@ -239,12 +233,14 @@ def _report_missing_benchmarks() -> None:
     )
 
 
-try:
-    from lukasa_bench.cli import app as bench_app
-except ModuleNotFoundError as error:
-    if error.name != "lukasa_bench":
-        raise
-    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-    app.command("bench", rich_help_panel="Benchmarks", context_settings=settings)(_report_missing_benchmarks)
-else:
-    app.add_typer(bench_app, name="bench", rich_help_panel="Benchmarks")
+def _add_benchmarks(holder: CommandApp) -> None:
+    """Add the benchmarks, or a command that says where they are."""
+    try:
+        from lukasa_bench.cli import app as bench_app
+    except ModuleNotFoundError as error:
+        if error.name != "lukasa_bench":
+            raise
+        settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+        holder.command("bench", rich_help_panel="Benchmarks", context_settings=settings)(_report_missing_benchmarks)
+    else:
+        holder.add_typer(bench_app, name="bench", rich_help_panel="Benchmarks")

@@ -168,23 +168,37 @@ def get_options(ctx: typer.Context, as_json: bool = False) -> Call:
     return call
 
 
-class _WithoutFlagTypes:
-    """Hides the type of flags in the help: they take no value."""
+def _process_value(param: Any, ctx: Any, value: Any) -> Any:
+    """Return the value of a parameter. Typer converts it with pydantic, which loads only if there is something to convert."""
+    needed = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    if value is None and not param.required:
+        value = () if param.multiple or param.nargs == -1 else None
+    elif not (
+        (value.__class__ is str and needed in (str, str | None))
+        or (value.__class__ is needed is int and value is param.default)
+    ):
+        return param.__class__.process_value(param, ctx, value)
+    return value if param.callback is None else param.callback(ctx, param, value)
+
+
+class _PlainParameters:
+    """Hides the type of flags in the help, because they take no value, and converts no text to text."""
 
     def get_params(self, ctx: Any) -> Any:
-        """Return the parameters of the command; the help shows no type for a flag."""
+        """Return the parameters of the command."""
         params = super().get_params(ctx)  # type: ignore[misc]  # the base is chosen at run time
         for param in params:
+            param.process_value = functools.partial(_process_value, param)
             if getattr(param, "is_flag", False):
                 param.metavar = ""
         return params
 
 
-class Command(_WithoutFlagTypes, TyperCommand):
+class Command(_PlainParameters, TyperCommand):
     """A command of Lukasa."""
 
 
-class CommandGroup(_WithoutFlagTypes, TyperGroup):
+class CommandGroup(_PlainParameters, TyperGroup):
     """A group of commands of Lukasa."""
 
 

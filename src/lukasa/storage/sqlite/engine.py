@@ -66,6 +66,7 @@ _REPLAY_CHUNK = 1000
 _BRIEF_TIMEOUT = 0.25
 _COPY_FOLDERS = (None, "/dev/shm")  # noqa: S108 - the second is used where the first is full
 _MAX_IDLE_READERS = 8
+_READER_CACHE = "PRAGMA cache_size = -8192"  # half of a writer's: the operating system caches the file too
 
 T = TypeVar("T")
 
@@ -132,7 +133,7 @@ class SqliteEngine:
         self._private_copy: TemporaryDirectory[str] | None = None
         self._has_residue = False  # old bytes of erased content may still be in the file
         self._entries = EntryCache()
-        self._shared_caches: dict[str, Any] = {}  # vector sketches; filled by the first vector query, which loads numpy
+        self._shared_caches: dict[Any, Any] = {}  # records, vectors and sketches; the first vector query loads numpy
         self._idle_connections: list[apsw.Connection] = []
         self._watcher: tuple[int, apsw.Connection] | None = None  # a number of its own, and a connection
         self._watcher_lock = threading.Lock()
@@ -226,7 +227,9 @@ class SqliteEngine:
     def _connect_reader(self) -> apsw.Connection:
         assert self.path is not None
         if not self._read_only:
-            return store_file.connect(self.path, timeout=self._timeout, vfs=self._vfs)
+            database = store_file.connect(self.path, timeout=self._timeout, vfs=self._vfs)
+            database.execute(_READER_CACHE)
+            return database
         try:
             database = store_file.connect(self.path, timeout=self._timeout, vfs=self._vfs, write=False)
             database.execute("SELECT count(*) FROM sqlite_schema")
@@ -399,6 +402,7 @@ class SqliteEngine:
 
     def _rewrite_file(self) -> bool:
         """Rewrite the file without freed pages; return False if a reader kept the write-ahead log from being emptied."""
+        self._shared_caches.clear()  # records that were removed stay in no cache
         with self._memory_lock or nullcontext():
             self._writer.run_exclusively(_vacuum)
             return self._checkpoint()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 from typing import Any, TypeVar
 
 import apsw
@@ -34,7 +37,9 @@ from lukasa.text.terms import is_prefix_term, strip_particle, to_phrase
 
 _RECORDS_PER_KEY = 10
 _MAX_JOINED_LABELS = 8
-
+_CACHED_BYTES, _CACHED_BYTES_OF_MANY = 14_000_000, 3_000_000
+_MANY = 20_000  # in a log of so many entries each question finds other records
+_RECORD_BYTES = 700  # of a record in memory, besides its entry
 
 T = TypeVar("T")
 
@@ -65,6 +70,33 @@ _DIALECT = Dialect(
 )
 
 
+class RecordCache(dict[int, Record]):
+    """The records that searches found lately, by position: an entry of the log never changes, and no position is used again.
+
+    Records that were added first are dropped first.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sizes: deque[tuple[int, int]] = deque()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def add(self, record: Record, entry: bytes) -> None:
+        """Keep a record that was parsed from an entry."""
+        size = _RECORD_BYTES + len(entry)
+        with self._lock:
+            if record.seq in self:
+                return
+            self[record.seq] = record
+            self._sizes.append((record.seq, size))
+            self._bytes += size
+            while self._bytes > (_CACHED_BYTES if record.seq < _MANY else _CACHED_BYTES_OF_MANY):
+                seq, size = self._sizes.popleft()
+                self._bytes -= size
+                del self[seq]
+
+
 class SqliteReader(StoreReader):
     """Reads over one connection, in the transaction that the connection is in."""
 
@@ -72,13 +104,14 @@ class SqliteReader(StoreReader):
         self,
         connection: apsw.Connection,
         reach: Reach,
-        shared_caches: dict[str, Any] | None = None,
+        shared_caches: dict[Any, Any] | None = None,
         entries: EntryCache | None = None,
     ) -> None:
         super().__init__(reach, entries)
         self._db = connection
         self._parsed_records: dict[int, Record] = {}  # text and vector queries often find the same records
-        self._shared_caches = shared_caches  # vector sketches, shared by the readers of one engine
+        self._known_cosines: tuple[str, Sequence[float], dict[int, float]] = ("", (), {})  # of a model with a vector
+        self._shared_caches = shared_caches  # records, vectors and sketches, shared by the readers of one engine
 
     _is_storable = staticmethod(is_storable)
 
@@ -163,17 +196,16 @@ class SqliteReader(StoreReader):
             return []
         limit = -1 if query.limit is None else int(query.limit)
         best = limit if conditions == [_DIALECT.current] else -1  # the table words holds only current texts
-        matches = []
+        scores: dict[int, float] = {}
         for table in tables:
             # Score and sort first, then read the entries: as many as are wanted, not all that match.
-            statement = f"""SELECT log.seq, CAST(log.line AS BLOB), log.digest, found.score FROM (
+            statement = f"""SELECT log.seq, found.score FROM (
                     SELECT rowid AS seq, -bm25({table}) AS score FROM {table} WHERE {table} MATCH ? ORDER BY score DESC LIMIT {best}
                 ) AS found CROSS JOIN log ON log.seq = found.seq WHERE {" AND ".join(conditions)} LIMIT {limit}"""  # noqa: S608 - only our own fragments, values are bound
-            for row in self._db.execute(statement, (" OR ".join(alternatives), *values)):
-                if (record := self._parse_cached(row)) is not None:
-                    matches.append(Match(record, row[3]))
-        if any(match.score is None for match in matches):
+            scores.update(self._db.execute(statement, (" OR ".join(alternatives), *values)))
+        if None in scores.values():
             raise StoreDamaged("The text index cannot be read.", hint="Run `lukasa doctor --repair` to rebuild it.")
+        matches = [Match(record, scores[record.seq]) for record in self.records(scores)]
         matches.sort(key=lambda match: (-match.score, match.record.seq))
         return matches[: query.limit]
 
@@ -183,12 +215,20 @@ class SqliteReader(StoreReader):
         return [Match(records[seq], score) for seq, score in best if seq in records]
 
     def _find_nearest(self, model: str, vector: Sequence[float], query: Query) -> list[tuple[int, float]]:
-        from lukasa.storage.sqlite.vectors import EXACT_SEARCH_LIMIT, SketchCache, rank_nearest, rerank_size, scan_size
+        from lukasa.storage.sqlite.vectors import EXACT_SEARCH_LIMIT, VectorCache, rank_nearest, rerank_size, scan_size
 
         conditions, values = build_conditions(_DIALECT, self._reach, query)
         damaged = self.damaged_vectors
         if not is_storable((model, *values)):
             return []
+        where = " AND ".join(conditions)
+        cache: VectorCache | None = None
+        if self._shared_caches is not None and query.limit is not None:
+            cache = self._shared_caches.setdefault("vectors", VectorCache())
+            vectors = cache.get_vectors(self._db, model, len(vector))
+            if vectors is not None:
+                self._known_cosines = (model, vector, vectors.rank_nearest(vector))
+                return self._choose_nearest(self._known_cosines[2], query, where, values)
         if self._is_narrow(query, EXACT_SEARCH_LIMIT):
             selection, bound = self._build_selection(replace(query, limit=None))
             statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM ({selection}) AS chosen
@@ -196,9 +236,7 @@ class SqliteReader(StoreReader):
             return rank_nearest(
                 vector, self._db.execute(statement, (*bound, model)) if selection else (), query.limit, damaged
             )
-        where = " AND ".join(conditions)
-        if self._shared_caches is not None and query.limit is not None:
-            cache: SketchCache = self._shared_caches.setdefault("vectors", SketchCache())
+        if cache is not None and query.limit is not None:
             sketches = cache.get_sketches(self._db, model)
             count, read = scan_size(len(sketches.seqs)), rerank_size(query.limit, len(vector))
             statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM json_each(?) AS nearest CROSS JOIN log ON log.seq = nearest.value
@@ -216,6 +254,21 @@ class SqliteReader(StoreReader):
         statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM vector CROSS JOIN log ON log.seq = vector.seq
             WHERE vector.model = ? AND {where}"""  # noqa: S608 - only our own fragments, values are bound
         return rank_nearest(vector, self._db.execute(statement, (model, *values)), query.limit, damaged)
+
+    def _choose_nearest(
+        self, cosines: Mapping[int, float], query: Query, where: str, values: Sequence[Any]
+    ) -> list[tuple[int, float]]:
+        """Return the first positions that meet a query, with their cosines."""
+        statement = (
+            f"SELECT log.seq FROM json_each(?) AS nearest CROSS JOIN log ON log.seq = nearest.value WHERE {where}"  # noqa: S608 - only our own fragments, values are bound
+        )
+        limit = len(cosines) if query.limit is None else query.limit
+        tried = list(islice(cosines, limit * 5 // 4))
+        chosen = {seq for (seq,) in self._db.execute(statement, (json.dumps(tried), *values))}
+        if len(chosen) < limit and len(tried) < len(cosines):
+            selection, bound = self._build_selection(replace(query, limit=None))
+            chosen = {seq for (seq,) in self._db.execute(selection, bound)} if selection else set()
+        return list(islice(((seq, cosine) for seq, cosine in cosines.items() if seq in chosen), limit))
 
     def _is_narrow(self, query: Query, max_records: int) -> bool:
         """Return whether scopes, kinds or labels leave so few records that all can be compared."""
@@ -247,6 +300,9 @@ class SqliteReader(StoreReader):
 
         if not seqs or not is_storable((model,)):
             return {}
+        known_model, known_vector, known = self._known_cosines
+        if known_vector is vector and known_model == model and self._parsed_records.keys() >= set(seqs):
+            return {seq: known[seq] for seq in seqs if seq in known}
         rows = self._db.execute(SQL["vectors_of_positions"], (model, json.dumps(list(seqs))))
         found, scores = compute_cosines(
             vector, (row for row in rows if self._reach.reads(row[2])), self.damaged_vectors
@@ -322,29 +378,66 @@ class SqliteReader(StoreReader):
         return {seq: (id, text or "") for seq, id, text in rows}
 
     def adjacent_turns(self, records: Iterable[Record], group_label: str) -> dict[int, tuple[int | None, int | None]]:
-        labels = self._group_labels(records, group_label)
-        rows = self._db.execute(SQL["adjacent_records"], (json.dumps(labels),))
-        return {seq: (before, after) for seq, before, after in rows}
+        wanted, known = list(records), self._find_known_turns(group_label)
+        labels = self._group_labels((record for record in wanted if record.seq not in known), group_label)
+        for seq, before, after in self._db.execute(SQL["adjacent_records"], (json.dumps(labels),)) if labels else ():
+            known[seq] = (before, after)
+        return {record.seq: known[record.seq] for record in wanted if record.seq in known}
+
+    def _find_known_turns(self, group_label: str) -> dict[int, tuple[int | None, int | None]]:
+        """Return the adjacent turns that readers of this connection found since the store last changed."""
+        if not self.shares_records or self._shared_caches is None:
+            return {}
+        # The first number says whether another connection has written, the second whether this one has.
+        edition = (self._db, self._db.execute("PRAGMA data_version").get, self._db.total_changes(), group_label)
+        if self._shared_caches.get("turns", ((), {}))[0] != edition:
+            self._shared_caches["turns"] = (edition, {})
+        known: dict[int, tuple[int | None, int | None]] = self._shared_caches["turns"][1]
+        return known
 
     def texts_at(self, seqs: Iterable[int]) -> dict[int, str]:
-        rows = self._db.execute(SQL["texts_at"], (json.dumps(list(seqs)),))
-        return dict(self._parse_texts(row for row in rows if self._reach.reads(row[3])))
+        missing, shared = list(seqs), self._find_shared_records()
+        texts: dict[int, str] = {}
+        if shared and not self._db.execute(SQL["has_hidden"]).get:
+            found = [record for seq in missing if (record := shared.get(seq)) is not None]
+            texts = {record.seq: record.text for record in found if self._reach.reads(record.scope)}
+            missing = [seq for seq in missing if seq not in texts]
+        rows = self._db.execute(SQL["texts_at"], (json.dumps(missing),)) if missing else ()
+        readable = (row for row in rows if self._reach.reads(row[3]))
+        if shared is None:
+            return dict(self._parse_texts(readable))
+        for row in readable:
+            try:
+                record = self._entries.parse(row)
+            except StoreDamaged:
+                self.damaged.add(row[0])
+                continue
+            texts[record.seq] = record.text
+            if self.find_fault is None or self.find_fault(record) is None:
+                shared.add(record, row[1])
+        return texts
 
     def records(self, seqs: Iterable[int]) -> list[Record]:
         """Return the records within reach at some positions."""
-        wanted = list(seqs)
-        missing = [seq for seq in wanted if seq not in self._parsed_records]
-        for row in self._db.execute(SQL["entries_at"], (json.dumps(missing),)):
-            self._parse_cached(row)
-        found = (self._parsed_records.get(seq) for seq in wanted)
-        return [record for record in found if record is not None and self._reach.reads(record.scope)]
+        wanted, known, shared = list(seqs), self._parsed_records, self._find_shared_records()
+        if shared is not None:
+            known.update({seq: record for seq in wanted if (record := shared.get(seq)) is not None})
+        if missing := [seq for seq in wanted if seq not in known]:
+            for row in self._db.execute(SQL["entries_at"], (json.dumps(missing),)):
+                for record in self._parse_rows((row,)):
+                    known[record.seq] = record
+                    if shared is not None:
+                        shared.add(record, row[1])
+        if self._reach.readable is None:
+            return [known[seq] for seq in wanted if seq in known]
+        return [record for seq in wanted if (record := known.get(seq)) is not None and self._reach.reads(record.scope)]
 
-    def _parse_cached(self, row: Sequence[Any]) -> Record | None:
-        record = self._parsed_records.get(row[0])
-        if record is None:
-            for record in self._parse_rows((row,)):
-                self._parsed_records[row[0]] = record
-        return record
+    def _find_shared_records(self) -> RecordCache | None:
+        """Return the cached records of the readers that find the same faults; none unless this one shares records."""
+        if not self.shares_records or self._shared_caches is None:
+            return None
+        cache: RecordCache = self._shared_caches.setdefault(("records", self.find_fault), RecordCache())
+        return cache
 
     def _build_selection(self, query: Query) -> tuple[str, list[Any]]:
         """Build a statement that selects the positions of the wanted records.

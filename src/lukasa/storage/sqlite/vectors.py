@@ -26,7 +26,7 @@ _LENGTH_TOLERANCE = 0.01  # of the squared length, for the rounding to half prec
 _CHECKSUM_SIZE = 8
 _USUAL_LENGTH = 384
 _MIN_CAPACITY = 1_024
-_LOAD_BATCH_SIZE = 50_000
+_LOAD_BATCH_SIZE = 4_096
 _BLOCK_SIZE = 16_384
 _MAX_REFINED = 32_768
 _BITS_OF_BYTE = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
@@ -126,40 +126,54 @@ def rank_nearest(
 def compute_cosines(
     vector: Sequence[float], rows: Iterable[Sequence[Any]], damaged: set[int] | None = None
 ) -> tuple[list[int], NDArray[np.float32]]:
-    """Return positions and cosines of stored vectors; those of another length are left out.
+    """Return positions and cosines of stored vectors, as ``decode_vectors`` returns them."""
+    seqs, stored = decode_vectors(rows, len(vector), set() if damaged is None else damaged)
+    return seqs, _multiply(stored, vector)
+
+
+def _multiply(stored: NDArray[np.float32], vector: Sequence[float]) -> NDArray[np.float32]:
+    """Return the cosines of stored vectors and another one."""
+    wanted = np.asarray(vector, dtype=np.float32)
+    norm = float(np.linalg.norm(wanted))
+    wanted = wanted / norm if norm else wanted
+    cosines: NDArray[np.float32] = np.einsum(
+        "ij,j->i", stored, wanted
+    )  # threads of a matrix product cost more than they save
+    return cosines
+
+
+def decode_vectors(
+    rows: Iterable[Sequence[Any]], length: int, damaged: set[int]
+) -> tuple[list[int], NDArray[np.float32]]:
+    """Return positions and numbers of stored vectors; those of another length are left out.
 
     Vectors that do not match their checksum are left out too, and their positions are added to ``damaged``. Vectors of
     older stores have no checksum: they count as damaged unless they have the length one, or zero.
     """
-    wanted = np.asarray(vector, dtype=np.float32)
-    norm = float(np.linalg.norm(wanted))
-    wanted = wanted / norm if norm else wanted
-    by_size: dict[int, list[Sequence[Any]]] = {2 * len(wanted) + _CHECKSUM_SIZE: [], 2 * len(wanted): []}
+    by_size: dict[int, list[Sequence[Any]]] = {2 * length + _CHECKSUM_SIZE: [], 2 * length: []}
     for row in rows:
         if (same_size := by_size.get(len(row[1]))) is not None:
             same_size.append(row)
-    seqs, scores = list[int](), [np.zeros(0, dtype=np.float32)]
+    seqs, parts = list[int](), [np.zeros((0, length), dtype=np.float32)]
     for size, found in by_size.items():
         if not found:
             continue
         data = np.frombuffer(b"".join([row[1] for row in found]), dtype=np.uint8).reshape(len(found), size)
-        stored = data.view("<f2")[:, : len(wanted)].astype(np.float32)
-        checksums = data[:, 2 * len(wanted) :]
-        with np.errstate(invalid="ignore", over="ignore"):
-            own = np.einsum("ij,j->i", stored, wanted)  # not a matrix product: its threads cost more than they save
-            if checksums.size:
-                sound = _sum_words(data[:, : 2 * len(wanted)]) == checksums.view("<u8")[:, 0]
-            else:
+        stored = data.view("<f2")[:, :length].astype(np.float32)
+        checksums = data[:, 2 * length :]
+        if checksums.size:
+            sound = _sum_words(data[:, : 2 * length]) == checksums.view("<u8")[:, 0]
+        else:
+            with np.errstate(invalid="ignore", over="ignore"):
                 lengths = np.einsum("ij,ij->i", stored, stored)
                 sound = (np.abs(lengths - 1.0) <= _LENGTH_TOLERANCE) | (lengths <= _LENGTH_TOLERANCE)
         if not sound.all():
-            if damaged is not None:
-                damaged.update(row[0] for row, is_sound in zip(found, sound.tolist(), strict=True) if not is_sound)
+            damaged.update(row[0] for row, is_sound in zip(found, sound.tolist(), strict=True) if not is_sound)
             found = [row for row, is_sound in zip(found, sound.tolist(), strict=True) if is_sound]
-            own = own[sound]
+            stored = stored[sound]
         seqs += [row[0] for row in found]
-        scores.append(own)
-    return seqs, np.concatenate(scores)
+        parts.append(stored)
+    return seqs, parts[-1] if len(parts) == 2 else np.concatenate(parts)
 
 
 class SketchArray(NamedTuple):
@@ -208,6 +222,64 @@ class SketchArray(NamedTuple):
         for byte, sums in zip(signs.T, by_byte, strict=True):
             agreement += sums[byte]
         return agreement
+
+
+class VectorArray(NamedTuple):
+    """All vectors of a small store at one moment, with their positions."""
+
+    seqs: NDArray[np.int64]
+    units: NDArray[np.float32]
+
+    def rank_nearest(self, vector: Sequence[float]) -> dict[int, float]:
+        """Return the cosine of each position, best first; a record counts by its best chunk."""
+        cosines = _multiply(self.units, vector)
+        order = np.argsort(-cosines, kind="stable")
+        seqs, ordered = self.seqs[order].tolist(), cosines[order].tolist()
+        if len(best := dict(zip(seqs, ordered, strict=True))) < len(seqs):
+            best = {}
+            for seq, cosine in zip(seqs, ordered, strict=True):
+                best.setdefault(seq, cosine)
+        return best
+
+
+class ModelVectors:
+    """The cached vectors of one model, while the store has few."""
+
+    def __init__(self, length: int) -> None:
+        self._edition = -1
+        self._length = length
+
+    def refresh(self, database: apsw.Connection, model: str) -> VectorArray | None:
+        """Read new vectors, or all again when some were written out of order; removed ones may stay.
+
+        There are none to return if the store has many, or if some are damaged.
+        """
+        edition = database.execute(SQL["vector_edition"], (model,)).get or 0
+        if edition != self._edition:
+            self._edition, self._newest_seq = edition, 0
+            self._vectors = VectorArray(np.empty(0, dtype=np.int64), np.empty((0, self._length), dtype=np.float32))
+            self._has_many = False
+        if not self._newest_seq and not self._has_many:
+            count = database.execute(SQL["count_vectors"], (model, EXACT_SEARCH_LIMIT + 1)).get
+            self._has_many = count > EXACT_SEARCH_LIMIT
+        rows: Any = ()
+        if not self._has_many:
+            rows = database.execute(SQL["vectors_after"], (model, self._newest_seq)).fetchall()
+        if rows:
+            damaged = set[int]()
+            seqs, units = decode_vectors(rows, self._length, damaged)
+            if damaged:
+                self._edition = -1
+                return None
+            self._newest_seq = int(rows[-1][0])
+            self._vectors = VectorArray(
+                np.concatenate((self._vectors.seqs, np.array(seqs, dtype=np.int64))),
+                np.concatenate((self._vectors.units, units)),
+            )
+            if len(self._vectors.seqs) > EXACT_SEARCH_LIMIT:
+                self._has_many = True
+                self._vectors = VectorArray(self._vectors.seqs[:0].copy(), self._vectors.units[:0].copy())
+        return None if self._has_many else self._vectors
 
 
 class ModelSketches:
@@ -260,12 +332,18 @@ class ModelSketches:
         self._seqs, self._words = seqs, words
 
 
-class SketchCache:
-    """The cached sketches of all queried models, shared by the readers of one engine."""
+class VectorCache:
+    """The cached vectors or sketches of all queried models, shared by the readers of one engine."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._models: dict[str, ModelSketches] = {}
+        self._small_models: dict[tuple[str, int], ModelVectors] = {}
+
+    def get_vectors(self, database: apsw.Connection, model: str, length: int) -> VectorArray | None:
+        """Return all vectors of a model with some length, if they are few and none is damaged."""
+        with self._lock:
+            return self._small_models.setdefault((model, length), ModelVectors(length)).refresh(database, model)
 
     def get_sketches(self, database: apsw.Connection, model: str) -> SketchArray:
         """Return the current sketches of a model."""

@@ -28,6 +28,10 @@ FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = CAST(wanted.key AS INTEG
 SELECT log.seq, CAST(log.line AS BLOB), log.digest, log.scope FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = wanted.value
 WHERE NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 
+-- name: has_hidden
+-- Return whether a quarantine hides any version.
+SELECT EXISTS (SELECT 1 FROM hidden)
+
 -- name: count_labelled
 -- Count the records of some scopes with a label, up to a limit.
 SELECT count(*) FROM (

@@ -2,6 +2,14 @@
 -- Select the sketches of a model after a position. Bytes are asked for, because a damaged row may name another type.
 SELECT seq, CAST(coalesce(sketch, '') AS BLOB) FROM vector INDEXED BY vector_sketches WHERE model = ? AND seq > ? ORDER BY seq
 
+-- name: count_vectors
+-- Count the vectors of a model, up to a limit.
+SELECT count(*) FROM (SELECT 1 FROM vector INDEXED BY vector_sketches WHERE model = ? LIMIT ?)
+
+-- name: vectors_after
+-- Select the vectors of a model after a position.
+SELECT seq, vector FROM vector WHERE model = ? AND seq > ? ORDER BY seq, chunk
+
 -- name: newest_vector
 -- Return the newest position with a vector of a model.
 SELECT max(seq) FROM vector WHERE model = ?

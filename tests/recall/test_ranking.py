@@ -214,6 +214,26 @@ def test_a_good_hit_raises_its_session():
 
 
 @pytest.mark.requirement("RCL-1")
+@pytest.mark.requirement("RCL-1")
+def test_a_summary_finds_what_shares_words_with_its_best_hits_but_not_with_the_question():
+    garden = [("Amara", f"My garden got seedlings for the greenhouse in week {week}.") for week in range(6)]
+    noise = [("Amara", f"The invoice {number} for the office was paid on time.") for number in range(30)]
+    later = ("Amara", "The greenhouse is warm, and all seedlings are out by now.")
+    turns = [
+        candidate
+        for number, turn in enumerate([*garden, *noise, later])
+        for candidate in talk(turn, session=f"s{number}", start=number)
+    ]
+
+    def place(question, weights=WEIGHTS):
+        return [hit.candidate.text for hit in ask(question, turns, weights=weights)].index(later[1])
+
+    summary = "Can you give me a summary of the garden?"
+    assert place(summary) == len(garden)
+    assert place(summary, {**WEIGHTS, "topic": 0.0}) > len(garden)
+    assert value(ask("Where is the garden?", turns)[0], "topic") == 0
+
+
 def test_small_differences_among_few_candidates_stay_small():
     near = [RecallCandidate(seq, "tea", cosine=cosine) for seq, cosine in enumerate((0.70, 0.74))]
     far = [*near, RecallCandidate(2, "tea", cosine=0.1)]

@@ -100,6 +100,38 @@ def test_what_only_another_person_said_is_less_relevant(embedder):
     assert max(hit.relevance for hit in anna) < max(hit.relevance for hit in ben) - 0.3
 
 
+@pytest.mark.requirement("RCL-8")
+@pytest.mark.parametrize("embedder", ["static", "minilm"])
+def test_what_is_said_to_a_person_is_about_that_person(embedder):
+    talk = (
+        ("Ben", "I adopted a greyhound from the shelter, my greyhound loves the beach."),
+        ("Anna", "You have a dog from the shelter! How is your greyhound?"),
+        ("Ben", "My dog sleeps on the sofa all day, I could not be happier."),
+        ("Anna", "Your dog from the shelter is lucky to have you."),
+        ("Anna", "I painted the fence, and my bike has a flat tyre."),
+    )
+    with lukasa.open("memory:", embedder=embedder) as memory:
+        for author, text in talk:
+            memory.journal.write("turn", text, author=author, labels=("session=s",))
+        ben = memory.recall("Which dog did Ben adopt from the shelter?", min_relevance=0).hits
+        anna = memory.recall("Which dog did Anna adopt from the shelter?", min_relevance=0).hits
+    assert max(hit.relevance for hit in ben) > 0.9
+    assert max(hit.relevance for hit in anna) < 0.85
+
+
+@pytest.mark.requirement("RCL-8")
+@pytest.mark.parametrize("embedder", ["static", "minilm"])
+def test_one_answer_of_a_person_is_relevant_however_much_others_say_about_it(embedder):
+    with lukasa.open("memory:", embedder=embedder) as memory:
+        memory.journal.write("turn", "I think the deployment on Friday is too risky.", author="Ben")
+        for number in range(8):
+            text = f"I am preparing the deployment on Friday, my step {number} of it is done."
+            memory.journal.write("turn", text, author="Anna")
+        answer = memory.recall("What does Ben think about the deployment on Friday?")
+    assert answer.hits[0].record.author == "Ben"
+    assert answer.hits[0].relevance > 0.3
+
+
 class OffsetEmbedder:
     """An embedder whose cosines are all high, as those of some endpoints are."""
 

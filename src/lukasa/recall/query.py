@@ -168,8 +168,13 @@ def parse_question(text: str, *, speakers: Iterable[str] = (), now: date | None 
     )
 
 
+def asks_for_summary(text: str) -> bool:
+    """Return whether a question asks for a summary of a topic."""
+    return _SUMMARY.search(text) is not None
+
+
 def _classify_kind(text: str) -> QuestionKind:
-    if _SUMMARY.search(text) or _ORDER.search(text):
+    if asks_for_summary(text) or _ORDER.search(text):
         return QuestionKind.THREAD
     if _ASSENT.search(text):
         return QuestionKind.ASSENT
@@ -192,7 +197,7 @@ def _find_subject(
 ) -> frozenset[str]:
     if named_speakers:
         return frozenset(named_speakers)
-    if kind is QuestionKind.THREAD and _SUMMARY.search(text):
+    if kind is QuestionKind.THREAD and asks_for_summary(text):
         return frozenset()
     if _ASSISTANT_SAID.search(text):
         return frozenset(name for name in known_speakers if name.lower() in ASSISTANT_ROLES)

@@ -25,6 +25,7 @@ import numpy as np
 from lukasa.freshness import CONFIRMED_AT, last_affirmed_at
 from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion
 from lukasa.recall.relevance import USUAL_COSINES, compute_relevance
+from lukasa.recall.second_look import topic
 from lukasa.recall.signals import (
     JOINT_SIGNALS,
     MAX_WHOLE_LENGTH,
@@ -43,6 +44,7 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
         "coverage": 0.8,
         "meaning": 0.6,
         "rule": 0.5,
+        "topic": 0.5,
         "words": 0.4,
         "time": 0.4,
         "session": 0.4,
@@ -138,6 +140,9 @@ def rank_candidates(
     scores = np.zeros(len(ordered))
     for name, value in values.items():
         scores = scores + weights[name] * value
+    if weights.get("topic"):
+        values["topic"] = topic(evidence, scores)
+        scores = scores + weights["topic"] * values["topic"]
     joint_values = {name: JOINT_SIGNALS[name](ordered, scores) for name in JOINT_SIGNALS if weights.get(name)}
     for name, value in joint_values.items():
         scores = scores + weights[name] * value

@@ -1,14 +1,16 @@
 """The relevance of a hit: how likely a record is about the question, as a number that means the same in every store.
 
-Nothing is compared with the best hit, so that the best of many useless records stays useless. Four observations add up:
+Nothing is compared with the best hit, so that the best of many useless records stays useless. These observations add up:
 
 - nearness: where the cosine lies between those of texts that have nothing to do with each other and those of a question
   and its answer. Each embedder has other cosines; ``cosine_range`` says which.
 - coverage: the share of the question's words, rare ones counting more, that a text holds. A word that occurs nowhere in
   the store counts like the rarest.
 - the person: whether the question names a speaker and the text is by them or about them.
-- the gap: whether the texts of that speaker hold more of the question than those of the others. A question about one
-  person that only another one ever spoke about has no answer.
+- the gap: whether what is said about that speaker is nearer to the question than what is said about the others. A question
+  about one person that only another one ever spoke about has no answer. "I" is about who speaks, "you" about who is
+  spoken to: of two people the other one, of more the one who is named.
+- the time the question names, if the text is from it or about it.
 
 The weights are round and chosen by hand on development sets of conversations: a relevance of 0.5 is where as many questions
 have an answer in the store as have none, if half of all questions have one.
@@ -29,10 +31,10 @@ DEFAULT_CUTOFF = 0.15
 """An answer without any hit of this relevance is empty, unless the caller says otherwise."""
 USUAL_COSINES = (0.1, 0.6)
 """The cosines of unrelated texts, and of a question and its answer, by the default embedder."""
-_NEARNESS, _COVERAGE, _PERSON, _TIME, _GAP = 2.0, 2.0, 1.5, 1.5, 20.0
+_NEARNESS, _COVERAGE, _PERSON, _TIME, _GAP = 2.0, 2.0, 1.5, 1.5, 10.0
 _MIDDLE, _STEEPNESS = 2.0, 2.0
-_MAX_GAP = 0.1
-_COMPARED_TEXTS = 5  # the best so many texts of the person named are compared with as many of the others
+_MAX_GAP = 0.3  # a single answer among many texts of others stays above the cut-off
+_COMPARED_TEXTS = 5  # the best so many texts about the person named are compared with as many about the others
 _PAIRS = (
     ("Where does the team meet on Mondays?", "Our Monday meeting takes place in the small room on the third floor."),
     ("Which colour did she choose for the kitchen?", "In the end I painted the kitchen walls light green."),
@@ -75,8 +77,18 @@ def compute_relevance(evidence: RankingEvidence, cosine_range: tuple[float, floa
             ],
             dtype=np.bool_,
         )
-        gap = _mean_of_best(covered[concerns]) - _mean_of_best(covered[~concerns])
         if concerns.any() and not concerns.all():
+            is_dialogue = len({candidate.name for candidate in candidates}) == 2
+            share = np.array(  # how much each text is about the person named
+                [
+                    text.about_speaker
+                    if candidate.name in question.subject
+                    else (1 - text.about_speaker) * (is_dialogue or mentioned > 0)
+                    for candidate, text, mentioned in zip(candidates, evidence.features, mentions, strict=True)
+                ]
+            )
+            strength = nearness + covered
+            gap = _mean_of_best(strength * share) - _mean_of_best(strength * (1 - share))
             total += _GAP * np.clip(gap, -_MAX_GAP, _MAX_GAP)
         total += _PERSON * concerns
     relevance: Values = 1.0 / (1.0 + np.exp(-_STEEPNESS * (total - _MIDDLE)))

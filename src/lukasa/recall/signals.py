@@ -56,6 +56,7 @@ _PREFERENCE = re.compile(
     re.IGNORECASE,
 )
 _FIRST_PERSON = re.compile(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b")
+_SECOND_PERSON = re.compile(r"\b[Yy]ou(?:rs?)?\b")
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
 _NAME = re.compile(r"[a-z,] [A-Z][a-z]")
 _DIGIT = re.compile(r"\d")
@@ -72,6 +73,8 @@ class TextFeatures(NamedTuple):
     """How many names and numbers the text has; 1 from two on."""
     states_rule: bool
     """Whether it states a standing rule."""
+    about_speaker: float
+    """How much it is about who says it rather than about who is spoken to: "I" against "you"; two thirds without either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +150,13 @@ def _extract_features(passage: str) -> TextFeatures:
         sentences = [sentence for found in _SENTENCE.findall(passage) if (sentence := found.strip())]
         brief = (len(text) for text in sentences if text.endswith("?") and len(text) <= _MAX_BRIEF_LENGTH)
         question_share = sum(brief) / (sum(map(len, sentences)) or 1)
-    lowered = passage.lower()
+    first_person, lowered = len(_FIRST_PERSON.findall(passage)), passage.lower()
     return TextFeatures(
-        min(1.0, len(_FIRST_PERSON.findall(passage)) / 3),
-        question_share,
-        min(1.0, (len(_NAME.findall(passage)) + (_DIGIT.search(passage) is not None)) / 2),
-        any(hint in lowered for hint in _RULE_HINTS) and _RULE.search(passage) is not None,
+        personal=min(1.0, first_person / 3),
+        question_share=question_share,
+        specific=min(1.0, (len(_NAME.findall(passage)) + (_DIGIT.search(passage) is not None)) / 2),
+        states_rule=any(hint in lowered for hint in _RULE_HINTS) and _RULE.search(passage) is not None,
+        about_speaker=(first_person + 1) / (first_person + len(_SECOND_PERSON.findall(passage)) + 1.5),
     )
 
 

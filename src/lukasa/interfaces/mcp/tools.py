@@ -130,7 +130,8 @@ class MemoryTools:
         kinds: RecordKinds = [],  # noqa: B006 - never changed
         session: Annotated[str | list[str] | None, Field(description="Only of this conversation, or of these.")] = None,
         author: Annotated[str | list[str] | None, Field(description="Only records of this agent, or of these.")] = None,
-        any_labels: Annotated[list[str], Field(description="Only with one of these labels, such as tag=x.")] = [],  # noqa: B006 - never changed
+        labels: Annotated[list[str], Field(description="Only with all of these labels, such as tag=x.")] = [],  # noqa: B006 - never changed
+        any_labels: Annotated[list[str], Field(description="Only with one of these labels.")] = [],  # noqa: B006 - never changed
         exclude: Annotated[list[str], Field(description="Only without these labels.")] = [],  # noqa: B006 - never changed
         where: Annotated[
             dict[str, Any], Field(description='Fields of the record: {"status": "open", "price": {"gte": 10}}.')
@@ -156,6 +157,7 @@ class MemoryTools:
             kinds=kinds,
             session=session,
             author=author,
+            labels=labels,
             any_labels=any_labels,
             exclude=exclude,
             where=where,

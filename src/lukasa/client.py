@@ -19,6 +19,8 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from lukasa.api_connection import ApiConnection, ApiProblem, ApiResponse
+from lukasa.argument_types import check_arguments
+from lukasa.choices import EpisodeOutcome, PredictionStatus, Role
 from lukasa.clock import from_iso, to_iso, to_utc
 from lukasa.config import hub_token
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
@@ -63,6 +65,7 @@ class RemoteRecall:
         return [hit.record for hit in self.hits]
 
 
+@check_arguments
 class RemoteMemory:
     """The memory of one agent on a server."""
 
@@ -177,13 +180,14 @@ class RemoteService:
         return send(self._connection, "POST", path, body)
 
 
+@check_arguments
 class RemoteConversations(RemoteService):
     """Conversations on a server."""
 
     def append(
         self,
         session_id: str,
-        role: str,
+        role: Role,
         content: str,
         *,
         speaker: str = "",
@@ -219,6 +223,7 @@ class RemoteConversations(RemoteService):
         return list(self._read("/v1/conversations")["conversations"])
 
 
+@check_arguments
 class RemoteSessions(RemoteService):
     """The states of agents on a server."""
 
@@ -245,10 +250,11 @@ class RemoteSessions(RemoteService):
         return dict(self._connection.request("POST", path, {}, repeatable=True).content)
 
 
+@check_arguments
 class RemoteEpisodes(RemoteService):
     """Episodes on a server."""
 
-    def record(self, goal: str, *, outcome: str = "success", **fields: Any) -> Outcome:
+    def record(self, goal: str, *, outcome: EpisodeOutcome = "success", **fields: Any) -> Outcome:
         """Record a finished episode; ``fields`` are those of ``memory.episodes.record``."""
         return self._write("/v1/episodes", {"goal": goal, "outcome": outcome, **fields})
 
@@ -261,6 +267,7 @@ class RemoteEpisodes(RemoteService):
         return dict(self._read(_path("episodes", id)))
 
 
+@check_arguments
 class RemoteHandoffs(RemoteService):
     """Work passed between agents, on a server."""
 
@@ -281,6 +288,7 @@ class RemoteHandoffs(RemoteService):
         return self._write(f"{_path('handoffs', id)}/complete", fields)
 
 
+@check_arguments
 class RemoteTrust(RemoteService):
     """Dissents and trust scores on a server."""
 
@@ -293,6 +301,7 @@ class RemoteTrust(RemoteService):
         return dict(self._read(_path("trust/agents", agent)))
 
 
+@check_arguments
 class RemoteForecasts(RemoteService):
     """Predictions on a server."""
 
@@ -300,7 +309,7 @@ class RemoteForecasts(RemoteService):
         """Store a new prediction; ``fields`` are those of ``memory.forecasts.predict``."""
         return self._write("/v1/forecasts", {"question": question, "probability": probability, **fields})
 
-    def find(self, status: str | None = None) -> Sequence[Mapping[str, Any]]:
+    def find(self, status: PredictionStatus | None = None) -> Sequence[Mapping[str, Any]]:
         """Return predictions, all or those of a status."""
         return list(self._read("/v1/forecasts", {"status": status})["predictions"])
 
@@ -313,6 +322,7 @@ class RemoteForecasts(RemoteService):
         return dict(self._read("/v1/forecasts/scores"))
 
 
+@check_arguments
 def connect(url: str, token: str = "", *, timeout: float = 30.0, retries: int = 4) -> RemoteMemory:
     """Connect to a server: ``lukasa.connect("http://localhost:8765", token=token)``.
 

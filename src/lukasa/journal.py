@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, IdMaker, to_iso, to_utc
 from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
 from lukasa.gate import Gate
@@ -116,6 +117,7 @@ DeleteFiles = Callable[[Sequence[Key], str | None, bool], Sequence[str]]
 """Deletes the files of records and of a subject, whose letter case may count, and returns their names."""
 
 
+@check_arguments
 class Journal:
     """Read and write access to the log for one caller."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
 from lukasa.config import (
     default_read_url,
@@ -215,6 +216,7 @@ def declared_kinds() -> dict[str, KindSpec]:
     return {kind: spec for package in packages for kind, spec in import_module(package).KINDS.items()}
 
 
+@check_arguments
 class Memory:
     """An open store as one caller sees it.
 
@@ -494,6 +496,7 @@ class Memory:
         self.close()
 
 
+@check_arguments
 def open_memory(
     store: str | os.PathLike[str] | None = None,
     *,
@@ -557,6 +560,7 @@ def open_memory(
     )
 
 
+@check_arguments
 def restore_store(
     source: str | os.PathLike[str],
     into: str | os.PathLike[str],
@@ -578,6 +582,7 @@ def restore_store(
     return restore(archives, place, files, _open_to_restore, number=number, secret=secret)
 
 
+@check_arguments
 def find_backups(source: str | os.PathLike[str], *, name: str | None = None) -> Archives:
     """Return the backups of a store at a location: ``find_backups(url).verify()`` reads the newest one and proves it."""
     from lukasa.storage.file_stores import open_file_store
@@ -587,6 +592,7 @@ def find_backups(source: str | os.PathLike[str], *, name: str | None = None) -> 
     return find_archives(open_file_store(source), name, clock, SortableIds(clock, random.SystemRandom()))
 
 
+@check_arguments
 def audit_source(
     source: str | os.PathLike[str], *, format: str = "", progress: Progress | None = None
 ) -> SourceImportResult:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lukasa.argument_types import check_arguments
 from lukasa.body_shape import BodyShape
 from lukasa.errors import InvalidInput
 from lukasa.gate import KindSpec
@@ -67,6 +68,7 @@ def choose_write_scope(journal: Journal, *, private: bool = False) -> str | None
     return next(iter(reach.writable)) if reach.writable is not None and len(reach.writable) == 1 else None
 
 
+@check_arguments
 class MemoryGraph:
     """The knowledge graph in one scope: the shared one if the caller may write it, else the caller's."""
 

@@ -11,6 +11,8 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from lukasa.argument_types import check_arguments
+from lukasa.choices import Role
 from lukasa.clock import Clock, IdMaker, to_iso, to_utc
 from lukasa.context.compaction import ConversationSizeTracker, compact_conversation
 from lukasa.context.facts import extract_facts, fact_id
@@ -63,6 +65,7 @@ _MAX_LOOKBACK_TURNS = 20
 _DEFAULT_OLDER_TURNS = 12
 
 
+@check_arguments
 class Conversations:
     """The conversations of one caller. ``session_id`` names a conversation, as in the document.
 
@@ -238,7 +241,7 @@ class Conversations:
     def append(
         self,
         session_id: str,
-        role: str,
+        role: Role,
         content: str,
         *,
         speaker: str = "",

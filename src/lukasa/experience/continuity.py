@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, to_iso
 from lukasa.errors import FormatError
 from lukasa.experience.briefing import build_briefing, find_relevant, summary_line
@@ -53,6 +54,7 @@ class ContinuityUpdate:
     sections: Mapping[str, Sequence[str]]
 
 
+@check_arguments
 class Continuity:
     """The continuity service of one agent."""
 

@@ -14,7 +14,9 @@ from itertools import groupby, islice
 from types import TracebackType
 from typing import Any, Self
 
+from lukasa.argument_types import check_arguments
 from lukasa.canonical_json import find_json_fault
+from lukasa.choices import EpisodeOutcome
 from lukasa.clock import Clock, from_iso, to_iso, to_utc
 from lukasa.errors import InvalidInput
 from lukasa.experience.record_view import (
@@ -37,7 +39,7 @@ from lukasa.storage.engine import Query, Reader
 
 EPISODE = "episode"
 STEP = "step"
-RUNNING = "running"
+RUNNING: EpisodeOutcome = "running"
 FULL, SUMMARY, ARCHIVED = "full", "summary", "archived"
 _MAX_DAYS = 100_000
 RESTORED_LABEL = "keep=restored"
@@ -215,6 +217,7 @@ class EpisodePruneResult:
     """Old enough for the archive, but referred to by knowledge."""
 
 
+@check_arguments
 class Episodes:
     """The episode service of one caller."""
 
@@ -223,7 +226,7 @@ class Episodes:
         self._clock = clock
 
     def record(
-        self, goal: str, *, outcome: str = "success", task_id: str = "", agent: str = "",
+        self, goal: str, *, outcome: EpisodeOutcome = "success", task_id: str = "", agent: str = "",
         timestamp: datetime | str | None = None, duration_seconds: float = 0,
         context: Mapping[str, Any] | None = None, action_log: Sequence[Mapping[str, Any]] = (),
         errors: Sequence[Mapping[str, Any]] = (), artifacts: Sequence[str] = (), git_commit: str = "",
@@ -303,6 +306,8 @@ class Episodes:
         )
         if not isinstance(outcome, Accepted):
             return outcome if isinstance(outcome, Refused) else Refused("conflict", outcome.reason)
+        if not outcome.records:
+            return Refused("conflict", "The key was used by a call that stored no episode; use another key.")
         return RunningEpisode(self, outcome.record.id, outcome.record.scope)
 
     def resume(self, id: str, *, scope: str | None = None) -> RunningEpisode | Refused:
@@ -336,7 +341,7 @@ class Episodes:
         return self._change_running(id, scope, build_step)
 
     def finish(
-        self, id: str, outcome: str = "success", *, errors: Sequence[Mapping[str, Any]] = (),
+        self, id: str, outcome: EpisodeOutcome = "success", *, errors: Sequence[Mapping[str, Any]] = (),
         artifacts: Sequence[str] = (), git_commit: str = "", duration_seconds: float | None = None,
         scope: str | None = None,
     ) -> Outcome:  # fmt: skip
@@ -481,6 +486,7 @@ def _refuse_finished(id: str) -> Refused:
     return Refused("finished", f"The episode {id!r:.80} is finished; start a new one.")
 
 
+@check_arguments
 @dataclass(slots=True)
 class RunningEpisode:
     """A running episode. A ``with`` block finishes it: as a success, or as a failure with the error that was raised."""
@@ -495,7 +501,7 @@ class RunningEpisode:
     def error(self, type: str, message: str = "", *, resolution: str = "") -> Outcome:
         return self._episodes.error(self.id, type, message, resolution=resolution, scope=self.scope)
 
-    def finish(self, outcome: str = "success", **fields: Any) -> Outcome:
+    def finish(self, outcome: EpisodeOutcome = "success", **fields: Any) -> Outcome:
         return self._episodes.finish(self.id, outcome, scope=self.scope, **fields)
 
     def __enter__(self) -> Self:

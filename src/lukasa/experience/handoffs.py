@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, from_iso, to_iso
 from lukasa.errors import InvalidInput
 from lukasa.experience.record_view import (
@@ -61,6 +62,7 @@ class Handoff(RecordView):
         return order_fields({"id": self.id, **body}, _FIELDS)
 
 
+@check_arguments
 class Handoffs:
     """The handoff service of one caller."""
 

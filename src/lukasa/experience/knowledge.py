@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from lukasa.argument_types import check_arguments
+from lukasa.choices import KNOWLEDGE_KINDS, RELATIONS, KnowledgeKind, KnowledgeRelation
 from lukasa.clock import Clock, IdMaker, from_iso, to_iso
 from lukasa.experience.duplicate_patterns import find_duplicate_patterns
 from lukasa.experience.record_view import BodyField, RecordView, count_field, number_field, order_fields
@@ -23,9 +25,10 @@ from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Neighbour, Query, Reader
 
-PATTERN, ANTIPATTERN, FACT = "pattern", "antipattern", "fact"
+PATTERN: Final = "pattern"
+ANTIPATTERN: Final = "antipattern"
+FACT: Final = "fact"
 LEARNING = "learning"
-KNOWLEDGE_KINDS = (PATTERN, ANTIPATTERN, FACT)
 LINKABLE_KINDS = (*KNOWLEDGE_KINDS, "episode", "skill")
 ID_PREFIXES = {PATTERN: "sem-", ANTIPATTERN: "anti-", FACT: "fact-"}
 SUPERSEDES, SUPERSEDED_BY = "supersedes", "superseded_by"
@@ -33,7 +36,6 @@ INVERSE_RELATIONS: Mapping[str, str] = {
     SUPERSEDES: SUPERSEDED_BY, SUPERSEDED_BY: SUPERSEDES, "related_to": "related_to", "contradicts": "contradicts",
 }  # fmt: skip
 """Relations that are stored at both ends. The other relations are followed backwards from their target."""
-RELATIONS = (DERIVED_FROM, "related_to", "contradicts", "elaborates", "example_of", SUPERSEDES, SUPERSEDED_BY)
 MAX_SOURCES = 200
 """How many sources a pattern cites, the newest ones; the pattern follows from these alone."""
 _FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -203,6 +205,7 @@ class PatternMergeResult:
     label: str = ""
 
 
+@check_arguments
 class Knowledge:
     """The knowledge service of one caller."""
 
@@ -230,7 +233,7 @@ class Knowledge:
         return self.add(FACT, {"fact": fact, **fields}, id=id, scope=scope)
 
     def add(
-        self, kind: str, fields: Mapping[str, Any], *, id: str = "", scope: str = SHARED, origin: str = "manual",
+        self, kind: KnowledgeKind, fields: Mapping[str, Any], *, id: str = "", scope: str = SHARED, origin: str = "manual",
         labels: tuple[str, ...] = (),
     ) -> Outcome:  # fmt: skip
         """Add an item from its document; with an id, replace the item of that id.
@@ -295,11 +298,11 @@ class Knowledge:
         chosen = [item for item in found if superseded or item.superseded_by is None]
         return sorted(chosen, key=lambda item: (item.record.created_at, item.id))
 
-    def link(self, a: KnowledgeRef, relation: str, b: KnowledgeRef) -> Outcome:
+    def link(self, a: KnowledgeRef, relation: KnowledgeRelation, b: KnowledgeRef) -> Outcome:
         """Add a link from ``a`` to ``b``, and its inverse from ``b`` to ``a`` where the relation has one."""
         return self._change_link(a, relation, b, add=True)
 
-    def unlink(self, a: KnowledgeRef, relation: str, b: KnowledgeRef) -> Outcome:
+    def unlink(self, a: KnowledgeRef, relation: KnowledgeRelation, b: KnowledgeRef) -> Outcome:
         """Remove a link and its inverse."""
         return self._change_link(a, relation, b, add=False)
 
@@ -324,7 +327,7 @@ class Knowledge:
 
         return self._journal.append_if(build_drafts)
 
-    def neighbours(self, ref: KnowledgeRef, relation: str | None = None) -> list[Neighbour]:
+    def neighbours(self, ref: KnowledgeRef, relation: KnowledgeRelation | None = None) -> list[Neighbour]:
         """Return the links from and to a record."""
         with self._journal.snapshot() as reader:
             record = self._find_record(reader, ref, LINKABLE_KINDS)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, from_iso, to_iso
 from lukasa.errors import InvalidInput
 from lukasa.experience.record_view import BodyField, count_field, object_field, order_fields, read_by_id
@@ -40,6 +41,7 @@ class Ledger:
         return order_fields({"agent_id": self.agent_id, **self.record.body}, _FIELDS)
 
 
+@check_arguments
 class Ledgers:
     """The ledger service of one caller."""
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, to_iso
 from lukasa.experience.episodes import EPISODE, Episode, Episodes, is_failure, is_success
 from lukasa.experience.record_view import change_by_id
@@ -87,6 +88,7 @@ class TaskDashboard:
         return asdict(self) | {"days": [asdict(day) for day in self.days]}
 
 
+@check_arguments
 class TaskMetrics:
     """The metrics service of one caller."""
 

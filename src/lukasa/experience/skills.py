@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lukasa.argument_types import check_arguments
 from lukasa.canonical_json import SURROGATES
 from lukasa.clock import Clock, to_iso
 from lukasa.experience.record_view import (
@@ -63,6 +64,7 @@ class SkillSyncResult:
     faults: tuple[tuple[str, str], ...] = ()
 
 
+@check_arguments
 class Skills:
     """The skill service of one caller."""
 

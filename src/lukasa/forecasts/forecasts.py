@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from lukasa.argument_types import check_arguments
+from lukasa.choices import PredictionStatus
 from lukasa.clock import Clock, IdMaker, from_iso, to_iso, to_utc
 from lukasa.errors import InvalidInput, NetworkDown
 from lukasa.forecasts.calibration import CalibrationReport, build_calibration_report
@@ -41,6 +43,7 @@ ROLLING_WINDOW = timedelta(days=30)
 _UNACKNOWLEDGED_LABEL = "acknowledged=no"
 
 
+@check_arguments
 class Forecasts:
     """Predictions and their scores.
 
@@ -196,7 +199,7 @@ class Forecasts:
         record = self._find_prediction(prediction_id)
         return [] if record is None else [version.body for version in self._journal.history(record.key)]
 
-    def find(self, status: str | None = None) -> list[Mapping[str, Any]]:
+    def find(self, status: PredictionStatus | None = None) -> list[Mapping[str, Any]]:
         """Return the predictions, or those with a status, oldest first."""
         return [record.body for record in self._read_predictions(status)]
 
@@ -454,7 +457,7 @@ class Forecasts:
         reasoning = {
             record.id: {name: value for name, value in record.body.items() if name != "market_id"} for record in newest
         }
-        metrics, learning = state["performance_metrics"], state["learning_state"]
+        metrics, learning = state.get("performance_metrics", {}), state.get("learning_state", {})
         if predictions:
             imported = split_imported_figures(metrics)
             since = None if imported is None else read_time(imported, "last_calculated")
@@ -468,10 +471,10 @@ class Forecasts:
         return {
             **state,
             "active_predictions": merge_predictions(
-                state["active_predictions"], [dict(record.body) for record in predictions]
+                state.get("active_predictions", ()), [dict(record.body) for record in predictions]
             ),
-            "signal_history": merge_signals(state["signal_history"], signals, max_signals),
-            "reasoning_cache": merge_reasoning(state["reasoning_cache"], reasoning, max_markets),
+            "signal_history": merge_signals(state.get("signal_history", ()), signals, max_signals),
+            "reasoning_cache": merge_reasoning(state.get("reasoning_cache", {}), reasoning, max_markets),
             "performance_metrics": metrics,
             "learning_state": learning,
         }

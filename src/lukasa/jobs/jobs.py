@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from lukasa import canonical_json
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, IdMaker
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.jobs.job import (
@@ -45,6 +46,7 @@ JOB_RESULT = "job_result"
 _MAX_KEY_LENGTH = 1000
 
 
+@check_arguments
 class Jobs:
     """Deferred jobs as one caller sees them.
 

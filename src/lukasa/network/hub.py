@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from lukasa import canonical_json
+from lukasa.argument_types import check_arguments
 from lukasa.body_shape import BodyShape
 from lukasa.clock import Clock, from_iso, to_iso
 from lukasa.errors import InvalidInput, NotAllowed, StoreReadOnly
@@ -66,6 +67,7 @@ class _InboxLook:
     """Whether the cursor accounts for every signal."""
 
 
+@check_arguments
 class NetworkHub:
     """A network in a store: agents that share the store read each other's news in the shared scope.
 
@@ -91,6 +93,8 @@ class NetworkHub:
 
     def broadcast(self, agent_id: str, news_type: NewsType, news: News) -> SendReceipt:
         self._require_own_name(agent_id)
+        if news_type not in _ID_FIELDS:
+            raise InvalidInput(f"There is no news of type {news_type!r}.", hint=f"Use one of: {', '.join(_ID_FIELDS)}.")
         news_id = news.get(_ID_FIELDS[news_type])
         if not isinstance(news_id, str) or not news_id:
             raise InvalidInput(f"A {news_type} that is broadcast has a {_ID_FIELDS[news_type]}.")

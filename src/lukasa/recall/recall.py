@@ -16,6 +16,7 @@ from datetime import datetime
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, to_iso, to_utc
 from lukasa.errors import InvalidInput, MissingExtra, StoreUnavailable
 from lukasa.freshness import EXPIRES_AT, describe_freshness, describe_left_out, is_expired, stated_at
@@ -223,6 +224,7 @@ def finish_by(ends: float | None, work: Callable[[], T], worker: str = "embedder
     return cast("T", result)
 
 
+@check_arguments
 class Recall:
     """Answers questions for one caller. Call it: ``memory.recall("When is the release?")``."""
 

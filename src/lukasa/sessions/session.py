@@ -13,6 +13,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from lukasa import canonical_json
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, to_iso
 from lukasa.errors import InvalidInput, LukasaError, NetworkDown, StoreClosed
 from lukasa.network import Network, RateLimitedNetwork
@@ -115,6 +116,7 @@ class SessionPosition:
     """Upper bound of the state's size in bytes; the size is measured when the bound exceeds the limit."""
 
 
+@check_arguments
 class Session:
     """An open session. Its methods may be called from any thread."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, IdMaker, from_iso
 from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
 from lukasa.journal import Journal
@@ -79,6 +80,7 @@ class CheckpointVerification:
     fault: str | None
 
 
+@check_arguments
 class Sessions:
     """Sessions that survive crashes and damage.
 

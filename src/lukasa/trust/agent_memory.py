@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import IdMaker, from_iso, to_iso
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.outcome import Outcome, Refused
@@ -50,6 +51,7 @@ _DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@check_arguments
 class AgentMemory:
     """One agent. Every attribute is read from the store on access, so it is always current."""
 

@@ -13,6 +13,7 @@ from datetime import timedelta
 from math import isfinite
 from typing import Any
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import from_iso, to_iso
 from lukasa.outcome import Accepted, Outcome, Refused
 from lukasa.record import DERIVED_FROM, Draft, Link, Record, draft_from
@@ -59,6 +60,7 @@ class RubricEffect:
     after: int
 
 
+@check_arguments
 class Rubrics:
     """The rubrics of a store and the proposals to change them. Only the owner may use it."""
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, IdMaker, to_iso, to_utc
 from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
@@ -59,6 +60,7 @@ from lukasa.trust.score import TrustScore, TrustSums, compute_depth, weighted_me
 _OVERRIDES = Query(kinds=(OVERRIDE,), scopes=(SYSTEM,))
 
 
+@check_arguments
 class Trust:
     """Records dissents and overrides, and computes from them how far each agent is trusted.
 
@@ -182,9 +184,7 @@ class Trust:
             return refused
         if not text.strip():
             return Refused("empty_dissent", "The dissent has no text.")
-        if isinstance(rubric_citations, str) or any(
-            check_name("criterion", name) is not None for name in rubric_citations
-        ):
+        if any(check_name("criterion", name) is not None for name in rubric_citations):
             return Refused("bad_citation", "Citations are names of rubric criteria.")
         when = to_utc(timestamp) if timestamp is not None else self._clock.now()
         incorporated = bool(impact) if feedback_incorporated is None else feedback_incorporated

@@ -13,6 +13,8 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from lukasa.argument_types import check_arguments
+from lukasa.choices import SEARCH_PROFILES, SearchProfile, Tier
 from lukasa.clock import Clock
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.freshness import EXPIRES_AT, confirmation_times, confirmed_body, is_expired
@@ -48,6 +50,7 @@ _UNCHANGED: Any = object()
 _BUSY = Refused("busy", "Others kept changing the same memories; nothing was written, try again.")
 
 
+@check_arguments
 class Vault:
     """Keeps, deletes and finds curated memories."""
 
@@ -74,7 +77,7 @@ class Vault:
         scope: str = SHARED,
         category: str = "general",
         *,
-        tier: str = CANON,
+        tier: Tier = CANON,
         topic_id: str | None = None,
         tags: Iterable[str] = (),
         source: str | None = "manual",
@@ -420,7 +423,7 @@ class Vault:
         self,
         scope: str | None = None,
         *,
-        tier: str | None = None,
+        tier: Tier | None = None,
         category: str | None = None,
         topic_id: str | None = None,
         tag: str | None = None,
@@ -441,7 +444,7 @@ class Vault:
         return []
 
     def search(
-        self, query: str, scopes: Iterable[str] = (), *, k: int = 10, profile: str = "hybrid", **filters: Any
+        self, query: str, scopes: Iterable[str] = (), *, k: int = 10, profile: SearchProfile = "hybrid", **filters: Any
     ) -> Sequence[VaultHit]:
         """Return the memories that answer a question, best first.
 
@@ -453,7 +456,7 @@ class Vault:
             now = None if filters.get("include_expired") else self._clock.now()
             with self._journal.snapshot() as reader:
                 return search_lexically(reader, query, tuple(scopes), k, now)
-        if profile != "hybrid":
+        if profile not in SEARCH_PROFILES:
             raise InvalidInput(f"{profile!r:.40} is not a profile of search.", hint="Say hybrid or lexical.")
         recalled = self._recall()(query, k, kinds=(MEMORY_KIND,), scopes=scopes, **filters)
         return [

@@ -17,6 +17,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Literal
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import IdMaker, to_utc
 from lukasa.errors import NotAllowed
 from lukasa.experience.consolidation.clusters import (
@@ -158,6 +159,7 @@ class _Plan:
         self.rejections.append(ConsolidationRejection(what, why, tuple(episode.key.id for episode in sources)))
 
 
+@check_arguments
 class Consolidation:
     """The consolidation service of one caller, called as ``memory.consolidate()``."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lukasa.choices import ROLES
 from lukasa.errors import InvalidInput
 from lukasa.freshness import describe_left_out
 from lukasa.interfaces.cli import render
@@ -32,7 +33,6 @@ from lukasa.interfaces.serialise import to_json
 if TYPE_CHECKING:
     from lukasa.context import CompactionReport, Context
 
-ROLES = ("user", "assistant", "system", "tool", "developer")
 SessionArgument = Annotated[str, argument("SESSION", "The id of the conversation.")]
 
 app = CommandApp(
@@ -103,9 +103,9 @@ def append(
     """
     text = read_text("-") if content == "-" else content
     require_utf8(session, role, speaker)
-    require_choice(role, ROLES, "a role; --speaker takes a name")
+    known_role = require_choice(role, ROLES, "a role; --speaker takes a name")
     details: Any = {"speaker": speaker, "timestamp": parse_time(time), "token_count": tokens, "key": key}
-    turn = require_accepted(call.memory.context.append(session, role, text, **details)).records[0]
+    turn = require_accepted(call.memory.context.append(session, known_role, text, **details)).records[0]
     call.show(turn, f"Stored turn {turn.id} ({format_count(turn.body['tokens'], 'token')}).")
 
 

@@ -17,8 +17,8 @@ import pytest
 
 import lukasa
 from lukasa import client
-from lukasa.experience import RunningEpisode
-from lukasa.jobs import Jobs
+from lukasa.experience.episodes import RunningEpisode
+from lukasa.jobs import REGISTRY, Jobs, Task
 from lukasa.journal import Journal
 from lukasa.memory import SERVICES, Memory
 from lukasa.memory_graph import Entity, Relation
@@ -91,13 +91,19 @@ class ExampleNames(dict[str, Any]):
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         super().__init__(
-            lukasa=lukasa, folder=folder, datetime=datetime, timedelta=timedelta, UTC=UTC, Entity=Entity, Relation=Relation
+            lukasa=lukasa,
+            folder=folder,
+            datetime=datetime,
+            timedelta=timedelta,
+            UTC=UTC,
+            Entity=Entity,
+            Relation=Relation,
         )
         self._stack = stack
 
     def __missing__(self, name: str) -> Any:
         make = {
-            "memory": lambda: self._stack.enter_context(lukasa.open(self["folder"] / "store.db", embedder="hash")),
+            "memory": lambda: self._stack.enter_context(lukasa.open("memory:", embedder="hash")),
             "session": lambda: self["memory"].sessions.start("demo"),
             "reader": lambda: self._stack.enter_context(self["memory"].journal.snapshot()),
             "url": lambda: self._stack.enter_context(run_api_server("memory:", ("orion",))),
@@ -110,16 +116,18 @@ class ExampleNames(dict[str, Any]):
         return self[name]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("DOO-1")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the example of a docstring on a fresh store; nothing in it is refused."""
     monkeypatch.setenv("LUKASA_EMBEDDER", "hash")
+    monkeypatch.setitem(REGISTRY, "tidy", Task("tidy", lambda memory: None))
     with ExitStack() as stack:
         names = ExampleNames(tmp_path, stack)
         for statement in ast.parse(EXAMPLES[name]).body:
             if isinstance(statement, ast.Expr):
-                value = eval(compile(ast.Expression(statement.value), name, "eval"), names)  # noqa: S307 - our example
+                value = eval(compile(ast.Expression(statement.value), name, "eval"), names)
                 assert not isinstance(value, lukasa.Refused | lukasa.Conflict), value
             else:
-                exec(compile(ast.Module([statement], []), name, "exec"), names)  # noqa: S102 - our example
+                exec(compile(ast.Module([statement], []), name, "exec"), names)

@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -104,8 +105,13 @@ def _describe_callable(name: str, member: Any) -> Iterator[str]:
 
 
 def _as_markdown(text: str) -> str:
-    """Turn the double backticks of docstrings into single ones, and indented examples into code."""
-    return re.sub(r"``(.+?)``", r"`\1`", text).replace("<", "&lt;")
+    """Turn double backticks into single ones, the described parameters into a list, and the example into code."""
+    text, _, example = text.partition("\nExample:\n")
+    prose, _, parameters = text.partition("\nArgs:\n")
+    parameters = re.sub(r"\n {5,}", " ", parameters.rstrip())
+    listed = re.sub(r"^ {4}(\*{0,2}\w+): ", r"- `\1`: ", parameters, flags=re.MULTILINE)
+    shown = re.sub(r"``(.+?)``", r"`\1`", f"{prose}\n{listed}".rstrip()).replace("<", "&lt;")
+    return f"{shown}\n\n```python\n{textwrap.dedent(example).strip()}\n```\n" if example else shown
 
 
 def _describe_commands() -> Iterator[str]:

@@ -269,17 +269,35 @@ class Recall:
         patience: float = CATCH_UP_SECONDS,
         deadline: float | None = None,
     ) -> RecallResult:
-        """Return the ``k`` records that answer best. Any string is a question; the filters are those of ``Query``.
+        """Return the ``k`` records that answer best, with the reasons for each. Any string is a question.
 
-        A record must have one of the authors and sessions, all ``labels`` (``tag=…``, ``outcome=…``, ``tier=…``), one of
-        ``any_labels`` and none of ``exclude``. ``where`` compares fields of the body: ``{"status": "open", "price": {"gte": 10,
-        "lt": 20}}``. ``since`` and ``until`` limit when things happened. Missing vectors are computed first, for at most ``patience`` seconds.
-        Expired records are listed in ``left_out`` instead, unless ``include_expired`` is true. Of hits that say different
-        things about the same subject the newest comes first, unless the question asks for an earlier time. If the embedder
-        has not answered after ``deadline`` seconds, words alone find the records, and ``note`` says so.
+        Of hits that say different things about the same subject the newest comes first, unless the question asks for an
+        earlier time. Expired records are listed in ``left_out``. If no hit has a relevance of ``DEFAULT_CUTOFF``, nothing
+        relevant was found and there are no hits; with a ``min_relevance`` of 0 there are always hits. If the embedder does
+        not answer by the deadline, ``note`` says so.
 
-        If no hit has a relevance of ``DEFAULT_CUTOFF``, nothing relevant was found and there are no hits. ``min_relevance`` is
-        another limit, which every hit must reach; with 0 there are always hits.
+        Args:
+            question: The question, in plain words.
+            k: How many to return at most.
+            kinds: Only records of these kinds, such as ``memory``, ``episode`` or ``turn``.
+            scopes: Only these scopes; default: all that the caller may read.
+            author: Only records of these authors.
+            session: Only turns of these conversations.
+            labels: The record has all of these labels, such as ``tag=ops``.
+            any_labels: The record has at least one of these labels.
+            exclude: The record has none of these labels.
+            where: Compare fields of the body: ``{"status": "open", "price": {"gte": 10, "lt": 20}}``.
+            since: Only what happened at this time or later.
+            until: Only what happened at this time or earlier.
+            as_of: An earlier time, or a position in the log.
+            include_expired: Return expired records too.
+            min_relevance: The relevance that every hit must reach, from 0 to 1.
+            patience: How many seconds to spend on missing vectors first.
+            deadline: After how many seconds recall goes on without the embedder, by words alone.
+
+        Example:
+            memory.remember("We deploy on Tuesdays.", tags=["ops"])
+            memory.recall("When do we deploy?", 3, labels=["tag=ops"]).hits[0].text
         """
         if k < 0:
             raise InvalidInput("k must be 0 or more.")
@@ -488,7 +506,15 @@ class Recall:
             return list(self._speakers)
 
     def reembed(self, embedder: str, progress: Progress | None = None) -> str:
-        """Change the store's embedder; the old vectors serve until all new ones are computed."""
+        """Change the store's embedder; the old vectors serve until all new ones are computed.
+
+        Args:
+            embedder: The name of the embedder, such as ``static`` or ``minilm``.
+            progress: Called with the work done and the total.
+
+        Example:
+            memory.recall.reembed("hash")
+        """
         return self.index.reembed(embedder, progress).name
 
 

@@ -216,7 +216,7 @@ def configure(
     call.show(settings, fields={name.replace("_", " "): value for name, value in settings.items()})
 
 
-@app.command()
+@app.command(hidden=True)
 def export(
     call: Call,
     session: SessionArgument,
@@ -224,7 +224,7 @@ def export(
     everything: Annotated[bool, flag("--all", "Include the turns that were summarised.")] = False,
     force: ForceOption = False,
 ) -> None:
-    """Write a conversation to a JSON file.
+    """Write one conversation to a JSON file; `lukasa export --format context` writes all of them.
 
     Example: lukasa context export s1 s1.json
     """
@@ -236,13 +236,13 @@ def export(
     call.show({"session_id": session, "path": str(path)}, f"Wrote {session} to {path}.")
 
 
-@app.command()
+@app.command(hidden=True)
 def import_(
     call: Call,
     source: Annotated[Path, argument("FILE", "A file that `context export` wrote.", exists=True, dir_okay=False)],
     session: Annotated[str, option("SESSION", "Import under this id; default: the id in the file.", "--as")] = "",
 ) -> None:
-    """Add the conversation in a JSON file as a new conversation.
+    """Add the conversation in a JSON file as a new one; `lukasa import --format context` reads a folder of them.
 
     Example: lukasa context import s1.json --as s1-copy
     """

@@ -436,13 +436,13 @@ def directive(
     call.show(directives, columns="id, scope, text", wrap="text", empty="There are no directives.")
 
 
-@app.command()
+@app.command(hidden=True)
 def export(
     call: Call,
     file: Annotated[str, argument("FILE|-", "The file to write; - writes to stdout.")],
     force: ForceOption = False,
 ) -> None:
-    """Write every version of every memory to a vault.jsonl file.
+    """Write every version of every memory to a vault.jsonl file, as `lukasa export --format vault` does.
 
     Example: lukasa vault export vault.jsonl
     """
@@ -456,9 +456,9 @@ def export(
     show_export(call, file, count)
 
 
-@app.command()
+@app.command(hidden=True)
 def import_(call: Call, file: Annotated[str, argument("FILE|-", "A vault.jsonl file; - reads stdin.")]) -> None:
-    """Add the memories of a vault.jsonl file, with their ids, versions and times.
+    """Add the memories of a vault.jsonl file, with their ids and times, as `lukasa import --format vault` does.
 
     Every memory must pass the write gate. Memories that are present are skipped, so the command can be repeated.
 

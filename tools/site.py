@@ -28,6 +28,8 @@ GENERATED = {
     "codes": "Exit codes, statuses and refusals", "signals": "Signals of recall",
 }  # fmt: skip
 _OUTSIDE = re.compile(r"\[([^]]*)\]\((?:\.\./)+((?:benchmarks|deploy|examples|src|tests|tools)\b[^)]*|[A-Z_]+\.md)\)")
+_LINE_ANCHOR = re.compile(r'<a id="__codelineno-[^>]*></a>')
+"""Empty links before each line of code, which a screen reader would read out."""
 
 
 def main() -> None:
@@ -48,6 +50,8 @@ def main() -> None:
     shutil.copy(ROOT / "zensical.toml", work)
     subprocess.run([options.zensical, "build", "--strict", "--clean"], cwd=work, check=True)
     shutil.move(work / "site", options.out)
+    for page in options.out.rglob("*.html"):
+        page.write_text(_LINE_ANCHOR.sub("", page.read_text("utf-8")), "utf-8")
     broken = sorted(find_broken_links(options.out))
     for line in broken:
         print(line)

@@ -59,6 +59,8 @@ class RemoteRecall:
     left_out: Sequence[Mapping[str, Any]] = ()
     block: str | None = None
     nothing_relevant: bool = False
+    embedder: str = ""
+    """The model whose vectors were compared; empty if words alone found the records."""
 
     @property
     def records(self) -> list[Record]:
@@ -174,6 +176,7 @@ class RemoteMemory:
             found.get("left_out", ()),
             found["block"]["text"] if "block" in found else None,
             found["nothing_relevant"],
+            found.get("embedder", ""),
         )
 
     def forget(self, id: str, *, scope: str | None = None) -> Outcome:

@@ -228,3 +228,11 @@ def test_the_benchmark_measures_recall_and_its_baselines(tmp_path):
     file.write_text("{}")
     with pytest.raises(FormatError):
         benchmark.load_question_set(file)
+
+
+@pytest.mark.requirement("RCL-1")
+def test_a_recall_names_the_embedder_whose_vectors_it_compared():
+    with lukasa.open("memory:", embedder="hash") as memory:
+        memory.remember("We deploy on Tuesdays.")
+        assert memory.recall("When do we deploy?").embedder == memory.recall.index.describe()["model"] != ""
+        assert memory.describe()["embedder"] == f"hash ({memory.recall('deploy').embedder})"

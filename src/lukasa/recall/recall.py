@@ -176,6 +176,8 @@ class RecallResult:
     asked_at: datetime | None = None
     nothing_relevant: bool = False
     """Whether there were candidates, and none of them is about the question; the best of them are in ``dropped``."""
+    embedder: str = ""
+    """The model whose vectors were compared; empty if words alone found the records."""
 
     @property
     def records(self) -> list[Record]:
@@ -331,14 +333,14 @@ class Recall:
             model, note = self.index.choose_embedder().name, self.index.outdated_note
         except (MissingExtra, StoreUnavailable) as error:
             note = self._without_vectors(error)
-        text = question[:_MAX_QUESTION_LENGTH]
+        text, used = question[:_MAX_QUESTION_LENGTH], model.partition("+")[0]
         if not text.strip():
             return RecallResult(parse_question(text), (), note="The question is empty.")
         with self._journal.snapshot() as reader:
             try:
                 found = self._find_records(reader, text, model, query, record_filter, ends)
             except EmbedderFailed as error:
-                note = self._without_vectors(error)
+                note, used = self._without_vectors(error), ""
                 found = self._find_records(reader, text, "", query, record_filter)
             if unindexed and not self._journal.reach.unlimited:  # texts of other scopes do not count
                 unindexed = reader.count_without_vectors(model)
@@ -423,8 +425,8 @@ class Recall:
         if k and candidates and (not hits or (min_relevance is None and highest < DEFAULT_CUTOFF)):
             cutoff = DEFAULT_CUTOFF if min_relevance is None else min_relevance
             note = f"Nothing relevant was found: no record has a relevance of {cutoff:g}. {note}".strip()
-            return RecallResult(found.question, (), hits, unindexed, note, left_out, now, nothing_relevant=True)
-        return RecallResult(found.question, hits[:k], hits[k:], unindexed, note, left_out, now)
+            return RecallResult(found.question, (), hits, unindexed, note, left_out, now, nothing_relevant=True, embedder=used)
+        return RecallResult(found.question, hits[:k], hits[k:], unindexed, note, left_out, now, embedder=used)
 
     def _rerank(
         self, reranker: Reranker, question: ParsedQuestion, ranked: list[RankedCandidate], ends: float | None

@@ -425,7 +425,9 @@ class Recall:
         if k and candidates and (not hits or (min_relevance is None and highest < DEFAULT_CUTOFF)):
             cutoff = DEFAULT_CUTOFF if min_relevance is None else min_relevance
             note = f"Nothing relevant was found: no record has a relevance of {cutoff:g}. {note}".strip()
-            return RecallResult(found.question, (), hits, unindexed, note, left_out, now, nothing_relevant=True, embedder=used)
+            return RecallResult(
+                found.question, (), hits, unindexed, note, left_out, now, nothing_relevant=True, embedder=used
+            )
         return RecallResult(found.question, hits[:k], hits[k:], unindexed, note, left_out, now, embedder=used)
 
     def _rerank(

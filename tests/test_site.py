@@ -54,7 +54,7 @@ def test_axe_finds_nothing_serious_on_the_main_pages(address: str) -> None:
     found = []
     with run_browser() as browser:
         for scheme in ("light", "dark"):
-            context = browser.new_context(color_scheme=scheme)  # type: ignore[arg-type]  # one of two words
+            context = browser.new_context(color_scheme=scheme)
             page = context.new_page()
             for name in PAGES:
                 page.goto(f"{address}/{name}", wait_until="load")

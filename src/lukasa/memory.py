@@ -823,10 +823,6 @@ def _require_folder(path: str | os.PathLike[str] | BinaryIO) -> Path:
 
 
 def _build_reach(agent: str, scopes: Iterable[str] | None) -> Reach:
-    if agent is None:  # a variable that was never set must not become the owner
-        raise InvalidInput("The agent is None.", hint="Name the agent, or leave it out to be the owner of the store.")
-    if isinstance(scopes, str):
-        raise InvalidInput("The scopes are one text.", hint=f"Use a list: scopes=[{scopes[:60]!r}].")
     if scopes is not None:
         return Reach.of(scopes)
     return Reach.of((SHARED, agent)) if agent else FULL_REACH

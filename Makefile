@@ -4,9 +4,10 @@ BIN := .venv/bin
 READY := .venv/.ready
 # CI leaves the races of adapters on PostgreSQL out.
 SHORT := $(if $(CI),-k "not (lose_nothing and postgresql)")
+ELSEWHERE := tests/text tests/context tests/interfaces/cli tests/frozen tests/sessions
 EXTRAS := $(foreach extra,backup mcp minilm postgres server telemetry tokens,--extra $(extra))
 
-.PHONY: help setup run tour newcomer test test-clients test-cluster test-faults test-fuzz coverage docs pictures lint types contract house audit hashes workflows release-check check clean
+.PHONY: help setup run tour newcomer test test-clients test-cluster test-elsewhere test-faults test-fuzz coverage docs pictures lint types contract house audit hashes workflows release-check check clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,6 +44,11 @@ test-cluster: setup build/cluster/.ready  ## three PostgreSQL servers under Patr
 build/cluster/.ready: tests/cluster/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target build/cluster -r $<
 	@touch $@
+
+test-elsewhere: setup  ## a part of the tests with other locales and time zones, in the background without a terminal
+	for where in LC_ALL=C:TZ=Asia/Kolkata LC_ALL=C.UTF-8:TZ=America/St_Johns LC_ALL=de_DE.UTF-8:TZ=Pacific/Chatham; do \
+		env $${where%%:*} $${where#*:} nohup $(BIN)/python -m pytest -q -m "not slow" $(ELSEWHERE) </dev/null >build/elsewhere.log 2>&1 \
+		& wait $$! || { cat build/elsewhere.log; exit 1; }; tail -1 build/elsewhere.log; done
 
 coverage: setup  ## the tests with coverage; fails below the floor in pyproject.toml
 	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term --cov-report=html

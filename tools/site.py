@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -27,6 +28,8 @@ GENERATED = {
     "codes": "Exit codes, statuses and refusals", "signals": "Signals of recall",
 }  # fmt: skip
 _OUTSIDE = re.compile(r"\[([^]]*)\]\((?:\.\./)+((?:benchmarks|deploy|examples|src|tests|tools)\b[^)]*|[A-Z_]+\.md)\)")
+_LINE_ANCHOR = re.compile(r'<a id="__codelineno-[^>]*></a>')
+"""Empty links before each line of code, which a screen reader would read out."""
 
 
 def main() -> None:
@@ -47,6 +50,8 @@ def main() -> None:
     shutil.copy(ROOT / "zensical.toml", work)
     subprocess.run([options.zensical, "build", "--strict", "--clean"], cwd=work, check=True)
     shutil.move(work / "site", options.out)
+    for page in options.out.rglob("*.html"):
+        page.write_text(_LINE_ANCHOR.sub("", page.read_text("utf-8")), "utf-8")
     broken = sorted(find_broken_links(options.out))
     for line in broken:
         print(line)
@@ -104,8 +109,13 @@ def _describe_callable(name: str, member: Any) -> Iterator[str]:
 
 
 def _as_markdown(text: str) -> str:
-    """Turn the double backticks of docstrings into single ones, and indented examples into code."""
-    return re.sub(r"``(.+?)``", r"`\1`", text).replace("<", "&lt;")
+    """Turn double backticks into single ones, the described parameters into a list, and the example into code."""
+    text, _, example = text.partition("\nExample:\n")
+    prose, _, parameters = text.partition("\nArgs:\n")
+    parameters = re.sub(r"\n {5,}", " ", parameters.rstrip())
+    listed = re.sub(r"^ {4}(\*{0,2}\w+): ", r"- `\1`: ", parameters, flags=re.MULTILINE)
+    shown = re.sub(r"``(.+?)``", r"`\1`", f"{prose}\n{listed}".rstrip()).replace("<", "&lt;")
+    return f"{shown}\n\n```python\n{textwrap.dedent(example).strip()}\n```\n" if example else shown
 
 
 def _describe_commands() -> Iterator[str]:

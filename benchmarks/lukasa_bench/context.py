@@ -205,7 +205,8 @@ def _measure_assemble(subjects: Sequence[_ConversationStore], rounds: int, effor
 
 def _append_turn(subject: _ConversationStore) -> None:
     turn = _next_turn(subject)
-    subject.conversations.append(SESSION, turn.role, turn.content)
+    role: Any = turn.role
+    subject.conversations.append(SESSION, role, turn.content)
 
 
 def _time_repeated(action: Callable[[], object], times: int, clock: Callable[[], float] = perf_counter) -> list[float]:

@@ -7,6 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lukasa import aio as aio
+    from lukasa.choices import (
+        EpisodeOutcome,
+        KnowledgeKind,
+        KnowledgeRelation,
+        PredictionStatus,
+        Role,
+        SearchProfile,
+        Tier,
+    )
     from lukasa.client import connect
     from lukasa.context import Context, Turn
     from lukasa.errors import (
@@ -50,11 +59,14 @@ __all__ = [
     "Context",
     "Draft",
     "Episode",
+    "EpisodeOutcome",
     "FileMissing",
     "FileTaken",
     "FormatError",
     "InvalidInput",
     "Key",
+    "KnowledgeKind",
+    "KnowledgeRelation",
     "Link",
     "LukasaError",
     "Memory",
@@ -62,6 +74,7 @@ __all__ = [
     "NetworkDown",
     "NotAllowed",
     "Outcome",
+    "PredictionStatus",
     "Query",
     "RateLimited",
     "Reach",
@@ -69,6 +82,8 @@ __all__ = [
     "RecallResult",
     "Record",
     "Refused",
+    "Role",
+    "SearchProfile",
     "StoreBusy",
     "StoreClosed",
     "StoreDamaged",
@@ -79,6 +94,7 @@ __all__ = [
     "StoreNewer",
     "StoreReadOnly",
     "StoreUnavailable",
+    "Tier",
     "TrustSettings",
     "Turn",
     "VaultMemory",
@@ -93,6 +109,10 @@ __all__ = [
 ]
 
 _MODULES = {
+    **dict.fromkeys(
+        ("EpisodeOutcome", "KnowledgeKind", "KnowledgeRelation", "PredictionStatus", "Role", "SearchProfile", "Tier"),
+        "choices",
+    ),
     **dict.fromkeys(("connect",), "client"),
     **dict.fromkeys(("Context", "Turn"), "context"),
     **dict.fromkeys(("Episode",), "experience"),

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
+from lukasa.choices import EpisodeOutcome, KnowledgeKind, KnowledgeRelation, PredictionStatus, Role, SearchProfile, Tier
 from lukasa.client import RemoteRecall
 from lukasa.clock import Clock, IdMaker
 from lukasa.context.prompt import AssembledPrompt
@@ -175,7 +176,7 @@ class AsyncConversations:
     async def append(
         self,
         session_id: str,
-        role: str,
+        role: Role,
         content: str,
         *,
         speaker: str = ...,
@@ -252,7 +253,7 @@ class AsyncEpisodes:
     async def finish(
         self,
         id: str,
-        outcome: str = ...,
+        outcome: EpisodeOutcome = ...,
         *,
         errors: Sequence[Mapping[str, Any]] = ...,
         artifacts: Sequence[str] = ...,
@@ -270,7 +271,7 @@ class AsyncEpisodes:
         self,
         goal: str,
         *,
-        outcome: str = ...,
+        outcome: EpisodeOutcome = ...,
         task_id: str = ...,
         agent: str = ...,
         timestamp: datetime | str | None = ...,
@@ -313,7 +314,7 @@ class AsyncEpisodes:
 class AsyncRunningEpisode:
     """A running episode. A ``with`` block finishes it: as a success, or as a failure with the error that was raised."""
     async def error(self, type: str, message: str = ..., *, resolution: str = ...) -> Outcome: ...
-    async def finish(self, outcome: str = ..., **fields: Any) -> Outcome: ...
+    async def finish(self, outcome: EpisodeOutcome = ..., **fields: Any) -> Outcome: ...
     async def step(self, action: str, **fields: Any) -> Outcome: ...
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *error: object) -> None: ...
@@ -330,7 +331,7 @@ class AsyncForecasts:
     async def fill_sections(
         self, state: Mapping[str, Any], scope: str, *, max_signals: int, signals_for: timedelta, max_markets: int
     ) -> dict[str, Any]: ...
-    async def find(self, status: str | None = ...) -> list[Mapping[str, Any]]: ...
+    async def find(self, status: PredictionStatus | None = ...) -> list[Mapping[str, Any]]: ...
     async def get(self, prediction_id: str) -> Mapping[str, Any] | None: ...
     async def history(self, prediction_id: str) -> list[Mapping[str, Any]]: ...
     async def learning(self, window: timedelta | None = ...) -> CalibrationReport: ...
@@ -550,7 +551,7 @@ class AsyncKnowledge:
     """The knowledge service of one caller."""
     async def add(
         self,
-        kind: str,
+        kind: KnowledgeKind,
         fields: Mapping[str, Any],
         *,
         id: str = ...,
@@ -568,14 +569,14 @@ class AsyncKnowledge:
     async def facts(self, *, superseded: bool = ...) -> list[KnowledgeItem]: ...
     async def get(self, ref: KnowledgeRef) -> KnowledgeItem | None: ...
     async def learnings(self, day: str | None = ...) -> list[Mapping[str, Any]]: ...
-    async def link(self, a: KnowledgeRef, relation: str, b: KnowledgeRef) -> Outcome: ...
+    async def link(self, a: KnowledgeRef, relation: KnowledgeRelation, b: KnowledgeRef) -> Outcome: ...
     async def merge_duplicates(
         self, threshold: float = ..., *, dry_run: bool = ...
     ) -> PatternMergeResult | Refused: ...
-    async def neighbours(self, ref: KnowledgeRef, relation: str | None = ...) -> list[Neighbour]: ...
+    async def neighbours(self, ref: KnowledgeRef, relation: KnowledgeRelation | None = ...) -> list[Neighbour]: ...
     async def path(self, a: KnowledgeRef, b: KnowledgeRef) -> list[Key]: ...
     async def patterns(self, *, superseded: bool = ..., category: str | None = ...) -> list[KnowledgeItem]: ...
-    async def unlink(self, a: KnowledgeRef, relation: str, b: KnowledgeRef) -> Outcome: ...
+    async def unlink(self, a: KnowledgeRef, relation: KnowledgeRelation, b: KnowledgeRef) -> Outcome: ...
     async def use(self, ref: KnowledgeRef) -> Outcome: ...
 
 class AsyncLedgers:
@@ -881,7 +882,7 @@ class AsyncVault:
         scope: str = ...,
         category: str = ...,
         *,
-        tier: str = ...,
+        tier: Tier = ...,
         topic_id: str | None = ...,
         tags: Iterable[str] = ...,
         source: str | None = ...,
@@ -922,7 +923,7 @@ class AsyncVault:
         self,
         scope: str | None = ...,
         *,
-        tier: str | None = ...,
+        tier: Tier | None = ...,
         category: str | None = ...,
         topic_id: str | None = ...,
         tag: str | None = ...,
@@ -937,7 +938,7 @@ class AsyncVault:
     async def refusals(self) -> dict[str, int]: ...
     def restore(self, histories: Iterable[Sequence[VaultMemory]]) -> AsyncIterator[int | Refused]: ...
     async def search(
-        self, query: str, scopes: Iterable[str] = ..., *, k: int = ..., profile: str = ..., **filters: Any
+        self, query: str, scopes: Iterable[str] = ..., *, k: int = ..., profile: SearchProfile = ..., **filters: Any
     ) -> Sequence[VaultHit]: ...
     async def ticks(self, scope: str | None = ..., limit: int | None = ...) -> Sequence[Tick]: ...
     async def update(
@@ -1013,7 +1014,7 @@ class AsyncRemoteConversations:
     async def append(
         self,
         session_id: str,
-        role: str,
+        role: Role,
         content: str,
         *,
         speaker: str = ...,
@@ -1032,11 +1033,11 @@ class AsyncRemoteEpisodes:
     """Episodes on a server."""
     async def get(self, id: str) -> Mapping[str, Any]: ...
     async def newest(self, limit: int = ...) -> Sequence[Mapping[str, Any]]: ...
-    async def record(self, goal: str, *, outcome: str = ..., **fields: Any) -> Outcome: ...
+    async def record(self, goal: str, *, outcome: EpisodeOutcome = ..., **fields: Any) -> Outcome: ...
 
 class AsyncRemoteForecasts:
     """Predictions on a server."""
-    async def find(self, status: str | None = ...) -> Sequence[Mapping[str, Any]]: ...
+    async def find(self, status: PredictionStatus | None = ...) -> Sequence[Mapping[str, Any]]: ...
     async def predict(self, question: str, probability: float, **fields: Any) -> Outcome: ...
     async def resolve(self, prediction_id: str, outcome: Any) -> Outcome: ...
     async def scores(self) -> Mapping[str, Any]: ...

@@ -99,7 +99,11 @@ class ApiConnection:
             sent.setdefault("Idempotency-Key", uuid.uuid4().hex)
         data = None
         if body is not None:
-            data = json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
+            try:
+                data = json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
+            except (TypeError, ValueError) as error:
+                hint = "Send texts, numbers, lists and mappings."
+                raise errors.InvalidInput(f"The request cannot be written as JSON: {error}.", hint=hint) from None
             sent["Content-Type"] = "application/json"
         may_repeat = repeatable or method in _SAFE_METHODS or "Idempotency-Key" in sent
         deadline = time.monotonic() + self.timeout

@@ -19,6 +19,8 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from lukasa.api_connection import ApiConnection, ApiProblem, ApiResponse
+from lukasa.argument_types import check_arguments
+from lukasa.choices import EpisodeOutcome, PredictionStatus, Role
 from lukasa.clock import from_iso, to_iso, to_utc
 from lukasa.config import hub_token
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
@@ -57,12 +59,15 @@ class RemoteRecall:
     left_out: Sequence[Mapping[str, Any]] = ()
     block: str | None = None
     nothing_relevant: bool = False
+    embedder: str = ""
+    """The model whose vectors were compared; empty if words alone found the records."""
 
     @property
     def records(self) -> list[Record]:
         return [hit.record for hit in self.hits]
 
 
+@check_arguments
 class RemoteMemory:
     """The memory of one agent on a server."""
 
@@ -86,7 +91,20 @@ class RemoteMemory:
         distinct_from: str | Iterable[str] = (),
         expires_at: datetime | None = None,
     ) -> Outcome:
-        """Store a fact in the vault, as ``memory.remember`` of the library does."""
+        """Store a fact in the vault, as ``memory.remember`` of the library does.
+
+        Args:
+            text: The fact, in plain words.
+            scope: The scope; default: the shared one.
+            category: A word that groups such entries.
+            topic: A word for what the fact is about; the next fact with the same topic and scope replaces it.
+            tags: Words to find it by; recall filters with ``labels=["tag=…"]``.
+            distinct_from: The ids of memories that the text does not repeat, although it looks like it.
+            expires_at: From this time on recall and prompts leave it out.
+
+        Example:
+            remote.remember("We deploy on Tuesdays.", topic="deploy day")
+        """
         ids = [distinct_from] if isinstance(distinct_from, str) else list(distinct_from)
         fields = {"scope": scope, "topic": topic, "tags": list(tags), "distinct_from": ids, "expires_at": expires_at}
         return send(self._connection, "POST", "/v1/memories", {"text": text, "category": category, **fields})
@@ -112,7 +130,31 @@ class RemoteMemory:
         explain: bool = False,
         block_tokens: int | None = None,
     ) -> RemoteRecall:
-        """Return the ``k`` records that answer best. ``block_tokens`` asks for a fenced block for a prompt too."""
+        """Return the ``k`` records that answer best. ``block_tokens`` asks for a fenced block for a prompt too.
+
+        Args:
+            question: The question, in plain words.
+            k: How many to return at most.
+            kinds: Only records of these kinds, such as ``memory``, ``episode`` or ``turn``.
+            scopes: Only these scopes; default: all that the caller may read.
+            author: Only records of these authors.
+            session: Only turns of these conversations.
+            labels: The record has all of these labels, such as ``tag=ops``.
+            any_labels: The record has at least one of these labels.
+            exclude: The record has none of these labels.
+            where: Compare fields of the body: ``{"status": "open", "price": {"gte": 10, "lt": 20}}``.
+            since: Only what happened or was written at this time or later.
+            until: Only what happened at this time or earlier.
+            as_of: An earlier time, or a position in the log.
+            deadline: After how many seconds recall goes on without the embedder, by words alone.
+            min_relevance: The relevance that every hit must reach, from 0 to 1.
+            explain: Return the signals behind each hit too.
+            block_tokens: Return a fenced block for a prompt too, of at most this many tokens.
+
+        Example:
+            remote.remember("We deploy on Tuesdays.")
+            remote.recall("When do we deploy?", 3).hits[0].text
+        """
         options: dict[str, Any] = {
             "kinds": list(list_values("kinds", kinds)),
             "scopes": list(list_values("scopes", scopes)),
@@ -134,25 +176,57 @@ class RemoteMemory:
             found.get("left_out", ()),
             found["block"]["text"] if "block" in found else None,
             found["nothing_relevant"],
+            found.get("embedder", ""),
         )
 
     def forget(self, id: str, *, scope: str | None = None) -> Outcome:
-        """Delete a memory of the vault by its id. Its history stays."""
+        """Delete a memory of the vault by its id. Its history stays.
+
+        Args:
+            id: The id of the memory.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            kept = remote.remember("We deploy on Tuesdays.")
+            remote.forget(kept.record.id)
+        """
         return send(self._connection, "DELETE", _path("memories", id), query={"scope": scope})
 
     def confirm(self, id: str, *, scope: str | None = None, expires_at: datetime | None = None) -> Outcome:
-        """Record that a memory of the vault still holds."""
+        """Record that a memory of the vault still holds.
+
+        Args:
+            id: The id of the memory.
+            scope: The scope; default: wherever the caller finds it.
+            expires_at: From this time on recall and prompts leave it out.
+
+        Example:
+            kept = remote.remember("We deploy on Tuesdays.")
+            remote.confirm(kept.record.id)
+        """
         path = f"{_path('memories', id)}/confirm"
         return send(self._connection, "POST", path, {"expires_at": expires_at}, query={"scope": scope})
 
     def before_task(self, task: str | Mapping[str, Any], *, budget: int | None = None) -> Mapping[str, Any]:
-        """Return what is known that matters for a task, as JSON."""
+        """Return what is known that matters for a task, as JSON.
+
+        Args:
+            task: The task in words, or a mapping with a ``goal``.
+            budget: The most tokens that the result may take.
+
+        Example:
+            remote.before_task("Plan the next deploy", budget=1000)
+        """
         body = clean_body({"task": task, "budget": budget})
         found: Mapping[str, Any] = self._connection.request("POST", "/v1/before-task", body, repeatable=True).content
         return found
 
     def close(self) -> None:
-        """Close the connections to the server."""
+        """Close the connections to the server.
+
+        Example:
+            remote.close()
+        """
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -177,13 +251,14 @@ class RemoteService:
         return send(self._connection, "POST", path, body)
 
 
+@check_arguments
 class RemoteConversations(RemoteService):
     """Conversations on a server."""
 
     def append(
         self,
         session_id: str,
-        role: str,
+        role: Role,
         content: str,
         *,
         speaker: str = "",
@@ -191,13 +266,34 @@ class RemoteConversations(RemoteService):
         tool_calls: Sequence[Mapping[str, Any]] = (),
         tool_call_id: str = "",
     ) -> Outcome:
-        """Append a turn. It is stored before the call returns."""
+        """Append a turn. It is stored before the call returns.
+
+        Args:
+            session_id: The id of the conversation.
+            role: Who speaks: ``user``, ``assistant``, ``system``, ``tool`` or ``developer``.
+            content: What was said.
+            speaker: The name of the speaker; default: the role.
+            timestamp: When it happened, if that is not now.
+            tool_calls: The tool calls that the assistant asked for.
+            tool_call_id: The id of the tool call that this turn answers.
+
+        Example:
+            remote.context.append("s1", "user", "We decided to use PostgreSQL.")
+        """
         body: dict[str, Any] = {"role": role, "content": content, "speaker": speaker, "timestamp": timestamp}
         body |= {"tool_calls": [dict(call) for call in tool_calls], "tool_call_id": tool_call_id}
         return self._write(f"{_path('conversations', session_id)}/turns", body)
 
     def load(self, session_id: str) -> Mapping[str, Any]:
-        """Return the recent view of a conversation: summary, facts and the newest turns."""
+        """Return the recent view of a conversation: summary, facts and the newest turns.
+
+        Args:
+            session_id: The id of the conversation.
+
+        Example:
+            remote.context.append("s1", "user", "Hello")
+            remote.context.load("s1")
+        """
         return dict(self._read(_path("conversations", session_id)))
 
     def assemble(
@@ -206,118 +302,292 @@ class RemoteConversations(RemoteService):
         """Return a prompt within a token budget: summary, facts, relevant earlier turns and the newest ones.
 
         ``include`` adds what the ``vault``, ``knowledge`` or other ``conversations`` say.
+
+        Args:
+            session_id: The id of the conversation.
+            budget: The most tokens that the result may take.
+            question: The question, in plain words.
+            include: Where else to look: ``vault``, ``knowledge``, ``conversations``.
+
+        Example:
+            remote.context.append("s1", "user", "We decided to use PostgreSQL.")
+            remote.context.assemble("s1", 2000, question="Which database?")
         """
         query = {"budget": budget, "question": question, "include": list(include)}
         return dict(self._read(f"{_path('conversations', session_id)}/prompt", query))
 
     def transcript(self, session_id: str, limit: int = 100) -> Sequence[Mapping[str, Any]]:
-        """Return the newest turns of the whole conversation, oldest first."""
+        """Return the newest turns of the whole conversation, oldest first.
+
+        Args:
+            session_id: The id of the conversation.
+            limit: How many to return at most.
+
+        Example:
+            remote.context.append("s1", "user", "Hello")
+            remote.context.transcript("s1", limit=20)
+        """
         return list(self._read(f"{_path('conversations', session_id)}/turns", {"limit": limit})["turns"])
 
     def sessions(self) -> Sequence[Mapping[str, Any]]:
-        """Return the conversations that the token may read."""
+        """Return the conversations that the token may read.
+
+        Example:
+            remote.context.sessions()
+        """
         return list(self._read("/v1/conversations")["conversations"])
 
 
+@check_arguments
 class RemoteSessions(RemoteService):
     """The states of agents on a server."""
 
     def find(self) -> Sequence[Mapping[str, Any]]:
-        """List the sessions."""
+        """List the sessions.
+
+        Example:
+            remote.sessions.find()
+        """
         return list(self._read("/v1/sessions")["sessions"])
 
     def state(self, session_id: str) -> Mapping[str, Any]:
-        """Return the newest state of a session."""
+        """Return the newest state of a session.
+
+        Args:
+            session_id: The id of the session.
+
+        Example:
+            remote.sessions.save_checkpoint({}, "demo")
+            remote.sessions.state("demo")
+        """
         return dict(self._read(_path("sessions", session_id)))
 
     def save_checkpoint(self, state: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:
-        """Save a state as the next checkpoint of a session, once however often it is tried."""
+        """Save a state as the next checkpoint of a session, once however often it is tried.
+
+        Args:
+            state: The state, as JSON.
+            session_id: The id of the session.
+
+        Example:
+            remote.sessions.save_checkpoint({"learning_state": {"step": 7}}, "demo")
+        """
         path = f"{_path('sessions', session_id)}/checkpoints"
         return dict(self._connection.request("POST", path, {"state": dict(state)}, with_key=True).content)
 
     def checkpoints(self, session_id: str) -> Sequence[Mapping[str, Any]]:
-        """List the checkpoints of a session."""
+        """List the checkpoints of a session.
+
+        Args:
+            session_id: The id of the session.
+
+        Example:
+            remote.sessions.save_checkpoint({}, "demo")
+            remote.sessions.checkpoints("demo")
+        """
         return list(self._read(f"{_path('sessions', session_id)}/checkpoints")["checkpoints"])
 
     def recover(self, session_id: str) -> Mapping[str, Any]:
-        """Bring a session back to the newest state that can be proved, and report it."""
+        """Bring a session back to the newest state that can be proved, and report it.
+
+        Args:
+            session_id: The id of the session.
+
+        Example:
+            remote.sessions.save_checkpoint({}, "demo")
+            remote.sessions.recover("demo")
+        """
         path = f"{_path('sessions', session_id)}/recovery"
         return dict(self._connection.request("POST", path, {}, repeatable=True).content)
 
 
+@check_arguments
 class RemoteEpisodes(RemoteService):
     """Episodes on a server."""
 
-    def record(self, goal: str, *, outcome: str = "success", **fields: Any) -> Outcome:
-        """Record a finished episode; ``fields`` are those of ``memory.episodes.record``."""
+    def record(self, goal: str, *, outcome: EpisodeOutcome = "success", **fields: Any) -> Outcome:
+        """Record a finished episode; ``fields`` are those of ``memory.episodes.record``.
+
+        Args:
+            goal: What the task is to achieve.
+            outcome: How it ended.
+            **fields: Further arguments of ``memory.episodes.record``.
+
+        Example:
+            remote.episodes.record("Fix the login page", outcome="failure")
+        """
         return self._write("/v1/episodes", {"goal": goal, "outcome": outcome, **fields})
 
     def newest(self, limit: int = 100) -> Sequence[Mapping[str, Any]]:
-        """Return the newest episodes."""
+        """Return the newest episodes.
+
+        Args:
+            limit: How many to return at most.
+
+        Example:
+            remote.episodes.newest(5)
+        """
         return list(self._read("/v1/episodes", {"limit": limit})["episodes"])
 
     def get(self, id: str) -> Mapping[str, Any]:
-        """Return an episode."""
+        """Return an episode.
+
+        Args:
+            id: The id of the episode.
+
+        Example:
+            kept = remote.episodes.record("Fix the login page")
+            remote.episodes.get(kept.record.id)
+        """
         return dict(self._read(_path("episodes", id)))
 
 
+@check_arguments
 class RemoteHandoffs(RemoteService):
     """Work passed between agents, on a server."""
 
     def create(self, to_agent: str, what_was_done: str, **fields: Any) -> Outcome:
-        """Hand work over; ``fields`` are those of ``memory.handoffs.create``."""
+        """Hand work over; ``fields`` are those of ``memory.handoffs.create``.
+
+        Args:
+            to_agent: Who gets the work.
+            what_was_done: What is done and what is left, in plain words.
+            **fields: Further arguments of ``memory.handoffs.create``.
+
+        Example:
+            remote.handoffs.create("ben", "The form is done; test it.")
+        """
         return self._write("/v1/handoffs", {"to_agent": to_agent, "what_was_done": what_was_done, **fields})
 
     def inbox(self) -> Sequence[Mapping[str, Any]]:
-        """Return the handoffs that wait for the agent."""
+        """Return the handoffs that wait for the agent.
+
+        Example:
+            remote.handoffs.inbox()
+        """
         return list(self._read("/v1/handoffs")["handoffs"])
 
     def accept(self, id: str) -> Outcome:
-        """Accept a handoff; only one agent can."""
+        """Accept a handoff; only one agent can.
+
+        Args:
+            id: The id of the handoff.
+
+        Example:
+            kept = remote.handoffs.create("orion", "The form is done; test it.")
+            remote.handoffs.accept(kept.record.id)
+        """
         return self._write(f"{_path('handoffs', id)}/accept")
 
     def complete(self, id: str, **fields: Any) -> Outcome:
-        """Say that a handoff is done."""
+        """Say that a handoff is done.
+
+        Args:
+            id: The id of the handoff.
+            **fields: ``result``: what came of it.
+
+        Example:
+            kept = remote.handoffs.create("orion", "The form is done; test it.")
+            remote.handoffs.accept(kept.record.id)
+            remote.handoffs.complete(kept.record.id, result="All tests pass.")
+        """
         return self._write(f"{_path('handoffs', id)}/complete", fields)
 
 
+@check_arguments
 class RemoteTrust(RemoteService):
     """Dissents and trust scores on a server."""
 
     def file_dissent(self, text: str, **fields: Any) -> Outcome:
-        """Write a dissent as the agent of the token."""
+        """Write a dissent as the agent of the token.
+
+        Args:
+            text: The dissent, in plain words.
+            **fields: Further arguments of ``memory.trust.file_dissent``.
+
+        Example:
+            remote.trust.file_dissent("The figure is wrong.")
+        """
         return self._write("/v1/trust/dissents", {"text": text, **fields})
 
     def score(self, agent: str) -> Mapping[str, Any]:
-        """Return how far an agent is trusted."""
+        """Return how far an agent is trusted.
+
+        Args:
+            agent: The name of the agent.
+
+        Example:
+            remote.trust.score("orion")
+        """
         return dict(self._read(_path("trust/agents", agent)))
 
 
+@check_arguments
 class RemoteForecasts(RemoteService):
     """Predictions on a server."""
 
     def predict(self, question: str, probability: float, **fields: Any) -> Outcome:
-        """Store a new prediction; ``fields`` are those of ``memory.forecasts.predict``."""
+        """Store a new prediction; ``fields`` are those of ``memory.forecasts.predict``.
+
+        Args:
+            question: What is predicted, in words.
+            probability: The probability, from 0 to 1.
+            **fields: Further arguments of ``memory.forecasts.predict``.
+
+        Example:
+            remote.forecasts.predict("We ship on Friday", 0.7)
+        """
         return self._write("/v1/forecasts", {"question": question, "probability": probability, **fields})
 
-    def find(self, status: str | None = None) -> Sequence[Mapping[str, Any]]:
-        """Return predictions, all or those of a status."""
+    def find(self, status: PredictionStatus | None = None) -> Sequence[Mapping[str, Any]]:
+        """Return predictions, all or those of a status.
+
+        Args:
+            status: ``active``, ``resolved``, ``expired`` or ``recovering``; default: all.
+
+        Example:
+            remote.forecasts.find("active")
+        """
         return list(self._read("/v1/forecasts", {"status": status})["predictions"])
 
     def resolve(self, prediction_id: str, outcome: Any) -> Outcome:
-        """Record how a prediction ended."""
+        """Record how a prediction ended.
+
+        Args:
+            prediction_id: The id of the prediction.
+            outcome: True or false, or what happened in words.
+
+        Example:
+            remote.forecasts.predict("We ship on Friday", 0.7, prediction_id="p-1")
+            remote.forecasts.resolve("p-1", True)
+        """
         return self._write(f"{_path('forecasts', prediction_id)}/resolution", {"outcome": outcome})
 
     def scores(self) -> Mapping[str, Any]:
-        """Return the scores of the resolved predictions."""
+        """Return the scores of the resolved predictions.
+
+        Example:
+            remote.forecasts.scores()
+        """
         return dict(self._read("/v1/forecasts/scores"))
 
 
+@check_arguments
 def connect(url: str, token: str = "", *, timeout: float = 30.0, retries: int = 4) -> RemoteMemory:
     """Connect to a server: ``lukasa.connect("http://localhost:8765", token=token)``.
 
     Without a token, the one in ``LUKASA_HUB_TOKEN`` is used. A request is tried again while the server is away or busy, for
     ``timeout`` seconds together.
+
+    Args:
+        url: The address of the server, such as ``http://host:8765``.
+        token: The token of the agent; default: ``LUKASA_TOKEN``.
+        timeout: How many seconds one call may take.
+        retries: How often a call is repeated where that is safe.
+
+    Example:
+        with lukasa.connect(url, token) as memory:
+            memory.remember("We deploy on Tuesdays.")
     """
     return RemoteMemory(ApiConnection(url, token or hub_token(), timeout, retries))
 

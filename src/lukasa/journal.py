@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, IdMaker, to_iso, to_utc
 from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
 from lukasa.gate import Gate
@@ -119,6 +120,7 @@ DeleteFiles = Callable[[Sequence[Key], str | None, bool], Sequence[str]]
 """Deletes the files of records and of a subject, whose letter case may count, and returns their names."""
 
 
+@check_arguments
 class Journal:
     """Read and write access to the log for one caller."""
 
@@ -139,12 +141,23 @@ class Journal:
         self._delete_files: DeleteFiles = lambda *_: ()
 
     def with_reach(self, reach: Reach, author: str) -> Journal:
-        """Return a journal of the same log for another caller. Only the owner may do this."""
+        """Return a journal of the same log for another caller. Only the owner may do this.
+
+        Args:
+            reach: What the other caller may read and write.
+            author: The name of the other caller.
+        """
         self._require_owner("hand it out")
         return Journal(self._engine, self._gate, reach, self._clock, self._new_id, author=author)
 
     def add_to_counter(self, name: str, amount: int, seconds: int) -> tuple[int, int] | None:
-        """Add to a counter that all processes on the store share; ``None`` if the engine has none (see ``SharedCounters``)."""
+        """Add to a counter that all processes on the store share; ``None`` if the engine has none (see ``SharedCounters``).
+
+        Args:
+            name: The name of the counter.
+            amount: How much to add.
+            seconds: How long the counter runs before it begins at zero.
+        """
         self._require_owner("count in it")
         engine = self._engine
         return engine.add_to_counter(name, amount, seconds) if isinstance(engine, SharedCounters) else None
@@ -155,7 +168,12 @@ class Journal:
         return None if read_stamp is None else read_stamp()
 
     def for_request(self, key: str, fingerprint: bytes) -> Journal:
-        """Return a journal of the same caller whose writes raise ``RepeatedRequest`` when the request is repeated."""
+        """Return a journal of the same caller whose writes raise ``RepeatedRequest`` when the request is repeated.
+
+        Args:
+            key: The key of the request.
+            fingerprint: A digest of the request; a key that was used for another request is refused.
+        """
         engine: Any = RequestLog(self._engine, key, fingerprint)
         return Journal(engine, self._gate, self.reach, self._clock, self._new_id, author=self.author)
 
@@ -169,6 +187,9 @@ class Journal:
 
         Such a record comes from an older store, another program or an import. ``get`` returns ``None`` for a damaged
         record unless ``skip_damaged`` is false; then it raises ``StoreDamaged``, for services that recover what is lost.
+
+        Args:
+            skip_damaged: Return ``None`` for a damaged record; else raise ``StoreDamaged``.
         """
         journal = Journal(self._engine, self._gate, self.reach, self._clock, self._new_id, author=self.author)
         journal.damaged, journal._find_fault = self.damaged, self._gate.find_body_fault
@@ -187,11 +208,30 @@ class Journal:
     def write(
         self, kind: str, text: str = "", body: Mapping[str, Any] | None = None, *, key: str | None = None, **fields: Any
     ) -> Outcome:
-        """Write one record. ``fields`` are those of ``Draft``; a call with a ``key`` used before returns the first outcome."""
+        """Write one record. ``fields`` are those of ``Draft``; a call with a ``key`` used before returns the first outcome.
+
+        Args:
+            kind: The kind of record.
+            text: The text that recall searches.
+            body: The fields of the record, as JSON.
+            key: A word of the caller's for this call; a repeated call returns the first outcome and writes nothing.
+            **fields: Further fields of ``Draft``: scope, labels, links, happened_at, …
+
+        Example:
+            memory.journal.write("note", "Ben is on leave.", labels=("tag=team",))
+        """
         return self.append(Draft(kind, text, NO_BODY if body is None else dict(body), **fields), key=key)
 
     def append(self, drafts: Draft | Iterable[Draft], *, key: str | None = None) -> Outcome:
-        """Write a draft, or a batch of drafts as one atomic unit."""
+        """Write a draft, or a batch of drafts as one atomic unit.
+
+        Args:
+            drafts: One draft, or several that are written together or not at all.
+            key: A word of the caller's for this call; a repeated call returns the first outcome and writes nothing.
+
+        Example:
+            memory.journal.append([lukasa.Draft("note", "Ben is on leave."), lukasa.Draft("note", "Carol is in charge.")])
+        """
         validated = self._validate_drafts([drafts] if isinstance(drafts, Draft) else drafts)
         return validated if isinstance(validated, Refused) else self._engine.append(self.reach, validated, key=key)
 
@@ -199,6 +239,16 @@ class Journal:
         """Read and write in one atomic step: append the drafts that ``condition`` returns inside the write lock.
 
         The condition may run more than once and must not write.
+
+        Args:
+            condition: A function that gets a reader and returns drafts to append, or a refusal.
+            key: A word of the caller's for this call; a repeated call returns the first outcome and writes nothing.
+
+        Example:
+            def add_once(reader):
+                known = reader.read(lukasa.Query(kinds=("note",)))
+                return [] if known else [lukasa.Draft("note", "The first note")]
+            memory.journal.append_if(add_once)
         """
 
         def validate(reader: Reader) -> Sequence[ValidatedDraft] | Refused:
@@ -209,7 +259,17 @@ class Journal:
         return self._engine.append(self.reach, validate, key=key)
 
     def delete(self, key: Key, *, expected: int | None = None, origin: str = "manual") -> Outcome:
-        """Append a tombstone; refuse with ``not_found`` when there is no such record."""
+        """Append a tombstone; refuse with ``not_found`` when there is no such record.
+
+        Args:
+            key: The key of the record: scope, kind and id.
+            expected: The version that the caller has read; another one is a ``Conflict``.
+            origin: Where the record comes from, in one word.
+
+        Example:
+            kept = memory.journal.write("note", "Ben is on leave.")
+            memory.journal.delete(kept.record.key)
+        """
 
         def tombstone(reader: Reader) -> Sequence[Draft] | Refused:
             record = reader.get(key)
@@ -239,7 +299,11 @@ class Journal:
         return validated
 
     def check_author(self, name: str) -> Refused | None:
-        """Refuse the name of another agent for what the caller writes. The owner may name any agent."""
+        """Refuse the name of another agent for what the caller writes. The owner may name any agent.
+
+        Args:
+            name: The name of the author.
+        """
         if self.reach.unlimited or name in ("", self.author):
             return None
         caller = f"The agent {self.author!r}" if self.author else "A caller with limited scopes"
@@ -270,6 +334,9 @@ class Journal:
 
         The owner keeps the record's author. A version by another agent has that agent as its author, and is derived from the
         version before: trust in the earlier author and its quarantine reach the content that was kept.
+
+        Args:
+            draft: The next version.
         """
         if self.reach.unlimited or draft.author == self.author:
             return draft
@@ -277,7 +344,12 @@ class Journal:
         return draft._replace(author=self.author, links=tuple(links))
 
     def snapshot(self) -> AbstractContextManager[Reader]:
-        """Open a consistent snapshot for several reads."""
+        """Open a consistent snapshot for several reads.
+
+        Example:
+            with memory.journal.snapshot() as reader:
+                reader.tally()
+        """
         return self._open_reader()
 
     @contextmanager
@@ -290,12 +362,30 @@ class Journal:
                 self.damaged |= reader.damaged
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
-        """Return the current record, the one as of a time or position, or one version of it."""
+        """Return the current record, the one as of a time or position, or one version of it.
+
+        Args:
+            key: The key of the record: scope, kind and id.
+            as_of: An earlier time, or a position in the log.
+            version: The number of a version; default: the newest.
+
+        Example:
+            kept = memory.journal.write("note", "Ben is on leave.", id="n-1")
+            memory.journal.get(lukasa.Key("shared", "note", "n-1")).text
+        """
         with self._open_reader(single_query=True) as reader:
             return reader.get(key, as_of=to_utc(as_of) if isinstance(as_of, datetime) else as_of, version=version)
 
     def read(self, query: Query = ALL_RECORDS) -> Iterator[Record]:
-        """Yield records in log order, page by page, so that no read transaction lasts long."""
+        """Yield records in log order, page by page, so that no read transaction lasts long.
+
+        Args:
+            query: Filters: kinds, scopes, labels, author, times, limit.
+
+        Example:
+            memory.journal.write("note", "Ben is on leave.")
+            [record.text for record in memory.journal.read(lukasa.Query(kinds=("note",)))]
+        """
         left = query.limit
         query = replace(_query_in_utc(query), limit=_PAGE_SIZE)
         if query.after is None and not query.newest_first and (left is None or left > _PAGE_SIZE):
@@ -325,29 +415,71 @@ class Journal:
             return reader.read_parsed(query, parsed)
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
-        """Return every stored version, oldest first; ``hidden`` includes quarantined ones, for the owner only."""
+        """Return every stored version, oldest first; ``hidden`` includes quarantined ones, for the owner only.
+
+        Args:
+            key: The key of the record: scope, kind and id.
+            hidden: Return quarantined versions too; for the owner only.
+
+        Example:
+            kept = memory.journal.write("note", "Ben is on leave.")
+            memory.journal.history(kept.record.key)
+        """
         with self._open_reader(single_query=True) as reader:
             return reader.history(key, hidden=hidden)
 
     def find(self, words: str, query: Query = ALL_RECORDS) -> list[Match]:
-        """Find records by words in their text, best first."""
+        """Find records by words in their text, best first.
+
+        Args:
+            words: The words to look for.
+            query: Filters: kinds, scopes, labels, author, times, limit.
+
+        Example:
+            memory.journal.write("note", "Ben is on leave.")
+            memory.journal.find("leave", lukasa.Query(kinds=("note",)))
+        """
         with self.snapshot() as reader:
             return reader.match_text(words, _query_in_utc(query))
 
     def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
+        """Return the links of current records that leave or reach a record.
+
+        Args:
+            key: The key of the record: scope, kind and id.
+            relation: Only links with this relation.
+
+        Example:
+            kept = memory.journal.write("note", "Ben is on leave.")
+            memory.journal.neighbours(kept.record.key)
+        """
         with self.snapshot() as reader:
             return reader.neighbours(key, relation)
 
     def tally(self) -> list[Tally]:
+        """Return the counts per scope and kind.
+
+        Example:
+            memory.journal.tally()
+        """
         with self._engine.snapshot(self.reach, single_query=True) as reader:
             return reader.tally()
 
     def tip(self) -> int:
+        """Return the newest position; 0 for an empty log.
+
+        Example:
+            memory.journal.tip()
+        """
         with self._engine.snapshot(self.reach, single_query=True) as reader:
             return reader.tip()
 
     def list_damaged(self) -> list[str]:
-        """Return the damaged records that reads met and left out so far: key, version and position of each."""
+        """Return the damaged records that reads met and left out so far: key, version and position of each.
+
+        Example:
+            memory.journal.list_damaged()
+        """
         with self._engine.snapshot(self.reach, single_query=True) as reader:
             return reader.names_at(self.damaged)
 
@@ -365,6 +497,16 @@ class Journal:
         is none. Records that another author has changed since are left alone and reported. The new versions carry a
         label (``UndoResult.label``); undoing that label takes the undo back. With ``dry_run`` nothing is written: the
         result says what would be reverted.
+
+        Args:
+            author: The author whose writes are reverted.
+            since: Only what was written at this time or later.
+            label: Revert what carries this label, such as that of an earlier undo.
+            dry_run: Change nothing; return what would be done.
+
+        Example:
+            memory.as_agent("orion").remember("We deploy on Fridays.")
+            memory.journal.undo(author="orion", dry_run=True).reverted
         """
         if author is None and label is None:
             raise InvalidInput("Nothing to undo was named.", hint="Name an author or a label.")
@@ -409,12 +551,30 @@ class Journal:
         return result
 
     def quarantine(self, author: str, *, since: datetime | None = None, reason: str = "") -> Outcome:
-        """Hide what an author wrote (since a time) and everything derived from it, until ``release``."""
+        """Hide what an author wrote (since a time) and everything derived from it, until ``release``.
+
+        Args:
+            author: The author to hide.
+            since: Only what was written at this time or later.
+            reason: Why, in a few words.
+
+        Example:
+            memory.as_agent("orion").remember("We deploy on Fridays.")
+            memory.journal.quarantine("orion", reason="wrong facts")
+        """
         body = {"author": author, "since": None if since is None else to_iso(to_utc(since)), "reason": reason}
         return self._append_system_record(Draft(QUARANTINE, body=body, id=_hash_author(author), scope=SYSTEM))
 
     def release(self, author: str) -> Outcome:
-        """Show everything again that the quarantine of an author hid."""
+        """Show everything again that the quarantine of an author hid.
+
+        Args:
+            author: The author to show again.
+
+        Example:
+            memory.journal.quarantine("orion")
+            memory.journal.release("orion")
+        """
         if author not in self.quarantined():
             return Refused("not_found", f"{author!r} is not in quarantine.")
         return self._append_system_record(
@@ -422,7 +582,11 @@ class Journal:
         )
 
     def quarantined(self) -> dict[str, Record]:
-        """Return the quarantined authors, each with the record of its quarantine."""
+        """Return the quarantined authors, each with the record of its quarantine.
+
+        Example:
+            memory.journal.quarantined()
+        """
         records = self.read(_QUARANTINE_QUERY)
         return {record.body["author"]: record for record in records if not record.body.get("released")}
 
@@ -431,6 +595,16 @@ class Journal:
 
         ``subject`` selects every record that the subject wrote, or that has the subject anywhere as whole words; letter
         case counts only if ``exact``.
+
+        Args:
+            *keys: The keys of the records.
+            subject: A person or thing: every record that the subject wrote or that names it as whole words.
+            exact: Let the case of letters count.
+            reason: Why, in a few words.
+
+        Example:
+            memory.journal.write("note", "Ben is on leave.")
+            memory.journal.erase(subject="Ben", reason="request of 6 January")
         """
         self._require_owner("erase from it")
         if not keys and not subject:
@@ -463,13 +637,30 @@ class Journal:
         return ErasureReceipt(id, erased.records, erased.versions, erased.by_kind, erased.residue, tuple(files))
 
     def preview_erase(self, *keys: Key, subject: str | None = None, exact: bool = False) -> list[Key]:
-        """List the records that ``erase`` would remove."""
+        """List the records that ``erase`` would remove.
+
+        Args:
+            *keys: The keys of the records.
+            subject: A person or thing: every record that the subject wrote or that names it as whole words.
+            exact: Let the case of letters count.
+
+        Example:
+            memory.journal.write("note", "Ben is on leave.")
+            memory.journal.preview_erase(subject="Ben")
+        """
         with self.snapshot() as reader:
             chosen = self._keys_to_erase(reader, keys, subject, exact)
             return [key for key in chosen if reader.history(key, hidden=True)]
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Check every log entry against its digest and every index against the log, and name forged rules."""
+        """Check every log entry against its digest and every index against the log, and name forged rules.
+
+        Args:
+            progress: Called with the work done and the total.
+
+        Example:
+            assert memory.journal.verify().sound
+        """
         self._require_owner("verify it")
         report = self._engine.verify(progress, self._gate.find_body_fault)
         with suppress(StoreDamaged):  # the report says so already
@@ -485,6 +676,9 @@ class Journal:
         """Accept that acknowledged entries were lost at the end of the log, and return what is accepted.
 
         ``verify`` does not report them any longer; the records of kind ``loss`` stay.
+
+        Example:
+            memory.journal.accept_losses()
         """
         self._require_owner("accept a loss")
         losses = self._read_losses()
@@ -501,6 +695,9 @@ class Journal:
 
         Each is kept as a record of kind ``set_aside`` with its bytes. An entry that is intact itself is written again. Where
         a damaged version was the newest, a tombstone takes its place, so that no superseded statement comes back.
+
+        Example:
+            memory.journal.set_aside()
         """
         self._require_owner("set records aside")
         find_fault, now = self._gate.find_body_fault, to_iso(self._clock.now())
@@ -561,17 +758,39 @@ class Journal:
         return validated
 
     def backup(self, target: Path) -> None:
-        """Write a consistent copy of the whole store to a new file."""
+        """Write a consistent copy of the whole store to a new file.
+
+        Args:
+            target: The file to write; it must not exist.
+
+        Example:
+            memory.journal.backup(folder / "copy.db")
+        """
         self._require_owner("back it up")
         self.damaged |= self._engine.backup(target)
 
     def reindex(self, progress: Progress | None = None) -> None:
-        """Rebuild every index from the log."""
+        """Rebuild every index from the log.
+
+        Args:
+            progress: Called with the work done and the total.
+
+        Example:
+            memory.journal.reindex()
+        """
         self._require_owner("reindex it")
         self._engine.reindex(progress)
 
     def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> LogCompactionResult:
-        """Remove superseded versions for good and free their space. The newest version of a record always stays."""
+        """Remove superseded versions for good and free their space. The newest version of a record always stays.
+
+        Args:
+            before: Only versions that were superseded before this time.
+            progress: Called with the work done and the total.
+
+        Example:
+            memory.journal.compact(before=datetime(2026, 1, 1, tzinfo=UTC))
+        """
         self._require_owner("compact it")
         done = self._engine.compact(before=None if before is None else to_utc(before), progress=progress)
         if done.versions:
@@ -582,7 +801,13 @@ class Journal:
     def put_vectors(
         self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]], *, briefly: bool = False
     ) -> None:
-        """Store vectors as (position, chunk, vector) for a model, replacing earlier ones; ``briefly`` hardly waits."""
+        """Store vectors as (position, chunk, vector) for a model, replacing earlier ones; ``briefly`` hardly waits.
+
+        Args:
+            model: The name of the embedder's model.
+            vectors: Triples of a position, the number of the chunk, and the vector.
+            briefly: Give up soon when another process writes.
+        """
         self._require_owner("store vectors")
         self._engine.put_vectors(model, vectors, briefly=briefly)
 
@@ -594,6 +819,11 @@ class Journal:
         An agent brings only entries that it wrote. The owner may bring those of others, and with ``same_log`` (a copy or a
         backup of the whole store) also those with authors that no new record may have. Otherwise a record of kind
         ``import`` says who brought the entries, and from which ``source``.
+
+        Args:
+            lines: Pairs of an entry and its digest, as ``export`` writes them.
+            same_log: The entries are a copy or a backup of the whole store.
+            source: The name of the file or the server that the entries come from.
         """
         refusals: dict[int, ReplayResult] = {}
         limit = None if self.reach.unlimited else self._refuse_in_quarantine()
@@ -628,7 +858,11 @@ class Journal:
         return validated
 
     def find_imports(self, records: Sequence[Record]) -> dict[bytes, ImportReceipt]:
-        """Return who imported these versions, by their digests. Versions that were written here are left out."""
+        """Return who imported these versions, by their digests. Versions that were written here are left out.
+
+        Args:
+            records: The records.
+        """
         wanted = {_shorten_digest(record.digest): record.digest for record in records}
         found: dict[bytes, ImportReceipt] = {}
         query = Query(kinds=(IMPORT,), scopes=(SYSTEM,), after=min((record.seq for record in records), default=0))

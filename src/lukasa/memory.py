@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
 from lukasa.config import (
     default_read_url,
@@ -215,6 +216,7 @@ def declared_kinds() -> dict[str, KindSpec]:
     return {kind: spec for package in packages for kind, spec in import_module(package).KINDS.items()}
 
 
+@check_arguments
 class Memory:
     """An open store as one caller sees it.
 
@@ -298,12 +300,21 @@ class Memory:
         distinct_from: str | Iterable[str] = (),
         expires_at: datetime | None = None,
     ) -> Outcome:
-        """Store a fact in the vault: ``memory.remember("We deploy on Tuesdays.")``.
+        """Store a fact in the vault. The outcome is true when the fact is stored.
 
-        The scope is the shared one unless you name another. A fact with a ``topic`` replaces the fact of the same topic
-        and scope, and the history stays. A text that repeats a memory is refused; ``distinct_from`` takes the id of that
-        memory and says that this is another fact. From ``expires_at`` on, recall leaves the fact out. ``memory.vault`` has
-        more options. The outcome is true when the fact is stored.
+        A text that repeats a memory is refused; the refusal names the memory. ``memory.vault`` has more options.
+
+        Args:
+            text: The fact, in plain words.
+            scope: The scope; default: the shared one.
+            category: A word that groups such entries.
+            topic: A word for what the fact is about; the next fact with the same topic and scope replaces it.
+            tags: Words to find it by; recall filters with ``labels=["tag=…"]``.
+            distinct_from: The ids of memories that the text does not repeat, although it looks like it.
+            expires_at: From this time on recall and prompts leave it out.
+
+        Example:
+            memory.remember("We deploy on Tuesdays.", topic="deploy day", tags=["ops"])
         """
         tier = "canon" if topic is None else "register"
         fields: dict[str, Any] = {"tier": tier, "topic_id": topic, "tags": tags, "expires_at": expires_at}
@@ -312,16 +323,43 @@ class Memory:
     def confirm(self, id: str, *, scope: str | None = None, expires_at: datetime | None = None) -> Outcome:
         """Record that a memory of the vault still holds. Prompt blocks then say when it was last confirmed.
 
-        Reading a memory never confirms it. ``expires_at`` sets a new expiry.
+        Reading a memory never confirms it.
+
+        Args:
+            id: The id of the memory.
+            scope: The scope; default: wherever the caller finds it.
+            expires_at: From this time on recall and prompts leave it out.
+
+        Example:
+            kept = memory.remember("We deploy on Tuesdays.")
+            memory.confirm(kept.record.id)
         """
         return self.vault.confirm(id, scope=scope, expires_at=expires_at)
 
     def forget(self, id: str, *, scope: str | None = None) -> Outcome:
-        """Delete a memory of the vault by its id. Its history stays; ``memory.journal.erase`` removes that too."""
+        """Delete a memory of the vault by its id. Its history stays; ``memory.journal.erase`` removes that too.
+
+        Args:
+            id: The id of the memory.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            kept = memory.remember("We deploy on Tuesdays.")
+            memory.forget(kept.record.id)
+        """
         return self.vault.delete(id, scope=scope)
 
     def retrieve_relevant_memory(self, goal: str, k: int = 5) -> RelevantMemories:
-        """Return the patterns, episodes and skills that matter for a goal, best first."""
+        """Return the patterns, episodes and skills that matter for a goal, best first.
+
+        Args:
+            goal: What the task is to achieve.
+            k: How many of each to return at most.
+
+        Example:
+            memory.knowledge.add_pattern("Run the migrations before the deploy")
+            memory.retrieve_relevant_memory("deploy", k=3)
+        """
         from lukasa.experience.briefing import find_relevant
 
         return find_relevant(self.valid_journal, self.recall, self.skills, self._parts.clock.now(), goal, k)
@@ -329,10 +367,16 @@ class Memory:
     def before_task(
         self, task: str | Mapping[str, Any], *, budget: int | None = None, include: Iterable[MemorySource] = ()
     ) -> Briefing:
-        """Collect what is known that matters for a task and put it into the task's context.
+        """Collect what is known that matters for a task and put it into the task's context, lasting facts first.
 
-        ``include`` adds what the ``vault``, ``knowledge`` or ``conversations`` say, lasting facts first. ``budget`` limits
-        the tokens of all of it.
+        Args:
+            task: The task in words, or a mapping with a ``goal``.
+            budget: The most tokens that the result may take.
+            include: Where else to look: ``vault``, ``knowledge``, ``conversations``.
+
+        Example:
+            memory.remember("We deploy on Tuesdays.")
+            memory.before_task("Plan the next deploy", budget=1000, include=["vault"])
         """
         from lukasa.experience.briefing import build_briefing
 
@@ -343,7 +387,14 @@ class Memory:
     def as_agent(self, agent: str = "", scopes: Iterable[str] | None = None, *, read_only: bool = False) -> Memory:
         """Return a memory of the same store for another caller; closing it leaves the store open. Only the owner may do this.
 
-        A caller that is ``read_only`` writes no scope.
+        Args:
+            agent: The name of the caller.
+            scopes: The scopes that it may use; default: the shared one and its own.
+            read_only: Let the caller write no scope.
+
+        Example:
+            orion = memory.as_agent("orion")
+            orion.remember("I review pull requests.", scope="orion")
         """
         reach = _build_reach(agent, scopes)
         if read_only:
@@ -353,8 +404,11 @@ class Memory:
     def for_request(self, key: str, fingerprint: bytes) -> Memory:
         """Return a memory for one request: when it is repeated with the same key, its first write raises ``RepeatedRequest``.
 
-        ``fingerprint`` is a digest of the request; a key that was used for another request is refused. Closing this memory
-        leaves the store open.
+        Closing this memory leaves the store open.
+
+        Args:
+            key: The key of the request.
+            fingerprint: A digest of the request; a key that was used for another request is refused.
         """
         return self._with_journal(self.journal.for_request(key, fingerprint))
 
@@ -362,11 +416,25 @@ class Memory:
         return Memory(self._parts, journal, self.jobs.seen_by(journal.with_valid_bodies()), shares_engine=True)
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Check every log entry against its digest and every index against the log."""
+        """Check every log entry against its digest and every index against the log.
+
+        Args:
+            progress: Called with the work done and the total.
+
+        Example:
+            assert memory.verify().sound
+        """
         return self.journal.verify(progress)
 
     def compact(self, progress: Progress | None = None) -> LogCompactionResult:
-        """Remove superseded versions and free their space."""
+        """Remove superseded versions and free their space.
+
+        Args:
+            progress: Called with the work done and the total.
+
+        Example:
+            memory.compact()
+        """
         return self.journal.compact(progress=progress)
 
     def export(
@@ -382,6 +450,17 @@ class Memory:
 
         Another ``format`` writes one scope in the layout of a document (``loki``, ``voxsigil``, ``context``, ``trust``: a
         folder; ``vault``, ``memory-graph``: a file) and returns the number of records.
+
+        Args:
+            target: The file or folder to write, or an open binary file.
+            progress: Called with the work done and the total.
+            format: ``jsonl``, or the layout of a document: ``loki``, ``voxsigil``, ``context``, ``trust``, ``vault``,
+                ``memory-graph``.
+            scope: The scope, for a layout of one scope.
+            replace: Replace a file that is there already.
+
+        Example:
+            memory.export(folder / "log.jsonl")
         """
         if format != "jsonl":
             check_output_place(folder := _require_folder(target), replace=replace)
@@ -415,6 +494,16 @@ class Memory:
 
         Another ``format`` imports the layout of a document (``loki``, ``voxsigil``, ``context``, ``vault``, ``trust``,
         ``memory-graph``) or the memories of another program (``lukasa.transfer.sources`` lists them) into one scope.
+
+        Args:
+            source: The file or folder to read, or an open binary file.
+            progress: Called with the work done and the total.
+            format: The layout of a document, or a format of another program.
+            scope: The scope to import into.
+
+        Example:
+            memory.export(folder / "log.jsonl")
+            memory.import_(folder / "log.jsonl")
         """
         if format in SERVICE_LAYOUTS:
             service, layout = load_service_layout(format)
@@ -446,8 +535,16 @@ class Memory:
         """Copy the store to a new file, or back it up to a URL and verify the backup by reading it.
 
         The copy of a PostgreSQL store is its exported log, as ``export`` writes it.
-        A backup (``file:///…``, ``s3://…``) holds the store and the files of its sessions. ``secret`` encrypts it,
-        ``keep`` is how many backups stay there, ``alone`` promises that no other process backs up to that bucket.
+        A backup at a URL holds the store and the files of its sessions.
+
+        Args:
+            target: A new file, or a URL such as ``file:///backups`` or ``s3://bucket/path``.
+            secret: The passphrase that encrypts the backup.
+            keep: How many backups stay there.
+            alone: Promise that no other process backs up to that bucket.
+
+        Example:
+            memory.backup(folder / "copy.db")
         """
         from lukasa.storage.file_stores import is_url, open_file_store
 
@@ -471,12 +568,21 @@ class Memory:
         )
 
     def describe(self) -> Mapping[str, Any]:
-        """Return facts about the store: location, engine, sizes, embedder."""
+        """Return facts about the store: location, engine, sizes, embedder.
+
+        Example:
+            memory.describe()["embedder"]
+        """
         found = self._parts.open_vector_index().describe()
         model = f" ({found['model']})" if found["model"] else ", not used yet"
         return {**self._parts.engine.describe(), "embedder": f"{found['embedder']}{model}"}
 
     def close(self) -> None:
+        """Close the store. A memory made by ``as_agent`` leaves the store open.
+
+        Example:
+            memory.close()
+        """
         if "vault" in self.__dict__:
             self.vault.close()
         if "sessions" in self.__dict__:
@@ -494,6 +600,7 @@ class Memory:
         self.close()
 
 
+@check_arguments
 def open_memory(
     store: str | os.PathLike[str] | None = None,
     *,
@@ -513,13 +620,31 @@ def open_memory(
 ) -> Memory:
     """Open a store. It is created if missing, unless ``create`` is false. With ``read_only`` nothing is ever written.
 
-    Without ``agent`` and ``scopes`` the caller is the owner and may use every scope. An agent may use the shared scope
-    and its own, or exactly ``scopes``, and is the author of what it writes. On PostgreSQL ``read_url`` names a replica to
-    read from; reads wait until the replica has caught up. ``embedder`` (``minilm``, ``static``, …) computes the vectors
-    of a store that has none yet; without it, the best one installed is used. ``profile`` is a YAML file with the vault's
-    settings, or the settings themselves; without it, ``LUKASA_PROFILE`` names the file. The scopes of the profile apply
-    to a caller that names none. ``timeout`` is how many seconds to wait for a busy store. ``trust_settings`` switches single
-    rules of trust off. ``progress`` is called with the work done and the total while an older store is migrated.
+    Without ``agent`` and ``scopes`` the caller is the owner and may use every scope. An agent is the author of what it
+    writes.
+
+    Args:
+        store: A file, or the URL of a database; default: ``LUKASA_STORE``, else the file of the user.
+        agent: Who calls; default: the owner of the store.
+        scopes: The scopes that the caller may use; default: those of the profile, else the shared one and the agent's
+            own.
+        clock: Another clock, for tests.
+        new_id: Another source of ids, for tests.
+        rng: Another source of random numbers, for tests.
+        timeout: How many seconds to wait for a busy store.
+        read_url: A PostgreSQL replica to read from; reads wait until it has caught up.
+        create: Create the store if it is missing.
+        read_only: Never write.
+        embedder: What computes the vectors of a store that has none yet, such as ``minilm`` or ``static``; default: the
+            best one installed.
+        profile: A YAML file with the settings of the vault, or the settings; default: the file that ``LUKASA_PROFILE``
+            names.
+        trust_settings: Switches single rules of trust off.
+        progress: Called with the work done and the total while an older store is migrated.
+
+    Example:
+        with lukasa.open(folder / "agents.db", agent="orion") as memory:
+            memory.remember("We deploy on Tuesdays.")
     """
     rules = read_profile(profile)
     if scopes is None and rules is not None and rules.scopes is not None:
@@ -557,6 +682,7 @@ def open_memory(
     )
 
 
+@check_arguments
 def restore_store(
     source: str | os.PathLike[str],
     into: str | os.PathLike[str],
@@ -568,6 +694,17 @@ def restore_store(
     """Restore a store from a backup to a location that has none, and prove that the log is the same.
 
     ``name`` and ``number`` select the backup; without them, the newest of the only store that is backed up there.
+
+    Args:
+        source: The folder or the URL that holds the backups.
+        into: Where to restore; there must be no store yet.
+        name: The name of the store, if several are backed up there.
+        number: The number of the backup; default: the newest.
+        secret: The passphrase of the backup.
+
+    Example:
+        memory.backup(f"file://{folder}/backups")
+        lukasa.restore(f"file://{folder}/backups", folder / "restored.db")
     """
     from lukasa.transfer.backup import restore
 
@@ -578,8 +715,18 @@ def restore_store(
     return restore(archives, place, files, _open_to_restore, number=number, secret=secret)
 
 
+@check_arguments
 def find_backups(source: str | os.PathLike[str], *, name: str | None = None) -> Archives:
-    """Return the backups of a store at a location: ``find_backups(url).verify()`` reads the newest one and proves it."""
+    """Return the backups of a store at a location: ``find_backups(url).verify()`` reads the newest one and proves it.
+
+    Args:
+        source: The folder or the URL that holds the backups.
+        name: The name of the store, if several are backed up there.
+
+    Example:
+        memory.backup(f"file://{folder}/backups")
+        lukasa.find_backups(f"file://{folder}/backups").verify()
+    """
     from lukasa.storage.file_stores import open_file_store
     from lukasa.transfer.backup import find_archives
 
@@ -587,13 +734,23 @@ def find_backups(source: str | os.PathLike[str], *, name: str | None = None) -> 
     return find_archives(open_file_store(source), name, clock, SortableIds(clock, random.SystemRandom()))
 
 
+@check_arguments
 def audit_source(
     source: str | os.PathLike[str], *, format: str = "", progress: Progress | None = None
 ) -> SourceImportResult:
-    """Return what an import of another program's memories would store and refuse. Nothing is stored.
+    r"""Return what an import of another program's memories would store and refuse. Nothing is stored.
 
     Without ``format`` the content tells it. Each entry is judged by itself and against the others of the source, with the
     settings of the profile but for the capacity.
+
+    Args:
+        source: The file or folder of the other program.
+        format: Its format; default: the content tells it.
+        progress: Called with the work done and the total.
+
+    Example:
+        (folder / "notes.md").write_text("# Deploys\n\n- We deploy on Tuesdays.\n")
+        lukasa.audit_source(folder, format="basic-memory").added
     """
     from lukasa.transfer.sources import detect_format, read_source
     from lukasa.transfer.sources.importer import SourceImport
@@ -666,10 +823,6 @@ def _require_folder(path: str | os.PathLike[str] | BinaryIO) -> Path:
 
 
 def _build_reach(agent: str, scopes: Iterable[str] | None) -> Reach:
-    if agent is None:  # a variable that was never set must not become the owner
-        raise InvalidInput("The agent is None.", hint="Name the agent, or leave it out to be the owner of the store.")
-    if isinstance(scopes, str):
-        raise InvalidInput("The scopes are one text.", hint=f"Use a list: scopes=[{scopes[:60]!r}].")
     if scopes is not None:
         return Reach.of(scopes)
     return Reach.of((SHARED, agent)) if agent else FULL_REACH

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lukasa.argument_types import check_arguments
 from lukasa.body_shape import BodyShape
 from lukasa.errors import InvalidInput
 from lukasa.gate import KindSpec
@@ -67,6 +68,7 @@ def choose_write_scope(journal: Journal, *, private: bool = False) -> str | None
     return next(iter(reach.writable)) if reach.writable is not None and len(reach.writable) == 1 else None
 
 
+@check_arguments
 class MemoryGraph:
     """The knowledge graph in one scope: the shared one if the caller may write it, else the caller's."""
 
@@ -75,7 +77,14 @@ class MemoryGraph:
         self._scope = scope
 
     def within(self, scope: str) -> MemoryGraph:
-        """Return the graph in another scope."""
+        """Return the graph in another scope.
+
+        Args:
+            scope: The scope.
+
+        Example:
+            memory.graph.within("team").create_entities([Entity("Billing", "service")])
+        """
         return MemoryGraph(self._journal, scope)
 
     @property
@@ -87,7 +96,14 @@ class MemoryGraph:
         return scope
 
     def create_entities(self, entities: Iterable[Entity]) -> tuple[Entity, ...] | Refused:
-        """Create the entities that do not exist yet and return them."""
+        """Create the entities that do not exist yet and return them.
+
+        Args:
+            entities: The entities, each with a name, a type and observations.
+
+        Example:
+            memory.graph.create_entities([Entity("Billing", "service", ("Runs on port 8081",))])
+        """
         wanted: dict[str, Entity] = {}
         for entity in entities:
             wanted.setdefault(entity.name, entity)
@@ -107,7 +123,14 @@ class MemoryGraph:
         return outcome if isinstance(outcome, Refused) else tuple(created)
 
     def create_relations(self, relations: Iterable[Relation]) -> tuple[Relation, ...] | Refused:
-        """Create the relations that do not exist yet and return them."""
+        """Create the relations that do not exist yet and return them.
+
+        Args:
+            relations: The relations, each with a source, a target and a type.
+
+        Example:
+            memory.graph.create_relations([Relation("Ben", "Billing", "maintains")])
+        """
         wanted = list(dict.fromkeys(relations))
         created: list[Relation] = []
 
@@ -124,6 +147,13 @@ class MemoryGraph:
         """Add to entities, given by name, the observations they do not have yet, and return those.
 
         If one of the entities does not exist, nothing is added.
+
+        Args:
+            observations: Pairs of the name of an entity and a list of observations.
+
+        Example:
+            memory.graph.create_entities([Entity("Billing", "service")])
+            memory.graph.add_observations([("Billing", ["Runs on port 8081"])])
         """
         wanted = list(observations)
         added: list[tuple[str, tuple[str, ...]]] = []
@@ -147,7 +177,15 @@ class MemoryGraph:
         return outcome if isinstance(outcome, Refused) else tuple(added)
 
     def delete_entities(self, names: Iterable[str]) -> Outcome:
-        """Delete entities with their observations and all relations from or to them."""
+        """Delete entities with their observations and all relations from or to them.
+
+        Args:
+            names: The names of the entities.
+
+        Example:
+            memory.graph.create_entities([Entity("Billing", "service")])
+            memory.graph.delete_entities(["Billing"])
+        """
         wanted = list(dict.fromkeys(names))
 
         def delete(reader: Reader) -> Sequence[Draft]:
@@ -161,7 +199,14 @@ class MemoryGraph:
         return self._append_if(delete)
 
     def delete_observations(self, observations: Iterable[tuple[str, Sequence[str]]]) -> Outcome:
-        """Delete observations of entities, given by name; unknown ones are ignored."""
+        """Delete observations of entities, given by name; unknown ones are ignored.
+
+        Args:
+            observations: Pairs of the name of an entity and a list of observations.
+
+        Example:
+            memory.graph.delete_observations([("Billing", ["Runs on port 8081"])])
+        """
         wanted = list(observations)
 
         def delete(reader: Reader) -> Sequence[Draft]:
@@ -175,7 +220,14 @@ class MemoryGraph:
         return self._append_if(delete)
 
     def delete_relations(self, relations: Iterable[Relation]) -> Outcome:
-        """Delete relations; unknown ones are ignored."""
+        """Delete relations; unknown ones are ignored.
+
+        Args:
+            relations: The relations, each with a source, a target and a type.
+
+        Example:
+            memory.graph.delete_relations([Relation("Ben", "Billing", "maintains")])
+        """
         keys = [self._relation_key(relation) for relation in relations]
 
         def delete(reader: Reader) -> Sequence[Draft]:
@@ -184,7 +236,11 @@ class MemoryGraph:
         return self._append_if(delete)
 
     def read_graph(self) -> Subgraph:
-        """Return the whole graph."""
+        """Return the whole graph.
+
+        Example:
+            memory.graph.read_graph().entities
+        """
         observations: dict[str, list[str]] = {}
         for record in self._read_records(OBSERVATION):
             observations.setdefault(record.body["entity"], []).append(record.text)
@@ -195,7 +251,15 @@ class MemoryGraph:
         return Subgraph(tuple(entities), tuple(_parse_relation(record) for record in self._read_records(RELATION)))
 
     def search_nodes(self, query: str) -> Subgraph:
-        """Return the entities whose name, type or observations contain the query in any letter case, and their relations."""
+        """Return the entities whose name, type or observations contain the query in any letter case, and their relations.
+
+        Args:
+            query: Words to look for, in any letter case.
+
+        Example:
+            memory.graph.create_entities([Entity("Billing", "service")])
+            memory.graph.search_nodes("bill").entities
+        """
         lowered = query.lower()
         graph = self.read_graph()
         entities = [
@@ -208,7 +272,15 @@ class MemoryGraph:
         return Subgraph(tuple(entities), tuple(relations))
 
     def open_nodes(self, names: Iterable[str]) -> Subgraph:
-        """Return entities by name, and all relations from or to them."""
+        """Return entities by name, and all relations from or to them.
+
+        Args:
+            names: The names of the entities.
+
+        Example:
+            memory.graph.create_entities([Entity("Billing", "service")])
+            memory.graph.open_nodes(["Billing"]).entities
+        """
         entities: list[tuple[int, Entity]] = []
         relations: dict[int, Relation] = {}
         with self._journal.snapshot() as reader:

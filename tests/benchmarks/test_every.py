@@ -1,5 +1,7 @@
 """``lukasa bench all`` runs commands that exist, and its page tells what failed."""
 
+from typing import Any
+
 import pytest
 import typer
 
@@ -10,7 +12,8 @@ from lukasa_bench.cli import app
 @pytest.mark.parametrize("words", [words for each in every.BENCHMARKS for words in (each.quick, each.full)])
 def test_its_commands_have_the_options_it_gives(words):
     name, *options = words.split()
-    command = typer.main.get_command(app).commands[name]
+    group: Any = typer.main.get_command(app)
+    command = group.commands[name]
     with command.make_context(name, options) as context:
         assert context.params
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa import Key, Refused
-from lukasa.experience.knowledge import RELATIONS, KnowledgeItem
+from lukasa.choices import RELATIONS
+from lukasa.experience.knowledge import KnowledgeItem
 
 
 @pytest.mark.requirement("EXP-2")

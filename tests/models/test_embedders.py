@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -26,6 +23,7 @@ from lukasa.models.embedders import (
     static,
 )
 from lukasa.models.embedders.minilm import build_tokenizer
+from support.json_endpoint import JsonEndpoint, serve_endpoint
 
 OFFLINE = ("minilm", "static", "hash")
 ODD = ["", " ", "\0", "\ud800 half", "\U0001f680", "x" * 100_000, "word " * 5_000, "\u202e", "日本語のテキスト"]
@@ -151,33 +149,20 @@ def test_an_unknown_name_is_refused(name):
         open_embedder(name)
 
 
-class Endpoint(BaseHTTPRequestHandler):
+class EmbeddingEndpoint(JsonEndpoint):
     """An embeddings API whose vectors hold the length of each text, in reverse order."""
 
-    def do_POST(self):
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def answer(self, request):
         if request["model"] == "broken":
-            self.send_error(500)
-            return
+            return None
         rows = [{"index": index, "embedding": [len(text), 1.0]} for index, text in enumerate(request["input"])]
-        body = json.dumps({"data": rows[::-1]}).encode()
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        """Write no log."""
+        return {"data": rows[::-1]}
 
 
 @pytest.fixture
 def endpoint():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http:http://127.0.0.1:{server.server_port}/v1"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serve_endpoint(EmbeddingEndpoint) as name:
+        yield name
 
 
 def test_a_compatible_endpoint_is_an_embedder(endpoint):

@@ -1,9 +1,6 @@
 """Rerankers: off unless named, three shapes of endpoint, a cross-encoder in a file, and recall without one that fails."""
 
-import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -11,44 +8,32 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 import lukasa
 from lukasa.errors import InvalidInput, StoreUnavailable
 from lukasa.models.reranker import open_reranker, scale_scores
+from support.json_endpoint import JsonEndpoint, serve_endpoint
 
 FACTS = ("The heron fishes at dawn.", "The heron sleeps at noon.", "The heron is grey.")
 QUESTION = "What does the heron do?"
 
 
-class RerankEndpoint(BaseHTTPRequestHandler):
+class RerankEndpoint(JsonEndpoint):
     """A rerank API that prefers long texts; its model says how it fails."""
 
-    def do_POST(self):
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def answer(self, request):
         model = request.get("model", "")
         if model == "broken":
-            self.send_error(500)
-            return
+            return None
         if model == "slow":
             time.sleep(2)
         texts = request["texts"] if "texts" in request else request["documents"]
         field = "score" if "texts" in request else "relevance_score"
         rows = [{"index": index, field: (len(text) - 15) / 10} for index, text in enumerate(texts)]
         rows = rows[::-1][: 1 if model == "short" else None]
-        body = json.dumps(rows if "texts" in request else {"results": rows}).encode()
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        """Write no log."""
+        return rows if "texts" in request else {"results": rows}
 
 
 @pytest.fixture
 def endpoint():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), RerankEndpoint)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http:http://127.0.0.1:{server.server_port}/v1"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serve_endpoint(RerankEndpoint) as name:
+        yield name
 
 
 @pytest.fixture

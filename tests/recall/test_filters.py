@@ -66,7 +66,7 @@ def test_filters_keep_the_records_that_meet_them(memory, filters, ids):
 @pytest.mark.requirement("RCL-9")
 @pytest.mark.parametrize("name", ["kinds", "scopes", "labels", "any_labels", "exclude"])
 def test_a_string_for_a_list_is_refused(memory, name):
-    with pytest.raises(InvalidInput, match=f"{name} takes a list"):
+    with pytest.raises(InvalidInput, match=f"{name} must be"):
         memory.recall("pump", **{name: "ticket"})
 
 

@@ -233,6 +233,14 @@ def test_the_benchmark_measures_recall_and_its_baselines(tmp_path):
 
 
 @pytest.mark.requirement("RCL-1")
+def test_a_recall_names_the_embedder_whose_vectors_it_compared():
+    with lukasa.open("memory:", embedder="hash") as memory:
+        memory.remember("We deploy on Tuesdays.")
+        assert memory.recall("When do we deploy?").embedder == memory.recall.index.describe()["model"] != ""
+        assert memory.describe()["embedder"] == f"hash ({memory.recall('deploy').embedder})"
+
+
+@pytest.mark.requirement("RCL-1")
 def test_a_recall_reads_no_entry_again_and_gives_out_its_own_copies(tmp_path):
     with lukasa.open(tmp_path / "store.db", embedder="hash") as memory:
         for day in ("Monday", "Friday"):

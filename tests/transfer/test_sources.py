@@ -171,9 +171,24 @@ def make_graph(folder: Path) -> Path:
     return path
 
 
+def make_claude_code(folder):
+    """Write a transcript of two turns and a file that is none."""
+    session = folder / "projects" / "0a1b2c3d.jsonl"
+    session.parent.mkdir()
+    turns = [("user", "Which port does the cache use?"), ("assistant", "The cache runs on port 6379.")]
+    lines = [
+        {"uuid": f"u{number}", "timestamp": f"2026-01-06T12:00:0{number}Z", "message": {"role": role, "content": text}}
+        for number, (role, text) in enumerate(turns)
+    ]
+    session.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    (session.parent / "empty.jsonl").write_text("{}\n", "utf-8")
+    return session.parent
+
+
 SOURCES = {
     "claude": (make_claude, {"turns": 4, "conversations": 1, "redacted": 1}, []),
     "chatgpt": (make_chatgpt, {"turns": 2, "conversations": 1}, []),
+    "claude-code": (make_claude_code, {"turns": 2, "conversations": 1}, ["unreadable"]),
     "claude-mem": (make_claude_mem, {"memories": 4, "turns": 2, "conversations": 1}, []),
     "basic-memory": (make_notes, {"memories": 5}, []),
     "hermes": (make_hermes, {"memories": 3}, []),
@@ -192,7 +207,7 @@ def counts(result):
 def test_a_source_is_audited_imported_and_imported_again_without_writing(format, tmp_path):
     make, expected, codes = SOURCES[format]
     path = make(tmp_path)
-    if format != "anthropic":  # any folder may be one
+    if format not in ("anthropic", "claude-code"):  # any folder may be one
         assert detect_format(path) == format
     audited = lukasa.audit_source(path, format=format)
     assert (counts(audited), [code for _, code, _ in audited.refusals]) == (expected, codes)

@@ -11,6 +11,8 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from lukasa.argument_types import check_arguments
+from lukasa.choices import Role
 from lukasa.clock import Clock, IdMaker, to_iso, to_utc
 from lukasa.context.compaction import ConversationSizeTracker, compact_conversation
 from lukasa.context.facts import extract_facts, fact_id
@@ -65,6 +67,7 @@ _MAX_LOOKBACK_TURNS = 20
 _DEFAULT_OLDER_TURNS = 12
 
 
+@check_arguments
 class Conversations:
     """The conversations of one caller. ``session_id`` names a conversation, as in the document.
 
@@ -97,7 +100,14 @@ class Conversations:
         self._size_tracker = ConversationSizeTracker(journal, self._parsed)
 
     def within(self, scope: str) -> Conversations:
-        """Return the conversations of another scope."""
+        """Return the conversations of another scope.
+
+        Args:
+            scope: The scope.
+
+        Example:
+            memory.context.within("team").append("s1", "user", "Hello")
+        """
         if not self._journal.reach.reads(scope):
             raise NotAllowed(f"The scope {scope!r:.80} is outside the caller's reach.")
         other = copy(self)
@@ -105,7 +115,14 @@ class Conversations:
         return other
 
     def using(self, model: LanguageModel | str | None) -> Conversations:
-        """Return the same conversations with another language model; None means no model at all."""
+        """Return the same conversations with another language model; None means no model at all.
+
+        Args:
+            model: A language model, its name, or None for none.
+
+        Example:
+            memory.context.using(None).compact("s1")
+        """
         other = copy(self)
         other._model = self._open_model(model) if isinstance(model, str) else model
         return other
@@ -132,7 +149,16 @@ class Conversations:
         return self._counter
 
     def load(self, session_id: str, *, as_of: AsOf | None = None) -> Context:
-        """Return the conversation now or at an earlier point; an empty one where there is none. Writes nothing."""
+        """Return the conversation now or at an earlier point; an empty one where there is none. Writes nothing.
+
+        Args:
+            session_id: The id of the conversation.
+            as_of: An earlier time, or a position in the log.
+
+        Example:
+            memory.context.append("s1", "user", "Hello")
+            memory.context.load("s1").recent_history
+        """
         conversation = self._conversation(session_id)
         point = to_utc(as_of) if isinstance(as_of, datetime) else as_of
         origin, recovered = self._loaded.read((conversation, point), lambda: self._read(conversation, point))
@@ -152,6 +178,14 @@ class Conversations:
 
         New entries become turns, entries removed from the beginning are folded, facts are added and deleted, and the state
         gets a new version. Turns that other writers appended meanwhile stay and cause no conflict.
+
+        Args:
+            context: The context, as ``load`` returns it.
+
+        Example:
+            context = memory.context.load("s1")
+            context.facts.append("The release is on Friday.")
+            memory.context.save(context)
         """
         conversation, origin = self._conversation(context.session_id), context.origin
         if context.scope not in ("", conversation.scope):
@@ -194,7 +228,18 @@ class Conversations:
         return outcome
 
     def restore(self, context: Context, folded: Sequence[Turn] = (), *, origin: str = "import") -> Outcome:
-        """Write a context as a new conversation; a ``Conflict`` if it exists. ``folded`` are the summarised turns."""
+        """Write a context as a new conversation; a ``Conflict`` if it exists. ``folded`` are the summarised turns.
+
+        Args:
+            context: The context to write.
+            folded: The turns that the summary stands for.
+            origin: Where the record comes from, in one word.
+
+        Example:
+            memory.context.append("s1", "user", "Hello")
+            with lukasa.open("memory:") as copy:
+                copy.context.restore(memory.context.load("s1"))
+        """
         conversation = self._conversation(context.session_id)
         refused = check_turns([*folded, *context.turns])
         if refused is not None:
@@ -210,7 +255,15 @@ class Conversations:
         return self._journal.append(drafts)
 
     def delete(self, session_id: str) -> Outcome:
-        """Delete the turns, facts, summary and state of a conversation. History keeps them; ``journal.erase`` does not."""
+        """Delete the turns, facts, summary and state of a conversation. History keeps them; ``journal.erase`` does not.
+
+        Args:
+            session_id: The id of the conversation.
+
+        Example:
+            memory.context.append("s1", "user", "Hello")
+            memory.context.delete("s1")
+        """
         conversation, keeps_authors = self._conversation(session_id), self._journal.reach.unlimited
 
         def tombstones(reader: Reader) -> Sequence[Draft] | Refused:
@@ -234,12 +287,21 @@ class Conversations:
         return outcome
 
     def list_sessions(self) -> list[str]:
-        """Return the ids of the conversations in this scope, oldest first."""
+        """Return the ids of the conversations in this scope, oldest first.
+
+        Example:
+            memory.context.list_sessions()
+        """
         scope = self.scope
         return [info.id for info in self.sessions() if info.scope == scope]
 
     def sessions(self) -> list[ConversationInfo]:
-        """Return the conversations of every scope within reach, oldest first."""
+        """Return the conversations of every scope within reach, oldest first.
+
+        Example:
+            memory.context.append("s1", "user", "Hello")
+            [info.id for info in memory.context.sessions()]
+        """
         infos = [
             ConversationInfo(record.id, record.scope, record.created_at, record.recorded_at)
             for record in self._journal.read(Query(kinds=(CONTEXT,)))
@@ -249,7 +311,7 @@ class Conversations:
     def append(
         self,
         session_id: str,
-        role: str,
+        role: Role,
         content: str,
         *,
         speaker: str = "",
@@ -263,6 +325,21 @@ class Conversations:
         """Add a turn and the facts it states, at a cost that does not depend on the conversation's length.
 
         ``key`` makes a repeated call return the outcome of the first. Past a limit, the conversation is compacted.
+
+        Args:
+            session_id: The id of the conversation.
+            role: Who speaks: ``user``, ``assistant``, ``system``, ``tool`` or ``developer``.
+            content: What was said.
+            speaker: The name of the speaker; default: the role.
+            timestamp: When it happened, if that is not now.
+            token_count: How many tokens the turn has; default: counted.
+            tool_calls: The tool calls that the assistant asked for.
+            tool_call_id: The id of the tool call that this turn answers.
+            extra: Further fields of the turn, as JSON.
+            key: A word of the caller's for this call; a repeated call adds nothing.
+
+        Example:
+            memory.context.append("s1", "user", "We decided to use PostgreSQL.")
         """
         entry = {
             "role": role, "content": content, "timestamp": timestamp, "token_count": token_count, "speaker": speaker,
@@ -278,7 +355,17 @@ class Conversations:
         key: str | None = None,
         origin: str = "chat",
     ) -> Outcome:
-        """Add turns, and the facts they state, as one batch."""
+        """Add turns, and the facts they state, as one batch.
+
+        Args:
+            session_id: The id of the conversation.
+            turns: The turns, each with ``role`` and ``content``.
+            key: A word of the caller's for this call; a repeated call adds nothing.
+            origin: Where the record comes from, in one word.
+
+        Example:
+            memory.context.extend("s1", [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}])
+        """
         conversation = self._conversation(session_id)
         new_turns = [Turn.from_entry(turn) for turn in turns]
         if (refused := check_turns(new_turns)) is not None:
@@ -314,6 +401,16 @@ class Conversations:
         """Add a fact unless the same text is known; ``about`` names a slot whose fact the new one replaces.
 
         From ``expires_at`` on, prompts leave the fact out. A known fact with a new expiry is confirmed with it.
+
+        Args:
+            session_id: The id of the conversation.
+            text: The fact, in one sentence.
+            turn: The id of the turn that states it.
+            about: The slot whose fact the new one replaces, such as ``release day``.
+            expires_at: From this time on recall and prompts leave it out.
+
+        Example:
+            memory.context.add_fact("s1", "The release is on Friday.", about="release day")
         """
         conversation = self._conversation(session_id)
         if not is_nonblank_text(text):
@@ -341,7 +438,19 @@ class Conversations:
         progress: float | None = None,
         **more: Any,
     ) -> Outcome:
-        """Add a task or change one; fields that are not given stay as they are."""
+        """Add a task or change one; fields that are not given stay as they are.
+
+        Args:
+            session_id: The id of the conversation.
+            id: The id of the task.
+            description: What the task is about.
+            status: How the task is, such as ``open`` or ``done``.
+            progress: How far the task is, from 0 to 1.
+            **more: Further fields, kept as they are given.
+
+        Example:
+            memory.context.task("s1", "t1", "Write the release notes", status="open")
+        """
         if not is_nonblank_text(id):
             return Refused("bad_task", "A task needs an id.")
         now = to_iso(self._clock.now())
@@ -357,7 +466,17 @@ class Conversations:
         return self._change_state(session_id, change)
 
     def tool_call(self, session_id: str, tool: str, *, failed: bool = False, count: int = 1) -> Outcome:
-        """Count calls of a tool in ``tool_stats``, and failed ones as failures too."""
+        """Count calls of a tool in ``tool_stats``, and failed ones as failures too.
+
+        Args:
+            session_id: The id of the conversation.
+            tool: The name of the tool.
+            failed: Count the calls as failures too.
+            count: How many calls to count.
+
+        Example:
+            memory.context.tool_call("s1", "search", failed=True)
+        """
         if not is_nonblank_text(tool) or type(count) is not int or count < 1:
             return Refused("bad_tool_call", "A tool call needs the tool's name and how often it was called.")
 
@@ -369,7 +488,16 @@ class Conversations:
         return self._change_state(session_id, change)
 
     def usage(self, session_id: str, *, input: int = 0, output: int = 0) -> Outcome:
-        """Add tokens that a model read and wrote to ``token_usage``."""
+        """Add tokens that a model read and wrote to ``token_usage``.
+
+        Args:
+            session_id: The id of the conversation.
+            input: How many tokens the model read.
+            output: How many tokens the model wrote.
+
+        Example:
+            memory.context.usage("s1", input=1200, output=300)
+        """
         if any(type(count) is not int or count < 0 for count in (input, output)):
             return Refused("bad_usage", "Tokens are counted in whole numbers that are not negative.")
 
@@ -377,7 +505,16 @@ class Conversations:
         return self._change_state(session_id, lambda state: _add_counts(state["token_usage"], added))
 
     def environment(self, session_id: str, workspace: str | None = None, **snapshot: Any) -> Outcome:
-        """Record the workspace, and values of a system snapshot that add to the earlier ones."""
+        """Record the workspace, and values of a system snapshot that add to the earlier ones.
+
+        Args:
+            session_id: The id of the conversation.
+            workspace: The folder that the conversation is about.
+            **snapshot: Values of the system, such as ``branch``.
+
+        Example:
+            memory.context.environment("s1", "/srv/shop", branch="main")
+        """
         now = to_iso(self._clock.now())
 
         def change(state: dict[str, Any]) -> None:
@@ -391,16 +528,44 @@ class Conversations:
         return self._change_state(session_id, change)
 
     def configure(self, session_id: str, **changes: Any) -> Outcome:
-        """Change settings of a conversation, which are the fields of ``ConversationSettings``."""
+        """Change settings of a conversation, which are the fields of ``ConversationSettings``.
+
+        Args:
+            session_id: The id of the conversation.
+            **changes: Settings by name: ``max_tokens``, ``max_history``, … (the fields of ``ConversationSettings``).
+
+        Example:
+            memory.context.append("s1", "user", "Hello")
+            memory.context.configure("s1", tokens=50_000)
+        """
         DEFAULT_SETTINGS.with_changes(changes)  # reject unknown names and invalid values before reading anything
         return self._change_state(session_id, lambda _: None, changes)
 
     def compact(self, session_id: str, *, keep: int | None = None) -> CompactionReport:
-        """Fold all but the newest ``keep`` turns, sort facts, delete duplicate ones and prune completed tasks."""
+        """Fold all but the newest ``keep`` turns, sort facts, delete duplicate ones and prune completed tasks.
+
+        Args:
+            session_id: The id of the conversation.
+            keep: How many of the newest turns stay; default: the setting.
+
+        Example:
+            memory.context.append("s1", "user", "We decided to use PostgreSQL.")
+            memory.context.compact("s1", keep=0)
+        """
         return self._compact(self._conversation(session_id), by_hand=True, keep=keep)
 
     def fork(self, session_id: str, new_id: str, *, at: str | AsOf | None = None) -> Outcome:
-        """Start a new conversation as a copy of this one, now or at a turn (by its id), a time or a position."""
+        """Start a new conversation as a copy of this one, now or at a turn (by its id), a time or a position.
+
+        Args:
+            session_id: The id of the conversation.
+            new_id: The id of the new conversation.
+            at: A turn, by its id, a time or a position; default: now.
+
+        Example:
+            memory.context.append("s1", "user", "Hello")
+            memory.context.fork("s1", "s2")
+        """
         conversation = self._conversation(session_id)
         fork = self._conversation(new_id)
         with self._journal.snapshot() as snapshot:
@@ -425,19 +590,48 @@ class Conversations:
     def transcript(
         self, session_id: str, *, as_of: AsOf | None = None, newest_first: bool = False, limit: int | None = None
     ) -> Iterator[Turn]:
-        """Iterate over all turns in order, folded ones included."""
+        """Iterate over all turns in order, folded ones included.
+
+        Args:
+            session_id: The id of the conversation.
+            as_of: An earlier time, or a position in the log.
+            newest_first: Begin with the newest turn.
+            limit: How many turns to return at most.
+
+        Example:
+            memory.context.append("s1", "user", "Hello")
+            [turn.content for turn in memory.context.transcript("s1")]
+        """
         conversation = self._conversation(session_id)
         query = conversation.turn_query(as_of=as_of, newest_first=newest_first, limit=limit)
         for record in self._journal.read(query):
             yield parse_turn(record)
 
     def facts(self, session_id: str) -> list[Fact]:
-        """Return all facts of a conversation, oldest first, each with its rule and the turn that stated it."""
+        """Return all facts of a conversation, oldest first, each with its rule and the turn that stated it.
+
+        Args:
+            session_id: The id of the conversation.
+
+        Example:
+            memory.context.append("s1", "user", "We decided to use PostgreSQL.")
+            [fact.text for fact in memory.context.facts("s1")]
+        """
         conversation = self._conversation(session_id)
         return [parse_fact(record) for record in self._journal.read(conversation.fact_query())]
 
     def find_facts(self, session_id: str, question: str, k: int = 10) -> list[Fact]:
-        """Return the facts of a conversation that answer a question best, by words and by meaning."""
+        """Return the facts of a conversation that answer a question best, by words and by meaning.
+
+        Args:
+            session_id: The id of the conversation.
+            question: The question, in plain words.
+            k: How many to return at most.
+
+        Example:
+            memory.context.add_fact("s1", "The release is on Friday.")
+            memory.context.find_facts("s1", "When is the release?", k=3)
+        """
         conversation = self._conversation(session_id)
         result = self._recall()(
             question, k, kinds=(FACT,), scopes=(conversation.scope,), labels=(conversation.fact_label,), min_relevance=0
@@ -445,7 +639,15 @@ class Conversations:
         return [parse_fact(record) for record in result.records]
 
     def versions(self, session_id: str) -> list[Record]:
-        """Return the versions of state and summary, oldest first; ``load(…, as_of=record.seq)`` goes back to one."""
+        """Return the versions of state and summary, oldest first; ``load(…, as_of=record.seq)`` goes back to one.
+
+        Args:
+            session_id: The id of the conversation.
+
+        Example:
+            memory.context.append("s1", "user", "Hello")
+            memory.context.versions("s1")
+        """
         conversation = self._conversation(session_id)
         with self._journal.snapshot() as snapshot:
             records = [record for kind in (CONTEXT, SUMMARY) for record in snapshot.history(conversation.key(kind))]
@@ -465,6 +667,17 @@ class Conversations:
         Folded turns are recalled by ``question``, or else by the last turn. ``include`` adds what the vault, knowledge or
         other conversations say about it, lasting facts first. Both forms, text and messages, fit the budget; the result
         names what did not fit.
+
+        Args:
+            session_id: The id of the conversation.
+            budget: The most tokens that the result may take.
+            question: What to recall folded turns by; default: the last turn.
+            older: How many folded turns to recall at most.
+            include: Where else to look: ``vault``, ``knowledge``, ``conversations``.
+
+        Example:
+            memory.context.append("s1", "user", "We decided to use PostgreSQL.")
+            memory.context.assemble("s1", 2000, question="Which database?").text
         """
         if type(budget) is not int or budget < 0:
             raise InvalidInput("A budget is a number of tokens that is not negative.")

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, to_iso
 from lukasa.errors import FormatError
 from lukasa.experience.briefing import build_briefing, find_relevant, summary_line
@@ -53,6 +54,7 @@ class ContinuityUpdate:
     sections: Mapping[str, Sequence[str]]
 
 
+@check_arguments
 class Continuity:
     """The continuity service of one agent."""
 
@@ -66,6 +68,14 @@ class Continuity:
         """Update the block of four sections in the file; a file that is current already is not written.
 
         The goal is the one given here, else that of the agent's unfinished episode or ledger, else the one in the file.
+
+        Args:
+            path: The file to update; it is created if it is missing.
+            goal: The goal; default: that of the agent's unfinished episode or ledger, else the one in the file.
+            agent: The agent; default: the caller.
+
+        Example:
+            memory.continuity.update(folder / "CONTINUITY.md", goal="Ship the release")
         """
         path = Path(path)
         before = b""
@@ -113,7 +123,11 @@ class Continuity:
         return ContinuityUpdate(path, after != before, goal, sections)
 
     def tip(self) -> int:
-        """Return a number that grows with every write, for watchers that wait for a change."""
+        """Return a number that grows with every write, for watchers that wait for a change.
+
+        Example:
+            memory.continuity.tip()
+        """
         return self._journal.tip()
 
 

@@ -14,7 +14,9 @@ from itertools import groupby, islice
 from types import TracebackType
 from typing import Any, Self
 
+from lukasa.argument_types import check_arguments
 from lukasa.canonical_json import find_json_fault
+from lukasa.choices import EpisodeOutcome
 from lukasa.clock import Clock, from_iso, to_iso, to_utc
 from lukasa.errors import InvalidInput
 from lukasa.experience.record_view import (
@@ -37,7 +39,7 @@ from lukasa.storage.engine import Query, Reader
 
 EPISODE = "episode"
 STEP = "step"
-RUNNING = "running"
+RUNNING: EpisodeOutcome = "running"
 FULL, SUMMARY, ARCHIVED = "full", "summary", "archived"
 _MAX_DAYS = 100_000
 RESTORED_LABEL = "keep=restored"
@@ -215,6 +217,7 @@ class EpisodePruneResult:
     """Old enough for the archive, but referred to by knowledge."""
 
 
+@check_arguments
 class Episodes:
     """The episode service of one caller."""
 
@@ -223,13 +226,33 @@ class Episodes:
         self._clock = clock
 
     def record(
-        self, goal: str, *, outcome: str = "success", task_id: str = "", agent: str = "",
+        self, goal: str, *, outcome: EpisodeOutcome = "success", task_id: str = "", agent: str = "",
         timestamp: datetime | str | None = None, duration_seconds: float = 0,
         context: Mapping[str, Any] | None = None, action_log: Sequence[Mapping[str, Any]] = (),
         errors: Sequence[Mapping[str, Any]] = (), artifacts: Sequence[str] = (), git_commit: str = "",
         scope: str = SHARED, key: str | None = None, **more: Any,
     ) -> Outcome:  # fmt: skip
-        """Record a finished episode under the next id of its day. ``more`` are the caller's own fields, kept as given."""
+        """Record a finished episode under the next id of its day. ``more`` are the caller's own fields, kept as given.
+
+        Args:
+            goal: What the task is to achieve.
+            outcome: How it ended.
+            task_id: The id of the task.
+            agent: The name of the agent.
+            timestamp: When it happened, if that is not now.
+            duration_seconds: How long it took.
+            context: Further fields of the context, as JSON.
+            action_log: The steps, oldest first: ``{"action": …, "target": …, "result": …}``.
+            errors: The errors met: ``{"type": …, "message": …, "resolution": …}``.
+            artifacts: Files or other things that came out of it.
+            git_commit: The commit that came out of it.
+            scope: The scope to write to.
+            key: A word of the caller's for this call; a repeated call returns the first outcome and writes nothing.
+            **more: Further fields, kept as they are given.
+
+        Example:
+            memory.episodes.record("Fix the login page", outcome="failure", errors=[{"type": "TimeoutError"}])
+        """
         document: dict[str, Any] = more | {
             "timestamp": to_iso(to_utc(timestamp)) if isinstance(timestamp, datetime) else timestamp,
             "duration_seconds": duration_seconds, "agent": agent or self._journal.author,
@@ -252,6 +275,15 @@ class Episodes:
 
         A document with an id becomes the next version of that episode; one without an id gets the next id of its day. A
         document that equals the stored episode is not written again, and one without a timestamp keeps the stored one.
+
+        Args:
+            episodes: The documents, each with a ``context`` that has a ``goal``.
+            scope: The scope to write to.
+            origin: Where the record comes from, in one word.
+            key: A word of the caller's for this call; a repeated call returns the first outcome and writes nothing.
+
+        Example:
+            memory.episodes.add([{"context": {"goal": "Fix the login page"}, "outcome": "success"}])
         """
         now = self._clock.now()
         bodies: list[tuple[str, dict[str, Any]]] = []
@@ -297,16 +329,40 @@ class Episodes:
         self, goal: str, *, task_id: str = "", agent: str = "", context: Mapping[str, Any] | None = None,
         scope: str = SHARED, key: str | None = None,
     ) -> RunningEpisode | Refused:  # fmt: skip
-        """Start a running episode. Each step is durable; after a crash the episode can be resumed or finished."""
+        """Start a running episode. Each step is durable; after a crash the episode can be resumed or finished.
+
+        Args:
+            goal: What the task is to achieve.
+            task_id: The id of the task.
+            agent: The name of the agent.
+            context: Further fields of the context, as JSON.
+            scope: The scope to write to.
+            key: A word of the caller's for this call; a repeated call returns the first outcome and writes nothing.
+
+        Example:
+            with memory.episodes.start("Fix the login page") as episode:
+                episode.step("write_file", target="login.py")
+        """
         outcome = self.record(
             goal, outcome=RUNNING, task_id=task_id, agent=agent, context=context, scope=scope, key=key
         )
         if not isinstance(outcome, Accepted):
             return outcome if isinstance(outcome, Refused) else Refused("conflict", outcome.reason)
+        if not outcome.records:
+            return Refused("conflict", "The key was used by a call that stored no episode; use another key.")
         return RunningEpisode(self, outcome.record.id, outcome.record.scope)
 
     def resume(self, id: str, *, scope: str | None = None) -> RunningEpisode | Refused:
-        """Continue an unfinished episode; any agent may."""
+        """Continue an unfinished episode; any agent may.
+
+        Args:
+            id: The id of the episode.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            episode = memory.episodes.start("Fix the login page")
+            memory.episodes.resume(episode.id).step("write_file")
+        """
         episode = self.get(id, scope=scope)
         if episode is None:
             return not_found(EPISODE, id)
@@ -316,14 +372,40 @@ class Episodes:
         self, id: str, action: str, *, target: str = "", result: str = "", error: str = "", scope: str | None = None,
         **more: Any,
     ) -> Outcome:  # fmt: skip
-        """Append one step to a running episode."""
+        """Append one step to a running episode.
+
+        Args:
+            id: The id of the episode.
+            action: What was done, such as ``write_file``.
+            target: What the step was done to.
+            result: What came of the step.
+            error: What went wrong, if something did.
+            scope: The scope; default: wherever the caller finds it.
+            **more: Further fields, kept as they are given.
+
+        Example:
+            episode = memory.episodes.start("Fix the login page")
+            memory.episodes.step(episode.id, "write_file", target="login.py")
+        """
         fields = {"action": action, "target": target, "result": result, "error": error}
         return self._append_step(id, scope, {name: value for name, value in fields.items() if value} | more)
 
     def error(
         self, id: str, type: str, message: str = "", *, resolution: str = "", scope: str | None = None
     ) -> Outcome:
-        """Append an error and its resolution to a running episode."""
+        """Append an error and its resolution to a running episode.
+
+        Args:
+            id: The id of the episode.
+            type: The sort of error, such as ``TimeoutError``.
+            message: The message of the error.
+            resolution: How the error was solved.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            episode = memory.episodes.start("Fix the login page")
+            memory.episodes.error(episode.id, "TimeoutError", "The page took 30 s", resolution="Add an index")
+        """
         fields = {"type": type, "message": message, "resolution": resolution}
         return self._append_step(id, scope, {"encountered": {name: value for name, value in fields.items() if value}})
 
@@ -336,11 +418,25 @@ class Episodes:
         return self._change_running(id, scope, build_step)
 
     def finish(
-        self, id: str, outcome: str = "success", *, errors: Sequence[Mapping[str, Any]] = (),
+        self, id: str, outcome: EpisodeOutcome = "success", *, errors: Sequence[Mapping[str, Any]] = (),
         artifacts: Sequence[str] = (), git_commit: str = "", duration_seconds: float | None = None,
         scope: str | None = None,
     ) -> Outcome:  # fmt: skip
-        """Finish a running episode: its steps become its action log. Refuse an episode that is already finished."""
+        """Finish a running episode: its steps become its action log. Refuse an episode that is already finished.
+
+        Args:
+            id: The id of the episode.
+            outcome: How it ended.
+            errors: The errors met: ``{"type": …, "message": …, "resolution": …}``.
+            artifacts: Files or other things that came out of it.
+            git_commit: The commit that came out of it.
+            duration_seconds: How long it took.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            episode = memory.episodes.start("Fix the login page")
+            memory.episodes.finish(episode.id, "success", artifacts=["login.py"])
+        """
 
         def build_end(reader: Reader, episode: Episode) -> Sequence[Draft] | Refused:
             record = episode.record
@@ -375,11 +471,30 @@ class Episodes:
         return change_by_id(self._journal, EPISODE, id, change_if_running, scope=scope)
 
     def get(self, id: str, *, scope: str | None = None) -> Episode | None:
+        """Return an episode, or None.
+
+        Args:
+            id: The id of the episode.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            kept = memory.episodes.record("Fix the login page")
+            memory.episodes.get(kept.record.id).goal
+        """
         record = read_by_id(self._journal, EPISODE, id, scope)
         return None if record is None else Episode(record)
 
     def since(self, moment: datetime, until: datetime | None = None, *, archived: bool = False) -> list[Episode]:
-        """Return the episodes that happened at or after a moment, the earliest first."""
+        """Return the episodes that happened at or after a moment, the earliest first.
+
+        Args:
+            moment: The earliest time.
+            until: Only what happened at this time or earlier.
+            archived: Return archived episodes too.
+
+        Example:
+            memory.episodes.since(datetime(2026, 1, 6, tzinfo=UTC))
+        """
         moment, until = to_utc(moment), None if until is None else to_utc(until)
         days = (until.date() - moment.date()).days + 1 if until is not None else _MAX_INDEXED_DAYS + 1
         label_sets: list[tuple[str, ...]] = [()]
@@ -388,24 +503,73 @@ class Episodes:
         return self._read_episodes(archived, *label_sets, since=moment, until=until)
 
     def on(self, day: str, *, archived: bool = False) -> list[Episode]:
-        """Return the episodes of one day, such as ``2026-01-06``."""
+        """Return the episodes of one day, such as ``2026-01-06``.
+
+        Args:
+            day: The day, such as ``2026-01-06``.
+            archived: Return archived episodes too.
+
+        Example:
+            memory.episodes.on("2026-01-06")
+        """
         return self._read_episodes(archived, (f"day={day}",))
 
     def by_agent(self, agent: str, *, archived: bool = False) -> list[Episode]:
+        """Return the episodes of an agent, oldest first.
+
+        Args:
+            agent: The name of the agent.
+            archived: Return archived episodes too.
+
+        Example:
+            memory.episodes.by_agent("eng-001")
+        """
         return self._read_episodes(archived, (f"agent={agent}",))
 
     def by_outcome(self, outcome: str, *, archived: bool = False) -> list[Episode]:
+        """Return the episodes with an outcome, oldest first.
+
+        Args:
+            outcome: The outcome, such as ``failure``.
+            archived: Return archived episodes too.
+
+        Example:
+            memory.episodes.by_outcome("failure")
+        """
         return self._read_episodes(archived, (f"outcome={outcome}",))
 
     def by_task(self, task_id: str, *, archived: bool = False) -> list[Episode]:
+        """Return the episodes of a task, oldest first.
+
+        Args:
+            task_id: The id of the task.
+            archived: Return archived episodes too.
+
+        Example:
+            memory.episodes.by_task("task-7")
+        """
         return self._read_episodes(archived, (f"task={task_id}",))
 
     def unfinished(self) -> list[Episode]:
-        """Return the episodes that were started and not finished: still running, or left by an agent that died."""
+        """Return the episodes that were started and not finished: still running, or left by an agent that died.
+
+        Example:
+            memory.episodes.start("Fix the login page")
+            memory.episodes.unfinished()
+        """
         return self.by_outcome(RUNNING, archived=True)
 
     def newest(self, limit: int = 20, *, archived: bool = False) -> list[Episode]:
-        """Return the episodes written last, newest first."""
+        """Return the episodes written last, newest first.
+
+        Args:
+            limit: How many to return at most.
+            archived: Return archived episodes too.
+
+        Example:
+            memory.episodes.record("Fix the login page")
+            memory.episodes.newest(5)
+        """
         found = (Episode(record) for record in self._journal.read(Query(kinds=(EPISODE,), newest_first=True)))
         return list(islice((episode for episode in found if archived or episode.detail != ARCHIVED), max(limit, 0)))
 
@@ -422,6 +586,14 @@ class Episodes:
 
         Nothing is lost: an archived episode keeps its whole body and only leaves recall; the steps of a summarised one
         stay in its history. ``restore`` brings either back. An agent prunes the episodes that it recorded.
+
+        Args:
+            summarise_after: After how many days an episode is summarised.
+            archive_after: After how many days an episode leaves recall.
+            dry_run: Change nothing; return what would be done.
+
+        Example:
+            memory.episodes.prune(dry_run=True)
         """
         now = self._clock.now()
         if not all(0 <= days <= _MAX_DAYS for days in (summarise_after, archive_after)):
@@ -456,7 +628,17 @@ class Episodes:
         return EpisodePruneResult(tuple(summarised), tuple(archived), tuple(kept))
 
     def restore(self, id: str, *, scope: str | None = None) -> Outcome:
-        """Restore a summarised or archived episode in full; pruning skips it from then on."""
+        """Restore a summarised or archived episode in full; pruning skips it from then on.
+
+        Args:
+            id: The id of the episode.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            kept = memory.episodes.record("Fix the login page", timestamp="2020-01-06T12:00:00Z")
+            memory.episodes.prune()
+            memory.episodes.restore(kept.record.id)
+        """
 
         def build_restored(reader: Reader, record: Record) -> Sequence[Draft] | Refused:
             versions = reversed(reader.history(record.key))
@@ -481,6 +663,7 @@ def _refuse_finished(id: str) -> Refused:
     return Refused("finished", f"The episode {id!r:.80} is finished; start a new one.")
 
 
+@check_arguments
 @dataclass(slots=True)
 class RunningEpisode:
     """A running episode. A ``with`` block finishes it: as a success, or as a failure with the error that was raised."""
@@ -490,12 +673,43 @@ class RunningEpisode:
     scope: str
 
     def step(self, action: str, **fields: Any) -> Outcome:
+        """Append one step. It is durable when the call returns.
+
+        Args:
+            action: What was done, such as ``write_file``.
+            **fields: Further arguments of ``episodes.step``.
+
+        Example:
+            with memory.episodes.start("Fix the login page") as episode:
+                episode.step("write_file", target="login.py")
+        """
         return self._episodes.step(self.id, action, scope=self.scope, **fields)
 
     def error(self, type: str, message: str = "", *, resolution: str = "") -> Outcome:
+        """Append an error and its resolution.
+
+        Args:
+            type: The sort of error, such as ``TimeoutError``.
+            message: The message of the error.
+            resolution: How the error was solved.
+
+        Example:
+            with memory.episodes.start("Fix the login page") as episode:
+                episode.error("TimeoutError", "The page took 30 s", resolution="Add an index")
+        """
         return self._episodes.error(self.id, type, message, resolution=resolution, scope=self.scope)
 
-    def finish(self, outcome: str = "success", **fields: Any) -> Outcome:
+    def finish(self, outcome: EpisodeOutcome = "success", **fields: Any) -> Outcome:
+        """Finish the episode: its steps become its action log.
+
+        Args:
+            outcome: How it ended.
+            **fields: Further arguments of ``episodes.finish``.
+
+        Example:
+            episode = memory.episodes.start("Fix the login page")
+            episode.finish("abandoned")
+        """
         return self._episodes.finish(self.id, outcome, scope=self.scope, **fields)
 
     def __enter__(self) -> Self:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, from_iso, to_iso
 from lukasa.errors import InvalidInput
 from lukasa.experience.record_view import (
@@ -61,6 +62,7 @@ class Handoff(RecordView):
         return order_fields({"id": self.id, **body}, _FIELDS)
 
 
+@check_arguments
 class Handoffs:
     """The handoff service of one caller."""
 
@@ -73,7 +75,24 @@ class Handoffs:
         git_state: str = "", needs_testing: Sequence[str] = (), known_issues: Sequence[str] = (),
         relevant_patterns: Sequence[str] = (), scope: str = SHARED, key: str | None = None, **more: Any,
     ) -> Outcome:  # fmt: skip
-        """Hand work over. It stays in the receiver's inbox until it is completed, even if either agent dies."""
+        """Hand work over. It stays in the receiver's inbox until it is completed, even if either agent dies.
+
+        Args:
+            to_agent: Who gets the work.
+            what_was_done: What is done and what is left, in plain words.
+            from_agent: Who hands over; default: the caller.
+            artifacts: The files that the work is in.
+            git_state: The branch and commit that the work is on.
+            needs_testing: What the next agent should test.
+            known_issues: What does not work yet.
+            relevant_patterns: The ids of patterns that help with the work.
+            scope: The scope to write to.
+            key: A word of the caller's for this call; a repeated call returns the first outcome and writes nothing.
+            **more: Further fields, kept as they are given.
+
+        Example:
+            memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna", needs_testing=["empty fields"])
+        """
         context = {
             "what_was_done": what_was_done, "artifacts": list(artifacts), "git_state": git_state,
             "needs_testing": list(needs_testing), "known_issues": list(known_issues),
@@ -85,7 +104,17 @@ class Handoffs:
     def put(
         self, fields: Mapping[str, Any], *, scope: str = SHARED, origin: str = "manual", key: str | None = None
     ) -> Outcome:
-        """Store a handoff document. A document whose handoff is already stored changes nothing."""
+        """Store a handoff document. A document whose handoff is already stored changes nothing.
+
+        Args:
+            fields: The document of the handoff.
+            scope: The scope to write to.
+            origin: Where the record comes from, in one word.
+            key: A word of the caller's for this call; a repeated call returns the first outcome and writes nothing.
+
+        Example:
+            memory.handoffs.put({"from_agent": "anna", "to_agent": "ben", "context": {"what_was_done": "The form"}})
+        """
         body = {name: value for name, value in fields.items() if name != "id"}
         for name in ("from_agent", "to_agent"):
             if not isinstance(body.get(name), str) or not body[name]:
@@ -117,6 +146,16 @@ class Handoffs:
         return self._journal.append_if(build_drafts, key=key)
 
     def get(self, id: str, *, scope: str | None = None) -> Handoff | None:
+        """Return a handoff, or None.
+
+        Args:
+            id: The id of the handoff.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna")
+            memory.handoffs.get(kept.record.id).status
+        """
         record = read_by_id(self._journal, HANDOFF, id, scope)
         return None if record is None else Handoff(record)
 
@@ -124,6 +163,14 @@ class Handoffs:
         """Return the handoffs that wait for an agent, the oldest first; completed ones only on request.
 
         The owner of the store who names no agent gets the handoffs of all agents.
+
+        Args:
+            agent: The agent; default: the caller.
+            completed: Return completed ones too.
+
+        Example:
+            memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna")
+            memory.handoffs.inbox("ben")
         """
         name = agent or self._journal.author
         own = (f"inbox={name}",) if name else ()
@@ -131,7 +178,14 @@ class Handoffs:
         return self._read_sorted(*((*own, f"status={status}") for status in statuses))
 
     def sent(self, agent: str = "") -> list[Handoff]:
-        """Return the handoffs from an agent, the oldest first; for the owner who names no agent, those of all agents."""
+        """Return the handoffs from an agent, the oldest first; for the owner who names no agent, those of all agents.
+
+        Args:
+            agent: The agent; default: the caller.
+
+        Example:
+            memory.handoffs.sent("anna")
+        """
         name = agent or self._journal.author
         return self._read_sorted((f"from={name}",) if name else ())
 
@@ -141,11 +195,28 @@ class Handoffs:
         return sorted(found, key=lambda handoff: (handoff.timestamp, handoff.record.created_at, handoff.id))
 
     def read(self, id: str) -> Outcome:
-        """Mark a handoff as read."""
+        """Mark a handoff as read.
+
+        Args:
+            id: The id of the handoff.
+
+        Example:
+            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna")
+            memory.handoffs.read(kept.record.id)
+        """
         return self._change_status(id, lambda _: {"status": "read", "read_at": self._now_iso()}, "unread")
 
     def accept(self, id: str, agent: str = "") -> Outcome:
-        """Accept a handoff. Only the agent that it is addressed to may, and only once."""
+        """Accept a handoff. Only the agent that it is addressed to may, and only once.
+
+        Args:
+            id: The id of the handoff.
+            agent: The agent; default: the caller.
+
+        Example:
+            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna")
+            memory.handoffs.accept(kept.record.id, "ben")
+        """
         if (refused := self._journal.check_author(agent)) is not None:
             return refused
 
@@ -159,18 +230,46 @@ class Handoffs:
         return self._change_status(id, accept_change, "unread", "read")
 
     def complete(self, id: str, result: str = "") -> Outcome:
-        """Mark an accepted handoff as completed."""
+        """Mark an accepted handoff as completed.
+
+        Args:
+            id: The id of the handoff.
+            result: What came of it.
+
+        Example:
+            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna")
+            memory.handoffs.accept(kept.record.id, "ben")
+            memory.handoffs.complete(kept.record.id, "All tests pass.")
+        """
         done = {"status": "completed", "completed_at": self._now_iso()} | ({"result": result} if result else {})
         return self._change_status(id, lambda _: done, "accepted")
 
     def reassign(self, id: str, to_agent: str) -> Outcome:
-        """Address a handoff that is not completed to another agent, as unread."""
+        """Address a handoff that is not completed to another agent, as unread.
+
+        Args:
+            id: The id of the handoff.
+            to_agent: Who gets the work.
+
+        Example:
+            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna")
+            memory.handoffs.reassign(kept.record.id, "carol")
+        """
         if not to_agent:
             return Refused("bad_handoff", "Name the agent it goes to.")
         return self._change_status(id, lambda _: {"to_agent": to_agent, "status": "unread"}, *STATUSES[:-1])
 
     def reopen(self, id: str) -> Outcome:
-        """Set a handoff back to unread, when its agent died or gave up."""
+        """Set a handoff back to unread, when its agent died or gave up.
+
+        Args:
+            id: The id of the handoff.
+
+        Example:
+            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna")
+            memory.handoffs.accept(kept.record.id, "ben")
+            memory.handoffs.reopen(kept.record.id)
+        """
         return self._change_status(id, lambda _: {"status": "unread"}, "read", "accepted")
 
     def _change_status(

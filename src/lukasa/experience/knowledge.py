@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from lukasa.argument_types import check_arguments
+from lukasa.choices import KNOWLEDGE_KINDS, RELATIONS, KnowledgeKind, KnowledgeRelation
 from lukasa.clock import Clock, IdMaker, from_iso, to_iso
 from lukasa.experience.duplicate_patterns import find_duplicate_patterns
 from lukasa.experience.record_view import BodyField, RecordView, count_field, number_field, order_fields
@@ -23,9 +25,10 @@ from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.scope import SHARED
 from lukasa.storage.engine import Neighbour, Query, Reader
 
-PATTERN, ANTIPATTERN, FACT = "pattern", "antipattern", "fact"
+PATTERN: Final = "pattern"
+ANTIPATTERN: Final = "antipattern"
+FACT: Final = "fact"
 LEARNING = "learning"
-KNOWLEDGE_KINDS = (PATTERN, ANTIPATTERN, FACT)
 LINKABLE_KINDS = (*KNOWLEDGE_KINDS, "episode", "skill")
 ID_PREFIXES = {PATTERN: "sem-", ANTIPATTERN: "anti-", FACT: "fact-"}
 SUPERSEDES, SUPERSEDED_BY = "supersedes", "superseded_by"
@@ -33,7 +36,6 @@ INVERSE_RELATIONS: Mapping[str, str] = {
     SUPERSEDES: SUPERSEDED_BY, SUPERSEDED_BY: SUPERSEDES, "related_to": "related_to", "contradicts": "contradicts",
 }  # fmt: skip
 """Relations that are stored at both ends. The other relations are followed backwards from their target."""
-RELATIONS = (DERIVED_FROM, "related_to", "contradicts", "elaborates", "example_of", SUPERSEDES, SUPERSEDED_BY)
 MAX_SOURCES = 200
 """How many sources a pattern cites, the newest ones; the pattern follows from these alone."""
 _FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -203,6 +205,7 @@ class PatternMergeResult:
     label: str = ""
 
 
+@check_arguments
 class Knowledge:
     """The knowledge service of one caller."""
 
@@ -215,27 +218,70 @@ class Knowledge:
         self._open_embedder = open_embedder
 
     def add_pattern(self, pattern: str, *, id: str = "", scope: str = SHARED, **fields: Any) -> Outcome:
-        """Add a pattern. ``fields`` are the document's: category, conditions, correct_approach, confidence, …"""
+        """Add a pattern. ``fields`` are the document's: category, conditions, correct_approach, confidence, …
+
+        Args:
+            pattern: What works, in one sentence.
+            id: The id; default: the next one. The item of an id that exists is replaced.
+            scope: The scope to write to.
+            **fields: Further fields of the document: category, conditions, confidence, …
+
+        Example:
+            memory.knowledge.add_pattern("Run the migrations before the deploy", confidence=0.8)
+        """
         return self.add(PATTERN, {"pattern": pattern, **fields}, id=id, scope=scope)
 
     def add_antipattern(
         self, what_fails: str, *, why: str = "", prevention: str = "", id: str = "", scope: str = SHARED, **fields: Any
     ) -> Outcome:
-        """Add an anti-pattern: what fails, why, and how to prevent it."""
+        """Add an anti-pattern: what fails, why, and how to prevent it.
+
+        Args:
+            what_fails: What does not work, in one sentence.
+            why: Why it fails.
+            prevention: How to prevent it.
+            id: The id; default: the next one. The item of an id that exists is replaced.
+            scope: The scope to write to.
+            **fields: Further fields of the document: category, conditions, confidence, …
+
+        Example:
+            memory.knowledge.add_antipattern("Deploying on a Friday", why="Nobody is there", prevention="Wait")
+        """
         document = {"what_fails": what_fails, "why": why, "prevention": prevention, **fields}
         return self.add(ANTIPATTERN, document, id=id, scope=scope)
 
     def add_fact(self, fact: str, *, id: str = "", scope: str = SHARED, **fields: Any) -> Outcome:
-        """Add a fact."""
+        """Add a fact.
+
+        Args:
+            fact: What is so.
+            id: The id; default: the next one. The item of an id that exists is replaced.
+            scope: The scope to write to.
+            **fields: Further fields of the document: category, conditions, confidence, …
+
+        Example:
+            memory.knowledge.add_fact("The cache runs on port 6379")
+        """
         return self.add(FACT, {"fact": fact, **fields}, id=id, scope=scope)
 
     def add(
-        self, kind: str, fields: Mapping[str, Any], *, id: str = "", scope: str = SHARED, origin: str = "manual",
+        self, kind: KnowledgeKind, fields: Mapping[str, Any], *, id: str = "", scope: str = SHARED, origin: str = "manual",
         labels: tuple[str, ...] = (),
     ) -> Outcome:  # fmt: skip
         """Add an item from its document; with an id, replace the item of that id.
 
         Links in the document may point to records that do not exist yet; a document without links keeps the item's links.
+
+        Args:
+            kind: ``pattern``, ``antipattern`` or ``fact``.
+            fields: The document of the item.
+            id: The id; default: the next one. The item of an id that exists is replaced.
+            scope: The scope to write to.
+            origin: Where the record comes from, in one word.
+            labels: Labels of the record.
+
+        Example:
+            memory.knowledge.add("pattern", {"pattern": "Run the migrations before the deploy"})
         """
         if kind not in KNOWLEDGE_KINDS:
             return Refused("bad_kind", f"{kind!r:.60} is not knowledge; say one of {', '.join(KNOWLEDGE_KINDS)}.")
@@ -256,7 +302,15 @@ class Knowledge:
         return self._journal.append_if(build_drafts)
 
     def use(self, ref: KnowledgeRef) -> Outcome:
-        """Count one use of an item, now."""
+        """Count one use of an item, now.
+
+        Args:
+            ref: The item: its id, its key, the record or the item itself.
+
+        Example:
+            kept = memory.knowledge.add_fact("The cache runs on port 6379")
+            memory.knowledge.use(kept.record.id)
+        """
 
         def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
             record = self._find_record(reader, ref, KNOWLEDGE_KINDS)
@@ -269,22 +323,64 @@ class Knowledge:
         return self._journal.append_if(build_drafts)
 
     def get(self, ref: KnowledgeRef) -> KnowledgeItem | None:
+        """Return an item, or None.
+
+        Args:
+            ref: The item: its id, its key, the record or the item itself.
+
+        Example:
+            memory.knowledge.add_pattern("Run the migrations first", id="sem-001")
+            memory.knowledge.get("sem-001").confidence
+        """
         with self._journal.snapshot() as reader:
             record = self._find_record(reader, ref, KNOWLEDGE_KINDS)
         return None if record is None else KnowledgeItem(record)
 
     def patterns(self, *, superseded: bool = False, category: str | None = None) -> list[KnowledgeItem]:
-        """Return the patterns, oldest first; superseded ones only on request."""
+        """Return the patterns, oldest first; superseded ones only on request.
+
+        Args:
+            superseded: Return superseded items too.
+            category: Only items of this category.
+
+        Example:
+            memory.knowledge.add_pattern("Run the migrations first", category="deploy")
+            memory.knowledge.patterns(category="deploy")
+        """
         return self._list_items(PATTERN, superseded, category)
 
     def antipatterns(self, *, superseded: bool = False) -> list[KnowledgeItem]:
+        """Return the anti-patterns, oldest first; superseded ones only on request.
+
+        Args:
+            superseded: Return superseded items too.
+
+        Example:
+            memory.knowledge.antipatterns()
+        """
         return self._list_items(ANTIPATTERN, superseded)
 
     def facts(self, *, superseded: bool = False) -> list[KnowledgeItem]:
+        """Return the facts, oldest first; superseded ones only on request.
+
+        Args:
+            superseded: Return superseded items too.
+
+        Example:
+            memory.knowledge.add_fact("The cache runs on port 6379")
+            [item.says for item in memory.knowledge.facts()]
+        """
         return self._list_items(FACT, superseded)
 
     def learnings(self, day: str | None = None) -> list[Mapping[str, Any]]:
-        """Return the learnings from the errors of a day, or of all days: date, error, message, learning, episodes."""
+        """Return the learnings from the errors of a day, or of all days: date, error, message, learning, episodes.
+
+        Args:
+            day: The day, such as ``2026-01-06``; default: all.
+
+        Example:
+            memory.knowledge.learnings("2026-01-06")
+        """
         labels = () if day is None else (f"day={day}",)
         found = [record.body for record in self._journal.read(Query(kinds=(LEARNING,), labels=labels))]
         return sorted(found, key=lambda body: (str(body.get("date", "")), str(body.get("error", ""))))
@@ -295,12 +391,35 @@ class Knowledge:
         chosen = [item for item in found if superseded or item.superseded_by is None]
         return sorted(chosen, key=lambda item: (item.record.created_at, item.id))
 
-    def link(self, a: KnowledgeRef, relation: str, b: KnowledgeRef) -> Outcome:
-        """Add a link from ``a`` to ``b``, and its inverse from ``b`` to ``a`` where the relation has one."""
+    def link(self, a: KnowledgeRef, relation: KnowledgeRelation, b: KnowledgeRef) -> Outcome:
+        """Add a link from ``a`` to ``b``, and its inverse from ``b`` to ``a`` where the relation has one.
+
+        Args:
+            a: The first record: its id, its key, the record or the item.
+            relation: The relation, such as ``supersedes``; the refusal of another word lists all.
+            b: The second record: its id, its key, the record or the item.
+
+        Example:
+            a = memory.knowledge.add_fact("The cache runs on port 6379").record
+            b = memory.knowledge.add_fact("The cache runs on port 7000").record
+            memory.knowledge.link(b.id, "supersedes", a.id)
+        """
         return self._change_link(a, relation, b, add=True)
 
-    def unlink(self, a: KnowledgeRef, relation: str, b: KnowledgeRef) -> Outcome:
-        """Remove a link and its inverse."""
+    def unlink(self, a: KnowledgeRef, relation: KnowledgeRelation, b: KnowledgeRef) -> Outcome:
+        """Remove a link and its inverse.
+
+        Args:
+            a: The first record: its id, its key, the record or the item.
+            relation: The relation, such as ``supersedes``; the refusal of another word lists all.
+            b: The second record: its id, its key, the record or the item.
+
+        Example:
+            a = memory.knowledge.add_fact("The cache runs on port 6379").record
+            b = memory.knowledge.add_fact("Redis is the cache").record
+            memory.knowledge.link(a.id, "related_to", b.id)
+            memory.knowledge.unlink(a.id, "related_to", b.id)
+        """
         return self._change_link(a, relation, b, add=False)
 
     def _change_link(self, a: KnowledgeRef, relation: str, b: KnowledgeRef, *, add: bool) -> Outcome:
@@ -324,15 +443,32 @@ class Knowledge:
 
         return self._journal.append_if(build_drafts)
 
-    def neighbours(self, ref: KnowledgeRef, relation: str | None = None) -> list[Neighbour]:
-        """Return the links from and to a record."""
+    def neighbours(self, ref: KnowledgeRef, relation: KnowledgeRelation | None = None) -> list[Neighbour]:
+        """Return the links from and to a record.
+
+        Args:
+            ref: The item: its id, its key, the record or the item itself.
+            relation: Only links with this relation.
+
+        Example:
+            memory.knowledge.add_fact("The cache runs on port 6379", id="fact-001")
+            memory.knowledge.neighbours("fact-001")
+        """
         with self._journal.snapshot() as reader:
             record = self._find_record(reader, ref, LINKABLE_KINDS)
             found = [] if record is None else reader.neighbours(record.key, relation)
         return [neighbour for neighbour in found if neighbour.key.kind in LINKABLE_KINDS]
 
     def path(self, a: KnowledgeRef, b: KnowledgeRef) -> list[Key]:
-        """Return the shortest path between two records along links in either direction, or an empty list."""
+        """Return the shortest path between two records along links in either direction, or an empty list.
+
+        Args:
+            a: The first record: its id, its key, the record or the item.
+            b: The second record: its id, its key, the record or the item.
+
+        Example:
+            memory.knowledge.path("fact-001", "fact-002")
+        """
         with self._journal.snapshot() as reader:
             start, goal = self._find_record(reader, a, LINKABLE_KINDS), self._find_record(reader, b, LINKABLE_KINDS)
             if start is None or goal is None:
@@ -349,7 +485,11 @@ class Knowledge:
         return paths.get(goal.key, [])
 
     def contradictions(self) -> list[Contradiction]:
-        """List records that contradict or supersede each other, and links whose target does not exist."""
+        """List records that contradict or supersede each other, and links whose target does not exist.
+
+        Example:
+            memory.knowledge.contradictions()
+        """
         found: dict[Contradiction, None] = {}
         dangling: dict[Contradiction, None] = {}
         items = [record for kind in KNOWLEDGE_KINDS for record in self._journal.read(Query(kinds=(kind,)))]
@@ -370,6 +510,13 @@ class Knowledge:
         The same words and, by the store's embedder, the same meaning count; patterns that differ in a number, name, date or
         negation are never merged.
         The merge is one batch under one label; ``journal.undo(label=…)`` reverts it. Nothing is deleted.
+
+        Args:
+            threshold: The least similarity of two patterns that are merged, from 0 to 1.
+            dry_run: Change nothing; return what would be done.
+
+        Example:
+            memory.knowledge.merge_duplicates(dry_run=True)
         """
         if not 0 < threshold <= 1:
             return Refused("bad_threshold", "The threshold is a similarity: more than 0, at most 1.")

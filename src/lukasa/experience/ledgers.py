@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, from_iso, to_iso
 from lukasa.errors import InvalidInput
 from lukasa.experience.record_view import BodyField, count_field, object_field, order_fields, read_by_id
@@ -40,6 +41,7 @@ class Ledger:
         return order_fields({"agent_id": self.agent_id, **self.record.body}, _FIELDS)
 
 
+@check_arguments
 class Ledgers:
     """The ledger service of one caller."""
 
@@ -54,6 +56,17 @@ class Ledgers:
         """Record an agent's progress. ``completed`` adds to its count of tasks; omitted fields stay unchanged.
 
         ``current_task=""`` removes the current task.
+
+        Args:
+            agent: The agent; default: the caller.
+            current_task: What the agent works on now; an empty text removes it.
+            completed: How many tasks to add to the count.
+            state: The state of the work, as JSON.
+            context: What the agent needs to go on, as JSON.
+            scope: The scope to write to.
+
+        Example:
+            memory.ledgers.checkpoint("eng-001", current_task="task-7", completed=1)
         """
         name = agent or self._journal.author
         if not name:
@@ -78,7 +91,16 @@ class Ledgers:
         return self._journal.append_if(build_drafts)
 
     def put(self, fields: Mapping[str, Any], *, scope: str = SHARED, origin: str = "manual") -> Outcome:
-        """Store a ledger document. A document that equals the stored ledger changes nothing."""
+        """Store a ledger document. A document that equals the stored ledger changes nothing.
+
+        Args:
+            fields: The document of the ledger.
+            scope: The scope to write to.
+            origin: Where the record comes from, in one word.
+
+        Example:
+            memory.ledgers.put({"agent_id": "eng-001", "tasks_completed": 3})
+        """
         agent = fields.get("agent_id")
         if not isinstance(agent, str) or not agent:
             return Refused("bad_ledger", "A ledger needs an agent_id.")
@@ -108,10 +130,24 @@ class Ledgers:
         return self._journal.append_if(build_drafts)
 
     def get(self, agent: str = "", *, scope: str | None = None) -> Ledger | None:
+        """Return the ledger of an agent, or None.
+
+        Args:
+            agent: The agent; default: the caller.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.ledgers.checkpoint("eng-001", current_task="task-7")
+            memory.ledgers.get("eng-001").current_task
+        """
         record = read_by_id(self._journal, LEDGER, agent or self._journal.author, scope)
         return None if record is None else Ledger(record)
 
     def list(self) -> Sequence[Ledger]:
-        """Return all ledgers, sorted by agent."""
+        """Return all ledgers, sorted by agent.
+
+        Example:
+            memory.ledgers.list()
+        """
         found = (Ledger(record) for record in self._journal.read(Query(kinds=(LEDGER,))))
         return sorted(found, key=lambda ledger: (ledger.agent_id, ledger.record.scope))

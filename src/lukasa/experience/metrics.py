@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, to_iso
 from lukasa.experience.episodes import EPISODE, Episode, Episodes, is_failure, is_success
 from lukasa.experience.record_view import change_by_id
@@ -87,6 +88,7 @@ class TaskDashboard:
         return asdict(self) | {"days": [asdict(day) for day in self.days]}
 
 
+@check_arguments
 class TaskMetrics:
     """The metrics service of one caller."""
 
@@ -96,7 +98,17 @@ class TaskMetrics:
         self._episodes = Episodes(journal, clock)
 
     def prefer(self, episode: str, score: float, *, note: str = "") -> Outcome:
-        """Store a person's score of an episode, from -1 (useless) to 1 (just right). The latest score counts."""
+        """Store a person's score of an episode, from -1 (useless) to 1 (just right). The latest score counts.
+
+        Args:
+            episode: The id of the episode.
+            score: The score, from -1 (useless) to 1 (just right).
+            note: Why the score is what it is.
+
+        Example:
+            kept = memory.episodes.record("Fix the login page")
+            memory.metrics.prefer(kept.record.id, 0.5, note="Quick, but no test")
+        """
         if score.__class__ not in (int, float) or not -1 <= score <= 1:
             return Refused("bad_score", "A preference is a number from -1 to 1.")
 
@@ -108,16 +120,37 @@ class TaskMetrics:
         return change_by_id(self._journal, EPISODE, episode, build_preference)
 
     def efficiency(self, days: int = DEFAULT_DAYS) -> list[TaskCost]:
-        """Return the cost of each task of the last days, the newest last."""
+        """Return the cost of each task of the last days, the newest last.
+
+        Args:
+            days: How many days, today included.
+
+        Example:
+            memory.metrics.efficiency(days=30)
+        """
         return compute_task_costs(self._read_window(days)[2])
 
     def rewards(self, days: int = DEFAULT_DAYS) -> list[EpisodeReward]:
-        """Return the reward of each episode of the last days."""
+        """Return the reward of each episode of the last days.
+
+        Args:
+            days: How many days, today included.
+
+        Example:
+            memory.metrics.rewards(days=30)
+        """
         episodes = self._read_window(days)[2]
         return compute_rewards(episodes, self._read_preferences(episodes))
 
     def dashboard(self, days: int = DEFAULT_DAYS) -> TaskDashboard:
-        """Return the figures of the last days, today included."""
+        """Return the figures of the last days, today included.
+
+        Args:
+            days: How many days, today included.
+
+        Example:
+            memory.metrics.dashboard(7)
+        """
         since, until, episodes = self._read_window(days)
         done = [episode for episode in episodes if not episode.running]
         costs, rewards = compute_task_costs(episodes), compute_rewards(episodes, self._read_preferences(episodes))

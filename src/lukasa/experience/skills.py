@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lukasa.argument_types import check_arguments
 from lukasa.canonical_json import SURROGATES
 from lukasa.clock import Clock, to_iso
 from lukasa.experience.record_view import (
@@ -63,6 +64,7 @@ class SkillSyncResult:
     faults: tuple[tuple[str, str], ...] = ()
 
 
+@check_arguments
 class Skills:
     """The skill service of one caller."""
 
@@ -74,7 +76,19 @@ class Skills:
         self, skill: str | SkillText, *, id: str = "", scope: str = SHARED, origin: str = "manual",
         links: tuple[Link, ...] = (), labels: tuple[str, ...] = (),
     ) -> Outcome:  # fmt: skip
-        """Add a skill, as Markdown or in parts, or the next version of it. The id defaults to one made from the title."""
+        r"""Add a skill, as Markdown or in parts, or the next version of it. The id defaults to one made from the title.
+
+        Args:
+            skill: The Markdown of the skill, or its parts.
+            id: The id; default: made from the title.
+            scope: The scope to write to.
+            origin: Where the record comes from, in one word.
+            links: Links to other records.
+            labels: Labels of the record.
+
+        Example:
+            memory.skills.add("# Deploy\n\n## Steps\n\n1. Run the migrations\n2. Restart the workers\n")
+        """
         markdown = skill if isinstance(skill, str) else render_skill(skill)
         if SURROGATES.search(markdown):
             return Refused("bad_unicode", "The skill has a lone surrogate, which is not valid Unicode.")
@@ -97,16 +111,37 @@ class Skills:
         return self._journal.append_if(build_drafts)
 
     def get(self, id: str, *, scope: str | None = None) -> Skill | None:
+        """Return a skill, or None.
+
+        Args:
+            id: The id of the skill.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.skills.get("deploy")
+        """
         record = read_by_id(self._journal, SKILL, id, scope)
         return None if record is None else Skill(record)
 
     def list(self) -> Sequence[Skill]:
-        """Return all skills, sorted by id."""
+        """Return all skills, sorted by id.
+
+        Example:
+            memory.skills.list()
+        """
         found = (Skill(record) for record in self._journal.read(Query(kinds=(SKILL,))))
         return sorted(found, key=lambda skill: (skill.id, skill.record.scope))
 
     def search(self, words: str, k: int = 5) -> Sequence[Skill]:
-        """Find skills by keyword: those with more of the keywords first, on a tie those with more success."""
+        """Find skills by keyword: those with more of the keywords first, on a tie those with more success.
+
+        Args:
+            words: Keywords.
+            k: How many to return at most.
+
+        Example:
+            memory.skills.search("deploy migrations", k=3)
+        """
         wanted = keyword_stems(words)
         if not wanted:
             return []
@@ -120,7 +155,17 @@ class Skills:
         return [skill for share, _, _, skill in sorted(scored, key=lambda row: row[:3])[:k] if share < 0]
 
     def record_use(self, id: str, success: bool, *, scope: str | None = None) -> Outcome:
-        """Count one use of a skill, as a success or a failure."""
+        r"""Count one use of a skill, as a success or a failure.
+
+        Args:
+            id: The id of the skill.
+            success: Whether the skill helped.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.skills.add("# Deploy\n\n## Steps\n\n1. Run the migrations\n", id="deploy")
+            memory.skills.record_use("deploy", success=True)
+        """
 
         def build_counted(_: Reader, record: Record) -> Sequence[Draft]:
             field = "successes" if success else "failures"
@@ -131,6 +176,16 @@ class Skills:
         return change_by_id(self._journal, SKILL, id, build_counted, scope=scope)
 
     def delete(self, id: str, *, scope: str | None = None) -> Outcome:
+        r"""Delete a skill. Its history stays.
+
+        Args:
+            id: The id of the skill.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.skills.add("# Deploy\n\n## Steps\n\n1. Run the migrations\n", id="deploy")
+            memory.skills.delete("deploy")
+        """
         record = read_by_id(self._journal, SKILL, id, scope)
         return not_found(SKILL, id) if record is None else self._journal.delete(record.key)
 
@@ -139,6 +194,14 @@ class Skills:
 
         A change on one side since the last sync goes to the other side. A skill that changed on both sides stays as it is
         and is reported as a conflict. A file that is not a readable skill stays too. Nothing is deleted on either side.
+
+        Args:
+            folder: The folder with the files.
+            scope: The scope of the skills.
+
+        Example:
+            (folder / "skills").mkdir()
+            memory.skills.sync(folder / "skills")
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)

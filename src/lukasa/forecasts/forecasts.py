@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from lukasa.argument_types import check_arguments
+from lukasa.choices import PredictionStatus
 from lukasa.clock import Clock, IdMaker, from_iso, to_iso, to_utc
 from lukasa.errors import InvalidInput, NetworkDown
 from lukasa.forecasts.calibration import CalibrationReport, build_calibration_report
@@ -41,6 +43,7 @@ ROLLING_WINDOW = timedelta(days=30)
 _UNACKNOWLEDGED_LABEL = "acknowledged=no"
 
 
+@check_arguments
 class Forecasts:
     """Predictions and their scores.
 
@@ -107,7 +110,22 @@ class Forecasts:
         due: datetime | None = None,
         calibrated: bool = False,
     ) -> Outcome:
-        """Store a new prediction; ``calibrated`` first corrects the probability by the calibration so far."""
+        """Store a new prediction; ``calibrated`` first corrects the probability by the calibration so far.
+
+        Args:
+            question: What is predicted, in words.
+            probability: The probability, from 0 to 1.
+            market_id: The id of the market; default: the prediction's own.
+            prediction_id: The id; default: a new one.
+            confidence_interval: The lowest and the highest probability that seem likely.
+            confidence_level: How likely the interval holds the truth, from 0 to 1.
+            category: A word that groups predictions, for scores by category.
+            due: When the answer will be known.
+            calibrated: Correct the probability by the calibration so far before it is stored.
+
+        Example:
+            memory.forecasts.predict("We ship on Friday", 0.7, category="release")
+        """
         if (refused := _check_numbers(probability, confidence_interval, confidence_level)) is not None:
             return refused
         now, uncalibrated = to_iso(self._clock.now()), probability
@@ -152,7 +170,18 @@ class Forecasts:
         confidence_interval: Sequence[float] | None = None,
         confidence_level: float | None = None,
     ) -> Outcome:
-        """Change the probability of an active prediction. The history keeps the earlier one."""
+        """Change the probability of an active prediction. The history keeps the earlier one.
+
+        Args:
+            prediction_id: The id of the prediction.
+            probability: The probability, from 0 to 1.
+            confidence_interval: The lowest and the highest probability that seem likely.
+            confidence_level: How likely the interval holds the truth, from 0 to 1.
+
+        Example:
+            memory.forecasts.predict("We ship on Friday", 0.7, prediction_id="p-1")
+            memory.forecasts.revise("p-1", 0.9)
+        """
         if (refused := _check_numbers(probability, confidence_interval, confidence_level)) is not None:
             return refused
         interval = None if confidence_interval is None else list(confidence_interval)
@@ -161,7 +190,17 @@ class Forecasts:
         return self._change_prediction(prediction_id, ("active", "recovering"), changes, count_update=True)
 
     def resolve(self, prediction_id: str, outcome: Any, *, at: datetime | None = None) -> Outcome:
-        """Record whether a prediction came true; from then on it is scored. ``at`` is when the outcome became known."""
+        """Record whether a prediction came true; from then on it is scored. ``at`` is when the outcome became known.
+
+        Args:
+            prediction_id: The id of the prediction.
+            outcome: True or false, or what happened in words.
+            at: When the outcome became known; default: now.
+
+        Example:
+            memory.forecasts.predict("We ship on Friday", 0.7, prediction_id="p-1")
+            memory.forecasts.resolve("p-1", True)
+        """
         if not isinstance(outcome, bool):
             return Refused("bad_outcome", "An outcome is true or false.")
         moment = self._clock.now() if at is None else to_utc(at)
@@ -173,11 +212,23 @@ class Forecasts:
         )
 
     def expire(self, prediction_id: str) -> Outcome:
-        """Mark an active prediction as expired. It is not scored unless it is resolved later."""
+        """Mark an active prediction as expired. It is not scored unless it is resolved later.
+
+        Args:
+            prediction_id: The id of the prediction.
+
+        Example:
+            memory.forecasts.predict("We ship on Friday", 0.7, prediction_id="p-1")
+            memory.forecasts.expire("p-1")
+        """
         return self._change_prediction(prediction_id, ("active", "recovering"), {"status": "expired"})
 
     def expire_due(self) -> list[str]:
-        """Expire the active predictions that are past their due time and return their ids."""
+        """Expire the active predictions that are past their due time and return their ids.
+
+        Example:
+            memory.forecasts.expire_due()
+        """
         now = self._clock.now()
         overdue = [
             record.id
@@ -187,17 +238,41 @@ class Forecasts:
         return [id for id in overdue if isinstance(self.expire(id), Accepted)]
 
     def get(self, prediction_id: str) -> Mapping[str, Any] | None:
-        """Return the current version of a prediction, or None."""
+        """Return the current version of a prediction, or None.
+
+        Args:
+            prediction_id: The id of the prediction.
+
+        Example:
+            memory.forecasts.predict("We ship on Friday", 0.7, prediction_id="p-1")
+            memory.forecasts.get("p-1")["probability"]
+        """
         record = self._find_prediction(prediction_id)
         return None if record is None else record.body
 
     def history(self, prediction_id: str) -> list[Mapping[str, Any]]:
-        """Return every version of a prediction, oldest first."""
+        """Return every version of a prediction, oldest first.
+
+        Args:
+            prediction_id: The id of the prediction.
+
+        Example:
+            memory.forecasts.predict("We ship on Friday", 0.7, prediction_id="p-1")
+            memory.forecasts.history("p-1")
+        """
         record = self._find_prediction(prediction_id)
         return [] if record is None else [version.body for version in self._journal.history(record.key)]
 
-    def find(self, status: str | None = None) -> list[Mapping[str, Any]]:
-        """Return the predictions, or those with a status, oldest first."""
+    def find(self, status: PredictionStatus | None = None) -> list[Mapping[str, Any]]:
+        """Return the predictions, or those with a status, oldest first.
+
+        Args:
+            status: ``active``, ``resolved``, ``expired`` or ``recovering``; default: all.
+
+        Example:
+            memory.forecasts.predict("We ship on Friday", 0.7)
+            memory.forecasts.find("active")
+        """
         return [record.body for record in self._read_predictions(status)]
 
     def _change_prediction(
@@ -236,6 +311,14 @@ class Forecasts:
         """Broadcast a prediction to the network; refuse one whose confidence is below the threshold.
 
         The signal is stored before it is sent, so that ``retry_signals`` can send it until another agent acknowledges it.
+
+        Args:
+            prediction_id: The id of the prediction.
+            confidence: How sure the agent is, from 0 to 1; default: that of the prediction.
+
+        Example:
+            memory.forecasts.predict("We ship on Friday", 0.9, prediction_id="p-1")
+            memory.forecasts.signal("p-1", confidence=0.95)
         """
         record = self._find_prediction(prediction_id)
         if record is None:
@@ -272,7 +355,11 @@ class Forecasts:
         return outcome
 
     def retry_signals(self) -> dict[str, int]:
-        """Send the unacknowledged signals again, record new acknowledgements, and return how many of each."""
+        """Send the unacknowledged signals again, record new acknowledgements, and return how many of each.
+
+        Example:
+            memory.forecasts.retry_signals()
+        """
         counts = {"sent": 0, "acknowledged": 0, "waiting": 0}
         query = Query(kinds=(SIGNAL,), scopes=self._own_scopes(), labels=(_UNACKNOWLEDGED_LABEL,))
         for record in self._journal.read(query):
@@ -304,6 +391,9 @@ class Forecasts:
         """Take the new signals of other agents and return them, each once.
 
         A signal is stored among the received ones in the same step that acknowledges it: no crash loses or doubles it.
+
+        Example:
+            memory.forecasts.receive()
         """
         if self.network is None:
             return []
@@ -321,11 +411,19 @@ class Forecasts:
         return not network.acknowledge(self.agent_id, signal_id, sender, [effect]).repeated
 
     def received(self) -> list[Mapping[str, Any]]:
-        """Return every signal that was received so far, oldest first."""
+        """Return every signal that was received so far, oldest first.
+
+        Example:
+            memory.forecasts.received()
+        """
         return [record.body for record in self._journal.read(Query(kinds=(RECEIVED,), scopes=self._own_scopes()))]
 
     def signals(self) -> list[Mapping[str, Any]]:
-        """Return the signals made so far, oldest first."""
+        """Return the signals made so far, oldest first.
+
+        Example:
+            memory.forecasts.signals()
+        """
         return [record.body for record in self._journal.read(Query(kinds=(SIGNAL,), scopes=self._own_scopes()))]
 
     def reason(
@@ -336,7 +434,17 @@ class Forecasts:
         factors: Mapping[str, float] | Iterable[Mapping[str, Any]] = (),
         evidence: Iterable[Mapping[str, Any]] = (),
     ) -> Outcome:
-        """Store the analysis of a market: its base rate, the factors that adjust it, and the evidence."""
+        """Store the analysis of a market: its base rate, the factors that adjust it, and the evidence.
+
+        Args:
+            market_id: The id of the market; predictions of one market share it.
+            base_rate: How often such things happen, from 0 to 1.
+            factors: What moves the estimate away from the base rate, and by how much.
+            evidence: What the analysis rests on.
+
+        Example:
+            memory.forecasts.reason("m-1", base_rate=0.6, factors={"holidays": -0.1})
+        """
         key_factors: list[dict[str, Any]] = (
             [{"factor": name, "adjustment": adjustment} for name, adjustment in factors.items()]
             if isinstance(factors, Mapping)
@@ -362,12 +470,28 @@ class Forecasts:
         return self._journal.append(draft)
 
     def reasoning(self, market_id: str) -> Mapping[str, Any] | None:
-        """Return the newest analysis of a market, or None."""
+        """Return the newest analysis of a market, or None.
+
+        Args:
+            market_id: The id of the market; predictions of one market share it.
+
+        Example:
+            memory.forecasts.reason("m-1", base_rate=0.6)
+            memory.forecasts.reasoning("m-1")["base_rate"]
+        """
         record = self._journal.get(Key(self._home_scope, REASONING, market_id))
         return None if record is None else record.body
 
     def estimate(self, market_id: str) -> float | None:
-        """Return the base rate of a market plus its adjustments, limited to 0 to 1, or None without a base rate."""
+        """Return the base rate of a market plus its adjustments, limited to 0 to 1, or None without a base rate.
+
+        Args:
+            market_id: The id of the market; predictions of one market share it.
+
+        Example:
+            memory.forecasts.reason("m-1", base_rate=0.6, factors={"holidays": -0.1})
+            memory.forecasts.estimate("m-1")
+        """
         body = self.reasoning(market_id)
         if body is None or body.get("base_rate") is None:
             return None
@@ -375,22 +499,48 @@ class Forecasts:
         return min(max(float(total), 0.0), 1.0)
 
     def scores(self, window: timedelta | None = None, *, category: str | None = None) -> ForecastScores:
-        """Score the predictions resolved within a window before now, or all resolved ones."""
+        """Score the predictions resolved within a window before now, or all resolved ones.
+
+        Args:
+            window: Only predictions resolved in this time before now; default: all.
+            category: Only predictions of this category.
+
+        Example:
+            memory.forecasts.scores(timedelta(days=90)).brier_score
+        """
         return compute_scores(self._resolved_predictions(window, category))
 
     def learning(self, window: timedelta | None = None) -> CalibrationReport:
-        """Calibrate on the resolved predictions: return a correction, the trend and the weak categories."""
+        """Calibrate on the resolved predictions: return a correction, the trend and the weak categories.
+
+        Args:
+            window: Only predictions resolved in this time before now; default: all.
+
+        Example:
+            memory.forecasts.learning(timedelta(days=90))
+        """
         return build_calibration_report(self._resolved_predictions(window))
 
     def calibrate(self, probability: float) -> float:
-        """Correct a probability by the calibration so far; without a helpful correction it stays the same."""
+        """Correct a probability by the calibration so far; without a helpful correction it stays the same.
+
+        Args:
+            probability: The probability, from 0 to 1.
+
+        Example:
+            memory.forecasts.calibrate(0.7)
+        """
         if (refused := _check_numbers(probability)) is not None:
             raise InvalidInput(refused.reason)
         correction = self.learning().correction
         return correction(probability) if correction.applies else probability
 
     def metrics(self) -> dict[str, Any]:
-        """Return the scores in the layout of a session's section ``performance_metrics``."""
+        """Return the scores in the layout of a session's section ``performance_metrics``.
+
+        Example:
+            memory.forecasts.metrics()
+        """
         return self._build_metrics(list(self._read_predictions(None)))
 
     def _build_metrics(self, predictions: Sequence[Record], since: datetime | None = None) -> dict[str, Any]:
@@ -410,7 +560,11 @@ class Forecasts:
         }
 
     def sections(self) -> dict[str, Any]:
-        """Return the five of a session's eight sections that are about forecasts."""
+        """Return the five of a session's eight sections that are about forecasts.
+
+        Example:
+            memory.forecasts.sections()["active_predictions"]
+        """
         report = self.learning()
         predictions = [*self._read_predictions("active"), *self._read_predictions("recovering")]
         reasoning = self._journal.read(Query(kinds=(REASONING,), scopes=self._own_scopes()))
@@ -433,7 +587,11 @@ class Forecasts:
         }
 
     def count_versions(self, scope: str) -> tuple[int, ...]:
-        """Return the numbers of versions of predictions, signals and analyses in a scope: they tell whether one changed."""
+        """Return the numbers of versions of predictions, signals and analyses in a scope: they tell whether one changed.
+
+        Args:
+            scope: The scope of the forecasts.
+        """
         counts = {row.kind: row.versions for row in self._journal.tally() if row.scope == scope}
         return tuple(counts.get(kind, 0) for kind in (PREDICTION, SIGNAL, REASONING))
 
@@ -443,6 +601,13 @@ class Forecasts:
         """Return the state of a session with the forecasts of a scope merged into it; the newer version counts.
 
         Predictions that are settled are not added, nor signals that are older than ``signals_for``.
+
+        Args:
+            state: The state of a session.
+            scope: The scope of the forecasts.
+            max_signals: How many signals the state holds at most.
+            signals_for: How old a signal of the state may be.
+            max_markets: How many analyses the state holds at most.
         """
         predictions = list(self._journal.read(Query(kinds=(PREDICTION,), scopes=(scope,))))
         recent = Query(
@@ -454,7 +619,7 @@ class Forecasts:
         reasoning = {
             record.id: {name: value for name, value in record.body.items() if name != "market_id"} for record in newest
         }
-        metrics, learning = state["performance_metrics"], state["learning_state"]
+        metrics, learning = state.get("performance_metrics", {}), state.get("learning_state", {})
         if predictions:
             imported = split_imported_figures(metrics)
             since = None if imported is None else read_time(imported, "last_calculated")
@@ -468,16 +633,20 @@ class Forecasts:
         return {
             **state,
             "active_predictions": merge_predictions(
-                state["active_predictions"], [dict(record.body) for record in predictions]
+                state.get("active_predictions", ()), [dict(record.body) for record in predictions]
             ),
-            "signal_history": merge_signals(state["signal_history"], signals, max_signals),
-            "reasoning_cache": merge_reasoning(state["reasoning_cache"], reasoning, max_markets),
+            "signal_history": merge_signals(state.get("signal_history", ()), signals, max_signals),
+            "reasoning_cache": merge_reasoning(state.get("reasoning_cache", {}), reasoning, max_markets),
             "performance_metrics": metrics,
             "learning_state": learning,
         }
 
     def take_in(self, state: Mapping[str, Any]) -> Outcome:
-        """Store the predictions, signals and reasoning of a session's state. Records that exist already stay unchanged."""
+        """Store the predictions, signals and reasoning of a session's state. Records that exist already stay unchanged.
+
+        Args:
+            state: The state of a session.
+        """
         scope = self._home_scope
         drafts = [self._prediction_draft(dict(item)) for item in state.get("active_predictions", ())]
         for item in state.get("signal_history", ()):

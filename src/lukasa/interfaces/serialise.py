@@ -195,6 +195,7 @@ def recall_json(result: RecallResult, *, explain: bool = False) -> Json:
         "hits": [_recall_hit(hit, explain=explain) for hit in result.hits],
         "nothing_relevant": result.nothing_relevant,
         "unindexed": result.unindexed,
+        "embedder": result.embedder,
         "note": result.note,
     }
     if result.left_out:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from lukasa import canonical_json
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, IdMaker
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.jobs.job import (
@@ -45,6 +46,7 @@ JOB_RESULT = "job_result"
 _MAX_KEY_LENGTH = 1000
 
 
+@check_arguments
 class Jobs:
     """Deferred jobs as one caller sees them.
 
@@ -76,6 +78,16 @@ class Jobs:
 
         While a job with the same name, scope and ``key`` waits, no second one is stored. The job belongs to ``scope``
         and reaches nothing else; by default that is the caller's own scope.
+
+        Args:
+            name: The name of the function, as it was registered.
+            key: While a job with the same name, scope and key waits, no second one is stored.
+            scope: The scope that the job may use; default: the caller's own.
+            delay: How many seconds to wait at least.
+            **arguments: The arguments of the function, as JSON.
+
+        Example:
+            memory.jobs.defer("tidy", delay=60)
         """
         scope = self._home_scope() if scope is None else scope
         if (refused := self._validate_job(name, key, scope, delay, arguments)) is not None:
@@ -120,7 +132,17 @@ class Jobs:
     def run_waiting(
         self, limit: int | None = None, *, tell: OnAttempt | None = None, lease: float = LEASE
     ) -> RunSummary:
-        """Run the due jobs now, until none is left or ``limit`` attempts were made."""
+        """Run the due jobs now, until none is left or ``limit`` attempts were made.
+
+        Args:
+            limit: How many attempts to make at most.
+            tell: Called after each attempt.
+            lease: After how many seconds without a sign of life another worker may take the job.
+
+        Example:
+            memory.jobs.defer("tidy")
+            memory.jobs.run_waiting(limit=10)
+        """
 
         def raise_error(error: Exception) -> None:
             raise error
@@ -141,6 +163,12 @@ class Jobs:
         """Run jobs as they become due until ``stop`` is set; finish the running job first.
 
         While the store is busy, full or out of reach, ``trouble`` is called and work goes on once the store is back.
+
+        Args:
+            stop: The event that ends the work.
+            tell: Called after each attempt.
+            trouble: Called when the store is busy, full or out of reach.
+            lease: After how many seconds without a sign of life another worker may take the job.
         """
         summary, options = self._worker_options(tell, trouble or (lambda _: None), stop, lease)
         self._queue().serve(options)
@@ -170,44 +198,91 @@ class Jobs:
         return summary, WorkerOptions(dict(self.register), run_job, count_attempt, on_store_error, stop, lease)
 
     def status(self) -> JobCounts:
-        """Count the jobs that the caller may see, by state."""
+        """Count the jobs that the caller may see, by state.
+
+        Example:
+            memory.jobs.status()
+        """
         return self._queue().status()
 
     def find(self, state: JobState | None = None) -> list[Job]:
-        """Return the jobs that the caller may see, oldest first; with ``state`` only those in that state."""
+        """Return the jobs that the caller may see, oldest first; with ``state`` only those in that state.
+
+        Args:
+            state: Only jobs that are ``waiting``, ``running`` or ``failed``.
+
+        Example:
+            memory.jobs.find("failed")
+        """
         if state is not None and state not in JOB_STATES:
             raise InvalidInput(f"{state!r:.60} is not a state of a job.", hint=f"Say one of {', '.join(JOB_STATES)}.")
         return self._queue().find(state)
 
     def result(self, id: str) -> dict[str, Any] | None:
-        """Return the JSON object that a job returned when it was last done, or ``None``."""
+        """Return the JSON object that a job returned when it was last done, or ``None``.
+
+        Args:
+            id: The id of the job.
+
+        Example:
+            job = memory.jobs.defer("tidy")
+            memory.jobs.result(job.id)
+        """
         scopes = [row.scope for row in self._journal.tally() if row.kind == JOB_RESULT]
         found = (self._journal.get(Key(scope, JOB_RESULT, id)) for scope in scopes)
         return next((record.body["result"] for record in found if record is not None), None)
 
     def retry(self, id: str) -> bool:
-        """Let a failed job wait again with all its attempts; return False when there is no such failed job."""
+        """Let a failed job wait again with all its attempts; return False when there is no such failed job.
+
+        Args:
+            id: The id of the job.
+
+        Example:
+            job = memory.jobs.defer("tidy")
+            memory.jobs.retry(job.id)
+        """
         return self._queue().retry(id)
 
     def drop(self, id: str) -> bool:
-        """Remove a waiting or failed job; return False when there is none."""
+        """Remove a waiting or failed job; return False when there is none.
+
+        Args:
+            id: The id of the job.
+
+        Example:
+            job = memory.jobs.defer("tidy")
+            memory.jobs.drop(job.id)
+        """
         return self._queue().drop(id)
 
     def serving(self, register: TaskRegistry) -> Jobs:
-        """Return the same jobs with the functions of another registry."""
+        """Return the same jobs with the functions of another registry.
+
+        Args:
+            register: The functions that jobs run, by name.
+        """
         other = copy(self)
         other.register = register
         return other
 
     def seen_by(self, journal: Journal) -> Jobs:
-        """Return the same jobs with the reach of another journal on the same store."""
+        """Return the same jobs with the reach of another journal on the same store.
+
+        Args:
+            journal: A journal on the same store.
+        """
         other, queue = copy(self), self._queue
         other._journal = journal
         other._queue = _LazyQueue(lambda: queue().with_journal(journal))
         return other
 
     def close(self) -> None:
-        """Close the job queue. The store itself stays open."""
+        """Close the job queue. The store itself stays open.
+
+        Example:
+            memory.jobs.close()
+        """
         self._queue.close()
 
 

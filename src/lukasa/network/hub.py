@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from lukasa import canonical_json
+from lukasa.argument_types import check_arguments
 from lukasa.body_shape import BodyShape
 from lukasa.clock import Clock, from_iso, to_iso
 from lukasa.errors import InvalidInput, NotAllowed, StoreReadOnly
@@ -66,6 +67,7 @@ class _InboxLook:
     """Whether the cursor accounts for every signal."""
 
 
+@check_arguments
 class NetworkHub:
     """A network in a store: agents that share the store read each other's news in the shared scope.
 
@@ -78,6 +80,14 @@ class NetworkHub:
         self._trust = trust
 
     def fetch_state(self, agent_id: str) -> NetworkState:
+        """Return what the network knows about the agent and its peers.
+
+        Args:
+            agent_id: The name of the agent that calls.
+
+        Example:
+            memory.hub.fetch_state("anna")
+        """
         sender = f"from={_hash_names(agent_id)}"
         predictions = Query(kinds=(NEWS_KIND,), scopes=(SHARED,), labels=(sender, "sort=prediction"))
         signals = Query(
@@ -90,7 +100,19 @@ class NetworkHub:
         )
 
     def broadcast(self, agent_id: str, news_type: NewsType, news: News) -> SendReceipt:
+        """Send a prediction or a signal to all agents of the store; sending it again changes nothing.
+
+        Args:
+            agent_id: The name of the agent that calls.
+            news_type: ``prediction`` or ``signal``.
+            news: The JSON of the prediction or the signal.
+
+        Example:
+            memory.hub.broadcast("anna", "signal", {"signal_id": "s-1"})
+        """
         self._require_own_name(agent_id)
+        if news_type not in _ID_FIELDS:
+            raise InvalidInput(f"There is no news of type {news_type!r}.", hint=f"Use one of: {', '.join(_ID_FIELDS)}.")
         news_id = news.get(_ID_FIELDS[news_type])
         if not isinstance(news_id, str) or not news_id:
             raise InvalidInput(f"A {news_type} that is broadcast has a {_ID_FIELDS[news_type]}.")
@@ -119,6 +141,18 @@ class NetworkHub:
         return SendReceipt(news_id, repeated)
 
     def acknowledge(self, agent_id: str, signal_id: str, sender: str, effect: Sequence[Draft] = ()) -> SendReceipt:
+        """Acknowledge a signal of another agent, and append drafts in the same step.
+
+        Args:
+            agent_id: The name of the agent that calls.
+            signal_id: The id of the signal.
+            sender: The agent that sent the signal.
+            effect: Drafts to append in the same step.
+
+        Example:
+            memory.hub.broadcast("anna", "signal", {"signal_id": "s-1"})
+            memory.hub.acknowledge("ben", "s-1", "anna")
+        """
         self._require_own_name(agent_id)
         signal = _hash_names(sender, "signal", signal_id)
         taken = acknowledgement_draft(agent_id, signal_id, sender, SHARED)
@@ -136,11 +170,29 @@ class NetworkHub:
         return SendReceipt(signal_id, repeated)
 
     def acknowledged(self, agent_id: str, signal_id: str) -> tuple[str, ...]:
+        """Return the agents that acknowledged a signal.
+
+        Args:
+            agent_id: The name of the agent that calls.
+            signal_id: The id of the signal.
+
+        Example:
+            memory.hub.acknowledged("anna", "s-1")
+        """
         label = f"signal={_hash_names(agent_id, 'signal', signal_id)}"
         records = self._journal.read(Query(kinds=(ACKNOWLEDGEMENT_KIND,), scopes=(SHARED,), labels=(label,)))
         return tuple(record.body["by"] for record in records)
 
     def inbox(self, agent_id: str) -> list[News]:
+        """Return the signals of others that the agent has not acknowledged, oldest first.
+
+        Args:
+            agent_id: The name of the agent that calls.
+
+        Example:
+            memory.hub.broadcast("anna", "signal", {"signal_id": "s-1"})
+            memory.hub.inbox("ben")
+        """
         for use_cursor in (True, True, False):  # a count that differs once may be a write that is not finished
             with self._journal.snapshot() as reader:
                 look = self._look(reader, agent_id, self._read_cursor(reader, agent_id) if use_cursor else None)
@@ -203,6 +255,14 @@ class NetworkHub:
         return _InboxLook(pending, settled, seen, last, fits)
 
     def peers(self, agent_id: str) -> list[Peer]:
+        """Return the other agents and when each was seen last.
+
+        Args:
+            agent_id: The name of the agent that calls.
+
+        Example:
+            memory.hub.peers("anna")
+        """
         records = self._journal.read(Query(kinds=(AGENT_KIND,), scopes=(SHARED,)))
         others = {record.body["agent_id"]: record.moment for record in records if record.body["agent_id"] != agent_id}
         trust = self._trust(others)

@@ -16,6 +16,7 @@ from datetime import datetime
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, overload
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, to_iso, to_utc
 from lukasa.errors import InvalidInput, MissingExtra, StoreUnavailable
 from lukasa.freshness import EXPIRES_AT, describe_freshness, describe_left_out, is_expired, stated_at
@@ -197,6 +198,8 @@ class RecallResult:
     asked_at: datetime | None = None
     nothing_relevant: bool = False
     """Whether there were candidates, and none of them is about the question; the best of them are in ``dropped``."""
+    embedder: str = ""
+    """The model whose vectors were compared; empty if words alone found the records."""
 
     @property
     def records(self) -> list[Record]:
@@ -245,6 +248,7 @@ def finish_by(ends: float | None, work: Callable[[], T], worker: str = "embedder
     return cast("T", result)
 
 
+@check_arguments
 class Recall:
     """Answers questions for one caller. Call it: ``memory.recall("When is the release?")``."""
 
@@ -289,17 +293,35 @@ class Recall:
         patience: float = CATCH_UP_SECONDS,
         deadline: float | None = None,
     ) -> RecallResult:
-        """Return the ``k`` records that answer best. Any string is a question; the filters are those of ``Query``.
+        """Return the ``k`` records that answer best, with the reasons for each. Any string is a question.
 
-        A record must have one of the authors and sessions, all ``labels`` (``tag=…``, ``outcome=…``, ``tier=…``), one of
-        ``any_labels`` and none of ``exclude``. ``where`` compares fields of the body: ``{"status": "open", "price": {"gte": 10,
-        "lt": 20}}``. ``since`` and ``until`` limit when things happened. Missing vectors are computed first, for at most ``patience`` seconds.
-        Expired records are listed in ``left_out`` instead, unless ``include_expired`` is true. Of hits that say different
-        things about the same subject the newest comes first, unless the question asks for an earlier time. If the embedder
-        has not answered after ``deadline`` seconds, words alone find the records, and ``note`` says so.
+        Of hits that say different things about the same subject the newest comes first, unless the question asks for an
+        earlier time. Expired records are listed in ``left_out``. If no hit has a relevance of ``DEFAULT_CUTOFF``, nothing
+        relevant was found and there are no hits; with a ``min_relevance`` of 0 there are always hits. If the embedder does
+        not answer by the deadline, ``note`` says so.
 
-        If no hit has a relevance of ``DEFAULT_CUTOFF``, nothing relevant was found and there are no hits. ``min_relevance`` is
-        another limit, which every hit must reach; with 0 there are always hits.
+        Args:
+            question: The question, in plain words.
+            k: How many to return at most.
+            kinds: Only records of these kinds, such as ``memory``, ``episode`` or ``turn``.
+            scopes: Only these scopes; default: all that the caller may read.
+            author: Only records of these authors.
+            session: Only turns of these conversations.
+            labels: The record has all of these labels, such as ``tag=ops``.
+            any_labels: The record has at least one of these labels.
+            exclude: The record has none of these labels.
+            where: Compare fields of the body: ``{"status": "open", "price": {"gte": 10, "lt": 20}}``.
+            since: Only what happened at this time or later.
+            until: Only what happened at this time or earlier.
+            as_of: An earlier time, or a position in the log.
+            include_expired: Return expired records too.
+            min_relevance: The relevance that every hit must reach, from 0 to 1.
+            patience: How many seconds to spend on missing vectors first.
+            deadline: After how many seconds recall goes on without the embedder, by words alone.
+
+        Example:
+            memory.remember("We deploy on Tuesdays.", tags=["ops"])
+            memory.recall("When do we deploy?", 3, labels=["tag=ops"]).hits[0].text
         """
         if k < 0:
             raise InvalidInput("k must be 0 or more.")
@@ -333,7 +355,7 @@ class Recall:
             model, note = self.index.choose_embedder().name, self.index.outdated_note
         except (MissingExtra, StoreUnavailable) as error:
             note = self._without_vectors(error)
-        text = question[:_MAX_QUESTION_LENGTH]
+        text, used = question[:_MAX_QUESTION_LENGTH], model.partition("+")[0]
         if not text.strip():
             return RecallResult(parse_question(text), (), note="The question is empty.")
         with self._journal.snapshot() as reader:
@@ -341,7 +363,7 @@ class Recall:
             try:
                 found = self._find_records(reader, text, model, query, record_filter, ends)
             except EmbedderFailed as error:
-                note = self._without_vectors(error)
+                note, used = self._without_vectors(error), ""
                 found = self._find_records(reader, text, "", query, record_filter)
             if unindexed and not self._journal.reach.unlimited:  # texts of other scopes do not count
                 unindexed = reader.count_without_vectors(model)
@@ -407,9 +429,11 @@ class Recall:
             cutoff = DEFAULT_CUTOFF if min_relevance is None else min_relevance
             note = f"Nothing relevant was found: no record has a relevance of {cutoff:g}. {note}".strip()
             dropped = LazyHits(ranked, build_hit)
-            return RecallResult(found.question, (), dropped, unindexed, note, left_out, now, nothing_relevant=True)
+            return RecallResult(
+                found.question, (), dropped, unindexed, note, left_out, now, nothing_relevant=True, embedder=used
+            )
         hits, dropped = tuple(map(build_hit, ranked[:k])), LazyHits(ranked[k:], build_hit)
-        return RecallResult(found.question, hits, dropped, unindexed, note, left_out, now)
+        return RecallResult(found.question, hits, dropped, unindexed, note, left_out, now, embedder=used)
 
     def _rerank(
         self, reranker: Reranker, question: ParsedQuestion, ranked: list[RankedCandidate], ends: float | None
@@ -491,7 +515,15 @@ class Recall:
             return list(self._speakers)
 
     def reembed(self, embedder: str, progress: Progress | None = None) -> str:
-        """Change the store's embedder; the old vectors serve until all new ones are computed."""
+        """Change the store's embedder; the old vectors serve until all new ones are computed.
+
+        Args:
+            embedder: The name of the embedder, such as ``static`` or ``minilm``.
+            progress: Called with the work done and the total.
+
+        Example:
+            memory.recall.reembed("hash")
+        """
         return self.index.reembed(embedder, progress).name
 
 

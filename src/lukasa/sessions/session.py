@@ -13,6 +13,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from lukasa import canonical_json
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, to_iso
 from lukasa.errors import InvalidInput, LukasaError, NetworkDown, StoreClosed
 from lukasa.network import Network, RateLimitedNetwork
@@ -116,6 +117,7 @@ class SessionPosition:
     """Upper bound of the state's size in bytes; the size is measured when the bound exceeds the limit."""
 
 
+@check_arguments
 class Session:
     """An open session. Its methods may be called from any thread."""
 
@@ -147,7 +149,11 @@ class Session:
         self._thread: _SessionThread | None = None
 
     def state(self) -> SessionState:
-        """Return a copy of the current state, with the agent's forecasts."""
+        """Return a copy of the current state, with the agent's forecasts.
+
+        Example:
+            session.state()["learning_state"]
+        """
         with self._lock:
             state = self._fill_forecasts()[0]
             copy: SessionState = canonical_json.parse(canonical_json.encode(state))
@@ -187,6 +193,7 @@ class Session:
 
     @property
     def scope(self) -> str:
+        """The scope of the session."""
         return self._records.scope
 
     @property
@@ -211,6 +218,7 @@ class Session:
 
     @property
     def closed(self) -> bool:
+        """Whether the session is closed."""
         return self._closed
 
     def begin(self) -> Outcome:
@@ -226,6 +234,10 @@ class Session:
         """Make a recovered state durable in both copies, verify its predictions, and report it in ``recovery``.
 
         Nothing is written when the session was closed and both copies agree. Damaged files are renamed.
+
+        Args:
+            recovered: The state to restore.
+            evidence: What the analysis rests on.
         """
         used, number = recovered.source.replace("both", "files and log"), recovered.base.number
         self.recovery = report = RecoveryReport(
@@ -310,6 +322,13 @@ class Session:
         """Set one path of the state: ``update("/configuration/confidence_threshold", 0.8)``.
 
         An item of a list may be named by its id: ``/active_predictions/pred-001/probability``.
+
+        Args:
+            place: The path in the state, such as ``/configuration/confidence_threshold``.
+            value: The new value, as JSON.
+
+        Example:
+            session.update("/learning_state/step", 7)
         """
         with self._lock:
             try:
@@ -319,7 +338,18 @@ class Session:
             return self.patch([change])
 
     def update_prediction(self, prediction_id: str, probability: float, **fields: Any) -> Outcome:
-        """Revise a prediction: set its probability and time of update, and count the update."""
+        """Revise a prediction: set its probability and time of update, and count the update.
+
+        Args:
+            prediction_id: The id of the prediction.
+            probability: The probability, from 0 to 1.
+            **fields: Further fields, kept as they are given.
+
+        Example:
+            memory.forecasts.predict("We ship on Friday", 0.7, prediction_id="p-1")
+            session.state()
+            session.update_prediction("p-1", 0.9)
+        """
         with self._lock:
             index = self._find_prediction(prediction_id)
             if index is None and self._store_forecasts():
@@ -340,6 +370,12 @@ class Session:
         """Make changes in JSON Patch, all or none. Once accepted, no crash loses them.
 
         ``Conflict`` means that another writer of the session was faster: ``refresh``, look, and try again.
+
+        Args:
+            changes: Operations of JSON Patch: ``{"op": "add", "path": …, "value": …}``.
+
+        Example:
+            session.patch([{"op": "add", "path": "/learning_state/step", "value": 7}])
         """
         return self._apply_patch(changes, at=to_iso(self._clock.now()), check_limit=True)
 
@@ -400,7 +436,11 @@ class Session:
             self.trouble = error
 
     def refresh(self) -> int:
-        """Read the changes of other writers of the session; return their number."""
+        """Read the changes of other writers of the session; return their number.
+
+        Example:
+            session.refresh()
+        """
         with self._lock:
             position, count = self._position, 0
             newest = self._records.checkpoint_record()
@@ -420,7 +460,14 @@ class Session:
             return count
 
     def checkpoint(self, *, clean: bool = False) -> Outcome:
-        """Save the whole state in the log and in a file, and apply retention to older files."""
+        """Save the whole state in the log and in a file, and apply retention to older files.
+
+        Args:
+            clean: Mark the session as closed properly.
+
+        Example:
+            session.checkpoint()
+        """
         with self._lock:
             self._require_open()
             self._store_forecasts()
@@ -438,7 +485,14 @@ class Session:
         return outcome
 
     def replace(self, state: Mapping[str, Any]) -> Outcome:
-        """Replace the whole state, and save it as a checkpoint."""
+        """Replace the whole state, and save it as a checkpoint.
+
+        Args:
+            state: The state, as JSON.
+
+        Example:
+            session.replace({**session.state(), "learning_state": {"step": 7}})
+        """
         with self._lock:
             self._require_open()
             return self._save_checkpoint(dict(state), self._position.upto + 1, self._replacement_draft())
@@ -450,6 +504,11 @@ class Session:
 
         Missing sections of ``state`` are filled. A ``number`` that is not above the newest one is a ``Conflict``.
         ``last_updated`` is the time of the state, if that is not now.
+
+        Args:
+            state: The state, as JSON.
+            number: The number of the checkpoint; default: the next one.
+            last_updated: The time of the state, if that is not now.
         """
         with self._lock:
             position = self._position
@@ -512,7 +571,11 @@ class Session:
         return outcome
 
     def prune(self) -> PruningPlan:
-        """Bring the state within its budget; items that leave it are archived in the same step."""
+        """Bring the state within its budget; items that leave it are archived in the same step.
+
+        Example:
+            session.prune()
+        """
         with self._lock:
             self._require_open()
             now = self._clock.now()
@@ -532,6 +595,9 @@ class Session:
 
         Signals are marked as broadcast and acknowledged; peers and usage go into the section ``network_state``. Signals
         below the ``confidence_threshold`` of the configuration stay here.
+
+        Example:
+            session.sync()
         """
         with self._lock:
             self._require_open()
@@ -582,7 +648,11 @@ class Session:
                 yield {"op": "add", "path": f"/signal_history/{index}/acknowledged", "value": True}
 
     def verify(self) -> Mapping[str, str]:
-        """Ask the network again about recovering predictions; return those that still are, and why."""
+        """Ask the network again about recovering predictions; return those that still are, and why.
+
+        Example:
+            session.verify()
+        """
         with self._lock:
             self._require_open()
             decisions, _ = self._reconcile(is_complete=self.recovery is None or self.recovery.whole)
@@ -625,7 +695,11 @@ class Session:
             raise InvalidInput(f"The session {self.id[:80]!r} could not be {action}: {outcome.reason}")
 
     def recovering(self) -> list[str]:
-        """Return the ids of the predictions that are not verified yet."""
+        """Return the ids of the predictions that are not verified yet.
+
+        Example:
+            session.recovering()
+        """
         return [
             item["prediction_id"] for item in self._position.state["active_predictions"] if PREVIOUS_STATUS_KEY in item
         ]
@@ -635,6 +709,13 @@ class Session:
 
         A checkpoint is due every ``checkpoint_interval_minutes`` if something changed. With ``signals``, SIGTERM ends
         the program as an exit does (SIGINT does so already). However the program ends, the session is closed first.
+
+        Args:
+            signals: Close the session on SIGTERM too.
+
+        Example:
+            with session.run(signals=False):
+                session.update("/learning_state/step", 7)
         """
         with self._lock:
             self._require_open()
@@ -648,6 +729,9 @@ class Session:
 
         A checkpoint is saved if something changed but what updates note of the network. An update verifies predictions
         that are recovering, and syncs.
+
+        Example:
+            session.tick()
         """
         with self._lock:
             if self._closed:
@@ -709,7 +793,11 @@ class Session:
             self._records.append(self._records.event_draft("backed_up", now))
 
     def close(self) -> None:
-        """Save the last checkpoint, mark the session as closed, and back it up. Closing twice is fine."""
+        """Save the last checkpoint, mark the session as closed, and back it up. Closing twice is fine.
+
+        Example:
+            session.close()
+        """
         if self._thread is not None:
             self._thread.stop()
         with self._lock:
@@ -728,7 +816,11 @@ class Session:
             self._apply_patch([change], at="")
 
     def abandon(self) -> None:
-        """Leave the session as a crash would: nothing is saved or marked."""
+        """Leave the session as a crash would: nothing is saved or marked.
+
+        Example:
+            session.abandon()
+        """
         if self._thread is not None:
             self._thread.stop()
         self._mark_closed()

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lukasa import canonical_json
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, IdMaker, from_iso
 from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
 from lukasa.journal import Journal
@@ -100,6 +101,7 @@ class _StoredState(NamedTuple):
     is_newest: bool
 
 
+@check_arguments
 class Sessions:
     """Sessions that survive crashes and damage.
 
@@ -152,6 +154,21 @@ class Sessions:
         Without an id, the environment names it (``LUKASA_SESSION_ID``, ``VOXSIGIL_SESSION_ID``); otherwise a new session
         begins. ``Session.recovery`` says how the session was found. ``backup`` is a folder or a bucket; the session is
         backed up to it when it is closed and, while it runs, every two hours.
+
+        Args:
+            session_id: The id; default: the one in the environment, else a new one.
+            agent_type: What sort of agent it is; kept in the state.
+            significance: Which changes call for a checkpoint at once.
+            retention: How many checkpoint files stay, plain and compressed.
+            budget: How large the state may become; default: the document's limits.
+            backup: A folder or a bucket to back up to when the session is closed and while it runs.
+            backup_every: How long to wait between two backups.
+            secret: The passphrase that encrypts the backup.
+            scope: The scope; default: the caller's own.
+
+        Example:
+            with memory.sessions.start("demo") as session:
+                session.update("/learning_state/step", 7)
         """
         id = session_id or self._default_id()
         options = SessionOptions(
@@ -206,7 +223,11 @@ class Sessions:
         return session
 
     def close(self) -> None:
-        """Close every session that was started here and is still open."""
+        """Close every session that was started here and is still open.
+
+        Example:
+            memory.sessions.close()
+        """
         for session in list(self._open_sessions):
             session.close()
 
@@ -215,6 +236,15 @@ class Sessions:
 
         A session that a running process of this machine has open is only read: the mode is ``alive``.
         Raises ``InvalidInput`` when neither the log nor the files have anything of the session.
+
+        Args:
+            session_id: The id of the session.
+            scope: The scope; default: wherever the caller finds it.
+            network: Another network to ask; default: the configured one.
+
+        Example:
+            memory.sessions.save_checkpoint({}, "demo")
+            memory.sessions.recover("demo").mode
         """
         session = self._find_session(session_id, scope, SessionOptions(), network)
         if session is None or session.recovery is None:
@@ -293,6 +323,17 @@ class Sessions:
 
         A number that is not above the newest one is a late write of an older state: ``Conflict``. ``last_updated`` is the
         time of the state, if that is not now.
+
+        Args:
+            agent_state: The whole state, as JSON.
+            session_id: The id of the session.
+            checkpoint_number: The number of the checkpoint; default: the next one.
+            scope: The scope; default: wherever the caller finds it.
+            retention: How many checkpoint files stay, plain and compressed.
+            last_updated: The time of the state, if that is not now.
+
+        Example:
+            memory.sessions.save_checkpoint({"learning_state": {"step": 7}}, "demo")
         """
         if not hasattr(agent_state, "items"):
             return Refused("bad_state", "A state is a JSON object with eight sections.")
@@ -302,14 +343,35 @@ class Sessions:
         return session.settle(agent_state, checkpoint_number, last_updated)
 
     def load_latest_checkpoint(self, session_id: str, *, scope: str | None = None) -> SessionState | None:
-        """Return the state in the newest valid checkpoint, or None. ``state`` adds the changes since."""
+        """Return the state in the newest valid checkpoint, or None. ``state`` adds the changes since.
+
+        Args:
+            session_id: The id of the session.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.sessions.save_checkpoint({}, "demo")
+            memory.sessions.load_latest_checkpoint("demo")["configuration"]
+        """
         checkpoint = self.latest(session_id, scope=scope)
         return None if checkpoint is None else checkpoint.state
 
     def compress_old_checkpoints(
         self, session_id: str, age_hours: float = 24, *, keep: int = 10, compressed: int = 100, scope: str | None = None
     ) -> RetentionResult:
-        """Compress checkpoints that are old or many, and drop compressed ones beyond a number."""
+        """Compress checkpoints that are old or many, and drop compressed ones beyond a number.
+
+        Args:
+            session_id: The id of the session.
+            age_hours: From this age on a checkpoint is compressed.
+            keep: How many of the newest stay as they are.
+            compressed: How many compressed checkpoints stay.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.sessions.save_checkpoint({}, "demo")
+            memory.sessions.compress_old_checkpoints("demo", age_hours=12)
+        """
         if not 0 <= age_hours <= _MAX_AGE_HOURS:
             raise InvalidInput(f"The age of a checkpoint is 0 to {_MAX_AGE_HOURS:,} hours.")
         _, files = self._records_and_files(session_id, scope)
@@ -325,7 +387,20 @@ class Sessions:
         alone: bool = False,
         scope: str | None = None,
     ) -> Manifest:
-        """Back up a session's files to a folder or a bucket. The archive was read back and verified on return."""
+        """Back up a session's files to a folder or a bucket. The archive was read back and verified on return.
+
+        Args:
+            session_id: The id of the session.
+            target: A folder, or the URL of a bucket.
+            secret: The passphrase that encrypts the backup.
+            keep: How many backups or plain checkpoints stay.
+            alone: Promise that no other process backs up to that bucket.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.sessions.save_checkpoint({}, "demo")
+            memory.sessions.backup("demo", folder / "backups", secret="a long passphrase")
+        """
         _, files = self._records_and_files(session_id, scope)
         archives = Archives(open_file_store(target), files.backup_name, self._clock, self._new_id, alone=alone)
         return files.back_up(archives, secret=secret, keep=keep)
@@ -339,7 +414,21 @@ class Sessions:
         secret: str = "",
         scope: str | None = None,
     ) -> RecoveryReport:
-        """Restore a session's files from a backup, and recover the session from them."""
+        """Restore a session's files from a backup, and recover the session from them.
+
+        Args:
+            session_id: The id of the session.
+            source: The folder or the URL that holds the backup.
+            number: The number of the checkpoint or backup; default: the newest.
+            secret: The passphrase that encrypts the backup.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.sessions.save_checkpoint({}, "demo")
+            memory.sessions.backup("demo", folder / "backups")
+            memory.sessions.erase("demo")
+            memory.sessions.restore("demo", folder / "backups")
+        """
         records, files = self._records_and_files(session_id, scope)
         archives = Archives(open_file_store(source), files.backup_name, self._clock, self._new_id)
         files.restore(archives, number=number, secret=secret)
@@ -350,6 +439,15 @@ class Sessions:
 
         ``as_of`` is an earlier time or position, whose state is read from the log. The current state of the newest
         session of a scope has the forecasts of that scope.
+
+        Args:
+            session_id: The id of the session.
+            scope: The scope; default: wherever the caller finds it.
+            as_of: An earlier time, or a position in the log.
+
+        Example:
+            memory.sessions.save_checkpoint({"learning_state": {"step": 7}}, "demo")
+            memory.sessions.state("demo")["learning_state"]
         """
         if as_of is not None:
             records, _ = self._records_and_files(session_id, scope)
@@ -400,7 +498,14 @@ class Sessions:
         return None
 
     def configuration(self, *, scope: str | None = None) -> Mapping[str, Any]:
-        """Return the configuration of the newest session of a scope, by default the caller's own; {} without one."""
+        """Return the configuration of the newest session of a scope, by default the caller's own; {} without one.
+
+        Args:
+            scope: The scope; default: the caller's own.
+
+        Example:
+            memory.sessions.configuration()
+        """
         scope = scope or self._journal.home_scope or SHARED
         for session in reversed(self._open_sessions):
             if not session.closed and session.scope == scope:
@@ -416,33 +521,85 @@ class Sessions:
         return self._known_configuration[1]
 
     def checkpoint(self, session_id: str, number: int, *, scope: str | None = None) -> Checkpoint | None:
-        """Return the valid checkpoint of a number, from the files or from the log, or None."""
+        """Return the valid checkpoint of a number, from the files or from the log, or None.
+
+        Args:
+            session_id: The id of the session.
+            number: The number of the checkpoint.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.sessions.save_checkpoint({}, "demo")
+            memory.sessions.checkpoint("demo", 1).state
+        """
         records, files = self._records_and_files(session_id, scope)
         return files.find_checkpoint(number) or records.find_checkpoint(number)
 
     def latest(self, session_id: str, *, scope: str | None = None) -> Checkpoint | None:
-        """Return the newest valid checkpoint, from the files or from the log, or None."""
+        """Return the newest valid checkpoint, from the files or from the log, or None.
+
+        Args:
+            session_id: The id of the session.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.sessions.save_checkpoint({}, "demo")
+            memory.sessions.latest("demo").number
+        """
         records, files = self._records_and_files(session_id, scope)
         return newest_checkpoint(files.find_newest_valid()[0], records.find_newest_valid())[0]
 
     def find(self) -> list[SessionInfo]:
-        """Return the sessions that the caller may see, the one that was written last first."""
+        """Return the sessions that the caller may see, the one that was written last first.
+
+        Example:
+            memory.sessions.save_checkpoint({}, "demo")
+            [info.id for info in memory.sessions.find()]
+        """
         return [
             SessionInfo(record.id, record.scope, *map(record.body.__getitem__, ("agent_id", "status", "number", "at")))
             for record in self._journal.read(Query(kinds=(SESSION,), newest_first=True))
         ]
 
     def checkpoints(self, session_id: str, *, scope: str | None = None) -> list[CheckpointFileInfo]:
-        """Return the checkpoint files of a session, newest first."""
+        """Return the checkpoint files of a session, newest first.
+
+        Args:
+            session_id: The id of the session.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.sessions.save_checkpoint({}, "demo")
+            [info.number for info in memory.sessions.checkpoints("demo")]
+        """
         return self._records_and_files(session_id, scope)[1].list_checkpoints()
 
     def verify(self, session_id: str, *, scope: str | None = None) -> list[CheckpointVerification]:
-        """Verify every checkpoint file of a session, newest first. Nothing is written."""
+        """Verify every checkpoint file of a session, newest first. Nothing is written.
+
+        Args:
+            session_id: The id of the session.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.sessions.save_checkpoint({}, "demo")
+            memory.sessions.verify("demo")
+        """
         _, files = self._records_and_files(session_id, scope)
         return [CheckpointVerification(entry, files.find_fault(entry)) for entry in files.list_checkpoints()]
 
     def prune(self, session_id: str, budget: Budget | None = None, *, scope: str | None = None) -> PruningPlan:
-        """Bring a session that is not open within its budget; items that leave its state are archived."""
+        """Bring a session that is not open within its budget; items that leave its state are archived.
+
+        Args:
+            session_id: The id of the session.
+            budget: How large the state may become; default: the document's limits.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.sessions.save_checkpoint({}, "demo")
+            memory.sessions.prune("demo")
+        """
         session = self._find_session(session_id, scope, SessionOptions(budget=budget or Budget()), repair=False)
         if session is None:
             raise InvalidInput(f"Nothing is known of the session {session_id[:80]!r}.", hint="Check its id.")
@@ -452,15 +609,40 @@ class Sessions:
         return plan
 
     def archive(self, session_id: str, *, scope: str | None = None) -> list[Mapping[str, Any]]:
-        """Return the items that pruning removed from a session's state, oldest first."""
+        """Return the items that pruning removed from a session's state, oldest first.
+
+        Args:
+            session_id: The id of the session.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.sessions.archive("demo")
+        """
         return self._record_bodies(session_id, scope, ARCHIVE)
 
     def events(self, session_id: str, *, scope: str | None = None) -> list[Mapping[str, Any]]:
-        """Return the events of a session, oldest first."""
+        """Return the events of a session, oldest first.
+
+        Args:
+            session_id: The id of the session.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.sessions.save_checkpoint({}, "demo")
+            memory.sessions.events("demo")
+        """
         return self._record_bodies(session_id, scope, EVENT)
 
     def incidents(self, session_id: str, *, scope: str | None = None) -> list[Mapping[str, Any]]:
-        """Return the incidents of a session, damage and lost changes, oldest first."""
+        """Return the incidents of a session, damage and lost changes, oldest first.
+
+        Args:
+            session_id: The id of the session.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.sessions.incidents("demo")
+        """
         return self._record_bodies(session_id, scope, INCIDENT)
 
     def _record_bodies(self, session_id: str, scope: str | None, kind: str) -> list[Mapping[str, Any]]:
@@ -468,7 +650,17 @@ class Sessions:
         return [record.body for record in records.read_records(kind)]
 
     def erase(self, session_id: str, *, scope: str | None = None, reason: str = "") -> int:
-        """Erase a session for good: its records, derived records and files; return the number of files."""
+        """Erase a session for good: its records, derived records and files; return the number of files.
+
+        Args:
+            session_id: The id of the session.
+            scope: The scope; default: wherever the caller finds it.
+            reason: Why, in a few words.
+
+        Example:
+            memory.sessions.save_checkpoint({}, "demo")
+            memory.sessions.erase("demo", reason="request of 6 January")
+        """
         records, files = self._records_and_files(session_id, scope)
         erased = self._journal.erase(records.key, reason=reason).files
         return len(erased) + len(files.remove())
@@ -477,6 +669,11 @@ class Sessions:
         """Delete the files of sessions, and every session folder and file that names a subject; return their names.
 
         ``journal.erase`` calls this. Only the owner of the store may do it.
+
+        Args:
+            *keys: The keys of sessions.
+            subject: A person or thing: every record that the subject wrote or that names it as whole words.
+            exact: Let the case of letters count.
         """
         if not self._journal.reach.unlimited:
             raise NotAllowed("Only the owner of the store may erase from it.")
@@ -486,7 +683,13 @@ class Sessions:
         return remove_files(self.blobs, files, dict.fromkeys(folders))
 
     def find_files(self, *keys: Key, subject: str | None = None, exact: bool = False) -> list[str]:
-        """Return the names of the files that ``erase_files`` would delete."""
+        """Return the names of the files that ``erase_files`` would delete.
+
+        Args:
+            *keys: The keys of sessions.
+            subject: A person or thing: every record that the subject wrote or that names it as whole words.
+            exact: Let the case of letters count.
+        """
         sessions = [CheckpointFiles(self.blobs, key.id, key.scope) for key in keys if key.kind == SESSION]
         names = [name for files in sessions for name in files.file_names()]
         return list(dict.fromkeys(names + (find_mentions(self.blobs, subject, exact) if subject else [])))
@@ -499,7 +702,15 @@ class Sessions:
         return self._blobs
 
     def folder(self, session_id: str, *, scope: str | None = None) -> str:
-        """Return the folder of a session's files in the file store."""
+        """Return the folder of a session's files in the file store.
+
+        Args:
+            session_id: The id of the session.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            memory.sessions.folder("demo")
+        """
         return self._records_and_files(session_id, scope)[1].path
 
     def _records_and_files(self, session_id: str, scope: str | None) -> tuple[SessionRecords, CheckpointFiles]:

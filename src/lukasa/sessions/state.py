@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from lukasa.canonical_json import find_json_fault
+from lukasa.choices import PREDICTION_STATUSES
 from lukasa.clock import from_iso, to_iso
 from lukasa.errors import InvalidInput, StoreNewer
 
@@ -24,7 +25,6 @@ SCHEMA = 1
 UPGRADES: dict[int, Callable[[SessionState], SessionState]] = {}
 """Functions that turn a state of one version into the next."""
 
-STATUSES = ("active", "resolved", "expired", "recovering")
 TRENDS = ("improving", "stable", "declining")
 ITEM_IDS = {"active_predictions": "prediction_id", "signal_history": "signal_id", "peer_agents": "agent_id"}
 """Lists whose items have an id, and the name of that id."""
@@ -269,7 +269,7 @@ _ITEM_CHECKS: dict[str, dict[str, FieldCheck]] = {
         "confidence_level": _optional_check(_check_probability),
         "created_at": _check_time,
         "last_updated": _check_time,
-        "status": _choice_check(STATUSES),
+        "status": _choice_check(PREDICTION_STATUSES),
         "num_updates": _check_count,
     },
     "signal_history": {

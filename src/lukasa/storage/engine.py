@@ -221,10 +221,26 @@ class LogReader(Protocol):
     shares_records: bool
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
-        """Return the newest version, the version as of an earlier state, or one version by number; no tombstones."""
+        """Return the newest version, the version as of an earlier state, or one version by number; no tombstones.
+
+        Args:
+            key: The key of the record: scope, kind and id.
+            as_of: An earlier time, or a position in the log.
+            version: The number of a version; default: the newest.
+
+        Example:
+            reader.get(lukasa.Key("shared", "note", "n-1"))
+        """
 
     def read(self, query: Query = ALL_RECORDS) -> list[Record]:
-        """Return records in log order."""
+        """Return records in log order.
+
+        Args:
+            query: Filters: kinds, scopes, labels, author, times, limit.
+
+        Example:
+            reader.read(lukasa.Query(kinds=("note",), newest_first=True, limit=5))
+        """
 
     def get_parsed(self, key: Key, parsed: ParsedRecords[T]) -> T | None:
         """Return what ``parsed`` has or makes of the newest version, if that is no tombstone."""
@@ -233,22 +249,58 @@ class LogReader(Protocol):
         """Return what ``parsed`` has or makes of each record, in log order."""
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
-        """Return every stored version, oldest first, tombstones included; ``hidden`` as in ``Query``."""
+        """Return every stored version, oldest first, tombstones included; ``hidden`` as in ``Query``.
+
+        Args:
+            key: The key of the record: scope, kind and id.
+            hidden: Return quarantined versions too; for the owner only.
+
+        Example:
+            reader.history(lukasa.Key("shared", "note", "n-1"))
+        """
 
     def tally(self) -> list[Tally]:
-        """Return the counts per scope and kind, in constant time per pair."""
+        """Return the counts per scope and kind, in constant time per pair.
+
+        Example:
+            reader.tally()
+        """
 
     def tip(self) -> int:
-        """Return the newest position; 0 for an empty log."""
+        """Return the newest position; 0 for an empty log.
+
+        Example:
+            reader.tip()
+        """
 
     def names_at(self, seqs: Iterable[int]) -> list[str]:
-        """Return key, version and position of the entries at some positions, damaged or not, as ``verify`` names them."""
+        """Return key, version and position of the entries at some positions, damaged or not, as ``verify`` names them.
+
+        Args:
+            seqs: Positions in the log.
+        """
 
     def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
-        """Return the links of current records that leave or reach ``key``."""
+        """Return the links of current records that leave or reach ``key``.
+
+        Args:
+            key: The key of the record: scope, kind and id.
+            relation: Only links with this relation.
+
+        Example:
+            reader.neighbours(lukasa.Key("shared", "note", "n-1"))
+        """
 
     def descendants(self, keys: Sequence[Key], *, hidden: bool = False) -> list[Key]:
-        """Return every record with a version derived from these keys, directly or not; ``hidden`` as in ``Query``."""
+        """Return every record with a version derived from these keys, directly or not; ``hidden`` as in ``Query``.
+
+        Args:
+            keys: The keys of the records.
+            hidden: Return quarantined versions too; for the owner only.
+
+        Example:
+            reader.descendants([lukasa.Key("shared", "note", "n-1")])
+        """
 
 
 class SearchIndex(Protocol):
@@ -263,31 +315,69 @@ class SearchIndex(Protocol):
         """Return records whose text holds any of the words, best first. Any string is a valid query.
 
         The words of ``together`` count as one: a text that holds all of them matches too.
+
+        Args:
+            words: The words to look for.
+            query: Filters: kinds, scopes, labels, author, times, limit.
+            together: Words that count as one: a text with all of them matches too.
+
+        Example:
+            reader.match_text("release day", lukasa.Query(limit=5))
         """
 
     def match_vector(self, model: str, vector: Sequence[float], query: Query = ALL_RECORDS) -> list[Match]:
         """Return the current records whose stored vectors are nearest by cosine, best first.
 
         The result is exact in a small store; a large store may occasionally miss one of the nearest records.
+
+        Args:
+            model: The name of the embedder's model.
+            vector: The vector to compare with.
+            query: Filters: kinds, scopes, labels, author, times, limit.
         """
 
     def without_vectors(self, model: str, limit: int) -> list[Record]:
         """Return the next versions with a text and no vector of the model, oldest first, hidden ones included.
 
         Vectors are made in log order: every version before one that has a vector is taken to have one too.
+
+        Args:
+            model: The name of the embedder's model.
+            limit: How many to return at most.
         """
 
     def count_without_vectors(self, model: str) -> int:
-        """Count the versions within reach with a text and no vector of the model."""
+        """Count the versions within reach with a text and no vector of the model.
+
+        Args:
+            model: The name of the embedder's model.
+        """
 
     def cosines(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
-        """Return the cosines of the records at some positions; records without a vector are left out."""
+        """Return the cosines of the records at some positions; records without a vector are left out.
+
+        Args:
+            model: The name of the embedder's model.
+            vector: The vector to compare with.
+            seqs: Positions in the log.
+        """
 
     def frequency(self, tokens: Sequence[str]) -> dict[str, int]:
-        """Return about how many texts within reach hold each token of ``lukasa.text.terms``; 0 is exact."""
+        """Return about how many texts within reach hold each token of ``lukasa.text.terms``; 0 is exact.
+
+        Args:
+            tokens: Tokens of ``lukasa.text.terms``.
+        """
 
     def authors(self, latest: int) -> list[str]:
-        """Return the authors of the latest records of each scope and kind; of the largest pairs if there are many."""
+        """Return the authors of the latest records of each scope and kind; of the largest pairs if there are many.
+
+        Args:
+            latest: How many records of each scope and kind to look at.
+
+        Example:
+            reader.authors(100)
+        """
 
     def near_duplicates(
         self, keys_of_texts: Sequence[Sequence[int]], scope: str, *, kind: str, limit_per_key: int
@@ -297,16 +387,33 @@ class SearchIndex(Protocol):
         Each text is given by its keys. Each key brings its newest ``limit_per_key`` records, and beyond those the
         records that share several keys of one text, as far as that is cheap to find. Every record comes once, newest
         first. The cost depends on the number of keys, not on the size of the log.
+
+        Args:
+            keys_of_texts: The near-duplicate keys of each text.
+            scope: The scope.
+            kind: The kind of record.
+            limit_per_key: How many records each key brings at most.
         """
 
     def adjacent_turns(self, records: Iterable[Record], group_label: str) -> dict[int, tuple[int | None, int | None]]:
         """Return the positions of the current records of the same kind just before and just after each record.
 
         Neighbours share the record's label ``group_label=…``; records without such a label are left out.
+
+        Args:
+            records: The records.
+            group_label: The name of the label that turns of one conversation share.
         """
 
     def texts_at(self, seqs: Iterable[int]) -> dict[int, str]:
-        """Return the texts at some positions."""
+        """Return the texts at some positions.
+
+        Args:
+            seqs: Positions in the log.
+
+        Example:
+            reader.texts_at([1, 2])
+        """
 
 
 class Reader(LogReader, SearchIndex, Protocol):

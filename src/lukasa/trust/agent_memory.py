@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import IdMaker, from_iso, to_iso
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.outcome import Outcome, Refused
@@ -50,6 +51,7 @@ _DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@check_arguments
 class AgentMemory:
     """One agent. Every attribute is read from the store on access, so it is always current."""
 
@@ -64,10 +66,12 @@ class AgentMemory:
 
     @property
     def model(self) -> str:
+        """The model that the agent runs on."""
         return str(self._agent_body().get("model", ""))
 
     @property
     def primary_role(self) -> str:
+        """The role of the agent."""
         return str(self._agent_body().get("primary_role", ""))
 
     @property
@@ -82,14 +86,17 @@ class AgentMemory:
 
     @property
     def trust_score_history(self) -> list[dict[str, Any]]:
+        """The changes of the agent's score, oldest first."""
         return self._latest_events(TRUST_CHANGE)
 
     @property
     def dissent_history(self) -> list[dict[str, Any]]:
+        """The dissents of the agent, oldest first, as the document lists them."""
         return self._latest_events(DISSENT)
 
     @property
     def override_history(self) -> list[dict[str, Any]]:
+        """The overrides of the agent's output, oldest first, as the document lists them."""
         return self._latest_events(OVERRIDE)
 
     @property
@@ -137,10 +144,12 @@ class AgentMemory:
 
     @property
     def rounds_participated(self) -> int:
+        """How many rounds the agent took part in."""
         return self._records.aggregate(self.agent_name).rounds
 
     @property
     def probation_until(self) -> str | None:
+        """Until when the agent is on probation, or None."""
         until = self._records.aggregate(self.agent_name).probation_until
         if until is None:
             return None
@@ -148,7 +157,11 @@ class AgentMemory:
         return str(imported) if imported is not None and from_iso(imported) == until else to_iso(until)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the agent's memory as the document lays out its file."""
+        """Return the agent's memory as the document lays out its file.
+
+        Example:
+            memory.trust.agent("critic").as_json()["trust_score"]
+        """
         return {
             **{name: getattr(self, name) for name in _DEFAULTS},
             **(self._agent_body().get("imported") or {}).get("more", {}),
@@ -166,19 +179,54 @@ class AgentMemory:
         return [dict(event_of(record)) for record in found]
 
     def log_dissent(self, text: str, rubric_citations: Sequence[str] = (), **fields: Any) -> Outcome:
-        """Log a dissent of this agent; see ``Trust.log_dissent``."""
+        """Log a dissent of this agent; see ``Trust.log_dissent``.
+
+        Args:
+            text: The dissent, in plain words.
+            rubric_citations: The criteria of the rubric that the dissent cites.
+            **fields: Further arguments of the method of ``memory.trust`` with the same name.
+
+        Example:
+            memory.trust.agent("critic").log_dissent("The figure is wrong.", ["Accuracy"])
+        """
         return self._trust.log_dissent(self.agent_name, text, rubric_citations=rubric_citations, **fields)
 
     def log_override(self, round_id: str, agent_output: str, human_decision: str, **fields: Any) -> Outcome:
-        """Log an override of this agent's output; see ``Trust.log_override``."""
+        """Log an override of this agent's output; see ``Trust.log_override``.
+
+        Args:
+            round_id: The id of the round.
+            agent_output: What the agent said.
+            human_decision: What the person decided instead.
+            **fields: Further arguments of the method of ``memory.trust`` with the same name.
+
+        Example:
+            memory.trust.agent("writer").log_override("round-1", "Ship on Friday", "Ship on Monday")
+        """
         return self._trust.log_override(self.agent_name, agent_output, human_decision, round_id=round_id, **fields)
 
     def check_reverts(self, round_id: str, final_output: str, *, by: str = "system") -> Outcome:
-        """Mark this agent's overrides of a round that were reverted; see ``Trust.check_reverts``."""
+        """Mark this agent's overrides of a round that were reverted; see ``Trust.check_reverts``.
+
+        Args:
+            round_id: The id of the round.
+            final_output: What the round ended with.
+            by: The person or rule that decides.
+
+        Example:
+            memory.trust.agent("writer").check_reverts("round-1", "Ship on Monday")
+        """
         return self._trust.check_reverts(round_id, final_output, agent=self.agent_name, by=by)
 
     def participate(self, round_id: str) -> Outcome:
-        """Count a round."""
+        """Count a round.
+
+        Args:
+            round_id: The id of the round.
+
+        Example:
+            memory.trust.agent("critic").participate("round-1")
+        """
         return self._trust.participate(self.agent_name, round_id)
 
 

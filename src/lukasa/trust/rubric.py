@@ -13,6 +13,7 @@ from datetime import timedelta
 from math import isfinite
 from typing import Any
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import from_iso, to_iso
 from lukasa.outcome import Accepted, Outcome, Refused
 from lukasa.record import DERIVED_FROM, Draft, Link, Record, draft_from
@@ -59,6 +60,7 @@ class RubricEffect:
     after: int
 
 
+@check_arguments
 class Rubrics:
     """The rubrics of a store and the proposals to change them. Only the owner may use it."""
 
@@ -66,17 +68,42 @@ class Rubrics:
         self._records = records
 
     def get(self, name: str = DEFAULT_RUBRIC, *, version: int | None = None) -> Rubric | None:
-        """Return a rubric, or one version of it; None when there is none."""
+        """Return a rubric, or one version of it; None when there is none.
+
+        Args:
+            name: The name of the rubric.
+            version: The number of a version; default: the newest.
+
+        Example:
+            memory.trust.rubric.set({"Accuracy": 2, "Style": 1}, by="anna")
+            memory.trust.rubric.get().criteria
+        """
         record = self._records.require_owner().journal.get(trust_key(RUBRIC, name), version=version)
         return None if record is None else _parse_rubric(record)
 
     def versions(self, name: str = DEFAULT_RUBRIC) -> list[Rubric]:
-        """List the versions of a rubric, oldest first."""
+        """List the versions of a rubric, oldest first.
+
+        Args:
+            name: The name of the rubric.
+
+        Example:
+            memory.trust.rubric.versions()
+        """
         history = self._records.require_owner().journal.history(trust_key(RUBRIC, name))
         return [_parse_rubric(record) for record in history if not record.deleted]
 
     def set(self, criteria: Mapping[str, float], *, by: str, name: str = DEFAULT_RUBRIC) -> Outcome:
-        """Write a rubric. Weights are scaled so that they add up to 1."""
+        """Write a rubric. Weights are scaled so that they add up to 1.
+
+        Args:
+            criteria: The weight of each criterion.
+            by: The person or rule that decides.
+            name: The name of the rubric.
+
+        Example:
+            memory.trust.rubric.set({"Accuracy": 2, "Style": 1}, by="anna")
+        """
         records = self._records.require_owner()
         if not by.strip():
             return Refused("no_person", "Only a named person or policy may change a rubric: say who with by=…")
@@ -89,7 +116,14 @@ class Rubrics:
         return records.journal.append(_rubric_draft(name, criteria, by))
 
     def propose(self, name: str = DEFAULT_RUBRIC) -> list[Record]:
-        """Write the proposals that recent overrides call for, and return the new ones."""
+        """Write the proposals that recent overrides call for, and return the new ones.
+
+        Args:
+            name: The name of the rubric.
+
+        Example:
+            memory.trust.rubric.propose()
+        """
 
         def plan(changes: TrustChanges) -> None:
             rubric = changes.reader.get(trust_key(RUBRIC, name))
@@ -119,16 +153,43 @@ class Rubrics:
         return list(outcome.records) if isinstance(outcome, Accepted) else []
 
     def proposals(self, *, state: str | None = None) -> list[Record]:
-        """List the proposals, oldest first; with ``state`` only those that are open, applied or rejected."""
+        """List the proposals, oldest first; with ``state`` only those that are open, applied or rejected.
+
+        Args:
+            state: ``open``, ``applied`` or ``rejected``; default: all.
+
+        Example:
+            memory.trust.rubric.proposals(state="open")
+        """
         found = self._records.require_owner().journal.read(Query(kinds=(RUBRIC_PROPOSAL,), scopes=(SYSTEM,)))
         return [record for record in found if state in (None, record.body["state"])]
 
     def apply(self, id: str, *, by: str) -> Outcome:
-        """Apply a proposal in the name of a person or policy; writes a new version of the rubric."""
+        """Apply a proposal in the name of a person or policy; writes a new version of the rubric.
+
+        Args:
+            id: The id of the proposal.
+            by: The person or rule that decides.
+
+        Example:
+            rubric = memory.trust.rubric
+            rubric.set({"Accuracy": 2, "Style": 1}, by="anna")
+            for proposal in rubric.propose():
+                rubric.apply(proposal.id, by="anna")
+        """
         return self._decide_proposal(id, "applied", by)
 
     def reject(self, id: str, *, by: str) -> Outcome:
-        """Reject a proposal in the name of a person or policy."""
+        """Reject a proposal in the name of a person or policy.
+
+        Args:
+            id: The id of the proposal.
+            by: The person or rule that decides.
+
+        Example:
+            for proposal in memory.trust.rubric.propose():
+                memory.trust.rubric.reject(proposal.id, by="anna")
+        """
         return self._decide_proposal(id, "rejected", by)
 
     def _decide_proposal(self, id: str, state: str, by: str) -> Outcome:
@@ -156,7 +217,14 @@ class Rubrics:
         return records.change(plan)
 
     def effect(self, id: str) -> RubricEffect | None:
-        """Count the overrides about an applied proposal's criterion before and after; None if it was not applied."""
+        """Count the overrides about an applied proposal's criterion before and after; None if it was not applied.
+
+        Args:
+            id: The id of the proposal.
+
+        Example:
+            memory.trust.rubric.effect("proposal-1")
+        """
         record = self._records.require_owner().journal.get(trust_key(RUBRIC_PROPOSAL, id))
         if record is None or record.body["state"] != "applied" or record.body["decided_at"] is None:
             return None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, IdMaker, to_iso, to_utc
 from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
@@ -59,6 +60,7 @@ from lukasa.trust.score import TrustScore, TrustSums, compute_depth, weighted_me
 _OVERRIDES = Query(kinds=(OVERRIDE,), scopes=(SYSTEM,))
 
 
+@check_arguments
 class Trust:
     """Records dissents and overrides, and computes from them how far each agent is trusted.
 
@@ -88,17 +90,37 @@ class Trust:
         return self._records.require_owner()
 
     def agent(self, name: str) -> AgentMemory:
-        """Return the document's agent memory: a live view of everything recorded about one agent."""
+        """Return the document's agent memory: a live view of everything recorded about one agent.
+
+        Args:
+            name: The name of the agent.
+
+        Example:
+            memory.trust.agent("critic").trust_score
+        """
         if (refused := self._owned.check_names(agent=name)) is not None:
             raise InvalidInput(refused.reason)
         return AgentMemory(name, self, self._records, self._settings)
 
     def agents(self) -> list[str]:
-        """List the names of all known agents."""
+        """List the names of all known agents.
+
+        Example:
+            memory.trust.agents()
+        """
         return sorted(record.id for record in self._owned.journal.read(Query(kinds=(AGENT,), scopes=(SYSTEM,))))
 
     def register(self, agent: str, *, model: str | None = None, primary_role: str | None = None) -> Outcome:
-        """Set an agent's model and role. Earlier ones stay in its history."""
+        """Set an agent's model and role. Earlier ones stay in its history.
+
+        Args:
+            agent: The name of the agent.
+            model: The model that the agent runs on.
+            primary_role: The role that the agent has, such as ``critic``.
+
+        Example:
+            memory.trust.register("critic", model="local", primary_role="critic")
+        """
         if (refused := self._owned.check_names(agent=agent)) is not None:
             return refused
         given = {name: value for name, value in (("model", model), ("primary_role", primary_role)) if value is not None}
@@ -110,17 +132,39 @@ class Trust:
         return self._records.change(plan)
 
     def adopt(self, document: Mapping[str, Any]) -> Outcome:
-        """Import an agent with its past from the document's JSON; refused when the agent is known already."""
+        """Import an agent with its past from the document's JSON; refused when the agent is known already.
+
+        Args:
+            document: The JSON of the document.
+
+        Example:
+            memory.trust.adopt({"agent_name": "critic", "trust_score": 0.7})
+        """
         records, memory = self._owned, validate_agent_memory(dict(document), "The agent's memory")
         vectors = self._vectors.encode_texts([event["dissent_text"] for event in memory["dissent_history"]])
         return records.change(lambda changes: import_agent(changes, memory, vectors, records.new_id, self._settings))
 
     def standing(self, agent: str) -> TrustAggregate:
-        """Return an agent's running aggregate."""
+        """Return an agent's running aggregate.
+
+        Args:
+            agent: The name of the agent.
+
+        Example:
+            memory.trust.standing("critic")
+        """
         return self._owned.aggregate(agent)
 
     def score(self, agent: str, *, at: datetime | None = None) -> TrustScore:
-        """Return an agent's two scores with their parts; with ``at``, recompute them from the events known then."""
+        """Return an agent's two scores with their parts; with ``at``, recompute them from the events known then.
+
+        Args:
+            agent: The name of the agent.
+            at: An earlier time; default: now.
+
+        Example:
+            memory.trust.score("critic").adjusted_score
+        """
         if at is not None or not agent or agent != self._journal.author:
             self._records.require_owner()
         if at is None:
@@ -131,11 +175,26 @@ class Trust:
             return recompute_aggregate(snapshot, empty, moment).score(moment)
 
     def history(self, agent: str, *, limit: int | None = None) -> list[Record]:
-        """List the changes of an agent's trust, oldest first, each with its reason and its inputs."""
+        """List the changes of an agent's trust, oldest first, each with its reason and its inputs.
+
+        Args:
+            agent: The name of the agent.
+            limit: How many to return at most.
+
+        Example:
+            memory.trust.history("critic", limit=10)
+        """
         return self._owned.events(agent, TRUST_CHANGE, newest_first=True, limit=limit)[::-1]
 
     def check(self, agent: str | None = None) -> list[Finding]:
-        """Compare the running sums with those recomputed from the events, and list the differences."""
+        """Compare the running sums with those recomputed from the events, and list the differences.
+
+        Args:
+            agent: Only this agent; default: all.
+
+        Example:
+            assert memory.trust.check() == []
+        """
         records, findings = self._owned, []
         for name in self.agents() if agent is None else [agent]:
             aggregate = records.aggregate(name).advance_to(self._clock.now().date())
@@ -149,7 +208,15 @@ class Trust:
         return findings
 
     def rebuild(self, agent: str) -> Outcome:
-        """Recompute the sums of an agent's aggregate from its events, and write them."""
+        """Recompute the sums of an agent's aggregate from its events, and write them.
+
+        Args:
+            agent: The name of the agent.
+
+        Example:
+            memory.trust.register("critic")
+            memory.trust.rebuild("critic")
+        """
 
         def plan(changes: TrustChanges) -> None:
             changes.set_aggregate(recompute_aggregate(changes.reader, changes.get_aggregate(agent)))
@@ -160,7 +227,16 @@ class Trust:
     def dissent_depth(
         self, text: str, rubric_citations: Sequence[str] = (), previous_dissents: Sequence[str] | None = None
     ) -> float:
-        """Compute the depth of a dissent by the document's formula, with its novelty among earlier ones."""
+        """Compute the depth of a dissent by the document's formula, with its novelty among earlier ones.
+
+        Args:
+            text: The dissent, in plain words.
+            rubric_citations: The criteria of the rubric that the dissent cites.
+            previous_dissents: Earlier dissents to compare with; default: those in the store.
+
+        Example:
+            memory.trust.dissent_depth("The figure is wrong, because it counts twice.", ["Accuracy"])
+        """
         novelty = 0.0
         if previous_dissents:
             own, *previous = self._vectors.embed([text, *previous_dissents])
@@ -177,14 +253,27 @@ class Trust:
 
         ``impact`` says whether it changed the final output. With ``None`` the dissent does not count until ``judge``
         says so. ``of`` is the agent whose output it was about. A repeated ``key`` writes nothing.
+
+        Args:
+            agent: The name of the agent.
+            text: The dissent, in plain words.
+            round_id: The id of the round.
+            rubric_citations: The criteria of the rubric that the dissent cites.
+            impact: Whether it changed the final output; ``None`` if that is not known yet.
+            feedback_incorporated: Whether the dissent was used; default: the same as ``impact``.
+            context: Further fields of the context, as JSON.
+            of: The agent whose output the dissent is about.
+            timestamp: When it happened, if that is not now.
+            key: A word of the caller's for this call; a repeated call returns the first outcome and writes nothing.
+
+        Example:
+            memory.trust.log_dissent("critic", "The figure is wrong.", rubric_citations=["Accuracy"], impact=True)
         """
         if (refused := self._owned.check_names(agent=agent, round=round_id, of=of)) is not None:
             return refused
         if not text.strip():
             return Refused("empty_dissent", "The dissent has no text.")
-        if isinstance(rubric_citations, str) or any(
-            check_name("criterion", name) is not None for name in rubric_citations
-        ):
+        if any(check_name("criterion", name) is not None for name in rubric_citations):
             return Refused("bad_citation", "Citations are names of rubric criteria.")
         when = to_utc(timestamp) if timestamp is not None else self._clock.now()
         incorporated = bool(impact) if feedback_incorporated is None else feedback_incorporated
@@ -192,14 +281,35 @@ class Trust:
         return self._dissents.log(agent, event, of=of, happened_at=when, key=key)
 
     def judge(self, id: str, *, impact: bool, feedback_incorporated: bool | None = None) -> Outcome:
-        """Record whether a dissent changed the final output, if that was unknown when it was logged or filed."""
+        """Record whether a dissent changed the final output, if that was unknown when it was logged or filed.
+
+        Args:
+            id: The id of the dissent or the override.
+            impact: Whether the dissent changed the final output.
+            feedback_incorporated: Whether the dissent was used; default: the same as ``impact``.
+
+        Example:
+            kept = memory.trust.log_dissent("critic", "The figure is wrong.")
+            memory.trust.judge(kept.records[0].id, impact=True)
+        """
         return self._dissents.judge(id, impact, impact if feedback_incorporated is None else feedback_incorporated)
 
     def file_dissent(
         self, text: str, *, round_id: str = "", rubric_citations: Sequence[str] = (),
         context: Mapping[str, Any] | None = None, of: str = "",
     ) -> Outcome:  # fmt: skip
-        """Write a dissent as the calling agent, for all to read. It counts for nothing until the owner judges it."""
+        """Write a dissent as the calling agent, for all to read. It counts for nothing until the owner judges it.
+
+        Args:
+            text: The dissent, in plain words.
+            round_id: The id of the round.
+            rubric_citations: The criteria of the rubric that the dissent cites.
+            context: Further fields of the context, as JSON.
+            of: The agent whose output the dissent is about.
+
+        Example:
+            memory.as_agent("critic").trust.file_dissent("The figure is wrong.", rubric_citations=["Accuracy"])
+        """
         author = self._journal.author
         if not author:
             return Refused("no_author", "Only an agent files a dissent; the owner logs it: log_dissent.")
@@ -210,7 +320,14 @@ class Trust:
         return self._journal.append(Draft(DISSENT, text, body, origin=ORIGIN, labels=labels))
 
     def filed(self, *, limit: int = 1_000) -> list[Record]:
-        """List the dissents that agents filed and that are not judged yet, oldest first."""
+        """List the dissents that agents filed and that are not judged yet, oldest first.
+
+        Args:
+            limit: How many to return at most.
+
+        Example:
+            memory.trust.filed()
+        """
         return self._dissents.list_filed(limit)
 
     def log_override(
@@ -222,6 +339,21 @@ class Trust:
 
         ``artifact`` is the record that holds the decision: putting it back to what it was reverts the override.
         ``criteria`` are those of the rubric that the decision was about. A repeated ``key`` writes nothing.
+
+        Args:
+            agent: The name of the agent.
+            agent_output: What the agent said.
+            human_decision: What the person decided instead.
+            round_id: The id of the round.
+            by: The person or rule that decides.
+            context: Further fields of the context, as JSON.
+            artifact: The record that holds the decision; putting it back to what it was reverts the override.
+            criteria: The criteria of the rubric that the decision was about.
+            timestamp: When it happened, if that is not now.
+            key: A word of the caller's for this call; a repeated call returns the first outcome and writes nothing.
+
+        Example:
+            memory.trust.log_override("writer", "Ship on Friday", "Ship on Monday", by="anna")
         """
         if (refused := self._owned.check_names(agent=agent, round=round_id, by=by)) is not None:
             return refused
@@ -249,6 +381,15 @@ class Trust:
         the output once its day has passed. Without: the versions of every override's artifact are compared. One that was
         put back to what it was is marked at once, with the author who did it; one that differs otherwise, once its day
         has passed.
+
+        Args:
+            round_id: The id of the round; default: compare the artifacts.
+            final_output: What the round ended with.
+            agent: Only overrides of this agent; default: all.
+            by: The person or rule that decides.
+
+        Example:
+            memory.trust.check_reverts("round-1", "Ship on Monday")
         """
         records = self._owned
         if round_id is not None and final_output is not None:
@@ -262,7 +403,16 @@ class Trust:
         return records.change(lambda changes: mark_artifacts(changes, found, agent=agent))
 
     def revert(self, id: str, *, by: str) -> Outcome:
-        """Mark an override as regretted at once, because a person reverted it."""
+        """Mark an override as regretted at once, because a person reverted it.
+
+        Args:
+            id: The id of the dissent or the override.
+            by: The person or rule that decides.
+
+        Example:
+            kept = memory.trust.log_override("writer", "Ship on Friday", "Ship on Monday")
+            memory.trust.revert(kept.records[0].id, by="anna")
+        """
         if (refused := self._owned.check_names(by=by)) is not None:
             return refused
         if not by.strip():
@@ -270,13 +420,28 @@ class Trust:
         return self._records.change(lambda changes: revert_override(changes, id, by))
 
     def controversy(self, *, limit: int = 100) -> list[Controversy]:
-        """List the rounds and artifacts with repeated overrides and reverts, the most disputed first."""
+        """List the rounds and artifacts with repeated overrides and reverts, the most disputed first.
+
+        Args:
+            limit: How many to return at most.
+
+        Example:
+            memory.trust.controversy(limit=10)
+        """
         query = Query(kinds=(CONTROVERSY,), scopes=(SYSTEM,), labels=(CONTESTED_LABEL,))
         found = [Controversy(**record.body) for record in self._owned.journal.read(query)]
         return sorted(found, key=lambda subject: (-subject.reverts, -subject.overrides, subject.name))[:limit]
 
     def participate(self, agents: str | Iterable[str], round_id: str) -> Outcome:
-        """Count a round for the agents that took part in it; the same round counts once per agent."""
+        """Count a round for the agents that took part in it; the same round counts once per agent.
+
+        Args:
+            agents: One agent or several.
+            round_id: The id of the round.
+
+        Example:
+            memory.trust.participate(["critic", "writer"], "round-1")
+        """
         records = self._owned
         names = list(dict.fromkeys([agents] if isinstance(agents, str) else agents))
         for name in names:
@@ -297,7 +462,17 @@ class Trust:
         return records.change(plan)
 
     def set_probation(self, agent: str, until: datetime | None, *, reason: str = "", by: str = "owner") -> Outcome:
-        """Keep an agent from critical roles until a time; ``None`` ends the probation."""
+        """Keep an agent from critical roles until a time; ``None`` ends the probation.
+
+        Args:
+            agent: The name of the agent.
+            until: Until when; ``None`` ends it.
+            reason: Why, in a few words.
+            by: The person or rule that decides.
+
+        Example:
+            memory.trust.set_probation("critic", datetime(2027, 1, 1, tzinfo=UTC), reason="three reverts")
+        """
         if (refused := self._owned.check_names(agent=agent, by=by)) is not None:
             return refused
         moment = None if until is None else to_utc(until)
@@ -310,7 +485,14 @@ class Trust:
         return self._records.change(plan)
 
     def eligibility(self, agent: str) -> Eligibility:
-        """Return whether an agent may take a critical role, and the reasons if not."""
+        """Return whether an agent may take a critical role, and the reasons if not.
+
+        Args:
+            agent: The name of the agent.
+
+        Example:
+            memory.trust.eligibility("critic")
+        """
         return self._list_eligibility([agent])[0]
 
     def _list_eligibility(self, agents: Sequence[str]) -> list[Eligibility]:
@@ -328,6 +510,15 @@ class Trust:
         """Draw the devil's advocate from the viable candidates, or from all when none is, weighted by trust.
 
         The same seed draws the same agent from the same candidates. The draw is recorded with its candidates.
+
+        Args:
+            candidates: The agents to choose from.
+            seed: The same seed draws the same agent from the same candidates.
+            round_id: The id of the round.
+
+        Example:
+            memory.trust.register("critic")
+            memory.trust.assign_devils_advocate(["critic", "writer"], seed=7).chosen
         """
         if (refused := self._owned.check_names(round=round_id)) is not None:
             return refused
@@ -344,12 +535,26 @@ class Trust:
         return outcome if isinstance(outcome, Refused) else Refused("conflict", outcome.reason)
 
     def weigh(self, feedback: Mapping[str, float]) -> WeightedFeedback:
-        """Return the mean of agents' values, weighted by their trust."""
+        """Return the mean of agents' values, weighted by their trust.
+
+        Args:
+            feedback: The value that each agent gave.
+
+        Example:
+            memory.trust.weigh({"critic": 0.4, "writer": 0.9}).value
+        """
         trust = {found.agent: found.trust for found in self._list_eligibility(list(feedback))}
         return WeightedFeedback(weighted_mean(feedback, trust), trust)
 
     def metrics(self, agent: str | None = None) -> analytics.TrustMetrics:
-        """Compute dissent impact, regret rate and escalation usefulness of one agent, or of all together."""
+        """Compute dissent impact, regret rate and escalation usefulness of one agent, or of all together.
+
+        Args:
+            agent: One agent; default: all together.
+
+        Example:
+            memory.trust.metrics("critic")
+        """
         records, today = self._owned, self._clock.now().date()
         names = self.agents() if agent is None else [agent]
         aggregates = [records.aggregate(name).advance_to(today) for name in names]
@@ -360,12 +565,23 @@ class Trust:
         )
 
     def diversity(self, agent: str) -> analytics.CitationDiversity:
-        """Measure the diversity of an agent's citations; flagged when it is low while trust is high."""
+        """Measure the diversity of an agent's citations; flagged when it is low while trust is high.
+
+        Args:
+            agent: The name of the agent.
+
+        Example:
+            memory.trust.diversity("critic")
+        """
         aggregate = self.standing(agent)
         return analytics.measure_diversity(aggregate, aggregate.score(self._clock.now()).trust)
 
     def influence(self) -> analytics.InfluenceMatrices:
-        """Count whose dissents changed whose output, and whose overrides were reverted by whom."""
+        """Count whose dissents changed whose output, and whose overrides were reverted by whom.
+
+        Example:
+            memory.trust.influence()
+        """
         dissents = {name: dict(self._owned.aggregate(name).on) for name in self.agents()}
         persons = self._journal.read(Query(kinds=(PERSON,), scopes=(SYSTEM,)))
         return analytics.InfluenceMatrices(
@@ -374,7 +590,15 @@ class Trust:
         )
 
     def predict(self, topic: str, candidates: Iterable[str] | None = None) -> analytics.DissentForecast:
-        """Rank agents by the expected impact of a dissent on a topic, with evidence and the method's hit rate."""
+        """Rank agents by the expected impact of a dissent on a topic, with evidence and the method's hit rate.
+
+        Args:
+            topic: What the dissent would be about.
+            candidates: The agents to choose from.
+
+        Example:
+            memory.trust.predict("database", ["critic", "writer"])
+        """
         journal = self._owned.journal
         if not topic.strip():
             raise InvalidInput("The topic is empty.")
@@ -388,9 +612,26 @@ class Trust:
         return analytics.forecast_dissents(topic, vector, dissents)
 
     def quarantine(self, agent: str, *, since: datetime | None = None, reason: str = "") -> Outcome:
-        """Hide what an agent wrote and what was derived from it, and keep the agent from critical roles."""
+        """Hide what an agent wrote and what was derived from it, and keep the agent from critical roles.
+
+        Args:
+            agent: The name of the agent.
+            since: Only what was written at this time or later.
+            reason: Why, in a few words.
+
+        Example:
+            memory.trust.quarantine("critic", reason="wrong facts")
+        """
         return self._journal.quarantine(agent, since=since, reason=reason)
 
     def release(self, agent: str) -> Outcome:
-        """End a quarantine and show what it hid."""
+        """End a quarantine and show what it hid.
+
+        Args:
+            agent: The name of the agent.
+
+        Example:
+            memory.trust.quarantine("critic")
+            memory.trust.release("critic")
+        """
         return self._journal.release(agent)

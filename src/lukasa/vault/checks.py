@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Any
 
 from lukasa.canonical_json import SURROGATES
+from lukasa.choices import TIERS
 from lukasa.clock import from_iso, to_iso, to_utc
 from lukasa.errors import InvalidInput, StoreError
 from lukasa.freshness import EXPIRES_AT
@@ -35,7 +36,7 @@ from lukasa.scope import SHARED, SYSTEM, Reach
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.stopwords import NOISE_STOP_WORDS
 from lukasa.text.terms import normalise_text
-from lukasa.vault.settings import AMBIGUOUS_SIGNALS, CANON, LOG, MEMORY_KIND, TIERS, VaultSettings
+from lukasa.vault.settings import AMBIGUOUS_SIGNALS, CANON, LOG, MEMORY_KIND, VaultSettings
 
 DISTINCT_FROM = "distinct_from"
 """The relation from a memory to a similar one that states another fact, as the writer said."""

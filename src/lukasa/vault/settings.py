@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from lukasa.choices import Tier
 from lukasa.errors import InvalidInput
 from lukasa.text.terms import MIN_OVERLAP
 
 MEMORY_KIND = "memory"
-CANON, REGISTER, LOG = "canon", "register", "log"
-TIERS = (CANON, REGISTER)
+CANON: Tier = "canon"
+REGISTER: Tier = "register"
+LOG = "log"
 SOURCES = ("chat", "manual", "tool", "operator", "promotion", "consolidation", "import", "confirmation")
 PiiHandling = Literal["block", "redact", "allow"]
 PII_HANDLINGS = ("block", "redact", "allow")

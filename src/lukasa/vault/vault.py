@@ -13,6 +13,8 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from lukasa.argument_types import check_arguments
+from lukasa.choices import SEARCH_PROFILES, SearchProfile, Tier
 from lukasa.clock import Clock
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.freshness import EXPIRES_AT, confirmation_times, confirmed_body, is_expired
@@ -48,6 +50,7 @@ _UNCHANGED: Any = object()
 _BUSY = Refused("busy", "Others kept changing the same memories; nothing was written, try again.")
 
 
+@check_arguments
 class Vault:
     """Keeps, deletes and finds curated memories."""
 
@@ -74,7 +77,7 @@ class Vault:
         scope: str = SHARED,
         category: str = "general",
         *,
-        tier: str = CANON,
+        tier: Tier = CANON,
         topic_id: str | None = None,
         tags: Iterable[str] = (),
         source: str | None = "manual",
@@ -86,6 +89,21 @@ class Vault:
 
         A text that only repeats a memory is refused; ``distinct_from`` names memories that it does not repeat. An accepted
         outcome names, in ``details["similar_to"]``, the memories that say something similar, with the difference. From ``expires_at`` on, recall and blocks leave the memory out.
+
+        Args:
+            text: The fact, in plain words; at most 1,200 characters.
+            scope: The scope to write to.
+            category: A word that groups such entries.
+            tier: ``canon`` for a lasting fact, ``register`` for one that changes and has a topic.
+            topic_id: A word for what the fact is about; the next fact with the same topic and scope replaces it.
+            tags: Words to find it by; recall filters with ``labels=["tag=…"]``.
+            source: Where it comes from: ``chat``, ``manual``, ``tool``, …
+            author: Who says so; default: the caller.
+            distinct_from: The ids of memories that the text does not repeat, although it looks like it.
+            expires_at: From this time on recall and prompts leave it out.
+
+        Example:
+            memory.vault.add_memory("We deploy on Tuesdays.", tier="register", topic_id="deploy day")
         """
         fields: dict[str, Any] = {"tier": tier, "topic_id": topic_id, "tags": tags, "source": source, "author": author}
         fields["expires_at"] = expires_at
@@ -93,7 +111,14 @@ class Vault:
         return self.bulk_add([item])[0]
 
     def bulk_add(self, items: Iterable[MemoryProposal | Mapping[str, Any] | str]) -> Sequence[Outcome]:
-        """Keep many memories; each gets its verdict as if they had been added one after the other."""
+        """Keep many memories; each gets its verdict as if they had been added one after the other.
+
+        Args:
+            items: Texts, or mappings with the arguments of ``add_memory``.
+
+        Example:
+            memory.vault.bulk_add(["We deploy on Tuesdays.", {"text": "Ben leads the team.", "category": "team"}])
+        """
         outcomes: list[Outcome] = []
         chunk: list[MemoryProposal | Refused] = []
         for item in items:
@@ -107,7 +132,14 @@ class Vault:
         return outcomes
 
     def judge(self, item: MemoryProposal | Mapping[str, Any] | str) -> Refused | None:
-        """Return why the gate would refuse a memory, or ``None`` if it would accept it; nothing is written."""
+        """Return why the gate would refuse a memory, or ``None`` if it would accept it; nothing is written.
+
+        Args:
+            item: A text, or a mapping with the arguments of ``add_memory``.
+
+        Example:
+            memory.vault.judge("heartbeat ok").code
+        """
         proposal = self._validate_item(item)
         if isinstance(proposal, Refused):
             return proposal
@@ -121,7 +153,18 @@ class Vault:
     def update_by_topic(
         self, topic_id: str, scope: str, text: str, category: str | None = None, **fields: Any
     ) -> Outcome:
-        """Update the register with this topic and scope, or create it. Fields that are not given stay as they were."""
+        """Update the register with this topic and scope, or create it. Fields that are not given stay as they were.
+
+        Args:
+            topic_id: A word for what the fact is about; the next fact with the same topic and scope replaces it.
+            scope: The scope.
+            text: The fact, in plain words; at most 1,200 characters.
+            category: Another category.
+            **fields: Further arguments of ``add_memory``.
+
+        Example:
+            memory.vault.update_by_topic("deploy day", "shared", "We deploy on Wednesdays.")
+        """
         with self._journal.snapshot() as reader:
             known = _read_register(reader, topic_id, scope)
         if known is not None:
@@ -145,7 +188,25 @@ class Vault:
         distinct_from: str | Iterable[str] = (),
         expires_at: datetime | None = _UNCHANGED,
     ) -> Outcome:
-        """Append a new version of a memory. It passes the gate again; its tier changes only by promotion."""
+        """Append a new version of a memory. It passes the gate again; its tier changes only by promotion.
+
+        Args:
+            id: The id of the memory.
+            text: The new text; default: the old one.
+            category: Another category.
+            topic_id: Another topic.
+            tags: Other tags.
+            source: Where it comes from: ``chat``, ``manual``, ``tool``, …
+            scope: The scope; default: wherever the caller finds it.
+            expected: The version that the caller has read; another one is a ``Conflict``.
+            author: Who says so; default: the caller.
+            distinct_from: The ids of memories that the text does not repeat, although it looks like it.
+            expires_at: Another expiry; ``None`` removes it.
+
+        Example:
+            kept = memory.vault.add_memory("We deploy on Tuesdays.")
+            memory.vault.update(kept.record.id, "We deploy on Wednesdays.", expected=1)
+        """
         # The condition may run twice, an iterator only once.
         given = {"text": text, "category": category, "tags": None if tags is None else tuple(tags)}
         changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
@@ -312,6 +373,14 @@ class Vault:
 
         The newest version of each passes the gate; a refused memory is left out with its whole history. Yields for each
         memory how many of its versions are new.
+
+        Args:
+            histories: The memories, each with all its versions, oldest first.
+
+        Example:
+            kept = memory.vault.add_memory("We deploy on Tuesdays.")
+            with lukasa.open("memory:") as copy:
+                list(copy.vault.restore([memory.vault.history(kept.record.id)]))
         """
         for chunk in split_into_chunks(histories, _CHUNK_SIZE):
             yield from self._restore_chunk(chunk)
@@ -361,6 +430,16 @@ class Vault:
         """Record that a memory still holds: a new version with ``confirmed_at`` and the source ``confirmation``.
 
         ``expires_at`` sets a new expiry, which an expired memory needs.
+
+        Args:
+            id: The id of the memory.
+            scope: The scope; default: wherever the caller finds it.
+            expires_at: From this time on recall and prompts leave it out.
+            author: Who confirms; default: the caller.
+
+        Example:
+            kept = memory.vault.add_memory("We deploy on Tuesdays.")
+            memory.vault.confirm(kept.record.id)
         """
 
         def confirm(reader: Reader) -> Sequence[Draft] | Refused:
@@ -382,11 +461,31 @@ class Vault:
         return self._count_refusal(self._journal.append_if(confirm))
 
     def delete(self, id: str, *, scope: str | None = None, source: str = "manual") -> Outcome:
-        """Append a tombstone; the history stays. An unknown id is refused with ``not_found``."""
+        """Append a tombstone; the history stays. An unknown id is refused with ``not_found``.
+
+        Args:
+            id: The id of the memory.
+            scope: The scope; default: wherever the caller finds it.
+            source: Where it comes from: ``chat``, ``manual``, ``tool``, …
+
+        Example:
+            kept = memory.vault.add_memory("We deploy on Tuesdays.")
+            memory.vault.delete(kept.record.id)
+        """
         return self.bulk_delete([id], scope=scope, source=source)[0]
 
     def bulk_delete(self, ids: Iterable[str], *, scope: str | None = None, source: str = "manual") -> Sequence[Outcome]:
-        """Delete many memories, notes or directives in one batch; each id gets its verdict."""
+        """Delete many memories, notes or directives in one batch; each id gets its verdict.
+
+        Args:
+            ids: The ids.
+            scope: The scope; default: wherever the caller finds it.
+            source: Where it comes from: ``chat``, ``manual``, ``tool``, …
+
+        Example:
+            kept = memory.vault.add_memory("We deploy on Tuesdays.")
+            memory.vault.bulk_delete([kept.record.id])
+        """
         wanted = list(ids)
         drafts: dict[int, Draft] = {}
 
@@ -411,7 +510,16 @@ class Vault:
         return outcomes
 
     def get(self, id: str, *, scope: str | None = None) -> VaultMemory | None:
-        """Return the memory as it is now, or ``None`` if there is none or it was deleted."""
+        """Return the memory as it is now, or ``None`` if there is none or it was deleted.
+
+        Args:
+            id: The id of the memory.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            kept = memory.vault.add_memory("We deploy on Tuesdays.")
+            memory.vault.get(kept.record.id).text
+        """
         with self._journal.snapshot() as reader:
             record = self._find_memory(reader, id, scope)
         return None if record is None else parse_memory(record)
@@ -420,20 +528,42 @@ class Vault:
         self,
         scope: str | None = None,
         *,
-        tier: str | None = None,
+        tier: Tier | None = None,
         category: str | None = None,
         topic_id: str | None = None,
         tag: str | None = None,
         limit: int | None = None,
     ) -> Sequence[VaultMemory]:
-        """List the memories that match all filters, oldest first."""
+        """List the memories that match all filters, oldest first.
+
+        Args:
+            scope: Only memories of this scope.
+            tier: Only memories of this tier.
+            category: Only memories of this category.
+            topic_id: Only the memory of this topic.
+            tag: Only memories with this tag.
+            limit: How many to return at most.
+
+        Example:
+            memory.vault.add_memory("We deploy on Tuesdays.", tags=["ops"])
+            memory.vault.list(tag="ops")
+        """
         filters = (("tier", tier), ("category", category), ("topic", topic_id), ("tag", tag))
         labels = tuple(f"{name}={value}" for name, value in filters if value is not None)
         query = Query(kinds=(MEMORY_KIND,), scopes=() if scope is None else (scope,), labels=labels, limit=limit)
         return [parse_memory(record) for record in self._journal.read(query)]
 
     def history(self, id: str, *, scope: str | None = None) -> Sequence[VaultMemory]:
-        """Return all stored versions of a memory, oldest first, tombstones included."""
+        """Return all stored versions of a memory, oldest first, tombstones included.
+
+        Args:
+            id: The id of the memory.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            kept = memory.vault.add_memory("We deploy on Tuesdays.")
+            [version.text for version in memory.vault.history(kept.record.id)]
+        """
         with self._journal.snapshot() as reader:
             for candidate in self._candidate_scopes(reader, scope):
                 if versions := reader.history(memory_key(candidate, id)):
@@ -441,19 +571,30 @@ class Vault:
         return []
 
     def search(
-        self, query: str, scopes: Iterable[str] = (), *, k: int = 10, profile: str = "hybrid", **filters: Any
+        self, query: str, scopes: Iterable[str] = (), *, k: int = 10, profile: SearchProfile = "hybrid", **filters: Any
     ) -> Sequence[VaultHit]:
         """Return the memories that answer a question, best first.
 
         ``hybrid`` is recall by words and meaning. ``lexical`` scores as the document does: the share of the question's
         words that match, plus 0.3 if the text contains the question literally, plus 0.4 times their similarity as
         sequences; at least one word must match. Expired memories are left out unless ``include_expired`` is true.
+
+        Args:
+            query: The question, in plain words.
+            scopes: Only these scopes; default: all that the caller may read.
+            k: How many to return at most.
+            profile: ``hybrid``: by words and meaning; ``lexical``: as the document scores.
+            **filters: Further filters of ``memory.recall``.
+
+        Example:
+            memory.vault.add_memory("We deploy on Tuesdays.")
+            memory.vault.search("When do we deploy?", k=3)[0].memory.text
         """
         if profile == "lexical":
             now = None if filters.get("include_expired") else self._clock.now()
             with self._journal.snapshot() as reader:
                 return search_lexically(reader, query, tuple(scopes), k, now)
-        if profile != "hybrid":
+        if profile not in SEARCH_PROFILES:
             raise InvalidInput(f"{profile!r:.40} is not a profile of search.", hint="Say hybrid or lexical.")
         recalled = self._recall()(query, k, kinds=(MEMORY_KIND,), scopes=scopes, **filters)
         return [
@@ -464,15 +605,27 @@ class Vault:
         ]
 
     def vault_stats(self) -> dict[str, Any]:
-        """Return the document's statistics and the number of refusals by code."""
+        """Return the document's statistics and the number of refusals by code.
+
+        Example:
+            memory.vault.vault_stats()["utilization"]
+        """
         return compute_stats(self._journal, self.rules) | {"refused": self.refusals()}
 
     def refusals(self) -> dict[str, int]:
-        """Return how many memories were refused, by code, as far as the caller may know."""
+        """Return how many memories were refused, by code, as far as the caller may know.
+
+        Example:
+            memory.vault.refusals()
+        """
         return self._refusals.read_totals()
 
     def compact(self) -> LogCompactionResult:
-        """Drop superseded versions of all kinds of records for good. Only the owner of the store may."""
+        """Drop superseded versions of all kinds of records for good. Only the owner of the store may.
+
+        Example:
+            memory.vault.compact()
+        """
         return self._journal.compact()
 
     def find_consolidation_candidates(self, scope: str = SHARED, floor: float = 0.45) -> Sequence[SimilarMemoryPair]:
@@ -481,6 +634,13 @@ class Vault:
         Their similarity by words or characters is at least ``floor``, or the store's embedder finds them alike in meaning.
         Each pair names the first difference in what the two state, if there is one. Without the packages of the store's
         embedder, meaning is not compared.
+
+        Args:
+            scope: The scope.
+            floor: The least similarity, from 0 to 1.
+
+        Example:
+            memory.vault.find_consolidation_candidates()
         """
         try:
             embedder = self._recall().index.choose_embedder().embedder
@@ -489,11 +649,29 @@ class Vault:
         return find_similar_pairs(self._journal, scope, floor, embedder)
 
     def propose_deletions(self, scope: str = SHARED) -> Sequence[DeletionSuggestion]:
-        """Return memories that might be deleted, each with the reason. Nothing is deleted."""
+        """Return memories that might be deleted, each with the reason. Nothing is deleted.
+
+        Args:
+            scope: The scope.
+
+        Example:
+            memory.vault.propose_deletions()
+        """
         return suggest_deletions(self._journal, scope, self.rules, self._clock.now())
 
     def corroborate(self, id: str, *, scope: str | None = None, author: str = "", source: str = "chat") -> Outcome:
-        """Record that another author says the same as a memory. Each author counts once."""
+        """Record that another author says the same as a memory. Each author counts once.
+
+        Args:
+            id: The id of the memory.
+            scope: The scope; default: wherever the caller finds it.
+            author: Who says the same; default: the caller.
+            source: Where it comes from: ``chat``, ``manual``, ``tool``, …
+
+        Example:
+            kept = memory.vault.add_memory("We deploy on Tuesdays.", tier="register", topic_id="deploy day")
+            memory.vault.corroborate(kept.record.id, author="ben")
+        """
         if (refused := self._journal.check_author(author)) is not None:
             return refused
         author = author or self._journal.author
@@ -511,6 +689,16 @@ class Vault:
 
         A person may change the text; without one it must stay similar to the text that was corroborated. Only the owner
         passes a person's word on.
+
+        Args:
+            id: The id of the memory.
+            canonical_text: A better wording; default: the text of the memory.
+            by: The person who says so.
+            scope: The scope; default: wherever the caller finds it.
+
+        Example:
+            kept = memory.vault.add_memory("We deploy on Tuesdays.", tier="register", topic_id="deploy day")
+            memory.vault.promote_to_canon(kept.record.id, by="anna")
         """
         if by and not self._journal.reach.unlimited:
             reason = f"An agent cannot give the word of {by!r:.80}. Let others corroborate it, or ask the owner of the store."
@@ -534,12 +722,29 @@ class Vault:
         return self._count_refusal(self._journal.append_if(promote))
 
     def build_snapshot(self, scope: str = SHARED, *, budget: int | None = None) -> str:
-        """Return canon and registers with a topic as compact Markdown, within a budget of tokens."""
+        """Return canon and registers with a topic as compact Markdown, within a budget of tokens.
+
+        Args:
+            scope: The scope.
+            budget: The most tokens that the result may take.
+
+        Example:
+            memory.vault.add_memory("We deploy on Tuesdays.")
+            print(memory.vault.build_snapshot(budget=500))
+        """
         tokens = budget or self.rules.snapshot_tokens
         return blocks.build_snapshot(self._journal, (scope,), tokens, self._clock.now()).text
 
     def build_snapshot_block(self, scopes: Iterable[str] | None = None, *, budget: int | None = None) -> PromptBlock:
-        """Build the block for every prompt: notes, canon, registers."""
+        """Build the block for every prompt: notes, canon, registers.
+
+        Args:
+            scopes: Only these scopes; default: all that the caller may read.
+            budget: The most tokens that the result may take.
+
+        Example:
+            memory.vault.build_snapshot_block(budget=500).text
+        """
         if not self.rules.enabled:
             return blocks.EMPTY_BLOCK
         tokens = budget or self.rules.snapshot_tokens
@@ -548,7 +753,18 @@ class Vault:
     def build_memory_block(
         self, scopes: Iterable[str] | None = None, *, query: str, k: int | None = None, budget: int | None = None
     ) -> PromptBlock:
-        """Build the block for a question: the relevant directives and memories, canon first."""
+        """Build the block for a question: the relevant directives and memories, canon first.
+
+        Args:
+            scopes: Only these scopes; default: all that the caller may read.
+            query: The question, in plain words.
+            k: How many memories to look at; default: the setting.
+            budget: The most tokens that the result may take.
+
+        Example:
+            memory.vault.add_memory("We deploy on Tuesdays.")
+            memory.vault.build_memory_block(query="When do we deploy?", budget=500).text
+        """
         if not self.rules.enabled:
             return blocks.EMPTY_BLOCK
         kinds = (MEMORY_KIND, placement.DIRECTIVE)
@@ -560,34 +776,88 @@ class Vault:
         return tuple(scopes) if scopes is not None else self.rules.scopes or ()
 
     def journal(self, text: str, scope: str | None = None, *, author: str = "") -> Outcome:
-        """Put a passing event (tick, snapshot, check-in) into the burst journal, which is capped and expires after a day."""
+        """Put a passing event (tick, snapshot, check-in) into the burst journal, which is capped and expires after a day.
+
+        Args:
+            text: What happened.
+            scope: The scope; default: the caller's own.
+            author: Who says so; default: the caller.
+
+        Example:
+            memory.vault.journal("heartbeat ok")
+        """
         scope = (self._journal.home_scope or SHARED) if scope is None else scope
         now = self._clock.now()
         return self._count_refusal(placement.add_tick(self._journal, self.rules, now, text, scope, author))
 
     def ticks(self, scope: str | None = None, limit: int | None = None) -> Sequence[placement.Tick]:
-        """List the entries of the burst journal that have not expired, newest first."""
+        """List the entries of the burst journal that have not expired, newest first.
+
+        Args:
+            scope: Only entries of this scope.
+            limit: How many to return at most.
+
+        Example:
+            memory.vault.journal("heartbeat ok")
+            memory.vault.ticks(limit=5)
+        """
         return placement.list_ticks(self._journal, self.rules, self._clock.now(), scope, limit)
 
     def note(self, text: str, scope: str = SHARED, *, author: str = "") -> Outcome:
-        """Keep a short note that is part of every snapshot block."""
+        """Keep a short note that is part of every snapshot block.
+
+        Args:
+            text: The fact, in plain words; at most 1,200 characters.
+            scope: The scope to write to.
+            author: Who says so; default: the caller.
+
+        Example:
+            memory.vault.note("The staging server is down today.")
+        """
         return self._count_refusal(placement.add_note(self._journal, self.rules, text, scope, author))
 
     def notes(self, scopes: Iterable[str] = ()) -> Sequence[Record]:
-        """List the notes, oldest first."""
+        """List the notes, oldest first.
+
+        Args:
+            scopes: Only these scopes; default: all that the caller may read.
+
+        Example:
+            memory.vault.notes()
+        """
         return placement.list_notes(self._journal, tuple(scopes))
 
     def directive(self, text: str, scope: str | None = None, *, author: str = "") -> Outcome:
-        """Keep a rule of behaviour that a memory block contains when it is relevant. Only the owner sets rules for others."""
+        """Keep a rule of behaviour that a memory block contains when it is relevant. Only the owner sets rules for others.
+
+        Args:
+            text: The rule, in plain words.
+            scope: The scope; default: the shared one.
+            author: Who says so; default: the caller.
+
+        Example:
+            memory.vault.directive("Answer in German when asked in German.")
+        """
         scope = (self._journal.home_scope or SHARED) if scope is None else scope
         return self._count_refusal(placement.add_directive(self._journal, self.rules, text, scope, author))
 
     def directives(self, scopes: Iterable[str] = ()) -> Sequence[Record]:
-        """List the directives, oldest first."""
+        """List the directives, oldest first.
+
+        Args:
+            scopes: Only these scopes; default: all that the caller may read.
+
+        Example:
+            memory.vault.directives()
+        """
         return placement.list_directives(self._journal, tuple(scopes))
 
     def close(self) -> None:
-        """Write the pending counts of refusals. The store itself stays open."""
+        """Write the pending counts of refusals. The store itself stays open.
+
+        Example:
+            memory.vault.close()
+        """
         self._refusals.flush()
 
     def _count_refusal(self, outcome: Outcome) -> Outcome:

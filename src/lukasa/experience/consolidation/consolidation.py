@@ -17,6 +17,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Literal
 
+from lukasa.argument_types import check_arguments
 from lukasa.clock import IdMaker, to_utc
 from lukasa.errors import NotAllowed
 from lukasa.experience.consolidation.clusters import (
@@ -158,6 +159,7 @@ class _Plan:
         self.rejections.append(ConsolidationRejection(what, why, tuple(episode.key.id for episode in sources)))
 
 
+@check_arguments
 class Consolidation:
     """The consolidation service of one caller, called as ``memory.consolidate()``."""
 
@@ -176,10 +178,19 @@ class Consolidation:
     ) -> ConsolidationResult:  # fmt: skip
         """Derive knowledge from the episodes that are new since the last run, and write it.
 
-        ``since`` reads the episodes that happened since a time instead, ``everything`` all of them; members that a cluster
-        already has are not counted twice. ``skills`` makes skills of patterns that independent authors support.
-        ``propose`` words the patterns; the default is the configured language model, if there is one. Proposals pass the
-        same checks. Raise ``NotAllowed`` if the batch is refused, or if other writers kept changing the same records.
+        Members that a cluster already has are not counted twice. Proposals of a language model pass the same checks. Raise ``NotAllowed`` if the batch is refused, or if other writers kept changing the same records.
+
+        Args:
+            since: Read the episodes that happened since this time instead of the new ones.
+            everything: Read all episodes, not only the new ones.
+            dry_run: Change nothing; return what would be done.
+            skills: Make skills of patterns that independent authors support.
+            propose: A function that words the patterns; default: the configured language model, if there is one.
+            progress: Called with the work done and the total.
+
+        Example:
+            memory.episodes.record("Fix the login page", outcome="failure")
+            memory.consolidate(dry_run=True)
         """
         if propose is None and self._model is not None:
             propose = make_proposer(self._model)

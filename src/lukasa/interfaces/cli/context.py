@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lukasa.choices import ROLES
 from lukasa.errors import InvalidInput
 from lukasa.freshness import describe_left_out
 from lukasa.interfaces.cli import render
@@ -32,7 +33,6 @@ from lukasa.interfaces.serialise import to_json
 if TYPE_CHECKING:
     from lukasa.context import CompactionReport, Context
 
-ROLES = ("user", "assistant", "system", "tool", "developer")
 SessionArgument = Annotated[str, argument("SESSION", "The id of the conversation.")]
 
 app = CommandApp(
@@ -103,9 +103,9 @@ def append(
     """
     text = read_text("-") if content == "-" else content
     require_utf8(session, role, speaker)
-    require_choice(role, ROLES, "a role; --speaker takes a name")
+    known_role = require_choice(role, ROLES, "a role; --speaker takes a name")
     details: Any = {"speaker": speaker, "timestamp": parse_time(time), "token_count": tokens, "key": key}
-    turn = require_accepted(call.memory.context.append(session, role, text, **details)).records[0]
+    turn = require_accepted(call.memory.context.append(session, known_role, text, **details)).records[0]
     call.show(turn, f"Stored turn {turn.id} ({format_count(turn.body['tokens'], 'token')}).")
 
 
@@ -216,7 +216,7 @@ def configure(
     call.show(settings, fields={name.replace("_", " "): value for name, value in settings.items()})
 
 
-@app.command()
+@app.command(hidden=True)
 def export(
     call: Call,
     session: SessionArgument,
@@ -224,7 +224,7 @@ def export(
     everything: Annotated[bool, flag("--all", "Include the turns that were summarised.")] = False,
     force: ForceOption = False,
 ) -> None:
-    """Write a conversation to a JSON file.
+    """Write one conversation to a JSON file; `lukasa export --format context` writes all of them.
 
     Example: lukasa context export s1 s1.json
     """
@@ -236,13 +236,13 @@ def export(
     call.show({"session_id": session, "path": str(path)}, f"Wrote {session} to {path}.")
 
 
-@app.command()
+@app.command(hidden=True)
 def import_(
     call: Call,
     source: Annotated[Path, argument("FILE", "A file that `context export` wrote.", exists=True, dir_okay=False)],
     session: Annotated[str, option("SESSION", "Import under this id; default: the id in the file.", "--as")] = "",
 ) -> None:
-    """Add the conversation in a JSON file as a new conversation.
+    """Add the conversation in a JSON file as a new one; `lukasa import --format context` reads a folder of them.
 
     Example: lukasa context import s1.json --as s1-copy
     """

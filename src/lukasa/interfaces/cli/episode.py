@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
+from lukasa.choices import EPISODE_OUTCOMES
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli.options import (
     Call,
@@ -26,7 +27,6 @@ from lukasa.interfaces.outcomes import require_accepted
 from lukasa.scope import SHARED
 
 app = CommandApp("episode", "Record what was done, task by task.", example="lukasa episode list")
-OUTCOMES = ("success", "failure", "partial", "running", "abandoned", "aborted", "cancelled", "timeout")
 _LIST_HINT = "`lukasa episode list` shows the newest episodes."
 EpisodeIdArgument = Annotated[str, argument("ID", "The id, such as ep-2026-01-06-001.")]
 
@@ -36,7 +36,7 @@ def add(
     call: Call,
     goal: Annotated[str | None, argument("GOAL", "The goal of the task.")] = None,
     file: Annotated[str | None, option("FILE|-", "A JSON file with one or many episodes; - reads stdin.")] = None,
-    outcome: Annotated[str, choice("WORD", "How it ended: success, failure, partial, …", OUTCOMES)] = "success",
+    outcome: Annotated[str, choice("WORD", "How it ended: success, failure, partial, …", EPISODE_OUTCOMES)] = "success",
     agent: Annotated[str, option("NAME", "The agent that did it.", "--by")] = "",
     task: Annotated[str, option("ID", "The id of the task.")] = "",
     step: Annotated[list[str] | None, option("ACTION", "A step, in order (repeatable).")] = None,
@@ -53,7 +53,7 @@ def add(
     """
     from lukasa.experience import Episode
 
-    require_choice(outcome, OUTCOMES, "an outcome")
+    require_choice(outcome, EPISODE_OUTCOMES, "an outcome")
     if (goal is None) is (file is None):
         raise InvalidInput("Give the goal of the task, or name a --file.")
     if goal is None:
@@ -93,7 +93,7 @@ def list_(
     since: SinceOption = None,
     day: Annotated[str | None, option("DATE", "Only this day, such as 2026-01-06.")] = None,
     agent: Annotated[str | None, option("NAME", "Only episodes of this agent.", "--by")] = None,
-    outcome: Annotated[str | None, choice("WORD", "Only episodes with this outcome.", OUTCOMES)] = None,
+    outcome: Annotated[str | None, choice("WORD", "Only episodes with this outcome.", EPISODE_OUTCOMES)] = None,
     unfinished: Annotated[bool, flag("--unfinished", "Only episodes that are not finished.")] = False,
     archived: Annotated[bool, flag("--archived", "Include archived episodes.")] = False,
     limit: Annotated[int, option("N", "Maximum number of episodes, the newest.", min=1)] = 20,
@@ -158,7 +158,7 @@ def _format_error(error: Any) -> str:
 def finish(
     call: Call,
     id: EpisodeIdArgument,
-    outcome: Annotated[str, option("WORD", "How it ended: success, failure, …")] = "abandoned",
+    outcome: Annotated[str, choice("WORD", "How it ended: success, failure, …", EPISODE_OUTCOMES)] = "abandoned",
 ) -> None:
     """Set the outcome of an episode that was never finished.
 
@@ -167,7 +167,8 @@ def finish(
     from lukasa.experience import Episode
 
     hint = "`lukasa episode list --unfinished` lists unfinished episodes."
-    record = require_accepted(call.memory.episodes.finish(id, outcome), hint).record
+    word = require_choice(outcome, EPISODE_OUTCOMES, "an outcome")
+    record = require_accepted(call.memory.episodes.finish(id, word), hint).record
     call.show(Episode(record), f"{id} ended as {outcome}.")
 
 

@@ -8,15 +8,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
+from lukasa.choices import PREDICTION_STATUSES
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli.options import (
     Call,
     CommandApp,
     ForceOption,
     argument,
+    choice,
     flag,
     option,
     parse_time,
+    require_choice,
     require_found,
 )
 from lukasa.interfaces.cli.render import format_cell, format_count, read_fields
@@ -108,13 +111,15 @@ def expire(
 @app.command()
 def list_(
     call: Call,
-    status: Annotated[str | None, option("STATUS", "Only active, resolved, expired or recovering ones.")] = None,
+    status: Annotated[
+        str | None, choice("STATUS", "Only active, resolved, expired or recovering ones.", PREDICTION_STATUSES)
+    ] = None,
 ) -> None:
     """List predictions, the newest last.
 
     Example: lukasa forecast list --status active
     """
-    found = call.existing_memory.forecasts.find(status)
+    found = call.existing_memory.forecasts.find(require_choice(status, PREDICTION_STATUSES, "a status"))
     hidden = len(found) - _MAX_ROWS
     call.show(
         found,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lukasa.experience.knowledge import ANTIPATTERN, FACT, KNOWLEDGE_KINDS, PATTERN, KnowledgeItem
+from lukasa.choices import KNOWLEDGE_KINDS, RELATIONS
+from lukasa.experience.knowledge import ANTIPATTERN, FACT, PATTERN, KnowledgeItem
 from lukasa.interfaces.cli.options import (
     Call,
     CommandApp,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from lukasa.experience import Knowledge
 
 _KIND_NAMES = ", ".join(KNOWLEDGE_KINDS)
-_RELATION_HELP = "derived_from, related_to, contradicts, elaborates, example_of, supersedes or superseded_by."
+_RELATION_HELP = f"{', '.join(RELATIONS[:-1])} or {RELATIONS[-1]}."
 _COLOURS = {"pattern": "#cfe8cf", "antipattern": "#f6d0cc", "fact": "#d4e2f4", "episode": "#eeeeee", "skill": "#f4ecc8"}
 _INVERSE_RELATIONS = {"superseded_by"}
 _SYMMETRIC_RELATIONS = {"related_to", "contradicts"}
@@ -106,7 +107,8 @@ def add(
         body |= {"what_fails": says, "why": incorrect, "prevention": correct}
     else:
         body |= {"fact": says}
-    records = require_accepted(call.memory.knowledge.add(kind, body, id=id)).records
+    named: Any = kind  # the service refuses another one
+    records = require_accepted(call.memory.knowledge.add(named, body, id=id)).records
     stored = f"Stored {records[0].id}." if records else "Already stored."
     call.show([KnowledgeItem(record) for record in records], stored)
 
@@ -123,8 +125,9 @@ def link(
 
     Example: lukasa knowledge link sem-002 supersedes sem-001
     """
+    named: Any = relation  # the service refuses another one
     change = call.memory.knowledge.unlink if remove else call.memory.knowledge.link
-    changed = len(require_accepted(change(a, relation, b)).records)
+    changed = len(require_accepted(change(a, named, b)).records)
     sentence = f"{'Unlinked' if remove else 'Linked'}: {a} {relation} {b}." if changed else "Nothing to change."
     call.show({"from": a, "relation": relation, "to": b, "removed": remove, "changed": changed}, sentence)
 

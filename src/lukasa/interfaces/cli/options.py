@@ -309,11 +309,12 @@ def require_result(result: FoundT | Refused) -> FoundT:
     return result
 
 
-def require_choice(value: str | None, choices: Iterable[str], noun: str) -> None:
-    """Refuse a value that is not one of the choices. No value is allowed."""
+def require_choice(value: str | None, choices: Iterable[str], noun: str) -> Any:
+    """Refuse a value that is not one of the choices, else return it. No value is allowed."""
     if value is not None and value not in (known := list(choices)):
         names = f"one of {', '.join(known)}" if len(known) > 2 else " or ".join(known)
         raise InvalidInput(f"{value[:60]!r} is not {noun}.", hint=f"Use {names}.")
+    return value
 
 
 def require_scopes(journal: Journal, *scopes: str | None) -> None:

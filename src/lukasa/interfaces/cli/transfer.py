@@ -14,7 +14,18 @@ import lukasa
 from lukasa.config import backup_secret
 from lukasa.errors import InvalidInput, NotAllowed, StoreMissing
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import Call, ForceOption, argument, flag, open_input, option, progress_bar, read_text
+from lukasa.interfaces.cli.options import (
+    Call,
+    ForceOption,
+    argument,
+    choice,
+    flag,
+    open_input,
+    option,
+    progress_bar,
+    read_text,
+    require_choice,
+)
 from lukasa.interfaces.cli.render import format_count, format_size
 from lukasa.interfaces.outcomes import ExitCode
 from lukasa.interfaces.serialise import import_json, to_json
@@ -26,16 +37,30 @@ if TYPE_CHECKING:
     from lukasa.transfer.sources.importer import SourceImportResult
 
 SOURCE_FORMATS = (
-    "chatgpt", "claude", "claude-mem", "basic-memory", "hermes", "anthropic", "langgraph", "mem0", "knowledge-graph",
+    "chatgpt", "claude", "claude-code", "claude-mem", "basic-memory", "hermes", "anthropic", "langgraph", "mem0", "knowledge-graph",
 )  # fmt: skip
 """The formats of other programs, which `import` reads; named here so that other commands load none of their code."""
+LAYOUT_FORMATS = ("jsonl", "vault", "memory-graph", "loki", "voxsigil", "context", "trust")
+"""The formats that `export` writes and `import` reads."""
 _MAX_ROWS = 20
 _MAX_HASH_LENGTH, _MIN_HASH_LENGTH = 26, 8
 FormatOption = Annotated[
-    str, option("NAME", "jsonl, vault, memory-graph (files); loki, voxsigil, context, trust (folders).", "--format")
+    str,
+    choice(
+        "NAME",
+        "jsonl, vault, memory-graph (files); loki, voxsigil, context, trust (folders).",
+        LAYOUT_FORMATS,
+        "--format",
+    ),
 ]
 SourceFormatOption = Annotated[
-    str, option("NAME", f"As export has them; or of others: {', '.join(SOURCE_FORMATS)}.", "--format")
+    str,
+    choice(
+        "NAME",
+        f"As export has them; or of others: {', '.join(SOURCE_FORMATS)}.",
+        (*LAYOUT_FORMATS, *SOURCE_FORMATS),
+        "--format",
+    ),
 ]
 SecretFileOption = Annotated[Path | None, option("FILE", "A file with the secret; default: LUKASA_BACKUP_SECRET.")]
 
@@ -46,15 +71,19 @@ def export(
     format_name: FormatOption = "jsonl",
     force: ForceOption = False,
 ) -> None:
-    """Write the whole log to a JSONL file. Nothing is lost, and the same log always gives the same file.
+    """Write the whole log to a JSONL file, or one scope in the layout of a document.
 
-    Exit code 6: damaged records were left out; they are named.
+    With jsonl nothing is lost, and the same log always gives the same file. Exit code 6: damaged records were left out; they
+    are named.
 
     Example: lukasa export memories.jsonl
     """
     from lukasa.config import locate_store
 
+    require_choice(format_name, LAYOUT_FORMATS, "a format to export")
     if format_name != "jsonl":
+        if file == "-":
+            raise InvalidInput(f"{format_name} cannot be written to stdout.", hint="Name a file or a folder.")
         memory = call.existing_memory
         count = memory.export(file, format=format_name, scope=_layout_scope(call), replace=force)
         answer = {"folder": file, "format": format_name, "records": count}
@@ -118,6 +147,7 @@ def import_(
     Example: lukasa --store copy.db import memories.jsonl
     """
     done: Any
+    require_choice(format_name, (*LAYOUT_FORMATS, *SOURCE_FORMATS), "a format to import")
     if format_name in SOURCE_FORMATS:
         with progress_bar("Importing") as bar:
             done = call.memory.import_(file, bar, format=format_name, scope=_layout_scope(call))

@@ -413,11 +413,13 @@ def verify(
     )
 
 
-@app.command()
+@app.command(hidden=True)
 def import_(
     call: Call, files: Annotated[list[Path], argument("FILE…", "JSON files of agents, or folders of them.")]
 ) -> None:
-    """Add agents with their dissents and overrides from JSON files. Known agents are not changed.
+    """Add agents with their dissents and overrides from JSON files, as `lukasa import --format trust` does.
+
+    Known agents are not changed.
 
     Example: lukasa trust import memory/
     """
@@ -434,14 +436,14 @@ def import_(
     )
 
 
-@app.command()
+@app.command(hidden=True)
 def export(
     call: Call,
     folder: Annotated[Path, argument("FOLDER", "The folder to write to.", file_okay=False)],
     agent: AgentFilterOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Write one JSON file per agent, with its dissents, overrides and trust.
+    """Write one JSON file per agent, as `lukasa export --format trust` does for all of them.
 
     Example: lukasa trust export memory/
     """

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lukasa.choices import SEARCH_PROFILES, TIERS
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     Call,
@@ -44,7 +45,6 @@ app = CommandApp(
     example="lukasa vault list --tier canon",
 )
 
-TIERS = ("canon", "register")
 IdArgument = Annotated[str, argument("ID", "The id of the memory.")]
 ScopeFilterOption = Annotated[str | None, option("NAME", "Only this scope; default: all that you may read.", "--scope")]
 DistinctFromOption = Annotated[
@@ -198,8 +198,10 @@ def list_(
     Example: lukasa vault list --tier canon
     """
     require_scopes(call.existing_memory.journal, scope)
-    require_choice(tier, TIERS, "a tier")
-    found = call.existing_memory.vault.list(scope, tier=tier, category=category, topic_id=topic, tag=tag, limit=limit)
+    known_tier = require_choice(tier, TIERS, "a tier")
+    found = call.existing_memory.vault.list(
+        scope, tier=known_tier, category=category, topic_id=topic, tag=tag, limit=limit
+    )
     columns = "id, scope, tier, category, topic=topic_id, text"
     call.show(found, columns=columns, wrap="text", empty="The vault holds no such memory.")
 
@@ -241,7 +243,9 @@ def search(
     call: Call,
     query: Annotated[str, argument("QUERY", "What to search for.")],
     scope: ScopeFilterOption = None,
-    profile: Annotated[str, option("NAME", "hybrid: words and meaning; lexical: words only.")] = "hybrid",
+    profile: Annotated[
+        str, choice("NAME", "hybrid: words and meaning; lexical: words only.", SEARCH_PROFILES)
+    ] = "hybrid",
     k: Annotated[int, option("N", "Maximum number of memories.", "-k", min=1)] = 10,
 ) -> None:
     """Search the vault, best match first. `lukasa recall` searches all records.
@@ -250,7 +254,8 @@ def search(
     """
     require_utf8(query)
     require_scopes(call.existing_memory.journal, scope)
-    found = call.existing_memory.vault.search(query, () if scope is None else (scope,), k=k, profile=profile)
+    known = require_choice(profile, SEARCH_PROFILES, "a profile of search")
+    found = call.existing_memory.vault.search(query, () if scope is None else (scope,), k=k, profile=known)
     columns = "score:.2f, id=memory.id, scope=memory.scope, tier=memory.tier, text=memory.text"
     call.show(found, columns=columns, wrap="text", empty="Nothing was found.")
 
@@ -431,13 +436,13 @@ def directive(
     call.show(directives, columns="id, scope, text", wrap="text", empty="There are no directives.")
 
 
-@app.command()
+@app.command(hidden=True)
 def export(
     call: Call,
     file: Annotated[str, argument("FILE|-", "The file to write; - writes to stdout.")],
     force: ForceOption = False,
 ) -> None:
-    """Write every version of every memory to a vault.jsonl file.
+    """Write every version of every memory to a vault.jsonl file, as `lukasa export --format vault` does.
 
     Example: lukasa vault export vault.jsonl
     """
@@ -451,9 +456,9 @@ def export(
     show_export(call, file, count)
 
 
-@app.command()
+@app.command(hidden=True)
 def import_(call: Call, file: Annotated[str, argument("FILE|-", "A vault.jsonl file; - reads stdin.")]) -> None:
-    """Add the memories of a vault.jsonl file, with their ids, versions and times.
+    """Add the memories of a vault.jsonl file, with their ids and times, as `lukasa import --format vault` does.
 
     Every memory must pass the write gate. Memories that are present are skipped, so the command can be repeated.
 

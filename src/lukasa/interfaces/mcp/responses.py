@@ -138,6 +138,7 @@ class RecallResponse(MemoryBlockResponse):
     """The memories that a query found, best first."""
 
     hits: list[HitSummary] | None = None
+    embedder: str | None = None
     note: str | None = None
 
 

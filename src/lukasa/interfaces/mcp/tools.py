@@ -186,7 +186,8 @@ class MemoryTools:
         found = "Nothing relevant was found." if result.nothing_relevant else "Nothing was found."
         text = block.text or ("Nothing fits into the budget." if hits else found)
         left_out = [clean_name(entry.record.id) for entry in result.left_out] or None
-        return RecallResponse(block=text, tokens=block.tokens, hits=hits, left_out=left_out, note=result.note or None)
+        names: dict[str, Any] = {"embedder": result.embedder or None, "note": result.note or None}
+        return RecallResponse(block=text, tokens=block.tokens, hits=hits, left_out=left_out, **names)
 
     def forget(self, id: MemoryId) -> RecordResponse:
         """Use this when a memory is wrong or the user asks you to forget it. It disappears from every recall; its history

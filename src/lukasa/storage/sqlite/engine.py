@@ -397,6 +397,7 @@ class SqliteEngine:
 
         erased = self._write(work)
         self._entries.clear()
+        self._shared_caches.clear()
         self._has_residue = True
         return replace(erased, residue=self._overwrite_residue())
 

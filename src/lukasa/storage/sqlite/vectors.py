@@ -40,6 +40,8 @@ def encode_vector(vector: Sequence[float]) -> tuple[bytes, bytes]:
 
 def encode_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[tuple[bytes, bytes]]:
     """Encode many vectors; vectors of one length are encoded together."""
+    if not vectors:
+        return
     if len({len(vector) for vector in vectors}) > 1:
         for vector in vectors:
             yield from encode_vectors([vector])

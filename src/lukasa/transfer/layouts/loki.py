@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lukasa import canonical_json
+from lukasa.choices import KNOWLEDGE_KINDS, KnowledgeKind
 from lukasa.clock import Clock, IdMaker
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.experience.consolidation.clusters import EpisodeError, clean_text
@@ -26,7 +27,6 @@ from lukasa.experience.knowledge import (
     ANTIPATTERN,
     FACT,
     INVERSE_RELATIONS,
-    KNOWLEDGE_KINDS,
     PATTERN,
     Knowledge,
     KnowledgeItem,
@@ -50,7 +50,7 @@ _BATCH_SIZE = 500
 _DATED_ID = re.compile(r"ep-(\d{4}-\d\d-\d\d)-(\d+)")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _NO_ID_LABEL = "unnamed=yes"
-_SEMANTIC_FILES = {"patterns": PATTERN, "anti-patterns": ANTIPATTERN, "facts": FACT}
+_SEMANTIC_FILES: dict[str, KnowledgeKind] = {"patterns": PATTERN, "anti-patterns": ANTIPATTERN, "facts": FACT}
 _ID_PREFIXES = {PATTERN: "sem", ANTIPATTERN: "anti", FACT: "fact"}
 
 

@@ -2,6 +2,7 @@
 
     chatgpt         a data export of ChatGPT: conversations
     claude          a data export of Claude: conversations
+    claude-code     a transcript of Claude Code or Codex, or a folder of them: conversations
     claude-mem      the database of claude-mem: observations, prompts and summaries of sessions
     basic-memory    a folder of basic-memory: observations, relations and paragraphs of notes
     hermes          MEMORY.md and USER.md of Hermes Agent
@@ -34,6 +35,7 @@ SOURCE_FORMATS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "chatgpt": ("chat_exports", "read_chatgpt"),
         "claude": ("chat_exports", "read_claude"),
+        "claude-code": ("chat_exports", "read_claude_code"),
         "claude-mem": ("claude_mem", "read_observations"),
         "basic-memory": ("markdown_folders", "read_notes"),
         "hermes": ("markdown_folders", "read_hermes"),

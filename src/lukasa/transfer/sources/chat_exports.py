@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lukasa.errors import FormatError
+from lukasa.transfer.layouts.claude_code import read_transcript
 from lukasa.transfer.sources import SourceConversation, SourceItem, Unreadable, parse_moment
 from lukasa.transfer.sources.files import is_zip, read_json_files
 
@@ -51,6 +52,20 @@ def read_claude(path: Path) -> Iterator[SourceItem]:
                     more = {"attachment": name, "uuid": f"{uuid}/{index}"}
                     turns.append({"role": role, "content": text, "timestamp": time, **more})
         yield from _conversation("claude", where, chat.get("uuid"), chat.get("name"), turns)
+
+
+def read_claude_code(path: Path) -> Iterator[SourceItem]:
+    """Yield the sessions of Claude Code or Codex, under the ids that the hooks store them by: one transcript or a folder."""
+    files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+    for file in files:
+        if file.is_symlink():
+            yield Unreadable(file.name, "Links are not followed.")
+            continue
+        turns = [{**each.turn, "uuid": each.uuid} for each in read_transcript(file).turns if each.turn["content"]]
+        if turns:
+            yield SourceConversation(file.name, file.stem, turns)
+        else:
+            yield Unreadable(file.name, "It has no turns of a session.")
 
 
 def read_chatgpt(path: Path) -> Iterator[SourceItem]:

@@ -51,9 +51,10 @@ def list_conversations(memory: CallerMemory) -> Any:
 @router.post("/{id}/turns", status_code=201, responses={201: WRITTEN})
 def append_turn(memory: WritingMemory, id: Name, body: NewTurn) -> Any:
     """Append a turn. It is stored before the answer."""
+    role: Any = body.role
     outcome = memory.context.append(
         id,
-        body.role,
+        role,
         body.content,
         speaker=body.speaker,
         timestamp=to_moment(body.timestamp),

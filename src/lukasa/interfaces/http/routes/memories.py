@@ -111,7 +111,8 @@ def list_memories(
     limit: Annotated[int, Query(ge=1, le=MAX_ITEMS)] = 100,
 ) -> Any:
     """List the memories that match all filters, oldest first."""
-    found = memory.vault.list(scope, tier=tier, category=category, topic_id=topic, tag=tag, limit=limit)
+    filters: dict[str, Any] = {"tier": tier, "category": category, "topic_id": topic, "tag": tag}
+    found = memory.vault.list(scope, **filters, limit=limit)
     return JsonResponse({"memories": found})
 
 

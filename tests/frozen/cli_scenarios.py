@@ -409,6 +409,7 @@ SCENARIOS: dict[str, list[Step]] = {
 
 NOT_RUN: dict[tuple[str, ...], str] = {
     ("bench", "adapters"): "needs frameworks that only `make test-clients` installs",
+    ("bench", "all"): "runs the other benchmarks, each in a process of its own",
     ("bench", "checkpoint"): "takes more than 10 seconds even with one round",
     ("bench", "http"): "starts servers and takes more than 5 seconds",
     ("bench", "guard"): "takes more than 5 seconds even with one round of short texts",

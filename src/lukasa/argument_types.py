@@ -40,6 +40,7 @@ class ExpectedType(NamedTuple):
         return self.exact is None or self.exact.issuperset(map(type, values)) or all(map(self.accepts, values))
 
 
+ExpectedTypes = tuple[Sequence[Position], Mapping[str, ExpectedType]]
 ANYTHING = ExpectedType(None, lambda _: True)
 
 
@@ -57,13 +58,14 @@ def check_arguments(target: Target) -> Target:
     function: Any = target
     returned = str(function.__annotations__.get("return"))
     refuses = ("Outcome" in returned or "Refused" in returned) and not inspect.isgeneratorfunction(function)
-    positional: list[Position] = []
-    named: dict[str, ExpectedType] = {}
+    signature: ExpectedTypes | None = None
 
     @wraps(function)
     def checked(*arguments: Any, **options: Any) -> Any:
-        if not named:
-            _read_signature(function, positional, named)
+        nonlocal signature
+        if signature is None:
+            signature = _read_signature(function)
+        positional, named = signature
         for value, (_, exact, fits) in zip(arguments, positional):  # noqa: B905 - Python refuses one too many
             if exact is not None and type(value) not in exact and not fits(value):
                 break
@@ -107,15 +109,17 @@ def misleads(value: Any, expected: ExpectedType) -> bool:
     return isinstance(value, str) and (bool in (expected.exact or ()) or expected.accepts([value]))
 
 
-def _read_signature(function: FunctionType, positional: list[Position], named: dict[str, ExpectedType]) -> None:
-    """Fill in what each parameter takes, by position and by name; the name of one such as ``*keys`` is a star."""
-    named["*"] = ANYTHING
+def _read_signature(function: FunctionType) -> ExpectedTypes:
+    """Return what each parameter takes, by position and by name; the name of one such as ``*keys`` is a star."""
+    positional: list[Position] = []
+    named = {"*": ANYTHING}
     for name, parameter in inspect.signature(function).parameters.items():
         found = read_annotation(parameter.annotation, function)
         if parameter.kind is not parameter.VAR_KEYWORD:
             named["*" if parameter.kind is parameter.VAR_POSITIONAL else name] = found
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             positional.append((name, *found))
+    return positional, named
 
 
 def read_annotation(annotation: Any, function: FunctionType) -> ExpectedType:

@@ -38,11 +38,11 @@ FUNCTIONS = (lukasa.open, lukasa.restore, lukasa.find_backups, lukasa.audit_sour
 PARTS_OF_THE_LIBRARY = {
     "Forecasts": "count_versions fill_sections take_in",
     "Jobs": "seen_by serving work",
-    "Journal": "add_to_counter check_author end_request find_imports for_request put_vectors replay revise with_reach "
-    "with_valid_bodies",
+    "Journal": "add_to_counter change_stamp check_author end_request find_imports for_request get_parsed put_vectors "
+    "read_parsed replay revise with_reach with_valid_bodies",
     "Memory": "for_request",
-    "Reader": "adjacent_turns cosines count_without_vectors frequency match_vector names_at near_duplicates "
-    "without_vectors",
+    "Reader": "adjacent_turns cosines count_without_vectors frequency get_parsed match_vector names_at near_duplicates "
+    "read_parsed without_vectors",
     "Session": "begin mark_recovering reopen restore settle",
     "Sessions": "erase_files find_files",
 }

@@ -405,12 +405,22 @@ class Journal:
             query = replace(query, before=edge) if query.newest_first else replace(query, after=edge)
 
     def get_parsed(self, key: Key, parsed: ParsedRecords[T]) -> T | None:
-        """Return what ``parsed`` has or makes of the current record."""
+        """Return what ``parsed`` has or makes of the current record.
+
+        Args:
+            key: The key of the record: scope, kind and id.
+            parsed: What was made of records before, and how it is made.
+        """
         with self._open_reader(single_query=True) as reader:
             return reader.get_parsed(key, parsed)
 
     def read_parsed(self, query: Query, parsed: ParsedRecords[T]) -> list[T]:
-        """Return what ``parsed`` has or makes of all records of a query, as of one moment."""
+        """Return what ``parsed`` has or makes of all records of a query, as of one moment.
+
+        Args:
+            query: Which records, in which order.
+            parsed: What was made of records before, and how it is made.
+        """
         with self._open_reader(single_query=True) as reader:
             return reader.read_parsed(query, parsed)
 

@@ -243,10 +243,20 @@ class LogReader(Protocol):
         """
 
     def get_parsed(self, key: Key, parsed: ParsedRecords[T]) -> T | None:
-        """Return what ``parsed`` has or makes of the newest version, if that is no tombstone."""
+        """Return what ``parsed`` has or makes of the newest version, if that is no tombstone.
+
+        Args:
+            key: The key of the record: scope, kind and id.
+            parsed: What was made of records before, and how it is made.
+        """
 
     def read_parsed(self, query: Query, parsed: ParsedRecords[T]) -> list[T]:
-        """Return what ``parsed`` has or makes of each record, in log order."""
+        """Return what ``parsed`` has or makes of each record, in log order.
+
+        Args:
+            query: Which records, in which order.
+            parsed: What was made of records before, and how it is made.
+        """
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
         """Return every stored version, oldest first, tombstones included; ``hidden`` as in ``Query``.

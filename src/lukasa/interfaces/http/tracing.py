@@ -1,4 +1,4 @@
-"""Spans of requests for OpenTelemetry, sent to a collector when the server is told where it is."""
+"""Spans of requests for OpenTelemetry, sent to a collector that is named when the server starts."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ SELECT count(*) FROM (SELECT 1 FROM vector INDEXED BY vector_sketches WHERE mode
 
 -- name: vectors_after
 -- Select the vectors of a model after a position.
-SELECT seq, vector FROM vector WHERE model = ? AND seq > ? ORDER BY seq, chunk
+SELECT seq, CAST(coalesce(vector, '') AS BLOB) FROM vector WHERE model = ? AND seq > ? ORDER BY seq, chunk
 
 -- name: newest_vector
 -- Return the newest position with a vector of a model.

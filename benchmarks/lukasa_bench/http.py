@@ -1,6 +1,7 @@
 """Benchmark of the HTTP API: remember and recall over HTTP, compared with the same calls of the library.
 
-Both sides have a store of their own with the same memories, and alternate call by call. With several sizes, the growth from
+Both sides have a store of their own with the same memories, and alternate round by round: two processes that take turns call by
+call would each find their caches emptied by the other. With several sizes, the growth from
 the smallest to the largest store is compared too. On a store of the smallest size many clients at once call the server, each
 over a connection of its own, and the slowest calls are measured. The memory of that server is then compared with that of a new
 server on the same store, because a store that grew needs more itself. The server is a process started by the command line; the
@@ -105,11 +106,13 @@ def _measure_size(
             items = (
                 [_shorten(note.text) for note in notes.take(calls)] if case == "remember" else notes.questions(calls)
             )
-            timings = [[_time(call, item) for call in (over_http, in_library)] for item in items]
+            timings: dict[int, list[float]] = {}
+            for side in (0, 1) if number % 2 else (1, 0):
+                timings[side] = [_time((over_http, in_library)[side], item) for item in items]
             if number:  # the first round warms up
                 for side in (0, 1):
-                    medians[side].append(statistics.median(pair[side] for pair in timings))
-                above += [own - library for own, library in timings]
+                    medians[side].append(statistics.median(timings[side]))
+                above += [own - library for own, library in zip(timings[0], timings[1], strict=True)]
         reduced = [max(0.0, seconds - _ALLOWANCE) for seconds in medians[0]]
         yield comparison_row(f"{case}, median", size, "s", compare(medians[0], medians[1]))
         if case == "remember":

@@ -43,8 +43,17 @@ REPEATED_PIECES = (
     "1", "4 ", "1.", "12-", "4111 1111 1111 1112 ", "4111 1111 1111 111x ", "4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 , ", "123-45-678", "123-45-6789 ",
     "ssn 123456789 ", "id 4111111111111111 ", "sk-", "-eyJ", "SG.", ".", "N.", "_", "-----BEGIN ", "://a:b@", "://:abc@", "password ", "key: ",
     "token=", "pw=a1!\n", "pw=the\n", "pw for ", "pin:1234 ", "密码", "пароль: тест ", "\u200b", "４", "½", "ﬁ", "ﷺ", "İ1", "e\u0301", "漢", "😀",
+    "password v1.2.3 ", "pass v1.2.3 ", "password to to to ", "password: your ", "password:\u200bx ", "user bob pass a@b.cd ", "пароль v1.2.3 ",
+    "it is the password for ", "token: example1234567890123 ", "api_key = 00000000000000000a1 ", "eyJa.eyJ",
 )  # fmt: skip
 """Pieces that are repeated until a text has its size."""
+_MENTIONS = (
+    "password v1.2.3", "pwd is x1", "login a/b1", "secret=aaaa1111aaaa1111", "key: zz", "token=", "4111 1111 1111 1112", "123-45-6788", "sk-",
+    "pass 1.0", "creds x", "pw for y is z",
+)  # fmt: skip
+_PARTS = (
+    "pass", "word", " ", ":", "=", "is ", "1", "a", "key", "token", "secret", "-", "_", ".", "pw ", "4111", "sk-", "eyJ", "for ", "@", "//",
+)  # fmt: skip
 
 
 def _piece_generators(rng: random.Random) -> dict[str, Callable[[], str]]:
@@ -74,6 +83,8 @@ def _piece_generators(rng: random.Random) -> dict[str, Callable[[], str]]:
         "passwords": lambda: "pw=" + draw_letters(_ALNUM, 3) + "\n",
         "what is said of passwords": lambda: "pw is " + draw_letters(string.ascii_lowercase, 5) + " and\n",
         "keywords and values": lambda: rng.choice(_KEYWORDS) + rng.choice(("=", " is ")) + draw_letters(_ALNUM, 8) + " ",
+        "mentions of secrets": lambda: rng.choice(_MENTIONS) + " ",
+        "parts of keywords, signs and values": lambda: rng.choice(_PARTS),
         "every sort": lambda: rng.choice(("pw=a1!\n", "pin:1234 ", "455-99-6622 ", "4111111111111111\n", "hf_" + draw_letters(_ALNUM, 16) + " ")),
         "all of Unicode": lambda: "".join(chr(rng.choice((rng.randrange(0xD800), rng.randrange(0xE000, 0x110000)))) for _ in range(1_000)),
         "many scripts": lambda: draw_letters("абвгдеαβγδεרסתקאبتثج漢字仮名ひらがな한국어abcde 01234", 1_000),

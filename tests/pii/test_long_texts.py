@@ -4,12 +4,12 @@ import random
 import string
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lukasa.pii import detector, numbers, tokens
 from lukasa.pii.passwords import PASSWORDS, WEAK_KEYWORDS
-from lukasa.pii.patterns import is_token
+from lukasa.pii.patterns import find_keyword_matches, is_token
 from lukasa.pii.tokens import LABELLED_SECRETS, MIDDLE_LITERALS, TOKEN_PREFIXES
 from lukasa_bench.pii import hostile_texts
 
@@ -59,6 +59,29 @@ def test_no_finding_in_a_hostile_text_is_lost(name):
     found, exact = detector.find_pii(text), exact_findings(text)
     assert is_covered(exact, found)
     assert bool(found) == bool(exact)
+
+
+WORDS = (
+    "password", "pass", "pw", "for", "to", "is", "was", "hunter2", "v1.2.3", "S3cret!x", "your", "login", "bob", "/", ":", "=", '"', "key", "api_key",
+    "token", "secret", "Zk3jd82jJd93kLs0", "example1234567890123", "\n",
+)  # fmt: skip
+
+
+@given(
+    st.sampled_from([*PASSWORDS.items(), *WEAK_KEYWORDS.items(), *LABELLED_SECRETS.items()]),
+    st.lists(st.sampled_from(WORDS), max_size=3),
+    st.integers(4, 90),
+    st.lists(st.sampled_from(WORDS), max_size=6),
+)
+@example(("pw", PASSWORDS["pw"]), ["for", "bob"], 40, [":", "hunter2"])
+@example(("pass", PASSWORDS["pass"]), ["word", "for", "the", "x" * 29], 40, ["is", "hunter2"])
+@example(("pw", PASSWORDS["pw"]), ["is", "stored.in-" * 14], 40, ["hunter2"])
+def test_where_a_text_stops_repeating_itself_it_is_searched_again(search, words, times, end):
+    """The text repeats a keyword and words, then goes on otherwise after them."""
+    keyword, pattern = search
+    text = " ".join([*[keyword, *words] * times, keyword, *words, *end])
+    found = [match.span() for match in find_keyword_matches(pattern, keyword, text, text.lower(), 0)]
+    assert found == [match.span() for match in pattern.finditer(text)]
 
 
 digits = st.text(string.digits, min_size=1, max_size=20)

@@ -9,7 +9,7 @@ The text is normalised first (compatibility forms, invisible characters, every k
 - ``private_key``: the armour of a private key.
 
 A finding names the class and the place, never the value, and nothing of what was read is kept or logged. Findings are
-exact in texts under 4,000 characters. In longer texts, past 32 findings of a class in a window of 8,192 characters, the
+exact in texts under 4,000 characters. In longer texts, past 32 findings of a class in a window of 16,384 characters, the
 rest of the window is reported as one finding.
 """
 
@@ -64,7 +64,7 @@ _MAX_LIGATURE_LENGTH = 3
 _MAX_CACHED_CHARACTERS = 100_000
 _MAX_CLEAN_TEXTS, _MAX_REMEMBERED_LENGTH = 10_000, 200
 _clean_texts: set[str | bytes] = set()
-WINDOW, MAX_FINDINGS = 8_192, 24
+WINDOW, MAX_FINDINGS = 16_384, 32
 _MAX_SPACED_LENGTH = 320
 """No finding that may hold blanks is longer, private keys aside, which are not limited."""
 

@@ -35,7 +35,7 @@ _RUN = re.compile(
     rf"{_GROUP.pattern}){{0,80}}"
 )
 """Groups of digits with separators between them, at least twelve digits. A run with so many groups is a table."""
-_MAX_FEW_RUNS = 100
+_MAX_FEW_RUNS, _MAX_FEW_GROUPS = 100, 10_000
 _CARD_GROUPING = re.compile(r"[0-9]+|[0-9]{4}(?:[ .-]{1,2}[0-9]{1,6}){1,4}")
 _SINGLE_DIGITS = re.compile(r"[0-9](?:[ .-]{1,2}[0-9])+")
 """Digits in groups as on a card, or not grouped; or each by itself."""
@@ -174,6 +174,14 @@ def _lookup_tables() -> tuple[NDArray[Any], ...]:
     return is_letter, alone, known
 
 
+def _card_mentions(lower: str) -> NDArray[Any]:
+    """Return the places of all words that mention a card, and a last one that is far behind the text."""
+    import numpy as np
+
+    far = len(lower) + 10 * MAX_RUN_LENGTH
+    return np.array([*(match.span() for match in _CARD_WORDS.finditer(lower)), (far, far)])
+
+
 def _candidates_in_arrays(lower: str, data: bytes) -> list[tuple[int, int, bool]]:
     """List the same numbers in a text with many runs, all at once."""
     import numpy as np
@@ -211,13 +219,14 @@ def _candidates_in_arrays(lower: str, data: bytes) -> list[tuple[int, int, bool]
     group = group[~is_fraction]
     if not group.size:
         return []
-    far = len(data) + 10 * MAX_RUN_LENGTH
-    mentions = np.array([*(match.span() for match in _CARD_WORDS.finditer(lower)), (far, far)])
-    next_mention = mentions[np.searchsorted(mentions[:, 0], first[group] - 1 - CARD_CONTEXT_BEFORE), 0]
-    is_near = next_mention < first[group] + MAX_RUN_LENGTH + CARD_CONTEXT_AFTER
-    is_usual = (sizes[group] == 4) | (sizes[group] >= MIN_CARD_DIGITS) | (heads[run[group]] == group)
-    lengths = np.where(is_near, known[prefix[group]], np.where(is_usual, alone[prefix[group]], 0))
-    group, lengths = group[lengths > 0], lengths[lengths > 0]
+    lengths, mentions = known[prefix[group]], None
+    if group.size > _MAX_FEW_GROUPS:  # most of them need no check digit
+        mentions = _card_mentions(lower)
+        next_mention = mentions[np.searchsorted(mentions[:, 0], first[group] - 1 - CARD_CONTEXT_BEFORE), 0]
+        is_near = next_mention < first[group] + MAX_RUN_LENGTH + CARD_CONTEXT_AFTER
+        is_usual = (sizes[group] == 4) | (sizes[group] >= MIN_CARD_DIGITS) | (heads[run[group]] == group)
+        lengths = np.where(is_near, lengths, np.where(is_usual, alone[prefix[group]], 0))
+        group, lengths = group[lengths > 0], lengths[lengths > 0]
     head, size = np.nonzero(lengths[:, None] >> np.arange(MIN_CARD_DIGITS, MAX_CARD_DIGITS + 1, dtype=np.int32) & 1)
     size += MIN_CARD_DIGITS
     group_ending = np.full(len(digits) + 1, -1)
@@ -236,6 +245,9 @@ def _candidates_in_arrays(lower: str, data: bytes) -> list[tuple[int, int, bool]
     total = np.where(end % 2 == 0, *totals)
     kept = total % 10 == 0
     head, tail, size = head[kept], tail[kept], size[kept]
+    if not head.size:
+        return []
+    mentions = _card_mentions(lower) if mentions is None else mentions
     begin, end, count = first[head] - 1, last[tail] - 1, tail - head + 1
     is_mentioned = mentions[np.searchsorted(mentions[:, 0], begin - CARD_CONTEXT_BEFORE), 1] <= end + CARD_CONTEXT_AFTER
     is_usual = (sizes[head] == 4) & (count <= 5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
 
 from lukasa.pii.numbers import Span
@@ -19,13 +20,14 @@ _SIGN = (
     rf"{_VERBS}(?: (?:still|now|just|set to|currently|actually|simply))?:?(?=[ \t\"'`]))\*{{0,2}}+[ \t]{{0,3}}+"
 )
 _SIGNED_VALUE = (
-    rf"(?P<quote>[\"'`“‘«])?(?!{START_OF_VARIABLE}|{words_pattern(_COMMON_WORDS)}[.!?)]{{0,3}}{_END_OF_VALUE})"
-    r"(?(quote)|(?![^\W\d_a-z]{0,60}+[^\W\d_A-Z]{0,60}+(?:['’.-][^\W\d_a-z]{0,60}+[^\W\d_A-Z]{0,60}+){0,3}[\"'`”’»]?[^\S\n]+\w))"
+    r"(?P<quote>[\"'`“‘«])?(?=[^\s\"'`“”‘’«»,;]{3})"
+    rf"(?!{START_OF_VARIABLE}|{words_pattern(_COMMON_WORDS)}[.!?)]{{0,3}}{_END_OF_VALUE})"
+    r"(?(quote)|(?![^\W\d_a-z]{0,60}+[^\W\d_A-Z]{0,60}+(?:['’.-][^\W\d_a-z]{0,60}+[^\W\d_A-Z]{0,60}+){0,3}[\"'`”’»]?[^\S\n]{1,99}+\w))"
     r"(?P<value>[^\s\"'`“”‘’«»,;]{3,128}+)"
 )
 """A value after a sign. A word followed by more words is part of a sentence, unless it is quoted."""
 _STATED_VALUE = (
-    r"(?:->?[ \t]{1,3})?(?:\*\*)?[\"'`“‘«(]?(?=[^\s0-9!@#$%^&*+~?]{0,99}[0-9!@#$%^&*+~?])"
+    r"(?:->?[ \t]{1,3})?(?:\*\*)?[\"'`“‘«(]?(?=[^\s0-9!@#$%^&*+~?]{0,99}+[0-9!@#$%^&*+~?])"
     r"(?P<stated>[^\s\"'`“”‘’«»,;]{5,128}+)"
 )
 """A value after blanks only, or after a word that means something else too: it must look like a password."""
@@ -58,8 +60,8 @@ WEAK_KEYWORDS = {
     },
     **{
         word: re.compile(
-            rf"{_keyword(word, rest)}(?: (?i:is|are|with|as|using|data|details|for [\w.-]{{1,40}}|ist|mit|sind|lauten))?[ \t]{{0,2}}[:=]?[ \t]{{1,3}}"
-            rf"[\"'`]?[^\s/|:,;\"'`]{{2,60}}[\"'`]?(?P<pair>[ \t]{{1,3}}[/|:][ \t]{{1,3}}|[/:]){_STATED_VALUE}"
+            rf"{_keyword(word, rest)}(?: (?i:is|are|with|as|using|data|details|for [\w.-]{{1,40}}+|ist|mit|sind|lauten))?[ \t]{{0,2}}[:=]?[ \t]{{1,3}}"
+            rf"[\"'`]?[^\s/|:,;\"'`]{{2,60}}+[\"'`]?(?P<pair>[ \t]{{1,3}}[/|:][ \t]{{1,3}}|[/:]){_STATED_VALUE}"
         )
         for word, rest in (
             ("log", "[ -]?[io]n"), ("sign", "[ -]?in"), ("credential", "s?"), ("creds", ""), ("zugangsdaten", ""), ("anmelde", "daten"),
@@ -100,11 +102,14 @@ def _looks_like_password(value: str) -> bool:
 
 
 def find_passwords(pattern: re.Pattern[str], keyword: str, text: str, lower: str, position: int) -> Iterator[Span]:
-    """Yield the passwords and PINs after a keyword."""
+    """Yield the passwords and PINs after a keyword. A value that occurs again is judged once."""
+    is_signed_password, looks_like_password = cache(_is_signed_password), cache(_looks_like_password)
+    is_strong_password, names_user = cache(_STRONG_PASSWORD.match), cache(_names_user)
     for match in find_keyword_matches(pattern, keyword, text, lower, position):
         if match.lastgroup == "value":
-            value, start = match["value"].rstrip(".!?)"), match.start("value")
-            if value and _is_signed_password(value, match["quote"], match["sign"]):
+            value, quote, sign = match.group("value", "quote", "sign")
+            start = match.start("value")
+            if (value := value.rstrip(".!?)")) and is_signed_password(value, quote, sign):
                 yield start, start + len(value)
             continue
         if match.lastgroup == "pin":
@@ -113,12 +118,17 @@ def find_passwords(pattern: re.Pattern[str], keyword: str, text: str, lower: str
         start, value = match.start(), match["stated"].rstrip(".!?):*_")
         if start and text[start - 1] == "_":
             continue
-        is_doubtful = ("pair" in pattern.groupindex and match["pair"] == "/") or (
-            "pass" in pattern.groupindex
-            and match["pass"].isspace()
-            and not _names_user(text[max(0, start - 60) : start])
-        )
-        if _STRONG_PASSWORD.match(value) if is_doubtful else _looks_like_password(value):
+        is_password, is_strong = looks_like_password(value), is_strong_password(value) is not None
+        if is_password != is_strong and (
+            ("pair" in pattern.groupindex and match["pair"] == "/")
+            or (
+                "pass" in pattern.groupindex
+                and match["pass"].isspace()
+                and not names_user(text[max(0, start - 60) : start])
+            )
+        ):
+            is_password = is_strong  # the keyword may mean something else
+        if is_password:
             yield match.start("stated"), match.start("stated") + len(value)
 
 
@@ -140,20 +150,35 @@ def _is_signed_password(value: str, quote: str | None, sign: str) -> bool:
 
 
 _KEYWORD_AFTER_VALUE = re.compile(r" [pP]ass(?:word|wort|code|phrase)(?=[.,;:!?)\n]|\Z| (?:for|to|of|on|at|in|für)\b)")
+_END_BEFORE_KEYWORD = re.compile(
+    r"[ \t](?:is|as|ist|als)(?: (?:the|my|your|our|his|her|their|das|mein|unser))?(?: \w{1,12})?\Z", re.IGNORECASE
+)
 _LAST_WORD = re.compile(
-    r"(?<!\S)[\"'`“‘«(]?(?P<value>[^\s\"'`“”‘’«»,;]{5,128})[\"'`”’»),]{0,2}[ \t](?:is|as|ist|als)"
-    r"(?: (?:the|my|your|our|his|her|their|das|mein|unser))?(?: \w{1,12})?\Z",
+    rf"(?<!\S)[\"'`“‘«(]?(?P<value>[^\s\"'`“”‘’«»,;]{{5,128}})[\"'`”’»),]{{0,2}}{_END_BEFORE_KEYWORD.pattern}",
     re.IGNORECASE,
 )
 
 
+_MAX_BEFORE = 161
+
+
 def find_passwords_before_keyword(text: str, position: int) -> Iterator[Span]:
     """Yield the passwords before the keyword: "… is the password for the router"."""
+    precedes_keyword, find_password_at_end = cache(_END_BEFORE_KEYWORD.search), cache(_find_password_at_end)
     for match in _KEYWORD_AFTER_VALUE.finditer(text, position):
-        before = text[max(0, match.start() - 160) : match.start()].rsplit(" ", 4)
-        word = _LAST_WORD.search(text, match.start() - len(" ".join(before[-4:])), match.start())
-        if word and _looks_like_password(word["value"]):
-            yield word.span("value")
+        end = match.start()
+        if precedes_keyword(text[max(0, end - 26) : end]):
+            first = max(0, end - _MAX_BEFORE)
+            if span := find_password_at_end(text[first:end]):
+                yield first + span[0], first + span[1]
+
+
+def _find_password_at_end(text: str) -> Span | None:
+    """Find the password at the end of a text, before "is the". The text may start inside a word."""
+    last_words = text.rsplit(" ", 4)
+    first = len(text) - len(" ".join(last_words[-4:])) or int(len(text) == _MAX_BEFORE)
+    word = _LAST_WORD.search(text, first)
+    return word.span("value") if word and _looks_like_password(word["value"]) else None
 
 
 _CURL_USER = re.compile(
@@ -175,7 +200,7 @@ def find_curl_passwords(text: str, position: int) -> Iterator[Span]:
             yield start, end
 
 
-_URL_PASSWORD = re.compile(r"://[^\s:/@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{3,100})@")
+_URL_PASSWORD = re.compile(r"://[^\s:/@\"'<>]{0,100}+:(?P<value>[^\s/@\"'<>]{3,100}+)@")
 
 
 def find_url_passwords(text: str, position: int) -> Iterator[Span]:

@@ -11,7 +11,10 @@ from importlib.resources import files
 from itertools import pairwise
 from math import log2
 
-_MANY = 6_000
+_MANY, _STEPS_OF_MATCH = 120_000, 20
+"""How many steps may be spent on single keywords, and how many a match of the pattern counts for."""
+_MAX_LOOKBEHIND, _MAX_MATCH = 2, 800
+"""How much of the text before and after a position a pattern with a keyword looks at, at most."""
 
 
 def build_trie_pattern(rests: dict[str, str]) -> str:
@@ -41,16 +44,28 @@ def find_keyword_matches(
     """Yield the matches of a pattern that starts with a keyword. ``lower`` is the text in lower case.
 
     A search for the keyword, and for the pattern there, takes less time than a search for the pattern, unless there are many.
+    Where a keyword does not match, the same text further on does not match either.
     """
-    find, match_at = lower.find, pattern.match
-    for _ in range(_MANY):
+    find, match_at, is_at = lower.find, pattern.match, text.startswith
+    failed: str | None = None
+    last_position = last_distance = 0
+    steps_left = _MANY
+    while steps_left > 0:
         position = find(keyword, position)
         if position < 0:
             return
-        if match := match_at(text, position):
+        if failed and is_at(failed, position - _MAX_LOOKBEHIND):
+            steps_left -= 1
+            position += 1
+        elif match := match_at(text, position):
+            steps_left -= _STEPS_OF_MATCH
             yield match
             position = match.end()
         else:
+            steps_left -= _STEPS_OF_MATCH
+            distance = position - last_position
+            failed = text[position - _MAX_LOOKBEHIND : position + _MAX_MATCH] if distance == last_distance > 0 else None
+            last_position, last_distance = position, distance
             position += 1
     yield from pattern.finditer(text, position)
 

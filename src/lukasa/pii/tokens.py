@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
+from typing import Literal
 
 from lukasa.pii.numbers import Scan, Span
 from lukasa.pii.patterns import (
@@ -58,20 +59,20 @@ _BEFORE_LITERAL = re.compile(r"(?<![A-Za-z0-9_~.])[A-Za-z0-9_~.]{1,40}\Z", re.AS
 
 def provider_token_scan(text: str) -> Scan:
     """Return a search for the tokens that start with a provider's prefix."""
-    padded, verdicts = f" {text}", _Verdicts()
+    padded, is_provider_token = f" {text}", cache(_is_provider_token)
 
     def find_provider_tokens(position: int) -> Iterator[Span]:
         for match in _TOKEN.finditer(padded, position):
             start, end = match.span()
             token = padded[start + 1 : end]
-            if verdicts[token]:
+            if is_provider_token(token):
                 yield start, end - 1
             elif _TWO_SEPARATORS.search(token):  # another token may start inside
                 for inner in _TOKEN.finditer(padded, start + 3, end + _MAX_OVERLAP):
                     inner_start, inner_end = inner.span()
                     if inner_start >= end:
                         break
-                    if verdicts[padded[inner_start + 1 : inner_end]]:
+                    if is_provider_token(padded[inner_start + 1 : inner_end]):
                         yield inner_start, inner_end - 1
 
     return find_provider_tokens
@@ -83,18 +84,15 @@ def _format_pattern(prefix: str) -> re.Pattern[str]:
     return re.compile(TOKEN_PREFIXES[prefix] or "(?!)", re.ASCII)
 
 
-class _Verdicts(dict[str, bool]):
-    """Whether a value with a prefix is a token, for one text. Hostile texts repeat values."""
-
-    def __missing__(self, token: str) -> bool:
-        prefix: str = _PREFIX.match(token)[0]  # type: ignore[index]  # every token starts with a prefix
-        value = token[len(prefix) :]
-        self[token] = (
-            (prefix not in _RANDOM_PREFIXES or is_random(value) or bool(_format_pattern(prefix).fullmatch(value)))
-            and is_token(value)
-            and not is_published(token)
-        )
-        return self[token]
+def _is_provider_token(token: str) -> bool:
+    """Return whether a value with a provider's prefix is a token."""
+    prefix: str = _PREFIX.match(token)[0]  # type: ignore[index]  # every token starts with a prefix
+    value = token[len(prefix) :]
+    return (
+        (prefix not in _RANDOM_PREFIXES or is_random(value) or bool(_format_pattern(prefix).fullmatch(value)))
+        and is_token(value)
+        and not is_published(token)
+    )
 
 
 def find_tokens_around(literal: str, text: str, position: int) -> Iterator[Span]:
@@ -111,13 +109,16 @@ WEB_TOKEN = re.compile(r"eyJ(?<![A-Za-z0-9]eyJ)([\w-]{8,2000}+\.eyJ[\w-]{8,4000}
 _FIRST_PART = re.compile(r"(?<![\w-])[\w-]++\Z", re.ASCII)
 _REST_OF_FIRST_PART = re.compile(r"[\w-]++\Z", re.ASCII)
 _WEB_TOKEN_START = re.compile(r"eyJ(?<![A-Za-z0-9]eyJ)(?=[\w-]{8,2000}\Z)", re.ASCII)
+_SECOND_PART = re.compile(r"\.eyJ(?=[\w-]{8,4000}+\.[\w-]{10})", re.ASCII)
 _MAX_FIRST_PART = 2_003
 
 
 def find_web_tokens(text: str, position: int) -> Iterator[Span]:
     """Yield the JSON Web Tokens. Their first two parts start with ``eyJ``, so a token is looked for around ``.eyJ``."""
-    dot = text.find(".eyJ", position)
-    while dot >= 0:
+    for second in _SECOND_PART.finditer(text, position):
+        dot = second.start()
+        if dot < position:
+            continue
         first = max(position, dot - _MAX_FIRST_PART)
         first = max(first, text.rfind(".", first, dot) + 1)
         part = _REST_OF_FIRST_PART.match(text, first, dot) or _FIRST_PART.search(text, first, dot)
@@ -128,7 +129,6 @@ def find_web_tokens(text: str, position: int) -> Iterator[Span]:
             position = match.end()
         else:
             position = dot
-        dot = text.find(".eyJ", max(position, dot + 1))
 
 
 _KEY_CHARACTER = re.compile(r"[A-Z0-9]")
@@ -148,9 +148,9 @@ def find_private_keys(hint: str, text: str, position: int) -> Iterator[Span]:
 
 
 _SIGN = (
-    r"(?:[ \t](?:string|str|String)(?=[ \t]*=))?"
-    r"(?:[\"'`\])]{0,2}[ \t]{0,12}(?::{0,3}=>?|==|\?=|\.=|:|\|\||=>|>\s{0,9}|,(?=[ \t]{0,3}[\"'`])|(?:is|was|to)(?=[ \t]))"
-    r"[ \t]{0,3}|[\"'`\])]{0,2}[ \t]{1,3}|[\"'`(\[])[\"'`(\[]{0,2}"
+    r"(?:[ \t](?:string|str|String)(?=[ \t]{0,99}=))?"
+    r"(?:[\"'`\])]{0,2}+[ \t]{0,12}+(?::{0,3}=>?|==|\?=|\.=|:|\|\||=>|>\s{0,9}+|,(?=[ \t]{0,3}+[\"'`])|(?:is|was|to)(?=[ \t]))"
+    r"[ \t]{0,3}+|[\"'`\])]{0,2}[ \t]{1,3}+|[\"'`(\[])[\"'`(\[]{0,2}+"
 )
 _VALUE = r"(?=[A-Za-z+/_=.~-]{0,60}+[0-9][A-Za-z+/_=.~-]{0,60}+[0-9])(?=[0-9+/_=.~-]{0,60}+[A-Za-z])(?P<value>[A-Za-z0-9+/_=.~-]{16,400})"
 LABELLED_SECRETS = {
@@ -188,29 +188,42 @@ _MIN_DISTINCT = 7
 
 
 def find_labelled_secrets(label: str, text: str, lower: str, position: int) -> Iterator[Span]:
-    """Yield the random values after a word such as ``secret``."""
+    """Yield the random values after a word such as ``secret``. A value that occurs again after the same words is judged once."""
+    is_labelled_secret = cache(partial(_is_labelled_secret, label))
     for match in find_keyword_matches(LABELLED_SECRETS[label], label, text, lower, position):
         start, end = match.span("value")
-        value, label_start = text[start:end].strip(".=-_"), match.start()
-        head = value[:_MAX_JUDGED]
-        if len(value) < 16 or len(set(head)) < _MIN_DISTINCT:
-            continue
-        before = text[max(0, label_start - 40) : label_start]
-        reversed_words = before[-14:].lower()[::-1]
-        if label == "key":
-            if match["id"] and not reversed_words.lstrip("_ -").startswith(("ssecca", "ipa")):
-                continue
-            if not _SECRET_KEY_CONTEXT.match(reversed_words) and not _PROVIDER_NAME_CONTEXT.search(before.lower()):
-                continue
-        elif before[-1:].isalpha() and not (
-            text[label_start].isupper() and (before[-1].islower() or text[label_start + 1].islower())
+        value, label_start = text[start:end], match.start()
+        if len(set(value[:_MAX_JUDGED])) >= _MIN_DISTINCT and is_labelled_secret(
+            text[max(0, label_start - 40) : label_start],
+            text[label_start : label_start + 2],
+            label == "key" and match["id"],
+            value,
         ):
-            continue
-        if _EXAMPLE_CONTEXT.match(reversed_words) or (label == "token" and _OTHER_TOKEN_CONTEXT.match(reversed_words)):
-            continue
-        if not _LONG_PART.search(value) or is_placeholder(text[start:end]):
-            continue
-        if len(value) >= 20 and sum(map(head.count, "0123456789")) >= 0.95 * len(head):
-            continue
-        if has_entropy(head, 2.7 if _HEXADECIMAL.fullmatch(value) else 3.2) and not is_published(value):
             yield start, end
+
+
+def _is_labelled_secret(
+    label: str, before: str, first_letters: str, identifier: str | Literal[False] | None, whole_value: str
+) -> bool:
+    """Return whether a value after a label is random, and the text before the label does not say that it is no secret."""
+    value = whole_value.strip(".=-_")
+    head = value[:_MAX_JUDGED]
+    if len(value) < 16 or len(set(head)) < _MIN_DISTINCT:
+        return False
+    reversed_words = before[-14:].lower()[::-1]
+    if label == "key":
+        if identifier and not reversed_words.lstrip("_ -").startswith(("ssecca", "ipa")):
+            return False
+        if not _SECRET_KEY_CONTEXT.match(reversed_words) and not _PROVIDER_NAME_CONTEXT.search(before.lower()):
+            return False
+    elif before[-1:].isalpha() and not (
+        first_letters[0].isupper() and (before[-1].islower() or first_letters[1].islower())
+    ):
+        return False
+    if _EXAMPLE_CONTEXT.match(reversed_words) or (label == "token" and _OTHER_TOKEN_CONTEXT.match(reversed_words)):
+        return False
+    if not _LONG_PART.search(value) or is_placeholder(whole_value):
+        return False
+    if len(value) >= 20 and sum(map(head.count, "0123456789")) >= 0.95 * len(head):
+        return False
+    return has_entropy(head, 2.7 if _HEXADECIMAL.fullmatch(value) else 3.2) and not is_published(value)

@@ -5,6 +5,7 @@ READY := .venv/.ready
 # CI leaves the races of adapters on PostgreSQL out.
 SHORT := $(if $(CI),-k "not (lose_nothing and postgresql)")
 ELSEWHERE := tests/text tests/context tests/interfaces/cli tests/frozen tests/sessions
+ON_A_SLOW_DISK := tests/storage tests/context tests/sessions tests/jobs tests/network tests/test_journal.py tests/test_memory.py
 EXTRAS := $(foreach extra,backup mcp minilm postgres server telemetry tokens,--extra $(extra))
 
 .PHONY: help setup run tour newcomer test test-clients test-cluster test-elsewhere test-faults test-fuzz coverage docs pictures lint types contract house audit hashes workflows release-check check clean
@@ -45,7 +46,9 @@ build/cluster/.ready: tests/cluster/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target build/cluster -r $<
 	@touch $@
 
-test-elsewhere: setup  ## a part of the tests with other locales and time zones, in the background without a terminal
+test-elsewhere: setup  ## a part of the tests with a slow disk, then with other locales and time zones, in the background without a terminal
+	mkdir -p build && cc -shared -fPIC -o build/slow_disk.so tests/support/slow_disk.c -ldl
+	LD_PRELOAD=$(CURDIR)/build/slow_disk.so $(BIN)/python -m pytest -q -n 4 -m "not slow" $(ON_A_SLOW_DISK)
 	for where in LC_ALL=C:TZ=Asia/Kolkata LC_ALL=C.UTF-8:TZ=America/St_Johns LC_ALL=de_DE.UTF-8:TZ=Pacific/Chatham; do \
 		env $${where%%:*} $${where#*:} nohup $(BIN)/python -m pytest -q -m "not slow" $(ELSEWHERE) </dev/null >build/elsewhere.log 2>&1 \
 		& wait $$! || { cat build/elsewhere.log; exit 1; }; tail -1 build/elsewhere.log; done

@@ -39,6 +39,7 @@ from lukasa.pii.tokens import (
     LABELLED_SECRETS,
     MIDDLE_LITERALS,
     PRIVATE_KEYS,
+    TOKEN_SHAPE,
     find_labelled_secrets,
     find_private_keys,
     find_tokens_around,
@@ -296,7 +297,7 @@ def _shape_table(characters: str) -> bytes:
 
 
 _CARD_SHAPE, _SSN_SHAPE, _NUMBER_SHAPE_TABLE = b"0" * 12, b"0" * 9, _shape_table(string.digits + " .-")
-_TOKEN_SHAPE, _TOKEN_SHAPE_TABLE = b"0" * 16, _shape_table(string.ascii_letters + string.digits + "+/_=.:~-|")
+_TOKEN_SHAPE_TABLE = _shape_table(string.ascii_letters + string.digits + "+/_=.:~-|")
 """Shapes without which a text has no such finding: searching for one takes far less time than searching for a pattern."""
 
 _KEYWORDS = (*PASSWORDS.items(), *WEAK_KEYWORDS.items())
@@ -322,8 +323,8 @@ def _scans(text: str) -> Iterator[tuple[PiiClass, Scan]]:
         yield "ssn", ssn_scan(text, lower, data)
         if _CARD_SHAPE in shape:
             yield "card", card_scan(text, lower, data)
-    if _TOKEN_SHAPE in data.translate(_TOKEN_SHAPE_TABLE):
-        yield "secret", provider_token_scan(text)
+    if TOKEN_SHAPE in (shape := data.translate(_TOKEN_SHAPE_TABLE)):
+        yield "secret", provider_token_scan(text, shape)
         for literal, find in _HINTED_TOKENS:
             if _occurs(literal, text):
                 yield "secret", partial(find, text)

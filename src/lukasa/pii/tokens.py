@@ -7,9 +7,12 @@ another format is a token if it is random enough; so is a value after a word suc
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cache, partial
 from importlib.resources import files
+from itertools import islice
+from operator import itemgetter
 from typing import Literal
 
 from lukasa.pii.numbers import Scan, Span
@@ -46,6 +49,8 @@ _TOKEN = re.compile(
 )
 """All tokens with a prefix, after the character before. One search for all of them takes less time than one for each."""
 _MAX_OVERLAP = 100
+TOKEN_SHAPE = b"0" * 16
+_RUN, _MAX_RUNS = re.compile(TOKEN_SHAPE + b"0*+"), 20_000
 _TWO_SEPARATORS = re.compile(r"[^A-Za-z0-9][A-Za-z0-9]*+[^A-Za-z0-9]")
 _PREFIX = re.compile(build_trie_pattern(dict.fromkeys(TOKEN_PREFIXES, "")), re.ASCII)
 
@@ -57,23 +62,27 @@ MIDDLE_LITERALS = {
 _BEFORE_LITERAL = re.compile(r"(?<![A-Za-z0-9_~.])[A-Za-z0-9_~.]{1,40}\Z", re.ASCII)
 
 
-def provider_token_scan(text: str) -> Scan:
-    """Return a search for the tokens that start with a provider's prefix."""
+def provider_token_scan(text: str, shape: bytes) -> Scan:
+    """Return a search for the tokens that start with a provider's prefix. ``shape`` has a zero for each character of a token."""
     padded, is_provider_token = f" {text}", cache(_is_provider_token)
+    runs = [run.span() for run in islice(_RUN.finditer(shape), _MAX_RUNS)]
+    if len(runs) == _MAX_RUNS or 4 * sum(end - start for start, end in runs) > len(text):
+        runs = [(0, len(text))]
 
     def find_provider_tokens(position: int) -> Iterator[Span]:
-        for match in _TOKEN.finditer(padded, position):
-            start, end = match.span()
-            token = padded[start + 1 : end]
-            if is_provider_token(token):
-                yield start, end - 1
-            elif _TWO_SEPARATORS.search(token):  # another token may start inside
-                for inner in _TOKEN.finditer(padded, start + 3, end + _MAX_OVERLAP):
-                    inner_start, inner_end = inner.span()
-                    if inner_start >= end:
-                        break
-                    if is_provider_token(padded[inner_start + 1 : inner_end]):
-                        yield inner_start, inner_end - 1
+        for run_start, run_end in islice(runs, bisect_left(runs, position, key=itemgetter(1)), None):
+            for match in _TOKEN.finditer(padded, max(run_start, position), run_end + 1):
+                start, end = match.span()
+                token = padded[start + 1 : end]
+                if is_provider_token(token):
+                    yield start, end - 1
+                elif _TWO_SEPARATORS.search(token):  # another token may start inside
+                    for inner in _TOKEN.finditer(padded, start + 3, end + _MAX_OVERLAP):
+                        inner_start, inner_end = inner.span()
+                        if inner_start >= end:
+                            break
+                        if is_provider_token(padded[inner_start + 1 : inner_end]):
+                            yield inner_start, inner_end - 1
 
     return find_provider_tokens
 

@@ -348,3 +348,23 @@ def test_labels_of_one_scope_are_joined_before_any_entry_is_read(tmp_path):
         database.close()
     assert [line.split()[1] for line in plan[:3]] == ["label", "other_0", "log"]
     assert not any("TEMP B-TREE" in line for line in plan), "the index has the order already"
+
+
+def test_no_statement_is_prepared_again_when_its_values_change(made):
+    """SQLite with ``STAT4`` would prepare a statement again at each execution, which takes longer than a read by key."""
+    for database in (store_file.connect(made, timeout=1), store_file.connect_immutable(made)):
+        asked: list[int] = []  # SQLite asks the authorizer while it prepares a statement
+
+        def allow(operation: int, *_: object, asked: list[int] = asked) -> int:
+            asked.append(operation)
+            return apsw.SQLITE_OK
+
+        database.authorizer = allow
+        counts = []
+        for id in ("a", "b", "c"):
+            for name in ("newest_of_key", "get_newest", "history"):
+                database.execute(SQL[name], ("shared", "note", id)).fetchall()
+            counts.append(len(asked))
+        database.close()
+        assert counts[0] > 0
+        assert counts[1:] == counts[:1] * 2

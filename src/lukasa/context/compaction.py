@@ -41,7 +41,7 @@ from lukasa.journal import Journal
 from lukasa.models.llm import LanguageModel
 from lukasa.models.token_counter import TokenCounter, open_token_counter
 from lukasa.outcome import Accepted, Refused
-from lukasa.record import Draft, Key
+from lukasa.record import Draft, Key, Record
 
 BY_ENTRIES, BY_TOKENS, BY_HAND = "entries", "tokens", "by hand"
 _COMPLETED_STATUSES = frozenset({"completed", "complete", "done"})
@@ -233,11 +233,12 @@ class ContextCompactor:
 
 @dataclass(slots=True)
 class _ConversationSize:
-    """Turns and tokens of the recent view, counted up to a position of the log."""
+    """Turns and tokens of the recent view, counted up to a position of the log; ``next_position`` is that of the next write."""
 
     position: int
     entries: int
     tokens: int
+    next_position: int = 0
 
 
 class ConversationSizeTracker:
@@ -253,14 +254,27 @@ class ConversationSizeTracker:
         self._sizes: dict[ConversationRecords, _ConversationSize] = {}
         self._lock = Lock()
 
-    def is_full(self, conversation: ConversationRecords, written_count: int, settings: ConversationSettings) -> bool:
-        """Check whether a limit may be passed after ``written_count`` turns were written."""
+    def is_full(
+        self,
+        conversation: ConversationRecords,
+        written: Sequence[tuple[int, Turn]],
+        batch: Sequence[Record],
+        settings: ConversationSettings,
+    ) -> bool:
+        """Check whether a limit may be passed after turns were written in a batch."""
         with self._lock:
             size = self._sizes.get(conversation)
         if size is None:
             size = self._measure(conversation)
         else:
-            self._count_new_turns(size, conversation, written_count)
+            is_only_writer = batch[0].seq == size.next_position and batch[-1].seq == batch[0].seq + len(batch) - 1
+            if not is_only_writer:  # others may have written turns since the last check
+                written = self._read_new_turns(size, conversation, len(written))
+            if written:
+                size.position = written[-1][0]
+                size.entries += len(written)
+                size.tokens += sum(turn.tokens for _, turn in written)
+        size.next_position = max(size.next_position, batch[-1].seq + 1)
         with self._lock:
             if len(self._sizes) >= _MAX_TRACKED:
                 self._sizes.clear()
@@ -279,11 +293,9 @@ class ConversationSizeTracker:
         position = newest.seq if newest is not None else origin.folded_position
         return _ConversationSize(position, len(origin.turns), sum(turn.tokens for turn in origin.turns))
 
-    def _count_new_turns(self, size: _ConversationSize, conversation: ConversationRecords, written_count: int) -> None:
-        """Add the turns that any writer appended since the last check."""
+    def _read_new_turns(
+        self, size: _ConversationSize, conversation: ConversationRecords, written_count: int
+    ) -> list[tuple[int, Turn]]:
+        """Read the turns that any writer appended since the last check."""
         read, query = self._journal.read_parsed, conversation.turn_query()
-        new = self._parsed.read_newest_turns(read, query, size.position, written_count + 1)
-        if new:
-            size.position = new[0][0]
-            size.entries += len(new)
-            size.tokens += sum(turn.tokens for _, turn in new)
+        return self._parsed.read_newest_turns(read, query, size.position, written_count + 1)[::-1]

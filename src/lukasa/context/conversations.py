@@ -388,10 +388,10 @@ class Conversations:
             return outcome if first is None else first
         if not isinstance(outcome, Accepted):
             return outcome
-        written = [record for record in outcome.records if record.kind == TURN]
-        for record in written:
-            self._parsed.turns.add(record, len(record.text) + 500)
-        if settings.automatic and self._size_tracker.is_full(conversation, len(written), settings):
+        records = list(outcome.records)
+        written = [record for record in records if record.kind == TURN]
+        parsed = [self._parsed.turns.add(record, len(record.text) + 500) for record in written]
+        if settings.automatic and records and self._size_tracker.is_full(conversation, parsed, records, settings):
             self._compact_if_automatic(conversation, settings)
         return Accepted(written)
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
+from functools import lru_cache
 
 from lukasa.context.fact_rules import QUOTATION_PLACEHOLDER, find_facts
 from lukasa.context.state import Fact, Turn
@@ -46,7 +47,7 @@ def extract_facts(turn: Turn, day: date | None = None) -> list[Fact]:
     for sentence in split_sentences(_hide_quotations(turn.content[:_MAX_SCANNED_CHARACTERS])):
         if len(sentence) > _MAX_SENTENCE_LENGTH:
             continue
-        for fact in find_facts(sentence, speaker, is_machine=is_machine):
+        for fact in _list_facts(sentence, speaker, is_machine):
             text = fact.text if day is None else write_calendar_dates(fact.text, day, weekdays=fact.rule == "date")
             facts[fact.slot or normalise_fact_text(text)] = replace(fact, text=text)
         if len(facts) >= _MAX_FACTS_PER_TURN:
@@ -58,7 +59,13 @@ def states_fact(sentence: str, role: str = "user") -> bool:
     """Check whether a sentence of a role states a fact."""
     if len(sentence) > _MAX_SENTENCE_LENGTH:
         return False
-    return any(True for _ in find_facts(_hide_quotations(sentence), "User", is_machine=role in _MACHINE_ROLES))
+    return bool(_list_facts(_hide_quotations(sentence), "User", role in _MACHINE_ROLES))
+
+
+@lru_cache(maxsize=2_048)
+def _list_facts(sentence: str, speaker: str, is_machine: bool) -> tuple[Fact, ...]:
+    """List the facts that a sentence states; cached, because a compaction reads the sentences of the last appends again."""
+    return tuple(find_facts(sentence, speaker, is_machine=is_machine))
 
 
 def _hide_quotations(text: str) -> str:

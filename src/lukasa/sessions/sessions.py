@@ -460,8 +460,10 @@ class Sessions:
                     break
                 earlier, upto = apply_delta(earlier, delta), delta.number
             return earlier
-        stored = self._states.read((session_id, scope), lambda: self._read_state(session_id, scope))
-        if stored.file_list != stored.files.list_files():
+        stored = self._states.find((session_id, scope))
+        if stored is None:
+            stored = self._states.read((session_id, scope), lambda: self._read_state(session_id, scope))
+        elif stored.file_list != stored.files.list_files():
             stored = self._read_state(session_id, scope)
         if stored.encoded is None:
             return None

@@ -55,11 +55,12 @@ def refuse_closed_scope(scope: str) -> Refused:
 
 
 def find_single_insert(
-    reach: Reach, batch: Sequence[ValidatedDraft], near_duplicate_kinds: frozenset[str], *, labels: bool = False
+    reach: Reach, batch: Sequence[ValidatedDraft], near_duplicate_kinds: frozenset[str], *, of_any_key: bool = False
 ) -> ValidatedDraft | None:
-    """Return the draft of a batch that is one new record without links or near-duplicate keys, else None.
+    """Return the draft of a batch that is one new record without near-duplicate keys, else None.
 
-    Unless ``labels`` is true it has no labels either.
+    Unless ``of_any_key`` is true its id is a generated one, and it has neither labels nor links. Otherwise the engine has to
+    look whether there is a record of the key already.
 
     That is by far the most common write, and the engines have a fast path for it.
     """
@@ -67,7 +68,9 @@ def find_single_insert(
         return None
     sealed = batch[0]
     draft = sealed.draft
-    if draft.links or draft.deleted or draft.expected or not sealed.has_new_id or (draft.labels and not labels):
+    if draft.deleted or draft.expected:
+        return None
+    if not of_any_key and (draft.links or draft.labels or not sealed.has_new_id):
         return None
     if sealed.kind == QUARANTINE or sealed.kind in near_duplicate_kinds:
         return None

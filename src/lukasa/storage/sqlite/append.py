@@ -26,6 +26,7 @@ from lukasa.storage.append import (
     TallyChanges,
     VersionTuple,
     build_next_version,
+    find_single_insert,
     fingerprint_batch,
     hash_idempotency_key,
     parse_replayed_entry,
@@ -57,7 +58,7 @@ class SqlitePendingBatch:
         self.database = database
         self.checks_fresh_ids = check_fresh_ids  # look up even new ids, in case an id generator repeats itself
         self.has_direct_writes = False
-        self._near_duplicate_kinds = near_duplicate_kinds
+        self.near_duplicate_kinds = near_duplicate_kinds
         tip, quarantines = database.execute(SQL["tip_and_quarantines"]).get
         self.next_seq: int = tip + 1
         self.has_quarantines = bool(quarantines)
@@ -197,7 +198,7 @@ class SqlitePendingBatch:
         span = (self.first_seq, self.next_seq - 1)
         if self._has_labels:
             self.database.execute(SQL["derive_labels"], span)
-        changes, kinds, kinds_written = TallyChanges(), self._near_duplicate_kinds, set[str]()
+        changes, kinds, kinds_written = TallyChanges(), self.near_duplicate_kinds, set[str]()
         for (scope, kind), rows in groupby(self._rows, itemgetter(1, 2)):
             changes.add_versions(scope, kind, [row[8] for row in rows])
             kinds_written.add(kind)
@@ -266,6 +267,13 @@ def append_batch(
         drafts = resolve_batch(SqliteReader(pending.database, reach), batch, answer)
         if isinstance(drafts, Accepted | Refused):
             return drafts
+        if key is None and not pending.checks_fresh_ids:
+            single = find_single_insert(reach, drafts, pending.near_duplicate_kinds, of_any_key=True)
+            if single is not None and (inserted := insert_single(pending.database, now, single)) is not None:
+                outcome, position = inserted
+                pending.has_direct_writes = True
+                pending.reset_to(position + 1)
+                return outcome
     else:
         drafts = batch
     add = _add_batch_quarantined if pending.has_quarantines else _add_batch
@@ -288,11 +296,11 @@ def append_batch(
 def insert_single(database: apsw.Connection, now: datetime, sealed: ValidatedDraft) -> tuple[Outcome, int] | None:
     """Insert one record that ``find_single_insert`` chose; return the outcome and the position.
 
-    None if there are quarantines, which need a full append.
+    None if there are quarantines or the key has a version already, which need a full append.
     """
-    draft, scope, kind, id, author, content, _ = sealed
+    draft, scope, kind, id, author, content, has_new_id = sealed
     tip, has_quarantines = database.execute(SQL["tip_and_quarantines"]).get
-    if has_quarantines:
+    if has_quarantines or (not has_new_id and database.execute(SQL["has_key"], (scope, kind, id)).get):
         return None
     at, recorded_at = to_microseconds(now), to_iso(now)
     entry = content[:-1] + entry_suffix(1, recorded_at, recorded_at)
@@ -304,6 +312,8 @@ def insert_single(database: apsw.Connection, now: datetime, sealed: ValidatedDra
         database.execute(SQL["index_text"], (tip + 1, to_index_form(draft.text)))
     for label in draft.labels:
         database.execute(SQL["insert_label"], (label, scope, tip + 1))
+    if draft.links:
+        database.execute(SQL["derive_links"], (tip + 1, tip + 1))
     database.execute(SQL["add_to_tally"], (scope, kind, 1, 1, checksum(digest)))
     return Accepted(LazyRecords([row], _parse_log_row)), tip + 1
 

@@ -278,7 +278,7 @@ class SqliteEngine:
         now = self._clock.now
         single = None
         if key is None and not callable(batch):
-            single = find_single_insert(reach, batch, self._near_duplicate_kinds, labels=True)
+            single = find_single_insert(reach, batch, self._near_duplicate_kinds, of_any_key=True)
         return self._write(
             lambda pending: append.append_batch(pending, now(), reach, batch, key),
             None if single is None else lambda database: append.insert_single(database, now(), single),

@@ -11,6 +11,10 @@ SELECT max(seq) FROM log WHERE scope = ? AND kind = ?
 SELECT max(coalesce((SELECT max(seq) FROM log), 0), coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'high_water'), 0)),
     EXISTS (SELECT 1 FROM quarantine)
 
+-- name: has_key
+-- Return a row when a key has any version.
+SELECT 1 FROM log WHERE scope = ? AND kind = ? AND id = ? LIMIT 1
+
 -- name: newest_of_key
 -- Select a key's newest version, hidden or not: a hidden version's number is taken too.
 SELECT seq, version, line ->> 'created_at', line ->> 'deleted' IS NOT NULL,

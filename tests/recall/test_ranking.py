@@ -1,6 +1,7 @@
 """The ranking: its order, its reasons, and its independence of the order of candidates."""
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -65,6 +66,63 @@ def test_an_answer_ranks_by_the_words_of_the_turn_before_it():
     )
     places = [hit.candidate.seq for hit in ask("What is the name of the sailing boat of Bela?", turns)]
     assert places.index(1) < places.index(3)
+
+
+def test_an_answer_ranks_by_the_meaning_of_the_question_before_it():
+    asked, answer, other = talk(
+        ("Amara", "Which dish do you like best?"), ("Bela", "Sushi, of course!"), ("Bela", "Rain, what else!")
+    )
+    question = replace(asked, cosine=0.7)
+    after_question = replace(answer, cosine=0.1, asked_cosine=0.7)
+    after_answer = replace(other, cosine=0.2)
+    ranked = ask("What is the favourite meal of Bela?", [question, after_question, after_answer])
+    meaning = {hit.candidate.seq: value(hit, "meaning") for hit in ranked}
+    assert [hit.candidate.seq for hit in ranked].index(1) < [hit.candidate.seq for hit in ranked].index(2)
+    assert meaning[0] > meaning[1] > meaning[2]
+
+
+def test_an_answer_and_its_question_cover_the_question_together():
+    turns = talk(
+        ("Amara", "Which colour has your new bicycle?"),
+        ("Bela", "Green, like the old bicycle."),
+        ("Amara", "A bicycle in a colour I like."),
+        ("Bela", "Green, like the old bicycle of my aunt."),
+    )
+    values = {
+        hit.candidate.seq: value(hit, "coverage") for hit in ask("Which colour has the new bicycle of Bela?", turns)
+    }
+    assert values[1] == 1.0
+    assert values[3] < 0.5
+
+
+@pytest.mark.parametrize(
+    "asked", ["新しい自転車の色は？", "ما لون دراجتك الجديدة؟", "Welche Farbe hat dein neues Rad?"]
+)
+def test_question_marks_of_other_scripts_ask_too(asked):
+    turns = talk(("Amara", asked), ("Bela", "緑。 Grün."))
+    values = {hit.candidate.seq: value(hit, "coverage") for hit in ask(asked, turns, speakers=())}
+    assert values[1] == pytest.approx(1.0)
+
+
+def test_a_long_question_lends_an_answer_no_words():
+    asked = "Which colour has your new bicycle? " + "I was out in the garden all day long and saw nobody. " * 12
+    turns = talk(("Amara", asked), ("Bela", "Green, like the old one."))
+    values = {
+        hit.candidate.seq: value(hit, "coverage") for hit in ask("Which colour has the new bicycle of Bela?", turns)
+    }
+    assert values[1] == 0.0
+
+
+def test_a_near_answer_is_no_less_near_because_of_the_question_before_it():
+    turns = [
+        RecallCandidate(seq=1, text="Sushi, of course!", cosine=0.6, before="How are you?", asked_cosine=0.1),
+        RecallCandidate(seq=2, text="Rain, what else!", cosine=0.2, before="How are you?"),
+        RecallCandidate(seq=3, text="Note without a vector.", before="Ready?", asked_cosine=0.5),
+    ]
+    values = {hit.candidate.seq: value(hit, "meaning") for hit in ask("favourite meal", turns)}
+    assert values[1] == pytest.approx(1.0)
+    assert values[2] == 0.0
+    assert 0.0 < values[3] < 1.0
 
 
 def test_meaning_ranks_candidates_whose_words_do_not_match():

@@ -55,6 +55,15 @@ def test_recall_returns_the_right_record_among_the_first(talk, question, answer)
     assert TALK[answer][1] in texts(talk.recall(question, 2))
 
 
+def test_an_answer_is_compared_with_the_question_that_it_follows(talk):
+    recalled = talk.recall("Which breed is the dog of Anna?", 5)
+    candidates = {hit.text: hit.hit.candidate for hit in recalled.hits}
+    asked, answer = candidates[TALK[1][1]], candidates[TALK[2][1]]
+    assert answer.asked_cosine == asked.cosine
+    assert asked.asked_cosine is None
+    assert candidates[TALK[3][1]].asked_cosine is None
+
+
 @pytest.mark.requirement("RCL-2")
 def test_every_hit_says_why_and_its_signals_add_up_to_the_score(talk):
     recalled = talk.recall("Which breed is the dog?", 2)

@@ -40,7 +40,7 @@ from lukasa.recall.ranking import (
     with_trust,
 )
 from lukasa.recall.relevance import DEFAULT_CUTOFF
-from lukasa.recall.signals import MAX_WHOLE_LENGTH, CorpusStatistics, MutableCandidate, RecallCandidate
+from lukasa.recall.signals import MAX_WHOLE_LENGTH, CorpusStatistics, MutableCandidate, RecallCandidate, asks_something
 from lukasa.recall.vector_index import VectorIndex
 from lukasa.record import DERIVED_FROM, Key, Record, with_own_body
 from lukasa.scope import SYSTEM
@@ -551,10 +551,12 @@ def _build_candidates(found: _FoundRecords, source_trust: SourceTrust) -> list[R
     for seq, text in found.texts.items():
         if len(text) > length:
             texts[seq] = _select_part(text, found.question.terms, length)
+    cosines: Mapping[Any, float] = found.cosines
     links, no_links = _links_between(found.records), frozenset[int]()
     candidates: list[RecallCandidate] = []
     for seq, record in found.records.items():
         before, after = found.adjacent_turns.get(seq, _NO_ADJACENT_TURNS)
+        text_before = texts.get(before)
         candidate: Any = MutableCandidate()
         candidate.seq = seq
         candidate.text = texts[seq]
@@ -562,9 +564,10 @@ def _build_candidates(found: _FoundRecords, source_trust: SourceTrust) -> list[R
         candidate.speaker = record.speaker
         candidate.moment = record.happened_at or record.recorded_at
         candidate.session = record.label("session")
-        candidate.before = texts.get(before)
+        candidate.before = text_before
         candidate.after = texts.get(after)
-        candidate.cosine = found.cosines.get(seq)
+        candidate.cosine = cosines.get(seq)
+        candidate.asked_cosine = cosines.get(before) if text_before and asks_something(text_before) else None
         candidate.tier = 1.0 if _CANON_LABEL in record.labels else 0.0
         candidate.trust = source_trust.trust_signal(record)
         candidate.links = links.get(seq, no_links)

@@ -35,6 +35,7 @@ _MAX_WINDOW_LENGTH = 600  # adjacent passages join a window while their total le
 _K1, _B = 1.2, 0.75  # the usual constants of BM25
 _UNSEEN_TEXTS = 20  # few texts say little about how rare a word is, so that many others without it are assumed
 _MIN_MATCH_SHARE = 0.3  # a best match below this share of the question does not count as a full match
+_ANSWER_SHARE = 0.8  # the share of the nearness of a question to which an answer is raised
 _MIN_COSINE_SPREAD = 0.4  # a few hundred candidates span more; among fewer, cosines are not stretched beyond this
 _MIN_SCORE_SPREAD = 0.8  # the same for scores
 _DAYS_SOON_AFTER = 10  # people still talk about an event within this many days
@@ -42,6 +43,7 @@ _MAX_RULES = 5  # more would crowd out the answer
 _MAX_PERIOD_DAYS = 100  # a text about a whole year says little about one day in it
 _MAX_BRIEF_LENGTH = 100  # a longer question usually also states something
 
+_OTHER_QUESTION_MARKS = ("\uff1f", "؟", "՞", "፧", "\u037e")
 _SENTENCE_ENDS = (". ", "! ", "? ", "\n")
 _RULE = re.compile(
     r"(?:^|[.!?:\n]\s*|\bplease )(?:always|never) (?!been\b|had\b|mind\b|a\b|the\b)[a-z]+"
@@ -100,6 +102,8 @@ class RecallCandidate:
     """The trust in its author, between 0 and 1."""
     links: frozenset[int] = frozenset()
     """The positions of the records that it links to or that link to it."""
+    asked_cosine: float | None = None
+    """The cosine of the previous turn, if that turn asks something and is a candidate too."""
 
     @property
     def name(self) -> str:
@@ -136,6 +140,11 @@ def lead_passage(text: str) -> str:
     stripped = text.lstrip()
     end = max(stripped.rfind(mark, 0, MAX_PART_LENGTH + 1) for mark in _SENTENCE_ENDS)
     return stripped[: end + 1 if end > 0 else MAX_PART_LENGTH].rstrip()
+
+
+def asks_something(text: str) -> bool:
+    """Tell whether a text has a question mark of any script."""
+    return "?" in text or (not text.isascii() and any(mark in text for mark in _OTHER_QUESTION_MARKS))
 
 
 def speaks_of_self(text: str) -> bool:
@@ -288,13 +297,18 @@ class RankingEvidence:
         return self.term_matches.presence_in_text[[rows[candidate.text] for candidate in self.candidates]]
 
     @cached_property
+    def asked_weights(self) -> Values:
+        """The weights of the question's terms; names of speakers have none."""
+        names = self.question.names
+        return np.where([term in names for term in self.question.terms], 0.0, self.term_weights)
+
+    @cached_property
     def covered_shares(self) -> Values:
         """The share of the question, rare words counting more, that one passage of each text holds.
 
         Names of speakers do not count. A question without words is covered by every text.
         """
-        names = self.question.names
-        weights = np.where([term in names for term in self.question.terms], 0.0, self.term_weights)
+        weights = self.asked_weights
         total = float(weights.sum())
         if not total:
             return self.zeros + 1.0
@@ -310,6 +324,26 @@ class RankingEvidence:
         return share
 
     @cached_property
+    def shares_with_question(self) -> Values:
+        """The covered shares, where a short turn and the question it follows are one passage."""
+        answers = [
+            (index, before)
+            for index, candidate in enumerate(self.candidates)
+            if (before := candidate.before)
+            and asks_something(before)
+            and len(candidate.text) + len(before) <= _MAX_WINDOW_LENGTH
+        ]
+        total = float(self.asked_weights.sum())
+        if not answers or not total:
+            return self.covered_shares
+        indexes, rows = [index for index, _ in answers], self.term_matches.row_by_text
+        asked = self.term_matches.presence_in_text[[rows[before] for _, before in answers]]
+        together = np.maximum(asked, self.presence[indexes]) @ self.asked_weights / total
+        shares = self.covered_shares.copy()
+        shares[indexes] = np.maximum(shares[indexes], together)
+        return shares
+
+    @cached_property
     def cosines(self) -> Values:
         """The cosine of each candidate; not a number where it has none."""
         return np.array([candidate.cosine for candidate in self.candidates], dtype=np.float64)
@@ -320,7 +354,9 @@ class RankingEvidence:
         is_unknown = np.isnan(cosines)
         if is_unknown.all():
             return self.zeros
-        return _scale_to_unit(np.where(is_unknown, np.nanmin(cosines), cosines), _MIN_COSINE_SPREAD)
+        cosines = np.where(is_unknown, np.nanmin(cosines), cosines)
+        asked = np.array([candidate.asked_cosine for candidate in self.candidates], dtype=np.float64)
+        return _scale_to_unit(np.fmax(cosines, cosines + _ANSWER_SHARE * (asked - cosines)), _MIN_COSINE_SPREAD)
 
     @cached_property
     def subject_matches(self) -> Values:
@@ -381,7 +417,11 @@ def words(evidence: RankingEvidence) -> Values:
 
 
 def meaning(evidence: RankingEvidence) -> Values:
-    """Score the lead passage by the cosine of its vector with the question's."""
+    """Score the lead passage by the cosine of its vector with the question's.
+
+    A turn that follows a question says little without it ("Sushi!"), so that it is nearly as near as that question, if
+    that is nearer.
+    """
     return evidence.vector_scores
 
 
@@ -389,12 +429,13 @@ def coverage(evidence: RankingEvidence) -> Values:
     """Score how much of the question one passage of the text covers; half of it or less scores 0.
 
     Names of speakers do not count. In a long text, half of the score is the share of keywords, rare or not, that occur
-    within one sentence: words that merely meet in a passage say little. The score is squared, so that covering nearly
-    everything counts and covering little more than half hardly does. Authors the question is not about get a quarter.
+    within one sentence: words that merely meet in a passage say little. A short turn and the question that it follows
+    are one passage. The score is squared, so that covering nearly everything counts and covering little more than half
+    hardly does. Authors the question is not about get a quarter.
     """
     if evidence.question.names.issuperset(evidence.question.terms):
         return evidence.zeros
-    share = evidence.covered_shares
+    share = evidence.shares_with_question
     return np.clip(2 * share - 1, 0.0, 1.0) ** 2 * np.where(evidence.subject_matches > 0, 1.0, 0.25)
 
 

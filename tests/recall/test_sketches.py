@@ -22,6 +22,7 @@ from lukasa.storage.sqlite.sql import SQL
 from lukasa.storage.sqlite.vectors import (
     ModelSketches,
     SketchArray,
+    SketchBlock,
     compute_cosines,
     encode_vector,
     encode_vectors,
@@ -188,7 +189,8 @@ def test_blocks_hold_the_sketches_of_vectors_that_came_one_by_one_in_any_order(e
     monkeypatch.setattr(vector_module, "_POSITIONS_IN_BLOCK", 10)
     monkeypatch.setattr(vector_module, "_MAX_POSITIONS_IN_BLOCK", 20)
     seqs, vectors = write_texts(engine, 100), clustered_vectors(7, 100)
-    expected = dict(zip(seqs, vector_module._compute_sketches(vectors > 0).tolist(), strict=True))
+    stored = [(seq, encode_vector(vector)) for seq, vector in zip(seqs, vectors.tolist(), strict=True)]
+    expected = dict(zip(seqs, SketchBlock.from_vectors(stored).words.T.tolist(), strict=True))
     rows = [(seq, 0, vector) for seq, vector in zip(seqs, vectors.tolist(), strict=True)]
     for row in (*rows[:30], *rows[35:40]):
         engine.put_vectors("m", [row])

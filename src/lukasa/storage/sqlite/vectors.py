@@ -25,6 +25,8 @@ EXACT_SEARCH_LIMIT = 4_000
 """Up to this many vectors are compared exactly."""
 _LENGTH_TOLERANCE = 0.01  # of the squared length, for the rounding to half precision
 _CHECKSUM_SIZE = 8
+_MIN_LENGTH_OF_BYTES = 256
+_SCALE_SIZE = 5  # of a vector in bytes: a number of four bytes, and one that makes the size odd
 _USUAL_LENGTH = 384
 _MIN_CAPACITY = 1_024
 _POSITIONS_IN_BLOCK, _MAX_POSITIONS_IN_BLOCK = 4_096, 32_768
@@ -36,13 +38,16 @@ _BITS_OF_BYTE = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).a
 
 
 def encode_vector(vector: Sequence[float]) -> bytes:
-    """Return a vector scaled to length one, in half precision and with its checksum."""
-    (half,) = encode_vectors([vector])
-    return half
+    """Return a vector scaled to length one, with its checksum, as ``encode_vectors`` does."""
+    (data,) = encode_vectors([vector])
+    return data
 
 
 def encode_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[bytes]:
-    """Encode many vectors; vectors of one length are encoded together."""
+    """Encode many vectors; vectors of one length are encoded together.
+
+    Long vectors become one byte a number, with their scale; their size is odd. Short ones are in half precision.
+    """
     if not vectors:
         return
     if len({len(vector) for vector in vectors}) > 1:
@@ -52,9 +57,16 @@ def encode_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[bytes]:
     array = np.asarray(vectors, dtype=np.float32).reshape(len(vectors), -1)
     norms = np.linalg.norm(array, axis=1, keepdims=True)
     units = np.divide(array, norms, out=array.copy(), where=norms > 0)
-    halves = units.astype("<f2").view(np.uint8).reshape(len(array), 2 * array.shape[1])
-    for half, checksum in zip(halves, _sum_words(halves), strict=True):
-        yield half.tobytes() + checksum.tobytes()
+    if array.shape[1] >= _MIN_LENGTH_OF_BYTES and array.shape[1] % 2 == 0:
+        scales = np.abs(units).max(axis=1, keepdims=True) / np.float32(127)
+        with np.errstate(invalid="ignore"):  # what is no number is stored as some number
+            numbers = np.rint(np.divide(units, scales, out=np.zeros_like(units), where=scales > 0)).astype(np.int8)
+        odd = np.zeros((len(units), 1), dtype=np.uint8)
+        data = np.concatenate((numbers.view(np.uint8), scales.astype("<f4").view(np.uint8), odd), axis=1)
+    else:
+        data = units.astype("<f2").view(np.uint8).reshape(len(array), 2 * array.shape[1])
+    for row, checksum in zip(data, _sum_words(data), strict=True):
+        yield row.tobytes() + checksum.tobytes()
 
 
 def _sum_words(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:
@@ -74,12 +86,12 @@ def find_damaged_vectors(rows: Iterable[tuple[int, bytes]]) -> list[int]:
     for row in rows:
         by_size.setdefault(len(row[1]), []).append(row)
     for size, group in by_size.items():
-        if size < 2 or size % 2:
+        if not size:
             damaged += [seq for seq, _ in group]
             continue
         data = np.frombuffer(b"".join([row[1] for row in group]), dtype=np.uint8).reshape(len(group), size)
         sound = _match_checksums(data)
-        if not sound.any():
+        if not size % 2 and not sound.any():
             sound = _have_unit_length(data)
         damaged += [seq for (seq, _), is_sound in zip(group, sound.tolist(), strict=True) if not is_sound]
     return sorted(damaged)
@@ -89,7 +101,8 @@ def _match_checksums(data: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Return which rows are a vector that is followed by its checksum."""
     if data.shape[1] < 2 + _CHECKSUM_SIZE:
         return np.zeros(len(data), dtype=bool)
-    matching: NDArray[np.bool_] = _sum_words(data[:, :-_CHECKSUM_SIZE]) == data[:, -_CHECKSUM_SIZE:].view("<u8")[:, 0]
+    checksums = np.ascontiguousarray(data[:, -_CHECKSUM_SIZE:]).view("<u8")[:, 0]
+    matching: NDArray[np.bool_] = _sum_words(np.ascontiguousarray(data[:, :-_CHECKSUM_SIZE])) == checksums
     return matching
 
 
@@ -110,6 +123,15 @@ def _compute_sketches(are_positive: NDArray[np.bool_]) -> NDArray[np.uint64]:
     return padded.view(np.uint64)
 
 
+def _find_positive(data: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Return which numbers of stored vectors are positive."""
+    if data.shape[1] % 2:
+        return data[:, : -_CHECKSUM_SIZE - _SCALE_SIZE].view(np.int8) > 0
+    if _match_checksums(data).any():
+        data = np.ascontiguousarray(data[:, :-_CHECKSUM_SIZE])
+    return data.view("<u2") - np.uint16(1) < 0x7FFF  # as half-precision numbers, but in a tenth of the time
+
+
 class SketchBlock(NamedTuple):
     """The sketches of some vectors: positions, and for each 64-bit word one row with that word of every sketch."""
 
@@ -118,19 +140,26 @@ class SketchBlock(NamedTuple):
 
     @classmethod
     def from_vectors(cls, rows: Sequence[Any]) -> SketchBlock:
-        """Compute the sketches of stored vectors; those of another size than most are left out."""
+        """Compute the sketches of stored vectors; those of another length than most are left out."""
         by_size: dict[int, list[Any]] = {}
         for row in rows:
             by_size.setdefault(len(row[1]) if type(row[0]) is int else 0, []).append(row)
-        size = max(by_size, key=lambda size: len(by_size[size]), default=0)
-        if size < 2 or size % 2:
+        by_width: dict[int, list[SketchBlock]] = {}
+        for size, group in by_size.items():
+            if size:
+                data = np.frombuffer(b"".join([row[1] for row in group]), dtype=np.uint8).reshape(-1, size)
+                words = _compute_sketches(_find_positive(data))
+                seqs = np.array([row[0] for row in group], dtype=np.int64)
+                by_width.setdefault(words.shape[1], []).append(cls(seqs, words.T))
+        blocks = max(by_width.values(), key=lambda found: sum(len(block.seqs) for block in found), default=[])
+        if not blocks:
             return cls(np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.uint64))
-        data = np.frombuffer(b"".join([row[1] for row in by_size[size]]), dtype=np.uint8).reshape(-1, size)
-        seqs = np.array([row[0] for row in by_size[size]], dtype=np.int64)
-        if _match_checksums(data).any():
-            data = np.ascontiguousarray(data[:, :-_CHECKSUM_SIZE])
-        are_positive = data.view("<u2") - np.uint16(1) < 0x7FFF  # as half-precision numbers, but in a tenth of the time
-        return cls(seqs, np.ascontiguousarray(_compute_sketches(are_positive).T))
+        seqs, words = (
+            np.concatenate([block.seqs for block in blocks]),
+            np.concatenate([block.words for block in blocks], 1),
+        )
+        order = np.argsort(seqs, kind="stable")
+        return cls(seqs[order], np.ascontiguousarray(words[:, order]))
 
     @classmethod
     def from_bytes(cls, seqs: bytes, sketches: bytes) -> SketchBlock | None:
@@ -231,7 +260,8 @@ def decode_vectors(
     Vectors that do not match their checksum are left out too, and their positions are added to ``damaged``. Vectors of
     older stores have no checksum: they count as damaged unless they have the length one, or zero.
     """
-    by_size: dict[int, list[Sequence[Any]]] = {2 * length + _CHECKSUM_SIZE: [], 2 * length: []}
+    sizes = (length + _SCALE_SIZE + _CHECKSUM_SIZE, 2 * length + _CHECKSUM_SIZE, 2 * length)
+    by_size: dict[int, list[Sequence[Any]]] = {size: [] for size in (sizes[1:] if length % 2 else sizes)}
     for row in rows:
         if (same_size := by_size.get(len(row[1]))) is not None:
             same_size.append(row)
@@ -240,7 +270,11 @@ def decode_vectors(
         if not found:
             continue
         data = np.frombuffer(b"".join([row[1] for row in found]), dtype=np.uint8).reshape(len(found), size)
-        stored = data.view("<f2")[:, :length].astype(np.float32)
+        if size % 2:
+            stored = data[:, :length].view(np.int8).astype(np.float32)
+            stored *= np.ascontiguousarray(data[:, length : length + 4]).view("<f4")
+        else:
+            stored = data.view("<f2")[:, :length].astype(np.float32)
         sound = _have_unit_length(data) if size == 2 * length else _match_checksums(data)
         if not sound.all():
             damaged.update(row[0] for row, is_sound in zip(found, sound.tolist(), strict=True) if not is_sound)

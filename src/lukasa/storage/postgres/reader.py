@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from psycopg import Cursor
 
 from lukasa.record import Record
 from lukasa.scope import Reach
-from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
+from lukasa.storage.engine import ALL_RECORDS, Match, NearDuplicate, Query, Tally
 from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.postgres import text_index
 from lukasa.storage.postgres.sql import SQL
@@ -141,16 +142,42 @@ class PostgresReader(StoreReader):
         if not self._is_storable(values):
             return []
         scored: list[tuple[float, int]] = []
+        found: list[Match] = []
+        is_plain = text_query.is_plain and len(text_query.phrases) <= _MAX_RANKED_PHRASES and query.mentions is None
         for live in (True,) if query.as_of is None and not query.every_version else (True, False):
+            meant = [*conditions, "log.live = %s"], [*values, live]
+            if is_plain:
+                found += self._match_tokens(text_query, *meant, query, live=live)
+                continue
             corpus = self._read_corpus_stats(text_query, live=live)
             if any(corpus.texts_with_phrase.values()):
-                scored += self._score_matches(
-                    text_query, corpus, [*conditions, "log.live = %s"], [*values, live], query
-                )
-        scored.sort(key=lambda row: (-row[0], row[1]))
-        best = scored[: query.limit]
-        records = {record.seq: record for record in self.records(seq for _, seq in best)}
-        return [Match(records[seq], score) for score, seq in best if seq in records]
+                scored += self._score_matches(text_query, corpus, *meant, query)
+        if scored:
+            scored.sort(key=lambda row: (-row[0], row[1]))
+            best = scored[: query.limit]
+            records = {record.seq: record for record in self.records(seq for _, seq in best)}
+            found = [Match(records[seq], score) for score, seq in best if seq in records]
+        return sorted(found, key=lambda match: (-match.score, match.record.seq))[: query.limit]
+
+    def _match_tokens(
+        self, text_query: text_index.TextQuery, conditions: list[str], values: list[Any], query: Query, *, live: bool
+    ) -> list[Match]:
+        """Match texts, current ones or others, that hold some tokens; the server finds, counts and scores them."""
+        times: list[Any] = list(text_query.phrases.values())
+        counts = not text_query.all_of and replace(query, limit=None) == ALL_RECORDS  # what matches is all there is
+        if not counts:
+            corpus = self._read_corpus_stats(text_query, live=live).texts_with_phrase
+            times = [value for phrase, n in text_query.phrases.items() for value in (n, *[corpus.get(phrase, 0)] * 3)]
+            if not any(corpus.values()):
+                return []
+        phrases = [text_index.format_phrase(phrase) for phrase in text_query.phrases]
+        tsquery = text_query.format_tsquery(list(text_query.phrases))
+        statement = text_index.build_token_match(len(phrases), conditions, counts=counts)
+        limit = None if query.limit is None else clamp_int64(query.limit)
+        bound = (*phrases, tsquery, *values, live, live, self._scopes, self._scopes, *times, limit)
+        rows = self._snapshot.run(statement, bound).fetchall()
+        scores = {row[0]: row[3] for row in rows}
+        return [Match(record, scores[record.seq]) for record in self._parse_rows(row[:3] for row in rows)]
 
     def _read_corpus_stats(self, text_query: text_index.TextQuery, *, live: bool) -> text_index.CorpusStats:
         """Read what the ranking needs about the texts within reach, current ones or others."""

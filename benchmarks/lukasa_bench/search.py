@@ -26,6 +26,7 @@ from lukasa.memory import open_memory
 from lukasa.outcome import Accepted
 from lukasa.recall import lead_passage
 from lukasa.record import Draft, Record
+from lukasa.storage.engine import Query
 from lukasa.text.stopwords import STOP_WORDS
 from lukasa_bench import single_thread  # noqa: F401 - before numpy is imported
 from lukasa_bench.conversations import (
@@ -106,6 +107,12 @@ class LukasaSearch:
 
     def ask(self, question: str) -> list[Record]:
         return self._recall(question, TOP_K).records
+
+    def find_nearest(self, vector: Sequence[float], limit: int) -> list[float]:
+        """Return the cosines of the records that are nearest to a vector."""
+        with self._memory.journal.snapshot() as reader:
+            matches = reader.match_vector(self._recall.index.embedder.name, vector, Query(limit=limit))
+        return [match.score for match in matches]
 
     def close(self) -> None:
         self._memory.close()
@@ -338,7 +345,14 @@ def run(
     server: str | None = None,
     progress: Progress | None = None,
 ) -> BenchmarkReport:
-    """Measure every case; the stores are created in a temporary folder, or in new databases on ``server``."""
+    """Measure every case; the stores are created in a temporary folder, or in new databases on ``server``.
+
+    Sizes beyond a million are those of one store that grows, without a reference.
+    """
+    if max(sizes) > LARGE_SIZE and server is None:
+        from lukasa_bench import search_growth
+
+        return search_growth.run(sorted(set(sizes)), progress=progress or _ignore_progress)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="lukasa-bench-")))
         new = (

@@ -120,8 +120,8 @@ def build_token_match(phrases: int, conditions: Sequence[str], *, counts: bool) 
     """Build the statement that matches single tokens and scores the texts as ``bm25_scores`` does, in one pass.
 
     It counts the texts with each token among the matches if ``counts``; otherwise its values say how many there are. Its values are
-    the tokens as queries, the whole query, those of the conditions, whether current texts are meant (twice), the scopes
-    (twice), for each token how often the query has it and, unless it ``counts``, the number of texts, and the limit.
+    the tokens as queries, the whole query, those of the conditions, whether current texts are meant (twice), for
+    each token how often the query has it and, unless it ``counts``, three times the number of texts, and the limit.
     """
     numbers = range(phrases)
     # ts_rank of one token is the sum of 1, 1/4, 1/9 and so on for each time the text holds it, over the limit of that sum.
@@ -139,7 +139,7 @@ def build_token_match(phrases: int, conditions: Sequence[str], *, counts: bool) 
             SELECT log.seq, log.scope, log.tokens AS length, {found} FROM log WHERE log.words @@ %s::tsquery AND {" AND ".join(conditions)}),
         corpus AS (SELECT coalesce(sum(CASE WHEN %s THEN texts ELSE past_texts END), 0)::float8 AS texts,
             coalesce(sum(CASE WHEN %s THEN tokens ELSE past_tokens END), 0)::float8 AS tokens
-            FROM tally WHERE %s::text[] IS NULL OR scope = ANY(%s)),
+            FROM tally WHERE WITHIN_REACH(scope)),
         weighed AS MATERIALIZED (SELECT {weights}, {_K1 * (1 - _B)}::float8 AS shortest,
             {_K1 * _B}::float8 * greatest(texts, 1) / CASE WHEN tokens > 0 THEN tokens ELSE greatest(texts, 1) END AS rate
             FROM {"found, corpus" if counts else "corpus"} GROUP BY texts, tokens),

@@ -352,7 +352,7 @@ def run(
     if max(sizes) > LARGE_SIZE and server is None:
         from lukasa_bench import search_growth
 
-        return search_growth.run(sorted(set(sizes)), progress=progress or _ignore_progress)
+        return search_growth.run(sorted(set(sizes)), progress=progress or ignore_progress)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="lukasa-bench-")))
         new = (
@@ -361,7 +361,7 @@ def run(
             else partial(SubjectLocations.in_folder, folder)
         )
         return _run_sizes(
-            stack, folder, new, sorted(set(sizes)), rounds, effort or SearchEffort(), progress or _ignore_progress
+            stack, folder, new, sorted(set(sizes)), rounds, effort or SearchEffort(), progress or ignore_progress
         )
 
 
@@ -394,4 +394,4 @@ def _run_sizes(
     return BenchmarkReport("search", machine, rounds, SEED, perf_counter() - began, tuple(rows))
 
 
-def _ignore_progress(what: str, done: int, total: int) -> None: ...
+def ignore_progress(what: str, done: int, total: int) -> None: ...

@@ -14,7 +14,7 @@ from time import perf_counter
 import apsw
 
 from lukasa_bench.report import BenchmarkBar, BenchmarkReport, BenchmarkRow, MachineInfo
-from lukasa_bench.search import SEED, SearchBench, SearchEffort
+from lukasa_bench.search import SEED, SearchBench, SearchEffort, ignore_progress
 from lukasa_bench.store import Progress, format_size
 from lukasa_bench.subjects import SubjectLocations
 
@@ -47,7 +47,7 @@ def run(sizes: Sequence[int] = SIZES, *, progress: Progress | None = None) -> Be
         for size in sizes:
             locations = SubjectLocations.in_folder(folder, format_size(size))
             with closing(SearchBench.open(size, locations, folder, 1, SearchEffort())) as bench:
-                bench.build(progress or (lambda what, done, total: None))
+                bench.build(progress or ignore_progress)
                 matrix = bench.matrix.stat().st_size
             own, bare = weigh_parts(Path(locations.lukasa)), weigh_parts(Path(locations.reference))
             bare["vectors"] = matrix

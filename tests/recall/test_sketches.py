@@ -96,6 +96,31 @@ def test_encode_vectors_gives_the_same_bytes_as_encode_vector():
     assert np.frombuffer(encode_vector([3.0, 4.0]), "<f2")[:2].tolist() == pytest.approx([0.6, 0.8], abs=1e-3)
 
 
+@pytest.mark.parametrize("length", [256, 384, 1024])
+def test_long_vectors_take_a_byte_a_number_and_keep_their_cosines(length):
+    vectors = clustered_vectors(3, 50, length)
+    rows = [(number, encode_vector(vector)) for number, vector in enumerate(vectors.tolist())]
+    assert {len(data) for _, data in rows} == {length + 11}
+    seqs, cosines = compute_cosines(vectors[0].tolist(), rows)
+    assert (seqs, cosines.tolist()) == (list(range(50)), pytest.approx((vectors @ vectors[0]).tolist(), abs=0.004))
+    assert vector_module.find_damaged_vectors([*rows, (50, rows[0][1][:-3] + b"xyz")]) == [50]
+    damaged = set()
+    assert compute_cosines(vectors[0].tolist(), [(7, b"x" + rows[0][1][1:])], damaged)[0] == []
+    assert damaged == {7}
+
+
+def test_vectors_in_bytes_and_in_half_precision_share_a_block(monkeypatch):
+    vectors = clustered_vectors(3, 20, 384).tolist()
+    in_bytes = [(number, encode_vector(vector)) for number, vector in enumerate(vectors)]
+    monkeypatch.setattr(vector_module, "_MIN_LENGTH_OF_BYTES", 1_000)
+    in_halves = [(number, encode_vector(vector)) for number, vector in enumerate(vectors)]
+    mixed = SketchBlock.from_vectors([*in_halves[:5], *in_bytes[5:15], *in_halves[15:]])
+    assert mixed.seqs.tolist() == list(range(20))
+    differing = mixed.words ^ SketchBlock.from_vectors(in_halves).words
+    assert np.bitwise_count(differing).sum() <= 20 * 384 // 50, "a number that a byte rounds to zero has no sign"
+    assert len(compute_cosines(vectors[0], [*in_halves[:5], *in_bytes[5:]])[0]) == 20
+
+
 def test_cosines_skip_vectors_of_another_length():
     rows = [(1, encode_vector([1.0, 0.0])), (2, encode_vector([1.0])), (3, encode_vector([0.0, 2.0]))]
     seqs, scores = compute_cosines([5.0, 0.0], rows)

@@ -26,7 +26,7 @@ EXACT_SEARCH_LIMIT = 4_000
 _LENGTH_TOLERANCE = 0.01  # of the squared length, for the rounding to half precision
 _CHECKSUM_SIZE = 8
 _MIN_LENGTH_OF_BYTES = 256
-_SCALE_SIZE = 5  # of a vector in bytes: a number of four bytes, and one that makes the size odd
+_SCALE_SIZE = 3  # of a vector in bytes: a number of two bytes, and one that makes the size odd
 _USUAL_LENGTH = 384
 _MIN_CAPACITY = 1_024
 _POSITIONS_IN_BLOCK, _MAX_POSITIONS_IN_BLOCK = 4_096, 32_768
@@ -58,11 +58,13 @@ def encode_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[bytes]:
     norms = np.linalg.norm(array, axis=1, keepdims=True)
     units = np.divide(array, norms, out=array.copy(), where=norms > 0)
     if array.shape[1] >= _MIN_LENGTH_OF_BYTES and array.shape[1] % 2 == 0:
-        scales = np.abs(units).max(axis=1, keepdims=True) / np.float32(127)
+        halves = (np.abs(units).max(axis=1, keepdims=True) / np.float32(127)).astype("<f2")
+        scales = halves.astype(np.float32)
         with np.errstate(invalid="ignore"):  # what is no number is stored as some number
-            numbers = np.rint(np.divide(units, scales, out=np.zeros_like(units), where=scales > 0)).astype(np.int8)
+            numbers = np.rint(np.divide(units, scales, out=np.zeros_like(units), where=scales > 0))
+            numbers = numbers.clip(-127, 127).astype(np.int8)
         odd = np.zeros((len(units), 1), dtype=np.uint8)
-        data = np.concatenate((numbers.view(np.uint8), scales.astype("<f4").view(np.uint8), odd), axis=1)
+        data = np.concatenate((numbers.view(np.uint8), halves.view(np.uint8), odd), axis=1)
     else:
         data = units.astype("<f2").view(np.uint8).reshape(len(array), 2 * array.shape[1])
     for row, checksum in zip(data, _sum_words(data), strict=True):
@@ -272,7 +274,7 @@ def decode_vectors(
         data = np.frombuffer(b"".join([row[1] for row in found]), dtype=np.uint8).reshape(len(found), size)
         if size % 2:
             stored = data[:, :length].view(np.int8).astype(np.float32)
-            stored *= np.ascontiguousarray(data[:, length : length + 4]).view("<f4")
+            stored *= np.ascontiguousarray(data[:, length : length + 2]).view("<f2")
         else:
             stored = data.view("<f2")[:, :length].astype(np.float32)
         sound = _have_unit_length(data) if size == 2 * length else _match_checksums(data)

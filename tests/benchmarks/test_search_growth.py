@@ -60,5 +60,5 @@ def test_the_cost_of_more_records_is_computed_from_a_report(report, tmp_path):
 def test_a_memory_weighs_less_than_in_a_bare_index_with_a_matrix():
     rows = {row.case: row for row in weight.run((2_000,)).rows}
     assert rows["vectors"].lukasa < rows["vectors"].reference / 2
-    assert rows["a memory in all"].ratio < 1
+    assert (rows["a memory in all"].ratio or 1) < 1
     assert rows["a memory in all"].lukasa == pytest.approx(sum(row.lukasa for row in rows.values()) / 2)

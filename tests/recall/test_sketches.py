@@ -104,7 +104,7 @@ def test_long_vectors_take_a_byte_a_number_and_keep_their_cosines(length):
     seqs, cosines = compute_cosines(vectors[0].tolist(), rows)
     assert (seqs, cosines.tolist()) == (list(range(50)), pytest.approx((vectors @ vectors[0]).tolist(), abs=0.004))
     assert vector_module.find_damaged_vectors([*rows, (50, rows[0][1][:-3] + b"xyz")]) == [50]
-    damaged = set()
+    damaged: set[int] = set()
     assert compute_cosines(vectors[0].tolist(), [(7, b"x" + rows[0][1][1:])], damaged)[0] == []
     assert damaged == {7}
 

@@ -114,6 +114,64 @@ def recall(
 
 
 @app.command()
+def weight(
+    ctx: typer.Context,
+    sizes: Annotated[str, typer.Option(help="Records present in the store, such as 10k,100k.")] = "10k,100k",
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Weigh a memory on disk, by part, compared with a bare text index and matrix of vectors.
+
+    Example: lukasa bench weight --sizes 10k
+    """
+    from lukasa_bench.weight import run
+
+    with _progress_display() as progress:
+        report = run(_parse_sizes_option(sizes), progress=progress)
+    if get_options(ctx, as_json).json:
+        _print_json(report.as_json())
+    else:
+        print_report(report)
+
+
+@app.command()
+def scale(
+    ctx: typer.Context,
+    report: Annotated[Path, typer.Argument(help="The output of: lukasa bench search --sizes 1m,10m --json")],
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Compute from a report what more records and more agents cost, up to a thousand million records.
+
+    Example: lukasa bench scale report.json
+    """
+    from lukasa_bench.scale import PLANS, read_model
+
+    model = read_model(report)
+    plans = [model.plan(records, agents) for records, agents in PLANS]
+    if get_options(ctx, as_json).json:
+        _print_json({"plans": plans, "largest_error": model.largest_error()})
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.MARKDOWN)
+    for name in ("records", "stores", "each", "disk", "one recall", "one add", "first answer", "memory"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for plan in plans:
+        table.add_row(
+            *(f"{plan[name]:,.0f}" for name in ("records", "agents", "records_per_store")),
+            format_figure(plan["disk_bytes"], "bytes"),
+            *(format_figure(plan[name], "s") for name in ("recall_s", "add_s", "first_answer_s")),
+            format_figure(plan["resident_bytes"], "bytes"),
+        )
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    console.print(table)
+    console.print(
+        f"\nThe measured figures differ from the fit by {model.largest_error():.0%} at most.", highlight=False
+    )
+
+
+@app.command()
 def search(
     ctx: typer.Context,
     sizes: Annotated[str, typer.Option(help="Records present in the store, such as 1k,100k,1m.")] = "1k,10k,100k",

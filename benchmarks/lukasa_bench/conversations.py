@@ -28,9 +28,9 @@ START = datetime(2024, 1, 1, 9, tzinfo=UTC)
 _BETWEEN_TURNS = timedelta(minutes=2)
 _BETWEEN_SESSIONS = timedelta(hours=1)
 _VOCABULARY_SIZE = 30_000
-_MIN_WORDS, _MAX_WORDS = 8, 45
-_LONG_TURN_WORDS = 400
-_LONG_SHARE, _TAGGED_SHARE, _TOPIC_SHARE = 0.03, 0.05, 0.12
+MIN_WORDS, MAX_WORDS = 8, 45
+LONG_TURN_WORDS = 400
+LONG_SHARE, TAGGED_SHARE, TOPIC_SHARE = 0.03, 0.05, 0.12
 _NAME_LIST = (
     "Ada Ben Carla David Elena Felix Greta Hugo Ines Jonas Karin Leo Mara Nils Olga Paul Rosa Sven Tilda Victor"
 )
@@ -87,29 +87,29 @@ class ConversationCorpus:
         nr, index = divmod(self.taken_count, TURNS_IN_SESSION)
         self.taken_count += 1
         rng = self._text_rng
-        speakers, topic = _session_profile(self._seed, nr)
-        long = rng.random() < _LONG_SHARE
-        words = _draw_text(rng, _LONG_TURN_WORDS if long else rng.randint(_MIN_WORDS, _MAX_WORDS), topic)
-        if rng.random() < _TAGGED_SHARE:
-            words.insert(len(words) // 2, _session_tag(self._seed, nr))
-        moment = START + nr * _BETWEEN_SESSIONS + index * _BETWEEN_TURNS
+        speakers, topic = session_profile(self._seed, nr)
+        long = rng.random() < LONG_SHARE
+        words = _draw_text(rng, LONG_TURN_WORDS if long else rng.randint(MIN_WORDS, MAX_WORDS), topic)
+        if rng.random() < TAGGED_SHARE:
+            words.insert(len(words) // 2, session_tag(self._seed, nr))
         return CorpusTurn(
-            f"t{self.taken_count}", f"s{nr}", speakers[index % len(speakers)], _join_sentences(words), moment
-        )
+            f"t{self.taken_count}", f"s{nr}", speakers[index % len(speakers)], join_sentences(words),
+            turn_moment(nr, index),
+        )  # fmt: skip
 
     def _next_question(self, kind: str) -> CorpusQuestion:
         rng = self._question_rng
         sessions = max(1, self.taken_count // TURNS_IN_SESSION)
         nr = rng.randrange(sessions)
-        speakers, topic = _session_profile(self._seed, nr)
-        day = (START + nr * _BETWEEN_SESSIONS).strftime("%d %B %Y")
+        speakers, topic = session_profile(self._seed, nr)
+        day = turn_moment(nr, 0).strftime("%d %B %Y")
         first, second = rng.sample(topic, 2)
-        common = rng.sample(_vocabulary()[0][_COMMON_RANGE], 2)
+        common = rng.sample(list_vocabulary()[0][_COMMON_RANGE], 2)
         text = QUESTION_TEMPLATES[kind].format(
             name=rng.choice(speakers),
             first=first,
             second=second,
-            tag=_session_tag(self._seed, nr),
+            tag=session_tag(self._seed, nr),
             day=day,
             common=" and the ".join(common),
         )
@@ -166,7 +166,7 @@ def _word_vector(word: str) -> Vectors:
 
 
 @cache
-def _vocabulary() -> tuple[list[str], list[float]]:
+def list_vocabulary() -> tuple[list[str], list[float]]:
     """Return the words and their cumulative frequencies by Zipf and Mandelbrot, function words first."""
     rng = _make_rng(0, "vocabulary")
     made: dict[str, None] = {}
@@ -179,31 +179,36 @@ def _vocabulary() -> tuple[list[str], list[float]]:
 
 
 def _draw_words(rng: random.Random, count: int) -> list[str]:
-    words, frequencies = _vocabulary()
+    words, frequencies = list_vocabulary()
     return rng.choices(words, cum_weights=frequencies, k=count)
 
 
 def _draw_text(rng: random.Random, count: int, topic: Sequence[str]) -> list[str]:
     return [
-        rng.choice(topic) if rng.random() < _TOPIC_SHARE else word for word in _draw_words(rng, count)
+        rng.choice(topic) if rng.random() < TOPIC_SHARE else word for word in _draw_words(rng, count)
     ]  # fmt: skip
 
 
-def _join_sentences(words: list[str]) -> str:
+def join_sentences(words: list[str]) -> str:
     parts = [words[start : start + 12] for start in range(0, len(words), 12)]
     return " ".join(" ".join(part).capitalize() + "." for part in parts)
 
 
 @lru_cache(maxsize=1024)
-def _session_profile(seed: int, nr: int) -> tuple[list[str], list[str]]:
+def session_profile(seed: int, nr: int) -> tuple[list[str], list[str]]:
     """Return the speakers and the topic words of a session."""
     rng = _make_rng(seed, f"session {nr}")
-    words, _ = _vocabulary()
+    words, _ = list_vocabulary()
     return rng.sample(NAMES, rng.randint(2, 4)), rng.sample(words[len(FUNCTION_WORDS) :], 6)
 
 
-def _session_tag(seed: int, nr: int) -> str:
+def session_tag(seed: int, nr: int) -> str:
     return _TAG_FORMAT.format(zlib.crc32(f"{seed} {nr}".encode()) % 100_000)
+
+
+def turn_moment(nr: int, index: int) -> datetime:
+    """Return when a turn of a session was said."""
+    return START + nr * _BETWEEN_SESSIONS + index * _BETWEEN_TURNS
 
 
 def _make_rng(seed: int, purpose: str) -> random.Random:

@@ -20,7 +20,7 @@ TRACES = {
     "its stem behind a shared beginning": b"ixotrin",
     "the foreign word": FOREIGN[1:].encode(),
     "the foreign word without its marks": b"lutasek",
-    "the vector": encode_vector(VECTOR)[1],
+    "the vector": encode_vector(VECTOR),
 }
 VOCABULARY_SEED = 11
 

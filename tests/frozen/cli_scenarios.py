@@ -386,6 +386,7 @@ DOORS = [
 
 BENCH = [
     Step("bench search --sizes 2 --rounds 1", measured=True),
+    Step("bench weight --sizes 2", measured=True),
     Step("bench consolidate --sizes 10", measured=True),
     Step("bench gate --sizes 10", measured=True),
     Step("bench recall conversations.json --embedder hash --baseline all", measured=True),
@@ -411,6 +412,7 @@ NOT_RUN: dict[tuple[str, ...], str] = {
     ("bench", "adapters"): "needs frameworks that only `make test-clients` installs",
     ("bench", "all"): "runs the other benchmarks, each in a process of its own",
     ("bench", "checkpoint"): "takes more than 10 seconds even with one round",
+    ("bench", "scale"): "needs the report of a run that takes minutes",
     ("bench", "http"): "starts servers and takes more than 5 seconds",
     ("bench", "guard"): "takes more than 5 seconds even with one round of short texts",
     ("bench", "quality"): "opens a store for each of hundreds of pairs",

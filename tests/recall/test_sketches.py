@@ -22,6 +22,7 @@ from lukasa.storage.sqlite.sql import SQL
 from lukasa.storage.sqlite.vectors import (
     ModelSketches,
     SketchArray,
+    SketchBlock,
     compute_cosines,
     encode_vector,
     encode_vectors,
@@ -43,7 +44,7 @@ def clustered_vectors(seed, count, length=LENGTH):
 
 
 def sketch_array(vectors, first=1):
-    words = vector_module._compute_sketches(vectors)
+    words = vector_module._compute_sketches(vectors > 0)
     return SketchArray(np.arange(first, first + len(vectors)), np.ascontiguousarray(words.T))
 
 
@@ -69,7 +70,9 @@ def test_sketches_of_any_length_count_every_differing_sign(length, count, wanted
     vectors = np.random.default_rng(seed).standard_normal((count, length)).astype(np.float32)
     sketches = sketch_array(vectors)
     apart = ((vectors > 0) != (vectors[0] > 0)).sum(axis=1)
-    assert sketches._count_differing_signs(vector_module._compute_sketches(vectors[:1])[0]).tolist() == apart.tolist()
+    assert (
+        sketches._count_differing_signs(vector_module._compute_sketches(vectors[:1] > 0)[0]).tolist() == apart.tolist()
+    )
     near = sketches.find_nearest(vectors[0], wanted)
     assert len(near) == min(wanted, count)
     assert len(set(near)) == len(near)
@@ -90,11 +93,36 @@ def test_a_question_vector_of_another_length_finds_nothing():
 def test_encode_vectors_gives_the_same_bytes_as_encode_vector():
     vectors = [*clustered_vectors(3, 5).tolist(), [0.0] * LENGTH, [3.0, 4.0], []]
     assert list(encode_vectors(vectors)) == [encode_vector(vector) for vector in vectors]
-    assert np.frombuffer(encode_vector([3.0, 4.0])[1], "<f2")[:2].tolist() == pytest.approx([0.6, 0.8], abs=1e-3)
+    assert np.frombuffer(encode_vector([3.0, 4.0]), "<f2")[:2].tolist() == pytest.approx([0.6, 0.8], abs=1e-3)
+
+
+@pytest.mark.parametrize("length", [256, 384, 1024])
+def test_long_vectors_take_a_byte_a_number_and_keep_their_cosines(length):
+    vectors = clustered_vectors(3, 50, length)
+    rows = [(number, encode_vector(vector)) for number, vector in enumerate(vectors.tolist())]
+    assert {len(data) for _, data in rows} == {length + 11}
+    seqs, cosines = compute_cosines(vectors[0].tolist(), rows)
+    assert (seqs, cosines.tolist()) == (list(range(50)), pytest.approx((vectors @ vectors[0]).tolist(), abs=0.004))
+    assert vector_module.find_damaged_vectors([*rows, (50, rows[0][1][:-3] + b"xyz")]) == [50]
+    damaged: set[int] = set()
+    assert compute_cosines(vectors[0].tolist(), [(7, b"x" + rows[0][1][1:])], damaged)[0] == []
+    assert damaged == {7}
+
+
+def test_vectors_in_bytes_and_in_half_precision_share_a_block(monkeypatch):
+    vectors = clustered_vectors(3, 20, 384).tolist()
+    in_bytes = [(number, encode_vector(vector)) for number, vector in enumerate(vectors)]
+    monkeypatch.setattr(vector_module, "_MIN_LENGTH_OF_BYTES", 1_000)
+    in_halves = [(number, encode_vector(vector)) for number, vector in enumerate(vectors)]
+    mixed = SketchBlock.from_vectors([*in_halves[:5], *in_bytes[5:15], *in_halves[15:]])
+    assert mixed.seqs.tolist() == list(range(20))
+    differing = mixed.words ^ SketchBlock.from_vectors(in_halves).words
+    assert np.bitwise_count(differing).sum() <= 20 * 384 // 50, "a number that a byte rounds to zero has no sign"
+    assert len(compute_cosines(vectors[0], [*in_halves[:5], *in_bytes[5:]])[0]) == 20
 
 
 def test_cosines_skip_vectors_of_another_length():
-    rows = [(1, encode_vector([1.0, 0.0])[1]), (2, encode_vector([1.0])[1]), (3, encode_vector([0.0, 2.0])[1])]
+    rows = [(1, encode_vector([1.0, 0.0])), (2, encode_vector([1.0])), (3, encode_vector([0.0, 2.0]))]
     seqs, scores = compute_cosines([5.0, 0.0], rows)
     assert (seqs, scores.tolist()) == ([1, 3], [1.0, 0.0])
     assert rank_nearest([0.0, 1.0], rows, 1) == [(3, 1.0)]
@@ -170,6 +198,67 @@ def test_refresh_reads_all_sketches_once_and_then_only_new_ones(engine):
     assert read
 
 
+def read_sketches(engine):
+    """Return the sketches that a new process reads, by position."""
+    with engine._borrow_connection() as database:
+        found = ModelSketches().refresh(database, "m")
+    return dict(zip(found.seqs.tolist(), found.words.T.tolist(), strict=True))
+
+
+def count_blocks(engine):
+    with engine._borrow_connection() as database:
+        return database.execute("SELECT count(*) FROM sketch_block").get
+
+
+def test_blocks_hold_the_sketches_of_vectors_that_came_one_by_one_in_any_order(engine, monkeypatch):
+    monkeypatch.setattr(vector_module, "_POSITIONS_IN_BLOCK", 10)
+    monkeypatch.setattr(vector_module, "_MAX_POSITIONS_IN_BLOCK", 20)
+    seqs, vectors = write_texts(engine, 100), clustered_vectors(7, 100)
+    stored = [(seq, encode_vector(vector)) for seq, vector in zip(seqs, vectors.tolist(), strict=True)]
+    expected = dict(zip(seqs, SketchBlock.from_vectors(stored).words.T.tolist(), strict=True))
+    rows = [(seq, 0, vector) for seq, vector in zip(seqs, vectors.tolist(), strict=True)]
+    for row in (*rows[:30], *rows[35:40]):
+        engine.put_vectors("m", [row])
+    engine.put_vectors("m", rows[40:95])
+    engine.put_vectors("m", [*rows[30:35], (seqs[3], 0, vectors[99].tolist())])
+    assert count_blocks(engine) > 5
+    expected[seqs[3]] = expected[seqs[99]]
+    assert read_sketches(engine) == {seq: expected[seq] for seq in seqs[:95]}
+    assert engine.verify().sound
+
+
+@pytest.mark.requirement("LOG-5")
+@pytest.mark.parametrize(
+    "change", ["seqs = ''", "seqs = 17", "seqs = substr(seqs, 9)", "sketches = 'x'", "sketches = substr(sketches, 9)"]
+)
+def test_a_block_whose_parts_do_not_fit_is_computed_from_its_vectors(engine, monkeypatch, change):
+    monkeypatch.setattr(vector_module, "_POSITIONS_IN_BLOCK", 10)
+    seqs, vectors = write_texts(engine, 30), clustered_vectors(7, 30).tolist()
+    for start in (0, 10, 20):
+        engine.put_vectors("m", [(seqs[at], 0, vectors[at]) for at in range(start, start + 10)])
+    expected = read_sketches(engine)
+    with engine._borrow_connection() as database:
+        database.execute(f"UPDATE sketch_block SET {change} WHERE last_seq = (SELECT min(last_seq) FROM sketch_block)")
+        assert database.changes() == 1
+    assert read_sketches(engine) == expected
+    assert not engine.verify().sound
+    engine.reindex()
+    assert engine.verify().sound
+    assert read_sketches(engine) == expected
+
+
+@pytest.mark.requirement("LOG-5")
+def test_erased_vectors_leave_no_sketch_in_a_block(engine, monkeypatch):
+    monkeypatch.setattr(vector_module, "_POSITIONS_IN_BLOCK", 10)
+    seqs, vectors = write_texts(engine, 30), clustered_vectors(7, 30).tolist()
+    engine.put_vectors("m", [(seq, 0, vector) for seq, vector in zip(seqs, vectors, strict=True)])
+    kept = read_sketches(engine)
+    with lukasa.open(engine.path, embedder="hash") as memory:
+        memory.journal.erase(next(iter(memory.journal.read(Query(kinds=("note",), limit=1)))).key)
+    del kept[seqs[0]]
+    assert (read_sketches(engine), engine.verify().sound) == (kept, True)
+
+
 def test_putting_the_same_vectors_again_changes_nothing(engine):
     def edition():
         with engine._borrow_connection() as database:
@@ -187,8 +276,7 @@ def test_putting_the_same_vectors_again_changes_nothing(engine):
     assert edition() == 2, "another chunk is another record"
 
 
-def test_vectors_of_two_lengths_under_one_model_are_both_found(engine, monkeypatch):
-    monkeypatch.setattr(vector_module, "_LOAD_BATCH_SIZE", 1_000)
+def test_vectors_of_two_lengths_under_one_model_are_both_found(engine):
     seqs = write_texts(engine)
     short, long = [1.0] * 64, [1.0] * LENGTH
     engine.put_vectors("m", [(seq, 0, short if number % 1_000 == 0 else long) for number, seq in enumerate(seqs)])

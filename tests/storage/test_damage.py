@@ -99,8 +99,7 @@ def test_a_flipped_byte_of_a_vector_is_noticed_and_the_vector_made_anew(tmp_path
 
 @pytest.mark.requirement("LOG-5")
 @pytest.mark.parametrize("value", ["CAST({} AS TEXT)", "17", "1.5"], ids=["text", "integer", "number"])
-@pytest.mark.parametrize("column", ["sketch", "vector"])
-def test_a_vector_whose_type_is_damaged_stops_no_recall(tmp_path, column, value):
+def test_a_vector_whose_type_is_damaged_stops_no_recall(tmp_path, value):
     path = tmp_path / "store.db"
     with lukasa.open(path, embedder="hash") as memory:
         for day in ("Monday", "Tuesday", "Friday"):
@@ -108,7 +107,7 @@ def test_a_vector_whose_type_is_damaged_stops_no_recall(tmp_path, column, value)
         expected = sorted(hit.record.id for hit in memory.recall("When is the release?").hits)
     with apsw.Connection(str(path)) as database:
         database.execute(
-            f"UPDATE vector SET {column} = {value.format(column)} WHERE seq = (SELECT min(seq) FROM vector)"
+            f"UPDATE vector SET vector = {value.format('vector')} WHERE seq = (SELECT min(seq) FROM vector)"
         )
         assert database.changes() == 1
     with lukasa.open(path, embedder="hash") as memory:

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from lukasa.scope import FULL_REACH
+from lukasa.storage.engine import Query
 from lukasa.storage.postgres import PostgresEngine, schema
 from lukasa.storage.sqlite import SqliteEngine, store_file
 from lukasa.testing import FrozenClock
@@ -53,6 +54,13 @@ def check_migrated(engine, before) -> None:
     assert engine.verify().findings == ()
 
 
+def copy_vectors(old) -> None:
+    """Copy the vectors of the attached store as schema 4 had them, each with the name of its model and a sketch."""
+    old.execute(
+        "INSERT INTO main.vector SELECT name, seq, chunk, zeroblob(8), vector FROM source.vector JOIN source.model ON model = number"
+    )
+
+
 def history(engine, id):
     with engine.snapshot(FULL_REACH) as reader:
         return reader.history(make_key(id))
@@ -71,7 +79,8 @@ def test_a_sqlite_store_of_schema_2_is_migrated(tmp_path) -> None:
             old.execute(script)
     old.execute(f"PRAGMA application_id = {store_file.APPLICATION_ID}; PRAGMA user_version = {OLD_SCHEMA}")
     old.execute("ATTACH ? AS source", (str(source),))
-    for table in ("log", "not_current", "quarantine", "hidden", "label", "link", "tally", "vector", *OLD_TABLE_NAMES):
+    copy_vectors(old)
+    for table in ("log", "not_current", "quarantine", "hidden", "label", "link", "tally", *OLD_TABLE_NAMES):
         name = OLD_TABLE_NAMES.get(table, table)
         old.execute(f"INSERT OR IGNORE INTO main.{name} SELECT * FROM source.{table}")
         assert old.execute(f"SELECT EXISTS (SELECT 1 FROM main.{name})").get, table
@@ -85,6 +94,39 @@ def test_a_sqlite_store_of_schema_2_is_migrated(tmp_path) -> None:
     assert copy.pragma("user_version") == OLD_SCHEMA
     assert copy.execute("SELECT count(*) FROM past").get > 0
     copy.close()
+
+
+@pytest.mark.requirement("OPS-2")
+def test_the_vectors_of_a_sqlite_store_of_schema_4_are_found_by_their_sketches(tmp_path) -> None:
+    source, path = tmp_path / "source.db", tmp_path / "old.db"
+    engine = SqliteEngine(source)
+    seqs = [write_note(engine, "first", "first").seq]
+    add(engine, *(make_draft(f"text {number}", id=f"n{number}") for number in range(4_500)))
+    seqs += range(seqs[0] + 1, seqs[0] + 4_501)
+    vectors = [[float((seq * prime) % 101) - 50.0 for prime in range(1, 65)] for seq in seqs]
+    engine.put_vectors("m", [(seq, 0, vector) for seq, vector in zip(seqs, vectors, strict=True)])
+    engine.close()
+    old = apsw.Connection(str(path))
+    for number, script in store_file.load_migrations():
+        if number <= 4:
+            store_file.register_functions(old)
+            old.execute(script)
+    old.execute(f"PRAGMA application_id = {store_file.APPLICATION_ID}; PRAGMA user_version = 4")
+    old.execute("ATTACH ? AS source", (str(source),))
+    copy_vectors(old)
+    for table in ("log", "not_current", "label", "tally", "meta"):
+        old.execute(f"INSERT OR IGNORE INTO main.{table} SELECT * FROM source.{table}")
+    for index in ("words", "past_words"):
+        old.execute(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
+    old.close()
+    engine = SqliteEngine(path)
+    assert engine.verify().findings == ()
+    with engine._borrow_connection() as database:
+        assert database.execute("SELECT count(*), sum(length(seqs)) / 8 FROM sketch_block").fetchall() == [(1, 4_501)]
+    with engine.snapshot(FULL_REACH) as reader:
+        (match,) = reader.match_vector("m", vectors[4_000], Query(limit=1))
+    assert match.score == pytest.approx(1.0, abs=1e-3)
+    engine.close()
 
 
 @pytest.mark.requirement("OPS-2")
@@ -199,7 +241,8 @@ def sqlite_store_of_schema_3(tmp_path):
     old.execute("PRAGMA journal_mode = WAL").fetchall()
     old.execute(f"PRAGMA application_id = {store_file.APPLICATION_ID}; PRAGMA user_version = 3")
     old.execute("ATTACH ? AS source", (str(source),))
-    for table in ("log", "not_current", "quarantine", "hidden", "label", "link", "tally", "vector", "meta"):
+    copy_vectors(old)
+    for table in ("log", "not_current", "quarantine", "hidden", "label", "link", "tally", "meta"):
         old.execute(f"INSERT OR IGNORE INTO main.{table} SELECT * FROM source.{table}")
     for index in ("words", "past_words"):
         old.execute(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")

@@ -77,7 +77,7 @@ class PostgresClient:
     def _configure_connection(self, database: Database) -> None:
         database.execute(
             """SELECT set_config('search_path', 'lukasa, public', false), set_config('lock_timeout', %s, false),
-                set_config('jit', 'off', false), set_config('timezone', 'UTC', false),
+                set_config('jit', 'off', false), set_config('random_page_cost', '1.1', false), set_config('timezone', 'UTC', false),
                 set_config('synchronous_commit',
                     CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' WHEN 'local' THEN 'on'
                         ELSE current_setting('synchronous_commit') END, false),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from psycopg import Cursor
 
 from lukasa.record import Record
 from lukasa.scope import Reach
-from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
+from lukasa.storage.engine import ALL_RECORDS, Match, NearDuplicate, Query, Tally
 from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.postgres import text_index
 from lukasa.storage.postgres.sql import SQL
@@ -80,10 +81,21 @@ class PostgresReader(StoreReader):
         return is_storable(flat) and not any("\0" in part for part in flat if isinstance(part, str))
 
     def _fetch_row(self, name: str, values: Sequence[Any]) -> Sequence[Any] | None:
-        return self._snapshot.run(SQL[name], values).fetchone()
+        return self._run_within_reach(SQL[name], values).fetchone()
 
     def _fetch_rows(self, name: str, values: Sequence[Any]) -> Iterable[Sequence[Any]]:
-        return self._snapshot.run(SQL[name], values)
+        return self._run_within_reach(SQL[name], values)
+
+    def _run_within_reach(self, statement: str, values: Sequence[Any]) -> Cursor[tuple[Any, ...]]:
+        """Run a statement; ``WITHIN_REACH(column)`` becomes a condition by which the server skips other scopes' partitions."""
+        before, mark, rest = statement.partition("WITHIN_REACH(")
+        column, _, after = rest.partition(")")
+        if mark and self._scopes is None:
+            statement = f"{before}TRUE{after}"
+        elif mark:
+            place = before.count("%s")
+            statement, values = f"{before}{column} = ANY(%s){after}", [*values[:place], self._scopes, *values[place:]]
+        return self._snapshot.run(statement, values)
 
     def _settled_position(self, *, wait: bool = True) -> int:
         position = self._snapshot.find_settled_position(wait=wait)
@@ -98,7 +110,7 @@ class PostgresReader(StoreReader):
         return int(row[0]) if row is not None else 0
 
     def tally(self) -> list[Tally]:
-        return [Tally(*row) for row in self._fetch_rows("tally", (self._scopes, self._scopes))]
+        return [Tally(*row) for row in self._fetch_rows("tally", ())]
 
     def _select_rows(self, query: Query) -> list[Sequence[Any]]:
         conditions, values = build_conditions(_DIALECT, self._reach, query)
@@ -141,23 +153,49 @@ class PostgresReader(StoreReader):
         if not self._is_storable(values):
             return []
         scored: list[tuple[float, int]] = []
+        found: list[Match] = []
+        is_plain = text_query.is_plain and len(text_query.phrases) <= _MAX_RANKED_PHRASES and query.mentions is None
         for live in (True,) if query.as_of is None and not query.every_version else (True, False):
+            meant = [*conditions, "log.live = %s"], [*values, live]
+            if is_plain:
+                found += self._match_tokens(text_query, *meant, query, live=live)
+                continue
             corpus = self._read_corpus_stats(text_query, live=live)
             if any(corpus.texts_with_phrase.values()):
-                scored += self._score_matches(
-                    text_query, corpus, [*conditions, "log.live = %s"], [*values, live], query
-                )
-        scored.sort(key=lambda row: (-row[0], row[1]))
-        best = scored[: query.limit]
-        records = {record.seq: record for record in self.records(seq for _, seq in best)}
-        return [Match(records[seq], score) for score, seq in best if seq in records]
+                scored += self._score_matches(text_query, corpus, *meant, query)
+        if scored:
+            scored.sort(key=lambda row: (-row[0], row[1]))
+            best = scored[: query.limit]
+            records = {record.seq: record for record in self.records(seq for _, seq in best)}
+            found = [Match(records[seq], score) for score, seq in best if seq in records]
+        return sorted(found, key=lambda match: (-match.score, match.record.seq))[: query.limit]
+
+    def _match_tokens(
+        self, text_query: text_index.TextQuery, conditions: list[str], values: list[Any], query: Query, *, live: bool
+    ) -> list[Match]:
+        """Match texts, current ones or others, that hold some tokens; the server finds, counts and scores them."""
+        times: list[Any] = list(text_query.phrases.values())
+        counts = not text_query.all_of and replace(query, limit=None) == ALL_RECORDS  # what matches is all there is
+        if not counts:
+            corpus = self._read_corpus_stats(text_query, live=live).texts_with_phrase
+            times = [value for phrase, n in text_query.phrases.items() for value in (n, *[corpus.get(phrase, 0)] * 3)]
+            if not any(corpus.values()):
+                return []
+        phrases = [text_index.format_phrase(phrase) for phrase in text_query.phrases]
+        tsquery = text_query.format_tsquery(list(text_query.phrases))
+        statement = text_index.build_token_match(len(phrases), conditions, counts=counts)
+        limit = None if query.limit is None else clamp_int64(query.limit)
+        bound = (*phrases, tsquery, *values, live, live, *times, limit)
+        rows = self._run_within_reach(statement, bound).fetchall()
+        scores = {row[0]: row[3] for row in rows}
+        return [Match(record, scores[record.seq]) for record in self._parse_rows(row[:3] for row in rows)]
 
     def _read_corpus_stats(self, text_query: text_index.TextQuery, *, live: bool) -> text_index.CorpusStats:
         """Read what the ranking needs about the texts within reach, current ones or others."""
-        texts, tokens = self._fetch_row("corpus_stats", (live, live, self._scopes, self._scopes)) or (0, 0)
+        texts, tokens = self._fetch_row("corpus_stats", (live, live)) or (0, 0)
         phrases = list(text_query.phrases)
         formatted = [text_index.format_phrase(phrase) for phrase in phrases]
-        rows = self._fetch_rows("count_phrases", (formatted, live, self._scopes, self._scopes))
+        rows = self._fetch_rows("count_phrases", (formatted, live))
         return text_index.CorpusStats(texts, tokens, {phrases[number - 1]: count for number, count in rows})
 
     def _score_matches(
@@ -206,7 +244,7 @@ class PostgresReader(StoreReader):
         if not vector or not self._is_storable((model, *values)):
             return []
         limit = query.limit if query.mentions is None else None
-        best = find_nearest(self._snapshot.run, model, vector, conditions, values, limit)
+        best = find_nearest(self._run_within_reach, model, vector, conditions, values, limit)
         rows = self._fetch_rows("entries_at", ([seq for seq, _ in best],)) if best else ()
         if query.mentions is not None:
             piece = query.mentions
@@ -217,16 +255,15 @@ class PostgresReader(StoreReader):
     def without_vectors(self, model: str, limit: int) -> list[Record]:
         if not self._is_storable((model,)):
             return []
-        values = [self._scopes, self._scopes, self._settled_position(wait=False), limit]
+        values = [self._settled_position(wait=False), limit]
         statement = f"SELECT log.seq, log.line, log.digest {build_missing_vectors_clause(self._snapshot.run, model)} ORDER BY log.seq LIMIT %s"
-        return list(self._parse_rows(self._snapshot.run(statement, values)))
+        return list(self._parse_rows(self._run_within_reach(statement, values)))
 
     def count_without_vectors(self, model: str) -> int:
         if not self._is_storable((model,)):
             return 0
-        values = [self._scopes, self._scopes, _NO_LIMIT]
         statement = f"SELECT count(*) {build_missing_vectors_clause(self._snapshot.run, model)}"
-        row = self._snapshot.run(statement, values).fetchone()
+        row = self._run_within_reach(statement, (_NO_LIMIT,)).fetchone()
         return int(row[0]) if row is not None else 0
 
     def cosines(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:
@@ -234,14 +271,14 @@ class PostgresReader(StoreReader):
             return {}
         conditions, values = build_conditions(_DIALECT, self._reach, Query(every_version=True))
         wanted = ["log.seq = ANY(%s)", *conditions], [list(seqs), *values]
-        return dict(find_nearest(self._snapshot.run, model, vector, *wanted, None))
+        return dict(find_nearest(self._run_within_reach, model, vector, *wanted, None))
 
     def frequency(self, tokens: Sequence[str]) -> dict[str, int]:
         counts = dict.fromkeys(tokens, 0)
         wanted = [token for token in counts if token and self._is_storable((token,))]
         phrases = [text_index.format_phrase((token + "*" if is_prefix_term(token) else token,)) for token in wanted]
-        rows = self._snapshot.run(SQL["frequency"], (self._scopes, self._scopes, FREQUENCY_CAP, wanted, phrases))
-        counts.update(rows)
+        for token, count in self._fetch_rows("frequency", (FREQUENCY_CAP, wanted, phrases)):
+            counts[token] = count
         return counts
 
     def authors(self, latest: int) -> list[str]:
@@ -263,18 +300,20 @@ class PostgresReader(StoreReader):
         ]
 
     def adjacent_turns(self, records: Iterable[Record], group_label: str) -> dict[int, tuple[int | None, int | None]]:
-        labels = self._group_labels(records, group_label)
+        wanted = list(records)
+        labels, scopes = self._group_labels(wanted, group_label), {record.seq: record.scope for record in wanted}
         found: dict[int, tuple[int | None, int | None]] = {}
         # The first statement finds the records whose group label the engine indexes, the second one all others.
         for name in ("adjacent_in_group", "adjacent_by_label"):
             if labels:
-                for seq, before, after in self._fetch_rows(name, (list(labels), list(labels.values()))):
+                values = (list(labels), [scopes[seq] for seq in labels], list(labels.values()))
+                for seq, before, after in self._fetch_rows(name, values):
                     found[seq] = (before, after)
                     del labels[seq]
         return found
 
     def texts_at(self, seqs: Iterable[int]) -> dict[int, str]:
-        return dict(self._parse_texts(self._fetch_rows("texts_at", (list(seqs), self._scopes, self._scopes))))
+        return dict(self._parse_texts(self._fetch_rows("texts_at", (list(seqs),))))
 
     def records(self, seqs: Iterable[int]) -> list[Record]:
         """Return the records within reach at some positions."""

@@ -102,6 +102,11 @@ class TextQuery(NamedTuple):
         return " | ".join(alternatives)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether every phrase is one token and stands for itself alone, so that ``build_token_match`` can score it."""
+        return all(len(phrase) == 1 and not phrase[0].endswith("*") for phrase in self.phrases)
+
+    @property
     def tokens(self) -> list[str]:
         return sorted({token for phrase in self.phrases for token in phrase})
 
@@ -109,6 +114,37 @@ class TextQuery(NamedTuple):
 def format_phrase(phrase: Phrase) -> str:
     """Format a ``tsquery`` for one phrase."""
     return "(" + " <-> ".join(map(_quote_token, phrase)) + ")"
+
+
+def build_token_match(phrases: int, conditions: Sequence[str], *, counts: bool) -> str:
+    """Build the statement that matches single tokens and scores the texts as ``bm25_scores`` does, in one pass.
+
+    It counts the texts with each token among the matches if ``counts``; otherwise its values say how many there are. Its values are
+    the tokens as queries, the whole query, those of the conditions, whether current texts are meant (twice), for
+    each token how often the query has it and, unless it ``counts``, three times the number of texts, and the limit.
+    """
+    numbers = range(phrases)
+    # ts_rank of one token is the sum of 1, 1/4, 1/9 and so on for each time the text holds it, over the limit of that sum.
+    found = ", ".join(
+        f"round(1 / (1.6449340668482264 - 1.64493406685 * ts_rank('{{1, 1, 1, 1}}', log.words, %s::tsquery)) - 0.5) AS count_{n}"
+        for n in numbers
+    )
+    weights = ", ".join(
+        f"%s * CASE WHEN {count} > texts THEN {_MIN_IDF} ELSE greatest(ln((texts - {count} + 0.5) / ({count} + 0.5)), {_MIN_IDF}) END AS weight_{n}"
+        for n in numbers
+        for count in ["%s" if not counts else f"count(*) FILTER (WHERE count_{n} > 0)"]
+    )
+    score = " + ".join(f"weight_{n} * count_{n} * {_K1 + 1} / (count_{n} + shortest + rate * length)" for n in numbers)
+    return f"""WITH found AS MATERIALIZED (
+            SELECT log.seq, log.scope, log.tokens AS length, {found} FROM log WHERE log.words @@ %s::tsquery AND {" AND ".join(conditions)}),
+        corpus AS (SELECT coalesce(sum(CASE WHEN %s THEN texts ELSE past_texts END), 0)::float8 AS texts,
+            coalesce(sum(CASE WHEN %s THEN tokens ELSE past_tokens END), 0)::float8 AS tokens
+            FROM tally WHERE WITHIN_REACH(scope)),
+        weighed AS MATERIALIZED (SELECT {weights}, {_K1 * (1 - _B)}::float8 AS shortest,
+            {_K1 * _B}::float8 * greatest(texts, 1) / CASE WHEN tokens > 0 THEN tokens ELSE greatest(texts, 1) END AS rate
+            FROM {"found, corpus" if counts else "corpus"} GROUP BY texts, tokens),
+        best AS (SELECT seq, scope, {score} AS score FROM found, weighed ORDER BY score DESC, seq LIMIT %s)
+        SELECT log.seq, log.line, log.digest, best.score FROM best JOIN log ON log.seq = best.seq AND log.scope = best.scope"""  # noqa: S608 - only our own fragments, values are bound
 
 
 class CorpusStats(NamedTuple):

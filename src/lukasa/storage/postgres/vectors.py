@@ -44,9 +44,7 @@ def find_nearest(
         return []
     table, distance = f"vector_{int(row[0])}", f"(v.vector <=> %s::halfvec({len(vector)}))"
     where = " AND ".join(conditions)
-    statement = (
-        f"SELECT v.seq, {distance} FROM {table} AS v JOIN log ON log.seq = v.seq AND log.scope = v.scope WHERE {where}"  # noqa: S608 - only our own fragments, values are bound
-    )
+    statement = f"SELECT v.seq, {distance} FROM {table} AS v JOIN log ON log.seq = v.seq AND log.scope = v.scope WHERE WITHIN_REACH(v.scope) AND {where}"  # noqa: S608 - only our own fragments, values are bound
     query = format_vector(vector)
     size = run(SQL["estimated_rows"], (table,)).fetchone()
     if limit is None or size is None or size[0] < _EXACT_SEARCH_LIMIT:
@@ -72,7 +70,7 @@ def build_missing_vectors_clause(run: RunStatement, model: str) -> str:
     return f"""FROM (SELECT DISTINCT scope FROM tally) AS present
         CROSS JOIN LATERAL (SELECT coalesce(max(seq), 0) AS seq FROM ({known or "SELECT 0::bigint"}) AS k (seq)) AS known
         JOIN log ON log.scope = present.scope AND log.seq > known.seq AND log.tokens IS NOT NULL
-        WHERE (%s::text[] IS NULL OR present.scope = ANY(%s)) AND log.seq <= %s"""  # noqa: S608 - our own fragments, values are bound
+        WHERE WITHIN_REACH(present.scope) AND log.seq <= %s"""  # noqa: S608 - our own fragments, values are bound
 
 
 def put_vectors(database: Database, model: str, vectors: Iterable[VectorRow]) -> None:
@@ -112,28 +110,8 @@ def _ensure_table(database: Database, model: str, length: int) -> str:
         return f"vector_{int(row[0])}"
     database.execute(SQL["insert_model"], (model, length))
     (number,) = fetch_single_row(database.execute(SQL["find_model"], (model, length)))
-    return create_table(database, int(number), length)
-
-
-def create_table(database: Database, number: int, length: int) -> str:
-    """Create the table of one model's vectors, with the same row level security as the log."""
-    table = f"vector_{number}"
-    script = f"""
-        CREATE TABLE {table} (
-            scope text COLLATE "C" NOT NULL, seq bigint NOT NULL, chunk integer NOT NULL, vector halfvec({length}) NOT NULL,
-            checksum bytea,
-            PRIMARY KEY (scope, seq, chunk)) PARTITION BY HASH (scope);
-        CREATE INDEX {table}_near ON {table} USING hnsw (vector halfvec_cosine_ops);
-        ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
-        CREATE POLICY reads ON {table} FOR SELECT USING (scope IN (SELECT a.scope FROM admission AS a WHERE a.role = current_user));
-        """  # noqa: S608 - our own names and numbers
-    parts = [
-        f"CREATE TABLE {table}_{n} PARTITION OF {table} FOR VALUES WITH (MODULUS 8, REMAINDER {n});" for n in range(8)
-    ]
-    database.execute(script + "".join(parts))
-    for (role,) in database.execute("SELECT DISTINCT role FROM admission").fetchall():
-        database.execute(f'GRANT SELECT ON {table} TO "{role.replace(chr(34), chr(34) * 2)}"')
-    return table
+    database.execute("SELECT create_vector_table(%s, %s)", (number, length))
+    return f"vector_{int(number)}"
 
 
 def count_damaged(database: Database, table: str) -> int:

@@ -294,13 +294,13 @@ class SqliteEngine:
     def put_vectors(
         self, model: str, vectors: Iterable[tuple[int, int, Sequence[float]]], *, briefly: bool = False
     ) -> None:
-        from lukasa.storage.sqlite.vectors import encode_vectors
+        from lukasa.storage.sqlite.vectors import encode_vectors, pack_sketches, repack_sketches
 
         given = list(vectors)
         encoded = encode_vectors([vector for _, _, vector in given])
-        by_position: dict[int, list[tuple[str, int, int, bytes, bytes]]] = {}
-        for (seq, chunk, _), sketch_and_vector in zip(given, encoded, strict=True):
-            by_position.setdefault(seq, []).append((model, seq, chunk, *sketch_and_vector))
+        by_position: dict[int, list[tuple[int, int, bytes]]] = {}
+        for (seq, chunk, _), half in zip(given, encoded, strict=True):
+            by_position.setdefault(seq, []).append((seq, chunk, half))
 
         def work(pending: SqlitePendingBatch) -> None:
             database = pending.take_connection()
@@ -311,11 +311,18 @@ class SqliteEngine:
                 if seq > newest or sorted(rows) != database.execute(SQL["vectors_at"], (model, seq)).fetchall()
                 for row in rows
             ]
-            replaced = sorted({row[:2] for row in changed})
-            if replaced and database.execute(SQL["has_vectors_from"], replaced[0]).get:
+            if not changed:
+                return
+            database.execute(SQL["put_model"], (model,))
+            replaced = sorted({row[0] for row in changed})
+            is_late = database.execute(SQL["has_vectors_from"], (model, replaced[0])).get
+            if is_late:
                 database.execute(SQL["raise_vector_edition"], (model,))
-                database.executemany(SQL["delete_vectors"], replaced)
-            database.executemany(SQL["put_vector"], changed)
+                database.executemany(SQL["delete_vectors"], [(model, seq) for seq in replaced])
+            database.executemany(SQL["put_vector"], [(model, *row) for row in changed])
+            if is_late:
+                repack_sketches(database, model, replaced)
+            pack_sketches(database, model)
 
         if briefly and self.path is not None:
             self._brief_writer.run(work)

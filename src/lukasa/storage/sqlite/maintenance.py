@@ -167,6 +167,12 @@ class _Verification:
         for model, damaged in _find_damaged_vectors(self._db):
             what = f"{len(damaged)} vectors of {model} do not match their checksums"
             yield Finding("vectors", what, repairable=True)
+        for (model,) in list(self._db.execute(SQL["vector_models"])):
+            from lukasa.storage.sqlite.vectors import find_wrong_blocks  # loads numpy
+
+            if wrong := find_wrong_blocks(self._db, model):
+                what = f"{len(wrong)} blocks of sign-bit codes of {model} differ from the vectors"
+                yield Finding("vectors", what, repairable=True)
 
     def check_text_index(self, name: str) -> Iterator[Finding]:
         try:
@@ -185,7 +191,7 @@ def _find_damaged_vectors(database: apsw.Connection) -> Iterator[tuple[str, list
     for (model,) in list(database.execute(SQL["vector_models"])):
         from lukasa.storage.sqlite.vectors import find_damaged_vectors  # loads numpy
 
-        rows = split_into_chunks(query_rows(database, "all_vectors", (model,)), _PAGE_SIZE)
+        rows = split_into_chunks(query_rows(database, "vectors_after", (model, _MIN_SEQ)), _PAGE_SIZE)
         if damaged := [seq for chunk in rows for seq in find_damaged_vectors(chunk)]:
             yield model, damaged
 
@@ -211,6 +217,7 @@ def set_aside(database: apsw.Connection, find_fault: FindFault | None) -> list[D
         for model in models:
             database.execute(SQL["delete_vectors"], (model, entry.seq))
         database.execute(SQL["delete_entry"], (entry.seq,))
+    _repack_sketches(database, models, [entry.seq for entry in found])
     database.executemany(SQL["add_to_tally"], changes.rows())
     database.execute(SQL["delete_empty_tallies"])
     return found
@@ -271,6 +278,10 @@ def reindex(database: apsw.Connection, progress: Progress | None, near_duplicate
     for model, damaged in list(_find_damaged_vectors(database)):
         database.execute(SQL["delete_vectors_from"], (model, damaged[0]))
         database.execute(SQL["raise_vector_edition"], (model,))
+    for (model,) in list(database.execute(SQL["vector_models"])):
+        from lukasa.storage.sqlite.vectors import rebuild_sketches  # loads numpy
+
+        rebuild_sketches(database, model)
     report_progress(steps)
 
 
@@ -306,6 +317,7 @@ def compact(
         _delete_version(database, seq, scope, models, near_duplicate_kinds)
         if progress is not None and done % _PAGE_SIZE == 0:
             progress(done, len(superseded))
+    _repack_sketches(database, models, [row[0] for row in superseded])
     database.executemany(SQL["add_to_tally"], changes.rows())
     if superseded:
         database.execute(SQL["rebuild_past_words"])
@@ -325,7 +337,7 @@ def erase(
         database.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")  # noqa: S608 - our own table names
     changes = TallyChanges()
     database.execute(SQL["note_high_water"])
-    versions, by_kind = 0, dict[str, int]()
+    erased, by_kind = list[int](), dict[str, int]()
     for key in keys:
         if (key.scope, key.kind) == (SYSTEM, QUARANTINE):
             quarantine.lift_quarantine(SqliteQuarantineBackend(database), key)
@@ -336,18 +348,28 @@ def erase(
             _delete_version(database, seq, key.scope, models, near_duplicate_kinds)
             database.execute(SQL["clear_idempotency"], (seq,))
         if rows:
-            versions += len(rows)
+            erased += [row[0] for row in rows]
             by_kind[key.kind] = by_kind.get(key.kind, 0) + 1
+    _repack_sketches(database, models, erased)
     database.executemany(SQL["add_to_tally"], changes.rows())
     database.execute(SQL["delete_empty_tallies"])
-    if versions and database.execute(SQL["has_residue"]).get:
+    if erased and database.execute(SQL["has_residue"]).get:
         # Ordinary updates leave old words in the index until it merges; a rebuild leaves none.
         database.execute(SQL["rebuild_words"])
         database.execute(SQL["rebuild_past_words"])
         database.execute(SQL["clear_residue"])
     for table in ("words", "past_words"):
         database.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 0)")  # noqa: S608 - our own table names
-    return EraseResult(sum(by_kind.values()), versions, by_kind)
+    return EraseResult(sum(by_kind.values()), len(erased), by_kind)
+
+
+def _repack_sketches(database: apsw.Connection, models: Sequence[str], seqs: Sequence[int]) -> None:
+    """Leave no sketch of deleted vectors in the blocks."""
+    if models and seqs:
+        from lukasa.storage.sqlite.vectors import repack_sketches  # loads numpy
+
+        for model in models:
+            repack_sketches(database, model, seqs)
 
 
 def _delete_version(

@@ -232,7 +232,7 @@ class SqliteReader(StoreReader):
         if self._is_narrow(query, EXACT_SEARCH_LIMIT):
             selection, bound = self._build_selection(replace(query, limit=None))
             statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM ({selection}) AS chosen
-                CROSS JOIN vector ON vector.model = ? AND vector.seq = chosen.seq"""  # noqa: S608 - only our own fragments, values are bound
+                CROSS JOIN vector ON vector.model = (SELECT number FROM model WHERE name = ?) AND vector.seq = chosen.seq"""  # noqa: S608 - only our own fragments, values are bound
             return rank_nearest(
                 vector, self._db.execute(statement, (*bound, model)) if selection else (), query.limit, damaged
             )
@@ -240,7 +240,7 @@ class SqliteReader(StoreReader):
             sketches = cache.get_sketches(self._db, model)
             count, read = scan_size(len(sketches.seqs)), rerank_size(query.limit, len(vector))
             statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM json_each(?) AS nearest CROSS JOIN log ON log.seq = nearest.value
-                CROSS JOIN vector ON vector.model = ? AND vector.seq = nearest.value WHERE {where} LIMIT {read}"""  # noqa: S608 - only our own fragments, values are bound
+                CROSS JOIN vector ON vector.model = (SELECT number FROM model WHERE name = ?) AND vector.seq = nearest.value WHERE {where} LIMIT {read}"""  # noqa: S608 - only our own fragments, values are bound
             while max(count, EXACT_SEARCH_LIMIT) < len(sketches.seqs):
                 nearest = sketches.find_nearest(vector, count)
                 if conditions == [_DIALECT.current]:  # most are current; sorted by position they need fewer page reads
@@ -252,7 +252,7 @@ class SqliteReader(StoreReader):
                     return best
                 count, read = 8 * count, 8 * read  # a narrow query rejects most of the nearest
         statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM vector CROSS JOIN log ON log.seq = vector.seq
-            WHERE vector.model = ? AND {where}"""  # noqa: S608 - only our own fragments, values are bound
+            WHERE vector.model = (SELECT number FROM model WHERE name = ?) AND {where}"""  # noqa: S608 - only our own fragments, values are bound
         return rank_nearest(vector, self._db.execute(statement, (model, *values)), query.limit, damaged)
 
     def _choose_nearest(

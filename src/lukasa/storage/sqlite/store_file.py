@@ -35,6 +35,7 @@ from lukasa.text.terms import to_index_form
 APPLICATION_ID = 0x4C554B41  # "LUKA" in the file's header
 _FIRST_SCHEMA_OF_META = 3
 _FIRST_SCHEMA_OF_INDEX_FORM = 4
+_FIRST_SCHEMA_OF_SKETCH_BLOCKS = 5
 _PAGE_SIZE = 2000
 _MIN_DATABASE_BYTES = 512  # the smallest page of SQLite
 
@@ -241,6 +242,11 @@ def migrate(database: apsw.Connection, path: Path | None, progress: Progress | N
                 database.execute(script)
         if present < _FIRST_SCHEMA_OF_INDEX_FORM:
             _fill_text_index(database, progress)
+        if present < _FIRST_SCHEMA_OF_SKETCH_BLOCKS:
+            for (model,) in database.execute(SQL["vector_models"]).fetchall():
+                from lukasa.storage.sqlite.vectors import pack_sketches  # loads numpy
+
+                pack_sketches(database, str(model))
         database.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}")
         database.execute("COMMIT")
     except BaseException:

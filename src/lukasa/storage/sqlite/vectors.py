@@ -4,14 +4,15 @@ A sketch holds the signs of a vector's numbers, one bit each: a thirty-second of
 steps: by the number of differing signs, over all sketches; by the query's own numbers under those signs, over the few
 thousand that are left; by the vectors themselves, read from the store, over a few hundred. Sketches are cached in
 memory, shared by the readers of an engine, and refreshed from the store before each use, so that vectors of other
-processes are found.
+processes are found. The store has them in blocks, each of the vectors of a few thousand positions; those of the newest
+vectors are computed from the vectors.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 import apsw
@@ -24,22 +25,29 @@ EXACT_SEARCH_LIMIT = 4_000
 """Up to this many vectors are compared exactly."""
 _LENGTH_TOLERANCE = 0.01  # of the squared length, for the rounding to half precision
 _CHECKSUM_SIZE = 8
+_MIN_LENGTH_OF_BYTES = 256
+_SCALE_SIZE = 3  # of a vector in bytes: a number of two bytes, and one that makes the size odd
 _USUAL_LENGTH = 384
 _MIN_CAPACITY = 1_024
-_LOAD_BATCH_SIZE = 4_096
+_POSITIONS_IN_BLOCK, _MAX_POSITIONS_IN_BLOCK = 4_096, 32_768
 _BLOCK_SIZE = 16_384
-_MAX_REFINED = 32_768
+_MAX_SCANNED, _MAX_REFINED = 25_000, 100_000
+_SAMPLE_STEP = 8  # one distance of so many is counted to find the limit for the nearest, in a large store
+_SAMPLED_SIZE = 500_000
 _BITS_OF_BYTE = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
 
 
-def encode_vector(vector: Sequence[float]) -> tuple[bytes, bytes]:
-    """Return the sketch of a vector, and the vector scaled to length one, in half precision and with its checksum."""
-    ((sketch, half),) = encode_vectors([vector])
-    return sketch, half
+def encode_vector(vector: Sequence[float]) -> bytes:
+    """Return a vector scaled to length one, with its checksum, as ``encode_vectors`` does."""
+    (data,) = encode_vectors([vector])
+    return data
 
 
-def encode_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[tuple[bytes, bytes]]:
-    """Encode many vectors; vectors of one length are encoded together."""
+def encode_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[bytes]:
+    """Encode many vectors; vectors of one length are encoded together.
+
+    Long vectors become one byte a number, with their scale; their size is odd. Short ones are in half precision.
+    """
     if not vectors:
         return
     if len({len(vector) for vector in vectors}) > 1:
@@ -49,9 +57,18 @@ def encode_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[tuple[bytes, 
     array = np.asarray(vectors, dtype=np.float32).reshape(len(vectors), -1)
     norms = np.linalg.norm(array, axis=1, keepdims=True)
     units = np.divide(array, norms, out=array.copy(), where=norms > 0)
-    halves = units.astype("<f2").view(np.uint8).reshape(len(array), 2 * array.shape[1])
-    for sketch, half, checksum in zip(_compute_sketches(units), halves, _sum_words(halves), strict=True):
-        yield sketch.tobytes(), half.tobytes() + checksum.tobytes()
+    if array.shape[1] >= _MIN_LENGTH_OF_BYTES and array.shape[1] % 2 == 0:
+        halves = (np.abs(units).max(axis=1, keepdims=True) / np.float32(127)).astype("<f2")
+        scales = halves.astype(np.float32)
+        with np.errstate(invalid="ignore"):  # what is no number is stored as some number
+            numbers = np.rint(np.divide(units, scales, out=np.zeros_like(units), where=scales > 0))
+            numbers = numbers.clip(-127, 127).astype(np.int8)
+        odd = np.zeros((len(units), 1), dtype=np.uint8)
+        data = np.concatenate((numbers.view(np.uint8), halves.view(np.uint8), odd), axis=1)
+    else:
+        data = units.astype("<f2").view(np.uint8).reshape(len(array), 2 * array.shape[1])
+    for row, checksum in zip(data, _sum_words(data), strict=True):
+        yield row.tobytes() + checksum.tobytes()
 
 
 def _sum_words(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:
@@ -62,49 +79,142 @@ def _sum_words(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:
     return sums
 
 
-def find_damaged_vectors(rows: Iterable[tuple[int, Any, Any]]) -> list[int]:
-    """Return the positions of vectors that do not match their checksums or their sketches.
+def find_damaged_vectors(rows: Iterable[tuple[int, bytes]]) -> list[int]:
+    """Return the positions of vectors that do not match their checksums.
 
-    A row is (position, sketch, vector). A vector without a checksum, as older stores have them, has the length one or zero.
+    A vector without a checksum, as older stores have them, has the length one or zero.
     """
-    damaged, by_size = list[int](), dict[tuple[int, int], list[tuple[int, bytes, bytes]]]()
+    damaged, by_size = list[int](), dict[int, list[tuple[int, bytes]]]()
     for row in rows:
-        if isinstance(row[1], bytes) and isinstance(row[2], bytes):
-            by_size.setdefault((len(row[1]), len(row[2])), []).append(row)
-        else:
-            damaged.append(row[0])
-    for (sketch_size, size), group in by_size.items():
-        bits = np.frombuffer(b"".join([row[1] for row in group]), dtype=np.uint8).reshape(len(group), sketch_size)
-        bits = np.unpackbits(bits, axis=1)
-        data = np.frombuffer(b"".join([row[2] for row in group]), dtype=np.uint8).reshape(len(group), size)
-        sound = np.zeros(len(group), dtype=bool)
-        for end in (size - _CHECKSUM_SIZE, size):
-            if end < 2 or end % 2 or -(-end // 128) * 8 != sketch_size:
-                continue
-            numbers = np.ascontiguousarray(data[:, :end]).view("<f2").astype(np.float32)
-            with np.errstate(invalid="ignore", over="ignore"):
-                lengths = np.einsum("ij,ij->i", numbers, numbers)
-            if end < size:
-                intact = _sum_words(data[:, :end]) == np.ascontiguousarray(data[:, end:]).view("<u8")[:, 0]
-            else:
-                intact = (np.abs(lengths - 1.0) <= _LENGTH_TOLERANCE) | (lengths <= _LENGTH_TOLERANCE)
-            signs = bits[:, : numbers.shape[1]] == (numbers > 0)
-            sound |= intact & (signs | (numbers == 0)).all(axis=1) & ~bits[:, numbers.shape[1] :].any(axis=1)
-        damaged += [row[0] for row, is_sound in zip(group, sound.tolist(), strict=True) if not is_sound]
+        by_size.setdefault(len(row[1]), []).append(row)
+    for size, group in by_size.items():
+        if not size:
+            damaged += [seq for seq, _ in group]
+            continue
+        data = np.frombuffer(b"".join([row[1] for row in group]), dtype=np.uint8).reshape(len(group), size)
+        sound = _match_checksums(data)
+        if not size % 2 and not sound.any():
+            sound = _have_unit_length(data)
+        damaged += [seq for (seq, _), is_sound in zip(group, sound.tolist(), strict=True) if not is_sound]
     return sorted(damaged)
 
 
-def _compute_sketches(units: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """Return a row of 64-bit words for each row of numbers."""
-    bits = np.packbits(units > 0, axis=1)
+def _match_checksums(data: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Return which rows are a vector that is followed by its checksum."""
+    if data.shape[1] < 2 + _CHECKSUM_SIZE:
+        return np.zeros(len(data), dtype=bool)
+    checksums = np.ascontiguousarray(data[:, -_CHECKSUM_SIZE:]).view("<u8")[:, 0]
+    matching: NDArray[np.bool_] = _sum_words(np.ascontiguousarray(data[:, :-_CHECKSUM_SIZE])) == checksums
+    return matching
+
+
+def _have_unit_length(data: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Return which rows are a vector of the length one or zero."""
+    numbers = data.view("<f2").astype(np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):
+        lengths = np.einsum("ij,ij->i", numbers, numbers)
+    is_unit: NDArray[np.bool_] = (np.abs(lengths - 1.0) <= _LENGTH_TOLERANCE) | (lengths <= _LENGTH_TOLERANCE)
+    return is_unit
+
+
+def _compute_sketches(are_positive: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Return a row of 64-bit words for each row of signs."""
+    bits = np.packbits(are_positive, axis=1)
     padded = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
     padded[:, : bits.shape[1]] = bits
     return padded.view(np.uint64)
 
 
+def _find_positive(data: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Return which numbers of stored vectors are positive."""
+    if data.shape[1] % 2:
+        return data[:, : -_CHECKSUM_SIZE - _SCALE_SIZE].view(np.int8) > 0
+    if _match_checksums(data).any():
+        data = np.ascontiguousarray(data[:, :-_CHECKSUM_SIZE])
+    return data.view("<u2") - np.uint16(1) < 0x7FFF  # as half-precision numbers, but in a tenth of the time
+
+
+class SketchBlock(NamedTuple):
+    """The sketches of some vectors: positions, and for each 64-bit word one row with that word of every sketch."""
+
+    seqs: NDArray[np.int64]
+    words: NDArray[np.uint64]
+
+    @classmethod
+    def from_vectors(cls, rows: Sequence[Any]) -> SketchBlock:
+        """Compute the sketches of stored vectors; those of another length than most are left out."""
+        by_size: dict[int, list[Any]] = {}
+        for row in rows:
+            by_size.setdefault(len(row[1]) if type(row[0]) is int else 0, []).append(row)
+        by_width: dict[int, list[SketchBlock]] = {}
+        for size, group in by_size.items():
+            if size:
+                data = np.frombuffer(b"".join([row[1] for row in group]), dtype=np.uint8).reshape(-1, size)
+                words = _compute_sketches(_find_positive(data))
+                seqs = np.array([row[0] for row in group], dtype=np.int64)
+                by_width.setdefault(words.shape[1], []).append(cls(seqs, words.T))
+        blocks = max(by_width.values(), key=lambda found: sum(len(block.seqs) for block in found), default=[])
+        if not blocks:
+            return cls(np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.uint64))
+        seqs, words = (
+            np.concatenate([block.seqs for block in blocks]),
+            np.concatenate([block.words for block in blocks], 1),
+        )
+        order = np.argsort(seqs, kind="stable")
+        return cls(seqs[order], np.ascontiguousarray(words[:, order]))
+
+    @classmethod
+    def from_bytes(cls, seqs: bytes, sketches: bytes) -> SketchBlock | None:
+        """Read a stored block; none if its parts do not fit together."""
+        count = len(seqs) // 8
+        if len(seqs) % 8 or (len(sketches) % (8 * count) if count else len(sketches)):
+            return None
+        words = np.frombuffer(sketches, dtype=np.uint64)
+        return cls(np.frombuffer(seqs, dtype=np.int64), words.reshape(-1, count) if count else words.reshape(0, 0))
+
+
+def pack_sketches(database: apsw.Connection, model: str) -> None:
+    """Store the sketches of a model's newest vectors in blocks, if these vectors span enough positions."""
+    start: Any = database.execute(SQL["end_of_blocks"], (model,)).get
+    newest: Any = database.execute(SQL["newest_vector"], (model,)).get
+    while newest is not None and newest - start >= _POSITIONS_IN_BLOCK:
+        end = min(newest, start + _MAX_POSITIONS_IN_BLOCK)
+        _store_block(database, model, start, end)
+        start = end
+
+
+def repack_sketches(database: apsw.Connection, model: str, seqs: Iterable[int]) -> None:
+    """Store the blocks of some positions again, after vectors at these positions were replaced or deleted."""
+    blocks: list[Any] = database.execute(SQL["blocks_at"], (model, json.dumps(list(seqs)))).fetchall()
+    for start, end in blocks:
+        _store_block(database, model, start, end)
+
+
+def _store_block(database: apsw.Connection, model: str, start: int, end: int) -> None:
+    block = SketchBlock.from_vectors(database.execute(SQL["vectors_between"], (model, start, end)).fetchall())
+    database.execute(SQL["put_sketch_block"], (model, end, block.seqs.tobytes(), block.words.tobytes()))
+
+
+def rebuild_sketches(database: apsw.Connection, model: str) -> None:
+    """Store all blocks of a model's sketches again."""
+    database.execute(SQL["delete_sketch_blocks"], (model,))
+    pack_sketches(database, model)
+
+
+def find_wrong_blocks(database: apsw.Connection, model: str) -> list[int]:
+    """Return the ends of the blocks that differ from the vectors."""
+    wrong, start = list[int](), 0
+    for end, seqs, sketches in database.execute(SQL["sketch_blocks"], (model, 0)):
+        expected = SketchBlock.from_vectors(database.execute(SQL["vectors_between"], (model, start, end)).fetchall())
+        if (expected.seqs.tobytes(), expected.words.tobytes()) != (seqs, sketches):
+            wrong.append(end)
+        start = end
+    return wrong
+
+
 def scan_size(count: int) -> int:
     """Return how many of ``count`` sketches the second step looks at first."""
-    return max(2_000, count // 200)
+    return max(2_000, min(count // 200, _MAX_SCANNED))
 
 
 def rerank_size(limit: int, length: int) -> int:
@@ -152,7 +262,8 @@ def decode_vectors(
     Vectors that do not match their checksum are left out too, and their positions are added to ``damaged``. Vectors of
     older stores have no checksum: they count as damaged unless they have the length one, or zero.
     """
-    by_size: dict[int, list[Sequence[Any]]] = {2 * length + _CHECKSUM_SIZE: [], 2 * length: []}
+    sizes = (length + _SCALE_SIZE + _CHECKSUM_SIZE, 2 * length + _CHECKSUM_SIZE, 2 * length)
+    by_size: dict[int, list[Sequence[Any]]] = {size: [] for size in (sizes[1:] if length % 2 else sizes)}
     for row in rows:
         if (same_size := by_size.get(len(row[1]))) is not None:
             same_size.append(row)
@@ -161,14 +272,12 @@ def decode_vectors(
         if not found:
             continue
         data = np.frombuffer(b"".join([row[1] for row in found]), dtype=np.uint8).reshape(len(found), size)
-        stored = data.view("<f2")[:, :length].astype(np.float32)
-        checksums = data[:, 2 * length :]
-        if checksums.size:
-            sound = _sum_words(data[:, : 2 * length]) == checksums.view("<u8")[:, 0]
+        if size % 2:
+            stored = data[:, :length].view(np.int8).astype(np.float32)
+            stored *= np.ascontiguousarray(data[:, length : length + 2]).view("<f2")
         else:
-            with np.errstate(invalid="ignore", over="ignore"):
-                lengths = np.einsum("ij,ij->i", stored, stored)
-                sound = (np.abs(lengths - 1.0) <= _LENGTH_TOLERANCE) | (lengths <= _LENGTH_TOLERANCE)
+            stored = data.view("<f2")[:, :length].astype(np.float32)
+        sound = _have_unit_length(data) if size == 2 * length else _match_checksums(data)
         if not sound.all():
             damaged.update(row[0] for row, is_sound in zip(found, sound.tolist(), strict=True) if not is_sound)
             found = [row for row, is_sound in zip(found, sound.tolist(), strict=True) if is_sound]
@@ -179,7 +288,7 @@ def decode_vectors(
 
 
 class SketchArray(NamedTuple):
-    """Sketches at one moment: positions, and for each 64-bit word one row with that word of every sketch."""
+    """All sketches of a model at one moment, laid out like a block."""
 
     seqs: NDArray[np.int64]
     words: NDArray[np.uint64]
@@ -187,11 +296,12 @@ class SketchArray(NamedTuple):
     def find_nearest(self, vector: Sequence[float], count: int) -> list[int]:
         """Return the positions nearest by sketch, best first, possibly repeated; none for a vector of another length."""
         query = np.asarray(vector, dtype=np.float32)
-        sketch = _compute_sketches(query[None, :])[0]
+        sketch = _compute_sketches(query[None, :] > 0)[0]
         if len(sketch) != len(self.words):
             return []
         distances = self._count_differing_signs(sketch)
-        max_distance = int(np.searchsorted(np.cumsum(np.bincount(distances)), count))
+        step = _SAMPLE_STEP if len(distances) > _SAMPLED_SIZE else 1
+        max_distance = int(np.searchsorted(np.cumsum(np.bincount(distances[::step])), count / step))
         chosen = np.flatnonzero(distances <= max_distance)
         if len(chosen) <= _MAX_REFINED:
             order = np.argsort(-self._estimate_similarity(chosen, query), kind="stable")
@@ -292,7 +402,7 @@ class ModelSketches:
         self._clear(0)
 
     def _clear(self, width: int) -> None:
-        self._newest_seq = self._count = 0
+        self._count = 0
         self._seqs = np.empty(0, dtype=np.int64)
         self._words = np.empty((width, 0), dtype=np.uint64)
 
@@ -301,33 +411,42 @@ class ModelSketches:
         edition = database.execute(SQL["vector_edition"], (model,)).get or 0
         if edition != self._edition:
             self._clear(0)
-            self._edition = edition
-        rows: Iterator[Any] = iter(database.execute(SQL["sketches"], (model, self._newest_seq)))
-        while batch := list(islice(rows, _LOAD_BATCH_SIZE)):
-            self._append_rows(batch)
+            self._edition, self._newest_seq = edition, 0
+        expected = 0
+        for end, seqs, sketches in database.execute(SQL["sketch_blocks"], (model, self._newest_seq)):
+            if type(end) is not int:  # a damaged index may name another type
+                continue
+            if (block := SketchBlock.from_bytes(seqs, sketches)) is None:
+                rows = database.execute(SQL["vectors_between"], (model, self._newest_seq, end)).fetchall()
+                block = SketchBlock.from_vectors(rows)
+            if not expected:
+                expected = self._count + int(database.execute(SQL["count_sketches"], (model, self._newest_seq)).get)
+            self._append(block, expected)
+            self._newest_seq = end
+        if rows := database.execute(SQL["vectors_after"], (model, self._newest_seq)).fetchall():
+            self._append(SketchBlock.from_vectors(rows), expected)
+            self._newest_seq = rows[-1][0] if type(rows[-1][0]) is int else self._newest_seq
         return SketchArray(self._seqs[: self._count], self._words[:, : self._count])
 
-    def _append_rows(self, batch: list[Any]) -> None:
-        """Append sketches of the same length as the first; a query of another length is compared exactly."""
-        batch = [row for row in batch if type(row[0]) is int]  # a damaged index may name another type
-        if not batch:
+    def _append(self, block: SketchBlock, expected: int) -> None:
+        """Append new sketches of the same length as the first; a query of another length is compared exactly."""
+        start = int(np.searchsorted(block.seqs, self._newest_seq, side="right"))
+        if start == len(block.seqs):
             return
         if not self._count:
-            self._clear(len(batch[0][1]) // 8)
-        width = len(self._words)
-        rows = [row for row in batch if len(row[1]) == 8 * width]
-        end = self._count + len(rows)
-        self._ensure_capacity(end)
-        self._seqs[self._count : end] = [row[0] for row in rows]
-        bits = np.frombuffer(b"".join([row[1] for row in rows]), dtype=np.uint64)
-        self._words[:, self._count : end] = bits.reshape(len(rows), width).T
-        self._count, self._newest_seq = end, int(batch[-1][0])
+            self._clear(len(block.words))
+        if len(block.words) == len(self._words):
+            end = self._count + len(block.seqs) - start
+            self._ensure_capacity(end, expected)
+            self._seqs[self._count : end] = block.seqs[start:]
+            self._words[:, self._count : end] = block.words[:, start:]
+            self._count = end
 
-    def _ensure_capacity(self, count: int) -> None:
+    def _ensure_capacity(self, count: int, expected: int) -> None:
         """Move to larger arrays when these are full; readers of the old arrays keep them."""
         if count <= len(self._seqs):
             return
-        capacity = max(_MIN_CAPACITY, count, len(self._seqs) * 5 // 4)
+        capacity = max(_MIN_CAPACITY, count, expected + expected // 50, len(self._seqs) * 5 // 4)
         seqs, words = np.empty(capacity, dtype=np.int64), np.empty((len(self._words), capacity), dtype=np.uint64)
         seqs[: self._count] = self._seqs[: self._count]
         words[:, : self._count] = self._words[:, : self._count]

@@ -1,7 +1,7 @@
 -- name: links_out
 -- Select the links that leave a key's current version.
-SELECT DISTINCT relation, to_scope, to_kind, to_id FROM link
-WHERE seq IN (SELECT seq FROM log WHERE scope = %s AND kind = %s AND id = %s AND live)
+SELECT DISTINCT relation, to_scope, to_kind, to_id FROM log JOIN link ON link.scope = log.scope AND link.seq = log.seq
+WHERE log.scope = %s AND log.kind = %s AND log.id = %s AND log.live
 
 -- name: links_in
 -- Select the links of current versions that point to a key.

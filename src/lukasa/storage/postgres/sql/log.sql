@@ -84,7 +84,7 @@ WHERE found.version = wanted.version
 
 -- name: entries_at
 -- Select the entries at some positions.
-SELECT seq, line, digest FROM log WHERE seq = ANY(%s) ORDER BY seq
+SELECT seq, line, digest FROM log WHERE seq = ANY(%s) AND WITHIN_REACH(scope) ORDER BY seq
 
 -- name: get_version
 -- Select one visible version of a key by number.
@@ -122,7 +122,7 @@ SELECT seq, line, digest FROM log WHERE scope = %s AND kind = %s AND id = %s ORD
 -- name: tally
 -- Select the counts of each scope and kind.
 SELECT scope, kind, sum(live)::bigint, sum(versions)::bigint FROM tally
-WHERE %s::text[] IS NULL OR scope = ANY(%s)
+WHERE WITHIN_REACH(scope)
 GROUP BY scope, kind ORDER BY scope, kind
 
 -- name: find_idempotency

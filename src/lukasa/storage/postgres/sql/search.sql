@@ -2,7 +2,7 @@
 -- Count the texts that hold each token, up to a limit: texts are counted one by one.
 SELECT asked.token, (
     SELECT count(*) FROM (
-        SELECT 1 FROM log WHERE log.words @@ asked.query::tsquery AND log.live AND (%s::text[] IS NULL OR log.scope = ANY(%s))
+        SELECT 1 FROM log WHERE log.words @@ asked.query::tsquery AND log.live AND WITHIN_REACH(log.scope)
         LIMIT %s) AS found)
 FROM unnest(%s::text[], %s::text[]) AS asked (token, query)
 
@@ -15,7 +15,8 @@ SELECT log.seq, (
     SELECT other.seq FROM log AS other
     WHERE other.scope = log.scope AND other.group_label = log.group_label AND other.seq > log.seq AND other.kind = log.kind AND other.live
     ORDER BY other.seq LIMIT 1)
-FROM unnest(%s::bigint[], %s::text[]) AS wanted (seq, label) JOIN log ON log.seq = wanted.seq AND log.group_label = wanted.label
+FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS wanted (seq, scope, label)
+JOIN log ON log.seq = wanted.seq AND log.scope = wanted.scope AND log.group_label = wanted.label WHERE WITHIN_REACH(log.scope)
 
 -- name: adjacent_by_label
 -- Select the same neighbours among the records with a label that has no index for its order.
@@ -26,12 +27,13 @@ SELECT log.seq, (
     SELECT min(other.seq) FROM log AS other
     WHERE other.labels <> '{}' AND other.labels @> ARRAY[wanted.label] AND other.scope = log.scope AND other.seq > log.seq
         AND other.kind = log.kind AND other.live)
-FROM unnest(%s::bigint[], %s::text[]) AS wanted (seq, label) JOIN log ON log.seq = wanted.seq
+FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS wanted (seq, scope, label)
+JOIN log ON log.seq = wanted.seq AND log.scope = wanted.scope WHERE WITHIN_REACH(log.scope)
 
 -- name: texts_at
 -- Select the texts at some positions.
 SELECT log.seq, log.line, log.digest FROM log
-WHERE log.seq = ANY(%s) AND (%s::text[] IS NULL OR log.scope = ANY(%s))
+WHERE log.seq = ANY(%s) AND WITHIN_REACH(log.scope)
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
 
 -- name: authors
@@ -58,11 +60,11 @@ ORDER BY log.seq DESC
 -- Count the current, or the not current, texts of some scopes and their tokens.
 SELECT coalesce(sum(CASE WHEN %s THEN texts ELSE past_texts END), 0)::bigint,
     coalesce(sum(CASE WHEN %s THEN tokens ELSE past_tokens END), 0)::bigint
-FROM tally WHERE %s::text[] IS NULL OR scope = ANY(%s)
+FROM tally WHERE WITHIN_REACH(scope)
 
 -- name: count_phrases
 -- Count the texts that hold each phrase.
 SELECT asked.number, count(*) FROM unnest(%s::text[]) WITH ORDINALITY AS asked (phrase, number)
 JOIN log ON log.words @@ asked.phrase::tsquery
-WHERE log.live = %s AND (%s::text[] IS NULL OR log.scope = ANY(%s))
+WHERE log.live = %s AND WITHIN_REACH(log.scope)
 GROUP BY asked.number

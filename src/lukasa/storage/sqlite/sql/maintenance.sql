@@ -133,11 +133,11 @@ DELETE FROM link WHERE seq = ?1 AND (to_scope, to_kind, to_id, relation) IN (
 
 -- name: delete_vectors
 -- Delete the vectors of a version.
-DELETE FROM vector WHERE model = ? AND seq = ?
+DELETE FROM vector WHERE model = (SELECT number FROM model WHERE name = ?) AND seq = ?
 
 -- name: vector_models
--- Select the models that have vectors.
-SELECT DISTINCT model FROM vector
+-- Select the models that have or had vectors.
+SELECT name FROM model
 
 -- name: delete_hidden
 -- Delete the marks of quarantines on a version.
@@ -159,8 +159,8 @@ SELECT line FROM log WHERE scope = '_lukasa' AND kind = 'erasure' ORDER BY seq
 
 -- name: put_vector
 -- Store one vector of a version that exists.
-INSERT OR REPLACE INTO vector (model, seq, chunk, sketch, vector)
-SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM log WHERE seq = ?2)
+INSERT OR REPLACE INTO vector (model, seq, chunk, vector)
+SELECT number, ?2, ?3, ?4 FROM model WHERE name = ?1 AND EXISTS (SELECT 1 FROM log WHERE seq = ?2)
 
 -- name: note_high_water
 -- Store the newest position ever used.

@@ -1,26 +1,59 @@
--- name: sketches
--- Select the sketches of a model after a position. Bytes are asked for, because a damaged row may name another type.
-SELECT seq, CAST(coalesce(sketch, '') AS BLOB) FROM vector INDEXED BY vector_sketches WHERE model = ? AND seq > ? ORDER BY seq
+-- name: sketch_blocks
+-- Select the blocks of a model's sketches that end after a position. Bytes are asked for, because a damaged row may name another type.
+SELECT last_seq, CAST(coalesce(seqs, '') AS BLOB), CAST(coalesce(sketches, '') AS BLOB) FROM sketch_block
+WHERE model = (SELECT number FROM model WHERE name = ?) AND last_seq > ? ORDER BY last_seq
+
+-- name: count_sketches
+-- Count the sketches in the blocks of a model that end after a position.
+SELECT coalesce(sum(length(seqs)), 0) / 8 FROM sketch_block WHERE model = (SELECT number FROM model WHERE name = ?) AND last_seq > ?
+
+-- name: end_of_blocks
+-- Return the position at which the last block of a model ends.
+SELECT coalesce(max(last_seq), 0) FROM sketch_block WHERE model = (SELECT number FROM model WHERE name = ?)
+
+-- name: blocks_at
+-- Select start and end of the blocks of a model in which some positions are.
+SELECT DISTINCT coalesce((SELECT max(last_seq) FROM sketch_block AS earlier WHERE earlier.model = block.model AND earlier.last_seq < block.last_seq), 0), block.last_seq
+FROM json_each(?2) AS wanted CROSS JOIN sketch_block AS block
+WHERE block.model = (SELECT number FROM model WHERE name = ?1) AND block.last_seq = (
+    SELECT min(later.last_seq) FROM sketch_block AS later WHERE later.model = block.model AND later.last_seq >= wanted.value)
+
+-- name: put_sketch_block
+-- Store one block of a model's sketches.
+INSERT OR REPLACE INTO sketch_block (model, last_seq, seqs, sketches) SELECT number, ?2, ?3, ?4 FROM model WHERE name = ?1
+
+-- name: delete_sketch_blocks
+-- Delete all blocks of a model's sketches.
+DELETE FROM sketch_block WHERE model = (SELECT number FROM model WHERE name = ?)
+
+-- name: put_model
+-- Register a model.
+INSERT OR IGNORE INTO model (name) VALUES (?)
+
+-- name: vectors_between
+-- Select the vectors of a model after a position and up to another one.
+SELECT seq, CAST(coalesce(vector, '') AS BLOB) FROM vector
+WHERE model = (SELECT number FROM model WHERE name = ?) AND seq > ? AND seq <= ? ORDER BY seq, chunk
 
 -- name: count_vectors
 -- Count the vectors of a model, up to a limit.
-SELECT count(*) FROM (SELECT 1 FROM vector INDEXED BY vector_sketches WHERE model = ? LIMIT ?)
+SELECT count(*) FROM (SELECT 1 FROM vector WHERE model = (SELECT number FROM model WHERE name = ?) LIMIT ?)
 
 -- name: vectors_after
 -- Select the vectors of a model after a position.
-SELECT seq, CAST(coalesce(vector, '') AS BLOB) FROM vector WHERE model = ? AND seq > ? ORDER BY seq, chunk
+SELECT seq, CAST(coalesce(vector, '') AS BLOB) FROM vector WHERE model = (SELECT number FROM model WHERE name = ?) AND seq > ? ORDER BY seq, chunk
 
 -- name: newest_vector
 -- Return the newest position with a vector of a model.
-SELECT max(seq) FROM vector WHERE model = ?
+SELECT max(seq) FROM vector WHERE model = (SELECT number FROM model WHERE name = ?)
 
 -- name: vectors_at
 -- Select the vectors of one version.
-SELECT model, seq, chunk, CAST(coalesce(sketch, '') AS BLOB), CAST(coalesce(vector, '') AS BLOB) FROM vector WHERE model = ? AND seq = ? ORDER BY chunk
+SELECT seq, chunk, CAST(coalesce(vector, '') AS BLOB) FROM vector WHERE model = (SELECT number FROM model WHERE name = ?) AND seq = ? ORDER BY chunk
 
 -- name: has_vectors_from
 -- Return whether a model has vectors at or after a position.
-SELECT EXISTS (SELECT 1 FROM vector WHERE model = ? AND seq >= ?)
+SELECT EXISTS (SELECT 1 FROM vector WHERE model = (SELECT number FROM model WHERE name = ?) AND seq >= ?)
 
 -- name: vector_edition
 -- Return how often vectors of a model were written out of order; a changed number makes cached sketches stale.
@@ -34,38 +67,34 @@ INSERT INTO meta (name, value) VALUES ('vectors ' || ?, '1') ON CONFLICT (name) 
 -- Select the vectors of a model at some positions.
 SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB), log.scope FROM json_each(?2) AS wanted
 CROSS JOIN log ON log.seq = wanted.value
-CROSS JOIN vector ON vector.model = ?1 AND vector.seq = log.seq
+CROSS JOIN vector ON vector.model = (SELECT number FROM model WHERE name = ?1) AND vector.seq = log.seq
 WHERE NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 
 -- name: current_vectors
 -- Select the vectors of a model at some positions, current versions only.
-SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM json_each(?) AS wanted CROSS JOIN vector ON vector.model = ? AND vector.seq = wanted.value
+SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM json_each(?) AS wanted CROSS JOIN vector ON vector.model = (SELECT number FROM model WHERE name = ?) AND vector.seq = wanted.value
 WHERE NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = vector.seq)
 
 -- name: without_vectors
 -- Select the next versions without a vector of a model; the text index names the versions that have a text.
 SELECT log.seq, CAST(line AS BLOB), digest, scope FROM (
-    SELECT id FROM words_docsize WHERE id > coalesce((SELECT max(seq) FROM vector WHERE model = ?1), 0)
+    SELECT id FROM words_docsize WHERE id > coalesce((SELECT max(seq) FROM vector WHERE model = (SELECT number FROM model WHERE name = ?1)), 0)
     UNION ALL
-    SELECT id FROM past_words_docsize WHERE id > coalesce((SELECT max(seq) FROM vector WHERE model = ?1), 0)
+    SELECT id FROM past_words_docsize WHERE id > coalesce((SELECT max(seq) FROM vector WHERE model = (SELECT number FROM model WHERE name = ?1)), 0)
     ORDER BY id LIMIT ?2) AS missing
 CROSS JOIN log ON log.seq = missing.id
 
 -- name: count_without_vectors
 -- Count the versions without a vector of a model.
 SELECT (SELECT count(*) FROM words_docsize WHERE id > known.seq) + (SELECT count(*) FROM past_words_docsize WHERE id > known.seq)
-FROM (SELECT coalesce(max(seq), 0) AS seq FROM vector WHERE model = ?) AS known
+FROM (SELECT coalesce(max(seq), 0) AS seq FROM vector WHERE model = (SELECT number FROM model WHERE name = ?)) AS known
 
 -- name: count_without_vectors_within
 -- Count the versions of some scopes without a vector of a model.
-SELECT count(*) FROM (SELECT coalesce(max(seq), 0) AS seq FROM vector WHERE model = ?) AS known
+SELECT count(*) FROM (SELECT coalesce(max(seq), 0) AS seq FROM vector WHERE model = (SELECT number FROM model WHERE name = ?)) AS known
 CROSS JOIN log ON log.seq > known.seq AND log.scope IN (SELECT value FROM json_each(?))
     AND (EXISTS (SELECT 1 FROM words_docsize WHERE id = log.seq) OR EXISTS (SELECT 1 FROM past_words_docsize WHERE id = log.seq))
 
--- name: all_vectors
--- Select position, sketch and vector of all vectors of a model.
-SELECT seq, CAST(coalesce(sketch, '') AS BLOB), CAST(coalesce(vector, '') AS BLOB) FROM vector WHERE model = ? ORDER BY seq
-
 -- name: delete_vectors_from
 -- Delete the vectors of a model from a position on; recall makes them again.
-DELETE FROM vector WHERE model = ? AND seq >= ?
+DELETE FROM vector WHERE model = (SELECT number FROM model WHERE name = ?) AND seq >= ?

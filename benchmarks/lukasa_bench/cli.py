@@ -350,6 +350,27 @@ def mcp(
 
 
 @app.command()
+def start(
+    ctx: typer.Context,
+    size: Annotated[int, typer.Option(min=1, help="Memories present in the store.")] = 1_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measured rounds of each case.")] = 8,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON; times are in seconds.")] = False,
+) -> None:
+    """Measure the processor time of whole commands, compared with the least that such a process needs.
+
+    Example: lukasa bench start --rounds 3
+    """
+    from lukasa_bench.start import run
+
+    with _progress_display() as progress:
+        report = run(size, rounds, progress=progress)
+    if get_options(ctx, as_json).json:
+        _print_json(report.as_json())
+    else:
+        print_report(report, size_label="memories")
+
+
+@app.command()
 def http(
     ctx: typer.Context,
     sizes: Annotated[str, typer.Option(help="Memories present in the store: 1k,10k,100k.")] = "1k",

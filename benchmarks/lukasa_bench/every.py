@@ -38,6 +38,7 @@ BENCHMARKS = (
     Benchmark("Consolidation", "consolidate --sizes 1k", "consolidate --sizes 1k,10k"),
     Benchmark("Trust", "trust --seeds 1 --rounds 200 --sizes 1k", "trust --seeds 10 --sizes 1k,100k"),
     Benchmark("Adapters", "adapters --sizes 100 --rounds 2", "adapters --sizes 100,10k --rounds 5"),
+    Benchmark("Start-up", "start --rounds 2", "start --rounds 8"),
     Benchmark("MCP", "mcp --rounds 2 --calls 20", "mcp --rounds 5"),
     Benchmark("HTTP", "http --rounds 2 --requests 1000", "http --sizes 1k,100k --requests 100000"),
     Benchmark("Quality", "quality --section duplicates", "quality"),

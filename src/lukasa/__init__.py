@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # type checkers know the name; loading ``typing`` takes longer than everything else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from lukasa import aio as aio
     from lukasa.choices import (
         EpisodeOutcome,

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from platformdirs import user_config_path, user_data_path
-
 from lukasa.canonical_json import SURROGATES
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.models.embedders import EMBEDDER_KEY_VARIABLE, EMBEDDER_VARIABLE
@@ -57,6 +55,8 @@ def find_store(environment: Mapping[str, str] | None = None, start: Path | None 
     for folder in (here, *here.parents):
         if (folder / ".lukasa").is_dir():
             return str(folder / ".lukasa" / STORE_FILE)
+    from platformdirs import user_data_path
+
     return str(user_data_path("lukasa") / STORE_FILE)
 
 
@@ -156,6 +156,8 @@ def locate_files(location: StoreLocation, environment: Mapping[str, str] | None 
         return str(location.path.parent if is_default else location.path.with_name(f"{location.path.name}.files"))
     if location.engine == "memory":
         return None
+    from platformdirs import user_data_path
+
     return str(user_data_path("lukasa") / f"files-{hashlib.sha256(str(location).encode()).hexdigest()[:16]}")
 
 
@@ -169,6 +171,8 @@ def locate_owner_token(location: StoreLocation) -> Path:
     if location.path is not None:
         is_default = location.path.name == STORE_FILE
         return location.path.with_name("owner.token" if is_default else f"{location.path.name}.owner.token")
+    from platformdirs import user_config_path
+
     return user_config_path("lukasa") / f"owner-{hashlib.sha256(str(location).encode()).hexdigest()[:16]}.token"
 
 

@@ -42,7 +42,6 @@ from lukasa.storage.engine import Engine, LogCompactionResult, Progress, VerifyR
 from lukasa.storage.engines import EngineOptions, open_engine
 from lukasa.storage.files import check_output_place, delete_copies, open_output_file
 from lukasa.storage.location import StoreLocation
-from lukasa.transfer import jsonl
 from lukasa.transfer.layouts import LAYOUTS, SERVICE_LAYOUTS, LayoutImportResult, load_layout, load_service_layout
 
 if TYPE_CHECKING:
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from lukasa.storage.archive import Archives, Manifest
     from lukasa.storage.files import FileStore
     from lukasa.transfer.backup import RestoreResult
+    from lukasa.transfer.jsonl import LogImportResult
     from lukasa.transfer.sources.importer import SourceImportResult
     from lukasa.trust import Trust, TrustLookup, TrustSettings
     from lukasa.vault import Vault, VaultSettings
@@ -474,13 +474,15 @@ class Memory:
             return layout.write_folder(getattr(self, service), folder, scope)
         if format != "jsonl":
             return load_layout(format).write(self.valid_journal, folder, scope)
+        from lukasa.transfer.jsonl import export_log
+
         if not isinstance(target, str | os.PathLike):
-            return jsonl.export_log(self.journal, target, progress)
+            return export_log(self.journal, target, progress)
         path = Path(target).absolute()
         if self.place.path is not None and path.exists() and path.samefile(self.place.path):
             raise InvalidInput(f"{path} is the store itself.", hint="Export to another file.")
         with open_output_file(path, replace=replace) as file:
-            return jsonl.export_log(self.journal, file, progress)
+            return export_log(self.journal, file, progress)
 
     def import_(
         self,
@@ -489,7 +491,7 @@ class Memory:
         *,
         format: str = "jsonl",
         scope: str = SHARED,
-    ) -> jsonl.LogImportResult | LayoutImportResult | SourceImportResult:
+    ) -> LogImportResult | LayoutImportResult | SourceImportResult:
         """Import an exported log. Entries that are already stored are skipped, so it can be run again.
 
         Another ``format`` imports the layout of a document (``loki``, ``voxsigil``, ``context``, ``vault``, ``trust``,
@@ -513,10 +515,12 @@ class Memory:
             return load_layout(format).read(self.valid_journal, parts.clock, parts.new_id, folder, scope)
         if format != "jsonl":
             return self._import_source(format, _require_folder(source), scope, progress)
+        from lukasa.transfer.jsonl import import_log
+
         if isinstance(source, str | os.PathLike):
             with Path(source).open("rb") as file:
-                return jsonl.import_log(self.journal, file, progress)
-        return jsonl.import_log(self.journal, source, progress)
+                return import_log(self.journal, file, progress)
+        return import_log(self.journal, source, progress)
 
     def _import_source(self, format: str, source: Path, scope: str, progress: Progress | None) -> SourceImportResult:
         from lukasa.transfer.sources import SOURCE_FORMATS, read_source

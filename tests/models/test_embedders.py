@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +27,8 @@ from lukasa.models.embedders import (
 from lukasa.models.embedders.minilm import build_tokenizer
 from support.json_endpoint import JsonEndpoint, serve_endpoint
 
+RECORDED = Path(__file__).with_name("recorded_vectors.npy")
+"""Vectors of the texts in ``recorded_vectors.json``, made with ``wordllama`` 0.4.0.post1 and its tokenizer."""
 OFFLINE = ("minilm", "static", "hash")
 ODD = ["", " ", "\0", "\ud800 half", "\U0001f680", "x" * 100_000, "word " * 5_000, "\u202e", "日本語のテキスト"]
 
@@ -44,7 +48,7 @@ def test_texts_of_the_same_meaning_are_nearer_than_others(name):
 
 def test_the_mean_of_the_static_embedder_is_that_of_its_weights():
     embedder = static.StaticEmbedder()
-    table, weights, mean, _ = embedder._weights_and_tokenizer
+    _, table, weights, mean, _ = embedder._model
     frequency, _ = static.weigh_tokens(len(table))
     seen = (frequency * weights)[:, None]
     assert np.allclose(mean, (table.astype(np.float32) * seen).sum(axis=0) / seen.sum(), atol=1e-6)
@@ -61,22 +65,43 @@ def test_the_tokenizer_of_minilm_gives_the_tokens_of_bert_uncased():
 
 
 @pytest.mark.parametrize(
-    ("name", "attribute"),
-    [("minilm", "_model_file"), ("static", "_weights_file"), ("static", "_tokenizer_file"), ("minilm", None)],
+    ("module", "constant"),
+    [(minilm, "_VOCABULARY"), (static, "_VOCABULARY"), (static, "_CHECKSUMS"), (static, "_VECTORS")],
 )
-def test_a_model_file_that_is_not_the_published_one_is_refused(name, attribute, tmp_path, monkeypatch):
-    embedder = open_embedder(name)
-    original = minilm._VOCABULARY if attribute is None else getattr(embedder, attribute)
-    data = bytearray(original.read_bytes())
-    data[len(data) // 2] ^= 1
+def test_a_model_file_that_is_altered_or_missing_is_refused(module, constant, tmp_path, monkeypatch):
+    original = getattr(module, constant)
     altered = tmp_path / original.name
-    altered.write_bytes(data)
-    if attribute is None:
-        monkeypatch.setattr(minilm, "_VOCABULARY", altered)
-    else:
-        setattr(embedder, attribute, altered)
+    monkeypatch.setattr(module, constant, altered)
+    embedder = open_embedder(module.__name__.rpartition(".")[2])
     with pytest.raises(StoreError, match="not the model file that was published"):
         embedder.embed(["a text"])
+    data = bytearray(original.read_bytes())
+    for position in range(100, len(data), 4096):
+        data[position] ^= 1
+    altered.write_bytes(data)
+    with pytest.raises(StoreError, match="not the model file that was published"):
+        embedder.embed(["a text"])
+
+
+def test_another_file_than_the_published_model_of_minilm_is_refused(tmp_path):
+    embedder = minilm.MiniLMEmbedder()
+    embedder._model_file = tmp_path / "model.onnx"
+    embedder._model_file.write_bytes(b"model")
+    with pytest.raises(StoreError, match="not the model file that was published"):
+        embedder.embed(["a text"])
+
+
+def test_only_the_vectors_of_the_words_of_a_text_are_read_and_checked():
+    embedder = static.StaticEmbedder()
+    embedder.embed(["The office moved to Lisbon."])
+    assert 0 < len(embedder._checked) < 12
+    embedder._check_blocks(set(range(500)))
+    assert len(embedder._checked) == 500
+
+
+def test_vectors_that_were_made_from_the_published_package_stay_valid():
+    texts = json.loads(RECORDED.with_suffix(".json").read_text("utf-8"))
+    assert static.StaticEmbedder().embed(texts) == pytest.approx(np.load(RECORDED), abs=1e-6)
 
 
 def test_a_model_file_is_read_for_its_checksum_once_unless_it_changes(tmp_path):
@@ -127,7 +152,7 @@ for name in ("minilm", "static", "hash"):
 
 
 def test_importing_lukasa_loads_neither_numpy_nor_a_model():
-    code = "import sys, lukasa; assert not {'numpy', 'onnxruntime', 'tokenizers', 'wordllama'} & set(sys.modules)"
+    code = "import sys, lukasa; assert not {'numpy', 'onnxruntime', 'tokenizers'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import lukasa
+from lukasa.text.patterns import _LazyPattern, compile_on_use
 
 MODULES = [
     module.name
@@ -39,7 +40,8 @@ def possessive_groups(items: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("name", MODULES)
 def test_no_pattern_repeats_a_group_possessively(name: str) -> None:
     """Python before 3.11.5 misses matches of such patterns."""
-    patterns = [value for value in vars(importlib.import_module(name)).values() if isinstance(value, re.Pattern)]
+    values = vars(importlib.import_module(name)).values()
+    patterns = [value for value in values if isinstance(value, (re.Pattern, _LazyPattern))]
     for pattern in patterns:
         assert list(possessive_groups(re._parser.parse(pattern.pattern, pattern.flags))) == [], pattern.pattern
 
@@ -47,3 +49,10 @@ def test_no_pattern_repeats_a_group_possessively(name: str) -> None:
 def test_the_check_finds_a_possessive_group() -> None:
     assert list(possessive_groups(re._parser.parse(r"a(?:b|(?:cd)*+)")))
     assert not list(possessive_groups(re._parser.parse(r"a[bc]*+(?:cd)*")))
+
+
+def test_a_pattern_that_is_compiled_on_use_is_the_same_as_another() -> None:
+    lazy, plain = compile_on_use(r"(?P<word>[a-z]+)", re.IGNORECASE), re.compile(r"(?P<word>[a-z]+)", re.IGNORECASE)
+    assert (lazy.pattern, lazy.flags, lazy.groups) == (plain.pattern, plain.flags, plain.groups)
+    assert lazy.findall("One 2 three") == plain.findall("One 2 three")
+    assert not hasattr(lazy, "seek")

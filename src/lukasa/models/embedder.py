@@ -73,17 +73,25 @@ def verify_model_file(path: Path, sha256: str) -> Path:
 
     A file is read for this once, unless its size or time changes.
     """
-    facts = path.stat()
+    try:
+        facts = path.stat()
+    except OSError as error:
+        raise refuse_model_file(path) from error
     identity = (facts.st_size, facts.st_mtime_ns)
     if _verified.get(path) != identity:
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
-                raise StoreError(
-                    f"{path} is not the model file that was published; it is not used.",
-                    hint="Install the package that it belongs to again: pip install --force-reinstall.",
-                )
+                raise refuse_model_file(path)
         _verified[path] = identity
     return path
+
+
+def refuse_model_file(path: Path) -> StoreError:
+    """Return the error of a model file that is missing or has other bytes than the published one."""
+    return StoreError(
+        f"{path} is missing or is not the model file that was published; it is not used.",
+        hint="Install the package that it belongs to again: pip install --force-reinstall.",
+    )
 
 
 class HashEmbedder:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from lukasa.errors import InvalidInput
-from lukasa.recall.recall import Recall
 from lukasa.record import Key, Record
+
+if TYPE_CHECKING:
+    from lukasa.recall.recall import Recall
 
 MemorySource = Literal["vault", "knowledge", "conversations"]
 _KINDS: dict[MemorySource, tuple[str, ...]] = {

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lukasa.text.dates import Period, find_periods
+from lukasa.text.patterns import compile_on_use
 from lukasa.text.terms import extract_keywords, fold_text, terms_from_words
 
 USER_ROLES = frozenset({"user", "human", "customer"})
@@ -41,36 +42,36 @@ class TimeOrder(StrEnum):
     OLDEST = "oldest"
 
 
-_NEWEST = re.compile(
+_NEWEST = compile_on_use(
     r"\b(?:latest|newest|most recent(?:ly)?|current(?:ly)?|nowadays|these days|right now|at the moment|lately)\b",
     re.IGNORECASE,
 )
-_OLDEST = re.compile(
+_OLDEST = compile_on_use(
     r"\b(?:earliest|oldest|originally|initially|at first|in the beginning|very first)\b", re.IGNORECASE
 )
-_SUMMARY = re.compile(r"\b(?:summar\w+|overview|recap)\b", re.IGNORECASE)
-_ORDER = re.compile(
+_SUMMARY = compile_on_use(r"\b(?:summar\w+|overview|recap)\b", re.IGNORECASE)
+_ORDER = compile_on_use(
     r"\b(?:order in which|in order|chronological\w*|in (?:what|which) order|sequence of)\b", re.IGNORECASE
 )
-_ASSENT = re.compile(r"^\W*(?:have|had|did|do|am|was|were) (?:I|we)\b", re.IGNORECASE)
-_TIME = re.compile(r"^\W*(?:when|what (?:day|date|month|year|time)|how long ago|since when)\b", re.IGNORECASE)
-_ADVICE = re.compile(
+_ASSENT = compile_on_use(r"^\W*(?:have|had|did|do|am|was|were) (?:I|we)\b", re.IGNORECASE)
+_TIME = compile_on_use(r"^\W*(?:when|what (?:day|date|month|year|time)|how long ago|since when)\b", re.IGNORECASE)
+_ADVICE = compile_on_use(
     r"\b(?:can|could|would|will) you\b|\bplease\b|\bshould (?:I|we)\b|\b(?:suggest|recommend|advi[sc]e)\b"
     r"|\bhow (?:do|can|could|should|would|might) (?:I|we|you)\b|\bhelp (?:me|us)\b|\b(?:tips|best way|good options?)\b",
     re.IGNORECASE,
 )
-_ASSISTANT_SAID = re.compile(
+_ASSISTANT_SAID = compile_on_use(
     r"\b(?:did|have|had|do|were|was) you\b.*\b(?:say|said|suggest|recommend|mention|tell|told|advise|explain|give|gave|propose|describe)"
     r"|\byou (?:said|suggested|recommended|mentioned|told|advised|explained|gave|proposed|described)\b"
     r"|\byour (?:suggestion|recommendation|advice|answer|explanation)",
     re.IGNORECASE,
 )
-_FIRST_PERSON = re.compile(r"\b(?:I|my|mine|me|we|our|us)\b", re.IGNORECASE)
-_PAST_REFERENCE = re.compile(
+_FIRST_PERSON = compile_on_use(r"\b(?:I|my|mine|me|we|our|us)\b", re.IGNORECASE)
+_PAST_REFERENCE = compile_on_use(
     r"\b(?:did|have|had|was|were) (?:I|we)\b|\b(?:I|we)(?:['’]ve| have| had)? (?:said|mentioned|told|planned|asked|discussed|brought up)\b",
     re.IGNORECASE,
 )
-_FRAMING = re.compile(
+_FRAMING = compile_on_use(
     "|".join(
         (
             r"\b(?:can|could|would) you\b|\bplease\b",
@@ -88,9 +89,9 @@ _FRAMING = re.compile(
     ),
     re.IGNORECASE,
 )
-_QUOTED = re.compile(r"[\"“”«]([^\"“”«»]{2,80})[\"“”»]|`([^`]{2,80})`")
-_IDENTIFIER = re.compile(r"\b\w+(?:[-_./:#@]\w+)+(?:\(\))?|\b\w+\(\)")
-_SPACES = re.compile(r"\s+")
+_QUOTED = compile_on_use(r"[\"“”«]([^\"“”«»]{2,80})[\"“”»]|`([^`]{2,80})`")
+_IDENTIFIER = compile_on_use(r"\b\w+(?:[-_./:#@]\w+)+(?:\(\))?|\b\w+\(\)")
+_SPACES = compile_on_use(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)

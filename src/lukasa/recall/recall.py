@@ -14,16 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast, overload
 
 from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, to_iso, to_utc
 from lukasa.errors import InvalidInput, MissingExtra, StoreUnavailable
 from lukasa.freshness import EXPIRES_AT, describe_freshness, describe_left_out, is_expired, stated_at
 from lukasa.journal import Journal
-from lukasa.models.reranker import Reranker, scale_scores
-from lukasa.models.token_counter import open_token_counter
-from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block
 from lukasa.recall.filters import RecordFilter, list_values, one_or_more
 from lukasa.recall.query import ParsedQuestion, QuestionKind, TimeOrder, parse_question, select_terms
 from lukasa.recall.ranking import (
@@ -46,6 +43,10 @@ from lukasa.record import DERIVED_FROM, Key, Record, with_own_body
 from lukasa.scope import SYSTEM
 from lukasa.storage.engine import AsOf, Match, Progress, Query, Reader
 from lukasa.text.terms import terms_from_words
+
+if TYPE_CHECKING:
+    from lukasa.models.reranker import Reranker
+    from lukasa.prompt import PromptBlock
 
 T = TypeVar("T")
 CATCH_UP_SECONDS = 1.0
@@ -439,6 +440,8 @@ class Recall:
         self, reranker: Reranker, question: ParsedQuestion, ranked: list[RankedCandidate], ends: float | None
     ) -> tuple[list[RankedCandidate], str]:
         """Return the hits in the order of a reranker; if it fails or is late, in the same order, and why."""
+        from lukasa.models.reranker import scale_scores
+
         best = ranked[:_RERANKED_HITS]
         texts = [_select_part(hit.candidate.text, question.terms, _MAX_RERANKED_LENGTH) for hit in best]
         try:
@@ -614,6 +617,9 @@ def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock
 
     A superseded hit names the record that supersedes it. The last line names the expired records that were left out.
     """
+    from lukasa.models.token_counter import open_token_counter
+    from lukasa.prompt import PromptItem, build_fenced_block
+
     items = [
         PromptItem(
             hit.record.text[: _CHARACTERS_PER_TOKEN * max(budget, 0) + 1],

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion, QuestionKind, TimeOrder
 from lukasa.text.dates import find_periods
+from lukasa.text.patterns import compile_on_use
 from lukasa.text.terms import find_term_offsets, fold_text
 
 Values = NDArray[np.float64]
@@ -45,23 +46,23 @@ _MAX_BRIEF_LENGTH = 100  # a longer question usually also states something
 
 _OTHER_QUESTION_MARKS = ("\uff1f", "؟", "՞", "፧", "\u037e")
 _SENTENCE_ENDS = (". ", "! ", "? ", "\n")
-_RULE = re.compile(
+_RULE = compile_on_use(
     r"(?:^|[.!?:\n]\s*|\bplease )(?:always|never) (?!been\b|had\b|mind\b|a\b|the\b)[a-z]+"
     r"|\b(?:from now on|going forward|in (?:the )?future, please)\b"
     r"|\b(?:when|whenever|if|every time|each time) (?:I|we) (?:ask|request|want to know)\b",
     re.IGNORECASE,
 )
 _RULE_HINTS = ("always", "never", " ask", "request", "from now", "forward", "future", "want to know")
-_PREFERENCE = re.compile(
+_PREFERENCE = compile_on_use(
     r"\bI(?:['’]d| would)?(?: \w+ly| also| always)? (?:prefer|rather|favou?r)\b|\bmy preference\b"
     r"|\bI(?:['’]ve| have)? (?:chosen|chose|decided)\b|\bI (?:like|want|tend|try|aim) (?:to|it when)\b|\bI(?:['’]m| am) trying to keep\b",
     re.IGNORECASE,
 )
-_FIRST_PERSON = re.compile(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b")
-_SECOND_PERSON = re.compile(r"\b[Yy]ou(?:rs?)?\b")
-_SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
-_NAME = re.compile(r"[a-z,] [A-Z][a-z]")
-_DIGIT = re.compile(r"\d")
+_FIRST_PERSON = compile_on_use(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b")
+_SECOND_PERSON = compile_on_use(r"\b[Yy]ou(?:rs?)?\b")
+_SENTENCE = compile_on_use(r"[^.!?\n]+[.!?]*")
+_NAME = compile_on_use(r"[a-z,] [A-Z][a-z]")
+_DIGIT = compile_on_use(r"\d")
 
 
 class TextFeatures(NamedTuple):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from importlib import import_module
+from pathlib import Path
 
 
 def load_statements(package: str) -> dict[str, str]:
     """Load all named statements of a package, without their comments."""
     statements: dict[str, str] = {}
-    for file in sorted(files(package).iterdir(), key=lambda file: file.name):
-        if not file.name.endswith(".sql"):
-            continue
+    for file in sorted(Path(import_module(package).__path__[0]).glob("*.sql")):
         for part in file.read_text("utf-8").split("-- name: ")[1:]:
             name, _, body = part.partition("\n")
             if name in statements:

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 
+from lukasa.text.patterns import compile_on_use
+
 _MONTHS = [
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
@@ -34,10 +36,10 @@ _ABSOLUTE_PATTERNS = [
     rf"\b(?:in|of|during|since|by|until|late|early|mid|this|last|next|and|from|through)[ -]{_MONTH}",
     rf"\b(?:in|during|of|since|by|until|through|year) {_YEAR}",
 ]
-_ABSOLUTE_RE = [re.compile(pattern, re.IGNORECASE) for pattern in _ABSOLUTE_PATTERNS]
-_ABSOLUTE_HINT = re.compile(rf"[12][09][0-9][0-9]|\b(?:{'|'.join(name[:3] for name in _MONTHS)})", re.IGNORECASE)
+_ABSOLUTE_RE = [compile_on_use(pattern, re.IGNORECASE) for pattern in _ABSOLUTE_PATTERNS]
+_ABSOLUTE_HINT = compile_on_use(rf"[12][09][0-9][0-9]|\b(?:{'|'.join(name[:3] for name in _MONTHS)})", re.IGNORECASE)
 _COUNT_PATTERN = r"(?P<count>\d{1,3}|" + "|".join(_NUMBER_WORDS) + r")(?: of)?"
-_RELATIVE_RE = re.compile(
+_RELATIVE_RE = compile_on_use(
     rf"\b(?:(?P<near>the day after tomorrow|yesterday|today|tonight|tomorrow|last night|this morning|the other day|the day before yesterday)"
     rf"|(?P<which>last|past|this|next|previous|coming) (?P<unit>week(?:end)?|month|year|{'|'.join(_WEEKDAYS)}|{'|'.join(_SEASONS)})"
     rf"|{_COUNT_PATTERN} (?P<steps>day|week|weekend|month|year)s? (?P<way>ago|back|from now|later)"
@@ -48,7 +50,7 @@ _RELATIVE_HINTS = [
     *("ago", "last ", "next ", "this ", "past ", "yesterday", "tomorrow", "today", "tonight", "from now"),
     *("previous ", "coming ", "back", "later", "other day"),
 ]
-_FUTURE_HINT = re.compile(r"in (?:\d|" + "|".join(_NUMBER_WORDS) + r").{0,12} (?:day|week|month|year)")
+_FUTURE_HINT = compile_on_use(r"in (?:\d|" + "|".join(_NUMBER_WORDS) + r").{0,12} (?:day|week|month|year)")
 
 _GERMAN_WORDS = {
     "heute": "today", "morgen": "tomorrow", "übermorgen": "the day after tomorrow", "vorgestern": "the day before yesterday", "gestern": "yesterday", "nächste": "next", "nächsten": "next", "nächster": "next",
@@ -60,7 +62,7 @@ _GERMAN_WORDS = {
     "vier": "four", "fünf": "five", "sechs": "six",
 }  # fmt: skip
 _GERMAN_WEEKDAYS = "|".join(word for word, english in _GERMAN_WORDS.items() if english in _WEEKDAYS)
-_CALENDAR_RE = re.compile(
+_CALENDAR_RE = compile_on_use(
     rf"{_RELATIVE_RE.pattern}(?! \()|\b(?P<near_german>heute|gestern|übermorgen|vorgestern|(?-i:(?<!heute )(?<!am )morgen))\b"
     rf"|\b(?P<which_german>(?:nächste|letzte|diese|kommende)[ns]?) (?P<unit_german>Woche|Wochenende|Monat|Jahr|{_GERMAN_WEEKDAYS})\b"
     rf"|\bin (?P<ahead_german>\d{{1,3}}|einem|einer|zwei|drei|vier|fünf|sechs) (?P<stride_german>Tag|Woche|Monat|Jahr)(?:en|n)?\b"

@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_CODE_FENCE = re.compile(r"^\s{0,3}(```|~~~)")
-_LIST_ITEM = re.compile(r"^\s*(?:[-*+•‣–]|\(?\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?(?=\S)")
-_HEADING = re.compile(r"^\s{0,3}#{1,6}\s|^\s*(?:=+|-{3,}|\*{3,}|_{3,})\s*$")
-_TABLE_ROW = re.compile(r"^\s*\|.*\|\s*$")
-_INDENTED_CODE = re.compile(r"^(?: {4}|\t)\s*(?:\S*[{}();=<>]|\w+\()")
-_EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.{1,300}?)(?<=\S)\1")
-_SENTENCE_END = re.compile(r"(?:(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s)|[。！？｡]+[」』”）]*|[।॥؟۔](?=\s|$))")
-_SENTENCE_START = re.compile(r"\s*[\"'“‘«(\[*_¿¡]*(\S)")
+from lukasa.text.patterns import compile_on_use
+
+_CODE_FENCE = compile_on_use(r"^\s{0,3}(```|~~~)")
+_LIST_ITEM = compile_on_use(r"^\s*(?:[-*+•‣–]|\(?\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?(?=\S)")
+_HEADING = compile_on_use(r"^\s{0,3}#{1,6}\s|^\s*(?:=+|-{3,}|\*{3,}|_{3,})\s*$")
+_TABLE_ROW = compile_on_use(r"^\s*\|.*\|\s*$")
+_INDENTED_CODE = compile_on_use(r"^(?: {4}|\t)\s*(?:\S*[{}();=<>]|\w+\()")
+_EMPHASIS = compile_on_use(r"(\*\*|__)(?=\S)(.{1,300}?)(?<=\S)\1")
+_SENTENCE_END = compile_on_use(r"(?:(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s)|[。！？｡]+[」』”）]*|[।॥؟۔](?=\s|$))")
+_SENTENCE_START = compile_on_use(r"\s*[\"'“‘«(\[*_¿¡]*(\S)")
 _ABBREVIATION_LIST = """
 mr mrs ms dr prof sr jr st mt rev hon gen col capt lt sgt messrs mme mlle
 e.g i.e eg ie etc vs cf al ca approx resp viz incl excl esp inc ltd co corp dept univ assn bros
@@ -30,7 +32,7 @@ _ABBREVIATIONS = frozenset(_ABBREVIATION_LIST.split())
 _NUMERIC_ABBREVIATIONS = frozenset(_NUMERIC_ABBREVIATION_LIST.split())
 _ENDING_ABBREVIATIONS = frozenset({"etc", "a.m", "p.m", "u.s", "u.k", "e.u", "inc", "ltd", "co", "jr", "al", "ph.d"})
 """Abbreviations that end a sentence when a capital letter follows."""
-_AFTER_ORDINAL = re.compile(
+_AFTER_ORDINAL = compile_on_use(
     r"\s*(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember|bis|und|oder)\b",
     re.IGNORECASE,
 )

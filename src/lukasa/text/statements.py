@@ -17,6 +17,7 @@ from itertools import takewhile
 from operator import eq
 from typing import NamedTuple
 
+from lukasa.text.patterns import compile_on_use
 from lukasa.text.sentences import split_sentences
 from lukasa.text.stopwords import STOP_WORDS
 from lukasa.text.terms import fold_text, stem_word
@@ -129,7 +130,7 @@ _FUNCTION_WORDS = STOP_WORDS | frozenset(_LISTS["function"])
 _WEEKDAYS, _MONTHS, _NUMBER_WORDS, _CLOCK_WORDS = map(_read_values, ("weekdays", "months", "numbers", "clock"))
 _UNITS, _NAME_MARKERS, _ROLE_STEMS = map(_read_values, ("units", "name_markers", "role_stems"))
 _STATES = {word: (group, pole) for word, (group, pole) in _LISTS["states"].items()}
-_NO_STATEMENT = re.compile(
+_NO_STATEMENT = compile_on_use(
     r"\b(?:if|unless|whether|maybe|perhaps|possibly|might|may (?:be|move|change|switch|have)|could|would|should|wish\w*|hop(?:e|es|ing)|"
     r"propos\w+|suggest\w*|consider\w*|think(?:s|ing)? (?:about|of)|discuss\w*|wants? to|would like|plans? to|planning to|asked|asks|"
     r"wonder\w*|in case|for example|e\.g\.|imagine|suppose|rumou?r\w*|falls|wenn|ob|vielleicht|eventuell|womöglich|könnte\w*|"
@@ -138,7 +139,7 @@ _NO_STATEMENT = re.compile(
     r"exceptionally|tomorrow|tonight|ausnahmsweise|einmalig|diese woche|nächste woche|vorübergehend|morgen|heute abend|nur heute)\b",
     re.IGNORECASE,
 )
-_FROM_THEN = re.compile(
+_FROM_THEN = compile_on_use(
     r",?\s*\b(?:starting|effective|beginning|as of|since|from|ab|seit)\b(?: from| on| dem| der| den| the)?"
     r"(?: (?:next|last|this|now|nächste[rnm]?|letzte[rnm]?|diese[rnm]?|sofort|heute|today|yesterday|week|month|year|woche|monat|jahr|"
     r"spring|summer|autumn|winter|"
@@ -146,18 +147,18 @@ _FROM_THEN = re.compile(
     + r"|(?:19|20)\d\d\b|\d{1,2}\b(?:st|nd|rd|th|\.)?))+(?: on\b| onwards?\b| an\b)?(?! to\b| auf\b| nach\b| →| ->)",
     re.IGNORECASE,
 )
-_TIME_ADVERB = re.compile(
+_TIME_ADVERB = compile_on_use(
     r",?\s*\b(?:last|past) (?:week|month|year|night|spring|summer|autumn|winter|"
     + "|".join(_WEEKDAYS)
     + r")\b|\b(?:yesterday|recently|earlier|this morning|gestern|kürzlich|vor kurzem|letzte[nsmr]? (?:woche|monat|jahr))\b",
     re.IGNORECASE,
 )
-_PAST = re.compile(
+_PAST = compile_on_use(
     r"\b(?:used to|previously|formerly|back then|originally|at first|in the past|last year|until (?:last|recently)|früher|damals|"
     r"ursprünglich|letztes jahr|zuvor|ehemals|was|were|war|waren)\b",
     re.IGNORECASE,
 )
-_ENDS = re.compile(
+_ENDS = compile_on_use(
     r"\b(?:no longer|not?\b.{1,40}\b(?:any ?more|any longer)|n['’]t\b.{1,40}\b(?:any ?more|any longer)|stopped|quit|gave up|nicht mehr|"
     r"keine?n? .{0,30}mehr|aufgehört|ceased)\b",
     re.IGNORECASE,
@@ -165,37 +166,37 @@ _ENDS = re.compile(
 _LEADING_HINTS = (",", ":")
 _MAY = frozenset({"may", "mai"})
 _HALVES = frozenset({"am", "pm", "uhr", "o'clock"})
-_DIGIT = re.compile(r"\d")
+_DIGIT = compile_on_use(r"\d")
 _NO_WORDS: frozenset[str] = frozenset()
 _FORMER_MARKS = frozenset({"from", "von", "vom", "of", "statt", "anstatt"})
-_FOUND_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-_NEGATION = re.compile(
+_FOUND_WORD = compile_on_use(r"[^\W_]+(?:['’][^\W_]+)*")
+_NEGATION = compile_on_use(
     r"\b(?:not|never|no longer|(?:has|have|is|are) no|cannot|nicht|kein|keine|keinen|nie|niemals)\b|n['’]t\b",
     re.IGNORECASE,
 )
-_ADDS = re.compile(
+_ADDS = compile_on_use(
     r"\b(?:also|too|as well|additional(?:ly)?|another|in addition|both|besides|second|extra|likewise|auch|zusätzlich|weitere[rnms]?|"
     r"außerdem|ebenfalls|sowohl)\b",
     re.IGNORECASE,
 )
-_LEADING_CLAUSE = re.compile(
+_LEADING_CLAUSE = compile_on_use(
     r"^(?:after|since|as of|from|starting|due to|because of|because|following|in|on|by|until|for|when|nach|seit|ab|wegen|aufgrund|update|"
     r"correction|fyi|heads[- ]up|note|news|by the way|ok|okay|hey|hi|so|well|also|actually|oh|yes|yeah|right|quick update)\b[^,:]{0,60}[,:]\s+",
     re.IGNORECASE,
 )
-_TRAILING_CLAUSE = re.compile(
+_TRAILING_CLAUSE = compile_on_use(
     r"\s*[;(].*$|,? \b(?:because|due to|so that|since (?:the|we|it|he|she|they|i|our|my)|as (?:we|it|our)|after (?:the|we|it|our|a)|"
     r"weil|damit|wegen|aufgrund|denn)\b.*$|, (?:so|which|as|and|to|da|um|und|was)\b.*$|[,]? to (?:avoid|make|give|have|allow|let|"
     r"save|reduce|keep|get|match|fit|help|ensure|free|prevent|accommodate|meet|better|be|leave)\b.*$| [–—] .*$|, (?:not|nicht) .*$",
     re.IGNORECASE,
 )
-_TOKEN = re.compile(r"[€$£]?\d[\d.,:/]*\d?[a-z%]*|[#@]?[^\W_]+(?:[-_./@’'&][^\W_]+)*|→|->|[€$£%]")
-_CLOCK = re.compile(r"(\d{1,2})[:.](\d\d)(am|pm)?$|(\d{1,2})(am|pm)$", re.IGNORECASE)
-_ORDINAL_DAY = re.compile(r"\b(\d{1,2})\. (?=(?:Jan|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)\w*\b)")
-_NUMBER = re.compile(r"[€$£]?(v?\d[\d.,]*?)(k|m|st|nd|rd|th|%|gb|mb|kb|ms|s|kg|mg|h|min)?$", re.IGNORECASE)
-_ISO_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)$")
-_DOTTED_DATE = re.compile(r"(\d{1,2})[./](\d{1,2})[./](\d{2,4})?$")
-_HABIT = re.compile(
+_TOKEN = compile_on_use(r"[€$£]?\d[\d.,:/]*\d?[a-z%]*|[#@]?[^\W_]+(?:[-_./@’'&][^\W_]+)*|→|->|[€$£%]")
+_CLOCK = compile_on_use(r"(\d{1,2})[:.](\d\d)(am|pm)?$|(\d{1,2})(am|pm)$", re.IGNORECASE)
+_ORDINAL_DAY = compile_on_use(r"\b(\d{1,2})\. (?=(?:Jan|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)\w*\b)")
+_NUMBER = compile_on_use(r"[€$£]?(v?\d[\d.,]*?)(k|m|st|nd|rd|th|%|gb|mb|kb|ms|s|kg|mg|h|min)?$", re.IGNORECASE)
+_ISO_DATE = compile_on_use(r"(\d{4})-(\d\d)-(\d\d)$")
+_DOTTED_DATE = compile_on_use(r"(\d{1,2})[./](\d{1,2})[./](\d{2,4})?$")
+_HABIT = compile_on_use(
     r"(?i)(?:we|i|they|you|wir|ich) [a-zäöüß]+\b.*\b(?:[a-z]{3,6}days|every|each|always|jeden|jede|immer|[a-z]+tags)\b"
 )
 
@@ -703,7 +704,7 @@ class _Parser:
 
 
 _TIME_WORDS = frozenset((*_WEEKDAYS, *_MONTHS, *_CLOCK_WORDS))
-_GERMAN_PARTICIPLE = re.compile(r"(?:ge\w+(?:t|en)|(?:ver|be|er|ent)\w+(?:t|en)|\w+iert|\w+ge\w+(?:t|en))$")
+_GERMAN_PARTICIPLE = compile_on_use(r"(?:ge\w+(?:t|en)|(?:ver|be|er|ent)\w+(?:t|en)|\w+iert|\w+ge\w+(?:t|en))$")
 _STARTS = ("as of", "since", "starting", "ab ", "seit", "update", "correction")
 _VERB_WORDS = (_CHANGE_WORDS - _NOW_WORDS - _CHANGE_ADVERBS) | _GENERIC_WORDS | _AUXILIARIES | _LASTING_WORDS
 

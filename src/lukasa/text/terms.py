@@ -28,6 +28,7 @@ from itertools import combinations
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
+from lukasa.text.patterns import compile_on_use
 from lukasa.text.stopwords import COMMON_WORDS, STOP_WORDS, STOP_WORDS_EXCEPT_NEGATIONS
 
 MIN_OVERLAP = 0.60
@@ -48,36 +49,36 @@ _TRIPLED = (
 )  # Thai, Lao, Burmese, Khmer: their letters are vowels and consonants, so two of them say too little
 _VOWEL_SIGNS = "\u0900-\u0963\u0971-\u0dff\u0f71-\u0f84\u1b00-\u1bff\ua880-\ua8ff"  # of scripts with spaces
 _SPACED_LETTER = rf"(?:[^\W_{_PAIRED}{_TRIPLED}]|[{_VOWEL_SIGNS}])"
-_SPACED_FIRST, _SPACED_LAST = re.compile(_SPACED_LETTER), re.compile(f"{_SPACED_LETTER}$")
-_RUN = re.compile(rf"(?P<paired>[{_PAIRED}]+)|[{_TRIPLED}]+")
-_TOKEN_LETTER = re.compile(rf"[^\W_]|[{_VOWEL_SIGNS}]|[{_TRIPLED}]")
-_WORD_IN_ASCII = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
-_WORD = re.compile(rf"[{_PAIRED}]+|[{_TRIPLED}]+|{_SPACED_LETTER}+(?:['’]{_SPACED_LETTER}+)*")
-_WORD_REST = re.compile(r"[^\W_]*")
-_SPACED_REST = re.compile(f"{_SPACED_LETTER}*")
-_HIRAGANA = re.compile("[\u3041-\u3096\u3099-\u309f]+")
-_JAPANESE_ENDING = re.compile(
+_SPACED_FIRST, _SPACED_LAST = compile_on_use(_SPACED_LETTER), compile_on_use(f"{_SPACED_LETTER}$")
+_RUN = compile_on_use(rf"(?P<paired>[{_PAIRED}]+)|[{_TRIPLED}]+")
+_TOKEN_LETTER = compile_on_use(rf"[^\W_]|[{_VOWEL_SIGNS}]|[{_TRIPLED}]")
+_WORD_IN_ASCII = compile_on_use(r"[^\W_]+(?:'[^\W_]+)*")
+_WORD = compile_on_use(rf"[{_PAIRED}]+|[{_TRIPLED}]+|{_SPACED_LETTER}+(?:['’]{_SPACED_LETTER}+)*")
+_WORD_REST = compile_on_use(r"[^\W_]*")
+_SPACED_REST = compile_on_use(f"{_SPACED_LETTER}*")
+_HIRAGANA = compile_on_use("[\u3041-\u3096\u3099-\u309f]+")
+_JAPANESE_ENDING = compile_on_use(
     "(?:は|が|を|に|の|で|と|も|へ|や|か|いつ|どこ|なに|なぜ|だれ|どう|でしょう|でした|です|ました|ます|ません|していた|している|した|して|する"
     "|から|まで|より|たい|ない|った)+$"
 )
-_KOREAN_PARTICLE = re.compile(
+_KOREAN_PARTICLE = compile_on_use(
     "(?<=[\uac00-\ud7a3]{2})(?:에서는|에서도|으로는|으로도|에게서|이라고|인가요|입니다|까지|부터|에서|에게|한테|으로|처럼|보다|마다|조차|밖에"
     "|이나|이랑|하고|께서|라고|에는|에도|은|는|이|가|을|를|의|에|도|만|로|와|과|랑|나|께)$"
 )
 
 # What one writer sets and the next leaves out: accents, Hebrew and Arabic vowel points, the Arabic stretching stroke.
-_IGNORED = re.compile(
+_IGNORED = compile_on_use(
     "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u0652\u0656-\u065f\u0670"
     "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\ufe00-\ufe0f]+"
 )
-_OTHER_WIDTH = re.compile("[\uff01-\uffee]+")  # full-width Latin, half-width katakana
-_APOSTROPHE = re.compile(r"['’]")
+_OTHER_WIDTH = compile_on_use("[\uff01-\uffee]+")  # full-width Latin, half-width katakana
+_APOSTROPHE = compile_on_use(r"['’]")
 _MAX_TERM_LENGTH = 60
 _MAX_PAIRED_WORDS = 12
 _MAX_CACHED_LENGTH = 2_000
 _KEY_OFFSET = 2**31  # a key is a signed number of 32 bits, which every database has
-_SPACED_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-_UNSPACED_SCRIPT = re.compile(
+_SPACED_WORD = compile_on_use(r"[^\W_]+(?:['’][^\W_]+)*")
+_UNSPACED_SCRIPT = compile_on_use(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 

@@ -6,7 +6,8 @@ A file has sections headed ``[name]``. A section holds words separated by white 
 
 from __future__ import annotations
 
-from importlib.resources import files
+from importlib import import_module
+from pathlib import Path
 
 WordList = dict[str, tuple[str, ...]]
 """Words or phrases in the order of the file, each with its values, mostly none."""
@@ -16,7 +17,7 @@ def load_word_lists(package: str, name: str) -> dict[str, WordList]:
     """Load the sections of a file of a package."""
     sections: dict[str, WordList] = {}
     section: WordList = {}
-    for line in (files(package) / name).read_text("utf-8").splitlines():
+    for line in Path(import_module(package).__path__[0], name).read_text("utf-8").splitlines():
         if line.startswith("["):
             section = sections[line.strip("[]")] = {}
         elif not line.startswith("#"):

@@ -12,18 +12,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, TextIO
-
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, TextIO
 
 from lukasa.clock import to_iso
 from lukasa.interfaces.serialise import to_json
 from lukasa.record import Key, Record
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 _INVISIBLE = (
     "\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -144,16 +140,17 @@ def _escape_character(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
 
 
-class PlainConsole(Console):
-    """A console that leaves a broken pipe to the caller."""
-
-    def on_broken_pipe(self) -> None:
-        """Raise instead of exiting, so that the command chooses the exit code."""
-        raise BrokenPipeError
-
-
 def console(stream: TextIO) -> Console:
     """Return a console that interprets no markup; into a file or pipe it writes lines of any length."""
+    from rich.console import Console
+
+    class PlainConsole(Console):
+        """A console that leaves a broken pipe to the caller."""
+
+        def on_broken_pipe(self) -> None:
+            """Raise instead of exiting, so that the command chooses the exit code."""
+            raise BrokenPipeError
+
     width = None if stream.isatty() else _PIPE_WIDTH
     return PlainConsole(file=stream, markup=False, emoji=False, highlight=False, width=width)
 
@@ -172,11 +169,18 @@ def print_renderable(renderable: RenderableType, stream: TextIO | None = None, *
 
 def print_line(sentence: str) -> None:
     """Print one line for a person."""
+    if not sys.stdout.isatty():  # as below, without loading what draws on a screen
+        sys.stdout.write(escape_line(sentence).rstrip() + "\n")
+        return
+    from rich.text import Text
+
     print_renderable(Text(escape_line(sentence)), soft_wrap=True)
 
 
 def print_to_stderr(sentence: str, style: str = "") -> None:
     """Print one line to stderr, apart from the answer."""
+    from rich.text import Text
+
     print_renderable(Text(escape_line(sentence), style=style), sys.stderr, soft_wrap=True)
 
 
@@ -184,6 +188,10 @@ def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, wrap: str = "", truncate: str = ""
 ) -> None:
     """Print rows under headings, numbers to the right. Columns in ``wrap`` are folded, ``truncate`` is cut, to fit."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
     cells = [[Text(escape_line(format_cell(value))) for value in row] for row in rows]
     for index, column in enumerate(columns):
@@ -204,6 +212,8 @@ def print_table(
 
 def remaining_width(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
     """Return how many characters of the screen's width these columns leave for another one."""
+    from rich.cells import cell_len
+
     used = (
         max(cell_len(escape_line(format_cell(value))) for value in column) + 2
         for column in zip(columns, *rows, strict=True)
@@ -213,12 +223,18 @@ def remaining_width(columns: Sequence[str], rows: Sequence[Sequence[object]]) ->
 
 def print_entry(heading: str, text: str) -> None:
     """Print a heading and an indented text, where the screen is too narrow for a table."""
+    from rich.padding import Padding
+    from rich.text import Text
+
     print_renderable(Text(escape_line(heading), style="bold"))
     print_renderable(Padding(Text(escape_line(text)), (0, 0, 0, 4)))
 
 
 def print_fields(fields: Mapping[str, str]) -> None:
     """Print names and values in two columns; a value of several lines stays in its column."""
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")

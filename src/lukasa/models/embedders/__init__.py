@@ -5,7 +5,7 @@
     hash        shared words only, no meaning; for tests, and only when named
     http:URL    any OpenAI-compatible endpoint: ``http:https://host/v1#model``
 
-Nothing is ever downloaded: weights come inside installed packages. Nothing is loaded before it is used.
+Nothing is ever downloaded: weights come inside this package or another that is installed. Nothing is loaded before it is used.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def open_embedder(name: str | None = None, *, key: str = "") -> Embedder:
 
             return HashEmbedder()
     except ImportError as error:
-        package = "'lukasa[minilm]'" if name == "minilm" else "--force-reinstall lukasa"
-        raise MissingExtra(f"The embedder {name!r} is not installed.", hint=f"Run: pip install {package}") from error
+        raise MissingExtra(
+            f"The embedder {name!r} is not installed.", hint="Run: pip install 'lukasa[minilm]'"
+        ) from error
     raise InvalidInput(f"There is no embedder {name[:60]!r}.", hint="Use minilm, static, hash or http:URL#model.")

@@ -66,7 +66,7 @@ _REPLAY_CHUNK = 1000
 _BRIEF_TIMEOUT = 0.25
 _COPY_FOLDERS = (None, "/dev/shm")  # noqa: S108 - the second is used where the first is full
 _MAX_IDLE_READERS = 8
-_READER_CACHE = "PRAGMA cache_size = -8192"  # half of a writer's: the operating system caches the file too
+_READER_CACHE = "PRAGMA cache_size = -4096"  # a quarter of a writer's: the operating system caches the file too
 
 T = TypeVar("T")
 

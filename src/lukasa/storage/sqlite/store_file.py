@@ -8,7 +8,6 @@ import re
 import secrets
 import time
 from contextlib import suppress
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -65,7 +64,7 @@ def translate_error(error: apsw.Error | MemoryError) -> StoreError:
 def load_migrations() -> list[tuple[int, str]]:
     """Load the numbered migrations, in order."""
     found = []
-    for file in (files("lukasa.storage.sqlite") / "migrations").iterdir():
+    for file in Path(__file__).with_name("migrations").iterdir():
         if number := re.match(r"(\d{4})_.*\.sql$", file.name):
             found.append((int(number[1]), file.read_text("utf-8")))
     return sorted(found)

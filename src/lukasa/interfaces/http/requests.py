@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Annotated
 
@@ -13,8 +12,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from lukasa.clock import from_iso
 from lukasa.errors import InvalidInput
-from lukasa.interfaces.http.idempotency import MAX_KEY_LENGTH, REQUEST_KEY
-from lukasa.interfaces.stores import CallerStores
+from lukasa.interfaces.http.idempotency import MAX_KEY_LENGTH, REQUEST_KEY, KeyedRequest
+from lukasa.interfaces.stores import CALLER_KEY, Caller, CallerStores
 from lukasa.memory import Memory
 
 MAX_ITEMS = 1_000
@@ -27,10 +26,12 @@ class RequestModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-def get_memory(request: Request) -> Memory:
-    """Return the store for the caller of a request."""
+async def get_memory(request: Request) -> Memory:
+    """Return the store for the caller of a request. Only opening it needs a thread."""
     stores: CallerStores = request.app.state.stores
-    return stores.for_request(request.scope)
+    caller = request.scope.get(CALLER_KEY)
+    memory = stores.find_open(caller) if isinstance(caller, Caller) else None
+    return memory or await anyio.to_thread.run_sync(stores.for_request, request.scope)
 
 
 CallerMemory = Annotated[Memory, Depends(get_memory)]
@@ -46,18 +47,13 @@ IdempotencyKey = Annotated[
 ]
 
 
-async def get_writing_memory(request: Request, key: IdempotencyKey = None) -> AsyncIterator[Memory]:
+async def get_writing_memory(request: Request, key: IdempotencyKey = None) -> Memory:
     """Return the store for the caller of a request that writes; with an Idempotency-Key, its writes are done once."""
-    memory = await anyio.to_thread.run_sync(get_memory, request)
-    if key is None:
-        yield memory
-        return
-    memory = memory.for_request(*request.scope[REQUEST_KEY])
-    try:
-        yield memory
-    finally:
-        memory.journal.end_request()
-        await anyio.to_thread.run_sync(memory.close)
+    memory = await get_memory(request)
+    if key is not None:
+        keyed: KeyedRequest = request.scope[REQUEST_KEY]
+        memory = keyed.memory = memory.for_request(keyed.id, keyed.fingerprint)
+    return memory
 
 
 WritingMemory = Annotated[Memory, Depends(get_writing_memory)]

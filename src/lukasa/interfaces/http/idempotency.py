@@ -13,12 +13,11 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
-from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Match
-from starlette.types import Message, Receive, Scope, Send
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lukasa.canonical_json import decode, encode
 from lukasa.interfaces.auth import TOKEN_KEY
@@ -55,8 +54,11 @@ class IdempotencyMiddleware:
     ``excluded_paths`` are those whose answers must not be stored, or whose bodies are too long to keep.
     """
 
-    def __init__(self, app: FastAPI, stores: CallerStores, excluded_paths: frozenset[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, routes: Sequence[BaseRoute], stores: CallerStores, excluded_paths: frozenset[str]
+    ) -> None:
         self._app = app
+        self._routes = routes
         self._stores = stores
         self._excluded_paths = excluded_paths
         self._locks: dict[str, tuple[anyio.Lock, int]] = {}
@@ -72,7 +74,7 @@ class IdempotencyMiddleware:
         ):
             await self._app(scope, receive, send)
             return
-        if not any(route.matches(scope)[0] is Match.FULL for route in self._app.router.routes):
+        if not any(route.matches(scope)[0] is Match.FULL for route in self._routes):
             await self._app(scope, receive, send)  # answers 404 or 405
             return
         if not 0 < len(key) <= MAX_KEY_LENGTH:
@@ -92,7 +94,7 @@ class IdempotencyMiddleware:
 
     async def _answer_once(self, id: str, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            body = await _read_body(receive)
+            body = await read_body(receive)
         except HTTPException as error:  # of the limit for the body
             await problem_response(request_error("body_too_large", error.detail))(scope, receive, send)
             return
@@ -105,22 +107,13 @@ class IdempotencyMiddleware:
             await stored(scope, receive, send)
             return
         request = scope[REQUEST_KEY] = KeyedRequest(id, bytes.fromhex(fingerprint))
-        sent = False
-
-        async def receive_again() -> Message:
-            nonlocal sent
-            if sent:
-                return await receive()
-            sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
         messages: list[Message] = []
 
         async def keep(message: Message) -> None:
             messages.append(message)
 
         try:
-            await self._app(scope, receive_again, keep)
+            await self._app(scope, replay_body(body, receive), keep)
         finally:
             await anyio.to_thread.run_sync(self._end_request, request, messages)
         for message in messages:
@@ -172,7 +165,8 @@ class IdempotencyMiddleware:
         self._journal().write(HTTP_ANSWER, body=body, id=request.id, scope=SYSTEM, links=links)
 
 
-async def _read_body(receive: Receive) -> bytes | None:
+async def read_body(receive: Receive) -> bytes | None:
+    """Return the body of a request; ``None`` if the client has gone."""
     body = bytearray()
     while True:
         message = await receive()
@@ -181,6 +175,16 @@ async def _read_body(receive: Receive) -> bytes | None:
         body += message.get("body", b"")
         if not message.get("more_body"):
             return bytes(body)
+
+
+def replay_body(body: bytes, receive: Receive) -> Receive:
+    """Return a receive call that yields a body that has been read already, and then what else arrives."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receive_again
 
 
 def find_keys(value: Any) -> Iterator[Key]:

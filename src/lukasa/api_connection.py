@@ -55,6 +55,28 @@ class ApiResponse:
     content: Any
 
 
+class SingleSendConnection(http.client.HTTPConnection):
+    """Sends the head and the body of a request together, so that the server is woken once."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._held: list[bytes] = []
+
+    def send(self, data: Any) -> None:
+        """Hold a part of the request back."""
+        self._held.append(data)
+
+    def getresponse(self) -> http.client.HTTPResponse:
+        """Send the request, and wait for the response."""
+        held, self._held = b"".join(self._held), []
+        super().send(held)
+        return super().getresponse()
+
+
+class SingleSendTlsConnection(SingleSendConnection, http.client.HTTPSConnection):
+    """The same over TLS."""
+
+
 @dataclass(slots=True)
 class ApiConnection:
     """Sends requests to a server, from any thread, over connections that stay open between requests."""
@@ -148,7 +170,7 @@ class ApiConnection:
             connection = self._idle.pop()
         except IndexError:
             parts = split_url(self.url)
-            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+            kind = SingleSendTlsConnection if parts.scheme == "https" else SingleSendConnection
             connection = kind(parts.hostname or "", parts.port)
         try:
             response = self._exchange(connection, method, target, data, headers, deadline)

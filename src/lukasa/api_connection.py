@@ -13,6 +13,7 @@ import os
 import re
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -77,7 +78,7 @@ class SingleSendTlsConnection(SingleSendConnection, http.client.HTTPSConnection)
     """The same over TLS."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class ApiConnection:
     """Sends requests to a server, from any thread, over connections that stay open between requests."""
 
@@ -95,6 +96,7 @@ class ApiConnection:
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
             shown = errors.mask_password(self.url)[:120]
             raise errors.InvalidInput(f"{shown!r} is not the address of a server.", hint="Write http://host:8765.")
+        weakref.finalize(self, _close_all, self._idle)  # a __del__ may come after that of the sockets
 
     def request(
         self,
@@ -154,18 +156,14 @@ class ApiConnection:
 
     def close(self) -> None:
         """Close the open connections; the next request opens another."""
-        while self._idle:
-            with suppress(IndexError):  # another thread took the last one
-                self._idle.pop().close()
-
-    def __del__(self) -> None:
-        self.close()
+        _close_all(self._idle)
 
     def _send_once(
         self, method: str, target: str, data: bytes | None, headers: Mapping[str, str], deadline: float
     ) -> ApiResponse:
         if self._process != os.getpid():  # a connection belongs to the process that opened it
-            self._idle, self._process = [], os.getpid()
+            self._idle.clear()
+            self._process = os.getpid()
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -206,6 +204,12 @@ class ApiConnection:
         content = b"".join(parts_read)
         is_json = "json" in found.get("content-type", "")
         return ApiResponse(answer.status, found, json.loads(content) if is_json and content else None)
+
+
+def _close_all(connections: list[http.client.HTTPConnection]) -> None:
+    while connections:
+        with suppress(IndexError):  # another thread took the last one
+            connections.pop().close()
 
 
 def _read_problem(response: ApiResponse) -> errors.LukasaError:

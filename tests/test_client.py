@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import http.server
 import threading
 from collections.abc import Iterator
@@ -147,3 +148,14 @@ def test_a_write_whose_answer_was_lost_is_repeated_and_stored_once(url: str, tmp
     with lukasa.open(str(tmp_path / "agents.db"), embedder="hash") as store:
         kinds = [record.kind for record in store.journal.read(Query(kinds=("memory", "turn"), every_version=True))]
         assert sorted(kinds) == ["memory", "turn"]
+
+
+def test_a_connection_that_is_forgotten_closes_its_sockets(url: str) -> None:
+    connection = ApiConnection(url, token_for("ada"))
+    assert connection.request("GET", "/v1/stats").status == 200
+    idle = connection._idle
+    forgotten: dict[str, Any] = {"connection": connection}
+    forgotten["itself"] = forgotten  # only the garbage collector finds it
+    del connection, forgotten
+    gc.collect()
+    assert idle == []

@@ -13,6 +13,7 @@ import os
 import re
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -55,7 +56,29 @@ class ApiResponse:
     content: Any
 
 
-@dataclass(slots=True)
+class SingleSendConnection(http.client.HTTPConnection):
+    """Sends the head and the body of a request together, so that the server is woken once."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._held: list[bytes] = []
+
+    def send(self, data: Any) -> None:
+        """Hold a part of the request back."""
+        self._held.append(data)
+
+    def getresponse(self) -> http.client.HTTPResponse:
+        """Send the request, and wait for the response."""
+        held, self._held = b"".join(self._held), []
+        super().send(held)
+        return super().getresponse()
+
+
+class SingleSendTlsConnection(SingleSendConnection, http.client.HTTPSConnection):
+    """The same over TLS."""
+
+
+@dataclass(slots=True, weakref_slot=True)
 class ApiConnection:
     """Sends requests to a server, from any thread, over connections that stay open between requests."""
 
@@ -73,6 +96,7 @@ class ApiConnection:
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
             shown = errors.mask_password(self.url)[:120]
             raise errors.InvalidInput(f"{shown!r} is not the address of a server.", hint="Write http://host:8765.")
+        weakref.finalize(self, _close_all, self._idle)  # a __del__ may come after that of the sockets
 
     def request(
         self,
@@ -132,23 +156,19 @@ class ApiConnection:
 
     def close(self) -> None:
         """Close the open connections; the next request opens another."""
-        while self._idle:
-            with suppress(IndexError):  # another thread took the last one
-                self._idle.pop().close()
-
-    def __del__(self) -> None:
-        self.close()
+        _close_all(self._idle)
 
     def _send_once(
         self, method: str, target: str, data: bytes | None, headers: Mapping[str, str], deadline: float
     ) -> ApiResponse:
         if self._process != os.getpid():  # a connection belongs to the process that opened it
-            self._idle, self._process = [], os.getpid()
+            self._idle.clear()
+            self._process = os.getpid()
         try:
             connection = self._idle.pop()
         except IndexError:
             parts = split_url(self.url)
-            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+            kind = SingleSendTlsConnection if parts.scheme == "https" else SingleSendConnection
             connection = kind(parts.hostname or "", parts.port)
         try:
             response = self._exchange(connection, method, target, data, headers, deadline)
@@ -184,6 +204,12 @@ class ApiConnection:
         content = b"".join(parts_read)
         is_json = "json" in found.get("content-type", "")
         return ApiResponse(answer.status, found, json.loads(content) if is_json and content else None)
+
+
+def _close_all(connections: list[http.client.HTTPConnection]) -> None:
+    while connections:
+        with suppress(IndexError):  # another thread took the last one
+            connections.pop().close()
 
 
 def _read_problem(response: ApiResponse) -> errors.LukasaError:

@@ -14,7 +14,7 @@ import httpx2
 
 from lukasa.errors import NotAllowed
 from lukasa.interfaces.api_tokens import token_from_environment
-from lukasa.interfaces.auth import TokenAuthMiddleware, single_token_source
+from lukasa.interfaces.auth import StoreTokenSource, TokenAuthMiddleware, single_token_source
 from lukasa.interfaces.limits import MAX_BODY_BYTES
 from lukasa.interfaces.stores import CALLER_KEY, CURRENT_REQUEST, Caller, CallerStores
 
@@ -80,3 +80,28 @@ def test_a_request_gets_the_store_of_its_caller_and_none_without_a_caller(tmp_pa
         assert stores.current().journal.author == "bob"
     finally:
         stores.close()
+
+
+def test_a_token_in_a_file_is_read_at_once_and_its_revocation_elsewhere_is_seen(tmp_path: Path) -> None:
+    place = str(tmp_path / "agents.db")
+    stores, other_server = (CallerStores(place, Caller(), embedder="none") for _ in range(2))
+    source = StoreTokenSource(stores)
+    assert not source.reads_at_once("nobody's")
+    secret = source.open().add("laptop", agent="ada")
+    assert not source.reads_at_once(secret)  # its first use is recorded
+    assert source(secret) is not None
+    assert source.reads_at_once(secret)
+    assert StoreTokenSource(other_server).open().revoke("laptop")
+    assert source.reads_at_once(secret)
+    assert source(secret) is None
+    stores.close()
+    assert not source.reads_at_once(secret)  # opening the store takes longer
+    other_server.close()
+
+
+def test_a_token_that_is_not_in_a_file_is_read_in_a_thread() -> None:
+    stores = CallerStores("memory:", Caller(), embedder="none")
+    source = StoreTokenSource(stores)
+    assert source(secret := source.open().add("laptop", agent="ada")) is not None
+    assert not source.reads_at_once(secret)
+    stores.close()

@@ -133,6 +133,11 @@ class ApiTokens:
         token = _parse_token(record)
         return None if token.expires_at is not None and token.expires_at <= self._clock.now() else token
 
+    def is_use_noted(self, secret: str) -> bool:
+        """Return whether the use of the token with this secret was recorded within the hour."""
+        noted = self._noted.get(_hash_token(secret))
+        return noted is not None and self._clock.now() - noted < USE_INTERVAL
+
     def note_use(self, token: ApiToken) -> None:
         """Record that a token is in use, unless that was recorded within the hour."""
         now = self._clock.now()

@@ -45,7 +45,7 @@ _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 A = TypeVar("A")
 R = TypeVar("R")
 TokenSource = Callable[[str], ApiToken | None]
-"""Returns the valid token with a secret. May read the store, so it is called in a thread."""
+"""Returns the valid token with a secret. One that reads the store is called in a thread, unless it ``reads_at_once``."""
 
 
 class TokenAuthMiddleware:
@@ -91,7 +91,8 @@ class TokenAuthMiddleware:
             return
         secret = read_secret(scope)
         try:
-            token, rate = await self._in_thread(self._admit, secret)
+            at_once = not isinstance(self._token_source, StoreTokenSource) or self._token_source.reads_at_once(secret)
+            token, rate = self._admit(secret) if at_once else await self._in_thread(self._admit, secret)
             if token is None:
                 await _refuse(
                     request_error("unauthorized", "The request carries no valid token."), scope, receive, send
@@ -252,15 +253,15 @@ def single_token_source(token: ApiToken) -> TokenSource:
 
 
 class StoreTokenSource:
-    """The tokens of a store, read at every request. ``secret_file`` holds the owner's first token.
+    """The tokens of a store, read at every request, so that a revoked one is refused at the next request on every server.
 
-    While other users may read that file, the token in it is refused.
+    ``secret_file`` holds the owner's first token. While other users may read that file, the token in it is refused.
     """
 
     def __init__(self, stores: CallerStores, secret_file: Path | None = None) -> None:
         self._stores = stores
         self._secret_file = secret_file
-        self._opened: tuple[Journal, ApiTokens] | None = None
+        self._opened: tuple[Journal, ApiTokens, bool] | None = None
         self._own_counters = LocalCounters()
 
     def count_requests(self, name: str, amount: int) -> tuple[int, int]:
@@ -282,11 +283,20 @@ class StoreTokenSource:
             self._stores.close_if_broken(error)
             raise
 
+    def reads_at_once(self, secret: str) -> bool:
+        """Return whether finding the token takes microseconds: it is in an open file, and its use needs no record now."""
+        memory, opened = self._stores.find_open(Caller()), self._opened
+        if memory is None or opened is None or opened[0] is not memory.journal:
+            return False
+        _, tokens, is_file = opened
+        return is_file and tokens.is_use_noted(secret)
+
     def open(self) -> ApiTokens:
         """Return the tokens of the store, which is opened if it is closed."""
         journal = self._stores.for_caller(Caller()).journal
         if self._opened is None or self._opened[0] is not journal:
-            self._opened = (journal, ApiTokens(journal, SystemClock()))
+            is_file = journal.change_stamp() is not None
+            self._opened = (journal, ApiTokens(journal, SystemClock()), is_file)
         return self._opened[1]
 
     def _refuse_readable_file(self, secret: str) -> None:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import resource
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from http import HTTPStatus
 from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from lukasa.canonical_json import encode
 from lukasa.errors import InvalidInput
+from lukasa.interfaces.http_connection import CONNECTIONS
 from lukasa.interfaces.limits import ConnectionLimits
-from lukasa.interfaces.outcomes import request_error
 
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
@@ -60,113 +56,13 @@ def fit_to_open_files(limits: ConnectionLimits) -> ConnectionLimits:
     )
 
 
-class LimitedConnection(H11Protocol):
-    """A connection that is closed when its client is too slow, or when another one needs its place.
-
-    One timer waits for the headers of a request, or for more of its body; another one for a client that does not read.
-    """
-
-    limits = ConnectionLimits()
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a place among the connections, or the place of the one that has waited longest for its next request."""
-        super().connection_made(transport)
-        self._waiting_since: float | None = self.loop.time()
-        self._read_timer: asyncio.TimerHandle | None = None
-        self._write_timer: asyncio.TimerHandle | None = None
-        self._start_read_timer(self.limits.header_seconds)
-        if len(self.connections) > self.limits.connections:
-            others = [other for other in self.connections if other is not self and isinstance(other, LimitedConnection)]
-            idle = [other for other in others if other._waiting_since is not None]
-            if idle:
-                min(idle, key=lambda other: other._waiting_since or 0.0).transport.abort()
-            else:
-                self._answer("too_many_connections", "The server has no connection left.")
-
-    def data_received(self, data: bytes) -> None:
-        """Parse what has arrived, then wait for the headers of a request or for more of its body, but not for ever."""
-        super().data_received(data)
-        if self.transport.is_closing():
-            return
-        cycle: Any = self.cycle  # None before the first request
-        if cycle is None or cycle.response_complete:
-            if self._read_timer is None:
-                self._start_read_timer(self.limits.header_seconds)
-        elif self.cycle.more_body:
-            self._waiting_since = None
-            self._start_read_timer(self.limits.body_seconds)
-        else:
-            self._waiting_since = None
-            self._stop_timers()
-
-    def on_response_complete(self) -> None:
-        """Wait for the next request."""
-        self._waiting_since = self.loop.time()
-        if self._read_timer is not None:
-            self._read_timer.cancel()
-            self._read_timer = None
-        super().on_response_complete()
-
-    def pause_writing(self) -> None:
-        """Wait for a client that does not read, but not for ever."""
-        super().pause_writing()
-        self._write_timer = self.loop.call_later(self.limits.write_seconds, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """Go on writing."""
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-        super().resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timers."""
-        self._stop_timers()
-        super().connection_lost(exc)
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are no request with a problem."""
-        self._answer("not_http", msg)
-
-    def _start_read_timer(self, seconds: float) -> None:
-        if self._read_timer is not None:
-            self._read_timer.cancel()
-        self._read_timer = self.loop.call_later(seconds, self._end_slow_request)
-
-    def _stop_timers(self) -> None:
-        for timer in (self._read_timer, self._write_timer):
-            if timer is not None:
-                timer.cancel()
-        self._read_timer = self._write_timer = None
-
-    def _end_slow_request(self) -> None:
-        if self.flow.read_paused:  # the server is the slow one
-            self._start_read_timer(self.limits.body_seconds)
-        else:
-            self._answer("too_slow", "The request did not arrive in time.")
-
-    def _answer(self, code: str, message: str) -> None:
-        """Answer with a problem unless a response has begun, and close the connection."""
-        if self.transport.is_closing():
-            return
-        cycle: Any = self.cycle  # None before the first request
-        if cycle is None or cycle.response_complete or not cycle.response_started:
-            info = request_error(code, message)
-            body = encode(info.as_problem())
-            phrase = HTTPStatus(info.http_status).phrase
-            more = "Retry-After: 1\r\n" if info.http_status == 503 else ""
-            head = (
-                f"HTTP/1.1 {info.http_status} {phrase}\r\nContent-Type: application/problem+json\r\n"
-                f"Content-Length: {len(body)}\r\n{more}Connection: close\r\n\r\n"
-            )
-            self.transport.write(head.encode() + body)
-        if cycle is not None:
-            cycle.disconnected = True
-            cycle.message_event.set()
-        self.transport.close()
-
-
 def build_server(
-    app: ASGIApp, host: str, port: int, on_started: Callable[[int], None], limits: ConnectionLimits | None = None
+    app: ASGIApp,
+    host: str,
+    port: int,
+    on_started: Callable[[int], None],
+    limits: ConnectionLimits | None = None,
+    parser: str = "",
 ) -> uvicorn.Server:
     """Return a server for an app. It calls ``on_started`` with the port once it listens."""
 
@@ -176,15 +72,13 @@ def build_server(
             if self.started:
                 on_started(self.servers[0].sockets[0].getsockname()[1])
 
-    class ServerConnection(LimitedConnection):
-        pass
-
-    ServerConnection.limits = limits or fit_to_open_files(ConnectionLimits())
+    connection = CONNECTIONS[parser or next(iter(CONNECTIONS))]
+    fitting = limits or fit_to_open_files(ConnectionLimits())
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
-        http=ServerConnection,
+        http=type("ServerConnection", (connection,), {"limits": fitting}),
         ws="none",
         log_level="warning",
         access_log=False,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from lukasa.errors import RateLimited
 from lukasa.interfaces.api_tokens import ApiToken
 
+MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_IMPORT_BYTES = 1024 * 1024 * 1024
 """An imported log is read as it arrives, so that it may be longer than other bodies."""

@@ -63,6 +63,11 @@ class CallerStores:
             raise NotAllowed("The request carries no token.")
         return self.for_caller(caller)
 
+    def find_open(self, caller: Caller) -> Memory | None:
+        """Return the store for a caller who had it before, if it is open. Never waits."""
+        default = self._default_memory
+        return default if default is None or caller == self._default_caller else self._memories.get(caller)
+
     def for_caller(self, caller: Caller) -> Memory:
         """Return the store for a caller. Opens it if it is closed."""
         with self._lock:

@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 from lukasa.interfaces.api_tokens import ApiTokens
 from lukasa.interfaces.auth import StoreTokenSource
 from lukasa.interfaces.http.app import build_app
+from lukasa.interfaces.http_connection import CONNECTIONS
 from lukasa.interfaces.http_server import build_server, list_host_names
 from lukasa.interfaces.limits import ConnectionLimits
 from lukasa.interfaces.stores import Caller, CallerStores
@@ -92,7 +93,13 @@ class RunningServer:
 
 
 @pytest.fixture
-def start_server(stores: CallerStores) -> Callable[..., object]:
+def parser() -> str:
+    """Return the name of the parser that servers use."""
+    return next(iter(CONNECTIONS))
+
+
+@pytest.fixture
+def start_server(stores: CallerStores, parser: str) -> Callable[..., object]:
     """Return a context manager that runs a server with the limits given."""
 
     @contextmanager
@@ -101,7 +108,7 @@ def start_server(stores: CallerStores) -> Callable[..., object]:
             port = int(found.getsockname()[1])
         listening = threading.Event()
         app = build_app(stores, StoreTokenSource(stores), list_host_names("127.0.0.1", port))
-        server = build_server(app, "127.0.0.1", port, lambda _: listening.set(), limits)
+        server = build_server(app, "127.0.0.1", port, lambda _: listening.set(), limits, parser)
         thread = threading.Thread(target=server.run)
         thread.start()
         try:

@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 
 from lukasa.clock import SystemClock
 from lukasa.interfaces.api_tokens import ApiTokens
+from lukasa.interfaces.http_connection import CONNECTIONS
 from lukasa.interfaces.limits import MAX_BODY_BYTES, ConnectionLimits
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.record import Draft
@@ -26,6 +27,12 @@ Start = Callable[..., Any]
 HASTY = ConnectionLimits(connections=40, header_seconds=0.5, body_seconds=0.5, write_seconds=0.5)
 
 
+@pytest.fixture(params=list(CONNECTIONS))
+def parser(request: pytest.FixtureRequest) -> str:
+    """Return the name of each parser in turn."""
+    return str(request.param)
+
+
 def read_all(connection: socket.socket) -> bytes:
     """Read until the server closes the connection."""
     received = b""
@@ -33,6 +40,18 @@ def read_all(connection: socket.socket) -> bytes:
         while chunk := connection.recv(65536):
             received += chunk
     return received
+
+
+def read_answer(connection: socket.socket) -> bytes:
+    """Read one answer whose head says how long it is."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += connection.recv(65536)
+    head, _, body = received.partition(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length:")[2].split()[0])
+    while len(body) < length:
+        body += connection.recv(65536)
+    return head
 
 
 def is_well(server: Any, secret: str) -> bool:
@@ -145,6 +164,7 @@ def test_a_stream_that_is_not_read_is_closed_and_others_are_served(
         assert 0 < len(received) < 40 * 500_000
 
 
+@pytest.mark.parametrize("parser", list(CONNECTIONS)[:1])  # it does not matter here
 @pytest.mark.parametrize("ending", ["revoked", "expired"])
 def test_a_stream_ends_when_its_token_is_no_longer_valid(
     start_server: Start, tokens: ApiTokens, secrets: dict[str, str], ending: str
@@ -190,3 +210,69 @@ def test_a_read_only_token_reads_and_never_writes(connect: Callable[[str], TestC
     for method, path in (("POST", "/v1/memories"), ("DELETE", "/v1/records/shared/memory/x"), ("PATCH", "/v1/x")):
         answer = reader.request(method, path, json={"text": "Nothing."})
         assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
+
+
+HOSTILE_HEADS = (
+    b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 400_000 + b"\r\n\r\n",
+    b"GET /" + b"x" * 400_000,
+    b"GET /healthz HTTP/1.1\r\n" + b"X: y\r\n" * 70_000,
+    b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n",
+    b"GET /healthz HTTP/1.1\r\nHost : 127.0.0.1\r\n\r\n",
+    b"POST /v1/recall HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+    b"POST /v1/recall HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\nabcd",
+)
+
+
+def test_a_head_that_is_too_long_or_ambiguous_is_refused(start_server: Start, secrets: dict[str, str]) -> None:
+    with start_server() as server:
+        for head in HOSTILE_HEADS:
+            with server.connect() as connection:
+                with suppress(OSError):
+                    connection.sendall(head)
+                answer = read_all(connection)
+            assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 501 ")) or (not answer and len(head) > 300_000), head
+        assert is_well(server, secrets["ada"])
+
+
+def test_what_surrounds_the_chunks_of_a_body_is_limited(start_server: Start, secrets: dict[str, str]) -> None:
+    headers = {"Authorization": f"Bearer {secrets['ada']}", "Transfer_Encoding": "chunked"}
+    with start_server() as server:
+        for around in (b"1;" + b"x" * 400_000, b"0\r\nX: " + b"x" * 400_000, b"0\r\n" + b"X: y\r\n" * 70_000):
+            with server.connect(server.request("POST", "/v1/recall", **headers)) as connection:
+                with suppress(OSError):
+                    connection.sendall(around)
+                assert read_all(connection)[:13] in (b"", b"HTTP/1.1 400 "), around[:9]
+        assert is_well(server, secrets["ada"])
+
+
+def test_trailers_are_no_headers(start_server: Start, secrets: dict[str, str]) -> None:
+    body = b'7\r\n{"query\r\nb\r\n": "lunch"}\r\n0\r\nIdempotency-Key: x\r\nHost: evil.example\r\n\r\n'
+    headers = {"Authorization": f"Bearer {secrets['ada']}", "Content_Type": "application/json"}
+    with start_server() as server, server.connect() as connection:
+        request = server.request("POST", "/v1/recall", body, **headers, Transfer_Encoding="chunked")
+        for _ in range(2):
+            connection.sendall(request)
+            assert read_answer(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_requests_that_are_sent_ahead_are_answered_in_order(start_server: Start, secrets: dict[str, str]) -> None:
+    headers = {"Authorization": f"Bearer {secrets['ada']}"}
+    with start_server(HASTY) as server, server.connect() as connection:
+        ahead = [server.request("GET", path, **headers) for path in ("/v1/stats", "/healthz", "/v1/none", "/healthz")]
+        connection.sendall(b"".join(ahead) + server.request("GET", "/healthz", **headers, Connection="close"))
+        statuses = [part[:3] for part in read_all(connection).split(b"HTTP/1.1 ")[1:]]
+        assert statuses == [b"200", b"200", b"404", b"200", b"200"]
+
+
+def test_a_request_to_change_the_protocol_is_answered_as_any_other(
+    start_server: Start, secrets: dict[str, str]
+) -> None:
+    headers = {"Authorization": f"Bearer {secrets['ada']}", "Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c"}
+    with start_server() as server, server.connect() as connection:
+        for _ in range(2):
+            body = b'{"query": "lunch"}'
+            more = {**headers, "Content_Type": "application/json", "Content_Length": str(len(body))}
+            connection.sendall(server.request("POST", "/v1/recall", body, **more))
+            assert read_answer(connection).startswith(b"HTTP/1.1 200 ")
+            connection.sendall(server.request("GET", "/v1/stats", **headers))
+            assert read_answer(connection).startswith(b"HTTP/1.1 200 ")

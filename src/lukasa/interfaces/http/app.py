@@ -23,6 +23,7 @@ from lukasa.interfaces.auth import TokenAuthMiddleware, TokenSource
 from lukasa.interfaces.dashboard import login
 from lukasa.interfaces.dashboard.assets import PAGE_PATHS, read_assets, serve_asset
 from lukasa.interfaces.dashboard.login import LOGIN_PATHS
+from lukasa.interfaces.http.direct_routes import DirectRoutes
 from lukasa.interfaces.http.idempotency import IdempotencyMiddleware
 from lukasa.interfaces.http.metrics import RequestMetrics
 from lukasa.interfaces.http.openapi import OPEN_PATHS, describe_api
@@ -150,8 +151,9 @@ def build_app(
     if mcp_app is not None:
         app.router.routes.extend(mcp_app.routes)
     _add_error_handlers(app)
+    direct = DirectRoutes(app, (route for router in ROUTERS for route in router.routes))
     admitted = TokenAuthMiddleware(
-        IdempotencyMiddleware(app, stores, STREAMING_PATHS | {"/v1/tokens", MCP_PATH}),
+        IdempotencyMiddleware(direct, app.router.routes, stores, STREAMING_PATHS | {"/v1/tokens", MCP_PATH}),
         token_source,
         allowed_hosts,
         open_paths=OPEN_PATHS | LOGIN_PATHS | assets.keys(),

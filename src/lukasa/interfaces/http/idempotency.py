@@ -7,17 +7,17 @@ is linked to the records in it, so that erasing a record erases the answer too.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import anyio.to_thread
-from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Match
-from starlette.types import Message, Receive, Scope, Send
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lukasa.canonical_json import decode, encode
 from lukasa.interfaces.auth import TOKEN_KEY
@@ -25,17 +25,27 @@ from lukasa.interfaces.http.responses import JsonResponse, problem_response, rec
 from lukasa.interfaces.outcomes import outcome_of, request_error, usage_error
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.journal import Journal
+from lukasa.memory import Memory
 from lukasa.outcome import Refused
 from lukasa.record import DERIVED_FROM, Key, Link
 from lukasa.scope import SYSTEM
 
 HTTP_ANSWER = "http_answer"
 REQUEST_KEY = "lukasa.request"
-"""The entry of an ASGI scope with the key and the fingerprint of a request."""
+"""The entry of an ASGI scope with the ``KeyedRequest``."""
 MAX_KEY_LENGTH = 200
 _MAX_LINKS = 1_000
 _WRITING_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _REUSED = Refused("key_reused", "This idempotency key was used for something else; make a new one.")
+
+
+@dataclass(slots=True)
+class KeyedRequest:
+    """A request with an ``Idempotency-Key``: its id, a digest of what it asks, and the memory it writes with."""
+
+    id: str
+    fingerprint: bytes
+    memory: Memory | None = None
 
 
 class IdempotencyMiddleware:
@@ -44,8 +54,11 @@ class IdempotencyMiddleware:
     ``excluded_paths`` are those whose answers must not be stored, or whose bodies are too long to keep.
     """
 
-    def __init__(self, app: FastAPI, stores: CallerStores, excluded_paths: frozenset[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, routes: Sequence[BaseRoute], stores: CallerStores, excluded_paths: frozenset[str]
+    ) -> None:
         self._app = app
+        self._routes = routes
         self._stores = stores
         self._excluded_paths = excluded_paths
         self._locks: dict[str, tuple[anyio.Lock, int]] = {}
@@ -61,7 +74,7 @@ class IdempotencyMiddleware:
         ):
             await self._app(scope, receive, send)
             return
-        if not any(route.matches(scope)[0] is Match.FULL for route in self._app.router.routes):
+        if not any(route.matches(scope)[0] is Match.FULL for route in self._routes):
             await self._app(scope, receive, send)  # answers 404 or 405
             return
         if not 0 < len(key) <= MAX_KEY_LENGTH:
@@ -81,7 +94,7 @@ class IdempotencyMiddleware:
 
     async def _answer_once(self, id: str, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            body = await _read_body(receive)
+            body = await read_body(receive)
         except HTTPException as error:  # of the limit for the body
             await problem_response(request_error("body_too_large", error.detail))(scope, receive, send)
             return
@@ -93,26 +106,16 @@ class IdempotencyMiddleware:
         if stored is not None:
             await stored(scope, receive, send)
             return
-        scope[REQUEST_KEY] = (id, bytes.fromhex(fingerprint))
-        sent = False
-
-        async def receive_again() -> Message:
-            nonlocal sent
-            if sent:
-                return await receive()
-            sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
+        request = scope[REQUEST_KEY] = KeyedRequest(id, bytes.fromhex(fingerprint))
         messages: list[Message] = []
 
         async def keep(message: Message) -> None:
             messages.append(message)
 
-        await self._app(scope, receive_again, keep)
-        status = messages[0]["status"] if messages else 500
-        if 200 <= status < 300:
-            content = b"".join(message.get("body", b"") for message in messages)
-            await anyio.to_thread.run_sync(self._store_answer, id, fingerprint, status, content)
+        try:
+            await self._app(scope, replay_body(body, receive), keep)
+        finally:
+            await anyio.to_thread.run_sync(self._end_request, request, messages)
         for message in messages:
             await send(message)
 
@@ -139,20 +142,31 @@ class IdempotencyMiddleware:
         response.headers["Idempotent-Replayed"] = "true"
         return response
 
-    def _store_answer(self, id: str, fingerprint: str, status: int, content: bytes) -> None:
-        """Store an answer; one that is too large is not stored, and a repeated request then names what was written."""
+    def _end_request(self, request: KeyedRequest, messages: Sequence[Message]) -> None:
+        """Close the memory of a request, and store the answer if it was done.
+
+        An answer that is too large is not stored; a repeated request then names what was written.
+        """
+        if request.memory is not None:
+            request.memory.journal.end_request()
+            request.memory.close()
+        status = messages[0]["status"] if messages else 500
+        if not 200 <= status < 300:
+            return
+        content = b"".join(message.get("body", b"") for message in messages)
         answer = decode(content) if content else None
-        body: dict[str, Any] = {"fingerprint": fingerprint, "status": status}
+        body: dict[str, Any] = {"fingerprint": request.fingerprint.hex(), "status": status}
         keys = list(dict.fromkeys(find_keys(answer)))[:_MAX_LINKS]
         if isinstance(answer, dict) and {"scope", "kind", "id", "version", "digest"} <= answer.keys():
             body["record"] = [answer["scope"], answer["kind"], answer["id"], answer["version"]]
         else:
             body["answer"] = answer
         links = tuple(Link(DERIVED_FROM, key) for key in keys)
-        self._journal().write(HTTP_ANSWER, body=body, id=id, scope=SYSTEM, links=links)
+        self._journal().write(HTTP_ANSWER, body=body, id=request.id, scope=SYSTEM, links=links)
 
 
-async def _read_body(receive: Receive) -> bytes | None:
+async def read_body(receive: Receive) -> bytes | None:
+    """Return the body of a request; ``None`` if the client has gone."""
     body = bytearray()
     while True:
         message = await receive()
@@ -161,6 +175,16 @@ async def _read_body(receive: Receive) -> bytes | None:
         body += message.get("body", b"")
         if not message.get("more_body"):
             return bytes(body)
+
+
+def replay_body(body: bytes, receive: Receive) -> Receive:
+    """Return a receive call that yields a body that has been read already, and then what else arrives."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receive_again
 
 
 def find_keys(value: Any) -> Iterator[Key]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Annotated
 
 import anyio.to_thread
 from fastapi import Depends, Header, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from starlette.types import Scope
 
 from lukasa.clock import from_iso
 from lukasa.errors import InvalidInput
-from lukasa.interfaces.http.idempotency import MAX_KEY_LENGTH, REQUEST_KEY
-from lukasa.interfaces.stores import CallerStores
+from lukasa.interfaces.http.idempotency import MAX_KEY_LENGTH, REQUEST_KEY, KeyedRequest
+from lukasa.interfaces.stores import CALLER_KEY, Caller, CallerStores
 from lukasa.memory import Memory
 
 MAX_ITEMS = 1_000
@@ -27,10 +27,25 @@ class RequestModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-def get_memory(request: Request) -> Memory:
+async def find_memory(stores: CallerStores, scope: Scope) -> Memory:
+    """Return the store for the caller of a request. Only opening it needs a thread."""
+    caller = scope.get(CALLER_KEY)
+    memory = stores.find_open(caller) if isinstance(caller, Caller) else None
+    return await anyio.to_thread.run_sync(stores.for_request, scope) if memory is None else memory
+
+
+async def find_writing_memory(stores: CallerStores, scope: Scope) -> Memory:
+    """Return the store for the caller of a request that writes; with an Idempotency-Key, its writes are done once."""
+    memory = await find_memory(stores, scope)
+    keyed: KeyedRequest | None = scope.get(REQUEST_KEY)
+    if keyed is not None:
+        memory = keyed.memory = memory.for_request(keyed.id, keyed.fingerprint)
+    return memory
+
+
+async def get_memory(request: Request) -> Memory:
     """Return the store for the caller of a request."""
-    stores: CallerStores = request.app.state.stores
-    return stores.for_request(request.scope)
+    return await find_memory(request.app.state.stores, request.scope)
 
 
 CallerMemory = Annotated[Memory, Depends(get_memory)]
@@ -46,18 +61,9 @@ IdempotencyKey = Annotated[
 ]
 
 
-async def get_writing_memory(request: Request, key: IdempotencyKey = None) -> AsyncIterator[Memory]:
-    """Return the store for the caller of a request that writes; with an Idempotency-Key, its writes are done once."""
-    memory = await anyio.to_thread.run_sync(get_memory, request)
-    if key is None:
-        yield memory
-        return
-    memory = memory.for_request(*request.scope[REQUEST_KEY])
-    try:
-        yield memory
-    finally:
-        memory.journal.end_request()
-        await anyio.to_thread.run_sync(memory.close)
+async def get_writing_memory(request: Request, key: IdempotencyKey = None) -> Memory:  # noqa: ARG001 - see below
+    """Return the store for the caller of a request that writes. OpenAPI describes the key, which the middleware reads."""
+    return await find_writing_memory(request.app.state.stores, request.scope)
 
 
 WritingMemory = Annotated[Memory, Depends(get_writing_memory)]

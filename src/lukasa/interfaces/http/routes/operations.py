@@ -18,7 +18,7 @@ router = APIRouter(tags=["operations"])
 
 
 @router.get("/healthz")
-def health() -> Any:
+async def health() -> Any:
     """Say that the process answers."""
     return JsonResponse({"status": "ok"})
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
+from typing import Literal
 
 from lukasa.pii.numbers import Span
 from lukasa.pii.patterns import START_OF_VARIABLE, any_case, find_keyword_matches, is_placeholder, words_pattern
@@ -103,8 +104,7 @@ def _looks_like_password(value: str) -> bool:
 
 def find_passwords(pattern: re.Pattern[str], keyword: str, text: str, lower: str, position: int) -> Iterator[Span]:
     """Yield the passwords and PINs after a keyword. A value that occurs again is judged once."""
-    is_signed_password, looks_like_password = cache(_is_signed_password), cache(_looks_like_password)
-    is_strong_password, names_user = cache(_STRONG_PASSWORD.match), cache(_names_user)
+    is_signed_password, judge, names_user = cache(_is_signed_password), cache(_judge_value), cache(_names_user)
     for match in find_keyword_matches(pattern, keyword, text, lower, position):
         if match.lastgroup == "value":
             value, quote, sign = match.group("value", "quote", "sign")
@@ -115,11 +115,13 @@ def find_passwords(pattern: re.Pattern[str], keyword: str, text: str, lower: str
         if match.lastgroup == "pin":
             yield match.span("pin")
             continue
-        start, value = match.start(), match["stated"].rstrip(".!?):*_")
-        if start and text[start - 1] == "_":
+        value = match["stated"].rstrip(".!?):*_")
+        verdict = judge(value)
+        start = match.start()
+        if verdict == "harmless" or (start and text[start - 1] == "_"):
             continue
-        is_password, is_strong = looks_like_password(value), is_strong_password(value) is not None
-        if is_password != is_strong and (
+        is_password = verdict != "strong"
+        if verdict != "password" and (
             ("pair" in pattern.groupindex and match["pair"] == "/")
             or (
                 "pass" in pattern.groupindex
@@ -127,9 +129,17 @@ def find_passwords(pattern: re.Pattern[str], keyword: str, text: str, lower: str
                 and not names_user(text[max(0, start - 60) : start])
             )
         ):
-            is_password = is_strong  # the keyword may mean something else
+            is_password = not is_password  # the keyword may mean something else
         if is_password:
             yield match.start("stated"), match.start("stated") + len(value)
+
+
+def _judge_value(value: str) -> Literal["harmless", "likely", "strong", "password"]:
+    """Tell whether a value without a sign before it looks like a password, is made like a strong one, or both."""
+    is_strong = _STRONG_PASSWORD.match(value) is not None
+    if _looks_like_password(value):
+        return "password" if is_strong else "likely"
+    return "strong" if is_strong else "harmless"
 
 
 def _names_user(text: str) -> bool:
@@ -150,21 +160,19 @@ def _is_signed_password(value: str, quote: str | None, sign: str) -> bool:
 
 
 _KEYWORD_AFTER_VALUE = re.compile(r" [pP]ass(?:word|wort|code|phrase)(?=[.,;:!?)\n]|\Z| (?:for|to|of|on|at|in|für)\b)")
-_END_BEFORE_KEYWORD = re.compile(
+_BEFORE_KEYWORD = re.compile(
     r"[ \t](?:is|as|ist|als)(?: (?:the|my|your|our|his|her|their|das|mein|unser))?(?: \w{1,12})?\Z", re.IGNORECASE
 )
 _LAST_WORD = re.compile(
-    rf"(?<!\S)[\"'`“‘«(]?(?P<value>[^\s\"'`“”‘’«»,;]{{5,128}})[\"'`”’»),]{{0,2}}{_END_BEFORE_KEYWORD.pattern}",
+    rf"(?<!\S)[\"'`“‘«(]?(?P<value>[^\s\"'`“”‘’«»,;]{{5,128}})[\"'`”’»),]{{0,2}}{_BEFORE_KEYWORD.pattern}",
     re.IGNORECASE,
 )
-
-
 _MAX_BEFORE = 161
 
 
 def find_passwords_before_keyword(text: str, position: int) -> Iterator[Span]:
     """Yield the passwords before the keyword: "… is the password for the router"."""
-    precedes_keyword, find_password_at_end = cache(_END_BEFORE_KEYWORD.search), cache(_find_password_at_end)
+    precedes_keyword, find_password_at_end = cache(_BEFORE_KEYWORD.search), cache(_find_password_at_end)
     for match in _KEYWORD_AFTER_VALUE.finditer(text, position):
         end = match.start()
         if precedes_keyword(text[max(0, end - 26) : end]):

@@ -36,6 +36,14 @@ def test_the_author_is_the_agent_of_the_token(ada: TestClient) -> None:
     assert (refused.status_code, refused.json()["code"]) == (422, "usage")
 
 
+def test_a_confirmed_memory_gets_a_new_expiry(ada: TestClient) -> None:
+    id = remember(ada, "We deploy on Tuesdays.", expires_at="2030-01-01T00:00:00Z")
+    answer = ada.post(f"/v1/memories/{id}/confirm", json={"expires_at": "2031-01-01T00:00:00Z"})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["body"]["expires_at"] == "2031-01-01T00:00:00Z"
+    assert ada.post("/v1/memories/none/confirm", json={}).status_code == 404
+
+
 def test_an_update_needs_the_version_that_if_match_names(ada: TestClient) -> None:
     id = remember(ada, "We deploy on Tuesdays.")
     first = ada.get(f"/v1/memories/{id}")

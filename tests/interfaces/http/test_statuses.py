@@ -23,6 +23,7 @@ from lukasa.memory import Memory
 pytestmark = pytest.mark.requirement("DOO-4")
 JSON = {"Content-Type": "application/json"}
 NETWORK_TESTS = Path(__file__).parents[2] / "network" / "test_http_network.py"
+DASHBOARD_TESTS = Path(__file__).parents[1] / "dashboard" / "test_figures.py"
 NOTE_STATUSES = """
 import json, os
 from pathlib import Path
@@ -98,13 +99,21 @@ def test_a_store_that_cannot_be_reached_is_told_by_503() -> None:
 
 @pytest.mark.slow
 def test_the_suite_sees_every_documented_success_of_every_operation(ada: TestClient, tmp_path: Path) -> None:
-    """Run the tests of this folder in a process that notes the status of every answer, and compare with OpenAPI."""
+    """Run the tests of the API in a process that notes the status of every answer, and compare with OpenAPI."""
     (tmp_path / "note_statuses.py").write_text(NOTE_STATUSES, "utf-8")
     seen = tmp_path / "seen.json"
     options = ("-q", "-p", "note_statuses", "-m", "not slow", "-k", "not every_limit_of_the_description")
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(Path(__file__).parent), str(NETWORK_TESTS)],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *options,
+            str(Path(__file__).parent),
+            str(NETWORK_TESTS),
+            str(DASHBOARD_TESTS),
+        ],
         env=os.environ | {"PYTHONPATH": paths, "NOTED_STATUSES": str(seen)},
         capture_output=True,
         text=True,

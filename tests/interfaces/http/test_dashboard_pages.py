@@ -159,3 +159,15 @@ def test_an_export_comes_as_a_file(ada: TestClient) -> None:
     answer = ada.get("/v1/export")
     assert answer.headers["content-disposition"] == 'attachment; filename="lukasa.jsonl"'
     assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_changes_of_an_agents_trust_say_why_and_between_what_bounds(owner: TestClient) -> None:
+    answer = owner.post(
+        "/v1/trust/overrides", json={"agent": "ada", "agent_output": "Ship it.", "human_decision": "Wait.", "by": "ben"}
+    )
+    assert answer.status_code == 201, answer.text
+    *_, change = get(owner, "dashboard/trust/ada")["changes"]
+    assert change["score"] != change["was"]
+    assert change["reason"]
+    assert change["low"] <= change["adjusted"] <= change["high"]
+    assert get(owner, "dashboard/trust/nobody")["changes"] == []

@@ -44,6 +44,12 @@ def test_a_confirmed_memory_gets_a_new_expiry(ada: TestClient) -> None:
     assert ada.post("/v1/memories/none/confirm", json={}).status_code == 404
 
 
+@pytest.mark.parametrize("number", ["5.0", "1_0", "+5", " 5", "5e0", "0x5", "", "٥"])
+def test_a_number_in_a_query_is_written_in_digits(ada: TestClient, number: str) -> None:
+    assert ada.get("/v1/memories", params={"limit": "5"}).status_code == 200
+    assert ada.get("/v1/memories", params={"limit": number}).status_code == 422
+
+
 def test_an_update_needs_the_version_that_if_match_names(ada: TestClient) -> None:
     id = remember(ada, "We deploy on Tuesdays.")
     first = ada.get(f"/v1/memories/{id}")

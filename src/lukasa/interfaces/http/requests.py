@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio.to_thread
 from fastapi import Depends, Header, Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.types import Scope
 
 from lukasa.clock import from_iso
@@ -18,7 +18,18 @@ from lukasa.interfaces.stores import CALLER_KEY, Caller, CallerStores
 from lukasa.memory import Memory
 
 MAX_ITEMS = 1_000
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
 _ENTITY_TAG = re.compile(r'(?:W/)?"v([0-9]{1,18})"')
+
+
+def _refuse_other_notations(value: Any) -> Any:
+    if isinstance(value, str) and not _WHOLE_NUMBER.fullmatch(value):
+        raise ValueError("it must be a whole number in digits")
+    return value
+
+
+WholeNumber = Annotated[int, BeforeValidator(_refuse_other_notations)]
+"""A number in a query. ``5.0`` and ``1_000`` are refused, as the description of the API says."""
 
 
 class RequestModel(BaseModel):

@@ -14,6 +14,7 @@ from lukasa.interfaces.http.requests import (
     Moment,
     Name,
     RequestModel,
+    WholeNumber,
     WritingMemory,
     to_moment,
 )
@@ -81,7 +82,7 @@ def load_conversation(memory: CallerMemory, id: Name) -> Any:
 def assemble_prompt(
     memory: CallerMemory,
     id: Name,
-    budget: Annotated[int, Query(ge=100, le=1_000_000)] = 4_000,
+    budget: Annotated[WholeNumber, Query(ge=100, le=1_000_000)] = 4_000,
     question: Annotated[str | None, Query(max_length=10_000)] = None,
     include: Annotated[list[MemorySource] | None, Query(description="Other memories to add.", max_length=3)] = None,
 ) -> Any:
@@ -90,7 +91,7 @@ def assemble_prompt(
 
 
 @router.get("/{id}/turns")
-def list_turns(memory: CallerMemory, id: Name, limit: Annotated[int, Query(ge=1, le=MAX_ITEMS)] = 100) -> Any:
+def list_turns(memory: CallerMemory, id: Name, limit: Annotated[WholeNumber, Query(ge=1, le=MAX_ITEMS)] = 100) -> Any:
     """Return the newest turns of the whole transcript, oldest first; folded turns are included."""
     return JsonResponse({"turns": list(memory.context.transcript(id))[-limit:]})
 

@@ -16,7 +16,14 @@ from lukasa.errors import InvalidInput, NotAllowed
 from lukasa.interfaces.api_tokens import ApiToken
 from lukasa.interfaces.auth import TOKEN_KEY
 from lukasa.interfaces.http.metrics import REGISTRY
-from lukasa.interfaces.http.requests import CallerMemory, ExpectedVersion, Name, RequestModel, WritingMemory
+from lukasa.interfaces.http.requests import (
+    CallerMemory,
+    ExpectedVersion,
+    Name,
+    RequestModel,
+    WholeNumber,
+    WritingMemory,
+)
 from lukasa.interfaces.http.responses import WRITTEN, JsonResponse, outcome_response
 from lukasa.interfaces.http.routes.memories import Text
 from lukasa.interfaces.outcomes import not_found
@@ -42,7 +49,7 @@ _DERIVED_KINDS = frozenset(
 _TEXT_FIELDS = ("goal", "current_task", "learning", "event")
 _SUMMARY_LENGTH = 480
 
-Position = Annotated[int | None, Query(ge=0, le=2**62)]
+Position = Annotated[WholeNumber | None, Query(ge=0, le=2**62)]
 
 
 class Promotion(RequestModel):
@@ -169,8 +176,8 @@ def read_graph(
     scope: Annotated[str, Query(max_length=200)] = "",
     kind: Annotated[str, Query(max_length=200)] = "",
     id: Annotated[str, Query(max_length=200)] = "",
-    depth: Annotated[int, Query(ge=1, le=4)] = 2,
-    limit: Annotated[int, Query(ge=1, le=500)] = 150,
+    depth: Annotated[WholeNumber, Query(ge=1, le=4)] = 2,
+    limit: Annotated[WholeNumber, Query(ge=1, le=500)] = 150,
 ) -> Any:
     """Return the records that links reach from a record, in ``depth`` steps; without a record, from the newest ones."""
     with memory.journal.snapshot() as reader:

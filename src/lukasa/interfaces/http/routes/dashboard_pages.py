@@ -15,7 +15,7 @@ from lukasa.canonical_json import encode
 from lukasa.context.records import CONTEXT, FACT, SUMMARY, TURN, ConversationRecords, parse_turn
 from lukasa.errors import NotAllowed
 from lukasa.interfaces.doctor import run_checks
-from lukasa.interfaces.http.requests import CallerMemory, Name
+from lukasa.interfaces.http.requests import CallerMemory, Name, WholeNumber
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.interfaces.outcomes import not_found
 from lukasa.interfaces.serialise import to_json
@@ -36,9 +36,13 @@ _AUTHORS_PER_KIND = 50
 """The number of newest records of each scope and kind whose authors are listed as agents."""
 _RECENT = 2_000
 """The number of newest entries in which the last write of an agent is looked for, before its own scope."""
-Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
-Before = Annotated[int | None, Query(ge=1, le=2**62, description="Return what was written before this position.")]
-At = Annotated[int | None, Query(ge=1, le=2**62, description="A position of the log; without it, the state of now.")]
+Limit = Annotated[WholeNumber, Query(ge=1, le=MAX_PAGE)]
+Before = Annotated[
+    WholeNumber | None, Query(ge=1, le=2**62, description="Return what was written before this position.")
+]
+At = Annotated[
+    WholeNumber | None, Query(ge=1, le=2**62, description="A position of the log; without it, the state of now.")
+]
 
 
 @router.get("/sessions")
@@ -135,7 +139,7 @@ def list_agents(memory: CallerMemory) -> Any:
 
 @router.get("/trust/{agent}")
 def read_trust_changes(
-    memory: CallerMemory, agent: Name, limit: Annotated[int, Query(ge=1, le=MAX_CHANGES)] = 40
+    memory: CallerMemory, agent: Name, limit: Annotated[WholeNumber, Query(ge=1, le=MAX_CHANGES)] = 40
 ) -> Any:
     """Return the newest changes of an agent's trust, oldest first, each with both scores and the interval of then."""
     rows = []

@@ -8,7 +8,7 @@ from fastapi import Query
 from pydantic import Field
 
 from lukasa.experience import Episodes
-from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, Name, RequestModel, WritingMemory
+from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, Name, RequestModel, WholeNumber, WritingMemory
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.interfaces.http.service_routes import JsonObject, ServiceRoutes
 from lukasa.interfaces.outcomes import NotAccepted
@@ -35,7 +35,7 @@ def list_episodes(
     day: Annotated[str | None, Query(pattern=r"^\d{4}-\d{2}-\d{2}$")] = None,
     unfinished: bool = False,
     archived: bool = False,
-    limit: Annotated[int, Query(ge=1, le=MAX_ITEMS)] = 100,
+    limit: Annotated[WholeNumber, Query(ge=1, le=MAX_ITEMS)] = 100,
 ) -> Any:
     """List episodes by one filter, or the newest ones."""
     episodes = memory.episodes

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import StreamingResponse
 
 from lukasa.canonical_json import encode
-from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory
+from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, WholeNumber
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.interfaces.serialise import to_json
 from lukasa.memory import Memory
@@ -35,11 +35,11 @@ async def list_events(
     request: Request,
     memory: CallerMemory,
     after: Annotated[
-        int | None, Query(ge=0, le=2**62, description="Return what was written after this position.")
+        WholeNumber | None, Query(ge=0, le=2**62, description="Return what was written after this position.")
     ] = None,
     kind: Annotated[list[str], Query(max_length=50)] = [],  # noqa: B006 - FastAPI copies the default
     scope: Annotated[list[str], Query(max_length=100)] = [],  # noqa: B006
-    limit: Annotated[int, Query(ge=1, le=MAX_ITEMS)] = 100,
+    limit: Annotated[WholeNumber, Query(ge=1, le=MAX_ITEMS)] = 100,
     wait: Annotated[float, Query(ge=0, le=60, description="Seconds to wait for the first event.")] = 0,
     last_event_id: Annotated[str | None, Header()] = None,
     accept: Annotated[str, Header()] = "",

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from lukasa.errors import InvalidInput
-from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, RequestModel, WritingMemory
+from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, RequestModel, WholeNumber, WritingMemory
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.record import entry_bytes
 from lukasa.transfer.sync import fingerprint_log, read_log_page, replay_pushed
@@ -25,8 +25,8 @@ class PushedEntries(RequestModel):
 @router.get("")
 def pull_entries(
     memory: CallerMemory,
-    after: Annotated[int, Query(ge=0, le=2**62)] = 0,
-    limit: Annotated[int, Query(ge=1, le=MAX_ITEMS)] = 500,
+    after: Annotated[WholeNumber, Query(ge=0, le=2**62)] = 0,
+    limit: Annotated[WholeNumber, Query(ge=1, le=MAX_ITEMS)] = 500,
     scope: Annotated[str | None, Query(max_length=200)] = None,
     kind: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Any:

@@ -26,7 +26,7 @@ from lukasa.clock import SystemClock, to_iso
 from lukasa.context import Turn
 from lukasa.context.facts import extract_facts
 from lukasa.errors import InvalidInput, NotAllowed
-from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, WritingMemory
+from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, WholeNumber, WritingMemory
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.interfaces.outcomes import NotAccepted, not_found, require_accepted
 from lukasa.memory import Memory
@@ -238,8 +238,8 @@ def list_memories(
     request: Request,
     memory: CallerMemory,
     body: Mem0Filter,
-    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
-    page_size: Annotated[int, Query(ge=1, le=MAX_ITEMS)] = 100,
+    page: Annotated[WholeNumber, Query(ge=1, le=1_000_000)] = 1,
+    page_size: Annotated[WholeNumber, Query(ge=1, le=MAX_ITEMS)] = 100,
 ) -> Any:
     """List the memories that meet the filters, a page at a time."""
     found = _list_items(memory, body.conditions(), show_expired=bool(body.show_expired))
@@ -258,7 +258,7 @@ def list_all(
     user_id: Annotated[str | None, Query(max_length=90)] = None,
     agent_id: Annotated[str | None, Query(max_length=90)] = None,
     run_id: Annotated[str | None, Query(max_length=90)] = None,
-    top_k: Annotated[int, Query(ge=0, le=MAX_ITEMS)] = MAX_ITEMS,
+    top_k: Annotated[WholeNumber, Query(ge=0, le=MAX_ITEMS)] = MAX_ITEMS,
     show_expired: bool = False,
 ) -> Any:
     """List the memories of a user, an agent or a run, or all that the token reaches."""

@@ -14,6 +14,7 @@ from lukasa.interfaces.http.requests import (
     Moment,
     Name,
     RequestModel,
+    WholeNumber,
     WritingMemory,
     to_moment,
 )
@@ -108,7 +109,7 @@ def list_memories(
     category: Annotated[str | None, Query(max_length=100)] = None,
     topic: Annotated[str | None, Query(max_length=200)] = None,
     tag: Annotated[str | None, Query(max_length=100)] = None,
-    limit: Annotated[int, Query(ge=1, le=MAX_ITEMS)] = 100,
+    limit: Annotated[WholeNumber, Query(ge=1, le=MAX_ITEMS)] = 100,
 ) -> Any:
     """List the memories that match all filters, oldest first."""
     filters: dict[str, Any] = {"tier": tier, "category": category, "topic_id": topic, "tag": tag}

@@ -7,7 +7,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, ExpectedVersion, Moment, WritingMemory, to_moment
+from lukasa.interfaces.http.requests import (
+    MAX_ITEMS,
+    CallerMemory,
+    ExpectedVersion,
+    Moment,
+    WholeNumber,
+    WritingMemory,
+    to_moment,
+)
 from lukasa.interfaces.http.responses import (
     JsonResponse,
     decode_cursor,
@@ -22,7 +30,7 @@ from lukasa.record import Key
 from lukasa.storage.engine import Query as RecordQuery
 
 router = APIRouter(prefix="/v1/records", tags=["records"])
-Limit = Annotated[int, Query(ge=1, le=MAX_ITEMS)]
+Limit = Annotated[WholeNumber, Query(ge=1, le=MAX_ITEMS)]
 
 
 @router.get("")
@@ -71,7 +79,7 @@ def get_record(
     kind: str,
     id: str,
     as_of: Annotated[Moment | None, Query()] = None,
-    version: Annotated[int | None, Query(ge=1, le=10**15)] = None,
+    version: Annotated[WholeNumber | None, Query(ge=1, le=10**15)] = None,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Any:
     """Return a record as it is now, as of a time, or one version of it."""

@@ -268,8 +268,9 @@ def find_superseded(hits: Sequence[RankedCandidate], records: Mapping[int, Recor
     for hit in hits[: min(max(k, MIN_COMPARED), MAX_COMPARED)]:
         if hit.repeats is None:
             record = records[hit.candidate.seq]
-            parsed = _parse_with_stems(hit.candidate.text, record.speaker)
-            dated.append(_DatedHit(affirmed_at(record), record.seq, record, hit.candidate.trust, *parsed))
+            statements = parse_statements(hit.candidate.text, record.speaker)
+            stems = frozenset().union(*(statement.stems for statement in statements))
+            dated.append(_DatedHit(affirmed_at(record), record.seq, record, hit.candidate.trust, statements, stems))
             linked.update((record.key, link.to) for link in record.links if link.relation == "supersedes")
             linked.update((link.to, record.key) for link in record.links if link.relation == "superseded_by")
     dated.sort(key=itemgetter(0, 1))
@@ -284,13 +285,6 @@ def find_superseded(hits: Sequence[RankedCandidate], records: Mapping[int, Recor
                 newest[older.seq] = newest.get(newer.seq, newer.seq)
                 break
     return newest
-
-
-@lru_cache(maxsize=1 << 12)
-def _parse_with_stems(text: str, author: str) -> tuple[tuple[Statement, ...], frozenset[str]]:
-    """Return the statements of a text and all stems in them."""
-    statements = parse_statements(text, author)
-    return statements, frozenset().union(*(statement.stems for statement in statements))
 
 
 def affirmed_at(record: Record) -> datetime:

@@ -201,7 +201,7 @@ _HABIT = compile_on_use(
 )
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def parse_statements(text: str, speaker: str = "") -> tuple[Statement, ...]:
     """Return the statements of a text; the subject "I" is the speaker."""
     sentences = split_sentences(_ORDINAL_DAY.sub(r"\1 ", text[:_MAX_CHARACTERS]))[:_MAX_SENTENCES]
@@ -450,8 +450,10 @@ class _Parser:
             subject.add(_ROLE_STEMS.get(bare, stem) if is_role else stem)
         if is_unresolved and not subject:
             return None
+        about = frozenset(subject)
+        stems = about if about.issuperset(words) else about.union(words)  # one set if equal: a cache keeps thousands
         return Statement(
-            subject=frozenset(subject),
+            subject=about,
             verbs=frozenset(verbs),
             words=tuple(words),
             values=tuple(values),
@@ -477,7 +479,7 @@ class _Parser:
                 for part in value.value.split()
             ),
             capitals=tuple(capitals),
-            stems=frozenset(words) | subject,
+            stems=stems,
             head=head or 2,
         )
 

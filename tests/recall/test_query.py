@@ -62,6 +62,10 @@ def test_parse_keeps_quotations_and_identifiers_as_phrases():
 def test_rules_apply_to_requests_and_not_to_questions_about_the_past():
     assert parse_question("Which libraries does the project use?").standing
     assert not parse_question("Which libraries did I mention?").standing
+    assert not parse_question("How did you suggest to store the libraries?").standing
+    assert not parse_question("How many libraries does my project use?").standing
+    assert parse_question("How long does a build usually take?").standing
+    assert parse_question("How many libraries should I use?").standing
     assert not parse_question("Which books does Amara like?", speakers=SPEAKERS).standing
 
 

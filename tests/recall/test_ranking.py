@@ -185,6 +185,15 @@ def test_a_preference_ranks_first_when_advice_is_asked_for():
     assert ask("How should I travel, by trains or planes?", [plain, prefers])[0].candidate == prefers
 
 
+def test_a_wish_of_the_moment_is_not_a_preference():
+    texts = ("I want to know how trains and planes work.", "I like to travel by trains or planes.")
+    hits = ask(
+        "How should I travel, by trains or planes?",
+        [RecallCandidate(seq=index, text=text, author="user") for index, text in enumerate(texts)],
+    )
+    assert {hit.candidate.seq: value(hit, "preference") for hit in hits} == {0: 0.0, 1: 1.0}
+
+
 def test_the_phrases_signal_matches_an_identifier_literally():
     texts = ["We fixed foo_bar() at last.", "The foo stands beside the bar.", "A bar of foo."]
     hits = ask("What about foo_bar()?", [RecallCandidate(seq=index, text=text) for index, text in enumerate(texts)])

@@ -68,9 +68,10 @@ _ASSISTANT_SAID = compile_on_use(
 )
 _FIRST_PERSON = compile_on_use(r"\b(?:I|my|mine|me|we|our|us)\b", re.IGNORECASE)
 _PAST_REFERENCE = compile_on_use(
-    r"\b(?:did|have|had|was|were) (?:I|we)\b|\b(?:I|we)(?:['’]ve| have| had)? (?:said|mentioned|told|planned|asked|discussed|brought up)\b",
+    r"\b(?:did|have|had|was|were) (?:I|we|you)\b|\b(?:I|we)(?:['’]ve| have| had)? (?:said|mentioned|told|planned|asked|discussed|brought up)\b",
     re.IGNORECASE,
 )
+_QUANTITY = compile_on_use(r"\bhow (?:many|much|often|long)\b", re.IGNORECASE)
 _FRAMING = compile_on_use(
     "|".join(
         (
@@ -165,7 +166,8 @@ def parse_question(text: str, *, speakers: Iterable[str] = (), now: date | None 
         order=order,
         standing=kind in {QuestionKind.FACT, QuestionKind.TIME, QuestionKind.ADVICE}
         and not named
-        and not _PAST_REFERENCE.search(text),
+        and not _PAST_REFERENCE.search(text)
+        and not (kind is QuestionKind.FACT and _QUANTITY.search(text) and _FIRST_PERSON.search(text)),
     )
 
 

@@ -55,7 +55,7 @@ _RULE = compile_on_use(
 _RULE_HINTS = ("always", "never", " ask", "request", "from now", "forward", "future", "want to know")
 _PREFERENCE = compile_on_use(
     r"\bI(?:['’]d| would)?(?: \w+ly| also| always)? (?:prefer|rather|favou?r)\b|\bmy preference\b"
-    r"|\bI(?:['’]ve| have)? (?:chosen|chose|decided)\b|\bI (?:like|want|tend|try|aim) (?:to|it when)\b|\bI(?:['’]m| am) trying to keep\b",
+    r"|\bI(?:['’]ve| have)? (?:chosen|chose|decided)\b|\bI (?:like|tend|try) (?:to|it when)\b|\bI(?:['’]m| am) trying to keep\b",
     re.IGNORECASE,
 )
 _FIRST_PERSON = compile_on_use(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b")

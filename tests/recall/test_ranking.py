@@ -483,3 +483,22 @@ def test_ranking_finds_facts_deep_in_long_messages(seed, words):
         best = {hit.candidate.seq for hit in rank_candidates(question, messages, corpus, k=10)}
         found += len(right & best) / len(right) / len({fact[:2] for fact in facts})
     assert found >= 0.97
+
+
+def test_of_turns_next_to_each_other_one_is_enough_for_a_question_that_asks_for_several_things():
+    texts = ["My hobbies are chess and hobbies like it.", "Such hobbies as chess!", "I sing."]
+    turns = [
+        RecallCandidate(
+            seq=index,
+            text=text,
+            author="user",
+            session="monday",
+            cosine=0.6 - index / 100,
+            before=texts[index - 1] if index == 1 else None,
+            after=texts[1] if index == 0 else None,
+        )
+        for index, text in enumerate(texts)
+    ]
+    several = {hit.candidate.seq: value(hit, "adjacent") for hit in ask("Which hobbies do I have?", turns)}
+    assert several == {0: 0.0, 1: 0.5, 2: 0.0}
+    assert not any(value(hit, "adjacent") for hit in ask("Which hobby do I have?", turns))

@@ -590,7 +590,7 @@ def session(evidence: RankingEvidence, scores: Values) -> Values:
 def adjacent(evidence: RankingEvidence, scores: Values) -> Values:
     """Return 0.5 for each better turn next to a turn, when the question asks for several things: both tell the same one.
 
-    A turn that is no longer better, because it has such a turn beside it too, does not count.
+    A turn that is no longer better, because of its own neighbours, does not count.
     """
     values = evidence.zeros
     if not evidence.asks_for_several:

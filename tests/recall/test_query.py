@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lukasa.recall import QuestionKind, parse_question
+from lukasa.recall.query import asks_for_several
 from lukasa.text.dates import Period, find_periods
 
 SPEAKERS = ["Amara", "Bela Novak", "user", "assistant"]
@@ -62,6 +63,10 @@ def test_parse_keeps_quotations_and_identifiers_as_phrases():
 def test_rules_apply_to_requests_and_not_to_questions_about_the_past():
     assert parse_question("Which libraries does the project use?").standing
     assert not parse_question("Which libraries did I mention?").standing
+    assert not parse_question("How did you suggest to store the libraries?").standing
+    assert not parse_question("How many libraries does my project use?").standing
+    assert parse_question("How long does a build usually take?").standing
+    assert parse_question("How many libraries should I use?").standing
     assert not parse_question("Which books does Amara like?", speakers=SPEAKERS).standing
 
 
@@ -124,3 +129,19 @@ def test_find_periods_accepts_any_text(text, moment):
 @given(st.sampled_from(["999 years ago", "in 999 months", "last winter", "next year", "last week"]), st.dates())
 def test_find_periods_leaves_out_dates_beyond_the_calendar(text, moment):
     assert all(period.first <= period.last for period in find_periods(text, moment))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("What activities does Amara enjoy?", True),
+        ("Which new books did I read?", True),
+        ("How many trips were there?", True),
+        ("What kind of music does she like?", True),
+        ("What is his job?", False),
+        ("What was the class about?", False),
+        ("Can you tell me which books to read?", False),
+    ],
+)
+def test_a_question_for_several_things_is_recognised(text, expected):
+    assert asks_for_several(parse_question(text)) is expected

@@ -185,6 +185,15 @@ def test_a_preference_ranks_first_when_advice_is_asked_for():
     assert ask("How should I travel, by trains or planes?", [plain, prefers])[0].candidate == prefers
 
 
+def test_a_wish_of_the_moment_is_not_a_preference():
+    texts = ("I want to know how trains and planes work.", "I like to travel by trains or planes.")
+    hits = ask(
+        "How should I travel, by trains or planes?",
+        [RecallCandidate(seq=index, text=text, author="user") for index, text in enumerate(texts)],
+    )
+    assert {hit.candidate.seq: value(hit, "preference") for hit in hits} == {0: 0.0, 1: 1.0}
+
+
 def test_the_phrases_signal_matches_an_identifier_literally():
     texts = ["We fixed foo_bar() at last.", "The foo stands beside the bar.", "A bar of foo."]
     hits = ask("What about foo_bar()?", [RecallCandidate(seq=index, text=text) for index, text in enumerate(texts)])
@@ -474,3 +483,22 @@ def test_ranking_finds_facts_deep_in_long_messages(seed, words):
         best = {hit.candidate.seq for hit in rank_candidates(question, messages, corpus, k=10)}
         found += len(right & best) / len(right) / len({fact[:2] for fact in facts})
     assert found >= 0.97
+
+
+def test_of_turns_next_to_each_other_one_is_enough_for_a_question_that_asks_for_several_things():
+    texts = ["My hobbies are chess and hobbies like it.", "Such hobbies as chess!", "I sing."]
+    turns = [
+        RecallCandidate(
+            seq=index,
+            text=text,
+            author="user",
+            session="monday",
+            cosine=0.6 - index / 100,
+            before=texts[index - 1] if index == 1 else None,
+            after=texts[1] if index == 0 else None,
+        )
+        for index, text in enumerate(texts)
+    ]
+    several = {hit.candidate.seq: value(hit, "adjacent") for hit in ask("Which hobbies do I have?", turns)}
+    assert several == {0: 0.0, 1: 0.5, 2: 0.0}
+    assert not any(value(hit, "adjacent") for hit in ask("Which hobby do I have?", turns))

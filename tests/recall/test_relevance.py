@@ -2,11 +2,17 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lukasa
 from lukasa.errors import InvalidInput
 from lukasa.models.embedders import open_embedder
-from lukasa.recall.relevance import DEFAULT_CUTOFF, measure_cosines
+from lukasa.recall.query import parse_question
+from lukasa.recall.relevance import DEFAULT_CUTOFF, USUAL_COSINES, compute_relevance, measure_cosines
+from lukasa.recall.signals import CorpusStatistics, RankingEvidence, RecallCandidate
+from lukasa.record import Draft
+from lukasa_bench.conversations import ConversationCorpus
 
 FACTS = (
     "We deploy on Fridays after the standup.",
@@ -157,3 +163,72 @@ def test_the_cosines_of_an_unknown_embedder_are_measured():
         assert memory.recall("Which pet belongs to Anna?").hits[0].relevance > 0.5
         assert memory.recall("Which pet belongs to Anna?").hits[0].text == FACTS[1]
         assert memory.recall(FOREIGN[0]).nothing_relevant
+
+
+SPEAKERS = ("Anna", "Ben", "Carla")
+WORDS = ("dog", "shelter", "greyhound", "adopt")
+QUESTION = parse_question("Which greyhound dog did Anna adopt from the shelter?", speakers=SPEAKERS)
+said = st.builds(
+    lambda speaker, start, words, cosine: (speaker, " ".join((start, *words)), cosine),
+    st.sampled_from(SPEAKERS),
+    st.sampled_from(("I said", "You said", "Anna said", "They said")),
+    st.lists(st.sampled_from(WORDS), max_size=4),
+    st.floats(-1, 1) | st.none(),
+)
+
+
+def judge(talk):
+    """Return the relevance of each text; the corpus is the same for all talks."""
+    corpus = CorpusStatistics(100, dict.fromkeys(WORDS, 5))
+    candidates = [
+        RecallCandidate(seq, text, author=speaker, cosine=cosine) for seq, (speaker, text, cosine) in enumerate(talk)
+    ]
+    return compute_relevance(RankingEvidence(QUESTION, candidates, corpus), USUAL_COSINES)
+
+
+@pytest.mark.requirement("RCL-8")
+@settings(max_examples=150, deadline=None)
+@given(st.lists(said, min_size=1, max_size=9), st.data())
+def test_a_text_that_matches_better_is_never_less_relevant(talk, data):
+    index = data.draw(st.integers(0, len(talk) - 1))
+    speaker, text, cosine = talk[index]
+    nearer = None if cosine is None else data.draw(st.floats(cosine, 1))
+    added = data.draw(st.lists(st.sampled_from(WORDS), max_size=2))
+    better = [*talk[:index], (speaker, " ".join((text, *added)), nearer), *talk[index + 1 :]]
+    before, after = judge(talk), judge(better)
+    assert ((before >= 0) & (before <= 1)).all()
+    assert after[index] >= before[index] - 1e-9
+
+
+@pytest.mark.requirement("RCL-8")
+@pytest.mark.parametrize(
+    ("others", "expected"), [((), 0.999), (("You said",), 0.999), (("I said",) * 2, 0.769), (("I said",) * 8, 0.5)]
+)
+def test_a_full_match_about_a_person_counts_less_the_more_only_others_say_about_it(others, expected):
+    words = "greyhound dog adopt shelter"
+    talk = [("Anna", f"I said {words}", 0.6), *(("Ben", f"{start} {words}", 0.6) for start in others)]
+    assert judge(talk)[0] == pytest.approx(expected, abs=0.001)
+
+
+@pytest.mark.requirement("RCL-8")
+def test_a_good_match_of_few_words_does_not_make_up_for_what_only_others_said():
+    talk = [("Anna", "I said dog shelter", 0.6), *[("Ben", "I said greyhound dog adopt shelter", 0.6)] * 8]
+    assert judge(talk)[0] < DEFAULT_CUTOFF
+
+
+@pytest.mark.requirement("RCL-8")
+@pytest.mark.parametrize(("embedder", "notes"), [("static", 1_000), ("minilm", 30)])
+def test_the_relevance_holds_in_stores_of_every_size(embedder, notes):
+    with lukasa.open("memory:", embedder=embedder) as memory:
+        memory.remember("I prefer tea to coffee in the morning.")
+        assert memory.recall("What do I drink in the morning?").hits
+        memory.remember("I like window seats on trains.")
+        memory.remember("I prefer short answers without lists.")
+        assert memory.recall("What is the capital of France?").nothing_relevant
+        turns = ConversationCorpus(7).take(notes)
+        memory.journal.append(Draft("note", turn.text, author=turn.author) for turn in turns)
+        memory.recall.index.catch_up()
+        found = memory.recall("What do I drink in the morning?").hits
+        assert found[0].text.startswith("I prefer tea")
+        assert found[0].relevance > 0.5
+        assert memory.recall("What is the capital of France?").nothing_relevant

@@ -68,9 +68,15 @@ _ASSISTANT_SAID = compile_on_use(
 )
 _FIRST_PERSON = compile_on_use(r"\b(?:I|my|mine|me|we|our|us)\b", re.IGNORECASE)
 _PAST_REFERENCE = compile_on_use(
-    r"\b(?:did|have|had|was|were) (?:I|we)\b|\b(?:I|we)(?:['’]ve| have| had)? (?:said|mentioned|told|planned|asked|discussed|brought up)\b",
+    r"\b(?:did|have|had|was|were) (?:I|we|you)\b|\b(?:I|we)(?:['’]ve| have| had)? (?:said|mentioned|told|planned|asked|discussed|brought up)\b",
     re.IGNORECASE,
 )
+_SEVERAL = compile_on_use(
+    r"^\W*(?:what|which) (?:(?:are|were|other|different|new) )*(?!(?:is|was|does|has|his|this|its|us)\b)\w+[^s\W]s\b"
+    r"|\bhow many\b|\bin what ways\b|\bwhat (?:kind|type|sort)s? of\b",
+    re.IGNORECASE,
+)
+_QUANTITY = compile_on_use(r"\bhow (?:many|much|often|long)\b", re.IGNORECASE)
 _FRAMING = compile_on_use(
     "|".join(
         (
@@ -165,13 +171,19 @@ def parse_question(text: str, *, speakers: Iterable[str] = (), now: date | None 
         order=order,
         standing=kind in {QuestionKind.FACT, QuestionKind.TIME, QuestionKind.ADVICE}
         and not named
-        and not _PAST_REFERENCE.search(text),
+        and not _PAST_REFERENCE.search(text)
+        and not (kind is QuestionKind.FACT and _QUANTITY.search(text) and _FIRST_PERSON.search(text)),
     )
 
 
 def asks_for_summary(text: str) -> bool:
     """Return whether a question asks for a summary of a topic."""
     return _SUMMARY.search(text) is not None
+
+
+def asks_for_several(question: ParsedQuestion) -> bool:
+    """Return whether a question asks for several things, such as activities or books, or for their number."""
+    return question.kind is QuestionKind.FACT and _SEVERAL.search(question.text) is not None
 
 
 def _classify_kind(text: str) -> QuestionKind:

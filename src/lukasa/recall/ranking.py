@@ -28,11 +28,13 @@ from lukasa.recall.relevance import USUAL_COSINES, compute_relevance
 from lukasa.recall.second_look import topic
 from lukasa.recall.signals import (
     JOINT_SIGNALS,
+    MAX_DEDUCTION,
     MAX_WHOLE_LENGTH,
     SIGNALS,
     CorpusStatistics,
     RankingEvidence,
     RecallCandidate,
+    adjacent,
     speaks_of_self,
 )
 from lukasa.record import Key, Record
@@ -50,8 +52,8 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
         "session": 0.4,
         "trust": 0.4,
         "phrases": 0.3,
+        "preference": 0.3,
         "subject": 0.25,
-        "preference": 0.2,
         "tier": 0.2,
         "linked": 0.2,
         "recency": 0.1,
@@ -59,6 +61,7 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
         "personal": 0.1,
         "specific": 0.1,
         "telling": 0.1,
+        "adjacent": -MAX_DEDUCTION,
     }
 )
 
@@ -143,10 +146,13 @@ def rank_candidates(
     if weights.get("topic"):
         values["topic"] = topic(evidence, scores)
         scores = scores + weights["topic"] * values["topic"]
-    joint_values = {name: JOINT_SIGNALS[name](ordered, scores) for name in JOINT_SIGNALS if weights.get(name)}
+    joint_values = {name: JOINT_SIGNALS[name](evidence, scores) for name in JOINT_SIGNALS if weights.get(name)}
     for name, value in joint_values.items():
         scores = scores + weights[name] * value
     values |= joint_values
+    if weights.get("adjacent"):
+        values["adjacent"] = adjacent(evidence, scores)
+        scores = scores + weights["adjacent"] * values["adjacent"]
     table = list(zip(*(value.tolist() for value in values.values()), strict=True)) or [()] * len(ordered)
     relevance = compute_relevance(evidence, cosine_range).tolist()
     used_weights = MappingProxyType({name: weights[name] for name in values})

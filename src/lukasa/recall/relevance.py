@@ -8,8 +8,9 @@ Nothing is compared with the best hit, so that the best of many useless records 
   the store counts like the rarest.
 - the person: whether the question names a speaker and the text is by them or about them.
 - the gap: whether what is said about that speaker is nearer to the question than what is said about the others. A question
-  about one person that only another one ever spoke about has no answer. "I" is about who speaks, "you" about who is
-  spoken to: of two people the other one, of more the one who is named.
+  about one person that only another one ever spoke about has no answer, however near the next best text is: above a
+  limit a better match does not make up for the gap. "I" is about who speaks, "you" about who is spoken to: of two people
+  the other one, of more the one who is named.
 - the time the question names, if the text is from it or about it.
 
 The weights are round and chosen by hand on development sets of conversations: a relevance of 0.5 is where as many questions
@@ -33,6 +34,10 @@ USUAL_COSINES = (0.1, 0.6)
 """The cosines of unrelated texts, and of a question and its answer, by the default embedder."""
 _NEARNESS, _COVERAGE, _PERSON, _TIME, _GAP = 2.0, 2.0, 1.5, 1.5, 10.0
 _MIDDLE, _STEEPNESS = 2.0, 2.0
+_GOOD_MATCH, _WHOLE_QUESTION = (
+    4.0,
+    1.0,
+)  # beyond this much, and more for a text that covers the question, no match counts
 _MAX_GAP = 0.3  # a single answer among many texts of others stays above the cut-off
 _COMPARED_TEXTS = 5  # the best so many texts about the person named are compared with as many about the others
 _PAIRS = (
@@ -77,6 +82,7 @@ def compute_relevance(evidence: RankingEvidence, cosine_range: tuple[float, floa
             ],
             dtype=np.bool_,
         )
+        total += _PERSON * concerns
         if concerns.any() and not concerns.all():
             is_dialogue = len({candidate.name for candidate in candidates}) == 2
             share = np.array(  # how much each text is about the person named
@@ -89,8 +95,12 @@ def compute_relevance(evidence: RankingEvidence, cosine_range: tuple[float, floa
             )
             strength = nearness + covered
             gap = _mean_of_best(strength * share) - _mean_of_best(strength * (1 - share))
+            limit = _GOOD_MATCH + _WHOLE_QUESTION * np.clip(2 * covered - 1, 0.0, 1.0) ** 2
+            excess = np.maximum(total - limit, 0.0)
+            total -= excess * np.minimum(
+                2 * share, 1.0
+            )  # a text about others gains at least what it takes from the gap
             total += _GAP * np.clip(gap, -_MAX_GAP, _MAX_GAP)
-        total += _PERSON * concerns
     relevance: Values = 1.0 / (1.0 + np.exp(-_STEEPNESS * (total - _MIDDLE)))
     return relevance
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion, QuestionKind, TimeOrder
+from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion, QuestionKind, TimeOrder, asks_for_several
 from lukasa.text.dates import find_periods
 from lukasa.text.patterns import compile_on_use
 from lukasa.text.terms import find_term_offsets, fold_text
@@ -39,6 +39,8 @@ _MIN_MATCH_SHARE = 0.3  # a best match below this share of the question does not
 _ANSWER_SHARE = 0.8  # the share of the nearness of a question to which an answer is raised
 _MIN_COSINE_SPREAD = 0.4  # a few hundred candidates span more; among fewer, cosines are not stretched beyond this
 _MIN_SCORE_SPREAD = 0.8  # the same for scores
+MAX_DEDUCTION = 0.2
+"""What a turn loses that stands between two better ones, if the question asks for several things."""
 _DAYS_SOON_AFTER = 10  # people still talk about an event within this many days
 _MAX_RULES = 5  # more would crowd out the answer
 _MAX_PERIOD_DAYS = 100  # a text about a whole year says little about one day in it
@@ -55,7 +57,7 @@ _RULE = compile_on_use(
 _RULE_HINTS = ("always", "never", " ask", "request", "from now", "forward", "future", "want to know")
 _PREFERENCE = compile_on_use(
     r"\bI(?:['’]d| would)?(?: \w+ly| also| always)? (?:prefer|rather|favou?r)\b|\bmy preference\b"
-    r"|\bI(?:['’]ve| have)? (?:chosen|chose|decided)\b|\bI (?:like|want|tend|try|aim) (?:to|it when)\b|\bI(?:['’]m| am) trying to keep\b",
+    r"|\bI(?:['’]ve| have)? (?:chosen|chose|decided)\b|\bI (?:like|tend|try) (?:to|it when)\b|\bI(?:['’]m| am) trying to keep\b",
     re.IGNORECASE,
 )
 _FIRST_PERSON = compile_on_use(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b")
@@ -261,6 +263,10 @@ class RankingEvidence:
         self.corpus = corpus
         self.term_weights = np.array([corpus.term_weight(term) for term in question.terms])
 
+    @cached_property
+    def asks_for_several(self) -> bool:
+        return asks_for_several(self.question)
+
     @property
     def zeros(self) -> Values:
         """The value of a signal that does not apply to the question."""
@@ -432,12 +438,13 @@ def coverage(evidence: RankingEvidence) -> Values:
     Names of speakers do not count. In a long text, half of the score is the share of keywords, rare or not, that occur
     within one sentence: words that merely meet in a passage say little. A short turn and the question that it follows
     are one passage. The score is squared, so that covering nearly everything counts and covering little more than half
-    hardly does. Authors the question is not about get a quarter.
+    hardly does. Authors the question is not about get a quarter. If the question asks for several things the score is
+    halved: few of them are in a text that has all of its words.
     """
     if evidence.question.names.issuperset(evidence.question.terms):
         return evidence.zeros
-    share = evidence.shares_with_question
-    return np.clip(2 * share - 1, 0.0, 1.0) ** 2 * np.where(evidence.subject_matches > 0, 1.0, 0.25)
+    share, highest = evidence.shares_with_question, 0.5 if evidence.asks_for_several else 1.0
+    return np.clip(2 * share - 1, 0.0, 1.0) ** 2 * np.where(evidence.subject_matches > 0, highest, highest / 4)
 
 
 def _max_weight_within(length: int, term_offsets: Sequence[tuple[int, int]], weights: Sequence[float]) -> float:
@@ -559,25 +566,43 @@ def trust(evidence: RankingEvidence) -> Values:
     return np.clip(_to_array([candidate.trust for candidate in evidence.candidates]), 0.0, 1.0)
 
 
-def linked(candidates: Sequence[RecallCandidate], scores: Values) -> Values:
+def linked(evidence: RankingEvidence, scores: Values) -> Values:
     """Return the scaled score of the best candidate that each one is linked with."""
+    candidates = evidence.candidates
     if not any(candidate.links for candidate in candidates):
-        return np.zeros(len(candidates))
+        return evidence.zeros
     scaled = _scale_to_unit(scores, _MIN_SCORE_SPREAD)
     by_seq = {candidate.seq: float(score) for candidate, score in zip(candidates, scaled, strict=True)}
     return _to_array(max((by_seq.get(seq, 0.0) for seq in candidate.links), default=0.0) for candidate in candidates)
 
 
-def session(candidates: Sequence[RecallCandidate], scores: Values) -> Values:
+def session(evidence: RankingEvidence, scores: Values) -> Values:
     """Return the best score of each candidate's session, itself included, scaled over all sessions."""
-    if not candidates:
-        return scores
+    candidates = evidence.candidates
     groups = [candidate.seq if candidate.session is None else candidate.session for candidate in candidates]
     best: dict[int | str, float] = {}
     for group, score in zip(groups, scores.tolist(), strict=True):
         if score >= best.get(group, score):
             best[group] = score
     return _scale_to_unit(_to_array([best[group] for group in groups]), _MIN_SCORE_SPREAD)
+
+
+def adjacent(evidence: RankingEvidence, scores: Values) -> Values:
+    """Return 0.5 for each better turn next to a turn, when the question asks for several things: both tell the same one.
+
+    A turn that is no longer better, because of its own neighbours, does not count.
+    """
+    values = evidence.zeros
+    if not evidence.asks_for_several:
+        return values
+    known: dict[tuple[str, str | None], float] = {}
+    for index in np.argsort(-scores, kind="stable").tolist():
+        candidate, score = evidence.candidates[index], float(scores[index])
+        if (group := candidate.session) is not None:
+            better = [known.get((group, text), score) > score for text in (candidate.before, candidate.after)]
+            values[index] = sum(better) / 2
+            known.setdefault((group, candidate.text), score - MAX_DEDUCTION * values[index])
+    return values
 
 
 SIGNALS: Mapping[str, Callable[[RankingEvidence], Values]] = {
@@ -589,7 +614,7 @@ SIGNALS: Mapping[str, Callable[[RankingEvidence], Values]] = {
 }  # fmt: skip
 """The signals that score each candidate separately, by name."""
 
-JOINT_SIGNALS: Mapping[str, Callable[[Sequence[RecallCandidate], Values], Values]] = {
+JOINT_SIGNALS: Mapping[str, Callable[[RankingEvidence, Values], Values]] = {
     signal.__name__: signal for signal in (session, linked)
 }
 """The signals that raise a candidate because of related ones; they start from the sum of all other signals."""

@@ -282,9 +282,13 @@ class PostgresReader(StoreReader):
         return counts
 
     def authors(self, latest: int) -> list[str]:
-        pairs = sorted(self.tally(), key=lambda row: -row.live)[:MAX_STREAMS]
-        rows = self._fetch_rows("authors", ([row.scope for row in pairs], [row.kind for row in pairs], latest))
-        return [author for (author,) in rows]
+        kinds_of_scope: dict[str, list[str]] = {}
+        for row in sorted(self.tally(), key=lambda row: -row.live)[:MAX_STREAMS]:
+            kinds_of_scope.setdefault(row.scope, []).append(row.kind)
+        found: set[str] = set()
+        for scope, kinds in kinds_of_scope.items():
+            found.update(author for (author,) in self._fetch_rows("authors", (kinds, scope, latest)))
+        return sorted(found)
 
     def near_duplicates(
         self, keys_of_texts: Sequence[Sequence[int]], scope: str, *, kind: str, limit_per_key: int

@@ -8,6 +8,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import psycopg
 import pytest
@@ -19,6 +20,7 @@ from lukasa.storage.engine import Query
 from lukasa.storage.postgres import PostgresEngine, sql
 from lukasa.storage.postgres.sql import SQL
 from lukasa.testing.contract.base import add, log_entries, make_draft
+from lukasa.transfer.copy import copy_log
 
 SCOPES = ["shared", *(f"agent:{number}" for number in range(11))]
 OWN = SCOPES[0]
@@ -51,7 +53,7 @@ _NOT_RUN = {
 class RecordingCursor(psycopg.Cursor):
     """Passes statements on and notes them with their values."""
 
-    statements: dict = {}
+    statements: ClassVar[dict] = {}
 
     def execute(self, query, params=None, **options):
         self.statements.setdefault(query, params)
@@ -216,3 +218,30 @@ def test_what_a_caller_of_one_scope_does_is_in_the_partitions_of_that_scope(fill
         name for name in names if any(text.startswith(SQL[name].partition("WITHIN_REACH(")[0]) for text in beginnings)
     }
     assert names - seen == _NOT_RUN
+
+
+@pytest.mark.requirement("OPS-2")
+@pytest.mark.parametrize("wanted", [0, 3])
+def test_a_store_is_created_with_the_number_of_partitions_that_its_database_sets(postgres, filled, wanted):
+    role = f"reader_of_{wanted}"
+    with postgres.database() as url:
+        name = url.partition("@/")[2].partition("?")[0]
+        postgres.execute(f'ALTER DATABASE "{name}" SET lukasa.partitions = {wanted}')
+        with lukasa.open(filled) as source, lukasa.open(url) as target:
+            assert copy_log(source.journal, target.journal).proof.holds
+        with lukasa.open(url, agent="ada", scopes=(OWN,), embedder="hash") as memory:
+            work(memory)
+        postgres.execute(f"CREATE ROLE {role} LOGIN")
+        with lukasa.open(url) as owner:
+            assert owner.verify().findings == ()
+        with closing(PostgresEngine(url)) as engine:
+            engine.grant(role, read=[SCOPES[1]])
+        with lukasa.open(postgres.url(name, user=role), agent="eve", scopes=(SCOPES[1],), embedder="hash") as memory:
+            assert len(memory.recall("heron").hits) == 4
+        with psycopg.connect(postgres.url(name, user=role), options=_OPTIONS) as connection:
+            assert {scope for (scope,) in connection.execute("SELECT scope FROM log WHERE kind = 'memory'")} == {SCOPES[1]}
+        tables = "SELECT count(*) FROM pg_inherits JOIN pg_class ON oid = inhparent WHERE relkind = 'p' AND relname = ANY(%s)"
+        by_scope = ["log", "link", "hidden", "duplicate_key", "vector_1"]
+        assert postgres.execute(tables, by_scope, database=name) == [(wanted * len(by_scope),)]
+    postgres.drop(name)
+    postgres.execute(f"DROP ROLE {role}")

@@ -198,7 +198,7 @@ class PostgresReader(StoreReader):
                 return []
         phrases = [text_index.format_phrase(phrase) for phrase in text_query.phrases]
         tsquery = text_query.format_tsquery(list(text_query.phrases))
-        statement = text_index.build_token_match(len(phrases), conditions, counts=counts)
+        statement = text_index.build_token_match(len(phrases), tuple(conditions), counts=counts)
         limit = None if query.limit is None else clamp_int64(query.limit)
         bound = (*phrases, tsquery, *values, live, live, *times, limit)
         rows = self._run_within_reach(statement, bound).fetchall()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from math import log
 from typing import NamedTuple
@@ -116,7 +117,8 @@ def format_phrase(phrase: Phrase) -> str:
     return "(" + " <-> ".join(map(_quote_token, phrase)) + ")"
 
 
-def build_token_match(phrases: int, conditions: Sequence[str], *, counts: bool) -> str:
+@lru_cache(maxsize=256)
+def build_token_match(phrases: int, conditions: tuple[str, ...], *, counts: bool) -> str:
     """Build the statement that matches single tokens and scores the texts as ``bm25_scores`` does, in one pass.
 
     It counts the texts with each token among the matches if ``counts``; otherwise its values say how many there are. Its values are

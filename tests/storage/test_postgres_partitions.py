@@ -121,7 +121,7 @@ def find_strayed(url, statements):
         assert {name for name, (own, system) in partitions.items() if own and system} == set()
         for statement, values in statements.items():
             connection.execute("BEGIN")
-            before = dict(connection.execute(_STATISTICS))
+            before: dict = dict(connection.execute(_STATISTICS))
             try:
                 ((plan,),) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", values).fetchall()
             except psycopg.errors.UniqueViolation as error:  # an insert that was made before says where
@@ -239,7 +239,7 @@ def test_a_store_is_created_with_the_number_of_partitions_that_its_database_sets
         with lukasa.open(postgres.url(name, user=role), agent="eve", scopes=(SCOPES[1],), embedder="hash") as memory:
             assert len(memory.recall("heron").hits) == 4
         with psycopg.connect(postgres.url(name, user=role), options=_OPTIONS) as connection:
-            assert {scope for (scope,) in connection.execute("SELECT scope FROM log WHERE kind = 'memory'")} == {SCOPES[1]}
+            assert set(connection.execute("SELECT scope FROM log WHERE kind = 'memory'")) == {(SCOPES[1],)}
         tables = "SELECT count(*) FROM pg_inherits JOIN pg_class ON oid = inhparent WHERE relkind = 'p' AND relname = ANY(%s)"
         by_scope = ["log", "link", "hidden", "duplicate_key", "vector_1"]
         assert postgres.execute(tables, by_scope, database=name) == [(wanted * len(by_scope),)]

@@ -176,6 +176,7 @@ def work(memory):
     source = Link("derived_from", first.key)
     assert journal.append([Draft("note", f"many {number}", links=(source,)) for number in range(60)], key="k")
     assert journal.append([Draft("note", "few", links=(source,)), Draft("note", "more", labels=("tag=a",))])
+    assert journal.append([Draft("note", "again", id=id) for id in ("y", "z")])
     assert journal.delete(first.key)
     assert journal.neighbours(first.key)
     assert memory.remember("Deploys run on Tuesdays.")

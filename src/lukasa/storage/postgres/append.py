@@ -265,7 +265,14 @@ def _add_maybe_hidden(
 
 
 def _read_key_states(database: Database, keys: Iterable[KeyTuple]) -> list[tuple[KeyTuple, KeyState]]:
-    rows = _select_scope_by_scope(database, "key_states", ("kinds", "ids"), list(set(keys)))
+    wanted = list(set(keys))
+    rows: Iterable[tuple[Any, ...]]
+    if len(wanted) == 1:
+        rows = database.execute(
+            SQL["key_state"], dict(zip(("scope", "kind", "id"), wanted[0], strict=True)), binary=True
+        )
+    else:
+        rows = _select_scope_by_scope(database, "key_states", ("kinds", "ids"), wanted)
     return [parse_key_state(row) for row in rows]
 
 

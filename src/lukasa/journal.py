@@ -449,7 +449,7 @@ class Journal:
             memory.journal.write("note", "Ben is on leave.")
             memory.journal.find("leave", lukasa.Query(kinds=("note",)))
         """
-        with self.snapshot() as reader:
+        with self._open_reader(single_query=query.as_of is None and not query.every_version) as reader:
             return reader.match_text(words, _query_in_utc(query))
 
     def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lukasa.scope import FULL_REACH
+from lukasa.storage.engine import Query
 from lukasa.storage.postgres import PostgresEngine
 from lukasa.storage.postgres.text_index import CorpusStats, TextQuery, bm25_scores, format_tsvector
 from lukasa.testing.contract.base import find_ids, write_note
@@ -73,3 +75,14 @@ def test_a_token_repeated_many_times_is_written_once():
     tsvector = format_tsvector(["a", "handful", "of", "words"] * 100_000)
     assert tsvector.startswith("a:1,5,9,")
     assert len(tsvector) < 10_000
+
+
+def test_a_search_of_several_statements_sees_one_moment(engine):
+    notes = Query(kinds=("note",))
+    write_note(engine, "a", "the first heron")
+    with engine.snapshot(FULL_REACH, single_query=True) as reader:
+        assert len(reader.match_text("heron", notes)) == 1
+        write_note(engine, "b", "the second heron")
+        assert len(reader.match_text("first-heron heron", notes)) == 1
+    with engine.snapshot(FULL_REACH, single_query=True) as reader:
+        assert len(reader.match_text("heron")) == len(reader.match_text("heron", notes)) == 2

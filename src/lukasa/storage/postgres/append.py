@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import count
+from itertools import count, groupby
+from operator import itemgetter
 from typing import Any
 
 from psycopg.errors import UniqueViolation
@@ -264,9 +265,24 @@ def _add_maybe_hidden(
 
 
 def _read_key_states(database: Database, keys: Iterable[KeyTuple]) -> list[tuple[KeyTuple, KeyState]]:
-    columns = [list(column) for column in zip(*sorted(set(keys)), strict=True)]
-    rows = database.execute(SQL["key_states"], columns, binary=True) if columns else ()
+    wanted = list(set(keys))
+    rows: Iterable[tuple[Any, ...]]
+    if len(wanted) == 1:
+        rows = database.execute(
+            SQL["key_state"], dict(zip(("scope", "kind", "id"), wanted[0], strict=True)), binary=True
+        )
+    else:
+        rows = _select_scope_by_scope(database, "key_states", ("kinds", "ids"), wanted)
     return [parse_key_state(row) for row in rows]
+
+
+def _select_scope_by_scope(
+    database: Database, name: str, columns: Sequence[str], wanted: Sequence[tuple[Any, ...]]
+) -> Iterator[tuple[Any, ...]]:
+    """Run a statement for what is wanted of each scope, so that each run touches the partitions of one scope."""
+    for scope, rows in groupby(sorted(wanted), key=itemgetter(0)):
+        _, *lists = map(list, zip(*rows, strict=True))
+        yield from database.execute(SQL[name], {"scope": scope, **dict(zip(columns, lists, strict=True))}, binary=True)
 
 
 def _flush(database: Database, pending: PostgresPendingBatch) -> list[PostgresLogRow]:
@@ -364,8 +380,7 @@ class PostgresReplay(Replay):
         keys = [(record.scope, record.kind, record.id) for record in records]
         self._pending = PostgresPendingBatch(settings, _read_key_states(database, keys))
         versions = [(*key, record.version) for key, record in zip(keys, records, strict=True)]
-        columns = [list(column) for column in zip(*versions, strict=True)]
-        rows = database.execute(SQL["digests_of_versions"], columns, binary=True) if columns else ()
+        rows = _select_scope_by_scope(database, "digests_of_versions", ("kinds", "ids", "versions"), versions)
         self._digests: dict[Any, bytes] = {row[:4]: row[4] for row in rows}
 
     def find_digest(self, version: VersionTuple) -> bytes | None:

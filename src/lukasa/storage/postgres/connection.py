@@ -298,6 +298,9 @@ class TransactionSnapshot:
         with self._query_timeouts.limit_time(self.database):
             return self.database.execute(statement, values, binary=True)
 
+    def keep_moment(self) -> None:
+        """Do nothing: the transaction sees one moment."""
+
     def find_settled_position(self, *, wait: bool = True) -> int | None:
         """Return the settled position. Wait a moment for running writers, so that it covers every finished write."""
         if wait and self.settled_position < self._newest_position and self._is_unused:
@@ -315,6 +318,13 @@ class StatementSnapshot:
         self._settled = replica.settled_position if replica else None
         self._connection = (replica.client, replica.database) if replica else (server, server.acquire())
         self._is_open = True
+        self._keeps_moment = False
+
+    def keep_moment(self) -> None:
+        """Begin a transaction for a query that takes several statements."""
+        if not self._keeps_moment:
+            self.run(_BEGIN_SNAPSHOT)
+            self._keeps_moment = True
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
         deadline = time.monotonic() + self._server.timeout
@@ -326,7 +336,7 @@ class StatementSnapshot:
                 with client.query_timeouts.limit_time(database):
                     return database.execute(statement, values, binary=True)
             except psycopg.Error as error:
-                if not is_connection_lost(error) or time.monotonic() > deadline:
+                if self._keeps_moment or not is_connection_lost(error) or time.monotonic() > deadline:
                     raise
             self._settled = None
             self.close(is_lost=True)
@@ -336,6 +346,7 @@ class StatementSnapshot:
         client, database = self._connection
         if self._is_open:
             self._is_open = False
+            roll_back(database)
             client.release(database, is_lost=is_lost)
 
     def find_settled_position(self, *, wait: bool = True) -> int | None:
@@ -355,6 +366,9 @@ class WriterSnapshot:
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
         return self.database.execute(statement, values, binary=True)
+
+    def keep_moment(self) -> None:
+        """Do nothing: nobody else writes."""
 
     def find_settled_position(self, *, wait: bool = True) -> int | None:  # noqa: ARG002 - no other writer is active
         return None

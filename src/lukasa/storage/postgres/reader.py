@@ -60,6 +60,9 @@ class PostgresSnapshot(Protocol):
     """The transaction that a reader reads in."""
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]: ...
+    def keep_moment(self) -> None:
+        """Let every later statement see the same moment."""
+
     def find_settled_position(self, *, wait: bool = True) -> int | None:
         """Return the position up to which no new entry can appear; None when no other writer is active.
 
@@ -155,10 +158,13 @@ class PostgresReader(StoreReader):
         scored: list[tuple[float, int]] = []
         found: list[Match] = []
         is_plain = text_query.is_plain and len(text_query.phrases) <= _MAX_RANKED_PHRASES and query.mentions is None
+        counts = is_plain and not text_query.all_of and replace(query, limit=None) == ALL_RECORDS
+        if not counts:  # the words are counted before the texts are matched
+            self._snapshot.keep_moment()
         for live in (True,) if query.as_of is None and not query.every_version else (True, False):
             meant = [*conditions, "log.live = %s"], [*values, live]
             if is_plain:
-                found += self._match_tokens(text_query, *meant, query, live=live)
+                found += self._match_tokens(text_query, *meant, query, live=live, counts=counts)
                 continue
             corpus = self._read_corpus_stats(text_query, live=live)
             if any(corpus.texts_with_phrase.values()):
@@ -171,11 +177,20 @@ class PostgresReader(StoreReader):
         return sorted(found, key=lambda match: (-match.score, match.record.seq))[: query.limit]
 
     def _match_tokens(
-        self, text_query: text_index.TextQuery, conditions: list[str], values: list[Any], query: Query, *, live: bool
+        self,
+        text_query: text_index.TextQuery,
+        conditions: list[str],
+        values: list[Any],
+        query: Query,
+        *,
+        live: bool,
+        counts: bool,
     ) -> list[Match]:
-        """Match texts, current ones or others, that hold some tokens; the server finds, counts and scores them."""
+        """Match texts, current ones or others, that hold some tokens; the server finds and scores them.
+
+        With ``counts`` it counts the texts with each token too: what matches is all there is.
+        """
         times: list[Any] = list(text_query.phrases.values())
-        counts = not text_query.all_of and replace(query, limit=None) == ALL_RECORDS  # what matches is all there is
         if not counts:
             corpus = self._read_corpus_stats(text_query, live=live).texts_with_phrase
             times = [value for phrase, n in text_query.phrases.items() for value in (n, *[corpus.get(phrase, 0)] * 3)]
@@ -183,7 +198,7 @@ class PostgresReader(StoreReader):
                 return []
         phrases = [text_index.format_phrase(phrase) for phrase in text_query.phrases]
         tsquery = text_query.format_tsquery(list(text_query.phrases))
-        statement = text_index.build_token_match(len(phrases), conditions, counts=counts)
+        statement = text_index.build_token_match(len(phrases), tuple(conditions), counts=counts)
         limit = None if query.limit is None else clamp_int64(query.limit)
         bound = (*phrases, tsquery, *values, live, live, *times, limit)
         rows = self._run_within_reach(statement, bound).fetchall()
@@ -282,9 +297,13 @@ class PostgresReader(StoreReader):
         return counts
 
     def authors(self, latest: int) -> list[str]:
-        pairs = sorted(self.tally(), key=lambda row: -row.live)[:MAX_STREAMS]
-        rows = self._fetch_rows("authors", ([row.scope for row in pairs], [row.kind for row in pairs], latest))
-        return [author for (author,) in rows]
+        kinds_of_scope: dict[str, list[str]] = {}
+        for row in sorted(self.tally(), key=lambda row: -row.live)[:MAX_STREAMS]:
+            kinds_of_scope.setdefault(row.scope, []).append(row.kind)
+        found: set[str] = set()
+        for scope, kinds in kinds_of_scope.items():
+            found.update(author for (author,) in self._fetch_rows("authors", (kinds, scope, latest)))
+        return sorted(found)
 
     def near_duplicates(
         self, keys_of_texts: Sequence[Sequence[int]], scope: str, *, kind: str, limit_per_key: int

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from math import log
 from typing import NamedTuple
@@ -116,7 +117,8 @@ def format_phrase(phrase: Phrase) -> str:
     return "(" + " <-> ".join(map(_quote_token, phrase)) + ")"
 
 
-def build_token_match(phrases: int, conditions: Sequence[str], *, counts: bool) -> str:
+@lru_cache(maxsize=256)
+def build_token_match(phrases: int, conditions: tuple[str, ...], *, counts: bool) -> str:
     """Build the statement that matches single tokens and scores the texts as ``bm25_scores`` does, in one pass.
 
     It counts the texts with each token among the matches if ``counts``; otherwise its values say how many there are. Its values are
@@ -132,8 +134,9 @@ def build_token_match(phrases: int, conditions: Sequence[str], *, counts: bool) 
     weights = ", ".join(
         f"%s * CASE WHEN {count} > texts THEN {_MIN_IDF} ELSE greatest(ln((texts - {count} + 0.5) / ({count} + 0.5)), {_MIN_IDF}) END AS weight_{n}"
         for n in numbers
-        for count in ["%s" if not counts else f"count(*) FILTER (WHERE count_{n} > 0)"]
+        for count in ["%s" if not counts else f"texts_{n}"]
     )
+    counted = ", ".join(f"count(*) FILTER (WHERE count_{n} > 0) AS texts_{n}" for n in numbers)
     score = " + ".join(f"weight_{n} * count_{n} * {_K1 + 1} / (count_{n} + shortest + rate * length)" for n in numbers)
     return f"""WITH found AS MATERIALIZED (
             SELECT log.seq, log.scope, log.tokens AS length, {found} FROM log WHERE log.words @@ %s::tsquery AND {" AND ".join(conditions)}),
@@ -142,7 +145,7 @@ def build_token_match(phrases: int, conditions: Sequence[str], *, counts: bool) 
             FROM tally WHERE WITHIN_REACH(scope)),
         weighed AS MATERIALIZED (SELECT {weights}, {_K1 * (1 - _B)}::float8 AS shortest,
             {_K1 * _B}::float8 * greatest(texts, 1) / CASE WHEN tokens > 0 THEN tokens ELSE greatest(texts, 1) END AS rate
-            FROM {"found, corpus" if counts else "corpus"} GROUP BY texts, tokens),
+            FROM corpus{f", (SELECT {counted} FROM found) AS counted" if counts else ""}),
         best AS (SELECT seq, scope, {score} AS score FROM found, weighed ORDER BY score DESC, seq LIMIT %s)
         SELECT log.seq, log.line, log.digest, best.score FROM best JOIN log ON log.seq = best.seq AND log.scope = best.scope"""  # noqa: S608 - only our own fragments, values are bound
 

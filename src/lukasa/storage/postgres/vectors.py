@@ -46,7 +46,7 @@ def find_nearest(
     where = " AND ".join(conditions)
     statement = f"SELECT v.seq, {distance} FROM {table} AS v JOIN log ON log.seq = v.seq AND log.scope = v.scope WHERE WITHIN_REACH(v.scope) AND {where}"  # noqa: S608 - only our own fragments, values are bound
     query = format_vector(vector)
-    size = run(SQL["estimated_rows"], (table,)).fetchone()
+    size = run(SQL["estimated_rows"], (table, table)).fetchone()
     if limit is None or size is None or size[0] < _EXACT_SEARCH_LIMIT:
         found = run(statement, (query, *values))
     else:

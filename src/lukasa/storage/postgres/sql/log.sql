@@ -33,18 +33,29 @@ SELECT greatest(
 SELECT coalesce(max(seq), 0) FROM log WHERE scope = ANY(%s) AND seq <= %s
 
 -- name: key_states
--- Select each key's newest visible version and the highest number taken, hidden versions included.
-SELECT wanted.scope, wanted.kind, wanted.id, seen.seq, seen.version, newest.version, seen.line, seen.deleted, seen.tokens,
+-- Select the newest visible version of each key of one scope and the highest number taken, hidden versions included.
+SELECT %(scope)s::text, wanted.kind, wanted.id, seen.seq, seen.version, newest.version, seen.line, seen.deleted, seen.tokens,
     newest.line
-FROM unnest(%s::text[], %s::text[], %s::text[]) AS wanted (scope, kind, id)
+FROM unnest(%(kinds)s::text[], %(ids)s::text[]) AS wanted (kind, id)
 CROSS JOIN LATERAL (
     SELECT version, line FROM log
-    WHERE log.scope = wanted.scope AND log.kind = wanted.kind AND log.id = wanted.id
+    WHERE log.scope = %(scope)s AND log.kind = wanted.kind AND log.id = wanted.id
     ORDER BY version DESC LIMIT 1) AS newest
 LEFT JOIN LATERAL (
     SELECT seq, version, line, deleted, tokens FROM log
-    WHERE log.scope = wanted.scope AND log.kind = wanted.kind AND log.id = wanted.id
-        AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
+    WHERE log.scope = %(scope)s AND log.kind = wanted.kind AND log.id = wanted.id
+        AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = %(scope)s AND hidden.seq = log.seq)
+    ORDER BY version DESC LIMIT 1) AS seen ON true
+
+-- name: key_state
+-- Select the same of one key, in a third of the time: the server plans the statement once.
+SELECT %(scope)s::text, %(kind)s::text, %(id)s::text, seen.seq, seen.version, newest.version, seen.line, seen.deleted, seen.tokens, newest.line
+FROM (
+    SELECT version, line FROM log WHERE scope = %(scope)s AND kind = %(kind)s AND id = %(id)s ORDER BY version DESC LIMIT 1) AS newest
+LEFT JOIN LATERAL (
+    SELECT seq, version, line, deleted, tokens FROM log
+    WHERE log.scope = %(scope)s AND log.kind = %(kind)s AND log.id = %(id)s
+        AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = %(scope)s AND hidden.seq = log.seq)
     ORDER BY version DESC LIMIT 1) AS seen ON true
 
 -- name: insert_entry
@@ -73,12 +84,12 @@ UPDATE log SET live = false WHERE scope = %s AND seq = %s
 SELECT add_to_tally(%s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- name: digests_of_versions
--- Select the digests of some versions, one key lookup each: one join might read the whole kind.
-SELECT wanted.scope, wanted.kind, wanted.id, wanted.version, found.digest
-FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[]) AS wanted (scope, kind, id, version)
+-- Select the digests of some versions of one scope, one key lookup each: one join might read the whole kind.
+SELECT %(scope)s::text, wanted.kind, wanted.id, wanted.version, found.digest
+FROM unnest(%(kinds)s::text[], %(ids)s::text[], %(versions)s::bigint[]) AS wanted (kind, id, version)
 CROSS JOIN LATERAL (
     SELECT version, digest FROM log
-    WHERE log.scope = wanted.scope AND log.kind = wanted.kind AND log.id = wanted.id AND log.version <= wanted.version
+    WHERE log.scope = %(scope)s AND log.kind = wanted.kind AND log.id = wanted.id AND log.version <= wanted.version
     ORDER BY version DESC LIMIT 1) AS found
 WHERE found.version = wanted.version
 
@@ -144,7 +155,7 @@ SELECT line FROM log WHERE scope = '_lukasa' AND kind = 'erasure' ORDER BY seq
 -- name: names_at
 -- Select key and version of the entries at some positions, given as a JSON list.
 SELECT seq, scope, kind, id, version FROM log
-WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(%s::json)) ORDER BY seq
+WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(%s::json)) AND WITHIN_REACH(scope) ORDER BY seq
 
 -- name: roles_at_work
 -- Select the roles behind some connections.

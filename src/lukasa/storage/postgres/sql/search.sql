@@ -37,11 +37,11 @@ WHERE log.seq = ANY(%s) AND WITHIN_REACH(log.scope)
     AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = log.scope AND hidden.seq = log.seq)
 
 -- name: authors
--- Select the authors of the latest records of some scopes and kinds.
-SELECT DISTINCT late.author FROM unnest(%s::text[], %s::text[]) AS pair (scope, kind)
+-- Select the authors of the latest records of some kinds of one scope.
+SELECT DISTINCT late.author FROM unnest(%s::text[]) AS wanted (kind)
 CROSS JOIN LATERAL (
-    SELECT log.author FROM log WHERE log.scope = pair.scope AND log.kind = pair.kind ORDER BY log.seq DESC LIMIT %s) AS late
-WHERE late.author <> '' ORDER BY late.author
+    SELECT log.author FROM log WHERE log.scope = %s AND log.kind = wanted.kind ORDER BY log.seq DESC LIMIT %s) AS late
+WHERE late.author <> ''
 
 -- name: near_duplicates
 -- Select the current records that share any of the near-duplicate keys: the newest few of each key, and more of those that share several.

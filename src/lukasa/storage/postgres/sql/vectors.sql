@@ -20,8 +20,8 @@ SELECT seq, scope FROM log WHERE seq = ANY(%s)
 
 -- name: estimated_rows
 -- Estimate the rows of a table from the server's own statistics.
-SELECT coalesce(sum(greatest(part.reltuples, 0)), 0)::bigint
-FROM pg_inherits JOIN pg_class AS part ON part.oid = pg_inherits.inhrelid WHERE pg_inherits.inhparent = %s::regclass
+SELECT coalesce(sum(greatest(reltuples, 0)), 0)::bigint FROM pg_class
+WHERE relkind = 'r' AND oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = %s::regclass UNION ALL SELECT %s::regclass)
 
 -- name: numbers_of_model
 -- Select the table numbers of a model, one for each vector length.

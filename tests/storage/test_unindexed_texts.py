@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import count
 from pathlib import Path
 
@@ -103,6 +104,31 @@ def test_what_is_not_indexed_is_found_and_scored_as_if_it_were(tmp_path: Path, i
     assert count_unindexed(path) == 0
     assert [search(engine, reach, **query) for reach, query in views] == before
     assert engine.verify().findings == ()
+    engine.close()
+
+
+def test_scores_of_random_texts_are_those_of_a_full_index(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    words = [f"w{number}" for number in range(40)]
+    texts = [" ".join(rng.choices(words, weights=range(40, 0, -1), k=rng.randint(1, 30))) for _ in range(90)]
+    engine = SqliteEngine(tmp_path / "store.db")
+    engine.append(FULL_REACH, [make_draft(text) for text in texts[:70]])
+    for text in texts[70:]:
+        append(engine, text)
+
+    def rank() -> list[list[tuple[int, float]]]:
+        found = []
+        for number in range(60):
+            asked, together = words[number % 40] + " " + words[(7 * number) % 40], words[3] + " " + words[number % 11]
+            query = Query(limit=(None, 3, 10)[number % 3])
+            with engine.snapshot(FULL_REACH) as reader:
+                matches = reader.match_text(asked, query, together=together if number % 2 else "")
+                found.append([(match.record.seq, round(match.score, 9)) for match in matches])
+        return found
+
+    waiting = rank()
+    index_all(engine)
+    assert waiting == rank()
     engine.close()
 
 

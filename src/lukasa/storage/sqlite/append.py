@@ -272,10 +272,7 @@ def append_batch(
             return drafts
         if key is None and not pending.checks_fresh_ids:
             single = find_single_insert(reach, drafts, pending.near_duplicate_kinds, of_any_key=True)
-            if (
-                single is not None
-                and (inserted := insert_single(pending.database, now, single, index_now=True)) is not None
-            ):
+            if single is not None and (inserted := insert_single(pending.database, now, single, pending)) is not None:
                 outcome, position = inserted
                 pending.has_direct_writes = True
                 pending.reset_to(position + 1)
@@ -300,15 +297,18 @@ def append_batch(
 
 
 def insert_single(
-    database: apsw.Connection, now: datetime, sealed: ValidatedDraft, *, index_now: bool = False
+    database: apsw.Connection, now: datetime, sealed: ValidatedDraft, pending: SqlitePendingBatch | None = None
 ) -> tuple[Outcome, int] | None:
     """Insert one record that ``find_single_insert`` chose; return the outcome and the position.
 
     None if there are quarantines or the key has a version already, which need a full append. A short text is indexed later,
-    with others, unless ``index_now``.
+    with others, unless the transaction has a pending batch, which is empty.
     """
     draft, scope, kind, id, author, content, has_new_id = sealed
-    tip, has_quarantines, unindexed_from = database.execute(SQL["start_of_write"]).get
+    if pending is None:
+        tip, has_quarantines, unindexed_from = database.execute(SQL["start_of_write"]).get
+    else:
+        tip, has_quarantines, unindexed_from = pending.next_seq - 1, pending.has_quarantines, None
     if has_quarantines or (not has_new_id and database.execute(SQL["has_key"], (scope, kind, id)).get):
         return None
     at, recorded_at = to_microseconds(now), to_iso(now)
@@ -320,7 +320,7 @@ def insert_single(
     if unindexed_from is not None:
         if tip + 1 - unindexed_from >= MAX_POSITIONS or len(draft.text) > MAX_CHARACTERS:
             index_texts(database)
-    elif index_now or len(draft.text) > MAX_CHARACTERS:
+    elif pending is not None or len(draft.text) > MAX_CHARACTERS:
         if draft.text:
             database.execute(SQL["index_text"], (tip + 1, to_index_form(draft.text)))
     elif draft.text:

@@ -14,12 +14,13 @@ from math import log
 
 import apsw
 
+from lukasa.errors import StoreDamaged
 from lukasa.storage.sqlite.sql import SQL, query_rows
 from lukasa.text.terms import WordPhrase, to_index_form, to_phrase, tokenize_phrase, tokenize_text
 
 MAX_POSITIONS = 32
 MAX_CHARACTERS = 2_000
-EXTRA_MATCHES = 64
+EXTRA_MATCHES = 32
 """A search scores this many more indexed texts than it wants: the others change their order a little."""
 _K1, _B = 1.2, 0.75
 _MIN_IDF = 1e-6
@@ -62,6 +63,8 @@ class IndexPhrase:
     def count_in(self, tokens: Sequence[str]) -> int:
         """Return how often a text with these tokens holds the phrase."""
         *first, last = self.tokens
+        if not first and not self.phrase.is_prefix:
+            return tokens.count(last)
         end = len(first)
         return sum(
             (token.startswith(last) if self.phrase.is_prefix else token == last)
@@ -113,23 +116,22 @@ class UnindexedTexts:
         texts, all_tokens = _read_varints(block or b"\0\0")
         texts, all_tokens = texts + len(self._tokens), all_tokens + sum(map(len, self._tokens.values()))
         average = all_tokens / texts or 1.0
-        weights: dict[IndexPhrase, float] = {}
-        for phrase in (*any_of, *all_of):
-            if phrase not in weights:
-                holding = database.execute("SELECT count(*) FROM words WHERE words MATCH ?", (phrase.written,)).get
-                holding += sum(phrase.count_in(tokens) > 0 for tokens in self._tokens.values())
-                idf = log((texts - holding + 0.5) / (holding + 0.5)) if holding <= texts else 0.0
-                weights[phrase] = idf if idf > 0 else _MIN_IDF
-        tokens_of = {seq: self._tokens[seq] for seq in matches} | {
-            seq: tokenize_text(text) for seq, text in indexed.items()
-        }
+
+        def weigh(phrase: IndexPhrase) -> tuple[IndexPhrase, float]:
+            holding = database.execute("SELECT count(*) FROM words WHERE words MATCH ?", (phrase.written,)).get
+            holding += sum(phrase.count_in(tokens) > 0 for tokens in self._tokens.values())
+            idf = log((texts - holding + 0.5) / (holding + 0.5)) if holding <= texts else 0.0
+            return phrase, idf if idf > 0 else _MIN_IDF
+
+        alone, together = list(map(weigh, any_of)), list(map(weigh, all_of))
         scores = {}
-        for seq, tokens in tokens_of.items():
+        new = {seq: self._tokens[seq] for seq in matches}
+        for seq, tokens in (new | {seq: tokenize_text(text) for seq, text in indexed.items()}).items():
             score, shortness = 0.0, _K1 * (1 - _B + _B * len(tokens) / average)
-            counts = [phrase.count_in(tokens) for phrase in all_of]
-            together = list(zip(all_of, counts, strict=True)) if all(counts) else []
-            for phrase, count in (*((phrase, phrase.count_in(tokens)) for phrase in any_of), *together):
-                score += weights[phrase] * ((count * (_K1 + 1.0)) / (count + shortness))
+            holds_all = all(phrase.count_in(tokens) for phrase in all_of)
+            for phrase, weight in (*alone, *together) if holds_all else alone:
+                if count := phrase.count_in(tokens):
+                    score += weight * ((count * (_K1 + 1.0)) / (count + shortness))
             scores[seq] = score
         return scores
 
@@ -142,4 +144,6 @@ def _read_varints(block: bytes) -> tuple[int, int]:
         if byte < 0x80:
             numbers.append(value)
             value = 0
+    if len(numbers) < 2:
+        raise StoreDamaged("The text index cannot be read.", hint="Run `lukasa doctor --repair` to rebuild it.")
     return numbers[0], numbers[1]

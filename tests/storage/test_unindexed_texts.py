@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -55,14 +56,14 @@ def count_unindexed(path: Path) -> int:
         database.close()
 
 
-def search(engine: SqliteEngine, reach: Reach = FULL_REACH, **query: object) -> list[object]:
+def search(engine: SqliteEngine, reach: Reach = FULL_REACH, **query: Any) -> list[object]:
     """Return everything that searches find, with scores."""
     with engine.snapshot(reach) as reader:
         found: list[object] = [
             [
                 (match.record.text, round(match.score, 9))
                 for match in reader.match_text(words, Query(**query), together=together)
-            ]  # type: ignore[arg-type]
+            ]
             for words, together in QUESTIONS
         ]
         tokens = ["releas", "connector", "yellow", "the", "agent", "予", "予定", "missing"]
@@ -89,7 +90,7 @@ def test_what_is_not_indexed_is_found_and_scored_as_if_it_were(tmp_path: Path, i
     for text, scope in zip(TEXTS[indexed:], scopes[indexed:], strict=False):
         append(engine, text, scope)
     assert count_unindexed(path) == len(TEXTS) - indexed
-    views = [
+    views: list[tuple[Reach, dict[str, Any]]] = [
         (FULL_REACH, {}),
         (Reach.of(("team",)), {}),
         (FULL_REACH, {"limit": 2}),
@@ -200,4 +201,25 @@ def test_a_damaged_unindexed_text_stops_no_write(tmp_path: Path) -> None:
     with engine.snapshot(FULL_REACH) as reader:
         assert [match.record.seq for match in reader.match_text("text")] == [2, 3]
         assert reader.damaged == {1}
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    "damage", ["UPDATE words_data SET block = x'ffffffffffff' WHERE id = 10", "DELETE FROM words_data"]
+)
+def test_a_damaged_index_is_repaired_while_texts_wait(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "store.db"
+    engine = SqliteEngine(path)
+    engine.append(FULL_REACH, [make_draft("an indexed word"), make_draft("another word")])
+    append(engine, "a waiting word")
+    engine.close()
+    database = apsw.Connection(str(path))
+    database.execute(damage)
+    database.close()
+    engine = SqliteEngine(path)
+    assert not engine.verify().sound
+    engine.reindex()
+    assert engine.verify().sound
+    with engine.snapshot(FULL_REACH) as reader:
+        assert len(reader.match_text("word")) == 3
     engine.close()

@@ -8,6 +8,7 @@ counts and scores these texts itself, as FTS5 would if they were indexed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import log
@@ -35,10 +36,14 @@ def read_texts(database: apsw.Connection) -> list[tuple[int, str, str]]:
 
 
 def index_texts(database: apsw.Connection) -> None:
-    """Index all texts that are not indexed yet, inside the caller's write transaction."""
-    texts = read_texts(database)
-    database.execute(SQL["clear_unindexed"])
-    database.executemany(SQL["index_text"], [(seq, to_index_form(text)) for seq, _, text in texts])
+    """Index all texts that are not indexed yet, inside the caller's write transaction.
+
+    If the index is damaged they wait for its repair, which this must not stop, nor writes that need no index.
+    """
+    with suppress(apsw.CorruptError, apsw.SQLError):
+        database.execute(SQL["open_text_index"])
+        database.executemany(SQL["index_text"], [(seq, to_index_form(text)) for seq, _, text in read_texts(database)])
+        database.execute(SQL["clear_unindexed"])
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,10 @@ INSERT INTO words (rowid, text) VALUES (?, ?)
 -- Add the index form of a text to the index of versions that are not current.
 INSERT INTO past_words (rowid, text) VALUES (?, ?)
 
+-- name: open_text_index
+-- Read the structure of the text index, which fails if it is damaged; after a failed insert the transaction could not write on.
+SELECT rowid FROM words WHERE words MATCH 'a' LIMIT 1
+
 -- name: note_unindexed
 -- Note that the texts from a position on are not indexed.
 INSERT INTO meta (name, value) VALUES ('unindexed_from', ?)

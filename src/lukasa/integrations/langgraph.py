@@ -55,6 +55,8 @@ _CORE = ""
 """The name of the part that holds the checkpoint without its channels, and the metadata."""
 _OUT_OF_ORDER = "order=mixed"
 """A label of the checkpoints that were stored when not all of their namespace were in the order of their ids."""
+_SHORT = 256
+"""A part of fewer bytes is stored whole: its difference is hardly shorter."""
 _CACHED_BYTES = 16_000_000
 
 Config = Mapping[str, Any]
@@ -328,8 +330,8 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         """Return a part as the difference to the parent's, if that is much smaller, else whole."""
         kind, content = value
         part = {"type": kind, "version": version, "base": None, "depth": 0}
-        holder = None if parent is None else self._find_part(reader, parent, name)
-        if holder is not None and content:
+        holder = None if parent is None or len(content) < _SHORT else self._find_part(reader, parent, name)
+        if holder is not None:
             depth = holder.body["parts"][name]["depth"] + 1
             if depth <= MAX_DIFFERENCES and not _is_empty(holder, name):
                 difference = encode_difference(self._load_bytes(reader, holder, name), content)

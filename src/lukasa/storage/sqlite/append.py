@@ -37,6 +37,7 @@ from lukasa.storage.engine import QUARANTINE, ConditionalBatch, ImportReceiptDra
 from lukasa.storage.integrity import checksum
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL
+from lukasa.storage.sqlite.unindexed_texts import MAX_CHARACTERS, MAX_POSITIONS, index_texts
 from lukasa.text.terms import text_pair_keys, to_index_form
 
 Savepoint = tuple[int, int, int, int, int, int, int]
@@ -59,7 +60,9 @@ class SqlitePendingBatch:
         self.checks_fresh_ids = check_fresh_ids  # look up even new ids, in case an id generator repeats itself
         self.has_direct_writes = False
         self.near_duplicate_kinds = near_duplicate_kinds
-        tip, quarantines = database.execute(SQL["tip_and_quarantines"]).get
+        tip, quarantines, unindexed_from = database.execute(SQL["start_of_write"]).get
+        if unindexed_from is not None:
+            index_texts(database)
         self.next_seq: int = tip + 1
         self.has_quarantines = bool(quarantines)
         self._clear()
@@ -269,7 +272,7 @@ def append_batch(
             return drafts
         if key is None and not pending.checks_fresh_ids:
             single = find_single_insert(reach, drafts, pending.near_duplicate_kinds, of_any_key=True)
-            if single is not None and (inserted := insert_single(pending.database, now, single)) is not None:
+            if single is not None and (inserted := insert_single(pending.database, now, single, pending)) is not None:
                 outcome, position = inserted
                 pending.has_direct_writes = True
                 pending.reset_to(position + 1)
@@ -293,13 +296,19 @@ def append_batch(
     return Accepted(LazyRecords(written, _parse_log_row))
 
 
-def insert_single(database: apsw.Connection, now: datetime, sealed: ValidatedDraft) -> tuple[Outcome, int] | None:
+def insert_single(
+    database: apsw.Connection, now: datetime, sealed: ValidatedDraft, pending: SqlitePendingBatch | None = None
+) -> tuple[Outcome, int] | None:
     """Insert one record that ``find_single_insert`` chose; return the outcome and the position.
 
-    None if there are quarantines or the key has a version already, which need a full append.
+    None if there are quarantines or the key has a version already, which need a full append. A short text is indexed later,
+    with others, unless the transaction has a pending batch, which is empty.
     """
     draft, scope, kind, id, author, content, has_new_id = sealed
-    tip, has_quarantines = database.execute(SQL["tip_and_quarantines"]).get
+    if pending is None:
+        tip, has_quarantines, unindexed_from = database.execute(SQL["start_of_write"]).get
+    else:
+        tip, has_quarantines, unindexed_from = pending.next_seq - 1, pending.has_quarantines, None
     if has_quarantines or (not has_new_id and database.execute(SQL["has_key"], (scope, kind, id)).get):
         return None
     at, recorded_at = to_microseconds(now), to_iso(now)
@@ -308,8 +317,14 @@ def insert_single(database: apsw.Connection, now: datetime, sealed: ValidatedDra
     moment = at if draft.happened_at is None else to_microseconds(draft.happened_at)
     row = (tip + 1, scope, kind, id, 1, author, at, moment, digest, entry.decode())
     database.execute(SQL["insert_entry"], row)
-    if draft.text:
-        database.execute(SQL["index_text"], (tip + 1, to_index_form(draft.text)))
+    if unindexed_from is not None:
+        if tip + 1 - unindexed_from >= MAX_POSITIONS or len(draft.text) > MAX_CHARACTERS:
+            index_texts(database)
+    elif pending is not None or len(draft.text) > MAX_CHARACTERS:
+        if draft.text:
+            database.execute(SQL["index_text"], (tip + 1, to_index_form(draft.text)))
+    elif draft.text:
+        database.execute(SQL["note_unindexed"], (tip + 1,))
     for label in draft.labels:
         database.execute(SQL["insert_label"], (label, scope, tip + 1))
     if draft.links:

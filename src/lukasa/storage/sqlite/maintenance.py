@@ -269,6 +269,7 @@ def reindex(database: apsw.Connection, progress: Progress | None, near_duplicate
     quarantine.rebuild_hidden(SqliteQuarantineBackend(database))
     database.execute(SQL["derive_not_current"])
     report_progress(3)
+    database.execute(SQL["clear_unindexed"])
     database.execute(SQL["rebuild_words"])
     report_progress(5)
     database.execute(SQL["rebuild_past_words"])

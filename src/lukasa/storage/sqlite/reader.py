@@ -33,7 +33,8 @@ from lukasa.storage.reader import (
     split_query_words,
 )
 from lukasa.storage.sqlite.sql import SQL
-from lukasa.text.terms import is_prefix_term, strip_particle, to_phrase
+from lukasa.storage.sqlite.unindexed_texts import EXTRA_MATCHES, IndexPhrase, UnindexedTexts, read_texts
+from lukasa.text.terms import is_prefix_term, strip_particle
 
 _RECORDS_PER_KEY = 10
 _MAX_JOINED_LABELS = 8
@@ -185,29 +186,54 @@ class SqliteReader(StoreReader):
     def _match_words(self, words: str, together: str, query: Query) -> list[Match]:
         # Every word is quoted, so that none is an operator. A word with inner punctuation (multi-agent,
         # CVE-2025-64439) becomes a phrase of its parts.
-        alternatives = [*map(_format_word, list_query_words(words))]
-        if all_of := " AND ".join(map(_format_word, map(strip_particle, split_query_words(together)))):
-            alternatives.append(f"({all_of})")
+        any_of = [IndexPhrase.from_word(word) for word in list_query_words(words)]
+        all_of = [IndexPhrase.from_word(strip_particle(word)) for word in split_query_words(together)]
+        alternatives = [phrase.written for phrase in any_of]
+        if all_of:
+            alternatives.append(f"({' AND '.join(phrase.written for phrase in all_of)})")
         if not alternatives:
             return []
         tables = ("words",) if query.as_of is None and not query.every_version else ("words", "past_words")
         conditions, values = build_conditions(_DIALECT, self._reach, query)
         if not is_storable(values):
             return []
-        limit = -1 if query.limit is None else int(query.limit)
+        unindexed = read_texts(self._db)
+        limit = -1 if query.limit is None else int(query.limit) + (EXTRA_MATCHES if unindexed else 0)
         best = limit if conditions == [_DIALECT.current] else -1  # the table words holds only current texts
+        where = " AND ".join(conditions)
         scores: dict[int, float] = {}
         for table in tables:
             # Score and sort first, then read the entries: as many as are wanted, not all that match.
             statement = f"""SELECT log.seq, found.score FROM (
                     SELECT rowid AS seq, -bm25({table}) AS score FROM {table} WHERE {table} MATCH ? ORDER BY score DESC LIMIT {best}
-                ) AS found CROSS JOIN log ON log.seq = found.seq WHERE {" AND ".join(conditions)} LIMIT {limit}"""  # noqa: S608 - only our own fragments, values are bound
-            scores.update(self._db.execute(statement, (" OR ".join(alternatives), *values)))
-        if None in scores.values():
-            raise StoreDamaged("The text index cannot be read.", hint="Run `lukasa doctor --repair` to rebuild it.")
+                ) AS found CROSS JOIN log ON log.seq = found.seq WHERE {where} LIMIT {limit}"""  # noqa: S608 - only our own fragments, values are bound
+            found = dict(self._db.execute(statement, (" OR ".join(alternatives), *values)))
+            if None in found.values():
+                raise StoreDamaged("The text index cannot be read.", hint="Run `lukasa doctor --repair` to rebuild it.")
+            if table == "words" and unindexed:
+                found = self._score_again(unindexed, any_of, all_of, found, where, values)
+            scores.update(found)
         matches = [Match(record, scores[record.seq]) for record in self.records(scores)]
         matches.sort(key=lambda match: (-match.score, match.record.seq))
         return matches[: query.limit]
+
+    def _score_again(
+        self,
+        unindexed: Iterable[tuple[int, str, str]],
+        any_of: Sequence[IndexPhrase],
+        all_of: Sequence[IndexPhrase],
+        found: Mapping[int, float],
+        where: str,
+        values: Sequence[Any],
+    ) -> dict[int, float]:
+        """Return the scores of indexed matches and of those that are not indexed yet, as if all were indexed."""
+        texts = UnindexedTexts(unindexed)
+        any_of = [phrase for phrase in any_of if phrase.tokens]
+        all_of = all_of if all(phrase.tokens for phrase in all_of) else ()  # a phrase of punctuation is in no text
+        statement = f"SELECT log.seq FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = wanted.value WHERE {where}"  # noqa: S608 - only our own fragments, values are bound
+        matches = self._db.execute(statement, (json.dumps(texts.find_matches(any_of, all_of)), *values))
+        indexed = {record.seq: record.text for record in self.records(found)}
+        return texts.score(self._db, any_of, all_of, [seq for (seq,) in matches], indexed)
 
     def _match_nearest(self, model: str, vector: Sequence[float], query: Query) -> list[Match]:
         best = self._find_nearest(model, vector, query)
@@ -315,15 +341,23 @@ class SqliteReader(StoreReader):
     def frequency(self, tokens: Sequence[str]) -> dict[str, int]:
         wanted = [token for token in dict.fromkeys(tokens) if is_storable((token,))]
         counts = dict.fromkeys(tokens, 0)
+        texts = read_texts(self._db)
+        unindexed = UnindexedTexts(texts) if texts else None
         if self._reach.readable is None:
             counts.update(self._db.execute(SQL["frequency"], (json.dumps(wanted),)))
             for token in filter(is_prefix_term, wanted):
                 counts[token] = self._db.execute(SQL["frequency_of_prefix"], (token,)).get
+            if unindexed is not None:
+                for token in wanted:
+                    counts[token] += unindexed.count_token(token, is_prefix=is_prefix_term(token))
         else:
             scopes = json.dumps(sorted(self._reach.readable))
             for token in wanted:
-                values = (_format_word(token), scopes, FREQUENCY_CAP)
+                values = (IndexPhrase.from_word(token).written, scopes, FREQUENCY_CAP)
                 counts[token] = self._db.execute(SQL["frequency_within"], values).get
+                if unindexed is not None:
+                    new_count = unindexed.count_phrase(token, self._reach.readable)
+                    counts[token] = min(counts[token] + new_count, FREQUENCY_CAP)
         return counts
 
     def authors(self, latest: int) -> list[str]:
@@ -512,9 +546,3 @@ def _select_stream(reach: Reach, query: Query, columns: str) -> tuple[str, Seque
 
 def _matches_query(row: Tally, query: Query) -> bool:
     return (not query.kinds or row.kind in query.kinds) and (not query.scopes or row.scope in query.scopes)
-
-
-def _format_word(word: str) -> str:
-    """Format a word as a phrase of FTS5."""
-    text, is_prefix = to_phrase(word)
-    return '"' + text.replace('"', '""') + ('" *' if is_prefix else '"')

@@ -9,6 +9,22 @@ INSERT INTO words (rowid, text) VALUES (?, ?)
 -- Add the index form of a text to the index of versions that are not current.
 INSERT INTO past_words (rowid, text) VALUES (?, ?)
 
+-- name: open_text_index
+-- Read the structure of the text index, which fails if it is damaged; after a failed insert the transaction could not write on.
+SELECT rowid FROM words WHERE words MATCH 'a' LIMIT 1
+
+-- name: note_unindexed
+-- Note that the texts from a position on are not indexed.
+INSERT INTO meta (name, value) VALUES ('unindexed_from', ?)
+
+-- name: clear_unindexed
+-- Note that all texts are indexed.
+DELETE FROM meta WHERE name = 'unindexed_from'
+
+-- name: unindexed_texts
+-- Select the texts that are not indexed, as bytes, because damaged text need not be valid.
+SELECT seq, scope, CAST(text AS BLOB) FROM unindexed_text
+
 -- name: derive_labels
 -- Insert the labels of the entries between two positions.
 INSERT OR IGNORE INTO label (label, scope, seq)

@@ -6,10 +6,10 @@ SELECT max(coalesce((SELECT max(seq) FROM log), 0), coalesce((SELECT CAST(value 
 -- Return the newest position of a scope and kind.
 SELECT max(seq) FROM log WHERE scope = ? AND kind = ?
 
--- name: tip_and_quarantines
--- Return the newest position and whether any author is in quarantine.
+-- name: start_of_write
+-- Return the newest position, whether any author is in quarantine, and the first position whose text is not indexed.
 SELECT max(coalesce((SELECT max(seq) FROM log), 0), coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'high_water'), 0)),
-    EXISTS (SELECT 1 FROM quarantine)
+    EXISTS (SELECT 1 FROM quarantine), (SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'unindexed_from')
 
 -- name: has_key
 -- Return a row when a key has any version.

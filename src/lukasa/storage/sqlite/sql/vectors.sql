@@ -76,24 +76,28 @@ SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM json_each(?) A
 WHERE NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = vector.seq)
 
 -- name: without_vectors
--- Select the next versions without a vector of a model; the text index names the versions that have a text.
+-- Select the next versions without a vector of a model; the text index, and the log after it, name those that have a text.
 SELECT log.seq, CAST(line AS BLOB), digest, scope FROM (
     SELECT id FROM words_docsize WHERE id > coalesce((SELECT max(seq) FROM vector WHERE model = (SELECT number FROM model WHERE name = ?1)), 0)
     UNION ALL
     SELECT id FROM past_words_docsize WHERE id > coalesce((SELECT max(seq) FROM vector WHERE model = (SELECT number FROM model WHERE name = ?1)), 0)
+    UNION ALL
+    SELECT seq FROM unindexed_text WHERE seq > coalesce((SELECT max(seq) FROM vector WHERE model = (SELECT number FROM model WHERE name = ?1)), 0)
     ORDER BY id LIMIT ?2) AS missing
 CROSS JOIN log ON log.seq = missing.id
 
 -- name: count_without_vectors
 -- Count the versions without a vector of a model.
 SELECT (SELECT count(*) FROM words_docsize WHERE id > known.seq) + (SELECT count(*) FROM past_words_docsize WHERE id > known.seq)
+    + (SELECT count(*) FROM unindexed_text WHERE unindexed_text.seq > known.seq)
 FROM (SELECT coalesce(max(seq), 0) AS seq FROM vector WHERE model = (SELECT number FROM model WHERE name = ?)) AS known
 
 -- name: count_without_vectors_within
 -- Count the versions of some scopes without a vector of a model.
 SELECT count(*) FROM (SELECT coalesce(max(seq), 0) AS seq FROM vector WHERE model = (SELECT number FROM model WHERE name = ?)) AS known
 CROSS JOIN log ON log.seq > known.seq AND log.scope IN (SELECT value FROM json_each(?))
-    AND (EXISTS (SELECT 1 FROM words_docsize WHERE id = log.seq) OR EXISTS (SELECT 1 FROM past_words_docsize WHERE id = log.seq))
+    AND (EXISTS (SELECT 1 FROM words_docsize WHERE id = log.seq) OR EXISTS (SELECT 1 FROM past_words_docsize WHERE id = log.seq)
+        OR EXISTS (SELECT 1 FROM unindexed_text WHERE unindexed_text.seq = log.seq))
 
 -- name: delete_vectors_from
 -- Delete the vectors of a model from a position on; recall makes them again.

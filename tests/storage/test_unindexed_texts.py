@@ -1,0 +1,225 @@
+"""A single append leaves its text to a later write; searches count and score such texts as if they were indexed."""
+
+from __future__ import annotations
+
+import random
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from lukasa.record import Draft, Key, ValidatedDraft, encode_draft
+from lukasa.scope import FULL_REACH, Reach
+from lukasa.storage.engine import EraseResult, Query
+from lukasa.storage.sqlite.engine import SqliteEngine
+from lukasa.storage.sqlite.unindexed_texts import MAX_CHARACTERS, MAX_POSITIONS
+
+pytestmark = pytest.mark.requirement("LOG-5", "RCL-5")
+TEXTS = [
+    "The release of the connector is on Friday.",
+    "Ben deploys the connector; the connector is yellow.",
+    "Carla likes multi-agent systems and yellow tea.",
+    "会社の予定は金曜日です。",
+    "The multi agent report is late, and the release too.",
+    "Nothing of it is urgent.",
+    "Releases, releases: every release needs a report and a connector for each agent in the yellow team.",
+]
+QUESTIONS = [
+    ("release", ""),
+    ("yellow connector", ""),
+    ("multi-agent", ""),
+    ("会社 予", ""),
+    ("the of is", ""),
+    ("yellow", "release report"),
+    ("urgent", "connector agent"),
+    ("!!! release", "?? report"),
+    ("missing", ""),
+]
+NUMBERS = count()
+
+
+def make_draft(text: str, scope: str = "shared", id: str = "") -> ValidatedDraft:
+    return encode_draft(Draft("note", text, scope=scope, id=id), f"n{next(NUMBERS)}")
+
+
+def append(engine: SqliteEngine, text: str, scope: str = "shared", id: str = "") -> None:
+    engine.append(FULL_REACH, [make_draft(text, scope, id)])
+
+
+def count_unindexed(path: Path) -> int:
+    database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return int(database.execute("SELECT count(*) FROM unindexed_text").get)
+    finally:
+        database.close()
+
+
+def search(engine: SqliteEngine, reach: Reach = FULL_REACH, **query: Any) -> list[object]:
+    """Return everything that searches find, with scores."""
+    with engine.snapshot(reach) as reader:
+        found: list[object] = [
+            [
+                (match.record.text, round(match.score, 9))
+                for match in reader.match_text(words, Query(**query), together=together)
+            ]
+            for words, together in QUESTIONS
+        ]
+        tokens = ["releas", "connector", "yellow", "the", "agent", "予", "予定", "missing"]
+        return [
+            *found,
+            reader.frequency(tokens),
+            reader.count_without_vectors("m"),
+            len(reader.without_vectors("m", 99)),
+        ]
+
+
+def index_all(engine: SqliteEngine) -> None:
+    engine.put_vectors("none", [])
+
+
+@pytest.mark.parametrize("indexed", range(len(TEXTS) + 1))
+def test_what_is_not_indexed_is_found_and_scored_as_if_it_were(tmp_path: Path, indexed: int) -> None:
+    path = tmp_path / "store.db"
+    engine = SqliteEngine(path)
+    scopes = ["shared", "team"] * len(TEXTS)
+    for text, scope in zip(TEXTS[:indexed], scopes, strict=False):
+        append(engine, text, scope)
+    index_all(engine)
+    for text, scope in zip(TEXTS[indexed:], scopes[indexed:], strict=False):
+        append(engine, text, scope)
+    assert count_unindexed(path) == len(TEXTS) - indexed
+    views: list[tuple[Reach, dict[str, Any]]] = [
+        (FULL_REACH, {}),
+        (Reach.of(("team",)), {}),
+        (FULL_REACH, {"limit": 2}),
+        (FULL_REACH, {"every_version": True}),
+    ]
+    before = [search(engine, reach, **query) for reach, query in views]
+    read_only = SqliteEngine(path, read_only=True)
+    assert [search(read_only, reach, **query) for reach, query in views] == before
+    read_only.close()
+    assert engine.verify().findings == ()
+    index_all(engine)
+    assert count_unindexed(path) == 0
+    assert [search(engine, reach, **query) for reach, query in views] == before
+    assert engine.verify().findings == ()
+    engine.close()
+
+
+def test_scores_of_random_texts_are_those_of_a_full_index(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    words = [f"w{number}" for number in range(40)]
+    texts = [" ".join(rng.choices(words, weights=range(40, 0, -1), k=rng.randint(1, 30))) for _ in range(90)]
+    engine = SqliteEngine(tmp_path / "store.db")
+    engine.append(FULL_REACH, [make_draft(text) for text in texts[:70]])
+    for text in texts[70:]:
+        append(engine, text)
+
+    def rank() -> list[list[tuple[int, float]]]:
+        found = []
+        for number in range(60):
+            asked, together = words[number % 40] + " " + words[(7 * number) % 40], words[3] + " " + words[number % 11]
+            query = Query(limit=(None, 3, 10)[number % 3])
+            with engine.snapshot(FULL_REACH) as reader:
+                matches = reader.match_text(asked, query, together=together if number % 2 else "")
+                found.append([(match.record.seq, round(match.score, 9)) for match in matches])
+        return found
+
+    waiting = rank()
+    index_all(engine)
+    assert waiting == rank()
+    engine.close()
+
+
+def test_few_short_texts_are_unindexed(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    engine = SqliteEngine(path)
+    counts = []
+    for number in range(3 * MAX_POSITIONS):
+        append(engine, f"word and number {number}" if number % 3 else "")
+        counts.append(count_unindexed(path))
+    assert max(counts) <= MAX_POSITIONS
+    assert counts.count(0) <= 9
+    append(engine, "short")
+    append(engine, "word " * MAX_CHARACTERS)
+    assert count_unindexed(path) == 0
+    append(engine, "short")
+    assert count_unindexed(path) == 1
+    with engine.snapshot(FULL_REACH) as reader:
+        assert len(reader.match_text("word")) == 2 * MAX_POSITIONS + 1
+    engine.close()
+
+
+def test_a_change_of_an_unindexed_record_leaves_one_current_text(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    engine = SqliteEngine(path)
+    append(engine, "first word", id="a")
+    append(engine, "second word", id="a")
+    append(engine, "third", id="b")
+    with engine.snapshot(FULL_REACH) as reader:
+        assert [match.record.text for match in reader.match_text("word")] == ["second word"]
+        assert len(reader.match_text("word", Query(every_version=True))) == 2
+    assert engine.verify().findings == ()
+    engine.reindex()
+    assert engine.verify().findings == ()
+    engine.close()
+
+
+def test_an_erased_text_that_was_not_indexed_leaves_no_trace(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    engine = SqliteEngine(path)
+    append(engine, "Zanzibarian secret", id="a")
+    append(engine, "harmless", id="b")
+
+    def receipt(_: EraseResult) -> ValidatedDraft:
+        return make_draft("", "_lukasa", "receipt")
+
+    engine.erase(lambda _: [Key("shared", "note", "a")], receipt)
+    with engine.snapshot(FULL_REACH) as reader:
+        assert reader.match_text("secret") == []
+        assert len(reader.match_text("harmless")) == 1
+    assert engine.verify().findings == ()
+    engine.close()
+    for file in tmp_path.iterdir():
+        assert b"anzibarian" not in file.read_bytes().lower()
+
+
+def test_a_damaged_unindexed_text_stops_no_write(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    engine = SqliteEngine(path)
+    append(engine, "a damaged text")
+    append(engine, "another text")
+    engine.close()
+    database = apsw.Connection(str(path))
+    database.execute("UPDATE log SET line = CAST(replace(CAST(line AS BLOB), 'damaged', x'ff') AS TEXT) WHERE seq = 1")
+    database.close()
+    engine = SqliteEngine(path)
+    index_all(engine)
+    append(engine, "a third text")
+    with engine.snapshot(FULL_REACH) as reader:
+        assert [match.record.seq for match in reader.match_text("text")] == [2, 3]
+        assert reader.damaged == {1}
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    "damage", ["UPDATE words_data SET block = x'ffffffffffff' WHERE id = 10", "DELETE FROM words_data"]
+)
+def test_a_damaged_index_is_repaired_while_texts_wait(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "store.db"
+    engine = SqliteEngine(path)
+    engine.append(FULL_REACH, [make_draft("an indexed word"), make_draft("another word")])
+    append(engine, "a waiting word")
+    engine.close()
+    database = apsw.Connection(str(path))
+    database.execute(damage)
+    database.close()
+    engine = SqliteEngine(path)
+    assert not engine.verify().sound
+    engine.reindex()
+    assert engine.verify().sound
+    with engine.snapshot(FULL_REACH) as reader:
+        assert len(reader.match_text("word")) == 3
+    engine.close()

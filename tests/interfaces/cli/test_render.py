@@ -151,7 +151,9 @@ CELLS = st.one_of(
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), headings=st.lists(st.text("abcé日", min_size=1, max_size=5), min_size=1, max_size=4, unique=True))
+@given(
+    data=st.data(), headings=st.lists(st.text("abcé日", min_size=1, max_size=5), min_size=1, max_size=4, unique=True)
+)
 def test_a_table_in_a_pipe_is_the_one_that_rich_draws(
     capsys: pytest.CaptureFixture[str], data: st.DataObject, headings: list[str]
 ) -> None:

@@ -43,6 +43,8 @@ USUAL = [
     *(changed("params.protocolVersion", version) for version in ("2024-11-05", "2025-03-26", "2025-11-25")),
     *(changed("params.capabilities.roots", roots) for roots in ({}, {"listChanged": True})),
     *(changed(f"params.capabilities.{name}", {}) for name in ("sampling", "elicitation")),
+    changed("params.capabilities.elicitation", {"form": {}, "url": {}}),
+    *(changed(f"params.clientInfo.{name}", "an agent's tool") for name in ("description", "websiteUrl")),
     changed("params.clientInfo.title", "日本語 \\ \n"),
 ]
 UNUSUAL_IDS: list[Any] = [True, None, 1.5, -1, 2**64, "é", "\ud800", {}]
@@ -58,7 +60,7 @@ UNUSUAL = [
     *(changed(f"params.capabilities.{name}", {"a": 5}) for name in ("sampling", "elicitation", "experimental")),
     changed("params.clientInfo", {"name": "t"}),
     changed("params.clientInfo.name", "\ud800"),
-    changed("params.clientInfo.title", None),
+    *(changed(f"params.clientInfo.{name}", None) for name in ("title", "description", "websiteUrl")),
     changed("params.clientInfo.icons", 5),
 ]
 
@@ -107,6 +109,18 @@ def test_everything_else_is_left_to_the_library(message):
 @pytest.mark.parametrize("data", [b"\n", b"\xff\n", b"[" * 50_000 + b"\n", json.dumps(HELLO).encode()], ids=len)
 def test_a_line_that_is_no_whole_message_is_left_to_the_library(data):
     assert open_with(data) == (ClientOpening(data), b"")
+
+
+def test_initialize_is_answered_after_a_discovery_that_the_client_has_given_up():
+    discovery = (
+        json.dumps({"jsonrpc": "2.0", "id": "probe", "method": "server/discover", "params": {}}).encode() + b"\n"
+    )
+    hello = json.dumps(HELLO).encode() + b"\n"
+    assert open_with(discovery) == (ClientOpening(discovery), b"")
+    assert open_with(discovery + hello[:-1]) == (ClientOpening(discovery + hello[:-1]), b"")
+    opening, answer = open_with(discovery + hello)
+    assert opening == (discovery + hello, 1)
+    assert answer == open_with(hello)[1]
 
 
 def test_without_input_the_library_waits_for_it():

@@ -30,6 +30,7 @@ _CAPABILITIES = {
     "resources": {"listChanged": False, "subscribe": False},
     "tools": {"listChanged": False},
 }
+_MORE_INFO = {"title", "description", "websiteUrl"}
 _READ_SIZE = 1 << 16
 
 
@@ -45,8 +46,10 @@ def answer_opening(stdin: int, stdout: int, tools: str) -> ClientOpening:
     if not select.select((stdin,), (), (), 0)[0]:
         return ClientOpening()
     data = os.read(stdin, _READ_SIZE)
-    line, newline, _ = data.partition(b"\n")
-    request = _parse_request(line) if newline else None
+    lines = data.split(b"\n")[:-1]
+    if len(lines) > 1 and b'"server/discover"' in lines[0]:  # the client has not waited for an answer to that
+        del lines[0]
+    request = _parse_request(lines[0]) if lines else None
     if request is None:
         return ClientOpening(data)
     answer = build_answer(request, tools)
@@ -86,7 +89,7 @@ def _parse_request(line: bytes) -> dict[str, Any] | None:
                 **more_params,
             },
             **more,
-        } if not (more or more_params or more_info.keys() - {"title"}) and isinstance(more_info.get("title", ""), str):
+        } if not (more or more_params or more_info.keys() - _MORE_INFO) and {*map(type, more_info.values())} <= {str}:
             is_plain = id.isascii() and id.isprintable() if isinstance(id, str) else type(id) is int and 0 <= id < 2**31
             if is_plain and version in VERSIONS and all(map(_is_usual, capabilities, capabilities.values())):
                 return cast("dict[str, Any]", message)
@@ -99,4 +102,6 @@ def _is_usual(name: str, value: object) -> bool:
         return False
     if name == "roots":
         return not value or (list(value) == ["listChanged"] and isinstance(value["listChanged"], bool))
-    return name in ("sampling", "elicitation") and not value
+    if name == "elicitation":
+        return value.keys() <= {"form", "url"} and all(mode == {} for mode in value.values())
+    return name == "sampling" and not value

@@ -130,3 +130,9 @@ def test_many_texts_have_the_tokens_of_the_published_tokenizer(tokenizer, publis
 @pytest.mark.parametrize("text", ["x" * 30_000, "ab c" * 250_000, "日本語" * 100_000, "\n" * 100_000], ids=len)
 def test_long_texts_have_the_tokens_of_the_published_tokenizer(tokenizer, published, text):
     assert_equal_tokens(tokenizer, published, text)
+
+
+def test_every_token_that_can_be_a_word_is_one_token(tokenizer, published):
+    words = [token for token in VOCABULARY if token not in ("<unk>", "<s>", "</s>") and not token.startswith("<0x")]
+    encoded = [published.model.tokenize(word) for word in words]
+    assert [[token.value for token in tokens] for tokens in encoded] == [[word] for word in words]

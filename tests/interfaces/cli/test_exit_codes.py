@@ -340,5 +340,14 @@ def test_help_loads_no_database_and_no_service():
     assert not {"apsw", "numpy", "psycopg", "lukasa.storage.sqlite", *services} & set(loaded)
 
 
+def test_recall_into_a_pipe_loads_nothing_that_draws_or_converts(tmp_path):
+    with lukasa.open(store := tmp_path / "memory.db", embedder="static") as memory:
+        memory.remember("We deploy on Tuesdays.")
+    words = ["lukasa", "--store", str(store), "recall", "when do we deploy?"]
+    loaded = loaded_after(f"sys.argv = {words!r}; from lukasa.interfaces.cli import main; main()")
+    assert "numpy" in loaded
+    assert not {"rich", "pydantic", "asyncio", "email", "http.client"} & set(loaded)
+
+
 def test_the_library_loads_no_command_line():
     assert not {"typer", "rich", "lukasa.interfaces"} & set(loaded_after("import lukasa"))

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import typer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich import box
+from rich.table import Table
+from rich.text import Text
 
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli.options import Call, require_choice, unwrap_help
-from lukasa.interfaces.cli.render import format_cell, format_size, print_line, read_fields, shorten
+from lukasa.interfaces.cli.render import (
+    escape_line,
+    format_cell,
+    format_size,
+    print_line,
+    print_renderable,
+    print_table,
+    read_fields,
+    shorten,
+)
 from lukasa.interfaces.outcomes import ExitCode
 
 pytestmark = pytest.mark.requirement("DOO-2")
@@ -128,3 +143,30 @@ def test_sizes_and_long_texts_are_shortened() -> None:
 
 def test_help_wraps_at_the_screen_and_keeps_paragraphs() -> None:
     assert unwrap_help("Do it\n    now.\n\n    Example: lukasa do\n    ") == "Do it now.\n\nExample: lukasa do"
+
+
+CELLS = st.one_of(
+    st.none(), st.integers(0, 10**6), st.text(max_size=30), st.text("abc, 1é日\u0301", max_size=12), st.just("x " * 990)
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    data=st.data(), headings=st.lists(st.text("abcé日", min_size=1, max_size=5), min_size=1, max_size=4, unique=True)
+)
+def test_a_table_in_a_pipe_is_the_one_that_rich_draws(
+    capsys: pytest.CaptureFixture[str], data: st.DataObject, headings: list[str]
+) -> None:
+    rows = data.draw(st.lists(st.tuples(*(CELLS for _ in headings)), max_size=4))
+    print_table(headings, rows, wrap=headings[0])
+    printed = capsys.readouterr().out
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    texts = [[escape_line(format_cell(value)) for value in row] for row in rows]
+    for index, heading in enumerate(headings):
+        is_numeric = rows and all(re.fullmatch(r"[\d,]*", row[index]) for row in texts)
+        justify: Any = "right" if is_numeric else "left"
+        table.add_column(heading, justify=justify, no_wrap=heading not in headings[0].split(", "), overflow="fold")
+    for row in texts:
+        table.add_row(*map(Text, row))
+    print_renderable(table)
+    assert printed == capsys.readouterr().out

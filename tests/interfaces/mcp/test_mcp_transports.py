@@ -91,6 +91,8 @@ MALFORMED = [
 def test_serve_answers_malformed_messages_within_a_second_and_goes_on(process):
     process.send(HELLO, {"jsonrpc": "2.0", "method": "notifications/initialized"})
     assert process.receive()["result"]["serverInfo"]["name"] == "lukasa"
+    process.send({"jsonrpc": "2.0", "id": 2, "method": "ping"})
+    assert process.receive()["id"] == 2  # by now the library of the protocol is loaded
     for line, code, id in MALFORMED:
         start = time.monotonic()
         process.send(line)

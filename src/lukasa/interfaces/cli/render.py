@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from lukasa.clock import to_iso
 from lukasa.interfaces.serialise import to_json
@@ -31,6 +31,7 @@ _UNSAFE_IN_JSON = re.compile(f"[{_INVISIBLE}]")
 _SUMMARY_LENGTH = 160
 _PIPE_WIDTH = 2000
 _MAX_KEYS = 20
+_COMBINING = "\u0300"  # the first character that does not fill one cell of the screen, but for those that are escaped
 
 Column = str | tuple[str, Callable[[Any], object]]
 """A heading with a function of the row, or several columns in one string, separated by commas.
@@ -167,38 +168,40 @@ def print_renderable(renderable: RenderableType, stream: TextIO | None = None, *
     stream.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
 
-def print_line(sentence: str) -> None:
-    """Print one line for a person."""
-    if not sys.stdout.isatty():  # as below, without loading what draws on a screen
-        sys.stdout.write(escape_line(sentence).rstrip() + "\n")
+def print_line(sentence: str, stream: TextIO | None = None, style: str = "") -> None:
+    """Print one line for a person, to stdout or another stream."""
+    stream = stream or sys.stdout
+    if not stream.isatty():  # as below, without loading what draws on a screen
+        stream.write(escape_line(sentence).rstrip() + "\n")
         return
     from rich.text import Text
 
-    print_renderable(Text(escape_line(sentence)), soft_wrap=True)
+    print_renderable(Text(escape_line(sentence), style=style), stream, soft_wrap=True)
 
 
 def print_to_stderr(sentence: str, style: str = "") -> None:
     """Print one line to stderr, apart from the answer."""
-    from rich.text import Text
-
-    print_renderable(Text(escape_line(sentence), style=style), sys.stderr, soft_wrap=True)
+    print_line(sentence, sys.stderr, style)
 
 
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, wrap: str = "", truncate: str = ""
 ) -> None:
     """Print rows under headings, numbers to the right. Columns in ``wrap`` are folded, ``truncate`` is cut, to fit."""
+    texts = [[escape_line(format_cell(value)) for value in row] for row in rows]
+    are_numeric = [bool(texts) and all(re.fullmatch(r"[\d,]*", row[at]) for row in texts) for at in range(len(columns))]
+    if not sys.stdout.isatty() and (lines := _lay_out(columns, texts, are_numeric)):
+        sys.stdout.write("".join(line.rstrip() + "\n" for line in lines))
+        return
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
-    cells = [[Text(escape_line(format_cell(value))) for value in row] for row in rows]
-    for index, column in enumerate(columns):
-        numeric = bool(cells) and all(re.fullmatch(r"[\d,]*", row[index].plain) for row in cells)
-        table.add_column(
-            column, justify="right" if numeric else "left", no_wrap=column not in wrap.split(", "), overflow="fold"
-        )
+    cells = [list(map(Text, row)) for row in texts]
+    for column, is_numeric in zip(columns, are_numeric, strict=True):
+        justify: Literal["left", "right"] = "right" if is_numeric else "left"
+        table.add_column(column, justify=justify, no_wrap=column not in wrap.split(", "), overflow="fold")
     if truncate:
         flexible = columns.index(truncate)
         others = [column for column in columns if column != truncate]
@@ -208,6 +211,23 @@ def print_table(
     for row in cells:
         table.add_row(*row)
     print_renderable(table)
+
+
+def _lay_out(columns: Sequence[str], rows: Sequence[Sequence[str]], are_numeric: Sequence[bool]) -> list[str]:
+    """Return the lines of a table as a pipe gets them; none if it is too wide, or needs to know how wide a character is."""
+    table = [columns, *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    plain = all(text.isascii() or max(text) < _COMBINING for row in table for text in row)
+    if not plain or sum(widths) + 2 * len(widths) > _PIPE_WIDTH or not sys.stdout.encoding.lower().startswith("utf"):
+        return []
+    aligned = [
+        "  ".join(
+            text.rjust(width) if is_numeric else text.ljust(width)
+            for text, width, is_numeric in zip(row, widths, are_numeric, strict=True)
+        )
+        for row in table
+    ]
+    return [aligned[0], "─" * (sum(widths) + 2 * len(widths) - 2), *aligned[1:]]
 
 
 def remaining_width(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +33,7 @@ from lukasa.interfaces.cli.options import (
     require_choice,
     require_found,
 )
+from lukasa.interfaces.mcp.handshake import ClientOpening, answer_opening
 from lukasa.storage.location import split_url
 
 if TYPE_CHECKING:
@@ -61,6 +63,10 @@ def mcp(
     call = get_options(ctx)
     require_choice(compat, ("memory-graph",), "a set of tools")
     require_choice(tools, ("all", "core"), "a set of tools")
+    opening = ClientOpening()
+    if http is None and not token_cost and find_spec("mcp") is not None:
+        locate_store(call.store)  # refuses a wrong one, before a client hears from this process
+        opening = answer_opening(0, 1, tools)
     try:
         import anyio
 
@@ -78,7 +84,7 @@ def mcp(
         if http is None:
             from lukasa.interfaces.mcp.stdio import serve
 
-            anyio.run(serve, server)
+            anyio.run(serve, server, opening)
         else:
             from lukasa.interfaces import http_server
             from lukasa.interfaces.mcp.http import MCP_PATH, build_app

@@ -19,6 +19,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import BaseModel, ValidationError
 
+from lukasa.interfaces.mcp.handshake import ClientOpening
+
 _READ_SIZE = 1 << 16
 _DRAIN_SECONDS = 10.0
 """Seconds for the remaining answers after the client has closed its end."""
@@ -29,8 +31,9 @@ _HANDSHAKE_GRACE_SECONDS = 0.03
 class StdinReader:
     """Standard input as lines. Pipes and sockets are awaited by the event loop, files are read in a thread."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, already_read: bytes = b"") -> None:
         self._descriptor = descriptor
+        self._already_read = already_read
         mode = os.fstat(descriptor).st_mode
         self._is_waitable = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
         self._lines: deque[bytes] = deque()
@@ -52,6 +55,9 @@ class StdinReader:
         return self._lines.popleft().decode("utf-8", "replace") if self._lines else None
 
     async def _read_chunk(self) -> bytes:
+        if chunk := self._already_read:
+            self._already_read = b""
+            return chunk
         if not self._is_waitable:
             return await anyio.to_thread.run_sync(os.read, self._descriptor, _READ_SIZE)
         await anyio.wait_readable(self._descriptor)
@@ -93,9 +99,13 @@ def _claim_stdout() -> Iterator[StdoutWriter]:
         os.close(original)
 
 
-async def serve(server: MCPServer[Any]) -> None:
-    """Serve until the client closes standard input. Requests that were sent before are still answered."""
-    stdin = StdinReader(0)
+async def serve(server: MCPServer[Any], opening: ClientOpening = ClientOpening()) -> None:  # noqa: B008 - immutable
+    """Serve until the client closes standard input. Requests that were sent before are still answered.
+
+    ``opening`` is what was read of the input before; the request that was answered then is not answered again.
+    """
+    stdin = StdinReader(0, opening.data)
+    answered = {opening.answered_id} - {None}
     to_server, requests = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     answers, from_server = anyio.create_memory_object_stream[SessionMessage](0)
     unanswered: set[object] = set()
@@ -113,8 +123,12 @@ async def serve(server: MCPServer[Any]) -> None:
 
     async def forward_answers(stdout: StdoutWriter) -> None:
         async for answer in from_server:
-            await stdout.write(answer.message)
-            unanswered.discard(getattr(answer.message, "id", None))
+            id = None if getattr(answer.message, "method", "") else getattr(answer.message, "id", None)
+            if id in answered:
+                answered.clear()
+            else:
+                await stdout.write(answer.message)
+            unanswered.discard(id)
 
     with _claim_stdout() as stdout:
         async with requests, answers, from_server, anyio.create_task_group() as group:

@@ -42,6 +42,8 @@ class LlamaTokenizer:
     def _merge_characters(self, word: str) -> tuple[int, ...]:
         """Return the tokens of a word: its characters, of which the pair that makes the earliest token merges first."""
         ids = self._ids
+        if (whole := ids.get(word)) is not None:  # its merges would end there
+            return (whole,)
         tokens: list[str] = []
         for character in word:
             if character in ids:

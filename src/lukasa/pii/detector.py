@@ -62,8 +62,6 @@ CLASS_NAMES: dict[PiiClass, str] = {
 }
 EXACT_LENGTH = 4_000
 _MAX_LIGATURE_LENGTH = 3
-_MAX_REPLACED = 8
-"""So many different characters are replaced one after the other. To replace more, all at once takes less time."""
 _MAX_CACHED_CHARACTERS = 100_000
 _MAX_CLEAN_TEXTS, _MAX_REMEMBERED_LENGTH = 10_000, 200
 _clean_texts: set[str | bytes] = set()
@@ -110,15 +108,18 @@ def normalise_with_offsets(text: str) -> NormalisedText:
 
     codes, states = _character_states(text)
     is_changed = states > 1
+    if not is_changed.any():
+        return NormalisedText(text, text)
     occurs = np.zeros(len(_state_table()), bool)
     occurs[codes[is_changed]] = True
     changed = np.flatnonzero(occurs)
     plain = [_PLAIN_CHARACTERS[chr(code)] for code in changed.tolist()]
-    if len(plain) <= _MAX_REPLACED and all(map(str.isascii, plain)):
-        plain_text = text
-        for code, characters in zip(changed.tolist(), plain, strict=True):
-            plain_text = plain_text.replace(chr(code), characters)
-        return NormalisedText(plain_text, text)
+    if max(map(len, plain)) <= 1:
+        plain_of = np.arange(len(occurs), dtype=np.uint32)
+        plain_of[changed] = [ord(each or "\0") for each in plain]
+        plain_codes = plain_of.take(codes)
+        plain_codes = plain_codes[states != 2] if "" in plain else plain_codes
+        return NormalisedText(plain_codes.tobytes().decode("utf-32-le", "surrogatepass"), text)
     row_of = np.zeros(len(occurs), np.int64)
     row_of[changed] = np.arange(len(changed))
     rows = row_of[codes[is_changed]]
@@ -327,10 +328,7 @@ _HINTED_TOKENS: tuple[tuple[str, _Find], ...] = (
     *((literal, partial(find_tokens_around, literal)) for literal in MIDDLE_LITERALS),
     (".eyJ", find_web_tokens),
 )
-_HINTED_PASSWORDS: tuple[tuple[str, _Find], ...] = (
-    ("curl", find_curl_passwords),
-    ("://", find_url_passwords),
-)
+_HINTED_PASSWORDS: tuple[tuple[str, _Find], ...] = (("curl", find_curl_passwords), ("://", find_url_passwords))
 """Searches, each with a literal without which it finds nothing."""
 
 
@@ -376,15 +374,17 @@ def _limit_findings(text: str, scan: Scan, counts: dict[int, int]) -> Iterator[S
     ``counts`` holds the number of findings by window and is shared by all searches for a class. The last few characters of
     a full window are searched all the same: a finding there may go on in the next window.
     """
-    position: int | None = 0
-    while position is not None:
-        spans, position = scan(position), None
-        for start, end in spans:
+    position, end_of_scan = 0, False
+    while not end_of_scan:
+        end_of_scan = True
+        for start, end in scan(position):
+            if start < position:  # part of the window that was reported as one finding
+                continue
             yield start, end
             window = start // WINDOW
             counts[window] = count = counts.get(window, 0) + 1
             if count > MAX_FINDINGS and start < (window_end := (window + 1) * WINDOW) - _MAX_SPACED_LENGTH:
                 rest = _REST_OF_WORD.match(text, window_end)
                 yield start, rest.end() if rest else window_end
-                position = window_end - _MAX_SPACED_LENGTH
+                position, end_of_scan = window_end - _MAX_SPACED_LENGTH, False
                 break

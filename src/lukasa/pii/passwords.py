@@ -13,6 +13,7 @@ from lukasa.pii.patterns import (
     START_OF_VARIABLE,
     KeywordPattern,
     any_case,
+    build_trie_pattern,
     find_after_keyword,
     is_placeholder,
     words_pattern,
@@ -37,9 +38,7 @@ _SIGNED_VALUE = (
     r"(?P<value>[^\s\"'`“”‘’«»,;]{3,128}+)"
 )
 """A value after a sign. A word followed by more words is part of a sentence, unless it is quoted."""
-_START_OF_STATED = (
-    r"(?:->?[ \t]{1,3})?(?:\*\*)?[\"'`“‘«(]?(?=[^\s0-9!@#$%^&*+~?]{0,99}+[0-9!@#$%^&*+~?])(?=[^\s\"'`“”‘’«»,;]{5})"
-)
+_START_OF_STATED = r"(?:->?[ \t]{1,3})?(?:\*\*)?[\"'`“‘«(]?(?![0-9]{1,6}+[.:/-][0-9][0-9.:/-]{0,30}+\s)(?=[^\s0-9!@#$%^&*+~?]{0,99}+[0-9!@#$%^&*+~?])(?=[^\s\"'`“”‘’«»,;]{5})"
 _STATED_VALUE = r"(?P<stated>[^\s\"'`“”‘’«»,;]{5,128}+)"
 """A value after blanks only, or after a word that means something else too: it must look like a password."""
 
@@ -106,9 +105,12 @@ _NOT_A_PASSWORD = re.compile(
 )
 """Lengths, ranges, addresses, paths and calls of functions."""
 _UNLIKE_A_WORD = re.compile(r"[\d_]|[^\w'’.-]|[a-z][A-Z]")
+_TECHNICAL_WORDS = (
+    "reset|change|log|manager|sha|md|argon|pbkdf|bcrypt|scrypt|oauth|utf|base|aes|rsa|tls|ssl|web|http|ipv|v|version|pep|rfc|python|windows|win|ios|android|"
+    "field|input|box|step|page|policy|test|level|option|user|rule|entry|line|item|part|group|attempt|hash"
+)
 _TECHNICAL_TERM = re.compile(
-    r"(?:reset|change|log|manager|sha|md|argon|pbkdf|bcrypt|scrypt|oauth|utf|base|aes|rsa|tls|ssl|web|http|ipv|v|version|pep|rfc|python|windows|win|ios|android|"
-    r"field|input|box|step|page|policy|test|level|option|user|rule|entry|line|item|part|option|group|attempt|hash|version)[-_]?\d[\w.+/-]{0,12}|"
+    rf"{build_trie_pattern(dict.fromkeys(_TECHNICAL_WORDS.split('|'), ''))}[-_]?\d[\w.+/-]{{0,12}}|"
     r"\d+[-–+/.]?[a-z]{1,12}|v?\d[\d.:/+,–-]*%?|[^@\s]+@[\w-]+(?:\.[\w-]+)+|[\w.-]+\.(?:[a-z]{2,4}|\d+)|[\w-]+(?:[./][\w-]+){2,}",
     re.IGNORECASE,
 )
@@ -161,7 +163,7 @@ def find_passwords(search: KeywordPattern, text: str, lower: str, position: int)
 
 def _judge_value(value: str) -> Literal["harmless", "likely", "strong", "password"]:
     """Tell whether a value without a sign before it looks like a password, is made like a strong one, or both."""
-    is_strong = _STRONG_PASSWORD.match(value) is not None
+    is_strong = not value.isalnum() and _STRONG_PASSWORD.match(value) is not None
     if _looks_like_password(value):
         return "password" if is_strong else "likely"
     return "strong" if is_strong else "harmless"

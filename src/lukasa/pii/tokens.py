@@ -55,6 +55,7 @@ TOKEN_SHAPE = b"0" * 16
 _RUN, _MAX_RUNS = re.compile(TOKEN_SHAPE + b"0*+"), 20_000
 _TWO_SEPARATORS = re.compile(r"[^A-Za-z0-9][A-Za-z0-9]*+[^A-Za-z0-9]")
 _PREFIX = re.compile(build_trie_pattern(dict.fromkeys(TOKEN_PREFIXES, "")), re.ASCII)
+_PREFIX_INSIDE, _MAX_PREFIX = re.compile(rf"[^A-Za-z0-9]{_PREFIX.pattern}", re.ASCII), max(map(len, TOKEN_PREFIXES))
 
 MIDDLE_LITERALS = {
     literal[1:]: re.compile(rf"{re.escape(literal[1:])}(?<={before}{re.escape(literal[1:])}){after}", re.ASCII)
@@ -80,7 +81,11 @@ def provider_token_scan(text: str, shape: bytes) -> Scan:
                 token = padded[start + 1 : end]
                 if is_provider_token(token):
                     yield start, end - 1
-                elif _TWO_SEPARATORS.search(token):  # another token may start inside
+                elif (  # another token may start inside
+                    _TWO_SEPARATORS.search(token)
+                    and (inside := _PREFIX_INSIDE.search(padded, start + 3, end + _MAX_PREFIX))
+                    and inside.start() < end
+                ):
                     for inner in _TOKEN.finditer(padded, start + 3, end + _MAX_OVERLAP):
                         inner_start, inner_end = inner.span()
                         if inner_start >= end:
@@ -168,7 +173,9 @@ _SIGN = (
 _START_OF_VALUE = r"(?=[A-Za-z+/_=.~-]{0,60}+[0-9][A-Za-z+/_=.~-]{0,60}+[0-9])(?=[0-9+/_=.~-]{0,60}+[A-Za-z])(?=[A-Za-z0-9+/_=.~-]{16})"
 LABELLED_SECRETS = {
     word: KeywordPattern(
-        compile_on_use(rf"{any_case(word)}{rest}{_SIGN}{scheme}{_START_OF_VALUE}(?P<value>[A-Za-z0-9+/_=.~-]{{16,400}})"),
+        compile_on_use(
+            rf"{any_case(word)}{rest}{_SIGN}{scheme}{_START_OF_VALUE}(?P<value>[A-Za-z0-9+/_=.~-]{{16,400}})"
+        ),
         compile_on_use(rf"{word}(?={rest}{_SIGN}{scheme}{_START_OF_VALUE})"),
     )
     for word, rest, scheme in (
@@ -195,6 +202,7 @@ _EXAMPLE_CONTEXT = re.compile(r"\n?[_ -]?(?:ekaf|ymmud|kcom|dekcom|elpmaxe|elpma
 _PROVIDER_NAMES = (files(__package__) / "provider_names.txt").read_text("utf-8").split()
 _PROVIDER_NAME_CONTEXT = re.compile(build_trie_pattern(dict.fromkeys(_PROVIDER_NAMES, "")) + r"[\w.-]{0,20}\Z")
 """The name of a provider before ``key``."""
+_NO_PART_OF_NAME = re.compile(r"[^\w.-]")
 _HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _LONG_PART = re.compile(r"[^-_./]{10}")
 _MAX_JUDGED = 100
@@ -232,7 +240,9 @@ def _is_labelled_secret(
     if label == "key":
         if identifier and not reversed_words.lstrip("_ -").startswith(("ssecca", "ipa")):
             return False
-        if not _SECRET_KEY_CONTEXT.match(reversed_words) and not _PROVIDER_NAME_CONTEXT.search(before.lower()):
+        if not _SECRET_KEY_CONTEXT.match(reversed_words) and not _PROVIDER_NAME_CONTEXT.search(
+            _NO_PART_OF_NAME.split(before.lower())[-1]
+        ):
             return False
     elif before[-1:].isalpha() and not (
         first_letters[0].isupper() and (before[-1].islower() or first_letters[1].islower())

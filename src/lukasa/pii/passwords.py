@@ -51,10 +51,10 @@ def _keyword(word: str, rest: str) -> str:
     return rf"{first}(?:(?<![^\W_].)|(?<=[a-z]{word[0].upper()})){any_case(word[1:])}(?i:{rest})"
 
 
-def _keyword_pattern(word: str, rest: str, start: str, value: str = _STATED_VALUE) -> KeywordPattern:
+def _keyword_pattern(word: str, rest: str, start: str) -> KeywordPattern:
     """Build the search for a keyword, the start of a value and the value. The hint goes as far as the start."""
     return KeywordPattern(
-        compile_on_use(_keyword(word, rest) + start + value), compile_on_use(rf"{word}(?=(?i:{rest}){start})")
+        compile_on_use(_keyword(word, rest) + start + _STATED_VALUE), compile_on_use(rf"{word}(?=(?i:{rest}){start})")
     )
 
 

@@ -679,11 +679,17 @@ def every(
     questions: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", exists=True, help="Also measure recall with this question set.")
     ] = None,
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the page into a file.")] = None,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the page into a file.")] = None,
+    reuse: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Keep what each benchmark printed; go on from there after an interruption."
+        ),
+    ] = None,
 ) -> None:
     """Run every benchmark, each in a process of its own, and write one Markdown page: machine, ratios, bars met and missed.
 
-    Example: lukasa bench all --quick --output benchmarks.md
+    Example: lukasa bench all --quick --markdown benchmarks.md --reuse build/benchmarks
     """
     from lukasa_bench.every import BENCHMARKS, run
 
@@ -691,12 +697,12 @@ def every(
     for name in only or ():
         require_choice(name, names, "a benchmark")
     with _progress_display() as progress:
-        page = run(full=full, only=only or (), questions=questions or (), progress=progress)
-    if output is None:
+        page = run(full=full, only=only or (), questions=questions or (), reuse=reuse, progress=progress)
+    if markdown is None:
         typer.echo(page)
     else:
-        output.write_text(page, "utf-8")
-        get_options(ctx).warn(f"Wrote {output}.")
+        markdown.write_text(page, "utf-8")
+        get_options(ctx).warn(f"Wrote {markdown}.")
 
 
 @app.command()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import platform
 import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
@@ -16,6 +19,7 @@ import lukasa
 from lukasa_bench.store import Progress
 
 _BARS = re.compile(r"(\d+) of (\d+) bars met")
+_BAR_IN_SENTENCE = re.compile(r"[^(\n]*\(bar [^)]*: (met|missed)\)")
 _PACKAGES = ("apsw", "numpy", "tokenizers", "onnxruntime", "psycopg", "langgraph-checkpoint-sqlite", "openai-agents")
 
 
@@ -43,25 +47,49 @@ BENCHMARKS = (
     Benchmark("HTTP", "http --rounds 2 --requests 1000", "http --sizes 1k,100k --requests 100000"),
     Benchmark("Quality", "quality --section duplicates", "quality"),
 )
+HEAD_OF_SUMMARY = "| benchmark | bars met | minutes | |"
+HEAD_OF_MISSED = "## Bars missed"
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What one benchmark printed. ``failure`` says why it printed no figures."""
+    """What one benchmark printed, when, and in how many seconds. ``failure`` says why it printed no figures."""
 
-    benchmark: Benchmark
+    title: str
     command: str
+    description: str
+    date: str
+    seconds: float
     output: str
     failure: str
-    met: int
-    bars: int
+
+    @property
+    def bars(self) -> tuple[int, int]:
+        """How many bars were met, and of how many."""
+        counts = [(int(met), int(bars)) for met, bars in _BARS.findall(self.output)]
+        counts += [(int(verdict == "met"), 1) for verdict in _BAR_IN_SENTENCE.findall(self.output)]
+        return sum(met for met, _ in counts), sum(bars for _, bars in counts)
+
+    @property
+    def missed_rows(self) -> list[str]:
+        """The rows and sentences that tell of a missed bar."""
+        rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in self.output.splitlines()]
+        missed = [", ".join(cell for cell in row if cell not in ("", "missed")) for row in rows if "missed" in row]
+        return missed + [found[0].strip() for found in _BAR_IN_SENTENCE.finditer(self.output) if found[1] == "missed"]
 
 
 def run(
-    *, full: bool = False, only: Sequence[str] = (), questions: Sequence[Path] = (), progress: Progress | None = None
+    *,
+    full: bool = False,
+    only: Sequence[str] = (),
+    questions: Sequence[Path] = (),
+    reuse: Path | None = None,
+    progress: Progress | None = None,
 ) -> str:
-    """Run the benchmarks and return the page. ``only`` names some of them; ``questions`` are sets for recall."""
-    began = perf_counter()
+    """Run the benchmarks and return the page. ``only`` names some of them; ``questions`` are sets for recall.
+
+    What each benchmark printed is kept in the folder ``reuse``, and taken from there if the same command was run before.
+    """
     wanted = [benchmark for benchmark in BENCHMARKS if not only or benchmark.quick.split(maxsplit=1)[0] in only]
     if questions:
         words = " ".join(map(str, questions))
@@ -70,42 +98,62 @@ def run(
     for number, benchmark in enumerate(wanted):
         if progress is not None:
             progress(benchmark.title, number, len(wanted))
-        sections.append(_run_one(benchmark, benchmark.full if full else benchmark.quick))
-    return "\n".join(_write_page(sections, full=full, seconds=perf_counter() - began))
+        sections.append(_run_one(benchmark.title, benchmark.full if full else benchmark.quick, reuse))
+    return "\n".join(_write_page(sections, full=full))
 
 
-def _run_one(benchmark: Benchmark, command: str) -> Section:
-    words = [sys.executable, "-m", "lukasa.interfaces.cli", "bench", *command.split()]
+def _run_one(title: str, command: str, reuse: Path | None) -> Section:
+    """Run one benchmark, unless the folder has what it printed. A failure is not kept: the next run tries again."""
+    kept = reuse / f"{'-'.join(re.findall('[a-z0-9]+', title.lower()))}.json" if reuse else None
+    if kept and kept.exists():
+        section = Section(**json.loads(kept.read_text("utf-8")))
+        if section.command == command:
+            return section
+    words, began = [sys.executable, "-m", "lukasa.interfaces.cli", "bench", *command.split()], perf_counter()
     done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     output = "\n".join(line.rstrip() for line in done.stdout.splitlines()).strip()
-    counts = [tuple(map(int, found.groups())) for found in _BARS.finditer(output)]
-    met, bars = (sum(count) for count in zip(*counts, strict=True)) if counts else (0, 0)
     failure = "" if done.returncode == 0 and output else done.stderr.strip()[-500:] or "It printed nothing."
-    return Section(benchmark, command, output, failure, met, bars)
+    date = datetime.now(UTC).date().isoformat()
+    section = Section(title, command, _describe(command), date, perf_counter() - began, output, failure)
+    if kept and not failure:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(asdict(section), ensure_ascii=False, indent=2), "utf-8")
+    return section
 
 
-def _write_page(sections: Sequence[Section], *, full: bool, seconds: float) -> Iterator[str]:
-    met, bars = sum(section.met for section in sections), sum(section.bars for section in sections)
-    yield "# Benchmarks"
-    yield ""
-    yield f"    lukasa bench all {'--full' if full else '--quick'}"
-    yield ""
+def _describe(command: str) -> str:
+    """Return the first sentence of the help of a benchmark's command."""
+    from lukasa_bench.cli import app
+
+    name = command.split(maxsplit=1)[0]
+    found = [
+        each.callback
+        for each in app.registered_commands
+        if each.callback and name in (each.name, each.callback.__name__)
+    ]
+    return (found[0].__doc__ or "").partition("\n")[0] if found else ""
+
+
+def _write_page(sections: Sequence[Section], *, full: bool) -> Iterator[str]:
+    met, bars = (sum(counts) for counts in zip(*(section.bars for section in sections), strict=True))
+    dates = sorted({section.date for section in sections})
+    yield from ("# Benchmarks", "", "This page is the output of one command; it is not edited by hand:", "")
+    yield from (f"    lukasa bench all {'--full' if full else '--quick'}", "")
     yield (
-        f"Lukasa {lukasa.__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
-        f"{', '.join(_installed_versions())}; {seconds / 60:.0f} minutes. **{met} of {bars} bars met.**"
+        f"Lukasa {lukasa.__version__}, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}; {os.cpu_count()} cores, "
+        f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, {', '.join(_installed_versions())}; "
+        f"{sum(section.seconds for section in sections) / 60:.0f} minutes. **{met} of {bars} bars met.**"
     )
-    yield ""
-    yield "| benchmark | bars met | |"
-    yield "|---|---|---|"
+    yield from ("", HEAD_OF_SUMMARY, "|---|---|---|---|")
     for section in sections:
-        yield f"| {section.benchmark.title} | {section.met} of {section.bars} | {'failed' if section.failure else ''} |"
+        counts = "{} of {}".format(*section.bars)
+        yield f"| {section.title} | {counts} | {section.seconds / 60:.1f} | {'not run' if section.failure else ''} |"
+    yield from ("", HEAD_OF_MISSED, "")
+    missed = [f"- {section.title}: {row}" for section in sections for row in section.missed_rows]
+    yield from missed or ["None."]
     for section in sections:
-        yield ""
-        yield f"## {section.benchmark.title}"
-        yield ""
-        yield f"    lukasa bench {section.command}"
-        yield ""
-        yield section.output if not section.failure else f"It failed: {section.failure}"
+        yield from ("", f"## {section.title}", "", section.description, "", f"    lukasa bench {section.command}", "")
+        yield section.output if not section.failure else f"Not run: {section.failure}"
     yield ""
 
 

@@ -45,6 +45,7 @@ REPEATED_PIECES = (
     "token=", "pw=a1!\n", "pw=the\n", "pw for ", "pin:1234 ", "密码", "пароль: тест ", "\u200b", "４", "½", "ﬁ", "ﷺ", "İ1", "e\u0301", "漢", "😀",
     "password v1.2.3 ", "pass v1.2.3 ", "password to to to ", "password: your ", "password:\u200bx ", "user bob pass a@b.cd ", "пароль v1.2.3 ",
     "it is the password for ", "token: example1234567890123 ", "api_key = 00000000000000000a1 ", "eyJa.eyJ",
+    "A1bcdef is my password. ", "aB38Q~x7Kp2LmQ9rTz4VbN6cYd8WsE3fGh5JkR0u ",
 )  # fmt: skip
 """Pieces that are repeated until a text has its size."""
 _MENTIONS = (
@@ -85,6 +86,15 @@ def _piece_generators(rng: random.Random) -> dict[str, Callable[[], str]]:
         "keywords and values": lambda: rng.choice(_KEYWORDS) + rng.choice(("=", " is ")) + draw_letters(_ALNUM, 8) + " ",
         "mentions of secrets": lambda: rng.choice(_MENTIONS) + " ",
         "parts of keywords, signs and values": lambda: rng.choice(_PARTS),
+        "versions after a keyword": lambda: f"pass {draw_letters('123', 1)}.{draw_letters('123', 1)}.{draw_letters(string.digits, 2)} ",
+        "terms after a keyword": lambda: f"password {rng.choice(('sha', 'v', 'md', 'aes-', 'utf-'))}{draw_letters(string.digits, 3)} ",
+        "keys that are no secrets": lambda: f"{rng.choice(('primary_', 'cache_', 'public_'))}key: {draw_letters('0123456789abcdef', 16)} ",
+        "users and addresses": lambda: f"user {draw_letters('ab', 2)} pass {draw_letters('abc', 4)}@b.cd ",
+        "base64 with keywords": lambda: draw_letters(_ALNUM + "+/", 20) + rng.choice(_KEYWORDS) + rng.choice("=: "),
+        "cards in wide digits": lambda: "".join(chr(0xFF10 + int(digit)) for digit in "4" + draw_letters(string.digits, 15)) + " ",
+        "settings": lambda: f"{draw_letters(string.ascii_uppercase, 5)}_SECRET_KEY={rng.choice(('', 'changeme', 'xxxx' + draw_letters(_ALNUM, 14)))}\n",
+        "words after a prefix": lambda: "hf_" + "-".join(draw_letters(string.ascii_lowercase, 4) for _ in range(4)) + " ",
+        "log lines": lambda: f"log in as {draw_letters('abc', 3)}/1.0 key id {draw_letters(string.digits, 12)} pass: {draw_letters('123', 2)}/9\n",
         "every sort": lambda: rng.choice(("pw=a1!\n", "pin:1234 ", "455-99-6622 ", "4111111111111111\n", "hf_" + draw_letters(_ALNUM, 16) + " ")),
         "all of Unicode": lambda: "".join(chr(rng.choice((rng.randrange(0xD800), rng.randrange(0xE000, 0x110000)))) for _ in range(1_000)),
         "many scripts": lambda: draw_letters("абвгдеαβγδεרסתקאبتثج漢字仮名ひらがな한국어abcde 01234", 1_000),

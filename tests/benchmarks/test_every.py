@@ -1,5 +1,6 @@
 """``lukasa bench all`` runs commands that exist, and its page tells what failed."""
 
+import re
 from typing import Any
 
 import pytest
@@ -18,12 +19,31 @@ def test_its_commands_have_the_options_it_gives(words):
         assert context.params
 
 
-def test_the_page_counts_bars_and_tells_what_failed(monkeypatch):
+def test_the_page_counts_bars_and_tells_what_failed(monkeypatch, tmp_path):
     good = every.Benchmark("Consolidation", "consolidate --sizes 100", "")
     bad = every.Benchmark("Broken", "guard --size nonsense", "")
     monkeypatch.setattr(every, "BENCHMARKS", (good, bad))
-    page = every.run()
-    assert "| Broken | 0 of 0 | failed |" in page
+    page = every.run(reuse=tmp_path / "kept")
+    assert re.search(r"\| Broken \| 0 of 0 \| [0-9.]+ \| not run \|", page)
     assert "bars met.**" in page
     assert "    lukasa bench consolidate --sizes 100\n\n| case" in page
+    assert "Measure consolidation: a first run" in page
     assert "nonsense" in page.partition("## Broken")[2]
+    headings = [line for line in page.splitlines() if line.startswith("#")]
+    assert headings == ["# Benchmarks", every.HEAD_OF_MISSED, "## Consolidation", "## Broken"]
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["consolidation.json"], "a failure is tried again"
+    assert every.run(only=["consolidate"], reuse=tmp_path / "kept").partition("## Cons")[2] in page
+
+
+def test_missed_bars_come_first():
+    output = """| case | lukasa | bar | met |
+|------|--------|-----|-----|
+| add | 3 ms | ≤ 2 ms | missed |
+| read | 1 ms | ≤ 2 ms | met |
+
+1 of 2 bars met.
+A verdict costs 2.1 × as much (bar ≤ 2: missed), an add 1 ×.
+Bulk adds: 900 a second (bar ≥ 800: met)."""
+    section = every.Section("Store", "store", "Measure.", "2026-01-01", 60.0, output, "")
+    assert section.bars == (2, 4)
+    assert section.missed_rows == ["add, 3 ms, ≤ 2 ms", "A verdict costs 2.1 × as much (bar ≤ 2: missed)"]

@@ -26,7 +26,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lukasa.outcome import Refused
-from lukasa.pii.numbers import Scan, Span, card_scan, ssn_scan
+from lukasa.pii.numbers import CARD_SHAPE, NUMBER_SHAPE_TABLE, Scan, Span, card_scan, ssn_scan
 from lukasa.pii.passwords import (
     PASSWORDS,
     WEAK_KEYWORDS,
@@ -81,60 +81,86 @@ class PiiFinding(NamedTuple):
 
 
 class NormalisedText(NamedTuple):
-    """A text with plain characters, and how many of them each character of the original became, if the texts differ."""
+    """A text with plain characters, and the original."""
 
     text: str
-    lengths: list[int] | NDArray[np.int64] | None
+    original: str
 
     def original_spans(self, spans: Iterable[Span]) -> list[Span]:
         """Return the spans of the original text that became the given spans."""
-        if self.lengths is None:
+        if self.text == self.original:
             return list(spans)
-        ends = list(accumulate(self.lengths)) if isinstance(self.lengths, list) else self.lengths.cumsum()
+        ends: list[int] | NDArray[np.int64]
+        if len(self.original) < EXACT_LENGTH:
+            ends = list(accumulate(len(_PLAIN_CHARACTERS[character]) for character in self.original))
+        else:
+            ends = _plain_lengths(_character_states(self.original)[1]).cumsum()
         return [(bisect_right(ends, start), bisect_left(ends, end) + 1) for start, end in spans]
 
 
 def normalise_with_offsets(text: str) -> NormalisedText:
     """Replace compatibility forms, invisible characters, and every kind of dash, blank and digit by plain characters."""
     if text.isascii():
-        return NormalisedText(text, None)
+        return NormalisedText(text, text)
     if len(text) < EXACT_LENGTH:
-        pieces = list(map(_PLAIN_CHARACTERS.__getitem__, text))
-        plain_text = "".join(pieces)
-        return NormalisedText(plain_text, None if plain_text == text else list(map(len, pieces)))
+        return NormalisedText("".join(map(_PLAIN_CHARACTERS.__getitem__, text)), text)
     import numpy as np
 
-    states = _character_states()
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    for code in set(codes[states[codes] == 0].tolist()):
-        states[code] = 1 if _PLAIN_CHARACTERS[chr(code)] == chr(code) else 2
-    is_changed = states[codes] == 2
+    codes, states = _character_states(text)
+    is_changed = states > 1
     if not is_changed.any():
-        return NormalisedText(text, None)
-    occurs = np.zeros(len(states), bool)
+        return NormalisedText(text, text)
+    occurs = np.zeros(len(_state_table()), bool)
     occurs[codes[is_changed]] = True
     changed = np.flatnonzero(occurs)
     plain = [_PLAIN_CHARACTERS[chr(code)] for code in changed.tolist()]
-    row_of = np.zeros(len(states), np.int64)
+    if max(map(len, plain)) <= 1:
+        plain_of = np.arange(len(occurs), dtype=np.uint32)
+        plain_of[changed] = [ord(each or "\0") for each in plain]
+        plain_codes = plain_of.take(codes)
+        plain_codes = plain_codes[states != 2] if "" in plain else plain_codes
+        return NormalisedText(plain_codes.tobytes().decode("utf-32-le", "surrogatepass"), text)
+    row_of = np.zeros(len(occurs), np.int64)
     row_of[changed] = np.arange(len(changed))
     rows = row_of[codes[is_changed]]
-    lengths = np.ones(len(codes), np.int64)
-    lengths[is_changed] = np.fromiter(map(len, plain), np.int64)[rows]
+    lengths = _plain_lengths(states)
     plain_codes = np.repeat(codes, lengths)
     places = lengths.cumsum()[is_changed] - lengths[is_changed]
     for index in range(_MAX_LIGATURE_LENGTH):
         code_of = np.fromiter((ord(each[index]) if index < len(each) else 0 for each in plain), np.uint32)
         is_longer = lengths[is_changed] > index
         plain_codes[places[is_longer] + index] = code_of[rows[is_longer]]
-    return NormalisedText(plain_codes.tobytes().decode("utf-32-le", "surrogatepass"), lengths)
+    return NormalisedText(plain_codes.tobytes().decode("utf-32-le", "surrogatepass"), text)
+
+
+def _character_states(text: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    """Return the characters of a text and their states: 1 for plain ones, for others 2 more than the length of what replaces them."""
+    import numpy as np
+
+    table = _state_table()
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    states = table.take(codes)
+    if unknown := set(codes[states == 0].tolist()):
+        for code in unknown:
+            plain = _PLAIN_CHARACTERS[chr(code)]
+            table[code] = 1 if plain == chr(code) else 2 + len(plain)
+        states = table.take(codes)
+    return codes, states
 
 
 @cache
-def _character_states() -> NDArray[np.uint8]:
-    """Return a table of all characters: 0 where nothing is known yet, 1 for plain characters, 2 for others."""
+def _state_table() -> NDArray[np.uint8]:
+    """Return a table of the states of all characters: 0 where nothing is known yet."""
     import numpy as np
 
     return np.zeros(0x110000, np.uint8)
+
+
+def _plain_lengths(states: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return how many plain characters each character of a text became."""
+    import numpy as np
+
+    return np.array([1, 1, *range(_MAX_LIGATURE_LENGTH + 1)]).take(states)
 
 
 def normalise_character(character: str) -> str:
@@ -191,8 +217,8 @@ def find_pii(text: str) -> list[PiiFinding]:
         elif each[1] > last_end:
             last_end = each[1]
             merged[-1] = (merged[-1][0], last_end, merged[-1][2])
-    if normalised.lengths is None or not merged:
-        return list(map(PiiFinding._make, merged))
+    if not merged:
+        return []
     spans = normalised.original_spans((start, end) for start, end, _ in merged)
     return [PiiFinding(start, end, each[2]) for (start, end), each in zip(spans, merged, strict=True)]
 
@@ -291,13 +317,9 @@ def _redact_value(value: Any) -> Any:
 _REST_OF_WORD = re.compile(r"\S{0,8192}")
 
 
-def _shape_table(characters: str) -> bytes:
-    """Build a table that turns the characters into zeros and everything else into x."""
-    return bytes(48 if chr(code) in characters else 120 for code in range(256))
-
-
-_CARD_SHAPE, _SSN_SHAPE, _NUMBER_SHAPE_TABLE = b"0" * 12, b"0" * 9, _shape_table(string.digits + " .-")
-_TOKEN_SHAPE_TABLE = _shape_table(string.ascii_letters + string.digits + "+/_=.:~-|")
+_SSN_SHAPE = b"0" * 9
+_TOKEN_CHARACTERS = (string.ascii_letters + string.digits + "+/_=.:~-|").encode()
+_TOKEN_SHAPE_TABLE = bytes(48 if code in _TOKEN_CHARACTERS else 120 for code in range(256))
 """Shapes without which a text has no such finding: searching for one takes far less time than searching for a pattern."""
 
 _KEYWORDS = (*PASSWORDS.items(), *WEAK_KEYWORDS.items())
@@ -306,11 +328,7 @@ _HINTED_TOKENS: tuple[tuple[str, _Find], ...] = (
     *((literal, partial(find_tokens_around, literal)) for literal in MIDDLE_LITERALS),
     (".eyJ", find_web_tokens),
 )
-_HINTED_PASSWORDS: tuple[tuple[str, _Find], ...] = (
-    (" pass", find_passwords_before_keyword),
-    ("curl", find_curl_passwords),
-    ("://", find_url_passwords),
-)
+_HINTED_PASSWORDS: tuple[tuple[str, _Find], ...] = (("curl", find_curl_passwords), ("://", find_url_passwords))
 """Searches, each with a literal without which it finds nothing."""
 
 
@@ -318,10 +336,10 @@ def _scans(text: str) -> Iterator[tuple[PiiClass, Scan]]:
     """Yield the searches that may find anything in a text."""
     lower = text.replace("\u0130", "\u0131").lower()  # the only letter whose lower case is two characters
     data = text.encode("ascii", "replace")
-    shape = data.translate(_NUMBER_SHAPE_TABLE)
+    shape = data.translate(NUMBER_SHAPE_TABLE)
     if _SSN_SHAPE in shape:
         yield "ssn", ssn_scan(text, lower, data)
-        if _CARD_SHAPE in shape:
+        if CARD_SHAPE in shape:
             yield "card", card_scan(text, lower, data)
     if TOKEN_SHAPE in (shape := data.translate(_TOKEN_SHAPE_TABLE)):
         yield "secret", provider_token_scan(text, shape)
@@ -332,9 +350,11 @@ def _scans(text: str) -> Iterator[tuple[PiiClass, Scan]]:
             if _occurs(label, lower):
                 yield "secret", partial(find_labelled_secrets, label, text, lower)
     is_long = len(text) >= EXACT_LENGTH
-    for keyword, pattern in _ASCII_KEYWORDS if text.isascii() else _KEYWORDS:
+    for keyword, search in _ASCII_KEYWORDS if text.isascii() else _KEYWORDS:
         if _occurs(keyword, lower) if is_long else keyword in lower:
-            yield "password", partial(find_passwords, pattern, keyword, text, lower)
+            yield "password", partial(find_passwords, search, text, lower)
+    if " pass" in lower:
+        yield "password", partial(find_passwords_before_keyword, text, lower)
     for literal, find in _HINTED_PASSWORDS:
         if literal in lower:
             yield "password", partial(find, text)
@@ -354,15 +374,17 @@ def _limit_findings(text: str, scan: Scan, counts: dict[int, int]) -> Iterator[S
     ``counts`` holds the number of findings by window and is shared by all searches for a class. The last few characters of
     a full window are searched all the same: a finding there may go on in the next window.
     """
-    position: int | None = 0
-    while position is not None:
-        spans, position = scan(position), None
-        for start, end in spans:
+    position, end_of_scan = 0, False
+    while not end_of_scan:
+        end_of_scan = True
+        for start, end in scan(position):
+            if start < position:  # part of the window that was reported as one finding
+                continue
             yield start, end
             window = start // WINDOW
             counts[window] = count = counts.get(window, 0) + 1
             if count > MAX_FINDINGS and start < (window_end := (window + 1) * WINDOW) - _MAX_SPACED_LENGTH:
                 rest = _REST_OF_WORD.match(text, window_end)
                 yield start, rest.end() if rest else window_end
-                position = window_end - _MAX_SPACED_LENGTH
+                position, end_of_scan = window_end - _MAX_SPACED_LENGTH, False
                 break

@@ -28,6 +28,9 @@ CARD_CONTEXT_BEFORE, CARD_CONTEXT_AFTER = 40, 24
 MAX_RUN_LENGTH = 120
 """Longer runs of digits are tables: the digits of a card in a table are one group."""
 
+NUMBER_SHAPE_TABLE = bytes(48 if code in b"0123456789 .-" else 120 for code in range(256))
+"""A table that turns the characters of numbers into zeros and everything else into x."""
+CARD_SHAPE = b"0" * MIN_CARD_DIGITS
 _GROUP = re.compile(r"[0-9]++(?![A-Za-z_])")
 _RUN = re.compile(
     r"[0-9](?<![A-Za-z0-9_].)(?=(?:[ .-]{0,2}[0-9]){11})[0-9]*+(?![A-Za-z_])"
@@ -35,7 +38,7 @@ _RUN = re.compile(
     rf"{_GROUP.pattern}){{0,80}}"
 )
 """Groups of digits with separators between them, at least twelve digits. A run with so many groups is a table."""
-_MAX_FEW_RUNS, _MAX_FEW_GROUPS = 100, 10_000
+_MAX_FEW_SHAPES, _MAX_FEW_RUNS, _MAX_FEW_GROUPS = 1_000, 100, 10_000
 _CARD_GROUPING = re.compile(r"[0-9]+|[0-9]{4}(?:[ .-]{1,2}[0-9]{1,6}){1,4}")
 _SINGLE_DIGITS = re.compile(r"[0-9](?:[ .-]{1,2}[0-9])+")
 """Digits in groups as on a card, or not grouped; or each by itself."""
@@ -97,8 +100,16 @@ _BARCODE_LENGTH = 13
 
 def card_scan(text: str, lower: str, data: bytes) -> Scan:
     """Return a search for payment cards. ``data`` is the text with one byte per character."""
-    runs = [run.span() for run in islice(_RUN.finditer(text), _MAX_FEW_RUNS)]
-    is_few = len(runs) < _MAX_FEW_RUNS and all(end - start <= MAX_RUN_LENGTH for start, end in runs)
+    shape, runs, end = data.translate(NUMBER_SHAPE_TABLE), list[Span](), 0
+    for _ in range(_MAX_FEW_SHAPES):
+        if (start := shape.find(CARD_SHAPE, end)) < 0 or len(runs) >= _MAX_FEW_RUNS:
+            break
+        end = shape.find(b"x", start)
+        end = end if end >= 0 else len(shape)
+        runs += (run.span() for run in islice(_RUN.finditer(text, start, end + 1), _MAX_FEW_RUNS))
+    else:
+        start = 0
+    is_few = start < 0 and all(end - start <= MAX_RUN_LENGTH for start, end in runs)
     candidates = _candidates_in_runs(text, lower, data, runs) if is_few else _candidates_in_arrays(lower, data)
     contexts: dict[str, bool] = {}
 

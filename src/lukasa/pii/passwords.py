@@ -9,28 +9,37 @@ from importlib.resources import files
 from typing import Literal
 
 from lukasa.pii.numbers import Span
-from lukasa.pii.patterns import START_OF_VARIABLE, any_case, find_keyword_matches, is_placeholder, words_pattern
+from lukasa.pii.patterns import (
+    START_OF_VARIABLE,
+    KeywordPattern,
+    any_case,
+    build_trie_pattern,
+    find_after_keyword,
+    is_placeholder,
+    words_pattern,
+)
+from lukasa.text.patterns import compile_on_use
 
 _COMMON_WORDS = (files(__package__) / "words_after_password.txt").read_text("utf-8").split()
 """Words after "the password is" that do not give one away: "the password is stored in the vault"."""
 _END_OF_VALUE = r"(?=[\s\"'`“”‘’«»,;]|\Z)"
 _OWNER = rf"(?: {words_pattern(('for', 'of', 'to', 'on', 'at'))}(?: [^\s:=\"'`是は]{{1,30}}+){{1,3}}?)?"
 _VERBS = words_pattern(("is", "was", "are", "to", "ist", "lautet", "war", "est", "es", "era", "é", "è"))
+_VERB = rf"{_VERBS}(?: (?:still|now|just|set to|currently|actually|simply))?:?(?=[ \t\"'`])"
+_AFTER_SIGN = r"\*{0,2}+[ \t]{0,3}+"
 _SIGN = (
-    r"\*{0,2}+[\"'`]{0,2}+[ \t]{0,12}+(?=[:=是はiwatelIWATELéè])(?P<sign>[:=]=?+>?+|是|は|"
-    rf"{_VERBS}(?: (?:still|now|just|set to|currently|actually|simply))?:?(?=[ \t\"'`]))\*{{0,2}}+[ \t]{{0,3}}+"
+    r"\*{0,2}+[\"'`]{0,2}+[ \t]{0,12}+(?=[:=是はiwatelIWATELéè])"
+    rf"(?P<sign>[:=]=?+>?+|是|は|{_VERB}){_AFTER_SIGN}"
 )
+_START_OF_SIGNED = r"(?P<quote>[\"'`“‘«])?(?=[^\s\"'`“”‘’«»,;]{3})"
 _SIGNED_VALUE = (
-    r"(?P<quote>[\"'`“‘«])?(?=[^\s\"'`“”‘’«»,;]{3})"
     rf"(?!{START_OF_VARIABLE}|{words_pattern(_COMMON_WORDS)}[.!?)]{{0,3}}{_END_OF_VALUE})"
     r"(?(quote)|(?![^\W\d_a-z]{0,60}+[^\W\d_A-Z]{0,60}+(?:['’.-][^\W\d_a-z]{0,60}+[^\W\d_A-Z]{0,60}+){0,3}[\"'`”’»]?[^\S\n]{1,99}+\w))"
     r"(?P<value>[^\s\"'`“”‘’«»,;]{3,128}+)"
 )
 """A value after a sign. A word followed by more words is part of a sentence, unless it is quoted."""
-_STATED_VALUE = (
-    r"(?:->?[ \t]{1,3})?(?:\*\*)?[\"'`“‘«(]?(?=[^\s0-9!@#$%^&*+~?]{0,99}+[0-9!@#$%^&*+~?])"
-    r"(?P<stated>[^\s\"'`“”‘’«»,;]{5,128}+)"
-)
+_START_OF_STATED = r"(?:->?[ \t]{1,3})?(?:\*\*)?[\"'`“‘«(]?(?![0-9]{1,6}+[.:/-][0-9][0-9.:/-]{0,30}+\s)(?=[^\s0-9!@#$%^&*+~?]{0,99}+[0-9!@#$%^&*+~?])(?=[^\s\"'`“”‘’«»,;]{5})"
+_STATED_VALUE = r"(?P<stated>[^\s\"'`“”‘’«»,;]{5,128}+)"
 """A value after blanks only, or after a word that means something else too: it must look like a password."""
 
 
@@ -42,9 +51,22 @@ def _keyword(word: str, rest: str) -> str:
     return rf"{first}(?:(?<![^\W_].)|(?<=[a-z]{word[0].upper()})){any_case(word[1:])}(?i:{rest})"
 
 
+def _keyword_pattern(word: str, rest: str, start: str) -> KeywordPattern:
+    """Build the search for a keyword, the start of a value and the value. The hint goes as far as the start."""
+    return KeywordPattern(
+        compile_on_use(_keyword(word, rest) + start + _STATED_VALUE), compile_on_use(rf"{word}(?=(?i:{rest}){start})")
+    )
+
+
+_START_OF_PIN = r"(?i:(?: ?(?:code|number))?[ \t]{0,3}(?:is|was|=|:))[ \t]{0,3}"
 PASSWORDS = {
-    word: re.compile(
-        rf"{_keyword(word, rest)}(?=[\s:=*\"'`是は])(?:{_OWNER}{_SIGN}{_SIGNED_VALUE}|[ \t]{{1,3}}+{_STATED_VALUE})"
+    word: KeywordPattern(
+        compile_on_use(
+            rf"{_keyword(word, rest)}(?=[\s:=*\"'`是は])(?:{_OWNER}{_SIGN}{_START_OF_SIGNED}{_SIGNED_VALUE}|[ \t]{{1,3}}+{_START_OF_STATED}{_STATED_VALUE})"
+        ),
+        compile_on_use(
+            rf"{word}(?=(?i:{rest})(?:[ \t]{{0,12}}[:=*\"'`是は]|\s[ \t]{{0,12}}(?:for|o[fn]|to|at|{_VERB}{_AFTER_SIGN}{_START_OF_SIGNED}|{_START_OF_STATED})))"
+        ),
     )
     for word, rest in (
         ("pass", r"[ -]?(?:word|code|phrase|wd|wort)"), ("pwd", ""), ("pw", ""), ("kennwort", ""), ("mot de passe", ""),
@@ -54,22 +76,24 @@ PASSWORDS = {
 """A keyword, and a password after a sign or after blanks, by the hint that the text in lower case must contain."""
 
 WEAK_KEYWORDS = {
-    "pass": re.compile(rf"{_keyword('pass', '')}[ \t]{{0,3}}(?P<pass>(?i:is|was)[ \t:]|[:=]|[ \t])[ \t]{{0,3}}{_STATED_VALUE}"),
+    "pass": _keyword_pattern("pass", "", rf"[ \t]{{0,3}}(?P<pass>(?i:is|was)[ \t:]|[:=]|[ \t])[ \t]{{0,3}}{_START_OF_STATED}"),
     **{
-        word: re.compile(rf"{_keyword(word, '')}(?:[ \t]{{0,3}}[:=]|[ \t]{{1,3}}(?i:is|ist|est|es|to)(?=[ \t:]):?)?[ \t]{{1,3}}{_STATED_VALUE}")
+        word: _keyword_pattern(word, "", rf"(?:[ \t]{{0,3}}[:=]|[ \t]{{1,3}}(?i:is|ist|est|es|to)(?=[ \t:]):?)?[ \t]{{1,3}}{_START_OF_STATED}")
         for word in ("mdp", "clave")
     },
     **{
-        word: re.compile(
-            rf"{_keyword(word, rest)}(?: (?i:is|are|with|as|using|data|details|for [\w.-]{{1,40}}+|ist|mit|sind|lauten))?[ \t]{{0,2}}[:=]?[ \t]{{1,3}}"
-            rf"[\"'`]?[^\s/|:,;\"'`]{{2,60}}+[\"'`]?(?P<pair>[ \t]{{1,3}}[/|:][ \t]{{1,3}}|[/:]){_STATED_VALUE}"
+        word: _keyword_pattern(
+            word, rest, r"(?: (?i:is|are|with|as|using|data|details|for [\w.-]{1,40}+|ist|mit|sind|lauten))?[ \t]{0,2}[:=]?[ \t]{1,3}"
+            rf"[\"'`]?[^\s/|:,;\"'`]{{2,60}}+[\"'`]?(?P<pair>[ \t]{{1,3}}[/|:][ \t]{{1,3}}|[/:]){_START_OF_STATED}"
         )
         for word, rest in (
             ("log", "[ -]?[io]n"), ("sign", "[ -]?in"), ("credential", "s?"), ("creds", ""), ("zugangsdaten", ""), ("anmelde", "daten"),
             ("identifiant", "s?"),
         )
     },
-    "pin": re.compile(r"[pP](?<!\w.)[iI][nN](?i:(?: ?(?:code|number))?[ \t]{0,3}(?:is|was|=|:))[ \t]{0,3}(?P<pin>\d{4,8})(?![\w.-])"),
+    "pin": KeywordPattern(
+        compile_on_use(rf"[pP](?<!\w.)[iI][nN]{_START_OF_PIN}(?P<pin>\d{{4,8}})(?![\w.-])"), compile_on_use(rf"pin(?={_START_OF_PIN}\d{{4}})")
+    ),
 }  # fmt: skip
 """Keywords with other meanings, and words before a login and a password."""
 _USER_WORDS = ("user", "login", "account", "benutzer", "konto", "id")
@@ -81,9 +105,12 @@ _NOT_A_PASSWORD = re.compile(
 )
 """Lengths, ranges, addresses, paths and calls of functions."""
 _UNLIKE_A_WORD = re.compile(r"[\d_]|[^\w'’.-]|[a-z][A-Z]")
+_TECHNICAL_WORDS = (
+    "reset|change|log|manager|sha|md|argon|pbkdf|bcrypt|scrypt|oauth|utf|base|aes|rsa|tls|ssl|web|http|ipv|v|version|pep|rfc|python|windows|win|ios|android|"
+    "field|input|box|step|page|policy|test|level|option|user|rule|entry|line|item|part|group|attempt|hash"
+)
 _TECHNICAL_TERM = re.compile(
-    r"(?:reset|change|log|manager|sha|md|argon|pbkdf|bcrypt|scrypt|oauth|utf|base|aes|rsa|tls|ssl|web|http|ipv|v|version|pep|rfc|python|windows|win|ios|android|"
-    r"field|input|box|step|page|policy|test|level|option|user|rule|entry|line|item|part|option|group|attempt|hash|version)[-_]?\d[\w.+/-]{0,12}|"
+    rf"{build_trie_pattern(dict.fromkeys(_TECHNICAL_WORDS.split('|'), ''))}[-_]?\d[\w.+/-]{{0,12}}|"
     r"\d+[-–+/.]?[a-z]{1,12}|v?\d[\d.:/+,–-]*%?|[^@\s]+@[\w-]+(?:\.[\w-]+)+|[\w.-]+\.(?:[a-z]{2,4}|\d+)|[\w-]+(?:[./][\w-]+){2,}",
     re.IGNORECASE,
 )
@@ -102,41 +129,41 @@ def _looks_like_password(value: str) -> bool:
     )
 
 
-def find_passwords(pattern: re.Pattern[str], keyword: str, text: str, lower: str, position: int) -> Iterator[Span]:
+def find_passwords(search: KeywordPattern, text: str, lower: str, position: int) -> Iterator[Span]:
     """Yield the passwords and PINs after a keyword. A value that occurs again is judged once."""
-    is_signed_password, judge, names_user = cache(_is_signed_password), cache(_judge_value), cache(_names_user)
-    for match in find_keyword_matches(pattern, keyword, text, lower, position):
-        if match.lastgroup == "value":
+    is_signed_password, judge_value, names_user = cache(_is_signed_password), cache(_judge_value), cache(_names_user)
+
+    def judge(match: re.Match[str]) -> Span | None:
+        group = match.lastgroup
+        if group == "value":
             value, quote, sign = match.group("value", "quote", "sign")
             start = match.start("value")
             if (value := value.rstrip(".!?)")) and is_signed_password(value, quote, sign):
-                yield start, start + len(value)
-            continue
-        if match.lastgroup == "pin":
-            yield match.span("pin")
-            continue
+                return start, start + len(value)
+            return None
+        if group == "pin":
+            return match.span("pin")
         value = match["stated"].rstrip(".!?):*_")
-        verdict = judge(value)
+        if (verdict := judge_value(value)) == "harmless":
+            return None
         start = match.start()
-        if verdict == "harmless" or (start and text[start - 1] == "_"):
-            continue
+        if start and text[start - 1] == "_":
+            return None
         is_password = verdict != "strong"
+        names = match.re.groupindex
         if verdict != "password" and (
-            ("pair" in pattern.groupindex and match["pair"] == "/")
-            or (
-                "pass" in pattern.groupindex
-                and match["pass"].isspace()
-                and not names_user(text[max(0, start - 60) : start])
-            )
+            ("pair" in names and match["pair"] == "/")
+            or ("pass" in names and match["pass"].isspace() and not names_user(text[max(0, start - 60) : start]))
         ):
             is_password = not is_password  # the keyword may mean something else
-        if is_password:
-            yield match.start("stated"), match.start("stated") + len(value)
+        return (match.start("stated"), match.start("stated") + len(value)) if is_password else None
+
+    return find_after_keyword(search, judge, text, lower, position)
 
 
 def _judge_value(value: str) -> Literal["harmless", "likely", "strong", "password"]:
     """Tell whether a value without a sign before it looks like a password, is made like a strong one, or both."""
-    is_strong = _STRONG_PASSWORD.match(value) is not None
+    is_strong = not value.isalnum() and _STRONG_PASSWORD.match(value) is not None
     if _looks_like_password(value):
         return "password" if is_strong else "likely"
     return "strong" if is_strong else "harmless"
@@ -159,7 +186,9 @@ def _is_signed_password(value: str, quote: str | None, sign: str) -> bool:
     return not is_placeholder(value)
 
 
-_KEYWORD_AFTER_VALUE = re.compile(r" [pP]ass(?:word|wort|code|phrase)(?=[.,;:!?)\n]|\Z| (?:for|to|of|on|at|in|für)\b)")
+_KEYWORD_AFTER_VALUE = r"(?:word|wort|code|phrase)(?=[.,;:!?)\n]|\Z| (?:for|to|of|on|at|in|für)\b)"
+_PASSWORD_AFTER_VALUE = re.compile(rf" [pP]ass{_KEYWORD_AFTER_VALUE}")
+_HINT_AFTER_VALUE = re.compile(rf" pass{_KEYWORD_AFTER_VALUE}")
 _BEFORE_KEYWORD = re.compile(
     r"[ \t](?:is|as|ist|als)(?: (?:the|my|your|our|his|her|their|das|mein|unser))?(?: \w{1,12})?\Z", re.IGNORECASE
 )
@@ -170,12 +199,15 @@ _LAST_WORD = re.compile(
 _MAX_BEFORE = 161
 
 
-def find_passwords_before_keyword(text: str, position: int) -> Iterator[Span]:
+def find_passwords_before_keyword(text: str, lower: str, position: int) -> Iterator[Span]:
     """Yield the passwords before the keyword: "… is the password for the router"."""
-    precedes_keyword, find_password_at_end = cache(_BEFORE_KEYWORD.search), cache(_find_password_at_end)
-    for match in _KEYWORD_AFTER_VALUE.finditer(text, position):
-        end = match.start()
-        if precedes_keyword(text[max(0, end - 26) : end]):
+    find_password_at_end = cache(_find_password_at_end)
+    verdicts: dict[str, bool] = {}
+    for end in map(re.Match.start, _HINT_AFTER_VALUE.finditer(lower, position)):
+        before = text[end - 26 if end > 26 else 0 : end]
+        if (is_likely := verdicts.get(before)) is None:
+            is_likely = verdicts[before] = _BEFORE_KEYWORD.search(before) is not None
+        if is_likely and _PASSWORD_AFTER_VALUE.match(text, end):
             first = max(0, end - _MAX_BEFORE)
             if span := find_password_at_end(text[first:end]):
                 yield first + span[0], first + span[1]

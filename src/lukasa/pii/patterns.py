@@ -5,16 +5,25 @@ from __future__ import annotations
 import hashlib
 import re
 import string
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 from math import log2
+from typing import NamedTuple
 
-_MANY, _STEPS_OF_MATCH = 120_000, 20
-"""How many steps may be spent on single keywords, and how many a match of the pattern counts for."""
-_MAX_LOOKBEHIND, _MAX_MATCH = 2, 800
-"""How much of the text before and after a position a pattern with a keyword looks at, at most."""
+from lukasa.pii.numbers import Span
+
+_MAX_MISSES = 4_000
+_MAX_LOOKBEHIND, _MAX_MATCH = 60, 800
+"""How much of the text before and after a keyword decides on a match, at most."""
+
+
+class KeywordPattern(NamedTuple):
+    """A pattern that starts with a keyword, and a simpler one that matches the text in lower case wherever the pattern may."""
+
+    pattern: re.Pattern[str]
+    hint: re.Pattern[str]
 
 
 def build_trie_pattern(rests: dict[str, str]) -> str:
@@ -38,36 +47,43 @@ def any_case(word: str) -> str:
     return "".join(f"[{letter}{letter.upper()}]" if letter != letter.upper() else letter for letter in word)
 
 
-def find_keyword_matches(
-    pattern: re.Pattern[str], keyword: str, text: str, lower: str, position: int
-) -> Iterator[re.Match[str]]:
-    """Yield the matches of a pattern that starts with a keyword. ``lower`` is the text in lower case.
+def find_after_keyword(
+    search: KeywordPattern, judge: Callable[[re.Match[str]], Span | None], text: str, lower: str, position: int
+) -> Iterator[Span]:
+    """Yield what ``judge`` finds in the matches of a pattern. ``lower`` is the text in lower case.
 
-    A search for the keyword, and for the pattern there, takes less time than a search for the pattern, unless there are many.
-    Where a keyword does not match, the same text further on does not match either.
+    A hint starts with a literal, so it is found in less time than the pattern. Where nothing is found, the same text
+    further on holds nothing either.
     """
-    find, match_at, is_at = lower.find, pattern.match, text.startswith
-    failed: str | None = None
-    last_position = last_distance = 0
-    steps_left = _MANY
-    while steps_left > 0:
-        position = find(keyword, position)
-        if position < 0:
-            return
-        if failed and is_at(failed, position - _MAX_LOOKBEHIND):
-            steps_left -= 1
-            position += 1
-        elif match := match_at(text, position):
-            steps_left -= _STEPS_OF_MATCH
-            yield match
+    match_at, is_at = search.pattern.match, text.startswith
+    harmless: str | None = None
+    last_start = last_distance = length = misses = 0
+    for start in map(re.Match.start, search.hint.finditer(lower, position)):
+        if start < position:
+            continue
+        if harmless and is_at(harmless, start - _MAX_LOOKBEHIND):
+            position = start + length
+            continue
+        match = match_at(text, start)
+        if match:
             position = match.end()
-        else:
-            steps_left -= _STEPS_OF_MATCH
-            distance = position - last_position
-            failed = text[position - _MAX_LOOKBEHIND : position + _MAX_MATCH] if distance == last_distance > 0 else None
-            last_position, last_distance = position, distance
-            position += 1
-    yield from pattern.finditer(text, position)
+            if span := judge(match):
+                yield span
+                continue
+        misses += match is None
+        if misses > _MAX_MISSES:
+            break
+        distance = start - last_start
+        harmless = None
+        if distance == last_distance and start >= _MAX_LOOKBEHIND:
+            harmless = text[start - _MAX_LOOKBEHIND : start + _MAX_MATCH]
+            length = position - start if match else 1
+        last_start, last_distance = start, distance
+    else:
+        return
+    for match in search.pattern.finditer(text, start):
+        if span := judge(match):
+            yield span
 
 
 _PLACEHOLDER = re.compile(

@@ -17,15 +17,17 @@ from typing import Literal
 
 from lukasa.pii.numbers import Scan, Span
 from lukasa.pii.patterns import (
+    KeywordPattern,
     any_case,
     build_trie_pattern,
-    find_keyword_matches,
+    find_after_keyword,
     has_entropy,
     is_placeholder,
     is_published,
     is_random,
     is_token,
 )
+from lukasa.text.patterns import compile_on_use
 
 _LINES = [
     line.split()
@@ -53,6 +55,7 @@ TOKEN_SHAPE = b"0" * 16
 _RUN, _MAX_RUNS = re.compile(TOKEN_SHAPE + b"0*+"), 20_000
 _TWO_SEPARATORS = re.compile(r"[^A-Za-z0-9][A-Za-z0-9]*+[^A-Za-z0-9]")
 _PREFIX = re.compile(build_trie_pattern(dict.fromkeys(TOKEN_PREFIXES, "")), re.ASCII)
+_PREFIX_INSIDE, _MAX_PREFIX = re.compile(rf"[^A-Za-z0-9]{_PREFIX.pattern}", re.ASCII), max(map(len, TOKEN_PREFIXES))
 
 MIDDLE_LITERALS = {
     literal[1:]: re.compile(rf"{re.escape(literal[1:])}(?<={before}{re.escape(literal[1:])}){after}", re.ASCII)
@@ -65,9 +68,11 @@ _BEFORE_LITERAL = re.compile(r"(?<![A-Za-z0-9_~.])[A-Za-z0-9_~.]{1,40}\Z", re.AS
 def provider_token_scan(text: str, shape: bytes) -> Scan:
     """Return a search for the tokens that start with a provider's prefix. ``shape`` has a zero for each character of a token."""
     padded, is_provider_token = f" {text}", cache(_is_provider_token)
-    runs = [run.span() for run in islice(_RUN.finditer(shape), _MAX_RUNS)]
-    if len(runs) == _MAX_RUNS or 4 * sum(end - start for start, end in runs) > len(text):
-        runs = [(0, len(text))]
+    runs = [(0, len(text))]
+    if 4 * len(TOKEN_SHAPE) * shape.count(TOKEN_SHAPE) <= len(text):
+        parts = [run.span() for run in islice(_RUN.finditer(shape), _MAX_RUNS)]
+        if len(parts) < _MAX_RUNS and 4 * sum(end - start for start, end in parts) <= len(text):
+            runs = parts
 
     def find_provider_tokens(position: int) -> Iterator[Span]:
         for run_start, run_end in islice(runs, bisect_left(runs, position, key=itemgetter(1)), None):
@@ -76,7 +81,11 @@ def provider_token_scan(text: str, shape: bytes) -> Scan:
                 token = padded[start + 1 : end]
                 if is_provider_token(token):
                     yield start, end - 1
-                elif _TWO_SEPARATORS.search(token):  # another token may start inside
+                elif (  # another token may start inside
+                    _TWO_SEPARATORS.search(token)
+                    and (inside := _PREFIX_INSIDE.search(padded, start + 3, end + _MAX_PREFIX))
+                    and inside.start() < end
+                ):
                     for inner in _TOKEN.finditer(padded, start + 3, end + _MAX_OVERLAP):
                         inner_start, inner_end = inner.span()
                         if inner_start >= end:
@@ -161,9 +170,14 @@ _SIGN = (
     r"(?:[\"'`\])]{0,2}+[ \t]{0,12}+(?::{0,3}=>?|==|\?=|\.=|:|\|\||=>|>\s{0,9}+|,(?=[ \t]{0,3}+[\"'`])|(?:is|was|to)(?=[ \t]))"
     r"[ \t]{0,3}+|[\"'`\])]{0,2}[ \t]{1,3}+|[\"'`(\[])[\"'`(\[]{0,2}+"
 )
-_VALUE = r"(?=[A-Za-z+/_=.~-]{0,60}+[0-9][A-Za-z+/_=.~-]{0,60}+[0-9])(?=[0-9+/_=.~-]{0,60}+[A-Za-z])(?P<value>[A-Za-z0-9+/_=.~-]{16,400})"
+_START_OF_VALUE = r"(?=[A-Za-z+/_=.~-]{0,60}+[0-9][A-Za-z+/_=.~-]{0,60}+[0-9])(?=[0-9+/_=.~-]{0,60}+[A-Za-z])(?=[A-Za-z0-9+/_=.~-]{16})"
 LABELLED_SECRETS = {
-    word: re.compile(any_case(word) + rest + _SIGN + scheme + _VALUE)
+    word: KeywordPattern(
+        compile_on_use(
+            rf"{any_case(word)}{rest}{_SIGN}{scheme}{_START_OF_VALUE}(?P<value>[A-Za-z0-9+/_=.~-]{{16,400}})"
+        ),
+        compile_on_use(rf"{word}(?={rest}{_SIGN}{scheme}{_START_OF_VALUE})"),
+    )
     for word, rest, scheme in (
         ("key", r"(?P<id>[_ -]?[iI][dD])?", ""),
         ("token", "", ""),
@@ -188,6 +202,7 @@ _EXAMPLE_CONTEXT = re.compile(r"\n?[_ -]?(?:ekaf|ymmud|kcom|dekcom|elpmaxe|elpma
 _PROVIDER_NAMES = (files(__package__) / "provider_names.txt").read_text("utf-8").split()
 _PROVIDER_NAME_CONTEXT = re.compile(build_trie_pattern(dict.fromkeys(_PROVIDER_NAMES, "")) + r"[\w.-]{0,20}\Z")
 """The name of a provider before ``key``."""
+_NO_PART_OF_NAME = re.compile(r"[^\w.-]")
 _HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _LONG_PART = re.compile(r"[^-_./]{10}")
 _MAX_JUDGED = 100
@@ -199,16 +214,18 @@ _MIN_DISTINCT = 7
 def find_labelled_secrets(label: str, text: str, lower: str, position: int) -> Iterator[Span]:
     """Yield the random values after a word such as ``secret``. A value that occurs again after the same words is judged once."""
     is_labelled_secret = cache(partial(_is_labelled_secret, label))
-    for match in find_keyword_matches(LABELLED_SECRETS[label], label, text, lower, position):
-        start, end = match.span("value")
-        value, label_start = text[start:end], match.start()
-        if len(set(value[:_MAX_JUDGED])) >= _MIN_DISTINCT and is_labelled_secret(
-            text[max(0, label_start - 40) : label_start],
-            text[label_start : label_start + 2],
-            label == "key" and match["id"],
-            value,
-        ):
-            yield start, end
+
+    def judge(match: re.Match[str]) -> Span | None:
+        value = match["value"]
+        if len(set(value[:_MAX_JUDGED])) < _MIN_DISTINCT:
+            return None
+        start = match.start()
+        is_secret = is_labelled_secret(
+            text[max(0, start - 40) : start], text[start : start + 2], label == "key" and match["id"], value
+        )
+        return match.span("value") if is_secret else None
+
+    return find_after_keyword(LABELLED_SECRETS[label], judge, text, lower, position)
 
 
 def _is_labelled_secret(
@@ -223,7 +240,9 @@ def _is_labelled_secret(
     if label == "key":
         if identifier and not reversed_words.lstrip("_ -").startswith(("ssecca", "ipa")):
             return False
-        if not _SECRET_KEY_CONTEXT.match(reversed_words) and not _PROVIDER_NAME_CONTEXT.search(before.lower()):
+        if not _SECRET_KEY_CONTEXT.match(reversed_words) and not _PROVIDER_NAME_CONTEXT.search(
+            _NO_PART_OF_NAME.split(before.lower())[-1]
+        ):
             return False
     elif before[-1:].isalpha() and not (
         first_letters[0].isupper() and (before[-1].islower() or first_letters[1].islower())

@@ -96,6 +96,10 @@ def _piece_generators(rng: random.Random) -> dict[str, Callable[[], str]]:
         "words after a prefix": lambda: "hf_" + "-".join(draw_letters(string.ascii_lowercase, 4) for _ in range(4)) + " ",
         "log lines": lambda: f"log in as {draw_letters('abc', 3)}/1.0 key id {draw_letters(string.digits, 12)} pass: {draw_letters('123', 2)}/9\n",
         "every sort": lambda: rng.choice(("pw=a1!\n", "pin:1234 ", "455-99-6622 ", "4111111111111111\n", "hf_" + draw_letters(_ALNUM, 16) + " ")),
+        "a bit of everything": lambda: rng.choice((
+            rng.choice(_KEYWORDS) + "=" + draw_letters(_ALNUM, 16) + " ", draw_letters(string.digits, 4) + " ", "4" + draw_letters(string.digits, 15) + " ",
+            rng.choice(_KEYWORDS) + " ", "sk-" + draw_letters(_ALNUM, 16) + " ", draw_letters(string.ascii_lowercase, 5) + " ", "\u200b", f"://a:{draw_letters(_ALNUM, 4)}@ ",
+        )),
         "all of Unicode": lambda: "".join(chr(rng.choice((rng.randrange(0xD800), rng.randrange(0xE000, 0x110000)))) for _ in range(1_000)),
         "many scripts": lambda: draw_letters("абвгдеαβγδεרסתקאبتثج漢字仮名ひらがな한국어abcde 01234", 1_000),
     }  # fmt: skip

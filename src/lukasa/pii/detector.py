@@ -31,19 +31,19 @@ from lukasa.pii.passwords import (
     PASSWORDS,
     WEAK_KEYWORDS,
     find_curl_passwords,
-    find_passwords,
     find_passwords_before_keyword,
     find_url_passwords,
+    password_scan,
 )
 from lukasa.pii.tokens import (
     LABELLED_SECRETS,
     MIDDLE_LITERALS,
     PRIVATE_KEYS,
     TOKEN_SHAPE,
-    find_labelled_secrets,
     find_private_keys,
     find_tokens_around,
     find_web_tokens,
+    labelled_secret_scan,
     provider_token_scan,
 )
 from lukasa.record import Draft
@@ -81,20 +81,21 @@ class PiiFinding(NamedTuple):
 
 
 class NormalisedText(NamedTuple):
-    """A text with plain characters, and the original."""
+    """A text with plain characters, the original, and the states of its characters if it is long."""
 
     text: str
     original: str
+    states: NDArray[np.uint8] | None = None
 
     def original_spans(self, spans: Iterable[Span]) -> list[Span]:
         """Return the spans of the original text that became the given spans."""
         if self.text == self.original:
             return list(spans)
         ends: list[int] | NDArray[np.int64]
-        if len(self.original) < EXACT_LENGTH:
+        if self.states is None:
             ends = list(accumulate(len(_PLAIN_CHARACTERS[character]) for character in self.original))
         else:
-            ends = _plain_lengths(_character_states(self.original)[1]).cumsum()
+            ends = _plain_lengths(self.states).cumsum()
         return [(bisect_right(ends, start), bisect_left(ends, end) + 1) for start, end in spans]
 
 
@@ -119,7 +120,7 @@ def normalise_with_offsets(text: str) -> NormalisedText:
         plain_of[changed] = [ord(each or "\0") for each in plain]
         plain_codes = plain_of.take(codes)
         plain_codes = plain_codes[states != 2] if "" in plain else plain_codes
-        return NormalisedText(plain_codes.tobytes().decode("utf-32-le", "surrogatepass"), text)
+        return NormalisedText(plain_codes.tobytes().decode("utf-32-le", "surrogatepass"), text, states)
     row_of = np.zeros(len(occurs), np.int64)
     row_of[changed] = np.arange(len(changed))
     rows = row_of[codes[is_changed]]
@@ -130,7 +131,7 @@ def normalise_with_offsets(text: str) -> NormalisedText:
         code_of = np.fromiter((ord(each[index]) if index < len(each) else 0 for each in plain), np.uint32)
         is_longer = lengths[is_changed] > index
         plain_codes[places[is_longer] + index] = code_of[rows[is_longer]]
-    return NormalisedText(plain_codes.tobytes().decode("utf-32-le", "surrogatepass"), text)
+    return NormalisedText(plain_codes.tobytes().decode("utf-32-le", "surrogatepass"), text, states)
 
 
 def _character_states(text: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
@@ -348,11 +349,11 @@ def _scans(text: str) -> Iterator[tuple[PiiClass, Scan]]:
                 yield "secret", partial(find, text)
         for label in LABELLED_SECRETS:
             if _occurs(label, lower):
-                yield "secret", partial(find_labelled_secrets, label, text, lower)
+                yield "secret", labelled_secret_scan(label, text, lower)
     is_long = len(text) >= EXACT_LENGTH
     for keyword, search in _ASCII_KEYWORDS if text.isascii() else _KEYWORDS:
         if _occurs(keyword, lower) if is_long else keyword in lower:
-            yield "password", partial(find_passwords, search, text, lower)
+            yield "password", password_scan(search, text, lower)
     if " pass" in lower:
         yield "password", partial(find_passwords_before_keyword, text, lower)
     for literal, find in _HINTED_PASSWORDS:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Literal
 
-from lukasa.pii.numbers import Span
+from lukasa.pii.numbers import Scan, Span
 from lukasa.pii.patterns import (
     START_OF_VARIABLE,
     KeywordPattern,
@@ -129,8 +129,8 @@ def _looks_like_password(value: str) -> bool:
     )
 
 
-def find_passwords(search: KeywordPattern, text: str, lower: str, position: int) -> Iterator[Span]:
-    """Yield the passwords and PINs after a keyword. A value that occurs again is judged once."""
+def password_scan(search: KeywordPattern, text: str, lower: str) -> Scan:
+    """Return a search for passwords and PINs after a keyword. A value that occurs again is judged once."""
     is_signed_password, judge_value, names_user = cache(_is_signed_password), cache(_judge_value), cache(_names_user)
 
     def judge(match: re.Match[str]) -> Span | None:
@@ -158,7 +158,7 @@ def find_passwords(search: KeywordPattern, text: str, lower: str, position: int)
             is_password = not is_password  # the keyword may mean something else
         return (match.start("stated"), match.start("stated") + len(value)) if is_password else None
 
-    return find_after_keyword(search, judge, text, lower, position)
+    return partial(find_after_keyword, search, judge, text, lower)
 
 
 def _judge_value(value: str) -> Literal["harmless", "likely", "strong", "password"]:

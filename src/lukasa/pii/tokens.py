@@ -13,7 +13,6 @@ from functools import cache, partial
 from importlib.resources import files
 from itertools import islice
 from operator import itemgetter
-from typing import Literal
 
 from lukasa.pii.numbers import Scan, Span
 from lukasa.pii.patterns import (
@@ -211,34 +210,25 @@ _MIN_DISTINCT = 7
 """Fewer characters have too little entropy, however they are distributed."""
 
 
-def find_labelled_secrets(label: str, text: str, lower: str, position: int) -> Iterator[Span]:
-    """Yield the random values after a word such as ``secret``. A value that occurs again after the same words is judged once."""
-    is_labelled_secret = cache(partial(_is_labelled_secret, label))
+def labelled_secret_scan(label: str, text: str, lower: str) -> Scan:
+    """Return a search for random values after a word such as ``secret``. What occurs again is judged once."""
+    is_random, names_secret = cache(_is_random), cache(partial(_names_secret, label))
 
     def judge(match: re.Match[str]) -> Span | None:
-        value = match["value"]
-        if len(set(value[:_MAX_JUDGED])) < _MIN_DISTINCT:
-            return None
         start = match.start()
-        is_secret = is_labelled_secret(
-            text[max(0, start - 40) : start], text[start : start + 2], label == "key" and match["id"], value
-        )
+        before = text[start - 40 if start > 40 else 0 : start]
+        is_identifier = label == "key" and match["id"] is not None
+        is_secret = names_secret(before, text[start : start + 2], is_identifier) and is_random(match["value"])
         return match.span("value") if is_secret else None
 
-    return find_after_keyword(LABELLED_SECRETS[label], judge, text, lower, position)
+    return partial(find_after_keyword, LABELLED_SECRETS[label], judge, text, lower)
 
 
-def _is_labelled_secret(
-    label: str, before: str, first_letters: str, identifier: str | Literal[False] | None, whole_value: str
-) -> bool:
-    """Return whether a value after a label is random, and the text before the label does not say that it is no secret."""
-    value = whole_value.strip(".=-_")
-    head = value[:_MAX_JUDGED]
-    if len(value) < 16 or len(set(head)) < _MIN_DISTINCT:
-        return False
+def _names_secret(label: str, before: str, first_letters: str, is_identifier: bool) -> bool:
+    """Return whether a label with this text before it is followed by a secret: ``api_key`` is, ``primary_key`` is not."""
     reversed_words = before[-14:].lower()[::-1]
     if label == "key":
-        if identifier and not reversed_words.lstrip("_ -").startswith(("ssecca", "ipa")):
+        if is_identifier and not reversed_words.lstrip("_ -").startswith(("ssecca", "ipa")):
             return False
         if not _SECRET_KEY_CONTEXT.match(reversed_words) and not _PROVIDER_NAME_CONTEXT.search(
             _NO_PART_OF_NAME.split(before.lower())[-1]
@@ -248,7 +238,16 @@ def _is_labelled_secret(
         first_letters[0].isupper() and (before[-1].islower() or first_letters[1].islower())
     ):
         return False
-    if _EXAMPLE_CONTEXT.match(reversed_words) or (label == "token" and _OTHER_TOKEN_CONTEXT.match(reversed_words)):
+    return not (
+        _EXAMPLE_CONTEXT.match(reversed_words) or (label == "token" and _OTHER_TOKEN_CONTEXT.match(reversed_words))
+    )
+
+
+def _is_random(whole_value: str) -> bool:
+    """Return whether a value after a label is random."""
+    value = whole_value.strip(".=-_")
+    head = value[:_MAX_JUDGED]
+    if len(value) < 16 or len(set(head)) < _MIN_DISTINCT:
         return False
     if not _LONG_PART.search(value) or is_placeholder(whole_value):
         return False

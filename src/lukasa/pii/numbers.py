@@ -38,7 +38,9 @@ _RUN = re.compile(
     rf"{_GROUP.pattern}){{0,80}}"
 )
 """Groups of digits with separators between them, at least twelve digits. A run with so many groups is a table."""
-_MAX_FEW_SHAPES, _MAX_FEW_RUNS, _MAX_FEW_GROUPS = 1_000, 100, 10_000
+_MAX_FEW_SHAPES, _MAX_FEW_RUNS, _MAX_FEW_GROUPS = 1_000, 100, 20_000
+_CHARACTERS_PER_SEARCH = 128
+"""Searching so many characters of a text takes as long as one more search near a number."""
 _CARD_GROUPING = re.compile(r"[0-9]+|[0-9]{4}(?:[ .-]{1,2}[0-9]{1,6}){1,4}")
 _SINGLE_DIGITS = re.compile(r"[0-9](?:[ .-]{1,2}[0-9])+")
 """Digits in groups as on a card, or not grouped; or each by itself."""
@@ -151,8 +153,7 @@ def _candidates_in_runs(text: str, lower: str, data: bytes, runs: list[Span]) ->
                 digits = run_digits[:size]
                 if size not in lengths or not _has_check_digit(digits):
                     continue
-                mention = _CARD_WORDS.search(lower, max(0, start - CARD_CONTEXT_BEFORE), end + CARD_CONTEXT_AFTER + 1)
-                is_mentioned = mention is not None and mention.end() <= end + CARD_CONTEXT_AFTER
+                is_mentioned = _mentions_card(lower, start, end)
                 if is_mentioned or (
                     lengths[size]
                     and (
@@ -162,6 +163,12 @@ def _candidates_in_runs(text: str, lower: str, data: bytes, runs: list[Span]) ->
                 ):
                     candidates.append((start, end, is_mentioned))
     return candidates
+
+
+def _mentions_card(lower: str, start: int, end: int) -> bool:
+    """Return whether a word near a number mentions a card."""
+    mention = _CARD_WORDS.search(lower, max(0, start - CARD_CONTEXT_BEFORE), end + CARD_CONTEXT_AFTER + 1)
+    return mention is not None and mention.end() <= end + CARD_CONTEXT_AFTER
 
 
 def _has_check_digit(digits: bytes) -> bool:
@@ -258,9 +265,14 @@ def _candidates_in_arrays(lower: str, data: bytes) -> list[tuple[int, int, bool]
     head, tail, size = head[kept], tail[kept], size[kept]
     if not head.size:
         return []
-    mentions = _card_mentions(lower) if mentions is None else mentions
     begin, end, count = first[head] - 1, last[tail] - 1, tail - head + 1
-    is_mentioned = mentions[np.searchsorted(mentions[:, 0], begin - CARD_CONTEXT_BEFORE), 1] <= end + CARD_CONTEXT_AFTER
+    if mentions is None and len(begin) < len(lower) // _CHARACTERS_PER_SEARCH:
+        spans = zip(begin.tolist(), end.tolist(), strict=True)
+        is_mentioned = np.fromiter((_mentions_card(lower, *span) for span in spans), bool, len(begin))
+    else:
+        mentions = _card_mentions(lower) if mentions is None else mentions
+        next_mention = mentions[np.searchsorted(mentions[:, 0], begin - CARD_CONTEXT_BEFORE), 1]
+        is_mentioned = next_mention <= end + CARD_CONTEXT_AFTER
     is_usual = (sizes[head] == 4) & (count <= 5)
     for step in range(1, 5):
         is_usual &= sizes[np.minimum(head + step, tail)] <= 6

@@ -133,6 +133,19 @@ def test_scores_of_random_texts_are_those_of_a_full_index(tmp_path: Path) -> Non
     engine.close()
 
 
+def test_the_statements_of_a_search_see_one_moment(tmp_path: Path) -> None:
+    engine, other = SqliteEngine(tmp_path / "store.db"), SqliteEngine(tmp_path / "store.db")
+    append(engine, "a waiting word")
+    with engine.snapshot(FULL_REACH, single_query=True) as reader:
+        assert len(reader.match_text("word")) == 1
+        append(other, "another word")
+        assert len(reader.match_text("word")) == 1
+    with engine.snapshot(FULL_REACH, single_query=True) as reader:
+        assert len(reader.match_text("word")) == 2
+    engine.close()
+    other.close()
+
+
 def test_few_short_texts_are_unindexed(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     engine = SqliteEngine(path)

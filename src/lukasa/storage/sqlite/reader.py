@@ -197,6 +197,8 @@ class SqliteReader(StoreReader):
         conditions, values = build_conditions(_DIALECT, self._reach, query)
         if not is_storable(values):
             return []
+        if not self._db.in_transaction:  # a single query: its statements see one moment, which ends with the snapshot
+            self._db.execute("BEGIN")
         unindexed = read_texts(self._db)
         limit = -1 if query.limit is None else int(query.limit) + (EXTRA_MATCHES if unindexed else 0)
         best = limit if conditions == [_DIALECT.current] else -1  # the table words holds only current texts

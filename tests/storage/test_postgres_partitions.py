@@ -18,6 +18,9 @@ from lukasa.record import Draft, Key, Link
 from lukasa.scope import SYSTEM, Reach
 from lukasa.storage.engine import Query
 from lukasa.storage.postgres import PostgresEngine, sql
+from lukasa.storage.postgres.append import InsertSingle
+from lukasa.storage.postgres.connection import PostgresClient
+from lukasa.storage.postgres.group_commit import InsertGroup
 from lukasa.storage.postgres.sql import SQL
 from lukasa.testing.contract.base import add, log_entries, make_draft
 from lukasa.transfer.copy import copy_log
@@ -205,6 +208,9 @@ def test_what_a_caller_of_one_scope_does_is_in_the_partitions_of_that_scope(fill
         recorded.clear()
         read_everything(reader)
         assert [result.state for result in engine.replay(OWN_REACH, [entry])] == ["present"]
+    with closing(PostgresClient(filled, timeout=10, size=1)) as client:
+        now = datetime(2026, 1, 1, tzinfo=UTC)
+        client.write(InsertGroup([InsertSingle(make_draft("new", generated_id=id), now) for id in ("g1", "g2")]))
     with lukasa.open(filled, agent="ada", scopes=(OWN,), embedder="hash") as memory:
         work(memory)
     statements = {
@@ -246,3 +252,17 @@ def test_a_store_is_created_with_the_number_of_partitions_that_its_database_sets
         assert postgres.execute(tables, by_scope, database=name) == [(wanted * len(by_scope),)]
     postgres.drop(name)
     postgres.execute(f"DROP ROLE {role}")
+
+
+def test_a_lookup_of_keys_reads_their_versions_alone_even_if_the_planner_prefers_to_read_all(fresh_store):
+    url = fresh_store()
+    with closing(PostgresEngine(url)) as engine:
+        for start in range(0, 3_000, 1_000):
+            add(engine, *(make_draft(f"note {number}", id=f"n{number}") for number in range(start, start + 1_000)))
+    read = "SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables WHERE relname ~ '^log'"
+    with psycopg.connect(url, options=_OPTIONS + " -c random_page_cost=1000") as connection:
+        values = {"scope": OWN, "kinds": ["note"] * 3, "ids": ["n1", "n700", "n2999"]}
+        found = connection.execute(SQL["key_states"], values).fetchall()
+        ((touched,),) = connection.execute(read).fetchall()
+    assert {row[2] for row in found} == {"n1", "n700", "n2999"}
+    assert touched <= 6

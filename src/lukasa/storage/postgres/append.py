@@ -169,26 +169,29 @@ class InsertSingle:
         entry = content[:-1] + entry_suffix(1, recorded_at, recorded_at)
         token_count, tsvector = index_text(draft.text)
         moment = at if draft.happened_at is None else to_microseconds(draft.happened_at)
-        self._row = PostgresLogRow(
-            0, scope, kind, id, 1, author, at, moment, False, True, token_count, [], None, [], tsvector,
-            digest_of(entry), entry.decode(),
+        digest, line = digest_of(entry), entry.decode()
+        self.row = PostgresLogRow(
+            0, scope, kind, id, 1, author, at, moment, False, True, token_count, [], None, [], tsvector, digest, line
+        )
+        self.values = (
+            scope, kind, id, author, at, moment, token_count, tsvector, digest, line, checksum(digest)
         )  # fmt: skip
-        self._was_tried = False
+        self.was_tried = False
 
     def __call__(self, database: Database) -> Outcome | None:
-        row = self._row
-        seq = find_position(database, row) if self._was_tried else None
-        self._was_tried = True
+        row = self.row
+        seq = find_position(database, row) if self.was_tried else None
+        self.was_tried = True
         if seq is None:
-            values = (
-                row.scope, row.kind, row.id, row.author, row.at, row.moment, row.token_count, row.tsvector, row.digest,
-                row.entry, checksum(row.digest),
-            )  # fmt: skip
             try:
-                (seq,) = fetch_single_row(database.execute(SQL["insert_single"], values))
+                (seq,) = fetch_single_row(database.execute(SQL["insert_single"], self.values))
             except UniqueViolation:
                 seq = find_position(database, row)  # written by an attempt whose answer was lost, or by another writer
-        return None if seq is None else Accepted(LazyRecords([row._replace(seq=seq)], parse_log_row))
+        return None if seq is None else self.accept(seq)
+
+    def accept(self, seq: int) -> Accepted:
+        """Return the outcome once the record has its position."""
+        return Accepted(LazyRecords([PostgresLogRow._make((seq, *self.row[1:]))], parse_log_row))
 
 
 def find_position(database: Database, version: PostgresLogRow | Record) -> int | None:

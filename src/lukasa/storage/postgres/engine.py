@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,6 +52,7 @@ from lukasa.storage.postgres.connection import (
     fetch_single_row,
 )
 from lukasa.storage.postgres.errors import error_translation
+from lukasa.storage.postgres.group_commit import GroupCommit
 from lukasa.storage.postgres.pool import Database
 from lukasa.storage.postgres.reader import PostgresReader
 from lukasa.storage.postgres.sql import SQL
@@ -95,6 +97,7 @@ class PostgresEngine:
         self._server = PostgresClient(url, timeout=timeout, size=pool_size, read_only=read_only)
         self._replica = PostgresClient(read_url, timeout=timeout, size=pool_size) if read_url else None
         self._entries = EntryCache()
+        self._inserts = self._new_group_commit()
         self._thread = threading.local()
         database = self._server.connect()
         try:
@@ -104,6 +107,9 @@ class PostgresEngine:
         finally:
             database.close()
         register_for_fork(self)
+
+    def _new_group_commit(self) -> GroupCommit:
+        return GroupCommit(partial(self._write, limit_time=True))
 
     def grant(
         self, role: str, *, read: Iterable[str], write: Iterable[str] | None = None, agent: str | None = None
@@ -138,7 +144,8 @@ class PostgresEngine:
         if key is None and not callable(batch) and not self._is_role:
             single = find_single_insert(reach, batch, self._settings.near_duplicate_kinds)
             if single is not None:
-                outcome = self._write(InsertSingle(single, now), limit_time=True)
+                self._check_not_in_condition()
+                outcome = self._inserts.insert(InsertSingle(single, now))
                 if outcome is not None:
                     return outcome
         return self._transact(
@@ -336,6 +343,7 @@ class PostgresEngine:
         for server in (self._server, self._replica):
             if server is not None:
                 server.reset_after_fork()
+        self._inserts = self._new_group_commit()
 
 
 _SELECT_POSITION = """SELECT pg_current_wal_flush_lsn()::text,

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import psycopg
@@ -21,6 +22,7 @@ from lukasa.errors import StoreBusy, StoreClosed
 
 Database = Connection[tuple[Any, ...]]
 
+_IDLE = psycopg.pq.TransactionStatus.IDLE
 _CHECK_INTERVAL = 0.2
 _MAX_IDLE_SECONDS = 300.0
 
@@ -32,7 +34,10 @@ class PostgresPool:
         self.size = size
         self._connect = connect
         self._timeout = timeout
-        self._slots = threading.BoundedSemaphore(size)
+        # One item for each connection that may be taken; faster than a semaphore.
+        self._slots: SimpleQueue[None] = SimpleQueue()
+        for _ in range(size):
+            self._slots.put(None)
         self._idle_connections: list[tuple[Database, float]] = []
         self._closed = False
 
@@ -40,8 +45,11 @@ class PostgresPool:
         """Take a connection; wait while all are in use."""
         if self._closed:
             raise StoreClosed
-        if not self._slots.acquire(timeout=self._timeout):
-            raise StoreBusy("All connections to the server were in use for too long; nothing was written, try again.")
+        try:
+            self._slots.get(timeout=self._timeout)
+        except Empty:
+            reason = "All connections to the server were in use for too long; nothing was written, try again."
+            raise StoreBusy(reason) from None
         try:
             while self._idle_connections:
                 database, since = self._idle_connections.pop()
@@ -50,18 +58,18 @@ class PostgresPool:
                 database.close()
             return self._connect()
         except BaseException:
-            self._slots.release()
+            self._slots.put(None)
             raise
 
     def release(self, database: Database) -> None:
         """Put a connection back; a broken one, or one inside a transaction, is closed."""
         try:
-            if self._closed or database.closed or database.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            if self._closed or database.closed or database.pgconn.transaction_status != _IDLE:
                 database.close()
             else:
                 self._idle_connections.append((database, time.monotonic()))
         finally:
-            self._slots.release()
+            self._slots.put(None)
 
     def close_idle(self) -> None:
         """Close the idle connections: after one broke, the others are probably dead too."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 from psycopg import Cursor
 
 from lukasa.record import Record
 from lukasa.scope import Reach
-from lukasa.storage.engine import ALL_RECORDS, Match, NearDuplicate, Query, Tally
+from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
 from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.postgres import text_index
 from lukasa.storage.postgres.sql import SQL
@@ -158,11 +157,13 @@ class PostgresReader(StoreReader):
         scored: list[tuple[float, int]] = []
         found: list[Match] = []
         is_plain = text_query.is_plain and len(text_query.phrases) <= _MAX_RANKED_PHRASES and query.mentions is None
-        counts = is_plain and not text_query.all_of and replace(query, limit=None) == ALL_RECORDS
+        scope_conditions = 0 if self._reach.readable is None else 1
+        is_whole = conditions[scope_conditions:] == [_DIALECT.current] and not query.scopes
+        counts = is_plain and not text_query.all_of and is_whole
         if not counts:  # the words are counted before the texts are matched
             self._snapshot.keep_moment()
         for live in (True,) if query.as_of is None and not query.every_version else (True, False):
-            meant = [*conditions, "log.live = %s"], [*values, live]
+            meant = (conditions, values) if is_whole else ([*conditions, "log.live = %s"], [*values, live])
             if is_plain:
                 found += self._match_tokens(text_query, *meant, query, live=live, counts=counts)
                 continue

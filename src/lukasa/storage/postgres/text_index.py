@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from math import log
+from operator import add
 from typing import NamedTuple
 
 from lukasa.storage.reader import list_query_words, split_query_words
@@ -33,7 +34,10 @@ TokenPositions = Mapping[str, Sequence[int] | None]
 
 def tokenize_for_index(text: str) -> list[str]:
     """Split a text into the tokens of the index; a token that is too long for it is replaced by a hash."""
-    return [_limit_token(token) for token in tokenize_text(text)]
+    tokens = tokenize_text(text)
+    if max(map(len, tokens), default=0) <= _MAX_TOKEN_CHARACTERS // 2:
+        return tokens
+    return [_limit_token(token) for token in tokens]
 
 
 def _limit_token(token: str) -> str:
@@ -58,7 +62,7 @@ def format_tsvector(tokens: Sequence[str]) -> str:
     the last tokens.
     """
     if len(tokens) <= _MAX_POSITION and sum(map(len, tokens)) <= _MAX_BYTES // 8:
-        return " ".join([token + suffix for token, suffix in zip(tokens, _POSITION_SUFFIXES, strict=False)])
+        return " ".join(map(add, tokens, _POSITION_SUFFIXES))
     sizes = {token: len(token.encode()) for token in dict.fromkeys(tokens)}
     if sum(sizes.values()) + 2 * len(tokens) + 4 * len(sizes) > _MAX_BYTES:
         total_sizes = accumulate(sizes.values())
@@ -126,18 +130,19 @@ def build_token_match(phrases: int, conditions: tuple[str, ...], *, counts: bool
     each token how often the query has it and, unless it ``counts``, three times the number of texts, and the limit.
     """
     numbers = range(phrases)
-    # ts_rank of one token is the sum of 1, 1/4, 1/9 and so on for each time the text holds it, over the limit of that sum.
+    # ts_rank of one token is a tenth of the sum of 1, 1/4, 1/9 and so on for each time the text holds it, over the limit of that
+    # sum. Each operator is evaluated for every text that matches, so there are as few as possible.
     found = ", ".join(
-        f"round(1 / (1.6449340668482264 - 1.64493406685 * ts_rank('{{1, 1, 1, 1}}', log.words, %s::tsquery)) - 0.5) AS count_{n}"
+        f"round(1 / (1.6449340668482264 - 16.4493406685 * ts_rank(log.words, %s::tsquery)) - 0.5) AS count_{n}"
         for n in numbers
     )
     weights = ", ".join(
-        f"%s * CASE WHEN {count} > texts THEN {_MIN_IDF} ELSE greatest(ln((texts - {count} + 0.5) / ({count} + 0.5)), {_MIN_IDF}) END AS weight_{n}"
+        f"{_K1 + 1} * %s * CASE WHEN {count} > texts THEN {_MIN_IDF} ELSE greatest(ln((texts - {count} + 0.5) / ({count} + 0.5)), {_MIN_IDF}) END AS weight_{n}"
         for n in numbers
         for count in ["%s" if not counts else f"texts_{n}"]
     )
     counted = ", ".join(f"count(*) FILTER (WHERE count_{n} > 0) AS texts_{n}" for n in numbers)
-    score = " + ".join(f"weight_{n} * count_{n} * {_K1 + 1} / (count_{n} + shortest + rate * length)" for n in numbers)
+    score = " + ".join(f"weight_{n} * (count_{n} / (count_{n} + norm))" for n in numbers)
     return f"""WITH found AS MATERIALIZED (
             SELECT log.seq, log.scope, log.tokens AS length, {found} FROM log WHERE log.words @@ %s::tsquery AND {" AND ".join(conditions)}),
         corpus AS (SELECT coalesce(sum(CASE WHEN %s THEN texts ELSE past_texts END), 0)::float8 AS texts,
@@ -146,7 +151,8 @@ def build_token_match(phrases: int, conditions: tuple[str, ...], *, counts: bool
         weighed AS MATERIALIZED (SELECT {weights}, {_K1 * (1 - _B)}::float8 AS shortest,
             {_K1 * _B}::float8 * greatest(texts, 1) / CASE WHEN tokens > 0 THEN tokens ELSE greatest(texts, 1) END AS rate
             FROM corpus{f", (SELECT {counted} FROM found) AS counted" if counts else ""}),
-        best AS (SELECT seq, scope, {score} AS score FROM found, weighed ORDER BY score DESC, seq LIMIT %s)
+        best AS (SELECT seq, scope, {score} AS score FROM found, weighed, LATERAL (SELECT shortest + rate * length AS norm OFFSET 0) AS text
+            ORDER BY score DESC, seq LIMIT %s)
         SELECT log.seq, log.line, log.digest, best.score FROM best JOIN log ON log.seq = best.seq AND log.scope = best.scope"""  # noqa: S608 - only our own fragments, values are bound
 
 

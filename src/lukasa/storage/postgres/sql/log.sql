@@ -22,6 +22,10 @@ SELECT ARRAY(SELECT nextval('position') FROM generate_series(1, %s))
 -- Insert one new record without labels or links.
 SELECT insert_single(%s, %s, %s, %s, %s, %s, %s, %s::tsvector, %s, %s, %s)
 
+-- name: insert_group
+-- Insert new records of one scope without labels or links; return their positions.
+SELECT insert_group(%s, %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::integer[], %b::text[], %b::bytea[], %b::text[], %b::bigint[])
+
 -- name: tip
 -- Return the newest position; compaction and erasure do not lower it.
 SELECT greatest(
@@ -34,18 +38,8 @@ SELECT coalesce(max(seq), 0) FROM log WHERE scope = ANY(%s) AND seq <= %s
 
 -- name: key_states
 -- Select the newest visible version of each key of one scope and the highest number taken, hidden versions included.
-SELECT %(scope)s::text, wanted.kind, wanted.id, seen.seq, seen.version, newest.version, seen.line, seen.deleted, seen.tokens,
-    newest.line
-FROM unnest(%(kinds)s::text[], %(ids)s::text[]) AS wanted (kind, id)
-CROSS JOIN LATERAL (
-    SELECT version, line FROM log
-    WHERE log.scope = %(scope)s AND log.kind = wanted.kind AND log.id = wanted.id
-    ORDER BY version DESC LIMIT 1) AS newest
-LEFT JOIN LATERAL (
-    SELECT seq, version, line, deleted, tokens FROM log
-    WHERE log.scope = %(scope)s AND log.kind = wanted.kind AND log.id = wanted.id
-        AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.scope = %(scope)s AND hidden.seq = log.seq)
-    ORDER BY version DESC LIMIT 1) AS seen ON true
+SELECT %(scope)s::text, kind, id, seq, version, highest, line, deleted, tokens, newest_line
+FROM key_states(%(scope)s, %(kinds)s::text[], %(ids)s::text[])
 
 -- name: key_state
 -- Select the same of one key, in a third of the time: the server plans the statement once.

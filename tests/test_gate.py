@@ -1,17 +1,22 @@
 """The gate: every draft is accepted whole or refused with a stable code and a sentence."""
 
 import copy
+import itertools
 import pickle
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lukasa
 from lukasa import Draft, Key, Link, Refused
+from lukasa.body_shape import BodyShape
 from lukasa.gate import Gate, KindSpec, RecordLimits
 from lukasa.record import ValidatedDraft
 from lukasa.storage.engine import RESERVED_KINDS
+from lukasa.testing import strategies
 
 
 @pytest.fixture
@@ -76,6 +81,72 @@ def test_bad_input_is_refused_with_a_sentence_and_nothing_is_written(draft, code
         assert len(refused.reason) < 300
         assert refused.details["at"] == 1
         assert memory.journal.tip() == 0
+
+
+@pytest.mark.requirement("LOG-1")
+@pytest.mark.parametrize(("draft", "code"), BAD.values(), ids=BAD.keys())
+def test_bad_input_in_a_large_batch_is_refused_and_named(draft, code):
+    with lukasa.open("memory:") as memory:
+        good = [Draft("note", f"good {number}") for number in range(30)]
+        refused = memory.journal.append([*good[:20], draft, *good[20:]])
+        assert isinstance(refused, Refused)
+        assert (refused.code, refused.details["at"]) == (code, 20)
+        assert memory.journal.tip() == 0
+
+
+@given(st.lists(strategies.drafts(kinds=("note",)), min_size=1, max_size=20), st.sampled_from(("", "ada")))
+def test_many_drafts_are_validated_as_each_alone(drafts, author):
+    numbers = itertools.count()
+    together = Gate().validate_all(drafts, lambda: f"new-{next(numbers)}", author)
+    if together is not None:
+        numbers = itertools.count()
+        alone = [Gate().validate(draft, draft.id or f"new-{next(numbers)}", author) for draft in drafts]
+        assert together == alone
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**64 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+    strategies.texts(),
+)
+USUAL_DRAFTS = st.builds(
+    lambda text, body: Draft("note", text, body),
+    strategies.texts(),
+    st.dictionaries(strategies.texts(8), SCALARS, max_size=4),
+)
+
+
+@given(st.lists(USUAL_DRAFTS, min_size=1, max_size=20), st.sampled_from(("", "ada")))
+def test_drafts_of_the_usual_form_are_validated_together(drafts, author):
+    together = Gate().validate_all(drafts, lambda: "id", author)
+    assert together == [Gate().validate(draft, "id", author) for draft in drafts]
+
+
+@given(strategies.bad_drafts(), strategies.drafts(kinds=("note",)))
+def test_a_bad_draft_is_never_validated_together_with_others(bad, good):
+    assert Gate().validate_all([good, bad.draft], lambda: "id", "") is None
+
+
+def test_drafts_of_a_kind_with_checks_are_validated_as_each_alone():
+    def no_shouting(draft, limits):
+        return Refused("shouting", "Please lower your voice.") if draft.text.isupper() else None
+
+    shape = BodyShape({"to": str})
+    gate = Gate(
+        {"quiet": KindSpec(checks=(no_shouting,)), "letter": KindSpec(body=shape), "card": KindSpec(pii="redact")}
+    )
+    quiet = [Draft("quiet", text) for text in ("fine", "well", "LOUD")]
+    assert gate.validate_all(quiet[:2], lambda: "i", "") == [gate.validate(draft, "i") for draft in quiet[:2]]
+    assert gate.validate_all(quiet, lambda: "i", "") is None
+    letters = [Draft("letter", "a"), Draft("letter", "b", {"to": "Ada"})]
+    assert gate.validate_all(letters, lambda: "i", "") == [gate.validate(draft, "i") for draft in letters]
+    assert gate.validate_all([*letters, Draft("letter", "c", {"to": 7})], lambda: "i", "") is None
+    cards = [Draft("card", "call me"), Draft("card", "pay with 4111 1111 1111 1111")]
+    redacted = gate.validate_all(cards, lambda: "i", "")
+    assert redacted == [gate.validate(draft, "i") for draft in cards]
+    assert b"4111" not in redacted[1].content
 
 
 @pytest.mark.parametrize(
@@ -145,6 +216,16 @@ def test_the_fast_path_of_validate_misses_no_fault(gate):
     assert gate.validate(Draft("note", body={"n": 2**64}), "i").code == "bad_json"
     assert gate.validate(AnyDraft("note", body={3: "x"}), "i").code == "bad_json"
     assert gate.validate(Draft("note", "\ud800"), "i").code == "bad_unicode"
+    assert gate.validate(Draft("note", body={"a": [{"n": float("nan")}]}), "i").code == "bad_json"
+    assert gate.validate(Draft("note", body={"a": {"s": "x" * 999_999}, "b": "xx"}), "i").code == "too_large"
+    assert gate.validate(Draft("note", id="x" * 201)).code == "bad_id"
+    assert gate.validate(Draft("note", id="a\nb")).code == "bad_id"
+    assert gate.validate(Draft("note", expected=-1), "i").code == "bad_expected"
+    assert gate.validate(AnyDraft("note", expected=False), "i").code == "bad_expected"
+    assert gate.validate(Draft("note", labels=("",)), "i").code == "bad_label"
+    assert gate.validate(Draft("note", labels=("a\0b",)), "i").code == "bad_label"
+    assert gate.validate(Draft("note", labels=("x",) * 101), "i").code == "too_many_labels"
+    assert isinstance(gate.validate(Draft("note", body={"a": [1]}, id="n", labels=("x=y",))), ValidatedDraft)
 
 
 def test_callers_cannot_write_system_records(gate):

@@ -273,6 +273,24 @@ def test_reindex_rebuilds_everything_derived(journal):
     assert (journal.tally(), texts(journal.read()), journal.find("beta"), journal.neighbours(key)) == before
 
 
+def test_the_reader_of_a_conditional_append_knows_the_newest_position(journal):
+    seen = []
+
+    def note_position(reader):
+        seen.append((reader.position, reader.tip()))
+        return [Draft("note", str(len(seen)))]
+
+    for _ in range(3):
+        record = journal.append_if(note_position).record
+        assert seen[-1] == (record.seq - 1, record.seq - 1)
+        journal.erase(record.key)  # the receipt of an erasure is an entry too
+    journal.quarantine("mallory")
+    journal.append_if(note_position)
+    assert seen[-1][0] is None  # what is added may be hidden
+    with journal.snapshot() as reader:
+        assert reader.position is None
+
+
 def test_reading_goes_page_by_page_in_both_directions(journal):
     journal.append([Draft("note", str(n)) for n in range(1203)])
     assert texts(journal.read()) == [str(n) for n in range(1203)]

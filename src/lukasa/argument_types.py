@@ -184,7 +184,7 @@ def _expect_elements(kind: type, element: ExpectedType) -> ExpectedType:
             return exact.issuperset(map(type, value)) or element.accepts_all(value)
         return isinstance(value, kind) and not isinstance(value, _TEXTS)
 
-    return ExpectedType(frozenset(), fits)
+    return ExpectedType(containers if element.exact is None else frozenset(), fits)
 
 
 def _expect_entries(key: ExpectedType, element: ExpectedType) -> ExpectedType:

@@ -68,7 +68,8 @@ class SortableIds:
 
 def to_microseconds(moment: datetime) -> int:
     """Return the microseconds since 1970 as an exact integer."""
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+    since = moment - _EPOCH  # a division of two periods takes twice as long
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def from_microseconds(value: int) -> datetime:

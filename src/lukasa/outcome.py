@@ -32,6 +32,12 @@ class Accepted:
         (only,) = self.records
         return only
 
+    @property
+    def seqs(self) -> Sequence[int]:
+        """The positions of the records in the log, which the records just written need not be parsed for."""
+        seqs: Sequence[int] | None = getattr(self.records, "seqs", None)
+        return [record.seq for record in self.records] if seqs is None else seqs
+
     def __bool__(self) -> bool:
         return True
 

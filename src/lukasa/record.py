@@ -13,10 +13,12 @@ of one store, is not part of the entry, so the same record has the same digest i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import repeat
+from operator import not_
 from typing import Any, NamedTuple
 
 from lukasa import canonical_json
@@ -171,7 +173,7 @@ def encode_draft(draft: Draft, id: str = "", author: str = "") -> ValidatedDraft
     id = own_id or id
     author = own_author or author
     content: dict[str, Any] = {"author": author} if author else {}
-    if body:
+    if body is not NO_BODY and body:
         content["body"] = body
     if deleted:
         content["deleted"] = True
@@ -190,7 +192,32 @@ def encode_draft(draft: Draft, id: str = "", author: str = "") -> ValidatedDraft
     content["scope"] = scope
     if text:
         content["text"] = text
-    return ValidatedDraft(draft, scope, kind, id, author, canonical_json.encode(content), not own_id)
+    fields = (draft, scope, kind, id, author, canonical_json.encode(content), not own_id)
+    return tuple.__new__(ValidatedDraft, fields)  # in half the time of a call of the class
+
+
+def encode_drafts(drafts: Sequence[Draft], ids: Sequence[str], author: str = "") -> list[ValidatedDraft]:
+    """Encode many drafts as ``encode_draft`` does; ``ids`` has the id of each. Drafts of the usual form take half the time."""
+    kinds, texts, bodies, own_ids, scopes, authors, origins, links, labels, times, deleted, _ = zip(
+        *drafts, strict=True
+    )
+    if not (all(bodies) and all(texts)) or any(links) or any(labels) or any(deleted) or times.count(None) < len(drafts):
+        return [encode_draft(draft, id, author) for draft, id in zip(drafts, ids, strict=True)]
+    if not all(authors):
+        if not author:
+            return [encode_draft(draft, id) for draft, id in zip(drafts, ids, strict=True)]
+        authors = tuple(own or author for own in authors)
+    contents = [
+        canonical_json.encode(
+            {"author": author, "body": body, "id": id, "kind": kind, "origin": origin, "scope": scope, "text": text}
+        )
+        for author, body, id, kind, origin, scope, text in zip(
+            authors, bodies, ids, kinds, origins, scopes, texts, strict=True
+        )
+    ]
+    are_new = map(not_, own_ids)
+    rows = zip(drafts, scopes, kinds, ids, authors, contents, are_new, strict=True)
+    return list(map(tuple.__new__, repeat(ValidatedDraft), rows))
 
 
 def entry_suffix(version: int, created_at: str, recorded_at: str) -> bytes:

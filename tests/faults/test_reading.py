@@ -29,6 +29,14 @@ def fill(memory, *, has_vectors=True):
     memory.journal.write("note", "The heron fishes in the river too.")
 
 
+def wait_for_replay(primary, standby):
+    """Wait until a standby shows all that its primary has written."""
+    ((written,),) = primary.execute("SELECT pg_current_wal_flush_lsn()::text")
+    deadline = time.monotonic() + 20
+    while not standby.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", written)[0][0]:
+        assert time.monotonic() < deadline
+
+
 def check_recall(memory, *, unindexed, reason, seconds=2.0):
     began = time.monotonic()
     answer = memory.recall(QUESTION)
@@ -166,10 +174,8 @@ class TestPostgres:
             standby = primary.start_standby()
             with lukasa.open(primary.url(), embedder="hash") as memory:
                 fill(memory)
-            deadline = time.monotonic() + 20
+            wait_for_replay(primary, standby)
             with lukasa.open(standby.url()) as memory:
-                while len(list(memory.journal.read())) < 6:
-                    assert time.monotonic() < deadline
                 check_recall(memory, unindexed=1, reason="cannot be written")
                 assert memory.describe()["read_only"]
                 with pytest.raises(StoreReadOnly):

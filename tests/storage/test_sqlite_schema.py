@@ -102,6 +102,21 @@ class TestRefusals:
             SqliteEngine(made)
         assert read_folder(made.parent) == before
 
+    @pytest.mark.requirement("LOG-9")
+    def test_a_process_that_stays_open_does_not_write_to_another_schema(self, made):
+        """An older process would leave an index incomplete that a newer one relies on."""
+        engine = SqliteEngine(made)
+        write_note(engine, "b", "hello")
+        database = apsw.Connection(str(made))
+        database.execute(f"PRAGMA user_version = {store_file.SCHEMA_VERSION + 1}")
+        with pytest.raises(StoreNewer, match=f"changed to schema {store_file.SCHEMA_VERSION + 1}"):
+            write_note(engine, "c", "hello")
+        database.execute(f"PRAGMA user_version = {store_file.SCHEMA_VERSION}")
+        write_note(engine, "d", "hello")
+        assert list_ids(engine) == ["a", "b", "d"]
+        database.close()
+        engine.close()
+
     @pytest.mark.parametrize("mode", ["delete", "wal"])
     def test_a_database_of_another_program_is_refused_and_left_untouched(self, store, mode):
         foreign_database(store, mode).close()

@@ -1,5 +1,6 @@
 """Terms: searching a folded text for a term finds the words that the text index finds."""
 
+import re
 import unicodedata
 
 import pytest
@@ -7,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lukasa.recall.signals import MAX_PART_LENGTH, MAX_WHOLE_LENGTH, lead_passage
+from lukasa.text.stopwords import STOP_WORDS_EXCEPT_NEGATIONS
 from lukasa.text.terms import (
     extract_keywords,
     find_term_offsets,
     fold_text,
     is_prefix_term,
+    list_content_words,
     stem_word,
     terms_from_words,
     to_index_form,
@@ -47,6 +50,15 @@ def test_keywords_leave_out_stop_words():
 def test_any_text_can_be_folded_and_stemmed(text):
     assert isinstance(fold_text(text), str)
     assert isinstance(stem_word(text), str)
+
+
+@given(st.text(st.characters(max_codepoint=0xFF), max_size=60))
+def test_letters_of_western_europe_are_folded_as_unicode_defines_it(text):
+    parts = unicodedata.normalize("NFD", text)
+    folded = "".join(letter for letter in parts if not unicodedata.combining(letter)).lower()
+    assert fold_text(text) == unicodedata.normalize("NFC", folded)
+    assert to_index_form(text) == (text if text.isascii() else fold_text(text))
+    assert fold_text(text + "\u03a9").removesuffix("\u03c9") == fold_text(text)
 
 
 def test_the_lead_passage_of_a_long_text_ends_with_a_sentence():
@@ -131,3 +143,9 @@ def test_the_index_form_of_a_text_has_the_tokens_of_the_text(text):
 )
 def test_keywords_of_scripts_without_spaces_are_their_windows(question, keywords):
     assert extract_keywords(question) == keywords
+
+
+@given(st.text(alphabet="aint'’- nodsüthe.", max_size=60))
+def test_content_words_have_no_ending_after_an_apostrophe(text):
+    words = [re.split("['’]", word)[0] for word in re.findall(r"[^\W_]+(?:['’][^\W_]+)*", fold_text(text))]
+    assert list_content_words(text) == tuple(word for word in words if word not in STOP_WORDS_EXCEPT_NEGATIONS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from struct import iter_unpack
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -24,7 +24,7 @@ from lukasa.storage.engine import (
 )
 from lukasa.storage.integrity import CHECKSUM_MASK, DigestSum, ErasedKeys, Fingerprint, ScopeAndKind, checksum
 
-RowT = TypeVar("RowT")
+RowT = TypeVar("RowT", bound=tuple[Any, ...])
 KeyTuple = tuple[str, str, str]
 VersionTuple = tuple[str, str, str, int]
 
@@ -32,11 +32,16 @@ KEY_REUSED = Refused("key_reused", "This idempotency key was used for something 
 
 
 class LazyRecords(Sequence[Record], Generic[RowT]):
-    """The records just written, parsed only when they are read."""
+    """The records just written, parsed only when they are read. A row begins with the position of its record."""
 
     def __init__(self, rows: Sequence[RowT], parse_row: Callable[[RowT], Record]) -> None:
         self._rows = rows
         self._parse_row = parse_row
+
+    @property
+    def seqs(self) -> list[int]:
+        """The positions of the records in the log."""
+        return [row[0] for row in self._rows]
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -45,6 +50,9 @@ class LazyRecords(Sequence[Record], Generic[RowT]):
         if isinstance(index, slice):
             return [self._parse_row(row) for row in self._rows[index]]
         return self._parse_row(self._rows[index])
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(self._parse_row, self._rows)
 
     def __repr__(self) -> str:
         return f"<{len(self)} records>"

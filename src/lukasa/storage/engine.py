@@ -213,12 +213,16 @@ class LogReader(Protocol):
     leaves it out. Both add its position to ``damaged``. A caller may set ``find_fault``, which returns why a record counts as
     damaged too, and ``skips_damaged``, with which ``get`` returns ``None`` instead of raising. A caller that never changes the
     body of a record may set ``shares_records``: then searches may return records that other readers have too.
+
+    ``position`` is the newest position of the log, for the reader of a conditional append if the engine knows it without a
+    query: what was read at the same position before is still so. Otherwise it is ``None``.
     """
 
     damaged: set[int]
     find_fault: FindFault | None
     skips_damaged: bool
     shares_records: bool
+    position: int | None
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
         """Return the newest version, the version as of an earlier state, or one version by number; no tombstones.

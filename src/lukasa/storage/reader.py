@@ -103,6 +103,7 @@ class StoreReader(ABC):
         self.find_fault: Callable[[Record], str | None] | None = None
         self.skips_damaged = False
         self.shares_records = False
+        self.position: int | None = None
         self.damaged_vectors: set[int] = set()
 
     @abstractmethod

@@ -14,7 +14,7 @@ import apsw
 
 from lukasa.clock import to_iso, to_microseconds
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.record import Record, ValidatedDraft, digest_of, entry_suffix, parse_entry
+from lukasa.record import Link, Record, ValidatedDraft, digest_of, entry_suffix, parse_entry
 from lukasa.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.storage import quarantine
 from lukasa.storage.append import (
@@ -40,11 +40,13 @@ from lukasa.storage.sqlite.sql import SQL
 from lukasa.storage.sqlite.unindexed_texts import MAX_CHARACTERS, MAX_POSITIONS, index_texts
 from lukasa.text.terms import text_pair_keys, to_index_form
 
-Savepoint = tuple[int, int, int, int, int, int, int]
+Savepoint = tuple[int, int, int, int, int, int, int, int]
 LogRow = tuple[int, str, str, str, int, str, int, int, bytes, str]
 TextRow = tuple[int, str, str, str]
+LabelRow = tuple[str, str, int]
 
 _NO_AUTHORS: frozenset[str] = frozenset()
+_MIN_BATCH = 16  # the keys of so many new records are looked up together
 
 
 class SqlitePendingBatch:
@@ -77,13 +79,14 @@ class SqlitePendingBatch:
         self.first_seq = self.next_seq
         self._rows: list[LogRow] = []
         self._texts: list[tuple[int, str]] = []
+        self._labels: list[LabelRow] = []
         self._live_corrections: list[tuple[str, str, int]] = []
         self._not_current: list[int] = []
         self._superseded: list[int] = []
         self._hidden: list[tuple[int, str]] = []
         self._replaced_states: list[tuple[KeyTuple, KeyState | None]] = []
         self._key_states: dict[KeyTuple, KeyState] = {}
-        self._has_labels = self._has_links = False
+        self._has_links = False
 
     def get_key_state(self, key: KeyTuple) -> KeyState:
         """Return the state of a key, pending versions included."""
@@ -100,15 +103,31 @@ class SqlitePendingBatch:
             return KeyState(0, 0, version, created_at, True)
         return KeyState(visible[0], visible[1], version, visible[2], bool(visible[3]))
 
-    def add_first_version(
-        self, scope: str, kind: str, id: str, author: str, at: int, moment: int, digest: bytes, entry: bytes, text: str
-    ) -> None:
-        """Add the first version of a record whose id is new."""
-        seq = self.next_seq
-        self.next_seq = seq + 1
-        self._rows.append((seq, scope, kind, id, 1, author, at, moment, digest, entry.decode()))
-        if text:
-            self._texts.append((seq, text))
+    def has_any_key(self, keys: Sequence[KeyTuple]) -> bool:
+        """Return whether any of some keys has a version, pending ones included, or is given twice."""
+        if len(set(keys)) < len(keys) or not self._key_states.keys().isdisjoint(keys):
+            return True
+        return any(
+            self.database.execute(SQL["has_any_key"], (*scope_and_kind, json.dumps([key[2] for key in group]))).get
+            for scope_and_kind, group in groupby(keys, itemgetter(0, 1))
+        )
+
+    def add_first_versions(self, batch: Iterable[ValidatedDraft], at: int, recorded_at: str) -> None:
+        """Add the first versions of records whose keys are new."""
+        suffix, sha256 = entry_suffix(1, recorded_at, recorded_at), hashlib.sha256
+        rows, texts = self._rows, self._texts
+        for seq, (draft, scope, kind, id, author, content, _) in enumerate(batch, self.next_seq):
+            happened_at = draft.happened_at
+            moment = at if happened_at is None else to_microseconds(happened_at)
+            entry = content[:-1] + suffix
+            rows.append((seq, scope, kind, id, 1, author, at, moment, sha256(entry).digest(), entry.decode()))
+            if draft.text:
+                texts.append((seq, draft.text))
+            for label in draft.labels:
+                self._labels.append((label, scope, seq))
+            if draft.links:
+                self._has_links = True
+        self.next_seq = self.first_seq + len(rows)
 
     def add_version(
         self,
@@ -153,26 +172,28 @@ class SqlitePendingBatch:
         self.next_seq = position
         self._clear()
 
-    def note_indexed_parts(self, *, labels: bool, links: bool) -> None:
-        """Note that an entry has labels or links, so that their indexes are derived."""
-        self._has_labels |= labels
-        self._has_links |= links
+    def note_indexed_parts(self, scope: str, labels: Sequence[str], links: Sequence[Link]) -> None:
+        """Note the labels and links of the entry that is added next, so that their indexes get them."""
+        if labels:
+            self._labels += [(label, scope, self.next_seq) for label in labels]
+        if links:
+            self._has_links = True
 
     def create_savepoint(self) -> Savepoint:
         return (
-            len(self._rows), len(self._texts), len(self._live_corrections),
+            len(self._rows), len(self._texts), len(self._labels), len(self._live_corrections),
             len(self._not_current), len(self._superseded), len(self._hidden), len(self._replaced_states),
         )  # fmt: skip
 
     def roll_back_to(self, savepoint: Savepoint) -> None:
         """Remove everything that was added since the savepoint."""
-        rows, texts, live_corrections, not_current, superseded, hidden, states = savepoint
+        rows, texts, labels, live_corrections, not_current, superseded, hidden, states = savepoint
         for key, state in reversed(self._replaced_states[states:]):
             if state is None:
                 del self._key_states[key]
             else:
                 self._key_states[key] = state
-        del self._rows[rows:], self._texts[texts:], self._live_corrections[live_corrections:]
+        del self._rows[rows:], self._texts[texts:], self._labels[labels:], self._live_corrections[live_corrections:]
         del self._not_current[not_current:], self._superseded[superseded:], self._hidden[hidden:]
         del self._replaced_states[states:]
         self.next_seq = self.first_seq + len(self._rows)
@@ -191,7 +212,7 @@ class SqlitePendingBatch:
         if self._not_current:
             self.database.executemany(SQL["insert_not_current"], [(seq,) for seq in self._not_current])
             self.database.executemany(SQL["hide_version"], self._hidden)
-        indexed = [(seq, to_index_form(text)) for seq, text in self._texts]
+        indexed = [row if row[1].isascii() else (row[0], to_index_form(row[1])) for row in self._texts]
         if indexed and not self._not_current:
             self.database.executemany(SQL["index_text"], indexed)
         elif indexed:
@@ -199,8 +220,8 @@ class SqlitePendingBatch:
             self.database.executemany(SQL["index_text"], [row for row in indexed if row[0] not in not_current])
             self.database.executemany(SQL["index_past_text"], [row for row in indexed if row[0] in not_current])
         span = (self.first_seq, self.next_seq - 1)
-        if self._has_labels:
-            self.database.execute(SQL["derive_labels"], span)
+        if self._labels:
+            self.database.executemany(SQL["insert_label"], sorted(self._labels))
         changes, kinds, kinds_written = TallyChanges(), self.near_duplicate_kinds, set[str]()
         for (scope, kind), rows in groupby(self._rows, itemgetter(1, 2)):
             changes.add_versions(scope, kind, [row[8] for row in rows])
@@ -267,7 +288,10 @@ def append_batch(
         if key is not None:
             row = pending.database.execute(SQL["find_idempotency"], (hash_idempotency_key(reach, key),)).get
             answer = None if row is None else (row[0], json.loads(row[1]))
-        drafts = resolve_batch(SqliteReader(pending.database, reach), batch, answer)
+        reader = SqliteReader(pending.database, reach)
+        if not pending.has_quarantines:  # a quarantine may hide what is added
+            reader.position = pending.next_seq - 1
+        drafts = resolve_batch(reader, batch, answer)
         if isinstance(drafts, Accepted | Refused):
             return drafts
         if key is None and not pending.checks_fresh_ids:
@@ -275,7 +299,7 @@ def append_batch(
             if single is not None and (inserted := insert_single(pending.database, now, single, pending)) is not None:
                 outcome, position = inserted
                 pending.has_direct_writes = True
-                pending.reset_to(position + 1)
+                pending.next_seq = pending.first_seq = position + 1  # nothing is pending
                 return outcome
     else:
         drafts = batch
@@ -361,24 +385,25 @@ def _add_batch(
     quarantines = None
     if pending.has_quarantines:
         quarantines = quarantine.ActiveQuarantines(SqliteQuarantineBackend(pending.database))
-    first_suffix = entry_suffix(1, recorded_at, recorded_at)
     writable, trusts_new_ids = reach.writable, quarantines is None and not pending.checks_fresh_ids
-    add_first_version, sha256 = pending.add_first_version, hashlib.sha256
     obstacle: Refused | Conflict | None = None
     try:
+        if trusts_new_ids and _are_all_new(pending, reach, batch):
+            pending.add_first_versions(batch, at, recorded_at)
+            written = pending.rows_since(savepoint)
+            if not all(sealed.has_new_id for sealed in batch):
+                pending.take_connection()  # later jobs of the group must find these keys
+            return written
         for sealed in batch:
-            draft, scope, kind, id, author, content, has_new_id = sealed
+            draft, scope, kind, id, author, _, has_new_id = sealed
             if writable is not None and scope not in writable:
                 obstacle = refuse_closed_scope(scope)
                 break
-            moment = at if draft.happened_at is None else to_microseconds(draft.happened_at)
-            if draft.labels or draft.links:
-                pending.note_indexed_parts(labels=bool(draft.labels), links=bool(draft.links))
             if has_new_id and trusts_new_ids and not draft.deleted and not draft.expected:
-                entry = content[:-1] + first_suffix
-                digest = sha256(entry).digest()
-                add_first_version(scope, kind, id, author, at, moment, digest, entry, draft.text)
+                pending.add_first_versions((sealed,), at, recorded_at)
                 continue
+            moment = at if draft.happened_at is None else to_microseconds(draft.happened_at)
+            pending.note_indexed_parts(scope, draft.labels, draft.links)
             key = (scope, kind, id)
             before = pending.get_key_state(key)
             following = build_next_version(sealed, before, recorded_at)
@@ -400,6 +425,22 @@ def _add_batch(
         pending.roll_back_to(savepoint)
         return obstacle
     return pending.rows_since(savepoint)
+
+
+def _are_all_new(pending: SqlitePendingBatch, reach: Reach, batch: Sequence[ValidatedDraft]) -> bool:
+    """Return whether a batch that the caller may write consists of new records, so that each is a first version.
+
+    Few records with ids that the caller chose are looked up one by one instead: then this returns False.
+    """
+    if not batch:
+        return False
+    drafts, scopes, _, _, _, _, have_new_ids = zip(*batch, strict=True)
+    if not all(map(reach.writes, set(scopes))) or any(draft.deleted or draft.expected for draft in drafts):
+        return False
+    if all(have_new_ids):
+        return True
+    keys = [sealed[1:4] for sealed in batch if not sealed.has_new_id]
+    return len(batch) >= _MIN_BATCH and not pending.has_any_key(keys)
 
 
 def replay_entries(
@@ -438,7 +479,7 @@ class SqliteReplay(Replay):
         if pending.has_quarantines:
             quarantines = quarantine.ActiveQuarantines(backend)
             hidden_by = quarantines.find_hiding_authors(record.scope, record.author, record.links, at)
-        pending.note_indexed_parts(labels=bool(record.labels), links=bool(record.links))
+        pending.note_indexed_parts(record.scope, record.labels, record.links)
         pending.add_version(
             key, record.version, record.author, at, to_microseconds(record.moment), record.digest, entry, record.text,
             before=before, created_at=to_iso(record.created_at), deleted=record.deleted, hidden_by=hidden_by,

@@ -298,29 +298,32 @@ class SqliteEngine:
 
         given = list(vectors)
         encoded = encode_vectors([vector for _, _, vector in given])
-        by_position: dict[int, list[tuple[int, int, bytes]]] = {}
-        for (seq, chunk, _), half in zip(given, encoded, strict=True):
-            by_position.setdefault(seq, []).append((seq, chunk, half))
+        rows = [(seq, chunk, data) for (seq, chunk, _), data in zip(given, encoded, strict=True)]
 
         def work(pending: SqlitePendingBatch) -> None:
             database = pending.take_connection()
             newest = database.execute(SQL["newest_vector"], (model,)).get or 0
+            by_position: dict[int, list[tuple[int, int, bytes]]] = {}
+            for row in rows:
+                if row[0] <= newest:
+                    by_position.setdefault(row[0], []).append(row)
             changed = [  # two processes often make the same vectors at the same time; the second writes nothing
                 row
-                for seq, rows in by_position.items()
-                if seq > newest or sorted(rows) != database.execute(SQL["vectors_at"], (model, seq)).fetchall()
-                for row in rows
+                for seq, kept in by_position.items()
+                if sorted(kept) != database.execute(SQL["vectors_at"], (model, seq)).fetchall()
+                for row in kept
             ]
+            replaced = sorted({row[0] for row in changed})
+            changed += [row for row in rows if row[0] > newest]
             if not changed:
                 return
             database.execute(SQL["put_model"], (model,))
-            replaced = sorted({row[0] for row in changed})
-            is_late = database.execute(SQL["has_vectors_from"], (model, replaced[0])).get
-            if is_late:
+            number = database.execute(SQL["model_number"], (model,)).get
+            if replaced:
                 database.execute(SQL["raise_vector_edition"], (model,))
                 database.executemany(SQL["delete_vectors"], [(model, seq) for seq in replaced])
-            database.executemany(SQL["put_vector"], [(model, *row) for row in changed])
-            if is_late:
+            database.executemany(SQL["put_vector"], [(number, *row) for row in changed])
+            if replaced:
                 repack_sketches(database, model, replaced)
             pack_sketches(database, model)
 

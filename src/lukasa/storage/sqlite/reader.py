@@ -32,7 +32,7 @@ from lukasa.storage.reader import (
     list_query_words,
     split_query_words,
 )
-from lukasa.storage.sqlite.sql import SQL
+from lukasa.storage.sqlite.sql import SQL, encode_list
 from lukasa.storage.sqlite.unindexed_texts import EXTRA_MATCHES, IndexPhrase, UnindexedTexts, read_texts
 from lukasa.text.terms import is_prefix_term, strip_particle
 
@@ -160,7 +160,7 @@ class SqliteReader(StoreReader):
         seqs: list[Any] = [seq for (seq,) in self._db.execute(statement, values)] if statement else []
         found = {seq: parsed.known.get(seq) for seq in seqs}
         if missing := [seq for seq, value in found.items() if value is None]:
-            entries: list[Any] = self._db.execute(SQL["entries_at"], (json.dumps(missing),)).fetchall()
+            entries: list[Any] = self._db.execute(SQL["entries_at"], (encode_list(missing),)).fetchall()
             sizes = {row[0]: len(row[1]) for row in entries}
             records = list(self._parse_rows(entries))
             if len(records) < len(missing):  # others take the place of damaged ones
@@ -243,7 +243,14 @@ class SqliteReader(StoreReader):
         return [Match(records[seq], score) for seq, score in best if seq in records]
 
     def _find_nearest(self, model: str, vector: Sequence[float], query: Query) -> list[tuple[int, float]]:
-        from lukasa.storage.sqlite.vectors import EXACT_SEARCH_LIMIT, VectorCache, rank_nearest, rerank_size, scan_size
+        from lukasa.storage.sqlite.vectors import (
+            EXACT_SEARCH_LIMIT,
+            CachedVectors,
+            VectorCache,
+            rank_nearest,
+            rerank_size,
+            scan_size,
+        )
 
         conditions, values = build_conditions(_DIALECT, self._reach, query)
         damaged = self.damaged_vectors
@@ -271,11 +278,15 @@ class SqliteReader(StoreReader):
                 CROSS JOIN vector ON vector.model = (SELECT number FROM model WHERE name = ?) AND vector.seq = nearest.value WHERE {where} LIMIT {read}"""  # noqa: S608 - only our own fragments, values are bound
             while max(count, EXACT_SEARCH_LIMIT) < len(sketches.seqs):
                 nearest = sketches.find_nearest(vector, count)
-                if conditions == [_DIALECT.current]:  # most are current; sorted by position they need fewer page reads
-                    rows = self._db.execute(SQL["current_vectors"], (json.dumps(sorted(nearest[:read])), model))
-                else:
-                    rows = self._db.execute(statement, (json.dumps(nearest), model, *values))
-                best = rank_nearest(vector, rows, query.limit, damaged)
+                if conditions != [_DIALECT.current]:
+                    found = self._db.execute(statement, (encode_list(nearest), model, *values))
+                    best = rank_nearest(vector, found, query.limit, damaged)
+                else:  # most are current; sorted by position they need fewer page reads
+                    known = sketches.vectors if sketches.vectors is not None else CachedVectors()
+                    rows = known.read_current(self._db, model, sorted(set(nearest[:read])))
+                    best = rank_nearest(vector, rows, query.limit, damaged)
+                    if sketches.vectors is not None and not damaged:
+                        known.add(rows)
                 if len(best) >= query.limit:
                     return best
                 count, read = 8 * count, 8 * read  # a narrow query rejects most of the nearest
@@ -292,7 +303,7 @@ class SqliteReader(StoreReader):
         )
         limit = len(cosines) if query.limit is None else query.limit
         tried = list(islice(cosines, limit * 5 // 4))
-        chosen = {seq for (seq,) in self._db.execute(statement, (json.dumps(tried), *values))}
+        chosen = {seq for (seq,) in self._db.execute(statement, (encode_list(tried), *values))}
         if len(chosen) < limit and len(tried) < len(cosines):
             selection, bound = self._build_selection(replace(query, limit=None))
             chosen = {seq for (seq,) in self._db.execute(selection, bound)} if selection else set()
@@ -331,7 +342,7 @@ class SqliteReader(StoreReader):
         known_model, known_vector, known = self._known_cosines
         if known_vector is vector and known_model == model and self._parsed_records.keys() >= set(seqs):
             return {seq: known[seq] for seq in seqs if seq in known}
-        rows = self._db.execute(SQL["vectors_of_positions"], (model, json.dumps(list(seqs))))
+        rows = self._db.execute(SQL["vectors_of_positions"], (model, encode_list(list(seqs))))
         found, scores = compute_cosines(
             vector, (row for row in rows if self._reach.reads(row[2])), self.damaged_vectors
         )
@@ -346,7 +357,7 @@ class SqliteReader(StoreReader):
         texts = read_texts(self._db)
         unindexed = UnindexedTexts(texts) if texts else None
         if self._reach.readable is None:
-            counts.update(self._db.execute(SQL["frequency"], (json.dumps(wanted),)))
+            counts.update(self._db.execute(SQL["frequency"], (encode_list(wanted),)))
             for token in filter(is_prefix_term, wanted):
                 counts[token] = self._db.execute(SQL["frequency_of_prefix"], (token,)).get
             if unindexed is not None:
@@ -416,9 +427,12 @@ class SqliteReader(StoreReader):
     def adjacent_turns(self, records: Iterable[Record], group_label: str) -> dict[int, tuple[int | None, int | None]]:
         wanted, known = list(records), self._find_known_turns(group_label)
         labels = self._group_labels((record for record in wanted if record.seq not in known), group_label)
+        found = {record.seq: known[record.seq] for record in wanted if record.seq in known}
         for seq, before, after in self._db.execute(SQL["adjacent_records"], (json.dumps(labels),)) if labels else ():
-            known[seq] = (before, after)
-        return {record.seq: known[record.seq] for record in wanted if record.seq in known}
+            found[seq] = (before, after)
+            if seq < _MANY:
+                known[seq] = (before, after)
+        return found
 
     def _find_known_turns(self, group_label: str) -> dict[int, tuple[int | None, int | None]]:
         """Return the adjacent turns that readers of this connection found since the store last changed."""
@@ -438,11 +452,15 @@ class SqliteReader(StoreReader):
             found = [record for seq in missing if (record := shared.get(seq)) is not None]
             texts = {record.seq: record.text for record in found if self._reach.reads(record.scope)}
             missing = [seq for seq in missing if seq not in texts]
-        rows = self._db.execute(SQL["texts_at"], (json.dumps(missing),)) if missing else ()
+        missing.sort()  # entries next to each other are on one page
+        rows = self._db.execute(SQL["texts_at"], (encode_list(missing),)) if missing else ()
         readable = (row for row in rows if self._reach.reads(row[3]))
         if shared is None:
             return dict(self._parse_texts(readable))
         for row in readable:
+            if row[0] >= _MANY:  # its record would be dropped before another question finds it
+                texts.update(self._parse_texts((row,)))
+                continue
             try:
                 record = self._entries.parse(row)
             except StoreDamaged:
@@ -459,7 +477,7 @@ class SqliteReader(StoreReader):
         if shared is not None:
             known.update({seq: record for seq in wanted if (record := shared.get(seq)) is not None})
         if missing := [seq for seq in wanted if seq not in known]:
-            for row in self._db.execute(SQL["entries_at"], (json.dumps(missing),)):
+            for row in self._db.execute(SQL["entries_at"], (encode_list(missing),)):
                 for record in self._parse_rows((row,)):
                     known[record.seq] = record
                     if shared is not None:

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from lukasa.storage.sqlite.sql import SQL
+from lukasa.storage.sqlite.sql import SQL, encode_list
 
 EXACT_SEARCH_LIMIT = 4_000
 """Up to this many vectors are compared exactly."""
@@ -34,6 +35,7 @@ _BLOCK_SIZE = 16_384
 _MAX_SCANNED, _MAX_REFINED = 25_000, 100_000
 _SAMPLE_STEP = 8  # one distance of so many is counted to find the limit for the nearest, in a large store
 _SAMPLED_SIZE = 500_000
+_MAX_CACHED_VECTORS, _MAX_CACHED_BYTES = 12_000, 6_000_000
 _BITS_OF_BYTE = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
 
 
@@ -43,32 +45,38 @@ def encode_vector(vector: Sequence[float]) -> bytes:
     return data
 
 
-def encode_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[bytes]:
+def encode_vectors(vectors: Sequence[Sequence[float]]) -> list[bytes]:
     """Encode many vectors; vectors of one length are encoded together.
 
     Long vectors become one byte a number, with their scale; their size is odd. Short ones are in half precision.
     """
     if not vectors:
-        return
-    if len({len(vector) for vector in vectors}) > 1:
-        for vector in vectors:
-            yield from encode_vectors([vector])
-        return
-    array = np.asarray(vectors, dtype=np.float32).reshape(len(vectors), -1)
+        return []
+    if len(set(map(len, vectors))) > 1:
+        return [data for vector in vectors for data in encode_vectors([vector])]
+    if all(isinstance(vector, np.ndarray) for vector in vectors):
+        array = np.concatenate(vectors, dtype=np.float32, casting="unsafe").reshape(len(vectors), -1)
+    else:
+        array = np.asarray(vectors, dtype=np.float32).reshape(len(vectors), -1)
     norms = np.linalg.norm(array, axis=1, keepdims=True)
-    units = np.divide(array, norms, out=array.copy(), where=norms > 0)
+    norms[~(norms > 0)] = 1
+    units = array / norms
     if array.shape[1] >= _MIN_LENGTH_OF_BYTES and array.shape[1] % 2 == 0:
         halves = (np.abs(units).max(axis=1, keepdims=True) / np.float32(127)).astype("<f2")
         scales = halves.astype(np.float32)
+        has_none = ~(scales > 0)[:, 0]
+        scales[has_none] = 1
         with np.errstate(invalid="ignore"):  # what is no number is stored as some number
-            numbers = np.rint(np.divide(units, scales, out=np.zeros_like(units), where=scales > 0))
-            numbers = numbers.clip(-127, 127).astype(np.int8)
+            units /= scales
+            units[has_none] = 0
+            numbers = np.rint(units, out=units).clip(-127, 127, out=units).astype(np.int8)
         odd = np.zeros((len(units), 1), dtype=np.uint8)
         data = np.concatenate((numbers.view(np.uint8), halves.view(np.uint8), odd), axis=1)
     else:
         data = units.astype("<f2").view(np.uint8).reshape(len(array), 2 * array.shape[1])
-    for row, checksum in zip(data, _sum_words(data), strict=True):
-        yield row.tobytes() + checksum.tobytes()
+    data = np.concatenate((data, _sum_words(data)[:, np.newaxis].view(np.uint8)), axis=1)
+    encoded, size = data.tobytes(), data.shape[1]
+    return [encoded[start : start + size] for start in range(0, len(encoded), size)]
 
 
 def _sum_words(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:
@@ -274,7 +282,7 @@ def decode_vectors(
         data = np.frombuffer(b"".join([row[1] for row in found]), dtype=np.uint8).reshape(len(found), size)
         if size % 2:
             stored = data[:, :length].view(np.int8).astype(np.float32)
-            stored *= np.ascontiguousarray(data[:, length : length + 2]).view("<f2")
+            stored *= np.ascontiguousarray(data[:, length : length + 2]).view("<f2").astype(np.float32)
         else:
             stored = data.view("<f2")[:, :length].astype(np.float32)
         sound = _have_unit_length(data) if size == 2 * length else _match_checksums(data)
@@ -287,11 +295,47 @@ def decode_vectors(
     return seqs, parts[-1] if len(parts) == 2 else np.concatenate(parts)
 
 
+class CachedVectors(dict[int, list[bytes]]):
+    """Stored vectors that searches of a store of medium size read before, by position; nobody changes them in their place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bytes = 0
+
+    def read_current(self, database: apsw.Connection, model: str, seqs: Sequence[int]) -> list[Sequence[Any]]:
+        """Return position and vector of the current versions at some positions, in order.
+
+        A vector from memory counts only if the text index, which is small, still has the text at its position.
+        """
+        known = [seq for seq in seqs if seq in self]
+        current = {seq for (seq,) in database.execute(SQL["current_texts_at"], (encode_list(known),))} if known else ()
+        missing = [seq for seq in seqs if seq not in current]
+        rows: list[Any] = []
+        if missing:
+            rows = database.execute(SQL["current_vectors"], (encode_list(missing), model)).fetchall()
+        rows += [(seq, data) for seq in current for data in self[seq]]
+        rows.sort(key=itemgetter(0))
+        return rows
+
+    def add(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Keep sound vectors, while there is space."""
+        new: dict[int, list[bytes]] = {}
+        for seq, data in rows:
+            if seq not in self:
+                new.setdefault(seq, []).append(data)
+        for seq, vectors in new.items():
+            if self._bytes < _MAX_CACHED_BYTES:
+                self._bytes += sum(map(len, vectors))
+                self[seq] = vectors
+
+
 class SketchArray(NamedTuple):
     """All sketches of a model at one moment, laid out like a block."""
 
     seqs: NDArray[np.int64]
     words: NDArray[np.uint64]
+    vectors: CachedVectors | None = None
+    """The vectors themselves that were read before; none of a large store, where each question needs others."""
 
     def find_nearest(self, vector: Sequence[float], count: int) -> list[int]:
         """Return the positions nearest by sketch, best first, possibly repeated; none for a vector of another length."""
@@ -405,6 +449,7 @@ class ModelSketches:
         self._count = 0
         self._seqs = np.empty(0, dtype=np.int64)
         self._words = np.empty((width, 0), dtype=np.uint64)
+        self._vectors: CachedVectors | None = CachedVectors()
 
     def refresh(self, database: apsw.Connection, model: str) -> SketchArray:
         """Read new sketches, or all again when vectors were written out of order; removed ones may stay."""
@@ -426,7 +471,9 @@ class ModelSketches:
         if rows := database.execute(SQL["vectors_after"], (model, self._newest_seq)).fetchall():
             self._append(SketchBlock.from_vectors(rows), expected)
             self._newest_seq = rows[-1][0] if type(rows[-1][0]) is int else self._newest_seq
-        return SketchArray(self._seqs[: self._count], self._words[:, : self._count])
+        if self._count > _MAX_CACHED_VECTORS:
+            self._vectors = None
+        return SketchArray(self._seqs[: self._count], self._words[:, : self._count], self._vectors)
 
     def _append(self, block: SketchBlock, expected: int) -> None:
         """Append new sketches of the same length as the first; a query of another length is compared exactly."""

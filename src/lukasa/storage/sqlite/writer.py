@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 
 import apsw
 
-from lukasa.errors import LukasaError, StoreClosed, StoreDamaged
+from lukasa.errors import LukasaError, StoreClosed, StoreDamaged, StoreNewer
 from lukasa.storage.sqlite.append import SqlitePendingBatch
-from lukasa.storage.sqlite.store_file import translate_error
+from lukasa.storage.sqlite.store_file import SCHEMA_VERSION, translate_error
 
 T = TypeVar("T")
 Connect = Callable[[], apsw.Connection]
@@ -169,7 +169,7 @@ class SqliteWriter:
 
     def _run_transaction(self, jobs: list[_WriteJob[Any]], *, check_fresh_ids: bool = False) -> None:
         database = self._get_connection()
-        database.execute("BEGIN IMMEDIATE")
+        _begin(database)
         try:
             pending = SqlitePendingBatch(database, self._near_duplicate_kinds, check_fresh_ids=check_fresh_ids)
             for job in jobs:
@@ -194,7 +194,7 @@ class SqliteWriter:
     def _try_fast_path(self, job: _WriteJob[T], fast_path: FastPath[T]) -> bool:
         """Run the fast path of a single job; return False when the full work must run."""
         database = self._get_connection()
-        database.execute("BEGIN IMMEDIATE")
+        _begin(database)
         try:
             done = fast_path(database)
             database.execute("COMMIT" if done is not None else "ROLLBACK")
@@ -236,6 +236,17 @@ class SqliteWriter:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close(True)
+
+
+def _begin(database: apsw.Connection) -> None:
+    """Begin a write. Refuse it if the schema was changed since this process opened the file, as a newer Lukasa does."""
+    database.execute("BEGIN IMMEDIATE")
+    if (version := database.execute("PRAGMA user_version").get) != SCHEMA_VERSION:
+        database.execute("ROLLBACK")
+        raise StoreNewer(
+            f"The store was changed to schema {version} while it was open; this process writes schema {SCHEMA_VERSION}.",
+            hint="Restart the process with the Lukasa that changed the store.",
+        )
 
 
 def _roll_back(database: apsw.Connection) -> None:

@@ -112,6 +112,42 @@ class AppendTests(EngineTestBase):
         assert history(engine, "a") == batch
         assert list_ids(engine) == ["a"]
 
+    @pytest.mark.parametrize("taken", [None, "n3", "n29"])
+    def test_a_large_batch_with_chosen_ids_continues_the_records_that_exist(
+        self, engine: Engine, taken: str | None
+    ) -> None:
+        if taken is not None:
+            write_note(engine, taken, "before")
+        names = [f"n{number}" for number in range(30)]
+        batch = [make_draft(f"text {name}", id=name, labels=(f"name={name}", "all=yes")) for name in names]
+        outcome = engine.append(FULL_REACH, batch)
+        assert isinstance(outcome, Accepted)
+        assert list(outcome.seqs) == [record.seq for record in outcome.records]
+        assert [record.version for record in outcome.records] == [2 if name == taken else 1 for name in names]
+        assert sorted(list_ids(engine)) == sorted(names)
+        with engine.snapshot(FULL_REACH) as reader:
+            assert ids(reader.read(Query(labels=("name=n7",)))) == ["n7"]
+            assert len(list(reader.read(Query(labels=("all=yes",))))) == 30
+        assert write_note(engine, "n3").version == (3 if taken == "n3" else 2)
+
+    def test_a_large_batch_may_write_one_chosen_id_twice(self, engine: Engine) -> None:
+        names = [*(f"n{number}" for number in range(30)), "n5"]
+        batch = add(engine, *(make_draft(str(at), id=name) for at, name in enumerate(names)))
+        assert [record.version for record in batch] == [1] * 30 + [2]
+        assert text_of(engine, "n5") == "30"
+
+    def test_concurrent_large_batches_with_the_same_ids_write_one_version_each(self, engine: Engine) -> None:
+        names = [f"n{number}" for number in range(20)]
+
+        def write(number: int) -> object:
+            return engine.append(FULL_REACH, [make_draft(f"of {number}", id=name) for name in names])
+
+        assert all(
+            isinstance(outcome, Accepted)
+            for outcome in run_concurrently([partial(write, number) for number in range(4)])
+        )
+        assert {tuple(record.version for record in history(engine, name)) for name in names} == {(1, 2, 3, 4)}
+
     @requirement("LOG-3")
     @pytest.mark.parametrize("index", [0, 1, 2])
     def test_a_conflict_anywhere_in_a_batch_writes_nothing(self, engine: Engine, index: int) -> None:

@@ -15,6 +15,10 @@ SELECT max(coalesce((SELECT max(seq) FROM log), 0), coalesce((SELECT CAST(value 
 -- Return a row when a key has any version.
 SELECT 1 FROM log WHERE scope = ? AND kind = ? AND id = ? LIMIT 1
 
+-- name: has_any_key
+-- Return a row when any of some ids of a scope and kind has any version.
+SELECT 1 FROM json_each(?3) AS wanted CROSS JOIN log ON log.scope = ?1 AND log.kind = ?2 AND log.id = wanted.value LIMIT 1
+
 -- name: newest_of_key
 -- Select a key's newest version, hidden or not: a hidden version's number is taken too.
 SELECT seq, version, line ->> 'created_at', line ->> 'deleted' IS NOT NULL,

@@ -158,9 +158,9 @@ WHERE EXISTS (SELECT 1 FROM json_each(idempotency.seqs) AS item WHERE item.value
 SELECT line FROM log WHERE scope = '_lukasa' AND kind = 'erasure' ORDER BY seq
 
 -- name: put_vector
--- Store one vector of a version that exists.
+-- Store one vector of a version that exists, by the number of its model.
 INSERT OR REPLACE INTO vector (model, seq, chunk, vector)
-SELECT number, ?2, ?3, ?4 FROM model WHERE name = ?1 AND EXISTS (SELECT 1 FROM log WHERE seq = ?2)
+SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM log WHERE seq = ?2)
 
 -- name: note_high_water
 -- Store the newest position ever used.

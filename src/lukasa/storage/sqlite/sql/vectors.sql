@@ -26,6 +26,10 @@ INSERT OR REPLACE INTO sketch_block (model, last_seq, seqs, sketches) SELECT num
 -- Delete all blocks of a model's sketches.
 DELETE FROM sketch_block WHERE model = (SELECT number FROM model WHERE name = ?)
 
+-- name: model_number
+-- Return the number of a model.
+SELECT number FROM model WHERE name = ?
+
 -- name: put_model
 -- Register a model.
 INSERT OR IGNORE INTO model (name) VALUES (?)
@@ -51,10 +55,6 @@ SELECT max(seq) FROM vector WHERE model = (SELECT number FROM model WHERE name =
 -- Select the vectors of one version.
 SELECT seq, chunk, CAST(coalesce(vector, '') AS BLOB) FROM vector WHERE model = (SELECT number FROM model WHERE name = ?) AND seq = ? ORDER BY chunk
 
--- name: has_vectors_from
--- Return whether a model has vectors at or after a position.
-SELECT EXISTS (SELECT 1 FROM vector WHERE model = (SELECT number FROM model WHERE name = ?) AND seq >= ?)
-
 -- name: vector_edition
 -- Return how often vectors of a model were written out of order; a changed number makes cached sketches stale.
 SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'vectors ' || ?
@@ -74,6 +74,11 @@ WHERE NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 -- Select the vectors of a model at some positions, current versions only.
 SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM json_each(?) AS wanted CROSS JOIN vector ON vector.model = (SELECT number FROM model WHERE name = ?) AND vector.seq = wanted.value
 WHERE NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = vector.seq)
+
+-- name: current_texts_at
+-- Select those of some positions at which the text index has a current text.
+SELECT words_docsize.id FROM json_each(?) AS wanted CROSS JOIN words_docsize ON words_docsize.id = wanted.value
+WHERE NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = words_docsize.id)
 
 -- name: without_vectors
 -- Select the next versions without a vector of a model; the text index, and the log after it, name those that have a text.

@@ -1,7 +1,7 @@
 """The ranking: its order, its reasons, and its independence of the order of candidates."""
 
 import random
-from dataclasses import replace
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lukasa.recall import WEIGHTS, CorpusStatistics, RecallCandidate, parse_question, rank_candidates
+from lukasa.recall.signals import _extract_features
 from lukasa.text.terms import tokenize_text
 
 
@@ -72,9 +73,9 @@ def test_an_answer_ranks_by_the_meaning_of_the_question_before_it():
     asked, answer, other = talk(
         ("Amara", "Which dish do you like best?"), ("Bela", "Sushi, of course!"), ("Bela", "Rain, what else!")
     )
-    question = replace(asked, cosine=0.7)
-    after_question = replace(answer, cosine=0.1, asked_cosine=0.7)
-    after_answer = replace(other, cosine=0.2)
+    question = asked._replace(cosine=0.7)
+    after_question = answer._replace(cosine=0.1, asked_cosine=0.7)
+    after_answer = other._replace(cosine=0.2)
     ranked = ask("What is the favourite meal of Bela?", [question, after_question, after_answer])
     meaning = {hit.candidate.seq: value(hit, "meaning") for hit in ranked}
     assert [hit.candidate.seq for hit in ranked].index(1) < [hit.candidate.seq for hit in ranked].index(2)
@@ -322,11 +323,13 @@ CANDIDATES = st.lists(
         text=st.text(max_size=80)
         | st.sampled_from(["I never met Amara.", "Always ask. " * 60, "In June I went home."]),
         author=st.sampled_from(["user", "assistant", "Amara", ""]),
+        speaker=st.sampled_from(["", "Bela"]),
         moment=st.none() | st.datetimes(timezones=st.just(UTC)),
         session=st.none() | st.sampled_from(["a", "b"]),
         before=st.none() | st.text(max_size=40),
         after=st.none() | st.text(max_size=40),
         cosine=st.none() | st.floats(-1, 1),
+        asked_cosine=st.none() | st.floats(-1, 1),
         tier=st.floats(0, 1),
         trust=st.floats(0, 1),
         links=st.frozensets(st.integers(0, 1_000_000), max_size=3),
@@ -502,3 +505,45 @@ def test_of_turns_next_to_each_other_one_is_enough_for_a_question_that_asks_for_
     several = {hit.candidate.seq: value(hit, "adjacent") for hit in ask("Which hobbies do I have?", turns)}
     assert several == {0: 0.0, 1: 0.5, 2: 0.0}
     assert not any(value(hit, "adjacent") for hit in ask("Which hobby do I have?", turns))
+
+
+PIECES = "I My my we We our Your you Yours Al Bo Ida Ann x, e m. Imy _I you_ 7 é"
+
+
+@given(st.lists(st.sampled_from(PIECES.split()), max_size=12))
+def test_text_features_count_persons_and_names(words):
+    text = " ".join(words)
+    features = _extract_features(text)
+    first, second = re.findall(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b", text), re.findall(r"\b[Yy]ou(?:rs?)?\b", text)
+    names = len(re.findall("[a-z,] [A-Z][a-z]", text)) + ("7" in text)
+    assert features.personal == min(1.0, len(first) / 3)
+    assert features.about_speaker == (len(first) + 1) / (len(first) + len(second) + 1.5)
+    assert features.specific == min(1.0, names / 2)
+
+
+def test_a_question_about_a_time_prefers_a_text_that_names_one():
+    texts = ["We painted the fence of the garden.", "We painted the fence of the garden last week."]
+    turns = [
+        RecallCandidate(seq=-index, text=text, author="user", cosine=0.5, moment=datetime(2024, 5, 6, tzinfo=UTC))
+        for index, text in enumerate(texts)
+    ]
+    asked_when = ask("When did we paint the fence of the garden?", turns)
+    assert [hit.candidate.text for hit in asked_when] == texts[::-1]
+    assert [value(hit, "dated") for hit in asked_when] == [1.0, 0.0]
+    assert not any(value(hit, "dated") for hit in ask("Why did we paint the fence of the garden?", turns))
+
+
+def test_dates_are_looked_for_in_the_best_texts_only():
+    turns = [
+        RecallCandidate(
+            seq=index,
+            text=f"Fence number {index} was painted yesterday.",
+            author="user",
+            cosine=0.9 - index / 100,
+            moment=datetime(2024, 5, 6, tzinfo=UTC),
+        )
+        for index in range(60)
+    ]
+    dated = [value(hit, "dated") for hit in ask("When was the fence painted?", turns)]
+    assert 0 < sum(dated) < len(turns)
+    assert dated == sorted(dated, reverse=True)

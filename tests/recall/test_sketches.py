@@ -96,6 +96,17 @@ def test_encode_vectors_gives_the_same_bytes_as_encode_vector():
     assert np.frombuffer(encode_vector([3.0, 4.0]), "<f2")[:2].tolist() == pytest.approx([0.6, 0.8], abs=1e-3)
 
 
+@pytest.mark.parametrize("length", [3, 64, 255, 256, 384])
+def test_vectors_in_arrays_are_encoded_as_lists_of_numbers_are(length):
+    vectors = clustered_vectors(3, 8, length)
+    vectors[0], vectors[1, 0], vectors[2, 0] = 0.0, np.nan, np.inf
+    with np.errstate(invalid="ignore"):
+        encoded = encode_vectors(list(vectors))
+        assert encoded == encode_vectors(vectors.tolist()) == [encode_vector(vector) for vector in vectors.tolist()]
+        assert encoded == encode_vectors(list(vectors.astype(np.float64)))
+    assert vector_module.find_damaged_vectors(list(enumerate(encoded))) == []
+
+
 @pytest.mark.parametrize("length", [256, 384, 1024])
 def test_long_vectors_take_a_byte_a_number_and_keep_their_cosines(length):
     vectors = clustered_vectors(3, 50, length)
@@ -316,3 +327,27 @@ def test_recall_in_a_large_store_finds_what_another_process_has_added(tmp_path):
         (hit,) = memory.recall("Where is the kingfisher?", 1).hits
         assert hit.record.text == "a kingfisher dives"
         assert {signal.name: signal.value for signal in hit.signals}["meaning"] > 0
+
+
+@pytest.mark.requirement("RCL-1")
+def test_vectors_that_were_read_before_are_found_while_their_texts_are_current(engine):
+    seqs, vectors = write_texts(engine), clustered_vectors(7, MANY)
+    engine.put_vectors("m", [(seq, 0, vector) for seq, vector in zip(seqs, vectors.tolist(), strict=True)])
+    asked = vectors[100]
+    by_nearness = [seqs[at] for at in np.argsort(-(vectors @ asked))]
+    read: list[str] = []
+    with engine.snapshot(FULL_REACH) as reader:
+        query = Query(limit=3)
+        found = [match.record.seq for match in reader.match_vector("m", asked.tolist(), query)]
+        reader._db.trace_v2(1, lambda event: read.append(event["sql"]))
+        again = [match.record.seq for match in reader.match_vector("m", asked.tolist(), query)]
+        reader._db.trace_v2(0)
+    assert found == again == by_nearness[:3]
+    assert read
+    assert not any("FROM json_each(?) AS wanted CROSS JOIN vector" in statement for statement in read)
+    with lukasa.open(engine.path, embedder="hash") as memory:
+        key = next(record.key for record in memory.journal.read(Query(kinds=("note",))) if record.seq == found[0])
+        memory.journal.delete(key)
+    assert search(engine, asked.tolist()) == by_nearness[1:4]
+    engine.put_vectors("m", [(found[1], 0, (-asked).tolist())])
+    assert search(engine, asked.tolist()) == by_nearness[2:5]

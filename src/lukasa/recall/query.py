@@ -73,7 +73,7 @@ _PAST_REFERENCE = compile_on_use(
 )
 _SEVERAL = compile_on_use(
     r"^\W*(?:what|which) (?:(?:are|were|other|different|new) )*(?!(?:is|was|does|has|his|this|its|us)\b)\w+[^s\W]s\b"
-    r"|\bhow many\b|\bin what ways\b|\bwhat (?:kind|type|sort)s? of\b",
+    r"|\bhow many\b|\bin what ways\b|\bwhat (?:kind|type|sort)s? of\b|^\W*would\b|\b(?:likely|might)\b",
     re.IGNORECASE,
 )
 _QUANTITY = compile_on_use(r"\bhow (?:many|much|often|long)\b", re.IGNORECASE)
@@ -182,7 +182,10 @@ def asks_for_summary(text: str) -> bool:
 
 
 def asks_for_several(question: ParsedQuestion) -> bool:
-    """Return whether a question asks for several things, such as activities or books, or for their number."""
+    """Return whether a question asks for several things, such as activities or books, or for their number.
+
+    What someone would or might do is concluded from several things too.
+    """
     return question.kind is QuestionKind.FACT and _SEVERAL.search(question.text) is not None
 
 

@@ -12,11 +12,11 @@ not supersede another, and what an assistant says supersedes only with an expres
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from itertools import compress, repeat
 from math import ceil
-from operator import attrgetter, itemgetter
+from operator import attrgetter, itemgetter, not_
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ from lukasa.recall.signals import (
     RankingEvidence,
     RecallCandidate,
     adjacent,
+    dated,
     speaks_of_self,
 )
 from lukasa.record import Key, Record
@@ -61,6 +62,7 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
         "personal": 0.1,
         "specific": 0.1,
         "telling": 0.1,
+        "dated": 0.05,
         "adjacent": -MAX_DEDUCTION,
     }
 )
@@ -89,8 +91,7 @@ class RankingSignal(NamedTuple):
         return self.value * self.weight
 
 
-@dataclass(frozen=True, slots=True)
-class RankedCandidate:
+class RankedCandidate(NamedTuple):
     """A candidate with its score and the signal values behind it."""
 
     candidate: RecallCandidate
@@ -112,12 +113,6 @@ class RankedCandidate:
             RankingSignal(name, value, weight)
             for value, (name, weight) in zip(self.values, self.weights.items(), strict=True)
         )
-
-
-class _MutableHit:
-    """A ranked candidate whose fields are being set; see ``MutableCandidate``."""
-
-    __slots__ = RankedCandidate.__slots__
 
 
 def rank_candidates(
@@ -146,6 +141,9 @@ def rank_candidates(
     if weights.get("topic"):
         values["topic"] = topic(evidence, scores)
         scores = scores + weights["topic"] * values["topic"]
+    if weights.get("dated"):
+        values["dated"] = dated(evidence, scores)
+        scores = scores + weights["dated"] * values["dated"]
     joint_values = {name: JOINT_SIGNALS[name](evidence, scores) for name in JOINT_SIGNALS if weights.get(name)}
     for name, value in joint_values.items():
         scores = scores + weights[name] * value
@@ -156,28 +154,28 @@ def rank_candidates(
     table = list(zip(*(value.tolist() for value in values.values()), strict=True)) or [()] * len(ordered)
     relevance = compute_relevance(evidence, cosine_range).tolist()
     used_weights = MappingProxyType({name: weights[name] for name in values})
+    best = np.argsort(-scores, kind="stable").tolist()
+    columns: Any = (
+        [ordered[index] for index in best],
+        scores[best].tolist(),
+        [table[index] for index in best],
+        repeat(used_weights),
+        repeat(None),
+        repeat(False),
+        [relevance[index] for index in best],
+    )
+    hits: list[RankedCandidate] = list(map(tuple.__new__, repeat(RankedCandidate), zip(*columns, strict=False)))
     seq_by_content: dict[str, int] = {}
     ranked: list[RankedCandidate] = []
     repeated: list[RankedCandidate] = []
-    best = np.argsort(-scores, kind="stable").tolist()
-    for rank, (index, score) in enumerate(zip(best, scores[best].tolist(), strict=True)):
-        candidate = ordered[index]
-        hit: Any = _MutableHit()
-        hit.candidate = candidate
-        hit.score = score
-        hit.values = table[index]
-        hit.weights = used_weights
-        hit.repeats = None
-        hit.crowded = False
-        hit.relevance = relevance[index]
-        hit.__class__ = RankedCandidate
-        if rank < _REPETITION_DEPTH:
-            first_seq = seq_by_content.setdefault(_content_key(candidate.text, candidate.name), candidate.seq)
-            if first_seq != candidate.seq:
-                repeated.append(replace(hit, repeats=first_seq))
-                continue
-        ranked.append(hit)
-    return (ranked + repeated)[:k]
+    for hit in hits[:_REPETITION_DEPTH]:
+        candidate = hit.candidate
+        first_seq = seq_by_content.setdefault(_content_key(candidate.text, candidate.name), candidate.seq)
+        if first_seq == candidate.seq:
+            ranked.append(hit)
+        else:
+            repeated.append(hit._replace(repeats=first_seq))
+    return [*ranked, *hits[_REPETITION_DEPTH:], *repeated][:k]
 
 
 @lru_cache(maxsize=1 << 13)
@@ -198,14 +196,13 @@ def with_trust(hit: RankedCandidate, trust: float) -> RankedCandidate:
     index = names.index("trust")
     values = (*hit.values[:index], trust, *hit.values[index + 1 :])
     score = hit.score + hit.weights["trust"] * (trust - hit.values[index])
-    return replace(hit, candidate=replace(hit.candidate, trust=trust), values=values, score=score)
+    return hit._replace(candidate=hit.candidate._replace(trust=trust), values=values, score=score)
 
 
 def with_reranker_scores(hits: Sequence[RankedCandidate], scores: Sequence[float]) -> list[RankedCandidate]:
     """Return the best hits in the order that a reranker's scores give them as one more signal, and the others after them."""
     best = [
-        replace(
-            hit,
+        hit._replace(
             score=hit.score + RERANKER_WEIGHT * score,
             values=(*hit.values, score),
             weights=MappingProxyType({**hit.weights, "reranker": RERANKER_WEIGHT}),
@@ -249,7 +246,7 @@ def cap_author_share(
         hits_by_author[author] = hits_by_author.get(author, 0) + 1
     lowest = min((hit.score for hit in ordered[:k]), default=0.0)
     return ordered[:k] + [
-        replace(hit, crowded=True)
+        hit._replace(crowded=True)
         if hit.repeats is None and hit.score > lowest and hits_by_author.get(hit.candidate.author, 0) >= limit
         else hit
         for hit in ordered[k:]
@@ -264,7 +261,31 @@ class _DatedHit(NamedTuple):
     record: Record
     trust: float
     statements: tuple[Statement, ...]
+    changing: tuple[Statement, ...]
+    """Statements that may change an earlier one: with a word of change, a value or a negation."""
+    others: tuple[Statement, ...]
+    """Statements that can only change a negated one."""
+    negated: tuple[Statement, ...]
     stems: frozenset[str]
+
+    @classmethod
+    def from_hit(cls, hit: RankedCandidate, record: Record) -> _DatedHit:
+        statements = parse_statements(hit.candidate.text, record.speaker)
+        says: Sequence[Statement] = statements
+        if record.speaker.lower() in ASSISTANT_ROLES:
+            says = [statement for statement in statements if statement.says_now or statement.replaces]
+        changing = [bool(each.changes or each.values or each.negated) for each in says]
+        return cls(
+            affirmed_at(record),
+            record.seq,
+            record,
+            hit.candidate.trust,
+            statements,
+            tuple(compress(says, changing)),
+            tuple(compress(says, map(not_, changing))),
+            tuple([each for each in statements if each.negated]),
+            frozenset().union(*(statement.stems for statement in statements)),
+        )
 
 
 def find_superseded(hits: Sequence[RankedCandidate], records: Mapping[int, Record], k: int) -> dict[int, int]:
@@ -274,9 +295,7 @@ def find_superseded(hits: Sequence[RankedCandidate], records: Mapping[int, Recor
     for hit in hits[: min(max(k, MIN_COMPARED), MAX_COMPARED)]:
         if hit.repeats is None:
             record = records[hit.candidate.seq]
-            statements = parse_statements(hit.candidate.text, record.speaker)
-            stems = frozenset().union(*(statement.stems for statement in statements))
-            dated.append(_DatedHit(affirmed_at(record), record.seq, record, hit.candidate.trust, statements, stems))
+            dated.append(_DatedHit.from_hit(hit, record))
             linked.update((record.key, link.to) for link in record.links if link.relation == "supersedes")
             linked.update((link.to, record.key) for link in record.links if link.relation == "superseded_by")
     dated.sort(key=itemgetter(0, 1))
@@ -299,18 +318,11 @@ def affirmed_at(record: Record) -> datetime:
 
 
 def _says_otherwise(newer: _DatedHit, older: _DatedHit) -> bool:
-    is_assistant = newer.record.speaker.lower() in ASSISTANT_ROLES
-    for after in newer.statements:
-        if is_assistant and not (after.says_now or after.replaces):
-            continue
-        is_changing = after.changes or after.values or after.negated
-        for before in older.statements:
-            if (
-                (is_changing or before.negated)
-                and not before.stems.isdisjoint(after.stems)
-                and statement_changes(before, after)
-            ):
-                return True
+    for statements, earlier in ((newer.changing, older.statements), (newer.others, older.negated)):
+        for after in statements:
+            for before in earlier:
+                if not before.stems.isdisjoint(after.stems) and statement_changes(before, after):
+                    return True
     return False
 
 

@@ -39,10 +39,11 @@ _MIN_MATCH_SHARE = 0.3  # a best match below this share of the question does not
 _ANSWER_SHARE = 0.8  # the share of the nearness of a question to which an answer is raised
 _MIN_COSINE_SPREAD = 0.4  # a few hundred candidates span more; among fewer, cosines are not stretched beyond this
 _MIN_SCORE_SPREAD = 0.8  # the same for scores
-MAX_DEDUCTION = 0.2
+MAX_DEDUCTION = 0.25
 """What a turn loses that stands between two better ones, if the question asks for several things."""
 _DAYS_SOON_AFTER = 10  # people still talk about an event within this many days
 _MAX_RULES = 5  # more would crowd out the answer
+_SEARCHED_FOR_DATES = 30  # a text below these would not be among the best with a date either
 _MAX_PERIOD_DAYS = 100  # a text about a whole year says little about one day in it
 _MAX_BRIEF_LENGTH = 100  # a longer question usually also states something
 
@@ -60,10 +61,11 @@ _PREFERENCE = compile_on_use(
     r"|\bI(?:['’]ve| have)? (?:chosen|chose|decided)\b|\bI (?:like|tend|try) (?:to|it when)\b|\bI(?:['’]m| am) trying to keep\b",
     re.IGNORECASE,
 )
-_FIRST_PERSON = compile_on_use(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b")
-_SECOND_PERSON = compile_on_use(r"\b[Yy]ou(?:rs?)?\b")
+# Each of these patterns begins with what it looks for first, because that is found fastest, and then looks back.
+_FIRST_PERSON = compile_on_use(r"[IMWOmwo](?:(?<=\bI)|(?<=\b[Mm])y|(?<=\b[Ww])e|(?<=\b[Oo])ur)\b")
+_SECOND_PERSON = compile_on_use(r"[Yy](?<=\b[Yy])ou(?:rs?)?\b")
 _SENTENCE = compile_on_use(r"[^.!?\n]+[.!?]*")
-_NAME = compile_on_use(r"[a-z,] [A-Z][a-z]")
+_NAME = compile_on_use(r" (?<=[a-z,] )[A-Z][a-z](?: [A-Z][a-z])?")  # "Al Bo" is one name
 _DIGIT = compile_on_use(r"\d")
 
 
@@ -82,8 +84,7 @@ class TextFeatures(NamedTuple):
     """How much it is about who says it rather than about who is spoken to: "I" against "you"; two thirds without either."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecallCandidate:
+class RecallCandidate(NamedTuple):
     """A record that might answer the question, with what the indexes know about it."""
 
     seq: int
@@ -112,15 +113,6 @@ class RecallCandidate:
     def name(self) -> str:
         """The speaker, or else the author."""
         return self.speaker or self.author
-
-
-class MutableCandidate:
-    """A candidate whose fields are being set. It has the slots of ``RecallCandidate`` and becomes one by a change of its class.
-
-    Setting the fields of a frozen dataclass one by one costs three times as much, and a recall has hundreds of candidates.
-    """
-
-    __slots__ = RecallCandidate.__slots__
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +329,7 @@ class RankingEvidence:
             (index, before)
             for index, candidate in enumerate(self.candidates)
             if (before := candidate.before)
-            and asks_something(before)
+            and ("?" in before or asks_something(before))
             and len(candidate.text) + len(before) <= _MAX_WINDOW_LENGTH
         ]
         total = float(self.asked_weights.sum())
@@ -585,6 +577,16 @@ def session(evidence: RankingEvidence, scores: Values) -> Values:
         if score >= best.get(group, score):
             best[group] = score
     return _scale_to_unit(_to_array([best[group] for group in groups]), _MIN_SCORE_SPREAD)
+
+
+def dated(evidence: RankingEvidence, scores: Values) -> Values:
+    """Return 1 for those of the best texts that name a date, such as "last week", when the question asks for one."""
+    values = evidence.zeros
+    if evidence.question.kind is QuestionKind.TIME:
+        for index in np.argsort(-scores, kind="stable")[:_SEARCHED_FOR_DATES].tolist():
+            candidate = evidence.candidates[index]
+            values[index] = bool(_cached_periods(lead_passage(candidate.text), _candidate_day(candidate)))
+    return values
 
 
 def adjacent(evidence: RankingEvidence, scores: Values) -> Values:

@@ -163,7 +163,6 @@ _ENDS = compile_on_use(
     r"keine?n? .{0,30}mehr|aufgehört|ceased)\b",
     re.IGNORECASE,
 )
-_LEADING_HINTS = (",", ":")
 _MAY = frozenset({"may", "mai"})
 _HALVES = frozenset({"am", "pm", "uhr", "o'clock"})
 _DIGIT = compile_on_use(r"\d")
@@ -351,10 +350,15 @@ def _parse_sentence(sentence: str, speaker: str) -> Statement | None:
     if not found.isdisjoint(_DOUBT_WORDS) and _NO_STATEMENT.search(sentence):
         return None
     main, starts_now = sentence, False
-    if any(hint in sentence for hint in _LEADING_HINTS):
+    if "," in sentence or ":" in sentence:
         main = _LEADING_CLAUSE.sub("", sentence)
         starts_now = main != sentence and sentence.lower().startswith(_STARTS)
-    if not found.isdisjoint(_TRAILING_HINTS) or any(mark in sentence for mark in ";(–—"):
+    if (
+        not found.isdisjoint(_TRAILING_HINTS)
+        or ";" in sentence
+        or "(" in sentence
+        or (not sentence.isascii() and ("–" in sentence or "—" in sentence))
+    ):
         main = _TRAILING_CLAUSE.sub("", main)
     if not found.isdisjoint(_FROM_HINTS):
         without_start = _FROM_THEN.sub("", main)
@@ -376,8 +380,12 @@ class _Parser:
         self.found = found
         joined = " ".join(tokens)
         self.has_digit = _DIGIT.search(joined) is not None
-        is_plain = joined.isascii()
-        self.lower = joined.lower().split(" ") if is_plain else [fold_text(token).replace("’", "'") for token in tokens]
+        if joined.isascii():
+            self.joined = joined.lower()
+            self.lower = self.joined.split(" ")
+        else:
+            self.lower = [fold_text(token).replace("’", "'") for token in tokens]
+            self.joined = " ".join(self.lower)
         self.present = frozenset(self.lower)
         self.taken = [False] * len(tokens)
         self.speaker = stem_word(fold_text(speaker).split()[0]) if speaker.split() else "i"
@@ -431,7 +439,7 @@ class _Parser:
                 head = len(words) or 1
             if word in _FUNCTION_WORDS or word in _CHANGE_WORDS:
                 continue
-            bare = word.removesuffix("'s").removesuffix("n't")
+            bare = word.removesuffix("'s").removesuffix("n't") if "'" in word else word
             stem = stem_word(bare)
             if not stem or bare in _FUNCTION_WORDS or (word in {"old", "alt"} and index and self.taken[index - 1]):
                 continue
@@ -491,7 +499,9 @@ class _Parser:
             not self.found.isdisjoint(_GERMAN_PERFECT) and _GERMAN_PARTICIPLE.match(self.lower[-1])
         ):
             return True
-        return any(len(word) > 4 and word.endswith("ed") and word not in _CHANGE_WORDS for word in self.lower)
+        return "ed" in self.joined and any(
+            len(word) > 4 and word.endswith("ed") and word not in _CHANGE_WORDS for word in self.lower
+        )
 
     def _add(self, first: int, last: int, type: ValueType, value: str, unit: str = "") -> None:
         for index in range(first, last):
@@ -548,7 +558,7 @@ class _Parser:
             if self.taken[index] or index < self.verb:  # a number before the verb is part of the subject: build 41
                 continue
             following = self.lower[index + 1] if index + 1 < len(self.lower) else ""
-            is_noun = bool(following) and following[0].isalpha() and following not in _FUNCTION_WORDS | _CHANGE_WORDS
+            is_noun = bool(following) and following[0].isalpha() and following not in _NO_NOUNS
             match = _NUMBER.match(word)
             if match:
                 number, suffix = match[1].rstrip(".,"), match[2] or ""
@@ -609,7 +619,9 @@ class _Parser:
 
     def _find_names(self) -> None:
         """Find persons in statements about roles, and names or words after "is", "in", "to" and "called"."""
-        is_role = any(word.removesuffix("'s") in _ROLE_WORDS for word in self.lower)
+        is_role = not self.present.isdisjoint(_ROLE_WORDS) or (
+            "'s" in self.joined and any(word.removesuffix("'s") in _ROLE_WORDS for word in self.lower)
+        )
         for index, token in enumerate(self.tokens):
             if self.taken[index] or not token[0].isupper():
                 continue
@@ -650,7 +662,7 @@ class _Parser:
     def _find_complement(self) -> None:
         """Find a word without a capital letter at the end of the sentence, after "is", "called" or "to"."""
         last = len(self.lower) - 1
-        while last > 0 and self.lower[last] in _CHANGE_WORDS | {"again"}:
+        while last > 0 and self.lower[last] in _SKIPPED_AT_END:
             last -= 1
         if last < 2 or self.taken[last] or self.lower[last] in _FUNCTION_WORDS or not self.lower[last][0].isalpha():
             return
@@ -662,7 +674,7 @@ class _Parser:
     def _is_replaced(self, index: int) -> bool:
         """Return whether the value at an index is a former one: "instead of Tuesday", "from Tuesday to", "Tuesday →"."""
         position = index
-        while position and self.lower[position - 1] in _DETERMINERS | {"on", "at", "in", "am", "um", "den", "dem"}:
+        while position and self.lower[position - 1] in _SKIPPED_BEFORE_VALUE:
             position -= 1
         before = self.lower[position - 1] if position else ""
         if before in {"from", "von", "vom", "was", "war"}:
@@ -705,6 +717,9 @@ class _Parser:
         return frozenset(found), frozenset(replacing)
 
 
+_NO_NOUNS = _FUNCTION_WORDS | _CHANGE_WORDS
+_SKIPPED_AT_END = _CHANGE_WORDS | {"again"}
+_SKIPPED_BEFORE_VALUE = _DETERMINERS | {"on", "at", "in", "am", "um", "den", "dem"}
 _TIME_WORDS = frozenset((*_WEEKDAYS, *_MONTHS, *_CLOCK_WORDS))
 _GERMAN_PARTICIPLE = compile_on_use(r"(?:ge\w+(?:t|en)|(?:ver|be|er|ent)\w+(?:t|en)|\w+iert|\w+ge\w+(?:t|en))$")
 _STARTS = ("as of", "since", "starting", "ab ", "seit", "update", "correction")

@@ -13,7 +13,8 @@ const SIGNALS = {
   words: "words in common", meaning: "close in meaning", coverage: "words of the question covered", phrases: "phrases in common",
   trust: "trust in the author", recency: "how recent", time: "the time asked for", session: "same session", tier: "tier of the memory",
   linked: "linked to another hit", subject: "same subject", rule: "a rule of behaviour", preference: "a preference", opening: "begins the same",
-  personal: "about the asker", specific: "names something specific", telling: "states a fact", denial: "says the opposite",
+  personal: "about the asker", specific: "names something specific", telling: "states a fact", dated: "names a date",
+  topic: "words of the topic", adjacent: "next to a better hit",
 };
 const BLOCK_TOKENS = 1200;
 

@@ -15,7 +15,8 @@ from langgraph.graph import END, START, StateGraph
 
 import lukasa
 from lukasa.integrations.langgraph import MAX_DIFFERENCES, LukasaSaver
-from lukasa.record import entry_bytes
+from lukasa.integrations.records import hash_names
+from lukasa.record import draft_from, entry_bytes
 from lukasa.storage.engine import Query
 from support.postgres import shared_server
 
@@ -162,6 +163,55 @@ def test_the_newest_checkpoint_stays_the_newest_when_earlier_ones_are_deleted_or
         assert saver.get_tuple(thread_config()).checkpoint["id"] == last["id"]
         saver.copy_thread("t", "copy")
         assert saver.get_tuple(thread_config("copy")).checkpoint["id"] == last["id"]
+
+
+@pytest.mark.requirement("DOO-6")
+def test_savers_that_take_turns_see_what_the_others_wrote_deleted_and_erased(location):
+    text = "a sentence of a long state. " * 400
+    with lukasa.open(location) as memory, lukasa.open(location) as second:
+        savers, parent = [LukasaSaver(memory), LukasaSaver(second)], None
+        for number, saver in enumerate([*savers, *savers, savers[0], *savers[::-1]]):
+            values = {"notes": f"{text}{number}", "fixed": text}
+            versions = {"notes": number + 1, "fixed": 1}
+            point = make_checkpoint(values, versions, number)
+            changed = versions if parent is None else {"notes": number + 1}
+            config = saver.put(thread_config(checkpoint_id=parent), point, {"step": number}, changed)
+            parent = point["id"]
+            saver.put_writes(config, [("notes", "next")], f"task-{number}")
+            for other in savers:
+                found = other.get_tuple(thread_config())
+                assert (found.checkpoint["id"], found.checkpoint["channel_values"]) == (parent, values)
+        savers[1].delete_thread("t")
+        savers[0].put(
+            thread_config(checkpoint_id=parent), make_checkpoint({"notes": text}, {"notes": 9}, 9), {}, {"notes": 9}
+        )
+        assert savers[1].get_tuple(thread_config()).checkpoint["channel_values"] == {"notes": text}
+        (kept,) = memory.journal.read(Query(kinds=("graph_checkpoint",)))
+        memory.journal.erase(kept.key)
+        savers[0].put(thread_config(), make_checkpoint({"notes": f"{text}!"}, {"notes": 10}, 10), {}, {"notes": 10})
+        for saver in (*savers, LukasaSaver(memory)):
+            assert saver.get_tuple(thread_config()).checkpoint["channel_values"] == {"notes": f"{text}!"}
+
+
+@pytest.mark.requirement("DOO-6")
+def test_checkpoints_of_a_thread_are_found_in_all_namespaces_once_each(location):
+    with lukasa.open(location) as memory:
+        saver, ids = LukasaSaver(memory), []
+        for number, namespace in enumerate(["", "sub:1", "", "sub:1"]):
+            point = make_checkpoint({"n": number}, {"n": number + 1}, number)
+            saver.put(thread_config(namespace=namespace), point, {"step": number}, {"n": number + 1})
+            ids.append(point["id"])
+        roots = [record for record in memory.journal.read(Query(kinds=("graph_checkpoint",))) if not record.body["ns"]]
+        assert [len(record.labels) for record in roots] == [1, 1]
+        earlier_form = draft_from(roots[0], labels=(f"thread={hash_names('t')}", *roots[0].labels))
+        memory.journal.append(earlier_form)  # stores of earlier versions have both labels
+        config = {"configurable": {"thread_id": "t"}}
+        assert sorted(item.checkpoint["id"] for item in saver.list(config)) == sorted(ids)
+        assert [item.checkpoint["id"] for item in saver.list(thread_config(namespace="sub:1"))] == [ids[3], ids[1]]
+        saver.put_writes(thread_config(checkpoint_id=ids[2]), [("n", 5)], "task")
+        saver.delete_thread("t")
+        assert list(saver.list(config)) == []
+        assert list(memory.journal.read(Query(kinds=("graph_checkpoint", "graph_writes")))) == []
 
 
 @pytest.mark.requirement("DOO-6")

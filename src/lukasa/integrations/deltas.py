@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 _WINDOW = 32_768
 _BLOCK = 64
 _SHORT = 256
+_WORD = 64
 _STEP = struct.Struct("<III")
+_ONE_CHANGE = struct.Struct("<cB6I")
 
 
 def encode_difference(base: bytes, new: bytes) -> bytes:
     """Return what turns ``base`` into ``new``."""
     start = _count_equal(base, 0, new, 0)
     end = _count_equal_end(base, new, start)
-    if len(new) - start - end <= _SHORT:  # one place changed
-        return _pack_short([(0, 0, start), (len(new) - start - end, len(base) - end, end)], new[start : len(new) - end])
+    changed = len(new) - start - end
+    if changed <= _SHORT:  # one place changed
+        return _ONE_CHANGE.pack(b"s", 2, 0, 0, start, changed, len(base) - end, end) + new[start : start + changed]
     steps, literal, position, start = [], bytearray(), 0, 0
     if base[_BLOCK : 2 * _BLOCK] == new[_BLOCK : 2 * _BLOCK]:  # most begin alike, but for a length at the start
         length = _count_equal(base, _BLOCK, new, _BLOCK)
@@ -30,7 +33,8 @@ def encode_difference(base: bytes, new: bytes) -> bytes:
         steps.append((_BLOCK, _BLOCK, length))
         position = start = _BLOCK + length
         if len(new) - position <= 2 * _SHORT:  # something was appended
-            return _pack_short([*steps, (len(new) - position, 0, 0)], bytes(literal) + new[position:])
+            packed = _pack_steps([*steps, (len(new) - position, 0, 0)])
+            return b"s\2" + packed + bytes(literal) + new[position:]
     if len(base) <= _WINDOW and len(new) <= _WINDOW:
         return b"z" + _compress(new, base)
     places: dict[bytes, int] = {}
@@ -74,10 +78,6 @@ def apply_difference(base: bytes, difference: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _pack_short(steps: Sequence[tuple[int, int, int]], literal: bytes) -> bytes:
-    return b"s" + bytes((len(steps),)) + _pack_steps(steps) + literal
-
-
 def _pack_steps(steps: Iterable[tuple[int, int, int]]) -> bytes:
     """Pack steps: the length of a literal, then the place and the length of what follows it in the earlier version."""
     return b"".join(_STEP.pack(*step) for step in steps)
@@ -85,30 +85,38 @@ def _pack_steps(steps: Iterable[tuple[int, int, int]]) -> bytes:
 
 def _count_equal(base: bytes, base_position: int, new: bytes, new_position: int) -> int:
     """Return how many bytes are equal from two positions on."""
-    length, step, limit = 0, 4_096, min(len(base) - base_position, len(new) - new_position)
-    is_growing = True
-    while step:
-        end = min(length + step, limit)
-        if base[base_position + length : base_position + end] == new[new_position + length : new_position + end]:
-            if end == limit:
-                return limit
-            length, step = end, 2 * step if is_growing else step // 2
+    low, high, step = 0, min(len(base) - base_position, len(new) - new_position), 4_096
+    while low + step < high:
+        if base.startswith(new[new_position + low : new_position + low + step], base_position + low):
+            low, step = low + step, 2 * step
         else:
-            is_growing, step = False, step // 2
-    return length
+            high = low + step
+    while high - low > _WORD:
+        middle = (low + high) // 2
+        if base.startswith(new[new_position + low : new_position + middle], base_position + low):
+            low = middle
+        else:
+            high = middle
+    one, other = base[base_position + low : base_position + high], new[new_position + low : new_position + high]
+    unequal = int.from_bytes(one, "big") ^ int.from_bytes(other, "big")
+    return high - (unequal.bit_length() + 7) // 8
 
 
 def _count_equal_end(base: bytes, new: bytes, start: int) -> int:
     """Return how many bytes are equal at the ends, of those after ``start``."""
-    low, high = 0, min(len(base), len(new)) - start
     base_end, new_end = len(base), len(new)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if base[base_end - middle : base_end - low] == new[new_end - middle : new_end - low]:
+    low, high = 0, min(base_end, new_end) - start
+    if high > _WORD and base.endswith(new[new_end - high + _WORD :]):  # most often a few bytes changed
+        low = high - _WORD
+    while high - low > _WORD:
+        middle = (low + high) // 2
+        if base.startswith(new[new_end - middle : new_end - low], base_end - middle):
             low = middle
         else:
-            high = middle - 1
-    return low
+            high = middle
+    one, other = base[base_end - high : base_end - low], new[new_end - high : new_end - low]
+    unequal = int.from_bytes(one, "little") ^ int.from_bytes(other, "little")
+    return high - (unequal.bit_length() + 7) // 8
 
 
 def _compress(content: bytes, dictionary: bytes) -> bytes:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import heapq
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.integrations import GRAPH_CHECKPOINT, GRAPH_WRITES
@@ -90,28 +91,47 @@ class _StoredCheckpoint(NamedTuple):
     writes: Sequence[tuple[Any, str, tuple[str, bytes]]]
 
 
+class _CheckpointEntry(Protocol):
+    """The position of a checkpoint in the log and its body: a record, or what was just written."""
+
+    @property
+    def seq(self) -> int: ...
+
+    @property
+    def body(self) -> Mapping[str, Any]: ...
+
+
+class _NewestCheckpoint(NamedTuple):
+    """The checkpoint of a place that was the newest when the log ended at ``position``. They are stored in order of their ids."""
+
+    position: int
+    place: _Place
+    seq: int
+    body: Mapping[str, Any]
+
+
 class _PartCache:
-    """The bytes of parts that were read or written last, by the digest of their checkpoint and by name."""
+    """The bytes of parts that were read or written last, by the position of their checkpoint and by name."""
 
     def __init__(self) -> None:
-        self._parts: OrderedDict[tuple[bytes, str], bytes] = OrderedDict()
+        self._parts: OrderedDict[tuple[int, str], bytes] = OrderedDict()
         self._size = 0
         self._lock = Lock()
 
-    def get(self, digest: bytes, name: str) -> bytes | None:
+    def get(self, seq: int, name: str) -> bytes | None:
         with self._lock:
-            content = self._parts.get((digest, name))
+            content = self._parts.get((seq, name))
             if content is not None:
-                self._parts.move_to_end((digest, name))
+                self._parts.move_to_end((seq, name))
             return content
 
-    def put(self, digest: bytes, name: str, content: bytes) -> None:
+    def put(self, seq: int, name: str, content: bytes) -> None:
         """Keep a part; leave out the oldest ones when all are too large, and a part that is too large by itself."""
         if len(content) > _CACHED_BYTES // 2:
             return
         with self._lock:
-            self._size += len(content) - len(self._parts.pop((digest, name), b""))
-            self._parts[digest, name] = content
+            self._size += len(content) - len(self._parts.pop((seq, name), b""))
+            self._parts[seq, name] = content
             while self._size > _CACHED_BYTES:
                 _, left = self._parts.popitem(last=False)
                 self._size -= len(left)
@@ -127,6 +147,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         self._cache = _PartCache()
         self._records = ParsedRecords(lambda record: record)
         self._stored: ReadCache[_StoredCheckpoint | None] = ReadCache(memory.journal)
+        self._newest: _NewestCheckpoint | None = None
 
     # --- reading ---
 
@@ -168,16 +189,17 @@ class LukasaSaver(BaseCheckpointSaver[int]):
 
     def _list_records(self, reader: Reader, config: Config | None) -> Iterable[Record]:
         """Return the checkpoints of a thread, of a namespace or of all threads, newest first."""
-        labels: tuple[str, ...] = ()
+        query = Query(kinds=(GRAPH_CHECKPOINT,), scopes=(self._scope,), newest_first=True)
+        queries = [query]
         if config is not None:
             place = _place_of(config)
-            has_namespace = "checkpoint_ns" in config["configurable"]
-            labels = place.labels()[1:] if has_namespace else place.labels()[:1]
-        query = Query(kinds=(GRAPH_CHECKPOINT,), scopes=(self._scope,), labels=labels, newest_first=True)
-        mixed = Query(kinds=query.kinds, scopes=query.scopes, labels=(*labels, _OUT_OF_ORDER), limit=1)
-        if reader.read(mixed):
-            return sorted(_read_pages(reader, query), key=lambda record: str(record.body["checkpoint"]), reverse=True)
-        return _read_pages(reader, query)
+            labels = place.labels()[:1] if "checkpoint_ns" in config["configurable"] else _thread_labels(place.thread)
+            queries = [replace(query, labels=(label,)) for label in labels]
+        mixed = [replace(query, labels=(*query.labels, _OUT_OF_ORDER), limit=1) for query in queries]
+        if any(reader.read(query) for query in mixed):
+            by_id = {(record.body["checkpoint"], record.seq): record for record in _read_pages(reader, *queries)}
+            return [by_id[key] for key in sorted(by_id, reverse=True)]
+        return _read_pages(reader, *queries)
 
     def _find_newest(self, reader: Reader, place: _Place) -> tuple[Record | None, bool]:
         """Return the checkpoint with the highest id, and whether some were not stored in the order of their ids."""
@@ -222,7 +244,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         label = f"for={hash_names(*place, checkpoint_id)}"
         return Query(kinds=(GRAPH_WRITES,), scopes=(self._scope,), labels=(label,))
 
-    def _find_part(self, reader: Reader, record: Record, name: str) -> Record | None:
+    def _find_part(self, reader: Reader, record: _CheckpointEntry, name: str) -> _CheckpointEntry | None:
         """Return the checkpoint that holds a part: this one, or the earlier one that it names."""
         if name in record.body["parts"]:
             return record
@@ -235,33 +257,30 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         state, metadata = self.serde.loads_typed((kind, data))
         return state, metadata
 
-    def _load_value(self, reader: Reader, record: Record, name: str) -> tuple[str, bytes]:
+    def _load_value(self, reader: Reader, record: _CheckpointEntry, name: str) -> tuple[str, bytes]:
         """Return the serialised value of a part that a checkpoint holds."""
         return record.body["parts"][name]["type"], self._load_bytes(reader, record, name)
 
-    def _load_bytes(self, reader: Reader, record: Record, name: str) -> bytes:
+    def _load_bytes(self, reader: Reader, record: _CheckpointEntry, name: str) -> bytes:
         """Return the bytes of a part: the last whole version with all differences since, oldest first."""
-        chain: list[tuple[Record, bytes]] = []
-        content: bytes | None = None
+        chain: list[tuple[int, bytes]] = []
         current = record
-        while content is None:
-            content = self._cache.get(current.digest, name)
-            if content is not None:
-                break
+        while (content := self._cache.get(current.seq, name)) is None:
             part = current.body["parts"][name]
             if part["base"] is None:
                 content = _decode(part["data"])
-                self._cache.put(current.digest, name, content)
+                self._cache.put(current.seq, name, content)
                 break
-            chain.append((current, _decode(part["data"])))
+            chain.append((current.seq, _decode(part["data"])))
             place = _Place(current.body["thread"], current.body["ns"])
             base = reader.get(place.key(self._scope, part["base"]))
             if base is None or name not in base.body["parts"]:
-                raise InvalidInput(f"The checkpoint {part['base']} that holds a part of {record.key} is missing.")
+                checkpoint_id = record.body["checkpoint"]
+                raise InvalidInput(f"The checkpoint {part['base']} that holds a part of {checkpoint_id} is missing.")
             current = base
-        for holder, difference in reversed(chain):
+        for seq, difference in reversed(chain):
             content = apply_difference(content, difference)
-            self._cache.put(holder.digest, name, content)
+            self._cache.put(seq, name, content)
         return content
 
     # --- writing ---
@@ -277,68 +296,69 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         state: dict[str, Any] = {**checkpoint}
         values = state.pop("channel_values")
         full_metadata = get_checkpoint_metadata(config, metadata)
-        written = {
-            channel: self.serde.dumps_typed(values[channel]) if channel in values else ("empty", b"")
-            for channel in new_versions
+        dumps = self.serde.dumps_typed
+        written = {_CORE: dumps((state, full_metadata))}
+        for channel in new_versions:
+            written[channel] = dumps(values[channel]) if channel in values else ("empty", b"")
+        body: dict[str, Any] = {
+            "thread": place.thread,
+            "ns": place.namespace,
+            "checkpoint": checkpoint["id"],
+            "parent": parent_id,
         }
-        core = self.serde.dumps_typed((state, full_metadata))
-        versions: Mapping[str, Any] = {**new_versions}
+        id = hash_names(*place, checkpoint["id"])
+        run_id = full_metadata.get("run_id")
+        run_labels = (f"run={hash_names(str(run_id))}",) if run_id else ()
+        position: int | None = None
+        is_mixed = False
 
         def append_checkpoint(reader: Reader) -> Sequence[Draft] | Refused:
-            newest, is_mixed = self._find_newest(reader, place)
+            nonlocal position, is_mixed
+            position = reader.position
+            newest: _CheckpointEntry | None = self._newest
+            if self._newest is None or self._newest.position != position or self._newest.place != place:
+                newest, is_mixed = self._find_newest(reader, place)
+            else:
+                is_mixed = False
             parent = newest
             if parent_id and (newest is None or newest.body["checkpoint"] != parent_id):
                 parent = reader.get(place.key(self._scope, parent_id))
-            parts = {_CORE: self._build_part(reader, parent, _CORE, core, None)}
-            for channel, value in written.items():
-                parts[channel] = self._build_part(reader, parent, channel, value, versions[channel])
-            kept = (
-                {}
-                if parent is None
-                else dict.fromkeys(parent.body["parts"], parent.body["checkpoint"]) | parent.body["at"]
-            )
-            at = {name: kept[name] for name in checkpoint["channel_versions"] if name in kept and name not in parts}
-            labels = place.labels()
-            if is_mixed or (newest is not None and newest.body["checkpoint"] > checkpoint["id"]):
-                labels += (_OUT_OF_ORDER,)
-            if run_id := full_metadata.get("run_id"):
-                labels += (f"run={hash_names(str(run_id))}",)
-            body = {"thread": place.thread, "ns": place.namespace, "checkpoint": checkpoint["id"], "parent": parent_id}
-            key = place.key(self._scope, checkpoint["id"])
-            return [
-                Draft(
-                    key.kind,
-                    body=body | {"parts": parts, "at": at},
-                    id=key.id,
-                    scope=key.scope,
-                    labels=labels,
-                    origin="langgraph",
-                )
-            ]
+            parts = {
+                name: self._build_part(reader, parent, name, value, new_versions.get(name))
+                for name, value in written.items()
+            }
+            at: dict[str, str] = {}
+            if parent is not None:
+                earlier, holders = parent.body["parts"], parent.body["at"]
+                for name in checkpoint["channel_versions"]:
+                    if name not in parts and (name in holders or name in earlier):
+                        at[name] = holders[name] if name in holders else parent.body["checkpoint"]
+            body["parts"], body["at"] = parts, at
+            is_mixed = is_mixed or (newest is not None and newest.body["checkpoint"] > checkpoint["id"])
+            labels = (*place.labels(), *((_OUT_OF_ORDER,) if is_mixed else ()), *run_labels)
+            return [Draft(GRAPH_CHECKPOINT, "", body, id, self._scope, "", "langgraph", (), labels)]
 
-        (record,) = require_accepted(self._journal.append_if(append_checkpoint))
-        size = 0
-        for name, (_, content) in {_CORE: core, **written}.items():
-            self._cache.put(record.digest, name, content)
-            size += len(content)
-        self._records.add(record, size)
+        records = require_accepted(self._journal.append_if(append_checkpoint))
+        seq = records[0].seq if position is None else position + 1
+        for name, (_, content) in written.items():
+            self._cache.put(seq, name, content)
+        self._newest = None if position is None or is_mixed else _NewestCheckpoint(seq, place, seq, body)
         return place.config(checkpoint["id"])
 
     def _build_part(
-        self, reader: Reader, parent: Record | None, name: str, value: tuple[str, bytes], version: Any
+        self, reader: Reader, parent: _CheckpointEntry | None, name: str, value: tuple[str, bytes], version: Any
     ) -> dict[str, Any]:
         """Return a part as the difference to the parent's, if that is much smaller, else whole."""
         kind, content = value
-        part = {"type": kind, "version": version, "base": None, "depth": 0}
         holder = None if parent is None or len(content) < _SHORT else self._find_part(reader, parent, name)
         if holder is not None:
             depth = holder.body["parts"][name]["depth"] + 1
             if depth <= MAX_DIFFERENCES and not _is_empty(holder, name):
                 difference = encode_difference(self._load_bytes(reader, holder, name), content)
                 if len(difference) * 2 < len(content):
-                    base = holder.body["checkpoint"]
-                    return part | {"base": base, "depth": depth, "data": _encode(difference)}
-        return part | {"data": _encode(content)}
+                    base, data = holder.body["checkpoint"], _encode(difference)
+                    return {"type": kind, "version": version, "base": base, "depth": depth, "data": data}
+        return {"type": kind, "version": version, "base": None, "depth": 0, "data": _encode(content)}
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -350,7 +370,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             for kind, data in [self.serde.dumps_typed(value)]
         }
         key = Key(self._scope, GRAPH_WRITES, hash_names(*place, checkpoint_id, task_id))
-        labels = (place.labels()[0], f"for={hash_names(*place, checkpoint_id)}")
+        labels = (_thread_labels(place.thread)[1], f"for={hash_names(*place, checkpoint_id)}")
 
         def append_writes(reader: Reader) -> Sequence[Draft] | Refused:
             known = reader.get(key)
@@ -424,7 +444,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
                 if record.kind == GRAPH_CHECKPOINT:
                     own, id = place.labels(), place.key(self._scope, checkpoint_id).id
                 else:
-                    own = (place.labels()[0], f"for={hash_names(*place, checkpoint_id)}")
+                    own = (_thread_labels(target_thread_id)[1], f"for={hash_names(*place, checkpoint_id)}")
                     id = hash_names(*place, checkpoint_id, record.body["task"])
                 labels = (*own, *(label for label in record.labels if label.startswith(("run=", "order="))))
                 drafts.append(draft_from(record, id=id, body=body, labels=labels, author=""))
@@ -433,9 +453,8 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         require_accepted(self._journal.append_if(copied))
 
     def _list_thread(self, reader: Reader, thread_id: str) -> Iterator[Record]:
-        label = f"thread={hash_names(thread_id)}"
-        kinds = (GRAPH_CHECKPOINT, GRAPH_WRITES)
-        return _read_pages(reader, Query(kinds=kinds, scopes=(self._scope,), labels=(label,)))
+        query = Query(kinds=(GRAPH_CHECKPOINT, GRAPH_WRITES), scopes=(self._scope,))
+        return _read_pages(reader, *(replace(query, labels=(label,)) for label in _thread_labels(thread_id)))
 
     def _delete(self, choose: Callable[[Reader], Iterable[Record]]) -> None:
         """Delete checkpoints with their writes, after giving those that stay the parts they would lose."""
@@ -529,13 +548,20 @@ class LukasaSaver(BaseCheckpointSaver[int]):
 
 @lru_cache(maxsize=1_000)
 def _place_labels(thread: str, namespace: str) -> tuple[str, ...]:
-    return f"thread={hash_names(thread)}", f"place={hash_names(thread, namespace)}"
+    """Return the labels of a checkpoint: that of its place, and in the namespaces of subgraphs that of the thread."""
+    place = f"place={hash_names(thread, namespace)}"
+    return (place, f"thread={hash_names(thread)}") if namespace else (place,)
+
+
+def _thread_labels(thread: str) -> tuple[str, str]:
+    """Return the labels one of which each record of a thread has."""
+    return f"place={hash_names(thread, '')}", f"thread={hash_names(thread)}"
 
 
 @lru_cache(maxsize=1_000)
 def _newest_query(scope: str, place: _Place) -> Query:
     """Return the query for the checkpoint that was stored last."""
-    return Query(kinds=(GRAPH_CHECKPOINT,), scopes=(scope,), labels=place.labels()[1:], newest_first=True, limit=1)
+    return Query(kinds=(GRAPH_CHECKPOINT,), scopes=(scope,), labels=place.labels()[:1], newest_first=True, limit=1)
 
 
 def _place_of(config: Config) -> _Place:
@@ -543,12 +569,21 @@ def _place_of(config: Config) -> _Place:
     return _Place(str(ids["thread_id"]), ids.get("checkpoint_ns") or "")
 
 
-def _is_empty(record: Record, name: str) -> bool:
+def _is_empty(record: _CheckpointEntry, name: str) -> bool:
     return bool(record.body["parts"][name]["type"] == "empty")
 
 
-def _read_pages(reader: Reader, query: Query, size: int = 100) -> Iterator[Record]:
-    """Yield the records of a query, page by page."""
+def _read_pages(reader: Reader, *queries: Query, size: int = 100) -> Iterator[Record]:
+    """Yield the records that meet any of the queries, in the order of the log, page by page."""
+    if len(queries) > 1:
+        pages = [_read_pages(reader, query, size=size) for query in queries]
+        newest_first, last = queries[0].newest_first, None
+        for record in heapq.merge(*pages, key=lambda record: record.seq, reverse=newest_first):
+            if record.seq != last:
+                yield record
+            last = record.seq
+        return
+    (query,) = queries
     while True:
         page = reader.read(replace(query, limit=size))
         yield from page

@@ -71,7 +71,7 @@ class LukasaSession(SessionABC):
         """Add items to the end, all or none."""
         drafts = [self._draft(item) for item in items]
         if drafts:
-            await run_to_end(lambda: require_accepted(self._journal.append(drafts)))
+            await run_to_end(lambda: require_accepted(self._journal.append(drafts if drafts[1:] else drafts[0])))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item and return it."""

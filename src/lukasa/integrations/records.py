@@ -7,8 +7,12 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
+import orjson
+
+from lukasa.canonical_json import find_json_fault
 from lukasa.errors import InvalidInput
 from lukasa.journal import ConditionalDrafts, Journal
 from lukasa.memory import Memory
@@ -64,6 +68,8 @@ def hash_names(*names: str) -> str:
 
 def encode_json(value: Any) -> str:
     """Return a JSON value as text that any engine stores, lone surrogates included."""
+    if find_json_fault(value) is None:  # then both encoders write the same value, and the first is much faster
+        return orjson.dumps(value).decode()
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isascii() or _is_encodable(text) else json.dumps(value)
 
@@ -81,16 +87,24 @@ def read_text(message: Any) -> str:
 
 async def run_to_end(work: Callable[[], T]) -> T:
     """Run a write in a thread and wait for its end, even if the caller is cancelled meanwhile."""
-    future = asyncio.get_running_loop().run_in_executor(None, copy_context().run, work)
+    loop = asyncio.get_running_loop()
+    future = loop.run_in_executor(None, copy_context().run, work)
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
+        waiter: asyncio.Future[None] = loop.create_future()  # what a cancelled caller cancels
+        future.add_done_callback(partial(_wake, waiter))
         try:
-            await asyncio.shield(future)
+            await waiter
         except asyncio.CancelledError as error:
             cancelled = cancelled or error
     if cancelled is not None:
         raise cancelled
     return future.result()
+
+
+def _wake(waiter: asyncio.Future[None], _: object) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _is_encodable(text: str) -> bool:

@@ -41,6 +41,17 @@ SESSION_VARIABLES = ("LUKASA_SESSION_ID", "VOXSIGIL_SESSION_ID")
 STORE_FILE = "memory.db"
 DOCUMENT_PROFILE = "document"
 _MAX_PROFILE_BYTES = 1_000_000
+_THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def limit_numpy_threads() -> None:
+    """Limit numpy to one thread unless the environment says otherwise. Call this before numpy is imported.
+
+    Programs of Lukasa call it; the library does not, because the process belongs to its user. Matrices here are small: a
+    thread for each core saves little and uses processor time while it waits for the next product.
+    """
+    for name in _THREAD_VARIABLES:
+        os.environ.setdefault(name, "1")
 
 
 def find_store(environment: Mapping[str, str] | None = None, start: Path | None = None) -> str:

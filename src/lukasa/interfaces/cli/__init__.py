@@ -22,6 +22,9 @@ def main() -> None:
         sys.exit(run_hook(call))
     gc.set_threshold(_ALLOCATED_OBJECTS)
     atexit.register(gc.freeze)
+    from lukasa.config import limit_numpy_threads
+
+    limit_numpy_threads()
     from lukasa.interfaces.cli.app import app
 
     app()

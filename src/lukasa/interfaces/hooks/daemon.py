@@ -105,6 +105,9 @@ class HookDaemon:
     def _open_handlers(self) -> HookHandlers:
         with self._handlers_lock:
             if self._handlers is None:
+                from lukasa.config import limit_numpy_threads
+
+                limit_numpy_threads()
                 from lukasa.interfaces.hooks.handlers import HookHandlers
 
                 self._handlers = HookHandlers(self._endpoint.store or None, self._endpoint.agent, self._endpoint.scopes)

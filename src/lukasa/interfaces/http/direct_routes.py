@@ -6,12 +6,16 @@ without FastAPI's general way through routers, dependencies and exit stacks, whi
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import anyio
 import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -25,6 +29,8 @@ from lukasa.interfaces.http.idempotency import read_body, replay_body
 from lukasa.interfaces.http.requests import find_memory, find_writing_memory, get_memory, get_writing_memory
 
 _JSON_TYPE = (b"content-type", b"application/json")
+_MAX_THREADS = 40
+"""More than anyio's limiter lets run at the same time; a thread is made when it is needed."""
 _FINDERS: Mapping[Any, Any] = {get_memory: find_memory, get_writing_memory: find_writing_memory}
 
 
@@ -46,6 +52,7 @@ class DirectRoutes:
         self._app = app
         self._routes = {found.route.path: found for route in routes if (found := _parse_route(route)) is not None}
         handlers: Any = {kind: handle for kind, handle in app.exception_handlers.items() if kind is not Exception}
+        self._threads = ThreadPoolExecutor(_MAX_THREADS, "lukasa-request")
         self._answer_handled = ExceptionMiddleware(self._answer, handlers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,8 +78,30 @@ class DirectRoutes:
             return
         memory = await direct.find_memory(self._app.state.stores, scope)
         arguments = {direct.memory_name: memory, direct.body_name: body}
-        response: Response = await anyio.to_thread.run_sync(partial(direct.route.endpoint, **arguments))
+        response: Response = await self._run_in_thread(partial(direct.route.endpoint, **arguments))
         await response(scope, receive, send)
+
+    async def _run_in_thread(self, work: Callable[[], Response]) -> Response:
+        """Run a call in a thread, as ``anyio.to_thread`` does, but going to the event loop once instead of three times.
+
+        The limit of calls at the same time is that of anyio's threads, so that it holds for all routes together. A request that is
+        cancelled ends when its call has ended.
+        """
+        limiter, borrower = anyio.to_thread.current_default_thread_limiter(), object()
+        try:
+            limiter.acquire_on_behalf_of_nowait(borrower)
+        except anyio.WouldBlock:
+            await limiter.acquire_on_behalf_of(borrower)
+        try:
+            loop = asyncio.get_running_loop()
+            future = loop.run_in_executor(self._threads, copy_context().run, work)
+            try:
+                return await asyncio.shield(future)
+            except asyncio.CancelledError:
+                await asyncio.wait([future])
+                raise
+        finally:
+            limiter.release_on_behalf_of(borrower)
 
 
 def _parse_route(route: BaseRoute) -> DirectRoute | None:

@@ -52,9 +52,10 @@ class RequestMetrics:
                 method, route = method_of(scope), route_of(scope)
                 _requests.labels(method, route, status).inc()
                 _seconds.labels(route).observe(elapsed)
-                token, trace = scope.get(TOKEN_KEY), _trace_id(scope)
-                name = "-" if token is None else token.name
-                _access_log.info("%s %s %d %.1f ms %r trace=%s", method, route, status, 1000 * elapsed, name, trace)
+                if _access_log.isEnabledFor(logging.INFO):
+                    token, trace = scope.get(TOKEN_KEY), _trace_id(scope)
+                    name = "-" if token is None else token.name
+                    _access_log.info("%s %s %d %.1f ms %r trace=%s", method, route, status, 1000 * elapsed, name, trace)
             await send(message)
 
         try:

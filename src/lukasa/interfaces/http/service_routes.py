@@ -15,10 +15,11 @@ from functools import reduce
 from operator import or_
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from lukasa.errors import InvalidInput
+from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import (
     MAX_ITEMS,
     CallerMemory,
@@ -85,7 +86,7 @@ class ServiceRoutes:
 
     def __init__(self, path: str, find_service: Callable[[Memory], Any]) -> None:
         noun = path.rpartition("/")[2]
-        self.router = APIRouter(prefix=path, tags=[noun])
+        self.router = PrefixRouter(prefix=path, tags=[noun])
         self._find_service = find_service
 
     def add(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
-
 from lukasa.experience.consolidation import jobs as consolidation_jobs
+from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import Name, RequestModel, RespondAsync, WritingMemory
 from lukasa.interfaces.http.responses import DEFERRED, JsonResponse, job_response
 from lukasa.interfaces.http.service_routes import Time
 
-router = APIRouter(prefix="/v1/consolidation", tags=["consolidation"])
+router = PrefixRouter(prefix="/v1/consolidation", tags=["consolidation"])
 
 
 class ConsolidationOptions(RequestModel):

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 
 from lukasa.errors import NotAllowed
+from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import CallerMemory, Name, RequestModel, WritingMemory
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.memory import Memory
@@ -18,7 +19,7 @@ from lukasa.network import NetworkHub, SendReceipt
 from lukasa.record import Draft
 from lukasa.scope import SHARED
 
-router = APIRouter(prefix="/v1/agents/{agent}", tags=["hub"])
+router = PrefixRouter(prefix="/v1/agents/{agent}", tags=["hub"])
 MAX_EFFECTS = 100
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 
+from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import (
     MAX_ITEMS,
     CallerMemory,
@@ -23,7 +24,7 @@ from lukasa.interfaces.outcomes import not_found, outcome_of
 from lukasa.interfaces.serialise import to_json
 from lukasa.outcome import Accepted, Outcome
 
-router = APIRouter(prefix="/v1/memories", tags=["memories"])
+router = PrefixRouter(prefix="/v1/memories", tags=["memories"])
 Text = Annotated[str, Field(min_length=1, max_length=20_000)]
 Scope = Annotated[str | None, Query(max_length=200, description="Look only in this scope.")]
 

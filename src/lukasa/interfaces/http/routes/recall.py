@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter
 from pydantic import Field
 
+from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import CallerMemory, Moment, Name, RequestModel, to_moment
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.interfaces.serialise import recall_json
 from lukasa.recall.recall import build_prompt_block
 
-router = APIRouter(prefix="/v1/recall", tags=["recall"])
+router = PrefixRouter(prefix="/v1/recall", tags=["recall"])
 
 
 class Question(RequestModel):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 from starlette.responses import Response
 
+from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import (
     MAX_ITEMS,
     CallerMemory,
@@ -29,7 +30,7 @@ from lukasa.interfaces.serialise import versions_json
 from lukasa.record import Key
 from lukasa.storage.engine import Query as RecordQuery
 
-router = APIRouter(prefix="/v1/records", tags=["records"])
+router = PrefixRouter(prefix="/v1/records", tags=["records"])
 Limit = Annotated[WholeNumber, Query(ge=1, le=MAX_ITEMS)]
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter
 from pydantic import Field
 
 from lukasa.experience import Ledgers, TaskMetrics
+from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import CallerMemory, RequestModel
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.interfaces.http.service_routes import JsonObject, LongText, ServiceRoutes
 from lukasa.interfaces.serialise import briefing_json
 from lukasa.recall.memories import MemorySource
 
-router = APIRouter(prefix="/v1/before-task", tags=["before-task"])
+router = PrefixRouter(prefix="/v1/before-task", tags=["before-task"])
 ledgers = ServiceRoutes("/v1/ledgers", lambda memory: memory.ledgers)
 metrics = ServiceRoutes("/v1/metrics", lambda memory: memory.metrics)
 

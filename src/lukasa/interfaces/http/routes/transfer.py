@@ -11,11 +11,12 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 from anyio.streams.memory import MemoryObjectSendStream
-from fastapi import APIRouter, Path, Request
+from fastapi import Path, Request
 from starlette.responses import StreamingResponse
 
 from lukasa.clock import to_iso
 from lukasa.errors import InvalidInput
+from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import CallerMemory, RespondAsync
 from lukasa.interfaces.http.responses import DEFERRED, LOG_MEDIA_TYPE, JsonResponse, job_response
 from lukasa.interfaces.http.server_jobs import BACKUP_JOB, EXPORT_JOB, ServerJobs
@@ -26,7 +27,7 @@ from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Query
 from lukasa.transfer.backup import store_backup_name
 
-router = APIRouter(prefix="/v1", tags=["transfer"])
+router = PrefixRouter(prefix="/v1", tags=["transfer"])
 BACKUP_PROOF = "backup_proof"
 _CHUNK_BYTES = 256 * 1024
 _NDJSON = {"description": "The log, one entry per line.", "content": {LOG_MEDIA_TYPE: {"schema": {"type": "string"}}}}

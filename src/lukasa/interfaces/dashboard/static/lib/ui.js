@@ -163,6 +163,8 @@ export function Load({ state, lines = 4, height, children }) {
 export function Table({ label, columns, rows, rowKey, href, pageSize = 50, more, loading, empty }) {
   const [page, setPage] = useState(0);
   const [order, setOrder] = useState(null); // [column key, 1 or -1]
+  const frame = useRef(null);
+  const [scrolls, setScrolls] = useState(false); // a table that is wider than its frame can be scrolled with the keyboard
   const sorted = useMemo(() => {
     const column = order && columns.find((item) => item.key === order[0]);
     if (!column) return rows;
@@ -175,6 +177,14 @@ export function Table({ label, columns, rows, rowKey, href, pageSize = 50, more,
   const pages = Math.max(1, Math.ceil(sorted.length / pageSize));
   const current = Math.min(page, pages - 1);
   const shown = sorted.slice(current * pageSize, (current + 1) * pageSize);
+  useLayoutEffect(() => {
+    if (!frame.current) return undefined;
+    const look = () => setScrolls(frame.current !== null && frame.current.scrollWidth > frame.current.clientWidth);
+    const observer = new ResizeObserver(look);
+    observer.observe(frame.current);
+    look();
+    return () => observer.disconnect();
+  }, [shown.length, current]);
   if (!rows.length && !loading) return empty || html`<${Empty} title="Nothing here yet." />`;
   const next = async () => {
     if (current < pages - 1) setPage(current + 1);
@@ -197,7 +207,7 @@ export function Table({ label, columns, rows, rowKey, href, pageSize = 50, more,
     const content = column.render ? column.render(row) : row[column.key];
     return first && href ? html`<${Link} href=${href(row)} data-row="">${content}<//>` : content;
   };
-  return html`<div class="table-frame" onKeyDown=${move}>
+  return html`<div class="table-frame" ref=${frame} onKeyDown=${move} role=${scrolls ? "region" : undefined} aria-label=${scrolls ? label || "Table" : undefined} tabindex=${scrolls ? 0 : undefined}>
     <table>
       ${label && html`<caption class="hidden">${label}</caption>`}
       <thead>

@@ -29,6 +29,9 @@ ServerOption = Annotated[
     str | None, typer.Option("--store", metavar="URL", help="Measure on this PostgreSQL server instead of in a file.")
 ]
 
+_PIPE_WIDTH = 400
+"""Wider than any table, so that no cell is cut short in a file."""
+
 app = CommandApp(
     help="Measure the speed and quality of Lukasa on this machine, compared with a bare reference in the same run.",
     no_args_is_help=False,
@@ -164,7 +167,7 @@ def scale(
             *(format_figure(plan[name], "s") for name in ("recall_s", "add_s", "first_answer_s")),
             format_figure(plan["resident_bytes"], "bytes"),
         )
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     console.print(table)
     console.print(
         f"\nThe measured figures differ from the fit by {model.largest_error():.0%} at most.", highlight=False
@@ -253,7 +256,7 @@ def _print_gate(report: GateReport) -> None:
     from lukasa_bench.gate import BULK_BAR, DURABLE_ADD, GROWTH_BAR
     from lukasa_bench.store import format_size
 
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     table = Table(box=box.MARKDOWN)
     table.add_column("one verdict", no_wrap=True)
     for size in report.sizes:
@@ -284,7 +287,7 @@ def _print_recall(report: QuestionSetReport) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     table = Table(box=box.MARKDOWN)
     for name in (report.name, "questions", "R@5", "R@10", "(95 %)", "nDCG@10", "session R@5", "ms/query", "p99"):
         table.add_column(name, justify="left" if name == report.name else "right", no_wrap=True)
@@ -400,7 +403,7 @@ def print_report(report: BenchmarkReport, *, size_label: str = "records") -> Non
     """Print the report as a Markdown table; ``size_label`` names what the sizes count."""
     from rich.console import Console
 
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     console.print(_report_table(report, size_label))
     machine = report.machine
     console.print(
@@ -582,7 +585,7 @@ def _print_folded_recall(reports: Sequence[FoldedRecallReport]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     table = Table(box=box.MARKDOWN)
     for name in ("set", "questions", "evidence folded", "in the summary", "by recall", "all of it", "in the prompt"):
         table.add_column(name, justify="left" if name == "set" else "right", no_wrap=True)
@@ -649,7 +652,7 @@ def _print_trust(report: TrustReport) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     table = Table(box=box.MARKDOWN)
     for name in ("case", "mean", "(lowest–highest)", "", "bar", " "):
         table.add_column(name, justify="right" if name in ("mean", "(lowest–highest)") else "left", no_wrap=True)
@@ -679,6 +682,9 @@ def every(
     questions: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", exists=True, help="Also measure recall with this question set.")
     ] = None,
+    server: Annotated[
+        str, typer.Option(metavar="URL", help="Also measure the store and the gate on this PostgreSQL server.")
+    ] = "",
     markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the page into a file.")] = None,
     reuse: Annotated[
         Path | None,
@@ -697,7 +703,7 @@ def every(
     for name in only or ():
         require_choice(name, names, "a benchmark")
     with _progress_display() as progress:
-        page = run(full=full, only=only or (), questions=questions or (), reuse=reuse, progress=progress)
+        page = run(full=full, only=only or (), questions=questions or (), server=server, reuse=reuse, progress=progress)
     if markdown is None:
         typer.echo(page)
     else:
@@ -732,7 +738,7 @@ def _print_quality(report: QualityReport) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     table = Table(box=box.MARKDOWN)
     for name in ("section", "case", "figure", "bar", "met", "note"):
         table.add_column(name, justify="right" if name == "figure" else "left", no_wrap=name != "note")

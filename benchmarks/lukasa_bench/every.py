@@ -44,8 +44,23 @@ BENCHMARKS = (
     Benchmark("Adapters", "adapters --sizes 100 --rounds 2", "adapters --sizes 100,10k --rounds 5"),
     Benchmark("Start-up", "start --rounds 2", "start --rounds 8"),
     Benchmark("MCP", "mcp --rounds 2 --calls 20", "mcp --rounds 5"),
-    Benchmark("HTTP", "http --rounds 2 --requests 1000", "http --sizes 1k,100k --requests 100000"),
+    Benchmark("HTTP", "http --rounds 2 --requests 1000", "http --sizes 1k,100k --requests 20000"),
+    Benchmark("Weight", "weight --sizes 10k", "weight --sizes 100k"),
     Benchmark("Quality", "quality --section duplicates", "quality"),
+)
+SHOWN_SERVER = "postgresql://…"
+"""How the page names the server: its URL may hold a password."""
+SERVER_BENCHMARKS = (
+    Benchmark(
+        "The store on PostgreSQL",
+        f"store --store {SHOWN_SERVER} --sizes 1k --rounds 2",
+        f"store --store {SHOWN_SERVER} --sizes 1k,100k --rounds 5",
+    ),
+    Benchmark(
+        "The gate on PostgreSQL",
+        f"gate --store {SHOWN_SERVER} --sizes 1k",
+        f"gate --store {SHOWN_SERVER} --sizes 1k,10k",
+    ),
 )
 HEAD_OF_SUMMARY = "| benchmark | bars met | minutes | |"
 HEAD_OF_MISSED = "## Bars missed"
@@ -83,36 +98,45 @@ def run(
     full: bool = False,
     only: Sequence[str] = (),
     questions: Sequence[Path] = (),
+    server: str = "",
     reuse: Path | None = None,
     progress: Progress | None = None,
 ) -> str:
     """Run the benchmarks and return the page. ``only`` names some of them; ``questions`` are sets for recall.
 
+    With the URL of a PostgreSQL ``server``, the store and the gate are measured there too.
     What each benchmark printed is kept in the folder ``reuse``, and taken from there if the same command was run before.
     """
-    wanted = [benchmark for benchmark in BENCHMARKS if not only or benchmark.quick.split(maxsplit=1)[0] in only]
+    known = (*BENCHMARKS, *(SERVER_BENCHMARKS if server else ()))
+    wanted = [benchmark for benchmark in known if not only or benchmark.quick.split(maxsplit=1)[0] in only]
     if questions:
         words = " ".join(map(str, questions))
-        wanted.append(Benchmark("Recall", f"recall {words}", f"recall {words} --baseline all --ablate"))
+        wanted.append(Benchmark("Recall", f"recall {words}", f"recall {words} --baseline all"))
+    options = ["--full" if full else "--quick", *(f"--only {name}" for name in only)]
+    options += [f"--server {SHOWN_SERVER}"] * bool(server) + [f"--questions {file}" for file in questions]
     sections = []
     for number, benchmark in enumerate(wanted):
         if progress is not None:
             progress(benchmark.title, number, len(wanted))
-        sections.append(_run_one(benchmark.title, benchmark.full if full else benchmark.quick, reuse))
-    return "\n".join(_write_page(sections, full=full))
+        sections.append(_run_one(benchmark.title, benchmark.full if full else benchmark.quick, server, reuse))
+    return "\n".join(_write_page(sections, f"lukasa bench all {' '.join(options)}"))
 
 
-def _run_one(title: str, command: str, reuse: Path | None) -> Section:
+def _run_one(title: str, command: str, server: str, reuse: Path | None) -> Section:
     """Run one benchmark, unless the folder has what it printed. A failure is not kept: the next run tries again."""
     kept = reuse / f"{'-'.join(re.findall('[a-z0-9]+', title.lower()))}.json" if reuse else None
     if kept and kept.exists():
         section = Section(**json.loads(kept.read_text("utf-8")))
         if section.command == command:
             return section
-    words, began = [sys.executable, "-m", "lukasa.interfaces.cli", "bench", *command.split()], perf_counter()
+    words = [sys.executable, "-m", "lukasa.interfaces.cli", "bench"]
+    words += [server if word == SHOWN_SERVER else word for word in command.split()]
+    began = perf_counter()
     done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     output = "\n".join(line.rstrip() for line in done.stdout.splitlines()).strip()
     failure = "" if done.returncode == 0 and output else done.stderr.strip()[-500:] or "It printed nothing."
+    if server:
+        failure = failure.replace(server, SHOWN_SERVER)
     date = datetime.now(UTC).date().isoformat()
     section = Section(title, command, _describe(command), date, perf_counter() - began, output, failure)
     if kept and not failure:
@@ -134,11 +158,18 @@ def _describe(command: str) -> str:
     return (found[0].__doc__ or "").partition("\n")[0] if found else ""
 
 
-def _write_page(sections: Sequence[Section], *, full: bool) -> Iterator[str]:
+def _write_page(sections: Sequence[Section], command: str) -> Iterator[str]:
     met, bars = (sum(counts) for counts in zip(*(section.bars for section in sections), strict=True))
     dates = sorted({section.date for section in sections})
-    yield from ("# Benchmarks", "", "This page is the output of one command; it is not edited by hand:", "")
-    yield from (f"    lukasa bench all {'--full' if full else '--quick'}", "")
+    yield from (
+        "# Benchmarks",
+        "",
+        "This page is the output of one command; it is not edited by hand:",
+        "",
+        f"    {command}",
+        "",
+    )
+    yield from ("[Performance](performance.md) says what limits the figures, and how far they can be trusted.", "")
     yield (
         f"Lukasa {lukasa.__version__}, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}; {os.cpu_count()} cores, "
         f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, {', '.join(_installed_versions())}; "
@@ -153,7 +184,8 @@ def _write_page(sections: Sequence[Section], *, full: bool) -> Iterator[str]:
     yield from missed or ["None."]
     for section in sections:
         yield from ("", f"## {section.title}", "", section.description, "", f"    lukasa bench {section.command}", "")
-        yield section.output if not section.failure else f"Not run: {section.failure}"
+        printed = section.output if not section.failure else f"Not run: {section.failure}"
+        yield printed.replace("<", "\\<").replace("@", "\\@")  # a hostile text is no link and no HTML
     yield ""
 
 

@@ -1,18 +1,22 @@
-"""A single append leaves its text to a later write; searches count and score such texts as if they were indexed."""
+"""A small append leaves its texts to a later write; searches count and score such texts as if they were indexed."""
 
 from __future__ import annotations
 
 import random
+import threading
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+import lukasa
 from lukasa.record import Draft, Key, ValidatedDraft, encode_draft
 from lukasa.scope import FULL_REACH, Reach
-from lukasa.storage.engine import EraseResult, Query
+from lukasa.storage.engine import EraseResult, Query, Reader
 from lukasa.storage.sqlite.engine import SqliteEngine
 from lukasa.storage.sqlite.unindexed_texts import MAX_CHARACTERS, MAX_POSITIONS
 
@@ -146,6 +150,91 @@ def test_the_statements_of_a_search_see_one_moment(tmp_path: Path) -> None:
     other.close()
 
 
+def test_conditional_appends_batches_and_keyed_appends_leave_their_texts_too(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    engine = SqliteEngine(path, near_duplicate_kinds=frozenset({"fact"}))
+
+    def add_if_none(reader: Reader) -> list[ValidatedDraft]:
+        return [] if reader.match_text("conditional") else [make_draft("a conditional word")]
+
+    for _ in range(2):
+        engine.append(FULL_REACH, add_if_none)
+    engine.append(FULL_REACH, [make_draft("one word"), make_draft(""), make_draft("another word", "team")])
+    for _ in range(2):
+        engine.append(FULL_REACH, [make_draft("a keyed word")], key="k")
+    engine.append(FULL_REACH, [encode_draft(Draft("fact", "a word of a fact"), "f")])
+    assert count_unindexed(path) == 5
+    with engine.snapshot(FULL_REACH) as reader:
+        assert len(reader.match_text("word")) == 5
+    engine.append(FULL_REACH, [make_draft(f"word {number}") for number in range(MAX_POSITIONS)])
+    assert count_unindexed(path) == 0
+    assert engine.verify().findings == ()
+    engine.close()
+
+
+def test_threads_that_share_a_commit_leave_their_texts_and_lose_none(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    engine = SqliteEngine(path)
+
+    def write(worker: int) -> None:
+        for number in range(20):
+            append(engine, f"word of worker {worker} number {number}")
+
+    threads = [threading.Thread(target=write, args=(worker,)) for worker in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert count_unindexed(path) < MAX_POSITIONS
+    with engine.snapshot(FULL_REACH) as reader:
+        assert len(reader.match_text("word")) == 160
+    assert engine.verify().findings == ()
+    engine.close()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["write", "batch", "if", "keyed", "change", "delete", "hide", "release", "search"]),
+            st.integers(0, 6),
+        ),
+        max_size=25,
+    )
+)
+def test_any_order_of_writes_leaves_the_index_that_a_rebuild_makes(
+    steps: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    path = tmp_path / f"{next(NUMBERS)}.db"
+    with lukasa.open(path, embedder="hash") as memory:
+        journal, engine = memory.journal, memory.journal._engine
+        for step, number in steps:
+            text, author = TEXTS[number], f"agent {number % 2}"
+            if step == "write":
+                journal.write("note", text, author=author, id=f"n{number}")
+            elif step == "batch":
+                journal.append([Draft("note", each, author=author) for each in TEXTS[:number]])
+            elif step == "if":
+                journal.append_if(lambda _, text=text: [Draft("note", text), Draft("fact", text)])
+            elif step == "keyed":
+                journal.write("note", text, key=text)
+            elif step == "change":
+                journal.write("note", TEXTS[number - 1], id=f"n{number}")
+            elif step == "delete":
+                journal.delete(Key("shared", "note", f"n{number}"))
+            elif step == "hide":
+                journal.quarantine(author)
+            elif step == "release":
+                journal.release(author)
+            else:
+                journal.find(text)
+        before = [search(engine), search(engine, every_version=True)]
+        assert memory.verify().sound
+        engine.reindex()
+        assert [search(engine), search(engine, every_version=True)] == before
+        assert memory.verify().sound
+
+
 def test_few_short_texts_are_unindexed(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     engine = SqliteEngine(path)
@@ -224,6 +313,7 @@ def test_a_damaged_index_is_repaired_while_texts_wait(tmp_path: Path, damage: st
     path = tmp_path / "store.db"
     engine = SqliteEngine(path)
     engine.append(FULL_REACH, [make_draft("an indexed word"), make_draft("another word")])
+    index_all(engine)
     append(engine, "a waiting word")
     engine.close()
     database = apsw.Connection(str(path))

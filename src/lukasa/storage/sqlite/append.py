@@ -41,6 +41,8 @@ from lukasa.storage.sqlite.unindexed_texts import MAX_CHARACTERS, MAX_POSITIONS,
 from lukasa.text.terms import text_pair_keys, to_index_form
 
 Savepoint = tuple[int, int, int, int, int, int, int, int]
+WriteStart = tuple[int, bool | int, int | None]
+"""The newest position, whether any author is in quarantine, and the first position whose text is not indexed."""
 LogRow = tuple[int, str, str, str, int, str, int, int, bytes, str]
 TextRow = tuple[int, str, str, str]
 LabelRow = tuple[str, str, int]
@@ -56,24 +58,40 @@ class SqlitePendingBatch:
     """
 
     def __init__(
-        self, database: apsw.Connection, near_duplicate_kinds: frozenset[str], *, check_fresh_ids: bool = False
+        self,
+        database: apsw.Connection,
+        near_duplicate_kinds: frozenset[str],
+        *,
+        check_fresh_ids: bool = False,
+        start: WriteStart | None = None,
     ) -> None:
         self.database = database
         self.checks_fresh_ids = check_fresh_ids  # look up even new ids, in case an id generator repeats itself
         self.has_direct_writes = False
         self.near_duplicate_kinds = near_duplicate_kinds
-        tip, quarantines, unindexed_from = database.execute(SQL["start_of_write"]).get
-        if unindexed_from is not None:
-            index_texts(database)
+        self._unindexed_from: int | None
+        tip, quarantines, self._unindexed_from = start or database.execute(SQL["start_of_write"]).get
         self.next_seq: int = tip + 1
         self.has_quarantines = bool(quarantines)
         self._clear()
 
-    def take_connection(self) -> apsw.Connection:
-        """Write everything pending and return the connection, for work that does more than append."""
+    def write_through(self) -> apsw.Connection:
+        """Write everything pending and return the connection, for statements that have nothing to do with texts."""
         self.flush()
         self.has_direct_writes = True
         return self.database
+
+    def take_connection(self) -> apsw.Connection:
+        """Write everything pending, index all texts and return the connection, for work that does more than append."""
+        self.write_through()
+        self._index_waiting_texts()
+        return self.database
+
+    def _index_waiting_texts(self) -> None:
+        """Index the texts that earlier writes left to a later one."""
+        if self._unindexed_from is not None:
+            index_texts(self.database)
+            self._unindexed_from = None
 
     def _clear(self) -> None:
         self.first_seq = self.next_seq
@@ -168,8 +186,9 @@ class SqlitePendingBatch:
         self._key_states[key] = state
 
     def reset_to(self, position: int) -> None:
-        """Continue from a position after the database was rolled back to it."""
+        """Continue from a position after the database was rolled back to it; all texts before it are indexed."""
         self.next_seq = position
+        self._unindexed_from = None
         self._clear()
 
     def note_indexed_parts(self, scope: str, labels: Sequence[str], links: Sequence[Link]) -> None:
@@ -202,23 +221,47 @@ class SqlitePendingBatch:
         """Return the rows that were added since the savepoint."""
         return self._rows[savepoint[0] :]
 
+    def _may_leave_texts(self) -> bool:
+        """Tell whether the pending texts can be left to a later write: they are few, short and current."""
+        if not self._texts or self._not_current or self._superseded:
+            return False
+        first = self._texts[0][0] if self._unindexed_from is None else self._unindexed_from
+        if self.next_seq - first >= MAX_POSITIONS:
+            return False
+        return all(len(text) <= MAX_CHARACTERS for _, text in self._texts)
+
+    def _note_waiting_texts(self) -> None:
+        """Leave the pending texts to a later write."""
+        if self._unindexed_from is None:
+            self._unindexed_from = self._texts[0][0]
+            self.database.execute(SQL["note_unindexed"], (self._unindexed_from,))
+
+    def _index_pending_texts(self) -> None:
+        indexed = [row if row[1].isascii() else (row[0], to_index_form(row[1])) for row in self._texts]
+        if not self._not_current:
+            self.database.executemany(SQL["index_text"], indexed)
+            return
+        not_current = set(self._not_current)
+        self.database.executemany(SQL["index_text"], [row for row in indexed if row[0] not in not_current])
+        self.database.executemany(SQL["index_past_text"], [row for row in indexed if row[0] in not_current])
+
     def flush(self) -> None:
         """Insert the pending rows and index entries, then clear the batch."""
         if not self._rows:
             return
+        leaves_texts = self._may_leave_texts()
+        if not leaves_texts and (self._texts or self._superseded):
+            self._index_waiting_texts()
         for seq in self._superseded:
             SqliteQuarantineBackend(self.database).mark_superseded(seq)
         self.database.executemany(SQL["insert_entry"], self._rows)
         if self._not_current:
             self.database.executemany(SQL["insert_not_current"], [(seq,) for seq in self._not_current])
             self.database.executemany(SQL["hide_version"], self._hidden)
-        indexed = [row if row[1].isascii() else (row[0], to_index_form(row[1])) for row in self._texts]
-        if indexed and not self._not_current:
-            self.database.executemany(SQL["index_text"], indexed)
-        elif indexed:
-            not_current = set(self._not_current)
-            self.database.executemany(SQL["index_text"], [row for row in indexed if row[0] not in not_current])
-            self.database.executemany(SQL["index_past_text"], [row for row in indexed if row[0] in not_current])
+        if leaves_texts:
+            self._note_waiting_texts()
+        elif self._texts:
+            self._index_pending_texts()
         span = (self.first_seq, self.next_seq - 1)
         if self._labels:
             self.database.executemany(SQL["insert_label"], sorted(self._labels))
@@ -294,15 +337,46 @@ def append_batch(
         drafts = resolve_batch(reader, batch, answer)
         if isinstance(drafts, Accepted | Refused):
             return drafts
-        if key is None and not pending.checks_fresh_ids:
-            single = find_single_insert(reach, drafts, pending.near_duplicate_kinds, of_any_key=True)
-            if single is not None and (inserted := insert_single(pending.database, now, single, pending)) is not None:
-                outcome, position = inserted
-                pending.has_direct_writes = True
-                pending.next_seq = pending.first_seq = position + 1  # nothing is pending
-                return outcome
     else:
         drafts = batch
+    outcome = _add_drafts(pending, now, reach, drafts)
+    if key is not None and isinstance(outcome, Accepted):
+        values = (
+            hash_idempotency_key(reach, key),
+            fingerprint_batch(batch),
+            json.dumps(outcome.seqs),
+            to_microseconds(now),
+        )
+        pending.write_through().execute(SQL["insert_idempotency"], values)
+    return outcome
+
+
+def append_conditional(
+    database: apsw.Connection,
+    now: datetime,
+    reach: Reach,
+    condition: ConditionalBatch,
+    near_duplicate_kinds: frozenset[str],
+) -> tuple[Outcome, int]:
+    """Append what a condition returns, in a transaction of its own; return the outcome and the newest position."""
+    start: WriteStart = database.execute(SQL["start_of_write"]).get
+    reader = SqliteReader(database, reach)
+    if not start[1]:  # a quarantine may hide what is added
+        reader.position = start[0]
+    drafts = condition(reader)
+    if isinstance(drafts, Refused):
+        return drafts, start[0]
+    single = find_single_insert(reach, drafts, near_duplicate_kinds, of_any_key=True)
+    if single is not None and (inserted := insert_single(database, now, single, start)) is not None:
+        return inserted
+    pending = SqlitePendingBatch(database, near_duplicate_kinds, start=start)
+    outcome = _add_drafts(pending, now, reach, drafts)
+    pending.flush()
+    return outcome, pending.next_seq - 1
+
+
+def _add_drafts(pending: SqlitePendingBatch, now: datetime, reach: Reach, drafts: Sequence[ValidatedDraft]) -> Outcome:
+    """Add drafts to the pending entries, all or none; a quarantine among them takes effect at once."""
     add = _add_batch_quarantined if pending.has_quarantines else _add_batch
     written = add(pending, now, reach, drafts)
     if not isinstance(written, list):
@@ -313,26 +387,19 @@ def append_batch(
             if sealed.kind == QUARANTINE and sealed.scope == SYSTEM:
                 quarantine.apply_quarantine(SqliteQuarantineBackend(database), sealed.draft.body, row[0])
                 pending.has_quarantines = True
-    if key is not None:
-        seqs = json.dumps([row[0] for row in written])
-        values = (hash_idempotency_key(reach, key), fingerprint_batch(batch), seqs, to_microseconds(now))
-        pending.take_connection().execute(SQL["insert_idempotency"], values)
     return Accepted(LazyRecords(written, _parse_log_row))
 
 
 def insert_single(
-    database: apsw.Connection, now: datetime, sealed: ValidatedDraft, pending: SqlitePendingBatch | None = None
+    database: apsw.Connection, now: datetime, sealed: ValidatedDraft, start: WriteStart | None = None
 ) -> tuple[Outcome, int] | None:
     """Insert one record that ``find_single_insert`` chose; return the outcome and the position.
 
     None if there are quarantines or the key has a version already, which need a full append. A short text is indexed later,
-    with others, unless the transaction has a pending batch, which is empty.
+    with others.
     """
     draft, scope, kind, id, author, content, has_new_id = sealed
-    if pending is None:
-        tip, has_quarantines, unindexed_from = database.execute(SQL["start_of_write"]).get
-    else:
-        tip, has_quarantines, unindexed_from = pending.next_seq - 1, pending.has_quarantines, None
+    tip, has_quarantines, unindexed_from = start or database.execute(SQL["start_of_write"]).get
     if has_quarantines or (not has_new_id and database.execute(SQL["has_key"], (scope, kind, id)).get):
         return None
     at, recorded_at = to_microseconds(now), to_iso(now)
@@ -344,9 +411,8 @@ def insert_single(
     if unindexed_from is not None:
         if tip + 1 - unindexed_from >= MAX_POSITIONS or len(draft.text) > MAX_CHARACTERS:
             index_texts(database)
-    elif pending is not None or len(draft.text) > MAX_CHARACTERS:
-        if draft.text:
-            database.execute(SQL["index_text"], (tip + 1, to_index_form(draft.text)))
+    elif len(draft.text) > MAX_CHARACTERS:
+        database.execute(SQL["index_text"], (tip + 1, to_index_form(draft.text)))
     elif draft.text:
         database.execute(SQL["note_unindexed"], (tip + 1,))
     for label in draft.labels:
@@ -392,7 +458,7 @@ def _add_batch(
             pending.add_first_versions(batch, at, recorded_at)
             written = pending.rows_since(savepoint)
             if not all(sealed.has_new_id for sealed in batch):
-                pending.take_connection()  # later jobs of the group must find these keys
+                pending.write_through()  # later jobs of the group must find these keys
             return written
         for sealed in batch:
             draft, scope, kind, id, author, _, has_new_id = sealed
@@ -487,6 +553,6 @@ class SqliteReplay(Replay):
         if pending.has_quarantines:
             pending.flush()  # later entries may be hidden because of this one
         if record.kind == QUARANTINE and record.scope == SYSTEM and record.version > before.version:
-            pending.flush()
+            pending.take_connection()  # what a quarantine hides leaves the text index
             quarantine.apply_quarantine(backend, record.body, seq)
             pending.has_quarantines = True

@@ -275,14 +275,15 @@ class SqliteEngine:
     def append(
         self, reach: Reach, batch: Sequence[ValidatedDraft] | ConditionalBatch, *, key: str | None = None
     ) -> Outcome:
-        now = self._clock.now
-        single = None
-        if key is None and not callable(batch):
-            single = find_single_insert(reach, batch, self._near_duplicate_kinds, of_any_key=True)
-        return self._write(
-            lambda pending: append.append_batch(pending, now(), reach, batch, key),
-            None if single is None else lambda database: append.insert_single(database, now(), single),
-        )
+        now, kinds = self._clock.now, self._near_duplicate_kinds
+        fast_path: FastPath[Outcome] | None = None
+        if key is not None:
+            pass
+        elif callable(batch):
+            fast_path = lambda database: append.append_conditional(database, now(), reach, batch, kinds)  # noqa: E731
+        elif (single := find_single_insert(reach, batch, kinds, of_any_key=True)) is not None:
+            fast_path = lambda database: append.insert_single(database, now(), single)  # noqa: E731
+        return self._write(lambda pending: append.append_batch(pending, now(), reach, batch, key), fast_path)
 
     def replay(
         self, reach: Reach, lines: Iterable[tuple[bytes, bytes]], receipt: ImportReceiptDraft | None = None

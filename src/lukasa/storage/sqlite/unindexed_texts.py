@@ -1,7 +1,7 @@
-"""Texts that the text index does not have yet: the latest single appends, at most a few dozen short ones.
+"""Texts that the text index does not have yet: those of the latest small appends, at most a few dozen short ones.
 
-Indexing a text costs three times as much as the rest of an append, and little more for thirty texts than for one. So a single
-append leaves its text to the next write of another kind, or to the append after which there are too many. Until then a search
+Indexing a text costs three times as much as the rest of an append, and little more for thirty texts than for one. So a small
+append leaves its texts to the next write of another kind, or to the append after which there are too many. Until then a search
 counts and scores these texts itself, as FTS5 would if they were indexed.
 """
 
